@@ -1,0 +1,308 @@
+"""Events to bytes and back: one encoding, made once at birth, the same in every store, file and HTTP body.
+
+    digest = blake2b-16(salt ‖ body)
+    chain  = blake2b-16(chain before ‖ seq ‖ id ‖ at_ms ‖ len by ‖ by ‖ len kind ‖ kind ‖ digest)
+
+The salt keeps the digest of an erased body from telling what the body was. Numbers are 8 bytes, lengths 4, all
+big-endian; ids are the 16 bytes of the UUID. Neighbours: `model` has the values, `docs/format.md` the samples.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import struct
+from collections.abc import Iterable, Iterator
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from refold.core.model import (
+    Artifact,
+    Block,
+    Body,
+    Checkpoint,
+    Edit,
+    Erase,
+    Event,
+    Media,
+    Message,
+    Meta,
+    Opaque,
+    Pin,
+    Restore,
+    Revert,
+    Text,
+    ToolResult,
+    Usage,
+)
+from refold.errors import Corrupt, Invalid
+
+FORMAT = 1
+DEPTH_MAX = 64
+EVENT_BYTES_MAX = 16 * 1024 * 1024
+SALT_BYTES = 16
+ZERO = bytes(16)
+
+_TYPES: dict[str, Any] = {
+    "message": Message,
+    "artifact": Artifact,
+    "usage": Usage,
+    "edit": Edit,
+    "revert": Revert,
+    "restore": Restore,
+    "checkpoint": Checkpoint,
+    "meta": Meta,
+    "pin": Pin,
+    "erase": Erase,
+}
+_DECODERS = {kind: msgspec.json.Decoder(body) for kind, body in _TYPES.items()}
+_ENCODE = msgspec.json.Encoder().encode
+_NUMBERS = struct.Struct(">QQ").pack
+_LENGTH = struct.Struct(">I").pack
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+def kind_of(body: Body) -> str:
+    """The tag under which a body is stored."""
+    return _KINDS[type(body)]
+
+
+_KINDS: dict[type, str] = {t: kind for kind, t in _TYPES.items() if kind != "edit"}
+_KINDS.update({t: "edit" for t in Edit.__args__})
+
+
+def encode(body: Body) -> bytes:
+    """The body's bytes. Text that JSON cannot carry is kept as bytes in an opaque block."""
+    try:
+        encoded = _ENCODE(body)
+    except UnicodeEncodeError:
+        if not isinstance(body, Message):
+            raise Invalid(
+                f"the {kind_of(body)} holds a lone surrogate", hint="decode the text with errors='replace'"
+            ) from None
+        encoded = _ENCODE(shielded(body))
+    except RecursionError:
+        raise Invalid(
+            f"the {kind_of(body)} is nested too deeply", hint=f"at most {DEPTH_MAX} levels of JSON"
+        ) from None
+    except (TypeError, ValueError, OverflowError) as error:
+        raise Invalid(f"the {kind_of(body)} is not JSON: {error}", hint="pass plain dicts, lists and text") from error
+    if len(encoded) > EVENT_BYTES_MAX:
+        raise Invalid(
+            f"an event of {len(encoded):,} bytes is over the limit of {EVENT_BYTES_MAX:,}",
+            hint="store large content as an artifact",
+        )
+    return encoded
+
+
+def decode(event: Event) -> Body | None:
+    """What the event says; None for a kind this version does not know, and for an erased event."""
+    decoder = _DECODERS.get(event.kind)
+    if decoder is None or event.erased:
+        return None
+    try:
+        return decoder.decode(event.body)  # type: ignore[no-any-return]
+    except (msgspec.DecodeError, RecursionError, ValueError) as error:
+        raise Corrupt(f"event {event.seq} is not a {event.kind}: {error}", hint="refold verify") from error
+
+
+def shielded(message: Message) -> Message:
+    """The message with every text that has lone surrogates moved into opaque bytes."""
+    blocks = tuple(_shield(block) for block in message.blocks)
+    return msgspec.structs.replace(message, blocks=blocks, form=None, metadata=_replaced(message.metadata))
+
+
+def _shield(block: Block) -> Block:
+    if isinstance(block, ToolResult):
+        content = tuple(_shield_text(part) for part in block.content)
+        return msgspec.structs.replace(block, content=content)
+    if isinstance(block, Text | Media | Opaque):
+        return _shield_text(block)
+    fields: dict[str, Any] = {name: _replaced(getattr(block, name)) for name in block.__struct_fields__}
+    return msgspec.structs.replace(block, **fields)
+
+
+def _shield_text(part: Text | Media | Opaque) -> Text | Media | Opaque:
+    if isinstance(part, Text) and _has_surrogate(part.text):
+        return Opaque(data=part.text.encode("utf-8", "surrogatepass"), text=_replaced(part.text))
+    if isinstance(part, Opaque):
+        return Opaque(raw=_replaced(part.raw), data=part.data, text=_replaced(part.text))
+    return part
+
+
+def _has_surrogate(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def _replaced(value: Any) -> Any:
+    """The same value with every lone surrogate shown as U+FFFD."""
+    match value:
+        case str():
+            return re.sub("[\ud800-\udfff]", "\ufffd", value)
+        case dict():
+            return {_replaced(key): _replaced(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_replaced(item) for item in value]
+        case _:
+            return value
+
+
+def depth_checked(value: Any) -> Any:
+    """The value itself, if it is nested at most DEPTH_MAX deep; walks without recursion."""
+    stack = [(value, 1)]
+    while stack:
+        item, depth = stack.pop()
+        if depth > DEPTH_MAX:
+            raise Invalid(f"nested more than {DEPTH_MAX} levels deep", hint="pass deep structures as text")
+        if isinstance(item, dict):
+            stack.extend((child, depth + 1) for child in item.values() if isinstance(child, dict | list | tuple))
+        elif isinstance(item, list | tuple):
+            stack.extend((child, depth + 1) for child in item if isinstance(child, dict | list | tuple))
+    return value
+
+
+# --- chain --------------------------------------------------------------------------------------------------------
+
+
+def digest_of(salt: bytes, body: bytes) -> bytes:
+    return hashlib.blake2b(salt + body, digest_size=16).digest()
+
+
+def chain_of(before: bytes, seq: int, id: str, at_ms: int, by: str, kind: str, digest: bytes) -> bytes:
+    writer, tag = by.encode(), kind.encode()
+    parts = (before, _NUMBERS(seq, at_ms), _id_bytes(id), _LENGTH(len(writer)), writer, _LENGTH(len(tag)), tag, digest)
+    packed = b"".join((parts[0], parts[1][:8], parts[2], parts[1][8:], *parts[3:]))
+    return hashlib.blake2b(packed, digest_size=16).digest()
+
+
+def _id_bytes(id: str) -> bytes:
+    return bytes.fromhex(id.replace("-", ""))
+
+
+def seal(
+    before: bytes, seq: int, *, id: str, at_ms: int, by: str, kind: str, body: bytes, salt: bytes, tokens: int = 0,
+    counter: str = "",
+) -> Event:  # fmt: skip
+    """A new event on top of the chain value `before`."""
+    digest = digest_of(salt, body)
+    chain = chain_of(before, seq, id, at_ms, by, kind, digest)
+    return Event(
+        seq=seq, id=id, at_ms=at_ms, by=by, kind=kind, body=body, salt=salt, digest=digest, chain=chain,
+        tokens=tokens, counter=counter,
+    )  # fmt: skip
+
+
+def resealed(event: Event, before: bytes, seq: int) -> Event:
+    """The same event, id and body, at another place in the log."""
+    chain = chain_of(before, seq, event.id, event.at_ms, event.by, event.kind, event.digest)
+    return msgspec.structs.replace(event, seq=seq, chain=chain)
+
+
+def check(events: Iterable[Event], *, after: int = 0, before: bytes = ZERO) -> Iterator[str]:
+    """Walks a log and yields every place where it is not what was written."""
+    for event in events:
+        if event.seq != after + 1:
+            yield f"event {event.seq} follows event {after}"
+        if not event.erased and digest_of(event.salt, event.body) != event.digest:
+            yield f"event {event.seq}: its body does not match its digest"
+        chain = chain_of(before, event.seq, event.id, event.at_ms, event.by, event.kind, event.digest)
+        if chain != event.chain:
+            yield f"event {event.seq}: the chain is broken"
+        after, before = event.seq, event.chain
+
+
+def uuid7(at_ms: int, randomness: bytes) -> str:
+    """A time-ordered id from a clock value and ten random bytes."""
+    value = bytearray(at_ms.to_bytes(6, "big") + randomness[:10])
+    value[6] = 0x70 | (value[6] & 0x0F)
+    value[8] = 0x80 | (value[8] & 0x3F)
+    text = value.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+# --- lines --------------------------------------------------------------------------------------------------------
+
+
+class _Line(msgspec.Struct, kw_only=True):
+    v: int
+    seq: int
+    id: str
+    at_ms: int
+    by: str
+    kind: str
+    salt: str
+    digest: str
+    chain: str
+    tokens: int = 0
+    counter: str = ""
+    body: msgspec.Raw
+
+
+_LINES = msgspec.json.Decoder(_Line)
+
+
+def to_line(event: Event) -> bytes:
+    """The event as one line of JSON, without the newline. The body's bytes stand in it untouched."""
+    line = _Line(
+        v=FORMAT, seq=event.seq, id=event.id, at_ms=event.at_ms, by=event.by, kind=event.kind,
+        salt=event.salt.hex(), digest=event.digest.hex(), chain=event.chain.hex(), tokens=event.tokens,
+        counter=event.counter, body=msgspec.Raw(b"null" if event.erased else event.body),
+    )  # fmt: skip
+    return _ENCODE(line)
+
+
+def from_line(line: bytes) -> Event:
+    """The event that a line holds. The body is taken as the exact bytes that stand there."""
+    try:
+        read = _LINES.decode(line)
+        if read.v > FORMAT:
+            raise Invalid(f"format version {read.v}, this refold reads up to {FORMAT}", hint="upgrade refold")
+        UUID(read.id)
+        salt, body = bytes.fromhex(read.salt), bytes(read.body)
+        return Event(
+            seq=read.seq, id=read.id, at_ms=read.at_ms, by=read.by, kind=read.kind, body=body if salt else b"",
+            salt=salt, digest=bytes.fromhex(read.digest), chain=bytes.fromhex(read.chain), tokens=read.tokens,
+            counter=read.counter,
+        )  # fmt: skip
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise Corrupt(f"not an event: {error}", hint="refold verify") from error
+
+
+# --- names --------------------------------------------------------------------------------------------------------
+
+
+def conversation_checked(id: str) -> str:
+    """The id itself, if it is a plain name that is safe as a file name everywhere."""
+    if not isinstance(id, str) or not _ID.fullmatch(id) or id.endswith((".", ".lock")) or id.upper() in _RESERVED:
+        raise Invalid(
+            f"{id!r} is not a conversation id", hint="1 to 64 letters, digits, dots, dashes, underscores: fix-login"
+        )
+    return id
+
+
+_RESERVED = {"CON", "PRN", "AUX", "NUL", *(f"{d}{n}" for d in ("COM", "LPT") for n in range(1, 10))}
+
+
+def artifact_id(digest: str) -> str:
+    """The short name of an artifact: the same on every device, because it follows from the content."""
+    return "art-" + base64.b32encode(bytes.fromhex(digest))[:12].decode().lower()
+
+
+def content_hasher() -> Any:
+    """The hash by which artifacts are named: feed it the content, take `hexdigest`."""
+    return hashlib.sha256()
+
+
+_ARTIFACT = re.compile(r"artifact://(art-[0-9a-z]+)")
+
+
+def artifact_refs(text: str) -> list[str]:
+    """Every artifact named in a text."""
+    return _ARTIFACT.findall(text)

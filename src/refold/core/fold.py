@@ -1,0 +1,399 @@
+"""The log becomes the page: `fold(events) -> View`, pure, total, replayable.
+
+A first walk, newest to oldest, finds what is switched off (`switches`): a live revert switches its target off, a
+live restore everything between its target and itself. A second walk, oldest to newest, applies what is left. `Fold`
+does the second walk one event at a time; an event that reaches back (a revert, say) answers False, and the caller
+folds the log again. Neighbours: `model` has the values, `bookmark` keeps a fold's state without bodies.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from typing import assert_never
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from refold.core.codec import decode
+from refold.core.model import (
+    Anchor,
+    Applied,
+    Artifact,
+    Block,
+    Body,
+    Checkpoint,
+    Edit,
+    Erase,
+    Event,
+    Fact,
+    Hide,
+    Media,
+    Message,
+    Meta,
+    Opaque,
+    Pin,
+    Replace,
+    Restore,
+    Revert,
+    Slot,
+    Span,
+    Summarize,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Totals,
+    Usage,
+    View,
+)
+
+GAP = "…"
+ERASED = "[erased]"
+CALIBRATION_STEP = 0.4
+CALIBRATION_MIN, CALIBRATION_MAX = 0.5, 2.0
+
+
+class Switches(Struct, frozen=True):
+    """What the log says about itself: events that are off, pins that hold, bodies erased, the replace that wins."""
+
+    off: frozenset[int] = frozenset()
+    pins: frozenset[int] = frozenset()
+    erased: dict[int, Erase] = field(default_factory=dict)
+    winners: dict[tuple[int, int], int] = field(default_factory=dict)
+
+
+CONTROLS = frozenset({"revert", "restore", "pin", "erase", "edit"})
+
+
+def switches(events: Iterable[Event]) -> Switches:
+    """The first walk. Only control events are decoded."""
+    controls = [(event.seq, decode(event)) for event in events if event.kind in CONTROLS]
+    off: set[int] = set()
+    batches_off: set[str] = set()
+    pins: dict[int, bool] = {}
+    erased: dict[int, Erase] = {}
+    winners: dict[tuple[int, int], int] = {}
+    off_from = off_to = 0  # the span that the newest live restore so far has switched off, open at both ends
+    spans: list[tuple[int, int]] = []
+    for seq, body in reversed(controls):
+        if isinstance(body, Erase):
+            erased[body.seq] = body
+        if seq in off or off_from < seq < off_to:
+            off.add(seq)
+            continue
+        match body:
+            case Revert(batch=batch) if batch:
+                batches_off.add(batch)
+            case Revert(seq=target) if target < seq:
+                off.add(target)
+            case Restore(seq=target):
+                off_from, off_to = target, seq
+                spans.append((target, seq))
+            case Pin():
+                pins.setdefault(body.seq, body.on)
+            case Replace() | Hide() | Summarize() if body.batch in batches_off:
+                off.add(seq)
+            case Replace():
+                winners.setdefault((body.seq, body.block), seq)
+            case _:
+                continue
+    off.update(seq for first, last in spans for seq in range(first + 1, last))
+    held = frozenset(seq for seq, on in pins.items() if on)
+    return Switches(off=frozenset(off), pins=held, erased=erased, winners=winners)
+
+
+def fold(events: Iterable[Event]) -> View:
+    """The page of a whole log."""
+    log = list(events)
+    return folded(log, switches(log)).view()
+
+
+def folded(events: Iterable[Event], found: Switches) -> Fold:
+    """The second walk over a log whose switches are known, as a state that can go on."""
+    state = Fold()
+    state.pins, state.erased = set(found.pins), dict(found.erased)
+    for event in events:
+        state.step(event, live=event.seq not in found.off, winners=found.winners)
+    return state
+
+
+class Fold:
+    """The state of a fold. `add` goes one event further; `view` is what the page looks like now."""
+
+    def __init__(self) -> None:
+        self.head, self.chain = 0, bytes(16)
+        self.slots: list[Slot] = []
+        self.slot_tokens = 0
+        self.system_seq = self.tools_seq = 0
+        self.meta = Meta()
+        self.system_tokens = self.tools_tokens = 0
+        self.pins: set[int] = set()
+        self.erased: dict[int, Erase] = {}
+        self.anchor: Anchor | None = None
+        self.totals = Totals()
+        self.calibration: dict[str, float] = {}
+        self.counts: dict[str, int] = {}
+        self.artifacts: list[int] = []
+        self.checkpoints: dict[str, int] = {}
+        self.facts: dict[tuple[str, str], Fact] = {}
+        self.undoable: list[tuple[int, str]] = []
+        self.first_at_ms = self.updated_ms = 0
+        self._view: View | None = None
+
+    def add(self, event: Event, body: Body | None = None) -> bool:
+        """Goes one event further. False: the event reaches back into the log, fold it again; nothing was changed."""
+        if event.kind in ("revert", "restore", "erase"):
+            return False
+        if event.kind in ("pin", "edit"):
+            body = body or decode(event)
+            if isinstance(body, Pin) and not self._pin_is_local(body):
+                return False
+            if isinstance(body, Replace) and body.keep is not None and self._block_is_replaced(body):
+                return False
+        self.step(event, body=body)
+        return True
+
+    def step(
+        self, event: Event, *, live: bool = True, winners: dict[tuple[int, int], int] | None = None,
+        body: Body | None = None,
+    ) -> None:  # fmt: skip
+        """Applies one event of the second walk."""
+        self._view = None
+        self.head, self.chain = event.seq, event.chain
+        self.first_at_ms = self.first_at_ms or event.at_ms
+        self.updated_ms = event.at_ms
+        body = body or decode(event)
+        match body:
+            case None:
+                if event.erased and event.kind == "message" and live:
+                    self._show(event, _skeleton(self.erased.get(event.seq)))
+            case Message():
+                if live:
+                    self._show(event, body)
+            case Usage():
+                self._bill(body)
+                if live:
+                    self._anchor(body)
+            case Artifact():
+                self.artifacts.append(event.seq)
+            case Checkpoint():
+                self.checkpoints[body.name] = body.seq
+            case Meta():
+                if live:
+                    self._describe(event, body)
+            case Pin():
+                if live and winners is None:
+                    (self.pins.add if body.on else self.pins.discard)(body.seq)
+            case Replace() | Hide() | Summarize():
+                if live:
+                    self._edit(event, body, winners)
+            case Revert() | Restore():
+                if live:
+                    self.undoable.append((event.seq, ""))
+            case Erase():
+                self.erased[body.seq] = body
+            case _:
+                assert_never(body)
+
+    # --- messages, usage, meta ---
+
+    def _show(self, event: Event, message: Message) -> None:
+        self.slots.append(Slot(event.seq, event.seq, message, event.tokens))
+        self.slot_tokens += event.tokens
+        self.counts[message.role] = self.counts.get(message.role, 0) + 1
+
+    def _bill(self, usage: Usage) -> None:
+        t = self.totals
+        self.totals = Totals(
+            t.calls + 1, t.input + usage.input, t.output + usage.output, t.cache_read + usage.cache_read,
+            t.cache_write + usage.cache_write, t.reasoning + usage.reasoning, t.cost + (usage.cost or 0.0),
+            t.unpriced + (usage.cost is None),
+        )  # fmt: skip
+
+    def _anchor(self, usage: Usage) -> None:
+        """Ties the provider's count to our own estimate of what that request showed."""
+        later = reply = 0
+        for slot in reversed(self.slots):
+            if slot.seq <= usage.upto:
+                break
+            later += slot.tokens
+            reply += slot.tokens if slot.seq == usage.reply else 0
+        shown = self.system_tokens + self.tools_tokens + self.slot_tokens - later
+        answered = usage.output if reply else 0
+        self.anchor = Anchor(usage.input + answered, shown + reply, usage.upto)
+        if shown > 0 and usage.input > 0:
+            ratio = min(max(usage.input / shown, CALIBRATION_MIN), CALIBRATION_MAX)
+            known = self.calibration.get(usage.model)
+            self.calibration[usage.model] = ratio if known is None else known + CALIBRATION_STEP * (ratio - known)
+
+    def _describe(self, event: Event, meta: Meta) -> None:
+        given = {name: getattr(meta, name) for name in meta.__struct_fields__ if getattr(meta, name) is not None}
+        self.meta = replace(self.meta, **given)
+        if meta.system is not None:
+            self.system_seq, self.system_tokens = event.seq, event.tokens
+        if meta.tools is not None:
+            self.tools_seq, self.tools_tokens = event.seq, event.tokens
+
+    # --- edits ---
+
+    def _edit(self, event: Event, edit: Edit, winners: dict[tuple[int, int], int] | None) -> None:
+        if not self.undoable or self.undoable[-1][1] != edit.batch:
+            self.undoable.append((event.seq, edit.batch))
+        match edit:
+            case Replace():
+                if winners is None or winners.get((edit.seq, edit.block)) == event.seq:
+                    self._replace(event, edit)
+            case Hide():
+                self._cover(event, edit.span, edit.notice)
+            case Summarize():
+                self._cover(event, edit.span, edit.text)
+                self.facts.update(((fact.kind, fact.text), fact) for fact in edit.facts)
+            case _:
+                assert_never(edit)
+
+    def _replace(self, event: Event, edit: Replace) -> None:
+        index = self._index(edit.seq)
+        if index is None or edit.seq in self.pins:
+            return
+        slot = self.slots[index]
+        if slot.standin or not 0 <= edit.block < len(slot.message.blocks):
+            return
+        before = next((a.tokens for a in slot.edits if a.block == edit.block), 0)
+        others = tuple(a for a in slot.edits if a.block != edit.block)
+        self.slots[index] = replace(
+            slot,
+            message=edited(slot.message, edit),
+            tokens=slot.tokens - before + event.tokens,
+            edits=(*others, Applied(event.seq, edit.block, event.tokens)),
+        )
+        self.slot_tokens += event.tokens - before
+
+    def _cover(self, event: Event, span: Span, text: str) -> None:
+        """Takes the slots inside the span off the page, but for pins, and puts the text in their place."""
+        start = bisect_left(self.slots, span.first, key=lambda slot: slot.seq)
+        stop = start
+        while stop < len(self.slots) and self.slots[stop].seq <= span.last:
+            stop += 1
+        inside = self.slots[start:stop]
+        covered = [slot for slot in inside if slot.last <= span.last and slot.seq not in self.pins]
+        if not covered:
+            return
+        stays = [slot for slot in inside if slot.last > span.last or slot.seq in self.pins]
+        if text:
+            stays.append(standin(covered[0].seq, covered[-1].last, text, event))
+            stays.sort(key=lambda slot: slot.seq)
+        self.slots[start:stop] = stays
+        self.slot_tokens += sum(s.tokens for s in stays) - sum(s.tokens for s in inside)
+
+    # --- what reaches back ---
+
+    def _pin_is_local(self, pin: Pin) -> bool:
+        """Whether the pin can be taken without the log: its message is on the page as it came, or nothing is edited."""
+        index = self._index(pin.seq)
+        whole = index is not None and not self.slots[index].edits
+        return whole if pin.on else pin.seq not in self.pins or not self.undoable
+
+    def _block_is_replaced(self, edit: Replace) -> bool:
+        index = self._index(edit.seq)
+        return index is not None and any(a.block == edit.block for a in self.slots[index].edits)
+
+    def _index(self, seq: int) -> int | None:
+        index = bisect_left(self.slots, seq, key=lambda slot: slot.seq)
+        return index if index < len(self.slots) and self.slots[index].seq == seq else None
+
+    # --- reading ---
+
+    def view(self) -> View:
+        """The page as a value; made once per state."""
+        if self._view is None:
+            self._view = View(
+                head=self.head, chain=self.chain, slots=tuple(self.slots), system=self.meta.system,
+                tools=self.meta.tools, system_tokens=self.system_tokens, tools_tokens=self.tools_tokens,
+                slot_tokens=self.slot_tokens, title=self.meta.title or "", tags=self.meta.tags or (),
+                model=self.meta.model or "", pins=frozenset(self.pins), anchor=self.anchor, totals=self.totals,
+                calibration=dict(self.calibration), counts=dict(self.counts), artifacts=tuple(self.artifacts),
+                checkpoints=dict(self.checkpoints), facts=tuple(self.facts.values()),
+                undoable=tuple(self.undoable), first_at_ms=self.first_at_ms, updated_ms=self.updated_ms,
+            )  # fmt: skip
+        return self._view
+
+
+# --- how an edit shows ---------------------------------------------------------------------------------------------
+
+
+def standin(first: int, last: int, text: str, event: Event) -> Slot:
+    """The slot that stands for a span."""
+    message = Message(role="user", blocks=(Text(text),))
+    return Slot(first, last, message, event.tokens, (Applied(event.seq, -1, event.tokens),))
+
+
+def edited(message: Message, edit: Replace) -> Message:
+    """The message with one block shortened."""
+    blocks = list(message.blocks)
+    blocks[edit.block] = shortened(blocks[edit.block], edit)
+    return replace(message, blocks=tuple(blocks))
+
+
+def shortened(block: Block, edit: Replace) -> Block:
+    """The block as the edit shows it: the kept lines of its text, or the notice. Thinking can only go whole."""
+    text = edit.text if edit.keep is None else kept_lines(text_of(block), edit.keep)
+    match block:
+        case ToolResult():
+            return replace(block, content=(Text(text),) if text else ())
+        case ToolCall():
+            return replace(block, arguments={"…": text} if isinstance(block.arguments, dict) else text)
+        case Thinking():
+            return Thinking()
+        case Text() | Media() | Opaque():
+            return Text(text)
+        case _:
+            assert_never(block)
+
+
+def kept_lines(text: str, keep: tuple[Span, ...]) -> str:
+    """The lines of a text that stay, gaps shown as an ellipsis with the count of lines left out."""
+    lines = text.split("\n")
+    shown: list[str] = []
+    at = 1
+    for span in keep:
+        first, last = max(span.first, at), min(span.last, len(lines))
+        if first > last:
+            continue
+        if first > at:
+            shown.append(f"{GAP} {first - at} lines")
+        shown.extend(lines[first - 1 : last])
+        at = last + 1
+    if at <= len(lines):
+        shown.append(f"{GAP} {len(lines) + 1 - at} lines")
+    return "\n".join(shown)
+
+
+def text_of(block: Block) -> str:
+    """The text of a block as it may be read, searched and counted; media have none."""
+    match block:
+        case Text() | Thinking():
+            return block.text
+        case Opaque():
+            return block.text
+        case ToolResult():
+            return "\n".join(part.text for part in block.content if not isinstance(part, Media))
+        case ToolCall():
+            return block.arguments if isinstance(block.arguments, str) else _argument_lines(block.arguments)
+        case Media():
+            return ""
+        case _:
+            assert_never(block)
+
+
+def _argument_lines(arguments: dict[str, object]) -> str:
+    return "\n".join(f"{key}: {value}" for key, value in arguments.items())
+
+
+def _skeleton(erase: Erase | None) -> Message:
+    """What stands in the place of an erased message: its shape without its words."""
+    if erase is None or not (erase.calls or erase.results):
+        return Message(role=erase.role if erase else "user", blocks=(Text(ERASED),))
+    calls = tuple(ToolCall(id, "erased", {}) for id in erase.calls)
+    results = tuple(ToolResult(id, (Text(ERASED),)) for id in erase.results)
+    return Message(role=erase.role, blocks=(*calls, *results))

@@ -1,0 +1,349 @@
+"""The values everything is made of: events and their bodies, blocks, edits, slots and the view.
+
+All are frozen. Constructors do not validate; decoding does, once, at the door (`codec`). Positions are always
+`seq`, ranges are `first`/`last`, both inclusive. Neighbours: `codec` turns these into bytes, `fold` into a view.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import Struct, field
+
+Role = Literal["system", "user", "assistant", "tool"]
+ROLES: tuple[Role, ...] = ("system", "user", "assistant", "tool")
+
+
+class Event(Struct, frozen=True, kw_only=True):
+    """One immutable fact of a log. `body` and `salt` are empty once the event is erased; the envelope stays."""
+
+    seq: int
+    id: str
+    at_ms: int
+    by: str
+    kind: str
+    body: bytes
+    salt: bytes
+    digest: bytes
+    chain: bytes
+    tokens: int = 0
+    counter: str = ""
+
+    @property
+    def erased(self) -> bool:
+        return not self.salt
+
+
+class Conversation(Struct, frozen=True, kw_only=True):
+    """What a store knows of a conversation without reading its log. A fork names its parent and where it left."""
+
+    id: str
+    head: int
+    chain: bytes
+    title: str = ""
+    parent: str = ""
+    parent_seq: int = 0
+    at_ms: int = 0
+    updated_ms: int = 0
+
+
+class Span(Struct, frozen=True):
+    """A run of the log, both ends inclusive."""
+
+    first: int
+    last: int
+
+    def __contains__(self, seq: int) -> bool:
+        return self.first <= seq <= self.last
+
+    def __str__(self) -> str:
+        return f"#{self.first}" if self.first == self.last else f"#{self.first}-{self.last}"
+
+
+# --- blocks: what a message is made of ---------------------------------------------------------------------------
+
+
+class Text(Struct, frozen=True, tag="text", tag_field="type", omit_defaults=True):
+    text: str
+
+
+class Thinking(Struct, frozen=True, tag="thinking", tag_field="type", omit_defaults=True):
+    """Reasoning the provider wants back unaltered; `data` is its encrypted form where the text is withheld."""
+
+    text: str = ""
+    signature: str = ""
+    data: str = ""
+
+
+class ToolCall(Struct, frozen=True, tag="tool_call", tag_field="type", omit_defaults=True):
+    """`arguments` is kept in the shape it came in: the provider's own text (perhaps not even JSON) or an object."""
+
+    id: str
+    name: str
+    arguments: str | dict[str, Any] = ""
+
+
+class Media(Struct, frozen=True, tag="media", tag_field="type", omit_defaults=True):
+    """An image, document or sound: inline base64 `data`, or a `url`, or a provider's `file` id."""
+
+    media: str
+    mime: str = ""
+    data: str = ""
+    url: str = ""
+    file: str = ""
+    name: str = ""
+    detail: str = ""
+
+
+class Opaque(Struct, frozen=True, tag="opaque", tag_field="type", omit_defaults=True):
+    """What we carry without understanding: a provider's unknown block (`raw`), or text that JSON cannot hold
+    (`data`: its bytes, UTF-8 with surrogates). `text` is how it may be shown."""
+
+    raw: Any = None
+    data: bytes = b""
+    text: str = ""
+
+
+class ToolResult(Struct, frozen=True, tag="tool_result", tag_field="type", omit_defaults=True):
+    """The answer to the call `call`. When the output was large, `artifact` names its whole bytes and the content
+    is the stub that stands for them."""
+
+    call: str
+    content: tuple[Text | Media | Opaque, ...] = ()
+    is_error: bool = False
+    name: str = ""
+    artifact: str = ""
+
+
+Block = Text | Thinking | ToolCall | ToolResult | Media | Opaque
+
+
+# --- bodies: what an event says; the event's kind is the tag ------------------------------------------------------
+
+
+class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A role and its blocks. `dialect` is the wire format it came in; `form` is kept only where that dialect's
+    usual form of these blocks would not give the original back exactly."""
+
+    role: Role
+    blocks: tuple[Block, ...] = ()
+    dialect: str = ""
+    form: Any = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+class Origin(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where an artifact came from."""
+
+    tool: str = ""
+    arguments: str = ""
+    arguments_hash: str = ""
+    description: str = ""
+    task: str = ""
+    query: str = ""
+
+
+class Artifact(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Bytes kept once by digest; `id` follows from the digest, so a reference never breaks."""
+
+    id: str
+    digest: str
+    type: Literal["file", "search_result", "command_output", "custom"] = "custom"
+    name: str = ""
+    mime: str = "text/plain"
+    size_bytes: int = 0
+    size_chars: int = 0
+    lines: int = 0
+    origin: Origin = Origin()
+
+
+class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one call was billed, and `upto`: the head that its request showed. `input` counts everything read,
+    cached or not; `reply` is the seq of the answer, if it was recorded here."""
+
+    response: str = ""
+    model: str = ""
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    reasoning: int = 0
+    upto: int = 0
+    reply: int = 0
+    cost: float | None = None
+
+
+class Replace(Struct, frozen=True, kw_only=True, tag="replace", tag_field="type", omit_defaults=True):
+    """Show a block shortened: by the line ranges of the original that stay (`keep`), or by a notice (`text`)."""
+
+    batch: str
+    seq: int
+    block: int
+    keep: tuple[Span, ...] | None = None
+    text: str = ""
+    reason: str = ""
+
+
+class Hide(Struct, frozen=True, kw_only=True, tag="hide", tag_field="type", omit_defaults=True):
+    """Leave a span out, with an optional notice in its place."""
+
+    batch: str
+    span: Span
+    notice: str = ""
+    reason: str = ""
+
+
+class Fact(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One entry of the ledger, taken by code. `state` is open, done, failed, read, created, modified, deleted …"""
+
+    kind: str
+    text: str
+    seq: int
+    state: str = ""
+
+
+class Summarize(Struct, frozen=True, kw_only=True, tag="summarize", tag_field="type", omit_defaults=True):
+    """Show a span as a text. `line` is its one-line form; `facts` are what the ledger learnt from the span."""
+
+    batch: str
+    span: Span
+    text: str
+    line: str = ""
+    facts: tuple[Fact, ...] = ()
+    notes: dict[str, Any] = field(default_factory=dict)
+    reason: str = ""
+
+
+Edit = Replace | Hide | Summarize
+
+
+class Revert(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Switches off a batch of edits, or the restore or revert written at `seq`."""
+
+    batch: str = ""
+    seq: int = 0
+
+
+class Restore(Struct, frozen=True, kw_only=True):
+    """The page goes back to what it was at `seq`."""
+
+    seq: int
+
+
+class Checkpoint(Struct, frozen=True, kw_only=True):
+    """A name for a position."""
+
+    name: str
+    seq: int
+
+
+class Meta(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is true of the conversation as a whole; only what changed is present."""
+
+    title: str | None = None
+    tags: tuple[str, ...] | None = None
+    model: str | None = None
+    system: Any = None
+    tools: list[Any] | None = None
+
+
+class Pin(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The message at `seq`, with its tool pair, stays on the page verbatim until it is unpinned."""
+
+    seq: int
+    on: bool = True
+
+
+class Erase(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The body of `seq` is gone for good; its role and tool ids stay, so that the page keeps its shape."""
+
+    seq: int
+    role: Role = "user"
+    calls: tuple[str, ...] = ()
+    results: tuple[str, ...] = ()
+
+
+Body = Message | Artifact | Usage | Edit | Revert | Restore | Checkpoint | Meta | Pin | Erase
+
+
+# --- the page ---------------------------------------------------------------------------------------------------
+
+
+class Applied(Struct, frozen=True, array_like=True):
+    """An edit on a slot: the seq of its event, the block it replaced (-1: the whole span), the tokens it added."""
+
+    seq: int
+    block: int = -1
+    tokens: int = 0
+
+
+class Slot(Struct, frozen=True):
+    """One place in the view: a message as shown, the span of the log it stands for, its tokens, its edits."""
+
+    seq: int
+    last: int
+    message: Message
+    tokens: int
+    edits: tuple[Applied, ...] = ()
+
+    @property
+    def span(self) -> Span:
+        return Span(self.seq, self.last)
+
+    @property
+    def standin(self) -> bool:
+        """True where a notice or summary stands for a span; such a slot is never a user's own request."""
+        return bool(self.edits) and self.edits[0].block < 0
+
+
+class Anchor(Struct, frozen=True, array_like=True):
+    """The provider's last word on size: `tokens` it reported, for a page that we had estimated at `page`."""
+
+    tokens: int
+    page: int
+    upto: int
+
+
+class Totals(Struct, frozen=True, array_like=True):
+    """What was billed; only grows."""
+
+    calls: int = 0
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    reasoning: int = 0
+    cost: float = 0.0
+    unpriced: int = 0
+
+
+class View(Struct, frozen=True, kw_only=True):
+    """What the model will be sent, before rendering, and what is known of the whole conversation."""
+
+    head: int = 0
+    chain: bytes = bytes(16)
+    slots: tuple[Slot, ...] = ()
+    system: Any = None
+    tools: list[Any] | None = None
+    system_tokens: int = 0
+    tools_tokens: int = 0
+    slot_tokens: int = 0
+    title: str = ""
+    tags: tuple[str, ...] = ()
+    model: str = ""
+    pins: frozenset[int] = frozenset()
+    anchor: Anchor | None = None
+    totals: Totals = Totals()
+    calibration: dict[str, float] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    artifacts: tuple[int, ...] = ()
+    checkpoints: dict[str, int] = field(default_factory=dict)
+    facts: tuple[Fact, ...] = ()
+    undoable: tuple[tuple[int, str], ...] = ()
+    first_at_ms: int = 0
+    updated_ms: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """The whole estimate: system prompt, tools and every slot."""
+        return self.system_tokens + self.tools_tokens + self.slot_tokens

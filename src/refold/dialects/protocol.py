@@ -1,0 +1,58 @@
+"""What a dialect is: one provider's wire format, `parse` in, `render` out.
+
+A message keeps its dialect, and its `form` where the dialect's usual form would not give the original back exactly;
+so an unedited message renders to the same provider as it came. Across providers `render` says what it lost.
+Neighbours: `wire` has what the dialects share, `core.laws` puts the slots in lawful order before they come here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from refold.core.model import Message, Usage
+
+
+class Reply(Struct, frozen=True, kw_only=True):
+    """A provider's response, taken apart: the answer as a message, and what it was billed (without `upto`)."""
+
+    message: Message
+    usage: Usage | None
+    finished: str = ""
+
+
+class Dialect(Protocol):
+    name: str
+
+    def speaks(self, message: Mapping[str, Any]) -> bool:
+        """Whether the message has a shape that only this dialect has (tool blocks, images, reasoning …)."""
+        ...
+
+    def parse(self, message: Mapping[str, Any]) -> list[Message]:
+        """A wire message as messages. Invalid, with the offending value, if it has no form here."""
+        ...
+
+    def is_response(self, response: Mapping[str, Any]) -> bool:
+        """Whether this is a response object (as a plain dict) of this provider."""
+        ...
+
+    def reply(self, response: Mapping[str, Any]) -> Reply:
+        """A response object (as a plain dict) taken apart."""
+        ...
+
+    def render(self, messages: Sequence[Message], lost: list[str]) -> list[dict[str, Any]]:
+        """Lawful messages in this wire format. What cannot be said in it is described in `lost`."""
+        ...
+
+    def request(
+        self, messages: list[dict[str, Any]], *, system: Any, tools: list[Any] | None, marks: Sequence[int], lost: list[str]
+    ) -> dict[str, Any]:  # fmt: skip
+        """The keyword arguments of the provider's call. `marks` are indices of messages that end a stable prefix;
+        marked on copies, the messages given are never changed."""
+        ...
+
+    def check(self, request: Mapping[str, Any]) -> list[str]:
+        """What the provider would refuse in this request, by its own rules; written apart from the laws."""
+        ...

@@ -1,0 +1,81 @@
+"""What can go wrong, by what the caller can do about it.
+
+    RefoldError
+    ├── NotFound      there is no such conversation, event, artifact, handle
+    ├── Conflict      the head moved: read again, then append again
+    ├── Invalid       your input: nothing was written
+    ├── Corrupt       our bytes: damage was found, with its place
+    ├── OverBudget    no plan makes the page fit
+    ├── Denied        not allowed here
+    └── Unavailable   not now: a full disk, a busy store, a server that is down
+
+Each error says one sentence with the offending value, and a hint that names the next step. `OUTCOMES` maps
+every code to its HTTP status and exit status; edges look there and nowhere else.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class RefoldError(Exception):
+    """The root of everything refold raises on purpose."""
+
+    code: ClassVar[str] = "error"
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class NotFound(RefoldError):
+    code = "not-found"
+
+
+class Conflict(RefoldError):
+    """The log grew since it was read; `head` is where it stands now."""
+
+    code = "conflict"
+
+    def __init__(self, message: str, *, head: int = 0, hint: str = "read the new events, then append again") -> None:
+        super().__init__(message, hint=hint)
+        self.head = head
+
+
+class Invalid(RefoldError):
+    code = "invalid"
+
+
+class Corrupt(RefoldError):
+    code = "corrupt"
+
+
+class OverBudget(RefoldError):
+    code = "over-budget"
+
+
+class Denied(RefoldError):
+    code = "denied"
+
+
+class Unavailable(RefoldError):
+    """Not now; try again after `retry_after_s` if it is set."""
+
+    code = "unavailable"
+
+    def __init__(self, message: str, *, retry_after_s: float | None = None, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.retry_after_s = retry_after_s
+
+
+OUTCOMES: dict[str, tuple[int, int]] = {
+    # code: (HTTP status, exit status)
+    "error": (500, 1),
+    "invalid": (400, 2),
+    "not-found": (404, 3),
+    "conflict": (409, 4),
+    "corrupt": (500, 5),
+    "over-budget": (413, 6),
+    "denied": (403, 7),
+    "unavailable": (503, 8),
+}

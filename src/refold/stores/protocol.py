@@ -1,0 +1,67 @@
+"""What a store is: it keeps logs and artifacts, and never thinks.
+
+One contract suite (`contract.py`) holds for all of them. A store gives back the exact events it was given, appends
+all of a batch or nothing, and raises only errors of the family. `append` that returned survives kill -9; after
+`flush` it survives power loss. All methods may be called from several threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
+
+from refold.core.model import Conversation, Event
+
+
+class Store(Protocol):
+    url: str
+
+    def conversations(self, *, after: str = "", limit: int = 100) -> list[Conversation]:
+        """Conversations by id, those above `after`."""
+        ...
+
+    def conversation(self, conversation: str) -> Conversation:
+        """One conversation, or NotFound."""
+        ...
+
+    def read(self, conversation: str, *, after: int = 0, last: int | None = None, limit: int = 1_000) -> list[Event]:
+        """Events with after < seq <= last, in order, at most `limit`. An unknown conversation is NotFound."""
+        ...
+
+    def append(self, conversation: str, events: Sequence[Event], *, expect: int) -> None:
+        """Writes all events on top of head `expect`, or raises Conflict and writes none. Creates at expect=0."""
+        ...
+
+    def bookmark(self, conversation: str) -> bytes | None: ...
+
+    def keep_bookmark(self, conversation: str, data: bytes) -> None: ...
+
+    def put(self, chunks: Iterable[bytes], *, suffix: str = ".bin") -> str:
+        """Keeps bytes once, streamed and hashed on the way; gives their sha256 in hex."""
+        ...
+
+    def get(self, digest: str) -> Iterator[bytes]:
+        """The bytes, in chunks, or NotFound; Corrupt if they no longer match the digest."""
+        ...
+
+    def location(self, digest: str) -> str | None:
+        """The path of the plain file that holds the bytes, where there is one: an agent can grep it itself."""
+        ...
+
+    def fork(self, conversation: str, at: int, new: str) -> None:
+        """A new conversation that shares the log up to `at`; reads below come from the parent."""
+        ...
+
+    def erase(self, conversation: str, seq: int) -> None:
+        """Removes body and salt of one event, everywhere they are kept; the envelope stays."""
+        ...
+
+    def delete(self, conversation: str) -> None:
+        """Removes the conversation. Conflict while forks still read from it."""
+        ...
+
+    def flush(self) -> None:
+        """Everything acknowledged so far survives power loss once this returns."""
+        ...
+
+    def close(self) -> None: ...
