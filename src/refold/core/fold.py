@@ -50,6 +50,7 @@ from refold.core.model import (
 
 GAP = "…"
 ERASED = "[erased]"
+RESPONSES_KEPT = 32
 CALIBRATION_STEP = 0.4
 CALIBRATION_MIN, CALIBRATION_MAX = 0.5, 2.0
 
@@ -129,9 +130,11 @@ class Fold:
         self.meta = Meta()
         self.system_tokens = self.tools_tokens = 0
         self.pins: set[int] = set()
+        self.request = 0  # the seq of what the user asked for last
         self.erased: dict[int, Erase] = {}
         self.anchor: Anchor | None = None
         self.totals = Totals()
+        self.responses: list[str] = []  # the newest that were recorded: recording one again changes nothing
         self.calibration: dict[str, float] = {}
         self.counts: dict[str, int] = {}
         self.artifacts: list[int] = []
@@ -167,7 +170,7 @@ class Fold:
         match body:
             case None:
                 if event.erased and event.kind == "message" and live:
-                    self._show(event, _skeleton(self.erased.get(event.seq)))
+                    self._show(event, skeleton(self.erased.get(event.seq)))
             case Message():
                 if live:
                     self._show(event, body)
@@ -196,14 +199,24 @@ class Fold:
             case _:
                 assert_never(body)
 
+    def copy(self) -> Fold:
+        """The same state, to go on with apart."""
+        twin = Fold()
+        for name, value in vars(self).items():
+            setattr(twin, name, value.copy() if isinstance(value, list | dict | set) else value)
+        return twin
+
     # --- messages, usage, meta ---
 
     def _show(self, event: Event, message: Message) -> None:
         self.slots.append(Slot(event.seq, event.seq, message, event.tokens))
         self.slot_tokens += event.tokens
         self.counts[message.role] = self.counts.get(message.role, 0) + 1
+        if message.role == "user" and any(not isinstance(block, ToolResult) for block in message.blocks):
+            self.request = event.seq
 
     def _bill(self, usage: Usage) -> None:
+        self.responses = [*self.responses[1 - RESPONSES_KEPT :], usage.response]
         t = self.totals
         self.totals = Totals(
             t.calls + 1, t.input + usage.input, t.output + usage.output, t.cache_read + usage.cache_read,
@@ -298,6 +311,11 @@ class Fold:
         index = self._index(edit.seq)
         return index is not None and any(a.block == edit.block for a in self.slots[index].edits)
 
+    def slot_at(self, seq: int) -> Slot | None:
+        """The slot of one message, if it is on the page."""
+        index = self._index(seq)
+        return self.slots[index] if index is not None else None
+
     def _index(self, seq: int) -> int | None:
         index = bisect_left(self.slots, seq, key=lambda slot: slot.seq)
         return index if index < len(self.slots) and self.slots[index].seq == seq else None
@@ -311,9 +329,9 @@ class Fold:
                 head=self.head, chain=self.chain, slots=tuple(self.slots), system=self.meta.system,
                 tools=self.meta.tools, system_tokens=self.system_tokens, tools_tokens=self.tools_tokens,
                 slot_tokens=self.slot_tokens, title=self.meta.title or "", tags=self.meta.tags or (),
-                model=self.meta.model or "", pins=frozenset(self.pins), anchor=self.anchor, totals=self.totals,
-                calibration=dict(self.calibration), counts=dict(self.counts), artifacts=tuple(self.artifacts),
-                checkpoints=dict(self.checkpoints), facts=tuple(self.facts.values()),
+                model=self.meta.model or "", pins=frozenset(self.pins), request=self.request,
+                anchor=self.anchor, totals=self.totals, calibration=dict(self.calibration),
+                counts=dict(self.counts), artifacts=tuple(self.artifacts), checkpoints=dict(self.checkpoints), facts=tuple(self.facts.values()),
                 undoable=tuple(self.undoable), first_at_ms=self.first_at_ms, updated_ms=self.updated_ms,
             )  # fmt: skip
         return self._view
@@ -390,7 +408,7 @@ def _argument_lines(arguments: dict[str, object]) -> str:
     return "\n".join(f"{key}: {value}" for key, value in arguments.items())
 
 
-def _skeleton(erase: Erase | None) -> Message:
+def skeleton(erase: Erase | None) -> Message:
     """What stands in the place of an erased message: its shape without its words."""
     if erase is None or not (erase.calls or erase.results):
         return Message(role=erase.role if erase else "user", blocks=(Text(ERASED),))

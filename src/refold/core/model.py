@@ -332,6 +332,7 @@ class View(Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...] = ()
     model: str = ""
     pins: frozenset[int] = frozenset()
+    request: int = 0
     anchor: Anchor | None = None
     totals: Totals = Totals()
     calibration: dict[str, float] = field(default_factory=dict)

@@ -47,7 +47,8 @@ class Dialect(Protocol):
         ...
 
     def request(
-        self, messages: list[dict[str, Any]], *, system: Any, tools: list[Any] | None, marks: Sequence[int], lost: list[str]
+        self, messages: list[dict[str, Any]], *, system: Any, tools: list[Any] | None, marks: Sequence[int],
+        lost: list[str],
     ) -> dict[str, Any]:  # fmt: skip
         """The keyword arguments of the provider's call. `marks` are indices of messages that end a stable prefix;
         marked on copies, the messages given are never changed."""

@@ -1,0 +1,131 @@
+"""A fold's state at a `seq`, without bodies: what lets a conversation open without reading its log.
+
+Derived and disposable: a bookmark that is missing, older or of another version costs a full fold, nothing else.
+`kept` writes it; `resumed` makes a fold of it again, given the events it names (the visible bodies, their edits, the
+system prompt and the tools). Neighbour: `fold`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from refold.core.codec import decode
+from refold.core.fold import Fold, edited, skeleton, standin
+from refold.core.model import Anchor, Applied, Erase, Event, Fact, Hide, Message, Meta, Replace, Slot, Summarize, Totals
+
+VERSION = 1
+
+
+class Bookmark(msgspec.Struct, array_like=True, kw_only=True):
+    version: int
+    head: int
+    chain: bytes
+    slots: list[tuple[int, int, int, tuple[Applied, ...]]]
+    meta: Meta
+    system: tuple[int, int]
+    tools: tuple[int, int]
+    pins: list[int]
+    request: int
+    erased: dict[int, Erase]
+    anchor: Anchor | None
+    totals: Totals
+    responses: list[str]
+    calibration: dict[str, float]
+    counts: dict[str, int]
+    artifacts: list[int]
+    checkpoints: dict[str, int]
+    facts: list[Fact]
+    undoable: list[tuple[int, str]]
+    times: tuple[int, int]
+
+
+_DECODER = msgspec.msgpack.Decoder(Bookmark)
+
+
+def kept(state: Fold) -> bytes:
+    """The state as bytes."""
+    return msgspec.msgpack.encode(
+        Bookmark(
+            version=VERSION, head=state.head, chain=state.chain,
+            slots=[(s.seq, s.last, s.tokens, s.edits) for s in state.slots],
+            meta=msgspec.structs.replace(state.meta, system=None, tools=None),
+            system=(state.system_seq, state.system_tokens), tools=(state.tools_seq, state.tools_tokens),
+            pins=sorted(state.pins), request=state.request, erased=state.erased, anchor=state.anchor,
+            totals=state.totals, responses=state.responses, calibration=state.calibration, counts=state.counts, artifacts=state.artifacts,
+            checkpoints=state.checkpoints, facts=list(state.facts.values()), undoable=state.undoable,
+            times=(state.first_at_ms, state.updated_ms),
+        )
+    )  # fmt: skip
+
+
+def read(data: bytes | None) -> Bookmark | None:
+    """The bookmark that the bytes hold; None if it is of no use."""
+    try:
+        mark = _DECODER.decode(data) if data else None
+    except msgspec.DecodeError:
+        return None
+    return mark if mark is not None and mark.version == VERSION else None
+
+
+def needed(mark: Bookmark) -> list[int]:
+    """The seqs of the events that `resumed` must be given."""
+    wanted = {seq for seq, _ in (mark.system, mark.tools) if seq}
+    for seq, _, _, edits in mark.slots:
+        wanted.update(edit.seq for edit in edits)
+        if not (edits and edits[0].block < 0):
+            wanted.add(seq)
+    return sorted(wanted)
+
+
+def resumed(mark: Bookmark, events: Mapping[int, Event]) -> Fold:
+    """The fold that the bookmark was taken of."""
+    state = Fold()
+    state.head, state.chain = mark.head, mark.chain
+    state.erased = mark.erased
+    state.slots = [_slot(seq, last, tokens, edits, events, mark.erased) for seq, last, tokens, edits in mark.slots]
+    state.slot_tokens = sum(slot.tokens for slot in state.slots)
+    state.meta = msgspec.structs.replace(mark.meta, **_fixed(mark, events))
+    state.system_seq, state.system_tokens = mark.system
+    state.tools_seq, state.tools_tokens = mark.tools
+    state.pins, state.request, state.anchor, state.totals = set(mark.pins), mark.request, mark.anchor, mark.totals
+    state.responses, state.calibration, state.counts = mark.responses, mark.calibration, mark.counts
+    state.artifacts, state.checkpoints = mark.artifacts, mark.checkpoints
+    state.facts = {(fact.kind, fact.text): fact for fact in mark.facts}
+    state.undoable = list(mark.undoable)
+    state.first_at_ms, state.updated_ms = mark.times
+    return state
+
+
+def _fixed(mark: Bookmark, events: Mapping[int, Event]) -> dict[str, Any]:
+    """The system prompt and the tools, from the events that set them."""
+    found: dict[str, Any] = {}
+    for name, (seq, _) in (("system", mark.system), ("tools", mark.tools)):
+        meta = decode(events[seq]) if seq else None
+        if isinstance(meta, Meta):
+            found[name] = getattr(meta, name)
+    return found
+
+
+def _slot(
+    seq: int, last: int, tokens: int, edits: tuple[Applied, ...], events: Mapping[int, Event], erased: dict[int, Erase]
+) -> Slot:
+    if edits and edits[0].block < 0:
+        event = events[edits[0].seq]
+        body = decode(event)
+        text = body.notice if isinstance(body, Hide) else body.text if isinstance(body, Summarize) else ""
+        return standin(seq, last, text, event)
+    message = decode(events[seq])
+    shown = message if isinstance(message, Message) else skeleton(erased.get(seq))
+    for edit in _in_order(edits, events):
+        shown = edited(shown, edit)
+    return Slot(seq, last, shown, tokens, edits)
+
+
+def _in_order(edits: Iterable[Applied], events: Mapping[int, Event]) -> Iterable[Replace]:
+    for applied in edits:
+        body = decode(events[applied.seq])
+        if isinstance(body, Replace):
+            yield body

@@ -1,0 +1,99 @@
+"""How much may be sent, and when something is done about it.
+
+All thresholds follow from the window in exact arithmetic, and none lies above the input budget (window − reserve) or
+the cap. `target` is where a compaction aims: well below the trigger, so that the next one is far away.
+Neighbours: `config` holds the ratios, `fold` the calibration that turns our estimate into the provider's tokens.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Literal
+
+from msgspec import Struct
+
+from refold.config import Config
+from refold.core.model import View
+from refold.errors import Invalid
+
+Level = Literal["ok", "warn", "compact", "critical"]
+
+OUTPUT_DEFAULT = 4_096
+RESERVE_MAX = 32_000
+OFFLOAD_MAX = 8_000
+
+
+class Budget(Struct, frozen=True, kw_only=True):
+    """Window, reserve and thresholds in tokens; `factor` is reported tokens per estimated token."""
+
+    window: int
+    reserve: int
+    warn_at: int
+    compact_at: int
+    critical_at: int
+    target_ratio: float = 0.5
+    factor: float = 1.0
+
+    @property
+    def input_max(self) -> int:
+        return self.window - self.reserve
+
+    def level(self, current: int) -> Level:
+        if current >= self.critical_at:
+            return "critical"
+        if current >= self.compact_at:
+            return "compact"
+        return "warn" if current >= self.warn_at else "ok"
+
+    def target(self, fixed: int) -> int:
+        """Where a compaction aims, given the part that no compaction can touch."""
+        return fixed + int(max(0, self.compact_at - fixed) * self.target_ratio)
+
+    def percent(self, current: int) -> float:
+        return 100 * current / self.window
+
+
+def budget_for(config: Config, *, window: int, output: int | None, input_max: int | None = None) -> Budget:
+    """The budget of a model under a configuration."""
+    if window <= 0:
+        raise Invalid(f"a window of {window} tokens", hint="give a positive window, or a model that is known")
+    reserve = min(output or OUTPUT_DEFAULT, RESERVE_MAX) if config.reserve_tokens is None else config.reserve_tokens
+    limit = min(window - reserve, input_max or window)
+    if limit <= 0:
+        raise Invalid(f"a reserve of {reserve} leaves nothing of a window of {window}", hint="lower reserve_tokens")
+    ratios = (config.warn_ratio, config.compact_ratio, config.critical_ratio)
+    warn, compact, critical = (Fraction(str(ratio)) for ratio in ratios)
+    compact_at = min(int(window * compact), limit, config.tokens_cap)
+    return Budget(
+        window=window,
+        reserve=window - limit,
+        warn_at=min(int(window * warn), int(compact_at * warn / compact)),
+        compact_at=compact_at,
+        critical_at=max(compact_at, min(int(window * critical), limit)),
+        target_ratio=config.target_ratio,
+    )
+
+
+def offload_tokens(config: Config, window: int) -> int:
+    """The size from which a tool result becomes an artifact."""
+    return config.offload_tokens if config.offload_tokens is not None else min(OFFLOAD_MAX, window // 8)
+
+
+def factor_of(view: View, model: str) -> float:
+    """Reported tokens per estimated token for a model; another model's ratio is better than none."""
+    known = view.calibration.get(model)
+    if known is None and view.calibration:
+        known = list(view.calibration.values())[-1]
+    return known if known is not None else 1.0
+
+
+def current_tokens(view: View, factor: float) -> int:
+    """What the next request will carry: the last reported size, plus what came since, minus what edits removed."""
+    if view.anchor is None:
+        return round(view.tokens * factor)
+    return max(0, view.anchor.tokens + round((view.tokens - view.anchor.page) * factor))
+
+
+def page_tokens(view: View, factor: float, current: int) -> int:
+    """The size in our own estimate of a page that the provider would count as `current`."""
+    return view.tokens - round((current_tokens(view, factor) - current) / factor)

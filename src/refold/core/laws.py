@@ -1,0 +1,224 @@
+"""The rules that every page obeys, and the seams they leave: the places where a cut is legal.
+
+The log may hold anything (a user typing between a call and its result, a process that died in a tool call). `settled`
+puts slots in lawful order: results directly after their calls, one result per call, none without its call. `seams`
+tells strategies where to cut. `broken` names every law a view breaks. A provider's own rules live with its dialect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from msgspec.structs import replace
+
+from refold.core.model import Block, Message, Opaque, Slot, Text, Thinking, ToolCall, ToolResult, View
+
+NO_RESULT = "[no result recorded]"
+OPENING = "(the conversation goes on from here)"
+
+
+def calls_of(message: Message) -> list[str]:
+    return [block.id for block in message.blocks if isinstance(block, ToolCall)]
+
+
+def results_of(message: Message) -> list[str]:
+    return [block.call for block in message.blocks if isinstance(block, ToolResult)]
+
+
+def is_request(slot: Slot) -> bool:
+    """Whether this is something a user asked for: not a summary, not a tool result."""
+    return slot.message.role == "user" and not slot.standin and says_something(slot.message)
+
+
+def says_something(message: Message) -> bool:
+    return any(not isinstance(block, ToolResult) for block in message.blocks)
+
+
+# --- seams --------------------------------------------------------------------------------------------------------
+
+
+def seams(slots: Sequence[Slot]) -> list[int]:
+    """Every index before which the slots may be cut: no call before it is answered behind it. Starts with 0."""
+    reach = _reaches(slots)
+    found, furthest = [], -1
+    for index in range(len(slots)):
+        if furthest < index:
+            found.append(index)
+        furthest = max(furthest, reach[index])
+    return [*found, len(slots)]
+
+
+def units(slots: Sequence[Slot]) -> list[range]:
+    """The runs between seams: a message alone, or calls with all of their results."""
+    edges = seams(slots)
+    return [range(first, last) for first, last in pairwise(edges)]
+
+
+def _reaches(slots: Sequence[Slot]) -> list[int]:
+    """For each slot the index of the furthest slot that answers one of its calls."""
+    reach = list(range(len(slots)))
+    asked: dict[str, int] = {}
+    for index, slot in enumerate(slots):
+        for block in slot.message.blocks:
+            if isinstance(block, ToolCall):
+                asked[block.id] = index
+            elif isinstance(block, ToolResult) and block.call in asked:
+                origin = asked[block.call]
+                reach[origin] = max(reach[origin], index)
+    return reach
+
+
+# --- order --------------------------------------------------------------------------------------------------------
+
+
+def settled(slots: Sequence[Slot]) -> tuple[Sequence[Slot], list[str]]:
+    """The slots in lawful order, and what had to be repaired. Slots that obey already come back as they are."""
+    repairs: list[str] = []
+    if not in_order(slots):
+        slots = _reordered(slots, repairs)
+    first = next((slot for slot in slots if slot.message.role != "system"), None)
+    if first is not None and first.message.role != "user":
+        repairs.append(f"#{first.seq} comes before any user message: an opening was put before it")
+        at = slots.index(first)
+        opening = Slot(first.seq, first.seq, Message(role="user", blocks=(Text(OPENING),)), 0)
+        slots = [*slots[:at], opening, *slots[at:]]
+    return slots, repairs
+
+
+def in_order(slots: Sequence[Slot]) -> bool:
+    """Whether every call is answered, once, directly after it, and nothing else is."""
+    waiting: set[str] = set()
+    for slot in slots:
+        calls, results = calls_of(slot.message), results_of(slot.message)
+        if not _answers(slot, results, waiting):
+            return False
+        waiting.difference_update(results)
+        if calls:
+            if slot.message.role != "assistant" or len(set(calls)) < len(calls):
+                return False
+            waiting = set(calls)
+    return not waiting
+
+
+def _answers(slot: Slot, results: list[str], waiting: set[str]) -> bool:
+    """Whether a slot may follow while these calls wait for their results."""
+    if not results:
+        return not waiting
+    if slot.message.role == "assistant" or not waiting.issuperset(results) or len(set(results)) < len(results):
+        return False
+    closes = len(results) == len(waiting)
+    leads = all(isinstance(block, ToolResult) for block in slot.message.blocks[: len(results)])
+    return leads and (closes or not says_something(slot.message))
+
+
+def _reordered(slots: Sequence[Slot], repairs: list[str]) -> list[Slot]:
+    answers = _answered(slots, repairs)
+    out: list[Slot] = []
+    for index, slot in enumerate(slots):
+        rest = tuple(block for block in slot.message.blocks if not isinstance(block, ToolResult))
+        if len(rest) == len(slot.message.blocks):
+            out.append(_distinct(slot))
+        elif rest:
+            out.append(replace(slot, message=replace(slot.message, blocks=rest, form=None)))
+        for call in dict.fromkeys(calls_of(slot.message)):
+            out.append(answers.get((index, call)) or _missing(slot, call, repairs))
+    return out
+
+
+def _answered(slots: Sequence[Slot], repairs: list[str]) -> dict[tuple[int, str], Slot]:
+    """The result slot of every answered call, by the index of the calling slot and the call's id."""
+    asked: dict[str, int] = {}
+    answers: dict[tuple[int, str], Slot] = {}
+    for index, slot in enumerate(slots):
+        for block in slot.message.blocks:
+            if isinstance(block, ToolCall):
+                asked[block.id] = index
+            elif isinstance(block, ToolResult):
+                origin = asked.get(block.call)
+                if origin is None or (origin, block.call) in answers:
+                    repairs.append(f"#{slot.seq} answers {block.call!r}, which is not waiting: left out")
+                    continue
+                answers[origin, block.call] = _alone(slot, block)
+    return answers
+
+
+def _alone(slot: Slot, result: ToolResult) -> Slot:
+    if len(slot.message.blocks) == 1:
+        return slot
+    return replace(slot, message=Message(role="tool", blocks=(result,), dialect=slot.message.dialect))
+
+
+def _distinct(slot: Slot) -> Slot:
+    """The slot with each call id once."""
+    calls = calls_of(slot.message)
+    if len(set(calls)) == len(calls):
+        return slot
+    seen: set[str] = set()
+    blocks: list[Block] = []
+    for block in slot.message.blocks:
+        if isinstance(block, ToolCall):
+            if block.id in seen:
+                continue
+            seen.add(block.id)
+        blocks.append(block)
+    return replace(slot, message=replace(slot.message, blocks=tuple(blocks), form=None))
+
+
+def _missing(slot: Slot, call: str, repairs: list[str]) -> Slot:
+    repairs.append(f"#{slot.seq} calls {call!r} and has no result: one that says so was put in")
+    return Slot(slot.seq, slot.seq, Message(role="tool", blocks=(ToolResult(call, (Text(NO_RESULT),)),)), 0)
+
+
+# --- thinking -----------------------------------------------------------------------------------------------------
+
+
+def without_stale_thinking(slots: Sequence[Slot], changed_at: int, *, bound: bool) -> Sequence[Slot]:
+    """Drops thinking that was produced under a page that has since changed (before event `changed_at`).
+
+    Models that bind thinking to everything before it refuse it there. Others want the thinking of an open tool
+    loop back, so it stays behind the latest request.
+    """
+    if not changed_at or not any(_thinks(slot) for slot in slots if slot.seq < changed_at):
+        return slots
+    loop = len(slots) if bound else next((i for i in reversed(range(len(slots))) if is_request(slots[i])), 0)
+    return [
+        _thoughtless(slot) if slot.seq < changed_at and index < loop and _thinks(slot) else slot
+        for index, slot in enumerate(slots)
+    ]
+
+
+def _thinks(slot: Slot) -> bool:
+    return any(isinstance(block, Thinking) for block in slot.message.blocks)
+
+
+def _thoughtless(slot: Slot) -> Slot:
+    blocks = tuple(Thinking() if isinstance(block, Thinking) else block for block in slot.message.blocks)
+    return replace(slot, message=replace(slot.message, blocks=blocks))
+
+
+# --- laws ---------------------------------------------------------------------------------------------------------
+
+
+def broken(view: View) -> list[str]:
+    """Every law that the view breaks; empty for a page that may be sent."""
+    slots, _ = settled(view.slots)
+    present = {slot.seq for slot in view.slots if not slot.standin}
+    found = [] if in_order(slots) else ["calls and results are not in order"]
+    found += [f"the pinned message #{seq} is not on the page" for seq in sorted(view.pins - present)]
+    if view.request and view.request not in present:
+        found.append(f"the latest user request #{view.request} is not on the page")
+    found += [f"#{slot.seq} is empty" for slot in view.slots if not _has_content(slot.message)]
+    return found
+
+
+def _has_content(message: Message) -> bool:
+    for block in message.blocks:
+        match block:
+            case Text() | Opaque() if not (block.text or getattr(block, "raw", None)):
+                continue
+            case Thinking() if not (block.text or block.signature or block.data):
+                continue
+            case _:
+                return True
+    return False

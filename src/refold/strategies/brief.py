@@ -1,0 +1,112 @@
+"""What a strategy is given, and what it gives back.
+
+A strategy is a function `(Brief) -> list[Edit | Ask]`: it proposes, and changes nothing. It speaks of the log by `seq`,
+cuts at seams only (`laws.units`), and never touches a slot that `brief.protected` names. The ladder sizes what it
+proposes, shows it to the next rung, and stops at the target. Neighbours: `ladder` runs strategies, `registry` names them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from refold.config import Config
+from refold.core.budget import Budget
+from refold.core.laws import is_request, units
+from refold.core.model import Block, Edit, Message, Slot, Span, Text, View
+from refold.core.plan import Ask
+from refold.errors import Invalid
+
+Count = Callable[[Message], int]
+Originals = Callable[[Span], Sequence[Slot]]
+
+
+class Brief(Struct, frozen=True, kw_only=True):
+    """The page, the budget, and the size to reach, in tokens of our own estimate (`view.tokens`).
+
+    `count` sizes a whole message. `originals` reads the messages of a span as they came, from the log. `task` is
+    what the agent works on now, for relevance; `settings` are the strategy's own, from the configuration.
+    """
+
+    view: View
+    budget: Budget
+    config: Config
+    count: Count
+    target: int
+    batch: str
+    originals: Originals
+    task: str = ""
+    settings: dict[str, Any] = {}
+
+    @property
+    def excess(self) -> int:
+        """How many tokens must still go."""
+        return max(0, self.view.tokens - self.target)
+
+    def setting(self, name: str, default: Any) -> Any:
+        """One of the strategy's own settings; its type follows from the default."""
+        value = self.settings.get(name, default)
+        if default is not None and not isinstance(value, type(default)) and not (
+            isinstance(default, float) and isinstance(value, int)
+        ):
+            raise Invalid(f"the setting {name} is {value!r}", hint=f"give a {type(default).__name__}")
+        return value
+
+
+Strategy = Callable[[Brief], "list[Edit | Ask]"]
+
+
+def protected(view: View) -> set[int]:
+    """The seqs that no edit may touch: pins, the latest request, and the units they belong to."""
+    held = {*view.pins, view.request}
+    out: set[int] = set()
+    for unit in units(view.slots):
+        if any(view.slots[i].seq in held for i in unit):
+            out.update(view.slots[i].seq for i in unit)
+    return out
+
+
+def opening(view: View) -> int:
+    """How many leading slots are the task itself: up to and including the first user request."""
+    for index, slot in enumerate(view.slots):
+        if is_request(slot):
+            return index + 1
+    return 0
+
+
+def tail_start(view: View, *, keep_messages: int, keep_tokens: int) -> int:
+    """The index of the first slot of the tail: whole units from the end, at most this many messages and tokens;
+    the newest unit always stays."""
+    start, tokens = len(view.slots), 0
+    for unit in reversed(units(view.slots)):
+        tokens += sum(view.slots[i].tokens for i in unit)
+        if start < len(view.slots) and (len(view.slots) - unit.start > keep_messages or tokens > keep_tokens):
+            break
+        start = unit.start
+    return start
+
+
+def spans(slots: Sequence[Slot], without: set[int]) -> list[Span]:
+    """The runs of these slots as spans of the log, cut wherever a slot must stay."""
+    out: list[Span] = []
+    run: list[Slot] = []
+    for slot in [*slots, None]:
+        if slot is not None and slot.seq not in without:
+            run.append(slot)
+        elif run:
+            out.append(Span(run[0].seq, run[-1].last))
+            run = []
+    return out
+
+
+def text_tokens(count: Count, text: str) -> int:
+    """The size of a text as a message of its own."""
+    return count(Message(role="user", blocks=(Text(text),)))
+
+
+def block_tokens(count: Count, message: Message, block: Block) -> int:
+    """The size of one block alone."""
+    return count(replace(message, blocks=(block,))) - count(replace(message, blocks=()))

@@ -1,0 +1,95 @@
+"""The ladder: strategies run in order, from lossless to lossy, until the target is met.
+
+Every rung sees the page as the rungs before it would leave it. What they propose is sized here, tried on a copy of
+the fold, and dropped if it does not make the page smaller. The result is one list of proposals, one batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from refold.core.codec import kind_of
+from refold.core.fold import Fold, shortened
+from refold.core.laws import broken
+from refold.core.model import Edit, Event, Hide, Replace, Summarize
+from refold.core.plan import Ask, Proposal, Step
+from refold.strategies.brief import Brief, Strategy, block_tokens, text_tokens
+
+
+class Climb(Struct, frozen=True, kw_only=True):
+    """How far the ladder got: the page it would leave, and by which edits."""
+
+    state: Fold
+    proposals: tuple[Proposal, ...]
+    asks: tuple[Ask, ...]
+    steps: tuple[Step, ...]
+
+
+def climb(state: Fold, brief: Brief, rungs: Sequence[tuple[str, Strategy]]) -> Climb:
+    """Runs the rungs on a copy of the fold until the target is met."""
+    proposals: list[Proposal] = []
+    asks: list[Ask] = []
+    steps: list[Step] = []
+    state = state.copy()
+    for name, strategy in rungs:
+        before = state.view()
+        if before.tokens <= brief.target:
+            break
+        settings = brief.config.strategy.get(name, {})
+        found = strategy(replace(brief, view=before, settings={**brief.settings, **settings}))
+        taken, state = _tried(state, brief, [_draft(item) for item in found])
+        kept = {id(proposal.edit) for proposal in taken}
+        asks += [item for item in found if isinstance(item, Ask) and id(item.draft) in kept]
+        proposals += taken
+        after = state.view().tokens
+        steps.append(Step(strategy=name, edits=len(taken), tokens_before=before.tokens, tokens_after=after))
+    return Climb(state=state, proposals=tuple(proposals), asks=tuple(asks), steps=tuple(steps))
+
+
+def _draft(item: Edit | Ask) -> Edit:
+    return item.draft if isinstance(item, Ask) else item
+
+
+def _tried(state: Fold, brief: Brief, edits: Sequence[Edit]) -> tuple[list[Proposal], Fold]:
+    """The edits that make the page smaller and leave it lawful, and the page they leave."""
+    taken: list[Proposal] = []
+    lawful = broken(state.view())
+    for edit in edits:
+        proposal = Proposal(edit, edit_tokens(edit, state, brief))
+        after = state.copy()
+        if after.add(pretended(proposal, after), edit) and after.slot_tokens < state.slot_tokens:
+            taken.append(proposal)
+            state = after
+    if taken and broken(state.view()) != lawful:
+        raise AssertionError(f"a strategy broke a law: {broken(state.view())}")
+    return taken, state
+
+
+def edit_tokens(edit: Edit, state: Fold, brief: Brief) -> int:
+    """What the edit's event adds to the page by itself."""
+    match edit:
+        case Hide():
+            return text_tokens(brief.count, edit.notice) if edit.notice else 0
+        case Summarize():
+            return text_tokens(brief.count, edit.text)
+        case Replace():
+            slot = state.slot_at(edit.seq)
+            if slot is None or edit.block >= len(slot.message.blocks):
+                return 0
+            block = slot.message.blocks[edit.block]
+            new = block_tokens(brief.count, slot.message, shortened(block, edit))
+            return new - block_tokens(brief.count, slot.message, block)
+
+
+def pretended(proposal: Proposal, state: Fold) -> Event:
+    """The event that the proposal would become, for trying it out."""
+    return Event(
+        seq=state.head + 1, id="", at_ms=state.updated_ms, by="", kind=kind_of(proposal.edit), body=b"", salt=b"-",
+        digest=b"", chain=state.chain, tokens=proposal.tokens,
+    )  # fmt: skip
+
+
+Rungs = Callable[[Sequence[str]], list[tuple[str, Strategy]]]
