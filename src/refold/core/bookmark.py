@@ -54,7 +54,8 @@ def kept(state: Fold) -> bytes:
             meta=msgspec.structs.replace(state.meta, system=None, tools=None),
             system=(state.system_seq, state.system_tokens), tools=(state.tools_seq, state.tools_tokens),
             pins=sorted(state.pins), request=state.request, erased=state.erased, anchor=state.anchor,
-            totals=state.totals, responses=state.responses, calibration=state.calibration, counts=state.counts, artifacts=state.artifacts,
+            totals=state.totals, responses=state.responses, calibration=state.calibration,
+            counts=state.counts, artifacts=state.artifacts,
             checkpoints=state.checkpoints, facts=list(state.facts.values()), undoable=state.undoable,
             times=(state.first_at_ms, state.updated_ms),
         )

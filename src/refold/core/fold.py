@@ -284,20 +284,29 @@ class Fold:
 
     def _cover(self, event: Event, span: Span, text: str) -> None:
         """Takes the slots inside the span off the page, but for pins, and puts the text in their place."""
-        start = bisect_left(self.slots, span.first, key=lambda slot: slot.seq)
-        stop = start
-        while stop < len(self.slots) and self.slots[stop].seq <= span.last:
-            stop += 1
+        start, stop = self._range(span)
         inside = self.slots[start:stop]
-        covered = [slot for slot in inside if slot.last <= span.last and slot.seq not in self.pins]
+        covered = [slot for slot in inside if self._goes(slot, span)]
         if not covered:
             return
-        stays = [slot for slot in inside if slot.last > span.last or slot.seq in self.pins]
+        stays = [slot for slot in inside if not self._goes(slot, span)]
         if text:
             stays.append(standin(covered[0].seq, covered[-1].last, text, event))
             stays.sort(key=lambda slot: slot.seq)
         self.slots[start:stop] = stays
         self.slot_tokens += sum(s.tokens for s in stays) - sum(s.tokens for s in inside)
+
+    def covered_tokens(self, span: Span) -> int:
+        """What hiding the span would take off the page."""
+        start, stop = self._range(span)
+        return sum(slot.tokens for slot in self.slots[start:stop] if self._goes(slot, span))
+
+    def _range(self, span: Span) -> tuple[int, int]:
+        start = bisect_left(self.slots, span.first, key=lambda slot: slot.seq)
+        return start, bisect_left(self.slots, span.last + 1, lo=start, key=lambda slot: slot.seq)
+
+    def _goes(self, slot: Slot, span: Span) -> bool:
+        return slot.last <= span.last and slot.seq not in self.pins
 
     # --- what reaches back ---
 
@@ -331,7 +340,8 @@ class Fold:
                 slot_tokens=self.slot_tokens, title=self.meta.title or "", tags=self.meta.tags or (),
                 model=self.meta.model or "", pins=frozenset(self.pins), request=self.request,
                 anchor=self.anchor, totals=self.totals, calibration=dict(self.calibration),
-                counts=dict(self.counts), artifacts=tuple(self.artifacts), checkpoints=dict(self.checkpoints), facts=tuple(self.facts.values()),
+                counts=dict(self.counts), artifacts=tuple(self.artifacts), checkpoints=dict(self.checkpoints),
+                facts=tuple(self.facts.values()),
                 undoable=tuple(self.undoable), first_at_ms=self.first_at_ms, updated_ms=self.updated_ms,
             )  # fmt: skip
         return self._view

@@ -1,8 +1,8 @@
 """What a strategy is given, and what it gives back.
 
 A strategy is a function `(Brief) -> list[Edit | Ask]`: it proposes, and changes nothing. It speaks of the log by `seq`,
-cuts at seams only (`laws.units`), and never touches a slot that `brief.protected` names. The ladder sizes what it
-proposes, shows it to the next rung, and stops at the target. Neighbours: `ladder` runs strategies, `registry` names them.
+cuts at seams only (`laws.units`), and never touches a slot that `protected` names. The ladder sizes what it proposes,
+shows it to the next rung, and stops at the target. Neighbours: `ladder` runs strategies, `registry` names them.
 """
 
 from __future__ import annotations
