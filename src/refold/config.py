@@ -26,7 +26,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     target_ratio: float = 0.5
     keep_recent: int = 10
     offload_tokens: int | None = None
-    ladder: tuple[str, ...] = ("dedup", "gist", "hide")
+    ladder: tuple[str, ...] = ("dedup", "hide")
     auto: bool = True
     exclude_tools: tuple[str, ...] = ("memory",)
     tool_kinds: dict[str, str] = msgspec.field(default_factory=dict)
@@ -41,17 +41,22 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 def config_from(values: dict[str, Any], *, origin: str = "the configuration") -> Config:
     """A checked configuration. `origin` says in errors where the values stood."""
+    check_names(values, origin)
+    try:
+        config = msgspec.convert(values, Config)
+    except msgspec.ValidationError as error:
+        raise Invalid(f"{origin}: {error}", hint="see the table of settings in docs/start.md") from error
+    return _bounded(config, origin)
+
+
+def check_names(values: dict[str, Any], origin: str) -> None:
+    """Refuses a name that is not a setting, and names the nearest one."""
     known = Config.__struct_fields__
     for name in values:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {near[0]}?" if near else "known: " + ", ".join(known)
             raise Invalid(f"{origin} has an unknown name {name!r}", hint=hint)
-    try:
-        config = msgspec.convert(values, Config)
-    except msgspec.ValidationError as error:
-        raise Invalid(f"{origin}: {error}", hint="see the table of settings in docs/start.md") from error
-    return _bounded(config, origin)
 
 
 def _bounded(config: Config, origin: str) -> Config:

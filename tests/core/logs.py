@@ -98,7 +98,7 @@ def bodies(draw: st.DrawFn, max_size: int = 24) -> list[Body | tuple[str, bytes]
         st.builds(Checkpoint, name=_ids, seq=seqs),
         st.builds(Pin, seq=seqs, on=st.booleans()),
         st.builds(Usage, response=_ids, model=_ids, input=st.integers(0, 500), output=st.integers(0, 50), upto=seqs,
-                  reply=seqs),
+                  replied=st.booleans()),
         st.builds(Meta, system=st.none() | _texts, title=st.none() | _texts),
         st.builds(Artifact, id=st.just("art-x"), digest=st.just("00")),
         st.builds(Erase, seq=seqs),

@@ -133,7 +133,7 @@ def test_the_later_of_two_summaries_takes_the_earlier_one_in():
 
 def test_the_anchor_carries_what_the_provider_said_and_only_what_came_since_is_estimated():
     """Y-07, Y-09: the current size is the last prompt and answer plus what was appended after it."""
-    log = sealed([user(), user(), Usage(response="r", input=90_000, output=1_000, upto=1, reply=2, model="m"),
+    log = sealed([user(), user(), Usage(response="r", input=90_000, output=1_000, upto=1, replied=True, model="m"),
                   result("z")], tokens=[10, 10, 0, 60_000])  # fmt: skip
     view = fold(log)
     assert view.anchor is not None

@@ -8,12 +8,12 @@ Neighbours: `config` holds the ratios, `fold` the calibration that turns our est
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Literal
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
 from refold.config import Config
-from refold.core.model import View
+from refold.core.model import Anchor
 from refold.errors import Invalid
 
 Level = Literal["ok", "warn", "compact", "critical"]
@@ -21,6 +21,17 @@ Level = Literal["ok", "warn", "compact", "critical"]
 OUTPUT_DEFAULT = 4_096
 RESERVE_MAX = 32_000
 OFFLOAD_MAX = 8_000
+
+
+class Sized(Protocol):
+    """What has a size: a view, or a fold that is on its way to one."""
+
+    @property
+    def tokens(self) -> int: ...
+    @property
+    def anchor(self) -> Anchor | None: ...
+    @property
+    def calibration(self) -> dict[str, float]: ...
 
 
 class Budget(Struct, frozen=True, kw_only=True):
@@ -79,7 +90,7 @@ def offload_tokens(config: Config, window: int) -> int:
     return config.offload_tokens if config.offload_tokens is not None else min(OFFLOAD_MAX, window // 8)
 
 
-def factor_of(view: View, model: str) -> float:
+def factor_of(view: Sized, model: str) -> float:
     """Reported tokens per estimated token for a model; another model's ratio is better than none."""
     known = view.calibration.get(model)
     if known is None and view.calibration:
@@ -87,13 +98,13 @@ def factor_of(view: View, model: str) -> float:
     return known if known is not None else 1.0
 
 
-def current_tokens(view: View, factor: float) -> int:
+def current_tokens(view: Sized, factor: float) -> int:
     """What the next request will carry: the last reported size, plus what came since, minus what edits removed."""
     if view.anchor is None:
         return round(view.tokens * factor)
     return max(0, view.anchor.tokens + round((view.tokens - view.anchor.page) * factor))
 
 
-def page_tokens(view: View, factor: float, current: int) -> int:
+def page_tokens(view: Sized, factor: float, current: int) -> int:
     """The size in our own estimate of a page that the provider would count as `current`."""
     return view.tokens - round((current_tokens(view, factor) - current) / factor)

@@ -75,19 +75,17 @@ _KINDS.update({t: "edit" for t in Edit.__args__})
 
 
 def encode(body: Body) -> bytes:
-    """The body's bytes. Text that JSON cannot carry is kept as bytes in an opaque block."""
+    """The body's bytes. Text that JSON cannot carry is kept as bytes in an opaque block (`shielded`)."""
     try:
         encoded = _ENCODE(body)
     except UnicodeEncodeError:
-        if not isinstance(body, Message):
-            raise Invalid(
-                f"the {kind_of(body)} holds a lone surrogate", hint="decode the text with errors='replace'"
-            ) from None
-        encoded = _ENCODE(shielded(body))
-    except RecursionError:
+        if isinstance(body, Message):
+            return encode(shielded(body))
         raise Invalid(
-            f"the {kind_of(body)} is nested too deeply", hint=f"at most {DEPTH_MAX} levels of JSON"
+            f"the {kind_of(body)} holds a lone surrogate", hint="decode the text with errors='replace'"
         ) from None
+    except RecursionError:
+        raise Invalid(f"the {kind_of(body)} is nested too deeply", hint=f"at most {DEPTH_MAX} levels of JSON") from None
     except (TypeError, ValueError, OverflowError) as error:
         raise Invalid(f"the {kind_of(body)} is not JSON: {error}", hint="pass plain dicts, lists and text") from error
     if len(encoded) > EVENT_BYTES_MAX:

@@ -177,7 +177,7 @@ class Fold:
             case Usage():
                 self._bill(body)
                 if live:
-                    self._anchor(body)
+                    self._anchor(event, body)
             case Artifact():
                 self.artifacts.append(event.seq)
             case Checkpoint():
@@ -224,15 +224,15 @@ class Fold:
             t.unpriced + (usage.cost is None),
         )  # fmt: skip
 
-    def _anchor(self, usage: Usage) -> None:
+    def _anchor(self, event: Event, usage: Usage) -> None:
         """Ties the provider's count to our own estimate of what that request showed."""
         later = reply = 0
         for slot in reversed(self.slots):
             if slot.seq <= usage.upto:
                 break
             later += slot.tokens
-            reply += slot.tokens if slot.seq == usage.reply else 0
-        shown = self.system_tokens + self.tools_tokens + self.slot_tokens - later
+            reply += slot.tokens if usage.replied and slot.seq == event.seq - 1 else 0
+        shown = self.tokens - later
         answered = usage.output if reply else 0
         self.anchor = Anchor(usage.input + answered, shown + reply, usage.upto)
         if shown > 0 and usage.input > 0:
@@ -330,6 +330,11 @@ class Fold:
         return index if index < len(self.slots) and self.slots[index].seq == seq else None
 
     # --- reading ---
+
+    @property
+    def tokens(self) -> int:
+        """The whole estimate: system prompt, tools and every slot."""
+        return self.system_tokens + self.tools_tokens + self.slot_tokens
 
     def view(self) -> View:
         """The page as a value; made once per state."""

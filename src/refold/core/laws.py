@@ -72,12 +72,13 @@ def _reaches(slots: Sequence[Slot]) -> list[int]:
 # --- order --------------------------------------------------------------------------------------------------------
 
 
-def settled(slots: Sequence[Slot]) -> tuple[Sequence[Slot], list[str]]:
-    """The slots in lawful order, and what had to be repaired. Slots that obey already come back as they are."""
+def settled(slots: Sequence[Slot], *, opens: bool = True) -> tuple[Sequence[Slot], list[str]]:
+    """The slots in lawful order, and what had to be repaired. Slots that obey already come back as they are.
+    `opens` is False for slots that follow others."""
     repairs: list[str] = []
     if not in_order(slots):
         slots = _reordered(slots, repairs)
-    first = next((slot for slot in slots if slot.message.role != "system"), None)
+    first = next((slot for slot in slots if slot.message.role != "system"), None) if opens else None
     if first is not None and first.message.role != "user":
         repairs.append(f"#{first.seq} comes before any user message: an opening was put before it")
         at = slots.index(first)
@@ -173,19 +174,23 @@ def _missing(slot: Slot, call: str, repairs: list[str]) -> Slot:
 # --- thinking -----------------------------------------------------------------------------------------------------
 
 
-def without_stale_thinking(slots: Sequence[Slot], changed_at: int, *, bound: bool) -> Sequence[Slot]:
-    """Drops thinking that was produced under a page that has since changed (before event `changed_at`).
+def thinking_from(view: View, *, bound: bool) -> int:
+    """The seq from which thinking still stands: what was thought under a page that has since changed does not.
 
-    Models that bind thinking to everything before it refuse it there. Others want the thinking of an open tool
-    loop back, so it stays behind the latest request.
+    Models that bind thinking to everything before it refuse it there. Others want the thinking of a tool loop that
+    was open at the change back: for them it stays behind the request of that time.
     """
-    if not changed_at or not any(_thinks(slot) for slot in slots if slot.seq < changed_at):
+    changed_at = view.undoable[-1][0] if view.undoable else 0
+    if bound or not changed_at:
+        return changed_at
+    return next((slot.seq for slot in reversed(view.slots) if slot.seq < changed_at and is_request(slot)), 0)
+
+
+def without_thinking(slots: Sequence[Slot], until: int) -> Sequence[Slot]:
+    """The slots without the thinking of those before `until`."""
+    if not any(slot.seq < until and _thinks(slot) for slot in slots):
         return slots
-    loop = len(slots) if bound else next((i for i in reversed(range(len(slots))) if is_request(slots[i])), 0)
-    return [
-        _thoughtless(slot) if slot.seq < changed_at and index < loop and _thinks(slot) else slot
-        for index, slot in enumerate(slots)
-    ]
+    return [_thoughtless(slot) if slot.seq < until and _thinks(slot) else slot for slot in slots]
 
 
 def _thinks(slot: Slot) -> bool:

@@ -159,7 +159,7 @@ class Artifact(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one call was billed, and `upto`: the head that its request showed. `input` counts everything read,
-    cached or not; `reply` is the seq of the answer, if it was recorded here."""
+    cached or not; `replied` says that the answer is the event just before this one."""
 
     response: str = ""
     model: str = ""
@@ -169,7 +169,7 @@ class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     cache_write: int = 0
     reasoning: int = 0
     upto: int = 0
-    reply: int = 0
+    replied: bool = False
     cost: float | None = None
 
 

@@ -49,8 +49,10 @@ class Brief(Struct, frozen=True, kw_only=True):
     def setting(self, name: str, default: Any) -> Any:
         """One of the strategy's own settings; its type follows from the default."""
         value = self.settings.get(name, default)
-        if default is not None and not isinstance(value, type(default)) and not (
-            isinstance(default, float) and isinstance(value, int)
+        if (
+            default is not None
+            and not isinstance(value, type(default))
+            and not (isinstance(default, float) and isinstance(value, int))
         ):
             raise Invalid(f"the setting {name} is {value!r}", hint=f"give a {type(default).__name__}")
         return value

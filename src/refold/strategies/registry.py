@@ -13,6 +13,7 @@ BUILT_IN: dict[str, str] = {
     # name: module of this room; the function has the name of the strategy
     "dedup": "dedup",
     "hide": "hide",
+    "fit": "fit",
 }
 _registered: dict[str, Strategy] = {}
 

@@ -1,0 +1,92 @@
+"""The wire formats of the providers, by name: which one a message, a response or a model speaks.
+
+A dialect is a module that satisfies `protocol.Dialect`; it is imported when it is first asked for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from refold.core.model import Message, ToolCall
+from refold.dialects.protocol import Dialect
+from refold.errors import Invalid
+
+if TYPE_CHECKING:
+    from refold.dialects import anthropic, openai_chat
+
+    _CHECKED: tuple[Dialect, ...] = (openai_chat, anthropic)  # that they satisfy the protocol
+
+DIALECTS: dict[str, str] = {
+    "openai_chat": "refold.dialects.openai_chat",
+    "anthropic": "refold.dialects.anthropic",
+}
+_MODELS: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("anthropic", re.compile(r"(^|[./])claude", re.IGNORECASE)),
+    ("openai_chat", re.compile(r"(^|/)(gpt|chatgpt|codex|o\d|ft:gpt|ft:o\d)", re.IGNORECASE)),
+)
+_PROVIDERS = {"anthropic": "anthropic", "openai": "openai_chat", "azure": "openai_chat"}
+_loaded: dict[str, Dialect] = {}
+
+
+def dialect(name: str) -> Dialect:
+    """The dialect of that name. Invalid, with the nearest, if there is none."""
+    found = _loaded.get(name)
+    if found is None:
+        if name not in DIALECTS:
+            nearest = get_close_matches(str(name), DIALECTS, n=1, cutoff=0.3)
+            hint = f"did you mean {nearest[0]}?" if nearest else f"one of {', '.join(DIALECTS)}"
+            raise Invalid(f"{name!r} is not a dialect", hint=hint)
+        found = _loaded[name] = import_module(DIALECTS[name])
+    return found
+
+
+def dialect_of(message: Mapping[str, Any], preferred: str | None = None) -> str | None:
+    """The dialect that a message or response is written in; the preferred one where it could be any."""
+    names = [preferred, *DIALECTS] if preferred else [*DIALECTS]
+    spoken = (name for name in names if dialect(name).speaks(message) or dialect(name).is_response(message))
+    return next(spoken, preferred)
+
+
+def parse(message: Any, preferred: str = "openai_chat") -> list[Message]:
+    """A wire message of any provider (or an SDK's object) as messages."""
+    if type(message) is dict and len(message) == 2 and type(message.get("content")) is str:
+        name = "openai_chat" if message.get("role") in ("tool", "developer") else preferred
+        return dialect(name).parse(message)
+    value = _opened(message)
+    return dialect(dialect_of(value, preferred) or preferred).parse(value)
+
+
+def tool_calls(response: Any) -> list[ToolCall]:
+    """The tool calls of any provider's response or message; arguments are an object wherever they can be read so."""
+    from refold.dialects.wire import arguments_of
+
+    value = _opened(response)
+    name = dialect_of(value)
+    if name is None:
+        return []
+    calls = [block for block in dialect(name).reply(value).message.blocks if isinstance(block, ToolCall)]
+    read = [arguments_of(call) for call in calls]
+    return [call if given is None else replace(call, arguments=given) for call, given in zip(calls, read)]
+
+
+def for_model(model: str) -> str | None:
+    """The dialect that a model is usually called in, by its name; None if the name does not tell."""
+    for name, pattern in _MODELS:
+        if pattern.search(model):
+            return name
+    return _PROVIDERS.get(model.partition("/")[0].lower()) if "/" in model else None
+
+
+def _opened(message: Any) -> Mapping[str, Any]:
+    from refold.dialects.wire import plain
+
+    value = plain(message)
+    if not isinstance(value, dict):
+        raise Invalid(f"{message!r:.80} is not a message", hint='pass {"role": "user", "content": "…"}')
+    return value

@@ -1,0 +1,96 @@
+"""What comes in becomes drafts of events: counted once, and a large tool result moved out of the way.
+
+A tool result above `offload_tokens` is kept whole as an artifact; the message shows a stub in its place. The artifact's
+draft comes before the message that names it. Neighbours: `offload` makes stubs, `engine` appends the drafts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec.structs import replace
+
+from refold import offload
+from refold.config import Config
+from refold.core.budget import offload_tokens
+from refold.core.model import Artifact, Body, Message, Origin, Text, ToolCall, ToolResult
+from refold.log import Draft
+from refold.stores.protocol import Store
+from refold.tokens.counter import Counter, count_message
+
+Calls = Callable[[str], ToolCall | None]
+
+
+class Desk:
+    """Where drafts are made, for one store, configuration and counter. `calls` finds a tool call on the page."""
+
+    def __init__(self, store: Store, config: Config, counter: Counter, calls: Calls) -> None:
+        self.store, self.config, self.counter, self.calls = store, config, counter, calls
+        self.offload_tokens = offload_tokens(config, 0)
+
+    def sized_for(self, window: int) -> None:
+        """Lets the size from which results are moved out follow the window."""
+        self.offload_tokens = offload_tokens(self.config, window)
+
+    def draft(self, body: Body, tokens: int = 0, by: str = "user") -> Draft:
+        return Draft(body=body, by=by, tokens=tokens, counter=self.counter.name if tokens else "")
+
+    def message(self, message: Message, by: str | None = None) -> list[Draft]:
+        """A message as it is to be appended, behind the artifacts of its large results."""
+        drafts: list[Draft] = []
+        blocks = []
+        for block in message.blocks:
+            if isinstance(block, ToolResult) and self._is_large(block):
+                origin = offload.origin_of(self.calls(block.call), name=block.name)
+                artifact, block = self._moved(block, "\n".join(_texts(block)), origin)
+                drafts.append(self.draft(artifact, by=f"tool:{origin.tool}"))
+            blocks.append(block)
+        if drafts:
+            message = replace(message, blocks=tuple(blocks))
+        tokens = count_message(message, self.counter)
+        return [*drafts, self.draft(message, tokens, by or author(message))]
+
+    def result(self, call: str, output: Any, *, is_error: bool, name: str, task: str, query: str) -> list[Draft]:
+        """What a tool call gave, as a message of its own."""
+        text = offload.output_text(output)
+        asked = self.calls(call)
+        result = ToolResult(call, is_error=is_error, name=name or (asked.name if asked else ""))
+        by = f"tool:{result.name}" if result.name else "tool"
+        whole = replace(result, content=(Text(text),)) if isinstance(text, str) and text else result
+        if isinstance(text, str) and not self._is_large(whole):
+            return self.message(Message(role="tool", blocks=(whole,)), by)
+        origin = offload.origin_of(asked, name=name, task=task, query=query)
+        artifact, stubbed = self._moved(result, text, origin)
+        return [self.draft(artifact, by=by), *self.message(Message(role="tool", blocks=(stubbed,)), by)]
+
+    def _is_large(self, result: ToolResult) -> bool:
+        if result.artifact or result.name in self.config.exclude_tools:
+            return False
+        texts, limit = _texts(result), self.offload_tokens
+        characters = sum(map(len, texts))
+        # Counting is spared at both ends: no counter of any use gives a token for less than a quarter of a character,
+        # or none for eight.
+        return characters > limit * 8 or (characters * 4 > limit and sum(map(self.counter, texts)) > limit)
+
+    def _moved(self, result: ToolResult, text: str | bytes, origin: Origin) -> tuple[Artifact, ToolResult]:
+        mime = "text/plain" if isinstance(text, str) else "application/octet-stream"
+        name = origin.description or "output"
+        artifact = offload.kept(self.store, text, name=name, type="command_output", mime=mime, origin=origin)
+        shown = offload.stub(artifact, text, self.store.location(artifact.digest))
+        others = tuple(part for part in result.content if not isinstance(part, Text))
+        return artifact, replace(result, content=(Text(shown), *others), artifact=artifact.id)
+
+
+def _texts(result: ToolResult) -> list[str]:
+    return [part.text for part in result.content if isinstance(part, Text)]
+
+
+def author(message: Message) -> str:
+    """Who wrote a message, where the caller does not say."""
+    if message.role == "assistant":
+        return "model"
+    results = [block for block in message.blocks if isinstance(block, ToolResult)]
+    if results and results[0].name:
+        return f"tool:{results[0].name}"
+    return "tool" if message.role == "tool" else message.role

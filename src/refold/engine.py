@@ -1,0 +1,424 @@
+"""Context: the one object an agent loop holds, and the one place where the rooms meet.
+
+`append` and `record` write to the log; `request` folds it into a page that fits and is valid; everything that makes
+the page shorter is an edit in the log and can be undone. A `Context` may be shared by threads: one lock guards the
+log, and listeners are called with no lock held. Neighbours: `log` (the log and its fold), `page` (the request),
+`compaction` (plans), `offload` (large outputs).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Any
+
+from msgspec.structs import replace
+
+from refold import dialects, offload
+from refold.compactor import Compactor
+from refold.config import Config
+from refold.core.budget import Budget, budget_for, current_tokens, factor_of
+from refold.core.codec import conversation_checked, decode
+from refold.core.laws import units
+from refold.core.model import (
+    Artifact,
+    Checkpoint,
+    Event,
+    Message,
+    Meta,
+    Origin,
+    Pin,
+    Restore,
+    Revert,
+    ToolCall,
+    View,
+)
+from refold.core.plan import Plan, Receipt
+from refold.dialects.protocol import Reply
+from refold.dialects.wire import plain
+from refold.drafting import Desk
+from refold.errors import Invalid, NotFound, OverBudget
+from refold.log import Draft, Log, runs
+from refold.notices import Guard, Listener, Notices
+from refold.page import Page, Rendered
+from refold.stats import Stats, stats_of
+from refold.stores.protocol import Store
+from refold.tokens import counter as counters
+from refold.tokens import models
+from refold.unfolding import Unfolded, unfolded
+
+
+class Context:
+    """One conversation, held open. Use `refold.open`; close it, or use it in a `with` block."""
+
+    def __init__(
+        self,
+        store: Store,
+        conversation: str,
+        *,
+        config: Config | None = None,
+        model: str | None = None,
+        system: Any = None,
+        tools: list[Any] | None = None,
+        window: int | None = None,
+        counter: Callable[[str], int] | None = None,
+        owns_store: bool = False,
+    ) -> None:
+        self.conversation = conversation_checked(conversation)
+        self.config = config or Config()
+        self._store, self._owns_store = store, owns_store
+        self._notices = Notices()
+        self._guard = Guard(self._notices.tell)
+        self._counter = counters.ESTIMATE if counter is None else counters.custom(counter)
+        self._log = Log(store, conversation)
+        self._desk = Desk(store, self.config, self._counter, self._call)
+        self._pages: dict[str, Page] = {}
+        self._pending: list[Draft] = []
+        self._shown = self._log.state.head  # the head that the last request showed
+        self._compactor = Compactor(
+            self._log, self._desk, self._notices, self._guard, budget=lambda: self.budget, per_token=self._per_token
+        )
+        self._closed = False
+        self.use(model=model, window=window, system=system, tools=tools)
+
+    # --- what the conversation is about ---
+
+    def use(
+        self,
+        *,
+        model: str | None = None,
+        window: int | None = None,
+        system: Any = None,
+        tools: list[Any] | None = None,
+        title: str | None = None,
+        tags: Sequence[str] | None = None,
+    ) -> None:
+        """Sets the model, its window, the system prompt, the tools, title or tags from here on; limits follow at
+        once. Only what changed is written, with the next append or request."""
+        with self._guard:
+            known = self._log.state.meta
+            self._model = models.model_info(model or known.model or None)
+            self._window = window or getattr(self, "_window", None)
+            self._pages.clear()
+            self._desk.sized_for(self.budget.window)
+            draft = self._desk.draft
+            if not self._model.known and not self._window and (model or known.model):
+                self._notices.add("unknown-model", reason=f"{model or known.model}: a window of 128,000 is assumed")
+            given = Meta(model=model, title=title, tags=tuple(tags) if tags is not None else None)
+            if any(v not in (None, getattr(known, n)) for n in ("model", "title", "tags") if (v := getattr(given, n))):
+                self._pending.append(draft(given))
+            if system is not None and system != known.system:
+                self._pending.append(draft(Meta(system=system), counters.count_system(system, self._counter)))
+            if tools is not None and tools != known.tools:
+                self._pending.append(draft(Meta(tools=tools), counters.count_tools(tools, self._counter)))
+
+    @property
+    def budget(self) -> Budget:
+        """Window, reserve and thresholds that hold now."""
+        info = self._model
+        found = budget_for(
+            self.config, window=self._window or info.window, output=info.output,
+            input_max=None if self._window else info.input_max,
+        )  # fmt: skip
+        return replace(found, factor=factor_of(self._log.state, info.name))
+
+    def _per_token(self) -> float | None:
+        return self._model.prices.input / 1e6 if self._model.prices else None
+
+    # --- writing ---
+
+    def append(self, message: Any, *, by: str | None = None) -> list[Event]:
+        """Appends a message in any provider's shape, an SDK object, or a `Message`. Never waits, compacts or
+        refuses for size: a large tool result is kept whole as an artifact and shown as a stub."""
+        parsed = [message] if isinstance(message, Message) else dialects.parse(message, self._dialect_name())
+        with self._guard:
+            return self._append([draft for one in parsed for draft in self._desk.message(one, by)])
+
+    def append_result(
+        self, call: str, output: Any, *, is_error: bool = False, name: str = "", task: str = "", query: str = ""
+    ) -> list[Event]:
+        """Appends what a tool call gave: text, bytes, or plain data. `task` and `query` group large outputs."""
+        with self._guard:
+            self._check_open()
+            drafts = self._desk.result(call, output, is_error=is_error, name=name, task=task, query=query)
+            return self._append(drafts)
+
+    def record(self, response: Any) -> list[Event]:
+        """Appends a provider's reply and its usage. Recording the same response again changes nothing."""
+        reply = _reply(response, self._dialect_name())
+        with self._guard:
+            self._catch_up()
+            usage = reply.usage
+            if usage is not None and usage.response and usage.response in self._log.state.responses:
+                return []
+            drafts = self._desk.message(reply.message, "model")
+            if usage is not None:
+                priced = models.model_info(usage.model or self._model.name)
+                cost = models.cost(priced if priced.known else self._model, usage)
+                drafts.append(Draft(body=replace(usage, upto=self._shown, replied=True, cost=cost), by="model"))
+            events = self._append(drafts)
+            self._sync("turn")
+            return events
+
+    def _append(self, drafts: Sequence[Draft]) -> list[Event]:
+        self._check_open()
+        pending, self._pending = self._pending, []
+        try:
+            events = self._log.append([*pending, *drafts])
+        except BaseException:
+            self._pending = pending
+            raise
+        self._sync("append")
+        self._compactor.watch()
+        return events[len(pending) :]
+
+    def store_artifact(
+        self,
+        content: str | bytes,
+        *,
+        name: str,
+        type: str = "custom",
+        mime: str = "text/plain",
+        origin: Origin | None = None,
+    ) -> Artifact:
+        """Keeps bytes with the conversation; `artifact://ID` in any text refers to them."""
+        with self._guard:
+            artifact = offload.kept(self._store, content, name=name, type=type, mime=mime, origin=origin or Origin())
+            self._append([self._desk.draft(artifact)])
+            return artifact
+
+    # --- the page ---
+
+    def request(self, dialect: str | None = None) -> dict[str, Any]:
+        """The keyword arguments of the provider's next call: valid, fitting, with cache marks. Compacts when due."""
+        return self.rendered(dialect).request
+
+    def rendered(self, dialect: str | None = None) -> Rendered:
+        """The request, with what could not be said in this dialect and what had to be put in order."""
+        self._prepare()
+        with self._guard:
+            self._check_open()
+            view, budget = self._log.state.view(), self.budget
+            current = current_tokens(view, budget.factor)
+            if current > budget.window:
+                raise OverBudget(
+                    f"the page has {current:,} tokens, the window {budget.window:,}",
+                    hint="shorten the system prompt, the tools or the pins, or use a model with a larger window",
+                )
+            rendered = self._page(dialect or self._dialect_name()).render(view, cache=self.config.cache)
+            self._shown = view.head
+            self._sync("turn")
+        return rendered
+
+    def _prepare(self) -> None:
+        """What must have happened before a page is rendered: others' events read, our own written, room made."""
+        with self._guard:
+            self._catch_up()
+            if self._pending:
+                self._append([])
+            self._compactor.watch()
+        self._compactor.relieve()
+
+    def _page(self, dialect: str) -> Page:
+        if dialect not in self._pages:
+            self._pages[dialect] = Page(dialects.dialect(dialect), bound=self._model.thinking_bound)
+        return self._pages[dialect]
+
+    def _dialect_name(self) -> str:
+        """The configured dialect, else the model's, else that of the last reply."""
+        named = self.config.dialect or (self._model.dialect if self._model.known else None)
+        if named:
+            return named
+        slots = reversed(self._log.state.slots)
+        return next(
+            (s.message.dialect for s in slots if s.message.role == "assistant" and s.message.dialect), "openai_chat"
+        )
+
+    @property
+    def view(self) -> View:
+        """The page as a value: slots, sums, pins, usage."""
+        with self._guard:
+            self._catch_up()
+            return self._log.state.view()
+
+    def stats(self) -> Stats:
+        """The numbers: current size, breakdown, counts, billed totals, cost."""
+        with self._guard:
+            view, now = self.view, self._log.clock()
+            return stats_of(view, self.budget, conversation=self.conversation, model=self._model.name, now_ms=now)
+
+    # --- compaction ---
+
+    def plan(self, *strategies: str, target: int | None = None, task: str = "", **settings: Any) -> Plan:
+        """What `compact` would do, and its price. Changes nothing."""
+        with self._guard:
+            self._catch_up()
+            return self._compactor.plan(self._compactor.job(strategies, target=target, task=task, settings=settings))
+
+    def compact(self, *strategies: str, target: int | None = None, task: str = "", **settings: Any) -> Receipt:
+        """Makes the page shorter, as one batch that `undo` and `revert` take back. Without names, the ladder."""
+        with self._guard:
+            self._catch_up()
+            job = self._compactor.job(strategies, target=target, task=task, settings=settings)
+        return self._compactor.compact(job)
+
+    # --- going back ---
+
+    def revert(self, batch: str) -> None:
+        """Switches a compaction off: its slots are on the page again as they were."""
+        with self._guard:
+            self._catch_up()
+            if all(batch != known for _, known in self._log.state.undoable):
+                batches = [known for _, known in self._log.state.undoable if known]
+                raise NotFound(f"there is no batch {batch!r} to revert", hint="batches: " + ", ".join(batches[-5:]))
+            self._append([self._desk.draft(Revert(batch=batch))])
+
+    def undo(self) -> bool:
+        """Switches off the newest compaction or restore; undoing again redoes it. False if there is nothing."""
+        with self._guard:
+            self._catch_up()
+            if not self._log.state.undoable:
+                return False
+            seq, batch = self._log.state.undoable[-1]
+            self._append([self._desk.draft(Revert(batch=batch) if batch else Revert(seq=seq))])
+            return True
+
+    def checkpoint(self, name: str = "") -> int:
+        """Names the position the log is at; gives its seq. Every seq can be restored without a name, too."""
+        with self._guard:
+            self._catch_up()
+            seq = self._log.state.head
+            self._append([self._desk.draft(Checkpoint(name=name or f"checkpoint-{seq}", seq=seq))])
+            return seq
+
+    def restore(self, to: int | str) -> None:
+        """Takes the page back to what it was at a seq or checkpoint. The log keeps everything; `undo` comes back."""
+        with self._guard:
+            self._catch_up()
+            known = self._log.state.checkpoints
+            if isinstance(to, str) and to not in known:
+                raise NotFound(f"there is no checkpoint {to!r}", hint="checkpoints: " + (", ".join(known) or "none"))
+            seq = known[to] if isinstance(to, str) else to
+            if not 0 <= seq <= self._log.state.head:
+                raise Invalid(f"cannot restore #{seq}", hint=f"the log goes from 1 to {self._log.state.head}")
+            self._append([self._desk.draft(Restore(seq=seq))])
+
+    def fork(self, new: str, *, at: int | None = None) -> Context:
+        """A new conversation that shares this log up to `at` (the head) and then goes its own way."""
+        with self._guard:
+            self._catch_up()
+            self._store.fork(self.conversation, self._log.state.head if at is None else at, conversation_checked(new))
+            twin = Context(
+                self._store, new, config=self.config, window=self._window,
+                counter=self._counter,
+            )  # fmt: skip
+            twin.use(title=f"Fork of {self._log.state.meta.title or self.conversation}")
+            return twin
+
+    # --- pins, handles, artifacts, events ---
+
+    def pin(self, seq: int) -> None:
+        """Keeps a message, with its tool pair, on the page verbatim through every compaction."""
+        self._pin(seq, on=True)
+
+    def unpin(self, seq: int) -> None:
+        self._pin(seq, on=False)
+
+    def _pin(self, seq: int, *, on: bool) -> None:
+        with self._guard:
+            self._catch_up()
+            event = next(iter(self._log.read(seq - 1, seq)), None) if seq > 0 else None
+            if event is None or event.kind != "message":
+                raise NotFound(f"there is no message #{seq}", hint="context.view.slots lists the messages by seq")
+            slots = self._log.state.slots
+            unit = next((u for u in units(slots) if any(slots[i].seq == seq for i in u)), range(0))
+            seqs = [slots[i].seq for i in unit] or [seq]
+            self._append([self._desk.draft(Pin(seq=s, on=on)) for s in seqs])
+
+    def unfold(self, handle: str | int, *, level: str = "full", lines: tuple[int, int] | None = None) -> Unfolded:
+        """The originals behind a handle: `#41`, `#41-58`, `art-…`. Levels of a summary: line, paragraph, full."""
+        with self._guard:
+            self._catch_up()
+            return unfolded(self._log, self.artifacts(), str(handle), level=level, lines=lines)
+
+    def artifacts(self, *, task: str | None = None, query: str | None = None) -> list[Artifact]:
+        """The artifacts of the conversation, in order; contents are not read."""
+        with self._guard:
+            seqs = set(self._log.state.artifacts)
+            found = [body for event in self._named(seqs) if isinstance(body := decode(event), Artifact)]
+        wanted = [a for a in found if task is None or a.origin.task == task]
+        return [a for a in wanted if query is None or a.origin.query == query]
+
+    def _named(self, seqs: set[int]) -> Iterator[Event]:
+        for span in runs(seqs):
+            yield from self._log.read(span.first - 1, span.last)
+
+    def events(self, *, after: int = 0, limit: int = 1_000) -> list[Event]:
+        """The log itself, a page at a time."""
+        with self._guard:
+            self._check_open()
+            if self._log.state.head == 0:
+                return []
+            return self._store.read(self.conversation, after=after, limit=limit)
+
+    def on(self, name: str, listener: Listener) -> Callable[[], None]:
+        """Calls the listener with every notice of that name (`*`: all). Gives the function that ends it."""
+        return self._notices.on(name, listener)
+
+    # --- the end ---
+
+    def flush(self) -> None:
+        """What was appended so far survives power loss once this returns."""
+        with self._guard:
+            self._check_open()
+            self._store.flush()
+
+    def close(self) -> None:
+        """Keeps the bookmark, syncs, and lets go of the store. Closing twice is fine."""
+        with self._guard:
+            if self._closed:
+                return
+            if self._log.state.head:
+                self._log.keep_bookmark()
+            self._store.flush()
+            self._closed = True
+            if self._owns_store:
+                self._store.close()
+
+    def __enter__(self) -> Context:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- inside ---
+
+    def _catch_up(self) -> None:
+        self._check_open()
+        self._log.catch_up()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Invalid(f"the context {self.conversation!r} is closed", hint="open it again with refold.open")
+
+    def _sync(self, moment: str) -> None:
+        if self.config.durability == moment or (moment == "turn" and self.config.durability == "append"):
+            self._store.flush()
+
+    def _call(self, id: str) -> ToolCall | None:
+        """The newest call of that id on the page."""
+        for slot in reversed(self._log.state.slots):
+            for block in slot.message.blocks:
+                if isinstance(block, ToolCall) and block.id == id:
+                    return block
+        return None
+
+
+def _reply(response: Any, preferred: str) -> Reply:
+    """A provider's response taken apart, by the dialect whose response it is."""
+    wire = plain(response)
+    names = [preferred, *(name for name in dialects.DIALECTS if name != preferred)]
+    found = next((name for name in names if dialects.dialect(name).is_response(wire)), preferred)
+    return dialects.dialect(found).reply(wire)

@@ -1,0 +1,39 @@
+"""`refold.open`: a conversation by its id, in the store of this project unless another is named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from refold.config import Config
+from refold.core.codec import conversation_checked
+from refold.engine import Context
+from refold.settings import default_store, loaded
+from refold.stores import open_store
+from refold.stores.protocol import Store
+
+
+def open(
+    conversation: str,
+    *,
+    store: str | Store | None = None,
+    model: str | None = None,
+    system: Any = None,
+    tools: list[Any] | None = None,
+    window: int | None = None,
+    config: Config | Mapping[str, Any] | None = None,
+    counter: Callable[[str], int] | None = None,
+) -> Context:
+    """Opens a conversation, new or known; nothing is written before the first append.
+
+    `store` is a URL (`sqlite:PATH`, `memory:`) or a store; without one, `.refold/` of this project. `model` decides
+    window, prices and wire format; `window` overrides. `config` overrides `refold.toml`, `[tool.refold]` and
+    `REFOLD_*`. `counter` is any function from text to tokens.
+    """
+    conversation_checked(conversation)
+    effective, _ = loaded(config)
+    given = {"model": model, "system": system, "tools": tools, "window": window, "counter": counter}
+    if store is None or isinstance(store, str):
+        opened = open_store(store or default_store())
+        return Context(opened, conversation, config=effective, owns_store=True, **given)
+    return Context(store, conversation, config=effective, **given)

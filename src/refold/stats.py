@@ -1,0 +1,84 @@
+"""The numbers of a conversation: what the next request carries, what it is made of, what was billed.
+
+Two different things, never mixed: `current` is the size of the next request; `billed` only grows.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from refold.core.budget import Budget, Level, current_tokens
+from refold.core.model import Totals, View
+
+
+class Stats(Struct, frozen=True, kw_only=True):
+    """`breakdown` parts always sum to `current`. Ages are in milliseconds; 0 messages have none."""
+
+    conversation: str
+    title: str
+    model: str
+    current: int
+    window: int
+    percent: float
+    level: Level
+    warn_at: int
+    compact_at: int
+    breakdown: dict[str, int]
+    messages: int
+    active: int
+    summaries: int
+    by_role: dict[str, int]
+    artifacts: int
+    checkpoints: int
+    pins: int
+    billed: Totals
+    cost: float | None
+    created_ms: int
+    updated_ms: int
+    oldest_age_ms: int
+
+    @property
+    def ratio(self) -> float:
+        """The share of messages that are on the page."""
+        return self.active / self.messages if self.messages else 1.0
+
+
+def stats_of(view: View, budget: Budget, *, conversation: str, model: str, now_ms: int) -> Stats:
+    """The numbers of a view under a budget."""
+    current = current_tokens(view, budget.factor)
+    standins = [slot for slot in view.slots if slot.standin]
+    return Stats(
+        conversation=conversation,
+        title=view.title or "Untitled",
+        model=model,
+        current=current,
+        window=budget.window,
+        percent=budget.percent(current),
+        level=budget.level(current),
+        warn_at=budget.warn_at,
+        compact_at=budget.compact_at,
+        breakdown=_breakdown(view, current, sum(slot.tokens for slot in standins)),
+        messages=sum(view.counts.values()),
+        active=len(view.slots) - len(standins),
+        summaries=len(standins),
+        by_role=dict(view.counts),
+        artifacts=len(view.artifacts),
+        checkpoints=len(view.checkpoints),
+        pins=len(view.pins),
+        billed=view.totals,
+        cost=None if view.totals.unpriced else view.totals.cost,
+        created_ms=view.first_at_ms,
+        updated_ms=view.updated_ms,
+        oldest_age_ms=max(0, now_ms - view.first_at_ms) if view.first_at_ms else 0,
+    )
+
+
+def _breakdown(view: View, current: int, summaries: int) -> dict[str, int]:
+    """Our estimate of each part, scaled to the provider's number; the conversation takes the rounding."""
+    scale = current / view.tokens if view.tokens else 0.0
+    parts = {
+        "system": round(view.system_tokens * scale),
+        "tools": round(view.tools_tokens * scale),
+        "summaries": round(summaries * scale),
+    }
+    return {**parts, "conversation": current - sum(parts.values())}

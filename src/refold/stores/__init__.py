@@ -1,0 +1,47 @@
+"""Stores keep logs and artifacts, and never think. A URL says which one.
+
+What a store promises stands in `protocol`; `contract` is the suite that holds for all of them. Each store is imported
+when its URL is opened, so that a program that uses none of them loads none.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from refold.errors import Invalid
+from refold.stores.protocol import Store
+
+__all__ = ["Store", "open_store"]
+
+
+def open_store(url: str) -> Store:
+    """The store that the URL names. Opening creates nothing; the first write does."""
+    if not isinstance(url, str) or "\0" in url:
+        raise Invalid(f"{url!r} is not a store", hint=_KNOWN)
+    scheme, colon, rest = url.partition(":")
+    if opener := _OPENERS.get(scheme) if colon else None:
+        return opener(rest)
+    if not colon and url.endswith(".db"):
+        return _sqlite(url)
+    raise Invalid(f"{url!r} is not a store", hint=_KNOWN)
+
+
+def _memory(rest: str) -> Store:
+    from refold.stores.memory import MemoryStore
+
+    if rest:
+        raise Invalid(f"'memory:{rest}' is not a store", hint="`memory:` alone gives a fresh one")
+    return MemoryStore()
+
+
+def _sqlite(path: str) -> Store:
+    from refold.stores.sqlite import SqliteStore
+
+    if not path:
+        raise Invalid("'sqlite:' names no file", hint="sqlite:.refold/refold.db")
+    return SqliteStore(os.path.expanduser(path))
+
+
+_OPENERS: dict[str, Callable[[str], Store]] = {"memory": _memory, "sqlite": _sqlite}
+_KNOWN = "stores are memory:, sqlite:PATH, or a path that ends in .db"

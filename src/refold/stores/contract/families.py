@@ -1,0 +1,256 @@
+"""Clauses about what belongs to a conversation: forks that share its log, erased events, bookmarks, its end."""
+
+from __future__ import annotations
+
+import msgspec
+
+from refold.core import codec
+from refold.core.model import Event
+from refold.errors import Conflict, Invalid, NotFound
+from refold.stores.contract.kit import TEXT, Make, collector, grown, opened, refused, sealed, titled
+
+CLAUSES, clause = collector()
+
+
+@clause
+def a_fork_reads_its_parent_below_and_itself_above(make: Make) -> None:
+    store = opened(make)
+    trunk = grown(store, "trunk", 6)
+    store.fork("trunk", 4, "fork")
+    assert store.read("fork") == trunk[:4]
+    own = grown(store, "fork", 3, before=trunk[3])
+    assert store.read("fork") == trunk[:4] + own
+    assert store.read("fork", after=2, last=5) == trunk[2:4] + own[:1]
+    assert store.read("fork", after=1, limit=4) == trunk[1:4] + own[:1]
+    assert store.read("fork", after=4) == own
+    assert store.read("trunk") == trunk
+    assert list(codec.check(store.read("fork"))) == []
+    store.close()
+
+
+@clause
+def a_fork_tells_where_it_comes_from(make: Make) -> None:
+    store = opened(make)
+    trunk = grown(store, "trunk", 3)
+    store.fork("trunk", 2, "fork")
+    found = store.conversation("fork")
+    assert (found.parent, found.parent_seq, found.head, found.chain) == ("trunk", 2, 2, trunk[1].chain)
+    assert (found.at_ms, found.updated_ms) == (trunk[1].at_ms, trunk[1].at_ms)
+    own = grown(store, "fork", 2, before=trunk[1])
+    found = store.conversation("fork")
+    assert (found.head, found.chain, found.updated_ms) == (4, own[-1].chain, own[-1].at_ms)
+    assert [listed.id for listed in store.conversations()] == ["fork", "trunk"]
+    store.close()
+
+
+@clause
+def events_that_come_to_the_parent_later_do_not_show_in_the_fork(make: Make) -> None:
+    store = opened(make)
+    trunk = grown(store, "trunk", 3)
+    store.fork("trunk", 3, "fork")
+    more = grown(store, "trunk", 3, before=trunk[-1])
+    assert store.read("fork") == trunk
+    assert store.conversation("fork").head == 3
+    with refused(Conflict):
+        store.append("fork", sealed(more[0], [TEXT]), expect=4)
+    own = grown(store, "fork", 1, before=trunk[-1])
+    assert store.read("fork") == trunk + own and store.read("trunk") == trunk + more
+    store.close()
+
+
+@clause
+def forks_of_forks_read_through_all_their_ancestors(make: Make) -> None:
+    store = opened(make)
+    logs = {"f0": grown(store, "f0", 5)}
+    for n, (at, own) in enumerate([(4, 3), (6, 2), (5, 0), (2, 1), (3, 4), (1, 2)], 1):
+        store.fork(f"f{n - 1}", at, f"f{n}")
+        shared = logs[f"f{n - 1}"][:at]
+        logs[f"f{n}"] = shared + grown(store, f"f{n}", own, before=shared[-1])
+    for id, events in logs.items():
+        assert store.read(id) == events, id
+        assert store.conversation(id).head == len(events)
+        for after in range(len(events)):
+            assert store.read(id, after=after, limit=3) == events[after : after + 3]
+    store.close()
+
+
+@clause
+def a_long_line_of_forks_is_no_deeper_than_one(make: Make) -> None:
+    store = opened(make)
+    log = grown(store, "f0", 1)
+    for n in range(1, 1_200):
+        store.fork(f"f{n - 1}", n, f"f{n}")
+        log += grown(store, f"f{n}", 1, before=log[-1])
+    assert store.read("f1199", limit=2_000) == log
+    assert store.conversation("f1199").head == 1_200
+    store.erase("f1199", 1)
+    assert store.read("f1199", limit=1)[0].erased
+    store.close()
+
+
+@clause
+def a_fork_needs_a_new_id_and_an_event_to_leave_at(make: Make) -> None:
+    store = opened(make)
+    grown(store, "trunk", 3)
+    grown(store, "other", 1)
+    for at in (0, -1, 4, 2**70):
+        with refused(Invalid):
+            store.fork("trunk", at, "fork")
+    for taken in ("other", "trunk"):
+        with refused(Conflict):
+            store.fork("trunk", 2, taken)
+    assert [found.id for found in store.conversations()] == ["other", "trunk"]
+    store.close()
+
+
+@clause
+def repeating_an_append_to_a_fork_changes_nothing(make: Make) -> None:
+    store = opened(make)
+    trunk = grown(store, "trunk", 4)
+    store.fork("trunk", 3, "fork")
+    own = grown(store, "fork", 2, before=trunk[2])
+    store.append("fork", trunk[1:3] + own, expect=1)
+    store.append("fork", own, expect=3)
+    with refused(Conflict):
+        store.append("fork", trunk[3:], expect=3)
+    assert store.read("fork") == trunk[:3] + own
+    store.close()
+
+
+@clause
+def a_fork_has_the_title_its_log_had(make: Make) -> None:
+    store = opened(make)
+    first = titled(None, "early")
+    late = titled(first, "late")
+    store.append("trunk", [first, late], expect=0)
+    store.fork("trunk", 1, "one")
+    store.fork("trunk", 2, "two")
+    assert [found.title for found in store.conversations()] == ["early", "late", "late"]
+    store.append("one", [titled(first, "own")], expect=1)
+    assert [found.title for found in store.conversations()] == ["own", "late", "late"]
+    store.close()
+
+
+def _emptied(event: Event) -> Event:
+    return msgspec.structs.replace(event, body=b"", salt=b"")
+
+
+@clause
+def an_erased_event_keeps_only_its_envelope(make: Make) -> None:
+    store = opened(make)
+    events = sealed(None, [TEXT, b'{"secret":1}' * 5_000, TEXT])
+    store.append("log", events, expect=0)
+    store.erase("log", 2)
+    store.erase("log", 2)
+    expected = [events[0], _emptied(events[1]), events[2]]
+    assert store.read("log") == expected and store.read("log")[1].erased
+    assert list(codec.check(store.read("log"))) == []
+    events += grown(store, "log", 1, before=events[-1])
+    assert store.conversation("log").chain == events[-1].chain
+    store.append("log", events[:3], expect=0)
+    assert store.read("log")[1].erased
+    store.close()
+
+
+@clause
+def erasing_what_is_not_there_is_not_found(make: Make) -> None:
+    store = opened(make)
+    trunk = grown(store, "trunk", 3)
+    store.fork("trunk", 2, "fork")
+    for id, seq in (("trunk", 0), ("trunk", -1), ("trunk", 4), ("fork", 3), ("trunk", 2**70)):
+        with refused(NotFound):
+            store.erase(id, seq)
+    assert store.read("trunk") == trunk
+    store.close()
+
+
+@clause
+def an_event_is_erased_for_everyone_who_shares_it(make: Make) -> None:
+    store = opened(make)
+    trunk = grown(store, "trunk", 4)
+    store.fork("trunk", 3, "fork")
+    own = grown(store, "fork", 2, before=trunk[2])
+    store.fork("fork", 4, "twig")
+    store.erase("twig", 2)
+    store.erase("twig", 4)
+    for id, seq in (("trunk", 2), ("fork", 2), ("twig", 2), ("fork", 4), ("twig", 4)):
+        assert store.read(id, after=seq - 1, limit=1)[0].erased, id
+    assert store.read("trunk", after=2) == trunk[2:] and store.read("fork", after=4) == own[1:]
+    store.close()
+
+
+@clause
+def a_title_and_bookmarks_go_with_the_event_they_were_taken_from(make: Make) -> None:
+    store = opened(make)
+    first = titled(None, "early")
+    secret = titled(first, "secret")
+    store.append("trunk", [first, secret], expect=0)
+    store.fork("trunk", 2, "fork")
+    for id in ("trunk", "fork"):
+        store.keep_bookmark(id, b"secret")
+    grown(store, "other", 1)
+    store.keep_bookmark("other", b"stays")
+    store.erase("fork", 2)
+    assert [found.title for found in store.conversations()] == ["early", "", "early"]
+    assert [store.bookmark(id) for id in ("trunk", "fork", "other")] == [None, None, b"stays"]
+    store.close()
+
+
+@clause
+def a_deleted_conversation_is_gone_with_its_bookmark(make: Make) -> None:
+    store = opened(make)
+    grown(store, "log", 3)
+    other = grown(store, "other", 3)
+    store.keep_bookmark("log", b"mark")
+    store.delete("log")
+    with refused(NotFound):
+        store.read("log")
+    with refused(NotFound):
+        store.delete("log")
+    assert store.bookmark("log") is None
+    assert [found.id for found in store.conversations()] == ["other"] and store.read("other") == other
+    store.close()
+
+
+@clause
+def an_id_is_free_again_after_a_delete(make: Make) -> None:
+    store = opened(make)
+    old = grown(store, "log", 5)
+    store.keep_bookmark("log", b"old")
+    store.delete("log")
+    with refused(Conflict):
+        store.append("log", sealed(old[-1], [TEXT]), expect=5)
+    new = grown(store, "log", 2)
+    assert store.read("log") == new and store.bookmark("log") is None
+    store.close()
+
+
+@clause
+def a_conversation_with_forks_is_not_deleted(make: Make) -> None:
+    store = opened(make)
+    trunk = grown(store, "trunk", 3)
+    store.fork("trunk", 2, "fork")
+    with refused(Conflict) as refusal:
+        store.delete("trunk")
+    assert "fork" in f"{refusal.error} {refusal.error.hint}"
+    assert store.read("trunk") == trunk and store.read("fork") == trunk[:2]
+    store.delete("fork")
+    store.delete("trunk")
+    assert store.conversations() == []
+    store.close()
+
+
+@clause
+def a_bookmark_belongs_to_its_conversation_and_is_overwritten(make: Make) -> None:
+    store = opened(make)
+    trunk = grown(store, "trunk", 2)
+    assert store.bookmark("trunk") is None
+    for mark in (b"one", b"", bytes(range(256)) * 1_000, b"two"):
+        store.keep_bookmark("trunk", mark)
+        assert store.bookmark("trunk") == mark
+    store.fork("trunk", 1, "fork")
+    assert store.bookmark("fork") is None
+    store.keep_bookmark("fork", b"mine")
+    assert (store.bookmark("trunk"), store.bookmark("fork")) == (b"two", b"mine")
+    assert store.read("trunk") == trunk
+    store.close()

@@ -1,0 +1,397 @@
+"""What a shell command does to files: which it reads (and which lines), creates, modifies, deletes.
+
+Conservative: an effect is named only where the words say it for certain; what is not understood is just a run. A read
+is `alone` when the command's output is the text of that one file and nothing else. Neighbours: `shellwords` splits the
+line, `actions` turns effects into actions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from refold.strategies.patches import patched
+from refold.strategies.paths import joined
+from refold.strategies.shellwords import Redirection, Simple, Word, simple_commands
+
+DEPTH_MAX = 3
+END = 0  # as `last`: to the end of the file
+
+
+class Effect(Struct, frozen=True):
+    """What happens to one file. Lines `first` to `last`; a negative `first` counts from the end."""
+
+    kind: str
+    path: str
+    first: int = 1
+    last: int = END
+    alone: bool = False
+
+
+class Reading(Struct, frozen=True):
+    """What a whole command line does. `plain`: it only reads or looks around; `searches`: it does the latter."""
+
+    effects: tuple[Effect, ...] = ()
+    plain: bool = False
+    searches: bool = False
+    steps: int = 1
+
+
+QUIET = frozenset("cd pushd popd set export true : umask sleep shopt mkdir touch rm mv cp chmod ln rmdir unset".split())
+LOOKING = frozenset(
+    "grep egrep fgrep rg ag ack find fd fdfind ls dir tree wc stat file which whereis pwd du df echo printf date whoami "
+    "uname id env printenv type diff cmp sort uniq cut tr awk jq column xxd hexdump od strings basename dirname realpath "
+    "readlink head tail cat nl sed less more bat test [ command find_file search_file search_dir Get-ChildItem Select-String".split()
+)
+GIT_LOOKING = frozenset(
+    "status log diff show grep ls-files ls-tree blame branch remote rev-parse describe cat-file reflog shortlog tag "
+    "rev-list merge-base ls-remote for-each-ref config".split()
+)
+ACTING_OPTIONS = frozenset({"-delete", "-exec", "-execdir", "-ok", "-fprint", "-i", "--in-place"})
+PREFIXES = frozenset({"sudo", "time", "nohup", "command", "builtin", "stdbuf", "rtk"})
+
+
+def reading_of(command: str | Sequence[str], depth: int = 0) -> Reading:
+    """What a command line does, as far as it is certain."""
+    if isinstance(command, str):
+        simples = simple_commands(command)
+    else:
+        simples = [Simple(words=[Word(word, True) for word in command])]
+    if not simples or depth > DEPTH_MAX:
+        return Reading()
+    simples = [_bare(simple) for simple in simples]
+    inner = _inner(simples)
+    if inner is not None:
+        return reading_of(inner, depth + 1)
+    return _whole(_pipelines(simples))
+
+
+def _inner(simples: list[Simple]) -> str | None:
+    """The text of `bash -lc "…"`."""
+    if len(simples) != 1 or simples[0].name.rsplit("/", 1)[-1] not in ("bash", "sh", "zsh", "dash"):
+        return None
+    words = simples[0].arguments
+    for at, word in enumerate(words[:-1]):
+        if word.text.startswith("-") and word.text.endswith("c") and not word.text.startswith("--"):
+            return words[at + 1].text if words[at + 1].sure else None
+    return None
+
+
+def _bare(simple: Simple) -> Simple:
+    """The command without assignments and words like sudo in front of it."""
+    words = simple.words
+    while len(words) > 1:
+        name, _, value = words[0].text.partition("=")
+        if (value and name.isidentifier()) or words[0].text in PREFIXES:
+            words = words[1:]
+        elif words[0].text == "timeout" and len(words) > 2:
+            words = words[2:]
+        else:
+            break
+    return replace(simple, words=words)
+
+
+def _pipelines(simples: list[Simple]) -> list[list[Simple]]:
+    """The commands joined by pipes; what runs only if something before it failed is left out."""
+    out: list[list[Simple]] = []
+    skipping = False
+    for simple in simples:
+        piped = simple.joined in ("|", "|&")
+        skipping = skipping if piped else simple.joined == "||"
+        if skipping:
+            continue
+        if piped and out:
+            out[-1].append(simple)
+        else:
+            out.append([simple])
+    return out
+
+
+def _whole(pipelines: list[list[Simple]]) -> Reading:
+    effects: list[Effect] = []
+    folder, speaking, plain, searches = "", 0, True, False
+    for stages in pipelines:
+        if stages[0].name in ("cd", "pushd"):
+            folder = _changed(folder, stages[0])
+            continue
+        found = _pipeline_effects(stages)
+        reads = bool(found) and all(effect.kind == "read" for effect in found)
+        looks = not reads and _looks(stages)
+        plain, searches = plain and (reads or looks), searches or looks
+        speaking += not (stages[-1].name in QUIET or _redirected(stages[-1]) or _in_place(stages[0]))
+        effects += [_placed(effect, folder) for effect in found if folder != "?" or effect.path.startswith("/")]
+    if speaking != 1 or sum(effect.kind == "read" for effect in effects) != 1:
+        effects = [replace(effect, alone=False) if effect.alone else effect for effect in effects]
+    return Reading(tuple(effects), plain and (searches or bool(effects)), searches, len(pipelines))
+
+
+def _changed(folder: str, simple: Simple) -> str:
+    """The folder after a `cd`; "?" when it cannot be known."""
+    target = [word for word in simple.arguments if not word.text.startswith("-")]
+    if len(target) != 1 or not target[0].sure or folder == "?" and not target[0].text.startswith("/"):
+        return "?"
+    return joined(folder, target[0].text)
+
+
+def _placed(effect: Effect, folder: str) -> Effect:
+    return replace(effect, path=joined(folder, effect.path)) if folder and folder != "?" else effect
+
+
+def _looks(stages: list[Simple]) -> bool:
+    """Whether a pipeline only looks around."""
+    for stage in stages:
+        if _written(stage) or any(word.text in ACTING_OPTIONS for word in stage.arguments) and stage.name not in (
+            "grep", "rg", "egrep", "diff", "ls", "sort",
+        ):  # fmt: skip
+            return False
+        if stage.name not in LOOKING and not (stage.name == "git" and _git(stage)[0] in GIT_LOOKING):
+            return False
+    return True
+
+
+def _written(simple: Simple) -> list[Redirection]:
+    """The redirections that write a file."""
+    outward = (r for r in simple.redirections if r.operator in (">", ">>", ">|", "&>", "&>>"))
+    return [r for r in outward if not r.target.text.startswith(("/dev/", "&"))]
+
+
+def _redirected(simple: Simple) -> bool:
+    """Whether the output goes somewhere else than to the result."""
+    return any(r.operator in (">", ">>", ">|", "&>", "&>>") and r.fd in ("", "1") for r in simple.redirections)
+
+
+def _pipeline_effects(stages: list[Simple]) -> list[Effect]:
+    effects = [effect for stage in stages for effect in (*_mutations(stage), *_redirection_effects(stage))]
+    if not effects and not any(_redirected(stage) for stage in stages):
+        effects = _piped_read(stages)
+    return effects
+
+
+def _redirection_effects(simple: Simple) -> list[Effect]:
+    return [
+        Effect("modify" if r.operator.endswith(">>") else "create", r.target.text)
+        for r in _written(simple)
+        if r.target.sure and r.target.text
+    ]
+
+
+# --- reads --------------------------------------------------------------------------------------------------------
+
+
+def _piped_read(stages: list[Simple]) -> list[Effect]:
+    """The files whose text a pipeline shows; filters that keep other than a run of lines end the certainty."""
+    effects = _reads(stages[0])
+    for stage in stages[1:]:
+        cut = _cut(stage)
+        if len(effects) != 1 or cut is None:
+            return []
+        effects = [_narrowed(effects[0], cut)]
+    return effects
+
+
+def _narrowed(effect: Effect, cut: tuple[int, int]) -> Effect:
+    if effect.first == 1 and effect.last == END:
+        return replace(effect, first=cut[0], last=cut[1])
+    return effect if cut == (1, END) else replace(effect, alone=False)
+
+
+def _reads(simple: Simple) -> list[Effect]:
+    if simple.heredoc is not None or simple.name not in READERS:
+        return []
+    lines, files = READERS[simple.name](simple.arguments)
+    if lines is None or not files or not all(word.sure and word.text != "-" for word in files):
+        return []
+    return [Effect("read", word.text, *lines, alone=True) for word in files if word.text]
+
+
+def _cut(simple: Simple) -> tuple[int, int] | None:
+    """The lines that a filter lets through."""
+    if simple.name not in ("head", "tail", "sed", "cat", "nl"):
+        return None
+    lines, files = READERS[simple.name](simple.arguments)
+    return lines if not files else None
+
+
+Lines = tuple[int, int] | None
+Parsed = tuple[Lines, list[Word]]
+
+
+def _cat(words: Sequence[Word]) -> Parsed:
+    return (1, END), [word for word in words if not word.text.startswith("-") or word.text == "-"]
+
+
+def _nl(words: Sequence[Word]) -> Parsed:
+    files: list[Word] = []
+    takes_value = False
+    for word in words:
+        if takes_value:
+            takes_value = False
+        elif word.text.startswith("-"):
+            takes_value = word.text in ("-b", "-w", "-s", "-v", "-n", "-i")
+        else:
+            files.append(word)
+    return (1, END), files
+
+
+_COUNT = re.compile(r"-(?:n|-lines=)?([+-]?\d{1,9})$")
+
+
+def _counted(words: Sequence[Word]) -> tuple[str | None, list[Word]]:
+    """The count of `head` or `tail` and the files; None as count if an option is not understood."""
+    count, files, at = "10", [], 0
+    while at < len(words):
+        text = words[at].text
+        if text in ("-n", "--lines") and at + 1 < len(words):
+            at += 1
+            count = words[at].text
+        elif match := _COUNT.match(text):
+            count = match.group(1)
+        elif text.startswith("-") and text not in ("-q", "-v"):
+            return None, []
+        elif not text.startswith("-"):
+            files.append(words[at])
+        at += 1
+    return count, files
+
+
+def _head(words: Sequence[Word]) -> Parsed:
+    count, files = _counted(words)
+    known = count is not None and count.isdigit() and int(count) > 0
+    return ((1, int(count)) if known and count else None), files
+
+
+def _tail(words: Sequence[Word]) -> Parsed:
+    count, files = _counted(words)
+    if count is None or not count.lstrip("+-").isdigit() or int(count) == 0:
+        return None, files
+    return ((int(count), END) if count.startswith("+") else (-abs(int(count)), END)), files
+
+
+_PRINT = re.compile(r"(\d{1,9})(?:,(\d{1,9}|\$))?p;?$")
+
+
+def _sed(words: Sequence[Word]) -> Parsed:
+    """`sed -n 'A,Bp' file`: anything else that sed can do is not a plain read."""
+    rest = [word for word in words if word.text not in ("-n", "-e", "--quiet", "--silent", "-ne")]
+    if len(rest) == len(words) or not rest or any(word.text.startswith("-") for word in rest):
+        return None, []
+    match = _PRINT.match(rest[0].text)
+    if match is None:
+        return None, rest[1:]
+    first, last = int(match.group(1)), match.group(2)
+    return (max(1, first), END if last == "$" else int(last or first)), rest[1:]
+
+
+READERS: dict[str, Callable[[Sequence[Word]], Parsed]] = {
+    "cat": _cat, "bat": _cat, "batcat": _cat, "less": _cat, "more": _cat, "type": _cat, "gc": _cat,
+    "Get-Content": _cat, "nl": _nl, "head": _head, "tail": _tail, "sed": _sed,
+}  # fmt: skip
+
+
+# --- changes ------------------------------------------------------------------------------------------------------
+
+
+def _mutations(simple: Simple) -> list[Effect]:
+    name = simple.name
+    if name == "git":
+        return _git_mutations(*_git(simple))
+    if name in ("apply_patch", "applypatch"):
+        return _patch_effects(simple)
+    if name in ("sed", "gsed", "perl"):
+        return [Effect("modify", word.text) for word in _scripted_files(simple) if word.sure]
+    files = [word for word in simple.arguments if not word.text.startswith("-")]
+    if not all(word.sure and word.text for word in files):
+        # One file that is not known may be any of them: for a move the roles would shift.
+        files = [] if name in ("mv", "cp", "install") else [word for word in files if word.sure and word.text]
+    return _file_commands(name, [word.text for word in files], [word.text for word in simple.arguments])
+
+
+def _file_commands(name: str, files: list[str], words: list[str]) -> list[Effect]:
+    match name:
+        case "rm" | "unlink" | "Remove-Item":
+            return [Effect("delete", path) for path in files]
+        case "mv" | "cp" if len(files) >= 2:
+            return _moved(files, keeps=name == "cp", folder="-t" in words)
+        case "tee":
+            return [Effect("modify" if "-a" in words else "create", path) for path in files if path[:5] != "/dev/"]
+        case "touch":
+            return [Effect("create", path) for path in files]
+        case "mkdir":
+            return [Effect("create", path.rstrip("/") + "/") for path in files if "-m" not in words]
+        case _:
+            return []
+
+
+def _moved(files: list[str], *, keeps: bool, folder: bool) -> list[Effect]:
+    *sources, target = files
+    gone = [] if keeps else [Effect("delete", path) for path in sources]
+    if folder:
+        return []
+    if len(sources) > 1 or target.endswith("/") or target in (".", ".."):
+        made = [joined(target, path.rstrip("/").rsplit("/", 1)[-1]) for path in sources]
+    else:
+        made = [target]
+    return [*gone, *(Effect("create", path) for path in made)]
+
+
+def _in_place(simple: Simple) -> bool:
+    """Whether `sed` or `perl` writes back into its files."""
+    if simple.name not in ("sed", "gsed", "perl"):
+        return False
+    for word in simple.arguments:
+        if not word.text.startswith("-"):
+            return False
+        if word.text.startswith("--in-place") or (not word.text.startswith("--") and "i" in word.text):
+            return True
+    return False
+
+
+def _scripted_files(simple: Simple) -> list[Word]:
+    """The files of an in-place `sed` or `perl`: the words behind its options and script."""
+    if not _in_place(simple):
+        return []
+    files: list[Word] = []
+    scripts, takes_value = 0, False
+    for word in simple.arguments:
+        text = word.text
+        if takes_value:
+            takes_value, scripts = False, scripts + 1
+        elif text.startswith("-") and len(text) > 1:
+            takes_value = text[1] != "-" and "i" not in text and text[-1] in ("eE" if simple.name == "perl" else "ef")
+        elif text:
+            files.append(word)
+    return files if scripts else files[1:]
+
+
+def _git(simple: Simple) -> tuple[str, list[Word]]:
+    """The subcommand of git and its arguments."""
+    words = simple.arguments
+    while words and words[0].text.startswith("-"):
+        words = words[2:] if words[0].text in ("-C", "-c") else words[1:]
+    return (words[0].text, words[1:]) if words else ("", [])
+
+
+def _git_mutations(subcommand: str, words: list[Word]) -> list[Effect]:
+    files = [word.text for word in words if not word.text.startswith("-")]
+    if not all(word.sure for word in words):
+        return []
+    match subcommand:
+        case "mv" if len(files) >= 2:
+            return _moved(files, keeps=False, folder=False)
+        case "rm" if "--cached" not in [word.text for word in words]:
+            return [Effect("delete", path) for path in files]
+        case "checkout" if "--" in [word.text for word in words]:
+            at = [word.text for word in words].index("--")
+            return [Effect("modify", word.text) for word in words[at + 1 :]]
+        case "restore" if "--staged" not in [word.text for word in words]:
+            return [Effect("modify", path) for path in files if path != "."]
+        case _:
+            return []
+
+
+def _patch_effects(simple: Simple) -> list[Effect]:
+    body = simple.heredoc or "\n".join(word.text for word in simple.arguments)
+    return [Effect(kind, path) for kind, path in patched(body)]

@@ -1,0 +1,153 @@
+"""A counter turns text into tokens; this counts whatever a request carries with one.
+
+Rule: what is not empty counts at least one, what is empty counts nothing, and each message adds the four tokens that
+its frame costs. A caller's own function becomes a counter by `custom`, which answers for its results. Nothing is
+cached, so no count outlives its text. Neighbours: `estimate` is the default counter, `media` knows images and sound.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from math import ceil
+from typing import Any, assert_never
+
+import msgspec
+from msgspec import Struct
+
+from refold.core.model import Block, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
+from refold.errors import Invalid
+from refold.tokens.estimate import NAME, estimate
+from refold.tokens.media import media_tokens
+
+Count = Callable[[str], int]
+
+MESSAGE_TOKENS = 4
+# Withheld thinking is its text, sealed and written as base64: 4 signs for 3 bytes, 4 bytes for a token.
+SEALED_CHARS_PER_TOKEN = 16 / 3
+
+
+class Counter(Struct, frozen=True):
+    """A function from text to tokens, with the name that is written beside its counts."""
+
+    name: str
+    function: Count
+
+    def __call__(self, text: str) -> int:
+        return self.function(text)
+
+
+ESTIMATE = Counter(NAME, estimate)
+
+
+def named(function: Count | None) -> Counter:
+    """The counter to use for what a caller gave: nothing, a counter, or a function."""
+    if function is None:
+        return ESTIMATE
+    return function if isinstance(function, Counter) else custom(function)
+
+
+def custom(function: Count) -> Counter:
+    """A caller's function as a counter. A result that is no count, or an error, becomes `Invalid`."""
+    if not callable(function):
+        raise Invalid(f"a counter must be callable, not {type(function).__name__}", hint="give counter=callable(text)")
+    name = f"custom:{getattr(function, '__qualname__', type(function).__qualname__)}"
+
+    def checked(text: str) -> int:
+        try:
+            result: object = function(text)
+        except Exception as error:
+            raise Invalid(f"the counter {name} failed: {error!r}", hint="see the error it was raised from") from error
+        return _checked(name, result)
+
+    return Counter(name, checked)
+
+
+def _checked(name: str, result: object) -> int:
+    hint = "a counter gives the number of tokens as an int, 0 or more"
+    try:
+        # Takes what is an integer by nature, such as numpy's; a float has no index.
+        tokens = operator.index(result)  # type: ignore[arg-type]
+    except TypeError as error:
+        raise Invalid(f"the counter {name} gave {result!r}", hint=hint) from error
+    if tokens < 0 or isinstance(result, bool):
+        raise Invalid(f"the counter {name} gave {result!r}", hint=hint)
+    return tokens
+
+
+def count_message(message: Message, count: Count) -> int:
+    """The tokens of a message, its frame included."""
+    return MESSAGE_TOKENS + sum(count_block(block, count) for block in message.blocks)
+
+
+def count_block(block: Block, count: Count) -> int:
+    """The tokens of one block."""
+    match block:
+        case Text():
+            return count(block.text) if block.text else 0
+        case Thinking():
+            return _thinking_tokens(block, count)
+        case ToolCall():
+            return count(block.name) + _argument_tokens(block.arguments, count)
+        case ToolResult():
+            return sum(count_block(part, count) for part in block.content)
+        case Media():
+            return media_tokens(block)
+        case Opaque():
+            text = _opaque_text(block)
+            return count(text) if text else 0
+        case _:
+            assert_never(block)
+
+
+def _thinking_tokens(thinking: Thinking, count: Count) -> int:
+    """Where a summary stands beside the sealed original, the original is what is sent and billed."""
+    shown = count(thinking.text) if thinking.text else 0
+    return max(shown, ceil(len(thinking.data) / SEALED_CHARS_PER_TOKEN))
+
+
+def _argument_tokens(arguments: str | dict[str, Any], count: Count) -> int:
+    """With a caller's counter, arguments never count less than the lines they are shown by once shortened."""
+    if not arguments:
+        return 0
+    if isinstance(arguments, str):
+        return count(arguments)
+    whole = count(_json_text(arguments))
+    if count is ESTIMATE:
+        # It knows no context: the JSON text weighs what its parts weigh; counting the lines too would double the work.
+        return whole
+    return max(whole, sum(count(f"{key}: {value}") for key, value in arguments.items()))
+
+
+def _opaque_text(block: Opaque) -> str:
+    if block.text or block.raw is None:
+        # "replace", because counters of other makers refuse lone surrogates.
+        return block.text or block.data.decode("utf-8", "replace")
+    return _json_text(block.raw)
+
+
+def _json_text(value: object) -> str:
+    try:
+        return msgspec.json.encode(value).decode()
+    except (TypeError, ValueError):
+        # A value that JSON cannot hold still takes its place in the request.
+        return str(value)
+
+
+def count_system(system: object, count: Count) -> int:
+    """The tokens of a system prompt in any provider's shape: a text, a list of text blocks, or an object."""
+    if not system:
+        return 0
+    parts = system if isinstance(system, list | tuple) else [system]
+    return MESSAGE_TOKENS + sum(_part_tokens(part, count) for part in parts)
+
+
+def _part_tokens(part: object, count: Count) -> int:
+    if isinstance(part, dict) and isinstance(part.get("text"), str):
+        part = part["text"]
+    return count(part if isinstance(part, str) else _json_text(part))
+
+
+def count_tools(tools: list[Any] | None, count: Count) -> int:
+    """The tokens of the tool definitions, each as its JSON text."""
+    return sum(count(_json_text(tool)) for tool in tools or ())

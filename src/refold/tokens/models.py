@@ -1,0 +1,152 @@
+"""What a model can hold and what it costs, as data: `models.json`, read when it is first asked for.
+
+A name is looked up whole, then without its provider or host (`openrouter/anthropic/…`, `us.anthropic.…-v1:0`), then
+by its longest prefix that ends where a word of the name ends, so that a dated name finds its model and `gpt-4` never
+answers for `gpt-4o`. An unknown name gets a window of 128,000 and says that it is unknown. Neighbour: `core.budget`
+turns a window into thresholds.
+"""
+
+from __future__ import annotations
+
+from functools import cache, lru_cache
+from importlib.resources import files
+
+import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from refold.core.model import Usage
+from refold.errors import Invalid
+
+# Where a provider or host may end, and where a model's name may: `gpt-4.5` is no kind of `gpt-4`.
+_OPENERS = "/:."
+_BOUNDARIES = "-@:_"
+# Hosts of many providers speak one dialect, whichever model they pass on.
+_GATEWAY_DIALECT = "openai_chat"
+PER = 1_000_000
+
+
+class Prices(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Dollars per million tokens. A missing cache price is the price of input."""
+
+    input: float
+    output: float
+    cache_read: float | None = None
+    cache_write: float | None = None
+
+
+class Model(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A model's limits in tokens, its prices, its wire format. `thinking_bound`: its thinking blocks hold only behind
+    an unchanged prefix. `input_max` is set where the provider allows less input than the window."""
+
+    name: str = ""
+    provider: str = ""
+    window: int
+    output: int | None = None
+    input_max: int | None = None
+    prices: Prices | None = None
+    dialect: str = ""
+    thinking_bound: bool = False
+    known: bool = True
+
+
+class Pattern(Struct, frozen=True, kw_only=True):
+    """What is assumed of a name that is in no row but contains a word; with a window, the model counts as known."""
+
+    contains: str
+    provider: str
+    window: int | None = None
+
+
+class Table(Struct, frozen=True, kw_only=True):
+    """The data file."""
+
+    source: str
+    as_of: str
+    default_window: int
+    added: str = ""
+    dialects: dict[str, str] = field(default_factory=dict)
+    gateways: tuple[str, ...] = ()
+    patterns: tuple[Pattern, ...] = ()
+    models: dict[str, Model] = field(default_factory=dict)
+
+
+@cache
+def table() -> Table:
+    """The model table of the package."""
+    return msgspec.json.decode(files("refold.tokens").joinpath("models.json").read_bytes(), type=Table)
+
+
+@lru_cache(maxsize=256)
+def model_info(name: str | None) -> Model:
+    """The model of that name; `known` is False where we had to assume."""
+    wanted = (name or "").strip().lower()
+    found = _row(wanted) or _assumed(wanted)
+    dialect = table().dialects.get(found.provider, "")
+    if wanted.split("/", 1)[0] in table().gateways:
+        dialect = _GATEWAY_DIALECT
+    return replace(found, dialect=found.dialect or dialect)
+
+
+def _row(wanted: str) -> Model | None:
+    rows = table().models
+    forms = _forms(wanted)
+    if "claude" in wanted:
+        # Hosts write `claude-sonnet-4.5`; nobody else's dots may become boundaries.
+        forms += _forms(wanted.replace(".", "-"))
+    exact = next((form for form in forms if form in rows), None)
+    key = exact or next(filter(None, (_longest_prefix(form, rows) for form in forms)), None)
+    return None if key is None else replace(rows[key], name=key)
+
+
+def _forms(name: str) -> list[str]:
+    """The name, and what is left of it behind each place where a provider or host may end; the longest first."""
+    return [name, *(name[at + 1 :] for at, sign in enumerate(name) if sign in _OPENERS)]
+
+
+def _longest_prefix(form: str, rows: dict[str, Model]) -> str | None:
+    cuts = (form[:at] for at in range(len(form) - 1, 0, -1) if form[at] in _BOUNDARIES)
+    return next((cut for cut in cuts if cut in rows), None)
+
+
+def _assumed(wanted: str) -> Model:
+    found = next((pattern for pattern in table().patterns if pattern.contains in wanted), None)
+    if found is None or found.window is None:
+        provider = found.provider if found else ""
+        return Model(name=wanted, provider=provider, window=table().default_window, known=False)
+    return Model(name=wanted, provider=found.provider, window=found.window)
+
+
+def with_overrides(
+    model: Model, *, window: int | None = None, output: int | None = None, prices: Prices | None = None
+) -> Model:
+    """The model with what the user said about it. A window given by hand makes an unknown model known."""
+    for name, value in (("window", window), ("output", output)):
+        if value is not None and value <= 0:
+            raise Invalid(f"{name} is {value}, but must be above 0", hint=f"leave {name} out to use the model's own")
+    if window is not None:
+        # A reported input limit belongs to the window it was reported for.
+        model = replace(model, window=window, input_max=None, known=True)
+    return replace(model, output=output or model.output, prices=prices or model.prices)
+
+
+def cost(model: Model, usage: Usage) -> float | None:
+    """Dollars for one call; None where the prices are not known. `usage.input` includes what came from the cache."""
+    if model.prices is None:
+        return None
+    prices = model.prices
+    read = prices.input if prices.cache_read is None else prices.cache_read
+    write = prices.input if prices.cache_write is None else prices.cache_write
+    uncached = max(0, usage.input - usage.cache_read - usage.cache_write)
+    whole = uncached * prices.input + usage.cache_read * read + usage.cache_write * write
+    return (whole + usage.output * prices.output) / PER
+
+
+def input_price(model: Model) -> float | None:
+    """Dollars for one token of uncached input."""
+    return None if model.prices is None else model.prices.input / PER
+
+
+def dollars(value: float | None) -> str:
+    """`$0.0512`, or `n/a` where nothing is known: an unknown price is not zero."""
+    return "n/a" if value is None else f"${value:.4f}"

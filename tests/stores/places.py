@@ -1,0 +1,37 @@
+"""Places to try stores in: each gives a store on data of its own."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+
+from refold.stores import Store, open_store
+from refold.stores.memory import MemoryStore
+from refold.stores.sqlite import SqliteStore
+
+
+class MemoryPlace:
+    url = ""
+
+    def __init__(self, root: Path) -> None:
+        self.store = MemoryStore()
+
+    def open(self) -> Store:
+        return self.store
+
+
+class SqlitePlace:
+    def __init__(self, root: Path) -> None:
+        self.url = f"sqlite:{root / secrets.token_hex(4) / 'refold.db'}"
+
+    def open(self) -> Store:
+        store = open_store(self.url)
+        assert isinstance(store, SqliteStore)
+        return store
+
+
+class HastySqlitePlace(SqlitePlace):
+    """The same without any fsync of artifacts, for the clauses that put thousands."""
+
+    def open(self) -> Store:
+        return SqliteStore(self.url.removeprefix("sqlite:"), durable=False)

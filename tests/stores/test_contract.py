@@ -1,0 +1,33 @@
+"""Every store keeps every clause of the contract."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.register_assert_rewrite("refold.stores.contract")
+
+from refold.stores import contract  # noqa: E402
+from tests.stores.places import HastySqlitePlace, MemoryPlace, SqlitePlace  # noqa: E402
+
+PLACES = {"memory": MemoryPlace, "sqlite": SqlitePlace}
+
+
+@pytest.mark.parametrize("clause", contract.CLAUSES, ids=contract.name)
+@pytest.mark.parametrize("kind", PLACES)
+def test_the_store_keeps_the_contract(kind: str, clause: contract.Clause, tmp_path: Path) -> None:
+    clause(lambda: PLACES[kind](tmp_path))
+
+
+def test_the_contract_can_be_imported_without_a_test_framework() -> None:
+    import subprocess
+    import sys
+
+    code = "import sys, refold.stores.contract; print([n for n in ('pytest', 'hypothesis') if n in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
+
+
+def test_a_hasty_store_keeps_the_contents_clauses(tmp_path: Path) -> None:
+    for clause in contract.contents.CLAUSES:
+        clause(lambda: HastySqlitePlace(tmp_path))

@@ -1,0 +1,184 @@
+"""The model table: names, windows, prices."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold.core.model import Usage
+from refold.errors import Invalid
+from refold.tokens.models import Model, Prices, cost, dollars, input_price, model_info, table, with_overrides
+
+
+@pytest.mark.parametrize(
+    ("name", "window"),
+    [
+        ("gpt-4", 8_192),
+        ("gpt-4-turbo", 128_000),
+        ("gpt-4o", 128_000),
+        ("claude-3-opus", 200_000),
+        ("claude-3-sonnet", 200_000),
+        ("claude-3-haiku", 200_000),
+        ("gemini-1.5-pro", 2_000_000),
+        ("gemini-1.5-flash", 1_000_000),
+        ("claude-sonnet-4-5", 200_000),
+    ],
+)
+def test_the_windows_of_the_source_table_hold(name: str, window: int) -> None:
+    """Y-05: all source values."""
+    found = model_info(name)
+    assert (found.name, found.window, found.known) == (name, window, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("gpt-4o-2024-08-06", "gpt-4o"),
+        ("openai/gpt-4o-2024-08-06", "gpt-4o"),
+        ("GPT-4o", "gpt-4o"),
+        ("  gpt-4o ", "gpt-4o"),
+        ("gpt-4-0613", "gpt-4"),
+        ("gpt-4-turbo-preview", "gpt-4-turbo"),
+        ("gpt-4o-mini-2024-07-18", "gpt-4o-mini"),
+        ("ft:gpt-4o-2024-08-06:acme::id", "gpt-4o"),
+        ("openai:gpt-5", "gpt-5"),
+        ("anthropic/claude-3-opus", "claude-3-opus"),
+        ("claude-3-opus-20240229", "claude-3-opus"),
+        ("vertex_ai/claude-3-opus@20240229", "claude-3-opus"),
+        ("claude-sonnet-4-5-20250929", "claude-sonnet-4-5"),
+        ("openrouter/anthropic/claude-sonnet-4.5", "claude-sonnet-4-5"),
+        ("us.anthropic.claude-sonnet-4-5-20250929-v1:0", "claude-sonnet-4-5"),
+        ("bedrock/eu.anthropic.claude-opus-4-6-v1", "claude-opus-4-6"),
+        ("models/gemini-1.5-pro-002", "gemini-1.5-pro"),
+        ("xai/grok-4.5-latest", "grok-4.5"),
+    ],
+)
+def test_a_name_finds_its_model(name: str, found: str) -> None:
+    """Y-05: provider stripped, longest prefix at a boundary, case ignored."""
+    assert model_info(name).name == found
+
+
+@pytest.mark.parametrize("name", ["gpt-4omega", "gpt-4.9", "o12", "claude-3", "acme-1", "", None])
+def test_an_unknown_name_gets_a_window_and_says_so(name: str | None) -> None:
+    """Y-05: unknown is 128,000, to be warned of; `gpt-4` is matched neither by `gpt-4o` nor by `gpt-4.9`."""
+    found = model_info(name)
+    assert (found.window, found.known, found.prices, found.output) == (128_000, False, None, None)
+
+
+@pytest.mark.parametrize("name", ["deepseek-r1", "together_ai/deepseek-ai/DeepSeek-V3", "my-deepseek-finetune"])
+def test_a_deepseek_model_has_the_window_of_the_rule(name: str) -> None:
+    """C-02: the rule is data, and an override wins."""
+    assert (model_info(name).window, model_info(name).known) == (128_000, True)
+    assert with_overrides(model_info(name), window=64_000).window == 64_000
+    assert any(pattern.contains == "deepseek" for pattern in table().patterns)
+
+
+@pytest.mark.parametrize(
+    ("name", "dialect"),
+    [
+        ("claude-sonnet-4-5", "anthropic"),
+        ("bedrock/us.anthropic.claude-sonnet-4-5-20250929-v1:0", "anthropic"),
+        ("openrouter/anthropic/claude-sonnet-4.5", "openai_chat"),
+        ("gpt-5", "openai_chat"),
+        ("gemini-2.5-pro", "gemini"),
+        ("claude-of-tomorrow", "anthropic"),
+        ("acme-1", ""),
+    ],
+)
+def test_a_model_speaks_the_dialect_of_its_provider(name: str, dialect: str) -> None:
+    """Y-05: a gateway speaks its own, whichever model it passes on."""
+    assert model_info(name).dialect == dialect
+
+
+@pytest.mark.parametrize(
+    ("name", "bound"),
+    [("claude-fable-5-1", True), ("claude-mythos-5-1", True), ("claude-opus-5-5", True), ("claude-sonnet-5-5", True),
+     ("claude-haiku-5-5", True), ("claude-fable-5", False), ("claude-opus-5", False), ("claude-sonnet-4-5", False),
+     ("gpt-5", False)],
+)  # fmt: skip
+def test_the_models_that_bind_their_thinking_are_marked(name: str, bound: bool) -> None:
+    """T2 of the wire reference: the prefix before a thinking block must stay."""
+    assert model_info(name).thinking_bound is bound
+
+
+def test_an_input_limit_below_the_window_is_told() -> None:
+    """X-10: a reported maximum input wins, so that it must be known apart from the window."""
+    found = model_info("gpt-5")
+    assert (found.window, found.input_max, found.output) == (400_000, 272_000, 128_000)
+    assert model_info("gpt-4o").input_max is None
+
+
+def test_what_the_user_says_wins() -> None:
+    """Y-05: user override wins; a window by hand needs no warning."""
+    prices = Prices(input=1, output=2)
+    found = with_overrides(model_info("acme-1"), window=64_000, output=1_000, prices=prices)
+    assert (found.window, found.output, found.prices, found.known) == (64_000, 1_000, prices, True)
+    assert with_overrides(model_info("gpt-5"), window=500_000).input_max is None
+    assert with_overrides(model_info("gpt-5")) == model_info("gpt-5")
+
+
+@pytest.mark.parametrize(("window", "output"), [(0, None), (-1, None), (None, 0), (None, -5)])
+def test_a_limit_of_nothing_is_refused(window: int | None, output: int | None) -> None:
+    """C-01: a negative window is an error."""
+    with pytest.raises(Invalid, match="above 0"):
+        with_overrides(model_info("gpt-4o"), window=window, output=output)
+
+
+FULL = Prices(input=3.0, output=15.0, cache_read=0.3, cache_write=3.75)
+BARE = Prices(input=2.0, output=8.0)
+
+
+@pytest.mark.parametrize(
+    ("prices", "usage", "shown"),
+    [
+        (FULL, Usage(input=1_000_000), "$3.0000"),
+        (FULL, Usage(output=1_000_000), "$15.0000"),
+        (FULL, Usage(input=600, cache_read=580), "$0.0002"),
+        (FULL, Usage(input=10_000, cache_read=2_000, cache_write=4_000, output=1_440), "$0.0492"),
+        (FULL, Usage(input=12_067, output=1_000), "$0.0512"),
+        (BARE, Usage(input=1_000_000, cache_read=500_000, cache_write=250_000), "$2.0000"),
+        # A provider that reports more cached than read must not earn money.
+        (FULL, Usage(input=0, cache_read=1_000_000), "$0.3000"),
+        (FULL, Usage(), "$0.0000"),
+        (None, Usage(input=1_000), "n/a"),
+    ],
+)
+def test_a_call_costs_its_uncached_cached_and_written_parts(prices: Prices | None, usage: Usage, shown: str) -> None:
+    """M-65, X-11: four decimals; without prices `n/a`, not $0."""
+    assert dollars(cost(Model(window=1, prices=prices), usage)) == shown
+
+
+def test_a_token_of_input_has_a_price_where_the_model_has() -> None:
+    """M-65: what a plan's price in dollars is made of."""
+    assert input_price(Model(window=1, prices=FULL)) == 3e-6
+    assert input_price(model_info("acme-1")) is None
+
+
+def test_the_table_is_small_whole_and_says_where_it_is_from() -> None:
+    """Y-05: the table is data."""
+    rows = table()
+    assert "litellm" in rows.source and rows.as_of
+    assert {row.provider for row in rows.models.values()} == set(rows.dialects)
+    for name, row in rows.models.items():
+        assert name == name.lower() and row.window >= (row.input_max or 0) > -1
+        assert row.prices is None or row.prices.output > 0 < row.prices.input
+
+
+def test_nothing_is_read_before_it_is_asked_for() -> None:
+    """Section 7: import light; no third package, no file."""
+    code = (
+        "import sys, refold.tokens.counter, refold.tokens.models as m;"
+        "print(m.table.cache_info().currsize, 'tiktoken' in sys.modules)"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert shown.split() == ["0", "False"]
+
+
+@given(st.text(max_size=40))
+def test_any_name_has_an_answer(name: str) -> None:
+    """Y-05: never an error, always a window."""
+    assert model_info(name).window > 0
