@@ -39,6 +39,7 @@ class Job(Struct, frozen=True, kw_only=True):
     target: int | None = None
     settings: dict[str, Any] = {}
     per_token: float | None = None
+    scratch: dict[str, Any] = {}
 
 
 def drawn_up(state: Fold, job: Job) -> tuple[Plan, View]:
@@ -46,9 +47,13 @@ def drawn_up(state: Fold, job: Job) -> tuple[Plan, View]:
     before = state.view()
     current = current_tokens(before, job.budget.factor)
     target = aim(before, current, job)
+    full = min(current, job.budget.compact_at)
+    sizes = (target, target + max(0, full - target) * 9 // 10, full)
+    goal, enough, limit = (page_tokens(before, job.budget.factor, size) for size in sizes)
     brief = Brief(
         view=before, budget=job.budget, config=job.config, count=job.count, batch=job.batch, originals=job.originals,
-        target=page_tokens(before, job.budget.factor, target), task=job.task, settings=job.settings,
+        target=goal, enough=enough, full=limit, task=job.task, settings=job.settings,
+        scratch=job.scratch,
     )  # fmt: skip
     done = climb(state, brief, rungs(job.ladder))
     hard = page_tokens(before, job.budget.factor, job.budget.input_max)

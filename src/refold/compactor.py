@@ -37,6 +37,7 @@ class Compactor:
         self.log, self.desk, self.notices, self.guard = log, desk, notices, guard
         self.config = desk.config
         self.budget, self.per_token = budget, per_token
+        self.scratch: dict[str, Any] = {}
         self.settled_at = -1  # the head at which there was nothing more to do
 
     def job(
@@ -59,6 +60,7 @@ class Compactor:
             target=target,
             settings=settings or {},
             per_token=self.per_token(),
+            scratch=self.scratch,
         )
 
     def plan(self, job: compaction.Job) -> Plan:

@@ -1,7 +1,8 @@
 """What comes in becomes drafts of events: counted once, and a large tool result moved out of the way.
 
-A tool result above `offload_tokens` is kept whole as an artifact; the message shows a stub in its place. The artifact's
-draft comes before the message that names it. Neighbours: `offload` makes stubs, `engine` appends the drafts.
+A tool result above `offload_tokens` is kept whole as an artifact; the message shows a stub in its place. In a message
+that the caller put together itself only a result larger than the window goes that way. The artifact's draft comes before
+the message that names it. Neighbours: `offload` makes stubs, `engine` appends the drafts.
 """
 
 from __future__ import annotations
@@ -27,11 +28,12 @@ class Desk:
 
     def __init__(self, store: Store, config: Config, counter: Counter, calls: Calls) -> None:
         self.store, self.config, self.counter, self.calls = store, config, counter, calls
-        self.offload_tokens = offload_tokens(config, 0)
+        self.sized_for(0)
 
     def sized_for(self, window: int) -> None:
-        """Lets the size from which results are moved out follow the window."""
-        self.offload_tokens = offload_tokens(self.config, window)
+        """Lets the sizes from which results are moved out follow the window."""
+        self.result_tokens_max = offload_tokens(self.config, window)
+        self.message_tokens_max = self.result_tokens_max if self.config.offload_tokens is not None else window
 
     def draft(self, body: Body, tokens: int = 0, by: str = "user") -> Draft:
         return Draft(body=body, by=by, tokens=tokens, counter=self.counter.name if tokens else "")
@@ -41,7 +43,7 @@ class Desk:
         drafts: list[Draft] = []
         blocks = []
         for block in message.blocks:
-            if isinstance(block, ToolResult) and self._is_large(block):
+            if isinstance(block, ToolResult) and self._is_large(block, self.message_tokens_max):
                 origin = offload.origin_of(self.calls(block.call), name=block.name)
                 artifact, block = self._moved(block, "\n".join(_texts(block)), origin)
                 drafts.append(self.draft(artifact, by=f"tool:{origin.tool}"))
@@ -58,16 +60,16 @@ class Desk:
         result = ToolResult(call, is_error=is_error, name=name or (asked.name if asked else ""))
         by = f"tool:{result.name}" if result.name else "tool"
         whole = replace(result, content=(Text(text),)) if isinstance(text, str) and text else result
-        if isinstance(text, str) and not self._is_large(whole):
+        if isinstance(text, str) and not self._is_large(whole, self.result_tokens_max):
             return self.message(Message(role="tool", blocks=(whole,)), by)
         origin = offload.origin_of(asked, name=name, task=task, query=query)
         artifact, stubbed = self._moved(result, text, origin)
         return [self.draft(artifact, by=by), *self.message(Message(role="tool", blocks=(stubbed,)), by)]
 
-    def _is_large(self, result: ToolResult) -> bool:
+    def _is_large(self, result: ToolResult, limit: int) -> bool:
         if result.artifact or result.name in self.config.exclude_tools:
             return False
-        texts, limit = _texts(result), self.offload_tokens
+        texts = _texts(result)
         characters = sum(map(len, texts))
         # Counting is spared at both ends: no counter of any use gives a token for less than a quarter of a character,
         # or none for eight.

@@ -99,8 +99,12 @@ class Context:
             known = self._log.state.meta
             self._model = models.model_info(model or known.model or None)
             self._window = window or getattr(self, "_window", None)
+            self._budget = budget_for(
+                self.config, window=self._window or self._model.window, output=self._model.output,
+                input_max=None if self._window else self._model.input_max,
+            )  # fmt: skip
             self._pages.clear()
-            self._desk.sized_for(self.budget.window)
+            self._desk.sized_for(self._budget.window)
             draft = self._desk.draft
             if not self._model.known and not self._window and (model or known.model):
                 self._notices.add("unknown-model", reason=f"{model or known.model}: a window of 128,000 is assumed")
@@ -115,12 +119,10 @@ class Context:
     @property
     def budget(self) -> Budget:
         """Window, reserve and thresholds that hold now."""
-        info = self._model
-        found = budget_for(
-            self.config, window=self._window or info.window, output=info.output,
-            input_max=None if self._window else info.input_max,
-        )  # fmt: skip
-        return replace(found, factor=factor_of(self._log.state, info.name))
+        factor = factor_of(self._log.state, self._model.name)
+        if factor != self._budget.factor:
+            self._budget = replace(self._budget, factor=factor)
+        return self._budget
 
     def _per_token(self) -> float | None:
         return self._model.prices.input / 1e6 if self._model.prices else None

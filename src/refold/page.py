@@ -41,6 +41,7 @@ class Page:
         self.stable: list[Slot] = []
         self.messages: list[dict[str, Any]] = []
         self.ends: list[tuple[int, int]] = []  # after the slot with this seq there are so many messages
+        self.summary_seq = 0
         self.lost: list[str] = []
         self.repairs: list[str] = []
 
@@ -49,7 +50,7 @@ class Page:
         self._grow(view)
         lost, repairs = list(self.lost), list(self.repairs)
         tail = self._messages(view.slots[len(self.stable) :], lost, repairs)
-        messages = [_copied(message) for message in (*self.messages, *tail)]
+        messages = [m.copy() if type(m.get("content")) is str else _copied(m) for m in (*self.messages, *tail)]
         marks = self._marks(view, len(messages)) if cache else []
         request = self.dialect.request(messages, system=view.system, tools=view.tools, marks=marks, lost=lost)
         return Rendered(request, tuple(lost), tuple(repairs))
@@ -67,6 +68,7 @@ class Page:
             self.messages += self._messages(slots, self.lost, self.repairs)
             self.stable += slots
             self.ends.append((slots[-1].seq, len(self.messages)))
+            self.summary_seq = slots[-1].seq if slots[-1].standin else self.summary_seq
 
     def _messages(self, slots: Sequence[Slot], lost: list[str], repairs: list[str]) -> list[dict[str, Any]]:
         slots, repaired = settled(slots, opens=not self.stable)
@@ -77,10 +79,8 @@ class Page:
     def _marks(self, view: View, count: int) -> list[int]:
         """The messages that end a prefix which later requests will repeat: the last summary, what the last
         request showed, and the end."""
-        seqs = [slot.seq for slot in view.slots if slot.standin][-1:]
-        seqs += [view.anchor.upto] if view.anchor is not None else []
         found = {count - 1}
-        for seq in seqs:
+        for seq in (self.summary_seq, view.anchor.upto if view.anchor is not None else 0):
             at = bisect_right(self.ends, seq, key=lambda end: end[0])
             if at and self.ends[at - 1][1]:
                 found.add(self.ends[at - 1][1] - 1)

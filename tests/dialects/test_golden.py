@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from refold.core import codec
-from refold.core.model import Message
+from refold.core.laws import units
+from refold.core.model import Message, Slot
 from refold.dialects import dialect, dialect_of, parse
 
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.json"))
@@ -28,10 +29,8 @@ def parsed(conversation: dict[str, Any]) -> list[Message]:
 
 def stored(message: Message) -> Message:
     """The message as it comes back from a log."""
-    body = codec.encode(message)
-    event = codec.seal(
-        codec.ZERO, 1, id="00000000-0000-7000-8000-000000000000", at_ms=1, by="user", kind="message", body=body, salt=b"x"
-    )  # fmt: skip
+    id, body = codec.uuid7(1, bytes(10)), codec.encode(message)
+    event = codec.seal(codec.ZERO, 1, id=id, at_ms=1, by="user", kind="message", body=body, salt=b"x")
     decoded = codec.decode(event)
     assert isinstance(decoded, Message)
     return decoded
@@ -61,6 +60,14 @@ def test_what_is_rendered_elsewhere_is_valid_there(conversation: dict[str, Any])
     other = dialect(OTHER[conversation["dialect"]])
     request = other.request(other.render(parsed(conversation), []), system="s", tools=None, marks=[1, 3], lost=[])
     assert other.check(request) == []
+
+
+def test_units_rendered_apart_are_the_page_rendered_whole(conversation: dict[str, Any]) -> None:
+    slots = [Slot(seq, seq, message, 0) for seq, message in enumerate(parsed(conversation), 1)]
+    for name in OTHER:
+        whole = dialect(name).render([slot.message for slot in slots], [])
+        apart = [dialect(name).render([slots[at].message for at in unit], []) for unit in units(slots)]
+        assert [wire for part in apart for wire in part] == whole
 
 
 def test_no_text_of_a_block_is_stored_twice(conversation: dict[str, Any]) -> None:

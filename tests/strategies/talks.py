@@ -100,7 +100,9 @@ def said(role: Role, text: str) -> Message:
     return Message(role=role, blocks=(Text(text),))
 
 
-def used(id: str, output: str, *, tool: str = "run", text: str = "", error: bool = False, **arguments: Any) -> list[Body]:
+def used(
+    id: str, output: str, *, tool: str = "run", text: str = "", error: bool = False, **arguments: Any
+) -> list[Body]:
     """One tool use: the call and its result."""
     blocks = (*((Text(text),) if text else ()), ToolCall(id, tool, arguments or {"command": f"do {id}"}))
     return [Message(role="assistant", blocks=blocks), answered(id, output, error=error)]
@@ -112,7 +114,7 @@ def answered(id: str, output: str, *, error: bool = False, artifact: str = "") -
 
 # --- conversations by chance ---------------------------------------------------------------------------------------
 
-_WORDS = ["src/auth.py", "error", "fix", "the", "login", "decided", "TODO", "parser.ts", "ok", "Traceback", "日本語", "x=1"]
+_WORDS = ["src/auth.py", "error", "fix", "the", "login", "decided", "TODO", "parser.ts", "ok", "Traceback", "日本", "x"]
 _short = st.lists(st.sampled_from(_WORDS), min_size=1, max_size=12).map(" ".join)
 _long = st.builds(lambda line, times: "\n".join([line] * times), _short, st.integers(5, 120))
 _texts = st.one_of(_short, _short, _long, _short.map(lambda text: text * 60))
@@ -125,8 +127,8 @@ def _uses(draw: st.DrawFn, number: int) -> list[Body]:
     blocks: list[Any] = [Thinking(draw(_texts), "sig")] if draw(st.booleans()) else []
     blocks += [Text(draw(_short))] if draw(st.booleans()) else []
     for id in ids:
-        plain = draw(st.booleans())
-        blocks.append(ToolCall(id, draw(st.sampled_from(["read", "run", "memory"])), "{}" if plain else {"path": draw(_texts)}))
+        arguments = "{}" if draw(st.booleans()) else {"path": draw(_texts)}
+        blocks.append(ToolCall(id, draw(st.sampled_from(["read", "run", "memory"])), arguments))
     results = [ToolResult(id, draw(_content), is_error=draw(st.booleans())) for id in ids]
     together = draw(st.booleans())
     answers = [Message(role="user" if together else "tool", blocks=tuple(results))] if together else [

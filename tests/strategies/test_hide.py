@@ -145,7 +145,7 @@ def test_the_roo_fraction_hides_an_even_number_after_the_first() -> None:
 
 
 def test_by_tokens_the_big_message_in_the_middle_goes() -> None:
-    parts = alternating(10, 40) + [said("user", "big " * 25_000), said("assistant", "seen")] + alternating(4, 40)
+    parts = [*alternating(10, 40), said("user", "big " * 25_000), said("assistant", "seen"), *alternating(4, 40)]
     log = log_of(parts)
     done = climbed(log, hide, target=1_000, window=128_000)  # C-51
     assert done.state.view().tokens <= 1_000
@@ -183,7 +183,7 @@ def test_the_notice_says_how_many_and_the_handle() -> None:
 
 
 def test_a_notice_larger_than_what_it_hides_is_not_worth_it() -> None:
-    log = log_of([said("user", "a"), said("assistant", "b"), said("user", "c"), said("assistant", "d"), said("user", "e")])
+    log = log_of(alternating(5, 4))
     assert not climbed(log, hide).proposals
 
 

@@ -117,7 +117,7 @@ def _slot(
         event = events[edits[0].seq]
         body = decode(event)
         text = body.notice if isinstance(body, Hide) else body.text if isinstance(body, Summarize) else ""
-        return standin(seq, last, text, event)
+        return standin(seq, last, text, event, body.notes if isinstance(body, Summarize) else None)
     message = decode(events[seq])
     shown = message if isinstance(message, Message) else skeleton(erased.get(seq))
     for edit in _in_order(edits, events):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
-from typing import assert_never
+from typing import Any, assert_never
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -260,7 +260,7 @@ class Fold:
             case Hide():
                 self._cover(event, edit.span, edit.notice)
             case Summarize():
-                self._cover(event, edit.span, edit.text)
+                self._cover(event, edit.span, edit.text, edit.notes)
                 self.facts.update(((fact.kind, fact.text), fact) for fact in edit.facts)
             case _:
                 assert_never(edit)
@@ -282,7 +282,7 @@ class Fold:
         )
         self.slot_tokens += event.tokens - before
 
-    def _cover(self, event: Event, span: Span, text: str) -> None:
+    def _cover(self, event: Event, span: Span, text: str, notes: dict[str, Any] | None = None) -> None:
         """Takes the slots inside the span off the page, but for pins, and puts the text in their place."""
         start, stop = self._range(span)
         inside = self.slots[start:stop]
@@ -291,7 +291,7 @@ class Fold:
             return
         stays = [slot for slot in inside if not self._goes(slot, span)]
         if text:
-            stays.append(standin(covered[0].seq, covered[-1].last, text, event))
+            stays.append(standin(covered[0].seq, covered[-1].last, text, event, notes))
             stays.sort(key=lambda slot: slot.seq)
         self.slots[start:stop] = stays
         self.slot_tokens += sum(s.tokens for s in stays) - sum(s.tokens for s in inside)
@@ -355,10 +355,10 @@ class Fold:
 # --- how an edit shows ---------------------------------------------------------------------------------------------
 
 
-def standin(first: int, last: int, text: str, event: Event) -> Slot:
+def standin(first: int, last: int, text: str, event: Event, notes: dict[str, Any] | None = None) -> Slot:
     """The slot that stands for a span."""
     message = Message(role="user", blocks=(Text(text),))
-    return Slot(first, last, message, event.tokens, (Applied(event.seq, -1, event.tokens),))
+    return Slot(first, last, message, event.tokens, (Applied(event.seq, -1, event.tokens),), notes)
 
 
 def edited(message: Message, edit: Replace) -> Message:

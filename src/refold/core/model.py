@@ -278,13 +278,15 @@ class Applied(Struct, frozen=True, array_like=True):
 
 
 class Slot(Struct, frozen=True):
-    """One place in the view: a message as shown, the span of the log it stands for, its tokens, its edits."""
+    """One place in the view: a message as shown, the span of the log it stands for, its tokens, its edits. `notes`
+    are what the strategy that made a summary wrote down for itself."""
 
     seq: int
     last: int
     message: Message
     tokens: int
     edits: tuple[Applied, ...] = ()
+    notes: dict[str, Any] | None = None
 
     @property
     def span(self) -> Span:

@@ -48,18 +48,18 @@ def dialect(name: str) -> Dialect:
 
 def dialect_of(message: Mapping[str, Any], preferred: str | None = None) -> str | None:
     """The dialect that a message or response is written in; the preferred one where it could be any."""
-    names = [preferred, *DIALECTS] if preferred else [*DIALECTS]
-    spoken = (name for name in names if dialect(name).speaks(message) or dialect(name).is_response(message))
-    return next(spoken, preferred)
+    for name in (preferred, *DIALECTS) if preferred else DIALECTS:
+        if dialect(name).speaks(message) or dialect(name).is_response(message):
+            return name
+    return preferred
 
 
 def parse(message: Any, preferred: str = "openai_chat") -> list[Message]:
     """A wire message of any provider (or an SDK's object) as messages."""
-    if type(message) is dict and len(message) == 2 and type(message.get("content")) is str:
-        name = "openai_chat" if message.get("role") in ("tool", "developer") else preferred
-        return dialect(name).parse(message)
-    value = _opened(message)
-    return dialect(dialect_of(value, preferred) or preferred).parse(value)
+    from refold.dialects.wire import is_json
+
+    value = message if is_json(message) else _opened(message)
+    return dialect(dialect_of(value, preferred) or preferred).parse(message)
 
 
 def tool_calls(response: Any) -> list[ToolCall]:

@@ -14,13 +14,14 @@ from typing import Any
 from refold.core.model import Block, Media, Message, Opaque, Role, Text, Thinking, ToolCall, ToolResult, Usage
 from refold.dialects import tools as definitions
 from refold.dialects.anthropic_check import check as check
-from refold.dialects.anthropic_render import NAME, own_part, usual
+from refold.dialects.anthropic_render import NAME, as_system, own_part, usual
 from refold.dialects.anthropic_render import render as render
-from refold.dialects.form import Found, message_of
+from refold.dialects.form import Found, Same, Speech, message_of
 from refold.dialects.protocol import Reply
-from refold.dialects.wire import MARKS, count_in, opened, plain, refused, role_of, text_in
+from refold.dialects.wire import MARKS, alike, count_in, is_json, opened, plain, refused, report, role_of, same, text_in
 
 name = NAME
+_SPEECH = Speech(NAME, usual, own_part)
 
 MARKS_MAX = 4
 _MARK = {"type": "ephemeral"}
@@ -56,11 +57,11 @@ def parse(message: Any) -> list[Message]:
             return [Message(role=role, blocks=(Text(content),), dialect=name)]
     wire = plain(message)
     if isinstance(wire, dict) and is_response(wire):
-        return [reply(wire).message]
-    return [_parsed(opened(wire))]
+        return [reply(message).message]
+    return [_parsed(opened(wire), same if is_json(message) else alike)]
 
 
-def _parsed(wire: dict[str, Any]) -> Message:
+def _parsed(wire: dict[str, Any], same: Same) -> Message:
     role = role_of(wire, _ROLES)
     content = wire.get("content")
     found: Found = []
@@ -73,7 +74,7 @@ def _parsed(wire: dict[str, Any]) -> Message:
         raise refused(f"the content of the {role} message", content, "text or a list of blocks")
     if found and all(type(block) is ToolResult for _, block in found):
         role = "tool"
-    return message_of(role, wire, found, name, usual, own_part)
+    return message_of(role, wire, found, _SPEECH, same)
 
 
 def _block(part: Any) -> Block:
@@ -90,9 +91,9 @@ def _block(part: Any) -> Block:
 
 
 def _part(part: Any) -> Text | Media | Opaque:
+    if type(part) is dict and part.get("type") == "text" and type(part.get("text")) is str:
+        return Text(part["text"])
     match part:
-        case {"type": "text", "text": str(text)}:
-            return Text(text)
         case {"type": "image" | "document" as kind, "source": {"type": "base64", "data": str(base64), **source}}:
             return Media(kind, mime=text_in(source, "media_type"), data=base64, name=text_in(part, "title"))
         case {"type": "image" | "document" as kind, "source": {"type": "url", "url": str(url)}}:
@@ -136,12 +137,12 @@ def is_response(response: Mapping[str, Any]) -> bool:
 
 def reply(response: Any) -> Reply:
     """A response taken apart, or a bare assistant message."""
-    response = plain(response)
-    if not isinstance(response, dict) or not is_response(response):
+    wire = plain(response)
+    if not isinstance(wire, dict) or not is_response(wire):
         return Reply(message=parse(response)[0], usage=None)
-    content = response["content"] if response["content"] is not None else []
-    message = _parsed(opened({"role": "assistant", "content": content}))
-    return Reply(message=message, usage=_usage(response), finished=text_in(response, "stop_reason"))
+    content = wire["content"] if wire["content"] is not None else []
+    message = _parsed(opened({"role": "assistant", "content": content}), same if is_json(response) else alike)
+    return Reply(message=message, usage=_usage(wire), finished=text_in(wire, "stop_reason"))
 
 
 def _usage(response: dict[str, Any]) -> Usage | None:
@@ -181,8 +182,17 @@ def request(
         prompt, defined = (_marked_prompt(prompt), defined) if prompt else (prompt, _marked_last(defined))
         room -= 1
     kwargs: dict[str, Any] = {"system": prompt} if prompt else {}
-    kwargs["messages"] = _marked(messages, marks, room)
+    kwargs["messages"] = _marked(_begun(messages, lost), marks, room)
     return {**kwargs, "tools": defined} if defined else kwargs
+
+
+def _begun(messages: list[dict[str, Any]], lost: list[str]) -> list[dict[str, Any]]:
+    """The messages, a user first: what the system says before is said by the user. Reports an end that is no user's."""
+    if messages and messages[-1]["role"] == "assistant":
+        report(lost, "the conversation ends with the assistant: a prefill, which newer models refuse")
+    begin = next((index for index, message in enumerate(messages) if message["role"] != "system"), len(messages))
+    said = [{"role": "user", "content": as_system(parse(message)[0])} for message in messages[:begin]]
+    return [*said, *messages[begin:]]
 
 
 def _prompt(system: Any, *, unmarked: bool) -> str | list[dict[str, Any]]:

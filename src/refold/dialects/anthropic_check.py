@@ -81,7 +81,7 @@ def _text_faults(block: dict[str, Any]) -> Iterator[str]:
 def _source_faults(block: dict[str, Any]) -> Iterator[str]:
     source = block.get("source")
     kind = source.get("type") if isinstance(source, dict) else None
-    if not isinstance(source, dict) or kind not in _SOURCES:
+    if not isinstance(source, dict) or not isinstance(kind, str) or kind not in _SOURCES:
         yield f"a source of type {kind!r}"
     elif not all(source.get(field) for field in _SOURCES[kind]):
         yield f"the {kind} source is incomplete"

@@ -14,11 +14,20 @@ from msgspec.structs import replace
 
 from refold.core.model import Block, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from refold.dialects.form import Misfit, fill
-from refold.dialects.wire import EMPTY, arguments_of, copied, is_gone, plain_id, report, shown_text, text_within
+from refold.dialects.wire import (
+    EMPTY,
+    arguments_of,
+    copied,
+    is_gone,
+    is_text,
+    plain_id,
+    report,
+    shown_text,
+    text_within,
+)
 
 NAME = "anthropic"
 _ID_LENGTH_MAX = 1_000
-_PREFILL = "the conversation ends with the assistant: a prefill, which newer models refuse"
 
 
 def render(messages: Sequence[Message], lost: list[str]) -> list[dict[str, Any]]:
@@ -30,8 +39,6 @@ def render(messages: Sequence[Message], lost: list[str]) -> list[dict[str, Any]]
             rendering.add_text(blocks[0].text)
         else:
             rendering.add(message)
-    if rendering.out and rendering.out[-1]["role"] == "assistant":
-        report(lost, _PREFILL)
     return rendering.out
 
 
@@ -49,8 +56,8 @@ class _Rendering:
     def add(self, message: Message) -> None:
         own = message.dialect == NAME
         message = _signed(message, self.lost) if own else _translated(message, self.lost)
-        if message.role == "system" and not (own and self.out):
-            self.add_text(_as_system(message))
+        if message.role == "system" and not own:
+            self.add_text(as_system(message))
             return
         wire = _with_content(_wire(message))
         if not any(type(block) is ToolResult for block in message.blocks):
@@ -109,7 +116,8 @@ def _with_content(wire: dict[str, Any]) -> dict[str, Any]:
     return wire
 
 
-def _as_system(message: Message) -> str:
+def as_system(message: Message) -> str:
+    """A system message as text that a user message may carry."""
     text = "\n\n".join(shown_text(block) for block in message.blocks if isinstance(block, Text | Media | Opaque))
     return f"<system>\n{text}\n</system>"
 
@@ -200,8 +208,8 @@ def usual(message: Message) -> dict[str, Any]:
     """The message as this provider usually has it."""
     role = "user" if message.role == "tool" else message.role
     blocks = message.blocks
-    if len(blocks) == 1 and role != "assistant" and type(blocks[0]) is Text:
-        return {"role": role, "content": blocks[0].text}
+    if len(blocks) == 1 and role != "assistant" and is_text(blocks[0]):
+        return {"role": role, "content": shown_text(blocks[0])}
     parts = (own_part(block) for block in blocks if not is_gone(block))
     return {"role": role, "content": [part for part in parts if part is not None]}
 
@@ -228,10 +236,8 @@ def own_part(block: Any) -> Any:
 
 def _result_part(result: ToolResult) -> dict[str, Any]:
     part: dict[str, Any] = {"type": "tool_result", "tool_use_id": _id(result.call)}
-    if len(result.content) == 1 and type(result.content[0]) is not Media:
-        first = result.content[0]
-        raw = type(first) is Opaque and first.raw is not None
-        part["content"] = [own_part(first)] if raw else text_within(result.content)
+    if len(result.content) == 1 and is_text(result.content[0]):
+        part["content"] = text_within(result.content)
     elif result.content:
         part["content"] = [own_part(item) for item in result.content]
     if result.is_error:

@@ -16,8 +16,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from refold.core.model import Block, Media, Message, Opaque, Role, Text, Thinking, ToolCall, ToolResult
-from refold.dialects.wire import MISSING, Path, at, copied, is_gone, same, text_within
+from refold.dialects.wire import MISSING, Path, at, copied, is_gone, text_within
 
 HOLE = "$"
 
@@ -25,24 +27,34 @@ Show = Callable[[Any], Any]
 Found = list[tuple[Path, Block]]
 
 
-def message_of(
-    role: Role, wire: dict[str, Any], found: Found, dialect: str, usual: Callable[..., Any], show: Show
-) -> Message:
+Same = Callable[[Any, Any], bool]
+
+
+class Speech(Struct, frozen=True):
+    """How a dialect writes: its name, a message and a block as it usually has them."""
+
+    name: str
+    usual: Callable[[Message], Any]
+    part: Show
+
+
+def message_of(role: Role, wire: dict[str, Any], found: Found, speech: Speech, same: Same) -> Message:
     """The parsed message; its form is kept only if the dialect's usual rendering is not the message again."""
     metadata = wire.pop("metadata") if isinstance(wire.get("metadata"), dict) else {}
     blocks = tuple([block for _, block in found])
-    message = Message(role=role, blocks=blocks, dialect=dialect, metadata=metadata)
-    if same(wire, usual(message)):
+    message = Message(role=role, blocks=blocks, dialect=speech.name, metadata=metadata)
+    if same(wire, speech.usual(message)):
         return message
-    return Message(role=role, blocks=blocks, dialect=dialect, metadata=metadata, form=form_of(wire, found, show))
+    form = form_of(wire, found, speech.part, same)
+    return Message(role=role, blocks=blocks, dialect=speech.name, metadata=metadata, form=form)
 
 
 # --- carving ----------------------------------------------------------------------------------------------------------
 
 # Where a block's fields may stand in its part. A place counts only if the very value stands there.
 _PLACES: dict[type, tuple[tuple[Path, str], ...]] = {
-    Text: (((), "text"), (("text",), "text"), (("refusal",), "text")),
-    Thinking: (((), "text"), (("thinking",), "text"), (("signature",), "signature"), (("data",), "data")),
+    Text: ((("text",), "text"), (("refusal",), "text")),
+    Thinking: ((("thinking",), "text"), (("signature",), "signature"), (("data",), "data")),
     ToolCall: (
         (("id",), "id"), (("input",), "arguments"), (("arguments",), "arguments"),
         (("function", "arguments"), "arguments"), (("custom", "input"), "arguments"),
@@ -58,17 +70,21 @@ _PLACES: dict[type, tuple[tuple[Path, str], ...]] = {
 _GONE: Any = object()
 
 
-def form_of(wire: dict[str, Any], found: Found, show: Show) -> Any:
+def form_of(wire: dict[str, Any], found: Found, show: Show, same: Same) -> Any:
     """The message with its blocks carved out, behind their count: `[count, message]`."""
-    holes = {path: _reference(index, at(wire, path), block, show) for index, (path, block) in enumerate(found)}
+    holes = {path: _reference(index, at(wire, path), block, show, same) for index, (path, block) in enumerate(found)}
     return [len(found), carve(wire, holes)]
 
 
-def _reference(index: int, value: Any, block: Any, show: Show) -> Any:
-    return index if same(value, show(block)) else [index, carve(value, _fields_in(value, block, show))]
+def _reference(index: int, value: Any, block: Any, show: Show, same: Same) -> Any:
+    if type(value) is str:
+        return [index, {HOLE: "text"}]
+    if same(value, show(block)):
+        return index
+    return [index, carve(value, _fields_in(value, block, show, same))]
 
 
-def _fields_in(value: Any, block: Block, show: Show) -> dict[Path, Any]:
+def _fields_in(value: Any, block: Block, show: Show, same: Same) -> dict[Path, Any]:
     holes: dict[Path, Any] = {
         path: name
         for path, name in _PLACES[type(block)]
@@ -76,7 +92,7 @@ def _fields_in(value: Any, block: Block, show: Show) -> dict[Path, Any]:
     }
     if isinstance(block, ToolResult) and isinstance(value.get("content"), list):
         parts = zip(value["content"], block.content)
-        holes["content",] = ["content", [{HOLE: _reference(i, *part, show)} for i, part in enumerate(parts)]]
+        holes["content",] = ["content", [{HOLE: _reference(i, *part, show, same)} for i, part in enumerate(parts)]]
     return holes
 
 

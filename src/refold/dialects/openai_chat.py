@@ -13,21 +13,35 @@ from typing import Any
 
 from refold.core.model import Media, Message, Opaque, Role, Text, Thinking, ToolCall, ToolResult, Usage
 from refold.dialects import tools as definitions
-from refold.dialects.form import Found, message_of
+from refold.dialects.form import Found, Same, Speech, message_of
 from refold.dialects.openai_chat_check import check as check
 from refold.dialects.openai_chat_render import NAME, own_part, usual
 from refold.dialects.openai_chat_render import render as render
 from refold.dialects.protocol import Reply
-from refold.dialects.wire import MARKS, count_in, media_of_url, opened, plain, refused, role_of, text_in, unmarked
+from refold.dialects.wire import (
+    MARKS,
+    alike,
+    count_in,
+    is_json,
+    media_of_url,
+    opened,
+    plain,
+    refused,
+    role_of,
+    same,
+    text_in,
+    unmarked,
+)
 
 name = NAME
+_SPEECH = Speech(NAME, usual, own_part)
 
 _ROLES: dict[str, Role] = {
     "system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool",
     "function": "user",
 }  # fmt: skip
 _KEYS = frozenset({"tool_calls", "tool_call_id", "function_call", "refusal", "reasoning_content", "reasoning_details"})
-_PARTS = frozenset({"image_url", "input_audio", "file", "refusal"})
+_PARTS = ("image_url", "input_audio", "file", "refusal")
 # Where a call has its name and its arguments; the last is the simple shape, without a wrapper.
 _CALLS = (("function", "arguments"), ("custom", "input"), ("", "arguments"))
 _CALL_KEYS = frozenset({"function", "custom", "name"})
@@ -55,11 +69,11 @@ def parse(message: Any) -> list[Message]:
             return [Message(role=role, blocks=(Text(content),), dialect=name)]
     wire = plain(message)
     if isinstance(wire, dict) and is_response(wire):
-        return [reply(wire).message]
-    return [_parsed(opened(wire))]
+        return [reply(message).message]
+    return [_parsed(opened(wire), same if is_json(message) else alike)]
 
 
-def _parsed(wire: dict[str, Any]) -> Message:
+def _parsed(wire: dict[str, Any], same: Same) -> Message:
     role = role_of(wire, _ROLES)
     found: Found = []
     if role == "tool":
@@ -68,7 +82,7 @@ def _parsed(wire: dict[str, Any]) -> Message:
         _find_answer(wire, found)
     else:
         _find_content(wire, found)
-    return message_of(role, wire, found, name, usual, own_part)
+    return message_of(role, wire, found, _SPEECH, same)
 
 
 def _find_answer(wire: dict[str, Any], found: Found) -> None:
@@ -101,8 +115,10 @@ def _find_content(wire: dict[str, Any], found: Found) -> None:
 
 
 def _part(part: Any) -> Text | Media | Opaque:
+    if type(part) is dict and part.get("type") == "text" and type(part.get("text")) is str:
+        return Text(part["text"])
     match part:
-        case {"type": "text", "text": str(text)} | {"type": "refusal", "refusal": str(text)}:
+        case {"type": "refusal", "refusal": str(text)}:
             return Text(text)
         case {"type": "image_url", "image_url": {"url": str(url), **rest}}:
             return media_of_url("image", url, detail=text_in(rest, "detail"))
@@ -162,14 +178,15 @@ def is_response(response: Mapping[str, Any]) -> bool:
 
 def reply(response: Any) -> Reply:
     """A chat completion taken apart (its first choice), or a bare assistant message."""
-    response = plain(response)
-    if not isinstance(response, dict) or not is_response(response):
+    wire = plain(response)
+    if not isinstance(wire, dict) or not is_response(wire):
         return Reply(message=parse(response)[0], usage=None)
-    choice = response["choices"][0] if response["choices"] else None
+    choice = wire["choices"][0] if wire["choices"] else None
     if not isinstance(choice, dict) or not isinstance(choice.get("message"), dict):
         raise refused("the first choice", choice, "a finished chat completion with a message")
-    message = parse({"role": "assistant"} | choice["message"] if "role" not in choice["message"] else choice["message"])
-    return Reply(message=message[0], usage=_usage(response), finished=text_in(choice, "finish_reason"))
+    said = choice["message"] if "role" in choice["message"] else {"role": "assistant", **choice["message"]}
+    message = _parsed(opened(said), same if type(response) is dict else alike)
+    return Reply(message=message, usage=_usage(wire), finished=text_in(choice, "finish_reason"))
 
 
 def _usage(response: dict[str, Any]) -> Usage | None:

@@ -40,7 +40,7 @@ def _message_faults(message: Any) -> Iterator[str]:
         yield "not an object"
         return
     role = message.get("role")
-    if role not in _PARTS:
+    if not isinstance(role, str) or role not in _PARTS:
         yield f"unknown role {role!r}"
         return
     yield from _content_faults(role, message)
@@ -71,7 +71,7 @@ def _content_faults(role: str, message: dict[str, Any]) -> Iterator[str]:
 
 def _part_faults(role: str, part: Any) -> Iterator[str]:
     kind = part.get("type") if isinstance(part, dict) else None
-    if kind not in _PARTS[role]:
+    if not isinstance(kind, str) or kind not in _PARTS[role]:
         yield f"a part of type {kind!r} in a {role} message"
         return
     value = part.get(_PARTS[role][kind])
@@ -134,7 +134,7 @@ def _named_faults(called: dict[str, Any], field: str, types: tuple[type, ...]) -
 def _pair_faults(messages: list[Any]) -> Iterator[str]:
     """Every call is answered, once, before anything else is said; nothing else is answered."""
     waiting: list[str] = []
-    answered: set[str] = set()
+    answered: list[str] = []
     for index, message in enumerate(messages):
         if not isinstance(message, dict):
             continue
@@ -142,12 +142,12 @@ def _pair_faults(messages: list[Any]) -> Iterator[str]:
             id = message.get("tool_call_id")
             if id in waiting:
                 waiting.remove(id)
-                answered.add(id)
+                answered.append(id)
             else:
                 yield f"messages[{index}]: a {'second' if id in answered else 'stray'} result for {id!r}"
             continue
         yield from (f"messages[{index}]: the call {id!r} before it has no result" for id in waiting)
-        waiting, answered = _call_ids(message), set()
+        waiting, answered = _call_ids(message), []
     yield from (f"messages: the call {id!r} has no result" for id in waiting)
 
 

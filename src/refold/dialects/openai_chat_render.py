@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from refold.core.model import Block, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from refold.dialects.form import Misfit, fill
-from refold.dialects.wire import EMPTY, copied, is_gone, plain_id, report, shown_text, text_within
+from refold.dialects.wire import EMPTY, copied, is_gone, is_text, plain_id, report, shown_text, text_within
 
 NAME = "openai_chat"
 ID_LENGTH_MAX = 40
@@ -181,9 +181,8 @@ def usual(message: Message, id: Callable[[str], str] = str) -> dict[str, Any]:
 def _usual_content(blocks: Sequence[Block]) -> Any:
     if not blocks:
         return None
-    first = blocks[0]
-    if len(blocks) == 1 and (type(first) is Text or (type(first) is Opaque and first.raw is None)):
-        return first.text
+    if len(blocks) == 1 and is_text(blocks[0]):
+        return shown_text(blocks[0])
     return [own_part(block) for block in blocks]
 
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any
+from typing import Any, TypeGuard
 
 import msgspec
 
@@ -187,6 +187,23 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
+def alike(one: Any, other: Any) -> bool:
+    """The same but for the order of keys: an SDK's object has that of its class, not that of the provider."""
+    if type(one) is dict and type(other) is dict:
+        return one.keys() == other.keys() and all(alike(item, other[key]) for key, item in one.items())
+    if type(one) is list and type(other) is list:
+        return len(one) == len(other) and all(map(alike, one, other))
+    return type(one) is type(other) and bool(one == other)
+
+
+def is_json(message: Any) -> bool:
+    """Whether a message came as JSON, in the order of its sender, and not as or with objects of an SDK."""
+    if type(message) is not dict:
+        return False
+    content = message.get("content")
+    return type(content) is not list or all(type(part) is dict for part in content)
+
+
 def _same_items(one: dict[str, Any], other: dict[str, Any]) -> bool:
     # A plain loop, because this runs for every message that is not plain text.
     for key, name in zip(one, other):
@@ -227,6 +244,11 @@ def at(value: Any, path: Path) -> Any:
 def is_gone(block: Any) -> bool:
     """Whether this is thinking that was taken out: nothing is left to send."""
     return type(block) is Thinking and not (block.text or block.signature or block.data)
+
+
+def is_text(block: Any) -> TypeGuard[Text | Opaque]:
+    """Whether this is text, and be it text that JSON could not carry."""
+    return type(block) is Text or (type(block) is Opaque and block.raw is None)
 
 
 def text_within(content: Sequence[Text | Media | Opaque]) -> str:

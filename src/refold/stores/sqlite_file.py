@@ -226,6 +226,10 @@ def _refusal(error: apsw.Error, path: str) -> RefoldError:
     folder = os.path.dirname(path)
     if os.path.isdir(folder) and os.statvfs(folder).f_flag & os.ST_RDONLY:
         return Unavailable(f"{path}: {error}", hint="the disk is read-only: reading works, writing needs another place")
-    if not (os.access(path, os.R_OK | os.W_OK) and os.access(folder, os.W_OK | os.X_OK)):
+    if not (_allowed(path, os.R_OK | os.W_OK) and _allowed(folder, os.W_OK | os.X_OK)):
         return Denied(f"{path}: {error}", hint="check the owner and the mode of the store's files")
     return Unavailable(f"{path}: {error}", hint="check the path and the disk, then try again")
+
+
+def _allowed(path: str, mode: int) -> bool:
+    return os.access(path, mode, effective_ids=os.access in os.supports_effective_ids)

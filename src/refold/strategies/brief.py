@@ -27,8 +27,10 @@ Originals = Callable[[Span], Sequence[Slot]]
 class Brief(Struct, frozen=True, kw_only=True):
     """The page, the budget, and the size to reach, in tokens of our own estimate (`view.tokens`).
 
+    `full` is the size at which a page is compacted, `enough` one that makes the last resort needless, both likewise.
     `count` sizes a whole message. `originals` reads the messages of a span as they came, from the log. `task` is
-    what the agent works on now, for relevance; `settings` are the strategy's own, from the configuration.
+    what the agent works on now, for relevance; `settings` are the strategy's own, from the configuration; `scratch`
+    outlives the plan, for what is dear to find out twice and never needed.
     """
 
     view: View
@@ -36,10 +38,13 @@ class Brief(Struct, frozen=True, kw_only=True):
     config: Config
     count: Count
     target: int
+    enough: int
+    full: int
     batch: str
     originals: Originals
     task: str = ""
     settings: dict[str, Any] = {}
+    scratch: dict[str, Any] = {}
 
     @property
     def excess(self) -> int:

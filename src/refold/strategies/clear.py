@@ -46,28 +46,26 @@ def clear(brief: Brief) -> list[Edit | Ask]:
         raise Invalid(f"there is no way to clear {name!r}", hint="known: " + ", ".join(filter(None, PRESETS)))
     limits = {limit: brief.setting(limit, default) for limit, default in PRESETS[name].items()}
     thoughts = _thinking(brief)
-    uses = list(_uses(brief.view))
-    if not _due(brief, limits, uses):
+    found = list(uses(brief.view))
+    if not _due(brief, limits, found):
         return [*thoughts]
-    edits = list(_upto_target(brief, _old(brief, uses, limits), fixed=bool(name)))
+    edits = list(_upto_target(brief, _old(brief, found, limits), fixed=bool(name)))
     at_least = brief.setting("clear_at_least", 0)
-    if at_least and sum(_freed(brief, edit) for edit in edits) < at_least:
-        edits = []
-    return [*thoughts, *edits]
+    return [*thoughts, *(edits if not at_least or _freed(brief, edits) >= at_least else ())]
 
 
-def _due(brief: Brief, limits: dict[str, int], uses: Sequence[Use]) -> bool:
+def _due(brief: Brief, limits: dict[str, int], found: Sequence[Use]) -> bool:
     """Whether the page is large enough, by its tokens or, if that is set, by its tool uses."""
-    trigger_uses = brief.setting("trigger_uses", 0)
+    trigger_uses: int = brief.setting("trigger_uses", 0)
     if trigger_uses:
-        return len(uses) > trigger_uses
+        return len(found) > trigger_uses
     return brief.view.tokens >= max(limits["trigger_tokens"], limits["total_tokens"])
 
 
 # --- tool uses -----------------------------------------------------------------------------------------------------
 
 
-def _uses(view: View) -> Iterator[Use]:
+def uses(view: View) -> Iterator[Use]:
     """The answered tool uses, oldest first, of units in which every call has its result."""
     for unit in units(view.slots):
         if len(unit) > 1:
@@ -81,20 +79,20 @@ def _unit_uses(slots: Sequence[Slot]) -> list[Use]:
         for at, block in enumerate(slot.message.blocks)
         if isinstance(block, ToolCall)
     }
-    uses = [
+    found = [
         Use(*calls[block.call], block, slot, at)
         for slot in slots
         for at, block in enumerate(slot.message.blocks)
         if isinstance(block, ToolResult) and block.call in calls
     ]
-    return uses if {use.call.id for use in uses} == set(calls) else []
+    return found if {use.call.id for use in found} == set(calls) else []
 
 
-def _old(brief: Brief, uses: Sequence[Use], limits: dict[str, int]) -> list[Use]:
+def _old(brief: Brief, found: Sequence[Use], limits: dict[str, int]) -> list[Use]:
     """The uses that may be cleared: not the newest, not what is protected or excluded, not what is cleared already."""
     held = protected(brief.view)
     excluded = {*brief.config.exclude_tools, *_names(brief, "exclude_tools")}
-    older = uses[: max(0, len(uses) - limits["keep"])]
+    older = found[: max(0, len(found) - limits["keep"])]
     if limits["protect_tokens"]:
         older = older[: _unprotected(older, limits["protect_tokens"])]
     return [
@@ -104,16 +102,16 @@ def _old(brief: Brief, uses: Sequence[Use], limits: dict[str, int]) -> list[Use]
     ]
 
 
-def _unprotected(uses: Sequence[Use], protect: int) -> int:
+def _unprotected(older: Sequence[Use], protect: int) -> int:
     """How many of the uses lie before the newest that hold this many tokens; the one that crosses the line is held."""
-    tokens, index = 0, len(uses)
+    tokens, index = 0, len(older)
     while index and tokens < protect:
         index -= 1
-        tokens += _estimate(uses[index].answer, uses[index].result)
+        tokens += part_tokens(older[index].answer, older[index].result)
     return index
 
 
-def _estimate(slot: Slot, block: ToolResult | ToolCall) -> int:
+def part_tokens(slot: Slot, block: ToolResult | ToolCall) -> int:
     """A block's part of its slot, by signs; exact where it is alone."""
     if len(slot.message.blocks) == 1:
         return slot.tokens
@@ -129,18 +127,18 @@ def _is_cleared(result: ToolResult) -> bool:
 # --- edits ---------------------------------------------------------------------------------------------------------
 
 
-def _upto_target(brief: Brief, uses: Iterable[Use], *, fixed: bool) -> Iterator[Edit]:
+def _upto_target(brief: Brief, older: Iterable[Use], *, fixed: bool) -> Iterator[Replace]:
     """The edits for these uses, as many as the target needs, or for all if a preset fixes the amount."""
     inputs = brief.settings.get("clear_inputs", False)
     left = brief.excess
-    for use in uses:
+    for use in older:
         if left <= 0 and not fixed:
             return
         result = _result_edit(brief, use)
-        left -= _estimate(use.answer, use.result) - len(result.text) // 4
+        left -= part_tokens(use.answer, use.result) - len(result.text) // 4
         yield result
         if inputs is True or (isinstance(inputs, list | tuple) and use.call.name in inputs):
-            left -= _estimate(use.caller, use.call)
+            left -= part_tokens(use.caller, use.call)
             yield from _input_edit(brief, use)
 
 
@@ -151,7 +149,7 @@ def _result_edit(brief: Brief, use: Use) -> Replace:
     return Replace(batch=brief.batch, seq=use.answer.seq, block=use.block, text=text, reason="an old tool result")
 
 
-def _input_edit(brief: Brief, use: Use) -> list[Edit]:
+def _input_edit(brief: Brief, use: Use) -> list[Replace]:
     if CLEARED in text_of(use.call)[:24]:
         return []
     text = f"{CLEARED}; unfold {use.caller.span}]"
@@ -161,13 +159,14 @@ def _input_edit(brief: Brief, use: Use) -> list[Edit]:
     return [Replace(batch=brief.batch, seq=use.caller.seq, block=use.call_block, text=text, reason=reason)]
 
 
-def _freed(brief: Brief, edit: Edit) -> int:
-    if not isinstance(edit, Replace):
-        return 0
-    slot = next(slot for slot in brief.view.slots if slot.seq == edit.seq)
-    block = slot.message.blocks[edit.block]
-    after = block_tokens(brief.count, slot.message, shortened(block, edit))
-    return block_tokens(brief.count, slot.message, block) - after
+def _freed(brief: Brief, edits: Iterable[Replace]) -> int:
+    """What the edits take off the page, counted."""
+    at = {slot.seq: slot.message for slot in brief.view.slots}
+    pairs = ((at[edit.seq], at[edit.seq].blocks[edit.block], edit) for edit in edits)
+    return sum(
+        block_tokens(brief.count, message, block) - block_tokens(brief.count, message, shortened(block, edit))
+        for message, block, edit in pairs
+    )
 
 
 def _names(brief: Brief, setting: str) -> list[str]:
@@ -209,4 +208,5 @@ def _thoughtful_turns(view: View) -> list[list[Slot]]:
 
 
 def _says_more(slot: Slot) -> bool:
-    return any(isinstance(block, ToolCall) or text_of(block) for block in slot.message.blocks if not isinstance(block, Thinking))
+    others = (block for block in slot.message.blocks if not isinstance(block, Thinking))
+    return any(isinstance(block, ToolCall | ToolResult) or text_of(block) for block in others)

@@ -159,10 +159,14 @@ def _whole(view: View, start: int, stop: int) -> set[int]:
     edges = [edge for edge in seams(view.slots) if start <= edge <= stop]
     if len(edges) < 2:
         return set()
-    going = set(range(edges[0], edges[-1])) - staying(view)
-    newest = units(view.slots)[-1]
+    return set(range(edges[0], edges[-1])) - staying(view) - set(newest_work(view))
+
+
+def newest_work(view: View) -> range:
+    """The newest unit if it is a tool use: the agent is in the midst of it, so no preset takes it."""
+    newest = units(view.slots)[-1] if view.slots else range(0)
     worked = any(calls_of(view.slots[i].message) or results_of(view.slots[i].message) for i in newest)
-    return going.difference(newest) if worked else going
+    return newest if worked else range(0)
 
 
 # --- hiding with one notice ----------------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """The ladder: strategies run in order, from lossless to lossy, until the target is met.
 
 Every rung sees the page as the rungs before it would leave it. What they propose is sized here, tried on a copy of
-the fold, and dropped if it does not make the page smaller. The result is one list of proposals, one batch.
+the fold, and dropped if it does not make the page smaller. The last rung is the last resort: it is spared once the page
+is well below the trigger. The result is one list of proposals, one batch.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ def climb(state: Fold, brief: Brief, rungs: Sequence[tuple[str, Strategy]]) -> C
     state = state.copy()
     for name, strategy in rungs:
         before = state.view()
-        if before.tokens <= brief.target:
+        last_resort = len(rungs) > 1 and name == rungs[-1][0] and proposals
+        if before.tokens <= (brief.enough if last_resort else brief.target):
             break
         settings = brief.config.strategy.get(name, {})
         found = strategy(replace(brief, view=before, settings={**brief.settings, **settings}))

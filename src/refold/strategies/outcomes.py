@@ -10,8 +10,11 @@ from __future__ import annotations
 import re
 
 HEAD, TAIL = 400, 240
+NOTES_MAX = 40  # lines that may stand before or behind the numbered ones
 
-_HEADLINE = re.compile(r"(?:process |command )?exit(?:ed)?(?: with)?[ _](?:code|status):? (-?\d{1,5})\.?$", re.IGNORECASE)
+_HEADLINE = re.compile(
+    r"(?:process |command )?exit(?:ed)?(?: with)?[ _](?:code|status):? (-?\d{1,5})\.?$", re.IGNORECASE
+)
 _LAST_LINE = re.compile(
     r"[\[<(]?[^\n]{0,60}?\bexit(?:ed)?(?: with)?[ _](?:code|status)[:=]? ?(-?\d{1,5})[.\])>]{0,3}$", re.IGNORECASE
 )
@@ -23,17 +26,18 @@ _FAILED_STARTS = (
     "string to replace not found", "could not find the exact", "could not find ", "no changes made", "invalid ",
     "permission denied", "the user doesn't want to proceed", "the user denied", "user rejected", "command aborted",
     "inputvalidationerror", "cannot ", "unable to ", "access denied", "[no result recorded]", "[erased]", "enoent",
-    "your proposed edit has introduced", "no replacement was performed", "apply_patch verification failed", "patch failed",
+    "your proposed edit has introduced", "no replacement was performed", "apply_patch verification failed",
+    "patch failed",
 )  # fmt: skip
 _FAILED_JSON = ('{"error"', '{"message": "path does no', '{"success": false', '{"success":false', '{"status":"error"')
 _CUT = (
     "output of your last command was too long", "tokens truncated", "chars truncated", "characters truncated",
     "lines truncated", "[truncated", "(truncated", "<truncated", "...truncated", "… truncated", "output truncated",
-    "response clipped", "characters elided", "lines omitted", "content truncated", "file is truncated", "has been truncated",
-    "elided_chars", "was truncated",
+    "response clipped", "characters elided", "lines omitted", "content truncated", "file is truncated",
+    "has been truncated", "elided_chars", "was truncated",
 )  # fmt: skip
 _CUT_HINTS = ("runcat", "too long", "clipped", "elided", "omitted")
-_NUMBERED = re.compile(r"\s{0,12}(\d{1,7})(?:→|\t|: |:(?!\d)|\. |\. ?$| ?\||\s{1,4})")
+_NUMBERED = re.compile(r"\s{0,12}(\d{1,7})(?:→|\t|: |:(?!\d)|\. |\.$| ?\|)")
 
 
 def exit_status(text: str) -> int | None:
@@ -80,11 +84,12 @@ def shown_lines(text: str) -> tuple[int, int] | None:
     if first is None:
         return None
     end = len(text)
-    for _ in range(40):
+    for _ in range(NOTES_MAX):
         start = text.rfind("\n", 0, end) + 1
         last = _number(text, start)
         if last is not None and last >= first:
-            return (first, last) if last - first <= text.count("\n") else None
+            lines = text.count("\n")
+            return (first, last) if lines - NOTES_MAX <= last - first <= lines else None
         if start == 0:
             return None
         end = start - 1

@@ -27,7 +27,8 @@ def patched(body: str) -> list[tuple[str, str]]:
 
 
 def _header_lines(body: str) -> list[str]:
-    lines, at = [], 0 if body.startswith("*** ") else body.find("\n*** ") + 1
+    lines: list[str] = []
+    at = 0 if body.startswith("*** ") else body.find("\n*** ") + 1
     while (at or body.startswith("*** ")) and len(lines) < FILES_MAX:
         end = body.find("\n", at)
         lines.append(body[at : end if end >= 0 else len(body)])

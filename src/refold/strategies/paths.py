@@ -32,7 +32,7 @@ def joined(folder: str, path: str) -> str:
 
 
 def _rooted(path: str) -> bool:
-    return path.startswith(("/", "~", "\\")) or path[1:2] == ":" and path[:1].isalpha()
+    return path.startswith(("/", "~", "\\")) or (path[1:2] == ":" and path[:1].isalpha())
 
 
 def _slashed(path: str) -> str:
@@ -47,8 +47,6 @@ def _collapsed(path: str) -> str:
     for part in path.split("/"):
         if part == ".." and out and out[-1] != "..":
             out.pop()
-        elif part == ".." and not rooted:
-            out.append(part)
-        elif part not in ("", ".", ".."):
+        elif part not in ("", ".", "..") or (part == ".." and not rooted):
             out.append(part)
     return ("/" if rooted else "") + "/".join(out) or ("/" if rooted else ".")

@@ -12,6 +12,7 @@ from refold.strategies.brief import Strategy
 BUILT_IN: dict[str, str] = {
     # name: module of this room; the function has the name of the strategy
     "dedup": "dedup",
+    "gist": "gist",
     "hide": "hide",
     "fit": "fit",
 }

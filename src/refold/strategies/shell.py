@@ -2,33 +2,22 @@
 
 Conservative: an effect is named only where the words say it for certain; what is not understood is just a run. A read
 is `alone` when the command's output is the text of that one file and nothing else. Neighbours: `shellwords` splits the
-line, `actions` turns effects into actions.
+line, `shellreads` knows the commands that show files, `actions` turns effects into actions.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from refold.strategies.patches import patched
 from refold.strategies.paths import joined
-from refold.strategies.shellwords import Redirection, Simple, Word, simple_commands
+from refold.strategies.shellreads import Effect, piped_read
+from refold.strategies.shellwords import Redirection, Simple, Word, names, simple_commands
 
 DEPTH_MAX = 3
-END = 0  # as `last`: to the end of the file
-
-
-class Effect(Struct, frozen=True):
-    """What happens to one file. Lines `first` to `last`; a negative `first` counts from the end."""
-
-    kind: str
-    path: str
-    first: int = 1
-    last: int = END
-    alone: bool = False
 
 
 class Reading(Struct, frozen=True):
@@ -40,17 +29,23 @@ class Reading(Struct, frozen=True):
     steps: int = 1
 
 
-QUIET = frozenset("cd pushd popd set export true : umask sleep shopt mkdir touch rm mv cp chmod ln rmdir unset".split())
-LOOKING = frozenset(
-    "grep egrep fgrep rg ag ack find fd fdfind ls dir tree wc stat file which whereis pwd du df echo printf date whoami "
-    "uname id env printenv type diff cmp sort uniq cut tr awk jq column xxd hexdump od strings basename dirname realpath "
-    "readlink head tail cat nl sed less more bat test [ command find_file search_file search_dir Get-ChildItem Select-String".split()
+QUIET = names("cd pushd popd set export true : umask sleep shopt mkdir touch rm mv cp chmod ln rmdir unset")
+LOOKING = names(
+    "grep egrep fgrep rg ag ack find fd fdfind ls dir tree wc stat file which whereis pwd du df echo printf date uname "
+    "whoami id env printenv type diff cmp sort uniq cut tr awk jq column xxd hexdump od strings basename dirname "
+    "realpath readlink head tail cat nl sed less more bat test [ command find_file search_file search_dir "
+    "Get-ChildItem Select-String"
 )
-GIT_LOOKING = frozenset(
+GIT_LOOKING = names(
     "status log diff show grep ls-files ls-tree blame branch remote rev-parse describe cat-file reflog shortlog tag "
-    "rev-list merge-base ls-remote for-each-ref config".split()
+    "rev-list merge-base ls-remote for-each-ref config"
 )
-ACTING_OPTIONS = frozenset({"-delete", "-exec", "-execdir", "-ok", "-fprint", "-i", "--in-place"})
+# Options that make a command which looks around one that changes things: of find, of sed and its like.
+ACTING_OPTIONS = {
+    "find": names("-delete -exec -execdir -ok -okdir -fprint"),
+    "sed": names("-i --in-place"),
+    "fd": names("-x -X --exec"),
+}
 PREFIXES = frozenset({"sudo", "time", "nohup", "command", "builtin", "stdbuf", "rtk"})
 
 
@@ -131,7 +126,7 @@ def _whole(pipelines: list[list[Simple]]) -> Reading:
 def _changed(folder: str, simple: Simple) -> str:
     """The folder after a `cd`; "?" when it cannot be known."""
     target = [word for word in simple.arguments if not word.text.startswith("-")]
-    if len(target) != 1 or not target[0].sure or folder == "?" and not target[0].text.startswith("/"):
+    if len(target) != 1 or not target[0].sure or (folder == "?" and target[0].text[:1] != "/"):
         return "?"
     return joined(folder, target[0].text)
 
@@ -143,9 +138,8 @@ def _placed(effect: Effect, folder: str) -> Effect:
 def _looks(stages: list[Simple]) -> bool:
     """Whether a pipeline only looks around."""
     for stage in stages:
-        if _written(stage) or any(word.text in ACTING_OPTIONS for word in stage.arguments) and stage.name not in (
-            "grep", "rg", "egrep", "diff", "ls", "sort",
-        ):  # fmt: skip
+        acting = ACTING_OPTIONS.get(stage.name, frozenset())
+        if _written(stage) or _in_place(stage) or any(word.text in acting for word in stage.arguments):
             return False
         if stage.name not in LOOKING and not (stage.name == "git" and _git(stage)[0] in GIT_LOOKING):
             return False
@@ -166,7 +160,7 @@ def _redirected(simple: Simple) -> bool:
 def _pipeline_effects(stages: list[Simple]) -> list[Effect]:
     effects = [effect for stage in stages for effect in (*_mutations(stage), *_redirection_effects(stage))]
     if not effects and not any(_redirected(stage) for stage in stages):
-        effects = _piped_read(stages)
+        effects = piped_read(stages)
     return effects
 
 
@@ -176,119 +170,6 @@ def _redirection_effects(simple: Simple) -> list[Effect]:
         for r in _written(simple)
         if r.target.sure and r.target.text
     ]
-
-
-# --- reads --------------------------------------------------------------------------------------------------------
-
-
-def _piped_read(stages: list[Simple]) -> list[Effect]:
-    """The files whose text a pipeline shows; filters that keep other than a run of lines end the certainty."""
-    effects = _reads(stages[0])
-    for stage in stages[1:]:
-        cut = _cut(stage)
-        if len(effects) != 1 or cut is None:
-            return []
-        effects = [_narrowed(effects[0], cut)]
-    return effects
-
-
-def _narrowed(effect: Effect, cut: tuple[int, int]) -> Effect:
-    if effect.first == 1 and effect.last == END:
-        return replace(effect, first=cut[0], last=cut[1])
-    return effect if cut == (1, END) else replace(effect, alone=False)
-
-
-def _reads(simple: Simple) -> list[Effect]:
-    if simple.heredoc is not None or simple.name not in READERS:
-        return []
-    lines, files = READERS[simple.name](simple.arguments)
-    if lines is None or not files or not all(word.sure and word.text != "-" for word in files):
-        return []
-    return [Effect("read", word.text, *lines, alone=True) for word in files if word.text]
-
-
-def _cut(simple: Simple) -> tuple[int, int] | None:
-    """The lines that a filter lets through."""
-    if simple.name not in ("head", "tail", "sed", "cat", "nl"):
-        return None
-    lines, files = READERS[simple.name](simple.arguments)
-    return lines if not files else None
-
-
-Lines = tuple[int, int] | None
-Parsed = tuple[Lines, list[Word]]
-
-
-def _cat(words: Sequence[Word]) -> Parsed:
-    return (1, END), [word for word in words if not word.text.startswith("-") or word.text == "-"]
-
-
-def _nl(words: Sequence[Word]) -> Parsed:
-    files: list[Word] = []
-    takes_value = False
-    for word in words:
-        if takes_value:
-            takes_value = False
-        elif word.text.startswith("-"):
-            takes_value = word.text in ("-b", "-w", "-s", "-v", "-n", "-i")
-        else:
-            files.append(word)
-    return (1, END), files
-
-
-_COUNT = re.compile(r"-(?:n|-lines=)?([+-]?\d{1,9})$")
-
-
-def _counted(words: Sequence[Word]) -> tuple[str | None, list[Word]]:
-    """The count of `head` or `tail` and the files; None as count if an option is not understood."""
-    count, files, at = "10", [], 0
-    while at < len(words):
-        text = words[at].text
-        if text in ("-n", "--lines") and at + 1 < len(words):
-            at += 1
-            count = words[at].text
-        elif match := _COUNT.match(text):
-            count = match.group(1)
-        elif text.startswith("-") and text not in ("-q", "-v"):
-            return None, []
-        elif not text.startswith("-"):
-            files.append(words[at])
-        at += 1
-    return count, files
-
-
-def _head(words: Sequence[Word]) -> Parsed:
-    count, files = _counted(words)
-    known = count is not None and count.isdigit() and int(count) > 0
-    return ((1, int(count)) if known and count else None), files
-
-
-def _tail(words: Sequence[Word]) -> Parsed:
-    count, files = _counted(words)
-    if count is None or not count.lstrip("+-").isdigit() or int(count) == 0:
-        return None, files
-    return ((int(count), END) if count.startswith("+") else (-abs(int(count)), END)), files
-
-
-_PRINT = re.compile(r"(\d{1,9})(?:,(\d{1,9}|\$))?p;?$")
-
-
-def _sed(words: Sequence[Word]) -> Parsed:
-    """`sed -n 'A,Bp' file`: anything else that sed can do is not a plain read."""
-    rest = [word for word in words if word.text not in ("-n", "-e", "--quiet", "--silent", "-ne")]
-    if len(rest) == len(words) or not rest or any(word.text.startswith("-") for word in rest):
-        return None, []
-    match = _PRINT.match(rest[0].text)
-    if match is None:
-        return None, rest[1:]
-    first, last = int(match.group(1)), match.group(2)
-    return (max(1, first), END if last == "$" else int(last or first)), rest[1:]
-
-
-READERS: dict[str, Callable[[Sequence[Word]], Parsed]] = {
-    "cat": _cat, "bat": _cat, "batcat": _cat, "less": _cat, "more": _cat, "type": _cat, "gc": _cat,
-    "Get-Content": _cat, "nl": _nl, "head": _head, "tail": _tail, "sed": _sed,
-}  # fmt: skip
 
 
 # --- changes ------------------------------------------------------------------------------------------------------

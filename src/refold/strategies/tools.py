@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any, Literal, get_args
 
 from refold.errors import Invalid
+from refold.strategies.shellwords import names
 
 Kind = Literal["read", "create", "modify", "delete", "run", "search", "todo", "other"]
 KINDS: tuple[str, ...] = get_args(Kind)
@@ -42,17 +43,19 @@ _NAMES: dict[str, str] = {
     "focuschain tasktracker managetodolist todolist createplan readtodos todo plan",
 }  # fmt: skip
 # Editors of many commands: the argument `command` says what they do.
-EDITORS = frozenset("strreplaceeditor strreplacebasededittool texteditor fileeditor editor texteditorcodeexecution".split())
-EDITOR_COMMANDS = {"view": "read", "create": "create", "str_replace": "modify", "insert": "modify", "undo_edit": "modify",
-                   "delete": "delete", "rename": "modify"}  # fmt: skip
-BY_NAME: dict[str, str] = {name: kind for kind, names in _NAMES.items() for name in names.split()}
+EDITORS = names("strreplaceeditor strreplacebasededittool texteditor fileeditor editor texteditorcodeexecution")
+EDITOR_COMMANDS = {
+    "view": "read", "create": "create", "str_replace": "modify", "insert": "modify", "undo_edit": "modify",
+    "delete": "delete", "rename": "modify",
+}  # fmt: skip
+BY_NAME: dict[str, str] = {name: kind for kind, listed in _NAMES.items() for name in listed.split()}
 MOVERS = frozenset({"movefile", "renamefile", "move", "rename"})
 
 _BY_VERB = {
     "read": "read", "view": "read", "open": "read", "show": "read",
     "write": "create", "create": "create", "save": "create",
-    "edit": "modify", "update": "modify", "modify": "modify", "replace": "modify", "patch": "modify", "insert": "modify",
-    "append": "modify", "apply": "modify",
+    "edit": "modify", "update": "modify", "modify": "modify", "replace": "modify", "patch": "modify",
+    "insert": "modify", "append": "modify", "apply": "modify",
     "delete": "delete", "remove": "delete",
     "run": "run", "exec": "run", "execute": "run",
     "search": "search", "find": "search", "list": "search", "get": "search", "fetch": "search", "query": "search",

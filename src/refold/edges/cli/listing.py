@@ -1,0 +1,135 @@
+"""`refold list` and `refold stats`: which conversations there are, and the numbers of one.
+
+A list must be cheap for a thousand conversations: sizes come from the bookmark and a short tail behind it, and are
+left out where that does not tell them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+
+from refold.edges.cli.options import command, conversation_argument, opened, opened_store, store_option, window_option
+from refold.edges.cli.screen import Screen
+
+if TYPE_CHECKING:
+    from refold.core.bookmark import Bookmark
+    from refold.core.model import Conversation, Totals
+    from refold.engine import Context
+    from refold.stats import Stats
+    from refold.stores.protocol import Store
+
+PAGE = 100
+TAIL_EVENTS = 300
+PLAIN_KINDS = {"message", "usage", "artifact", "checkpoint"}
+
+
+@command("list", store_option)
+def list_(screen: Screen, store: str | None) -> None:
+    """Lists the conversations of the store."""
+    with opened_store(store) as there:
+        rows = (_row(there, about) for about in _conversations(there))
+        if screen.json_output:
+            screen.emit_each({"store": there.url}, "conversations", rows)
+            return
+        shown = [_cells(row) for row in rows]
+        if shown:
+            screen.table(("ID", "TITLE", ">MESSAGES", ">TOKENS", "UPDATED", "PARENT"), shown)
+        else:
+            screen.line(f"There are no conversations in {there.url}.")
+
+
+def _conversations(store: Store) -> Iterator[Conversation]:
+    after = ""
+    while page := store.conversations(after=after, limit=PAGE):
+        yield from page
+        after = page[-1].id
+
+
+def _row(store: Store, about: Conversation) -> dict[str, Any]:
+    sizes = _sizes(store, about)
+    return {
+        "id": about.id, "title": about.title, "head": about.head, "messages": sizes and sizes[0],
+        "tokens": sizes and sizes[1], "created_ms": about.at_ms, "updated_ms": about.updated_ms,
+        "parent": about.parent, "parent_seq": about.parent_seq,
+    }  # fmt: skip
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    from refold.transcript import moment
+
+    sizes = ["-" if row[name] is None else f"{row[name]:,}" for name in ("messages", "tokens")]
+    parent = f"{row['parent']}#{row['parent_seq']}" if row["parent"] else ""
+    return [row["id"], row["title"] or "Untitled", *sizes, moment(row["updated_ms"]), parent]
+
+
+def _sizes(store: Store, about: Conversation) -> tuple[int, int] | None:
+    """Messages and tokens; None where only the whole log would tell."""
+    from refold.core import bookmark
+    from refold.errors import Corrupt
+
+    mark = bookmark.read(store.bookmark(about.id))
+    after = mark.head if mark else 0
+    if about.head - after > TAIL_EVENTS:
+        return None
+    try:
+        tail = store.read(about.id, after=after, last=about.head, limit=TAIL_EVENTS) if about.head > after else []
+    except Corrupt:
+        return None
+    if not all(event.kind in PLAIN_KINDS or (event.kind == "meta" and mark is None) for event in tail):
+        return None
+    messages = [event for event in tail if event.kind == "message"]
+    tokens = sum(event.tokens for event in tail if event.kind in ("message", "meta"))
+    return sum(mark.counts.values() if mark else ()) + len(messages), _marked_tokens(mark) + tokens
+
+
+def _marked_tokens(mark: Bookmark | None) -> int:
+    return mark.system[1] + mark.tools[1] + sum(slot[2] for slot in mark.slots) if mark else 0
+
+
+# --- stats ---------------------------------------------------------------------------------------------------------
+
+
+@command("stats", conversation_argument, window_option, store_option)
+def stats_(screen: Screen, conversation: str, window: int | None, store: str | None) -> None:
+    """Shows the numbers of a conversation: what the next request carries, and what was billed."""
+    with opened(conversation, store, window=window) as context:
+        stats = context.stats()
+        if screen.json_output:
+            screen.emit(_as_json(stats))
+        else:
+            screen.fields(_as_fields(stats, context))
+
+
+def _as_json(stats: Stats) -> dict[str, Any]:
+    values = {name: getattr(stats, name) for name in stats.__struct_fields__}
+    return {**values, "billed": _billed(stats.billed), "ratio": stats.ratio}
+
+
+def _billed(totals: Totals) -> dict[str, Any]:
+    return {name: getattr(totals, name) for name in totals.__struct_fields__}
+
+
+def _as_fields(stats: Stats, context: Context) -> list[tuple[str, str]]:
+    from refold.tokens.models import dollars
+    from refold.transcript import counted, moment, plural
+
+    types = Tally(artifact.type for artifact in context.artifacts())
+    hidden = stats.messages - stats.active
+    billed = stats.billed
+    return [
+        ("Conversation", stats.conversation),
+        ("Title", stats.title),
+        ("Model", stats.model or "unknown"),
+        ("Messages", counted(Tally(stats.by_role)) + (f", {hidden:,} off the page" if hidden else "")),
+        ("Artifacts", counted(Tally({plural(name, number): number for name, number in types.items()}))),
+        ("Tokens", f"{stats.current:,} / {stats.window:,} ({stats.percent:.1f}%), {stats.level}"),
+        ("Made of", ", ".join(f"{name} {size:,}" for name, size in stats.breakdown.items())),
+        ("Compacts at", f"{stats.compact_at:,}, warns at {stats.warn_at:,}"),
+        ("Billed", f"{billed.calls:,} calls, {billed.input:,} in ({billed.cache_read:,} cached), {billed.output:,} out"),
+        ("Cost", dollars(stats.cost)),
+        ("Created", moment(stats.created_ms)),
+        ("Updated", moment(stats.updated_ms)),
+    ]

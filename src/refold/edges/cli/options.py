@@ -1,0 +1,70 @@
+"""What commands share: the options that all of them take, and how they open a store or a conversation.
+
+`--json`, `--no-color` and `--debug` are read by `app` before anything else, because they also decide how an error is
+shown; here they only stand in the help. Reading commands never write, not even a bookmark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from refold.engine import Context
+    from refold.stores.protocol import Store
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+HELP = {"help_option_names": ["-h", "--help"]}
+
+output_options = (
+    click.option("--json", is_flag=True, expose_value=False, help="Print one JSON object and nothing else."),
+    click.option("--no-color", is_flag=True, expose_value=False, help="Print without colours."),
+    click.option("--debug", is_flag=True, expose_value=False, help="Show where an error came from."),
+)
+store_option = click.option("--store", metavar="URL", help="The store; by default the .refold folder of this project.")
+window_option = click.option("--window", type=click.IntRange(min=1), help="The model's window in tokens.")
+conversation_argument = click.argument("conversation", metavar="ID")
+
+
+def command(name: str, *decorators: Callable[[F], F]) -> Callable[[F], click.Command]:
+    """A command that takes the shared options behind its own, and the screen as its first argument."""
+
+    def made(function: F) -> click.Command:
+        wrapped: Any = click.pass_obj(function)
+        for decorate in reversed((*decorators, *output_options)):
+            wrapped = decorate(wrapped)
+        return click.command(name, context_settings=HELP)(wrapped)
+
+    return made
+
+
+@contextmanager
+def opened_store(url: str | None) -> Iterator[Store]:
+    """The store of that URL, or of this project; closed at the end."""
+    from refold.settings import default_store
+    from refold.stores import open_store
+
+    store = open_store(url or default_store())
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+@contextmanager
+def opened(conversation: str, url: str | None, *, window: int | None = None, writes: bool = False) -> Iterator[Context]:
+    """A conversation that is there already; NotFound if it is not. What a command `writes` is kept like an agent's."""
+    from refold.engine import Context
+    from refold.settings import loaded
+
+    config, _ = loaded()
+    with opened_store(url) as store:
+        store.conversation(conversation)
+        context = Context(store, conversation, config=config, window=window)
+        yield context
+        if writes:
+            context.close()

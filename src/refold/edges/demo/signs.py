@@ -1,0 +1,54 @@
+"""The signs that the demo draws with, and their plain forms for a terminal that knows ASCII only.
+
+`clean` keeps control characters from files and commands away from the terminal.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+_STYLES = {
+    "warn": "yellow", "drop": "red", "refuse": "bold red", "fold": "bold green", "stub": "bold green",
+    "right": "bold green", "wrong": "bold red",
+}  # fmt: skip
+
+
+class Signs(Struct, frozen=True, kw_only=True):
+    """One sign per kind of event, and what meters are made of."""
+
+    full: str = "█"
+    empty: str = "░"
+    arrow: str = "▸"
+    rule: str = "│"
+    yes: str = "✓"
+    no: str = "✗"
+    warn: str = "!"
+    drop: str = "✗"
+    refuse: str = "✗"
+    fold: str = "◆"
+    stub: str = "◆"
+    unicode: bool = True
+
+    def of(self, kind: str) -> tuple[str, str]:
+        """The sign and the style of an event."""
+        sign = {"right": self.yes, "wrong": self.no}.get(kind) or getattr(self, kind)
+        return str(sign), _STYLES[kind]
+
+    def spelled(self, text: str) -> str:
+        """The text as this terminal can show it."""
+        return text if self.unicode else text.replace("→", "->").replace("…", "...").replace("·", "-")
+
+
+ASCII = Signs(
+    full="#", empty="-", arrow=">", rule="|", yes="+", no="x", drop="x", refuse="x", fold="*", stub="*", unicode=False
+)
+
+
+def signs_for(encoding: str) -> Signs:
+    """The signs that an encoding can show."""
+    return Signs() if encoding.lower().startswith("utf") else ASCII
+
+
+def clean(text: str) -> str:
+    """The text on one line and without control characters."""
+    return "".join(sign if sign.isprintable() else " " for sign in text)

@@ -1,0 +1,219 @@
+"""The run itself: every turn of the script goes to all sides, and what happens there is told to the screen.
+
+Neighbours: `script` says what the agent does, `sides` send, `report` has the figures, `screen` shows.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from refold.core.plan import Receipt
+from refold.edges.demo import proofs, script
+from refold.edges.demo.billing import Scale
+from refold.edges.demo.questions import Question, Search, asked, on_entries, questions
+from refold.edges.demo.report import Answer, Report, Told, report_of
+from refold.edges.demo.screen import Screen
+from refold.edges.demo.script import Call, Turn
+from refold.edges.demo.sides import Entry, Folded, Messages, Sent, fixed_part, reserve_for
+from refold.edges.demo.workshop import TOOLS, Outcome, Workshop
+from refold.errors import Corrupt
+from refold.notices import Notice
+from refold.tokens.models import model_info
+
+MODEL = "claude-sonnet-4-5"
+ITEMS_SHOWN = 2
+
+
+class Story:
+    """One run. `everything`, `window` and `folded` are the three ways; the screen shows the last two."""
+
+    def __init__(self, folder: Path, screen: Screen, *, window: int) -> None:
+        self.screen, self.window_tokens, self.model = screen, window, model_info(MODEL)
+        self.shop = Workshop(folder / "scratch")
+        scale, fixed = Scale(), fixed_part(script.SYSTEM, TOOLS)
+        self.folded = Folded(scale, self.model, fixed, window=window, store=f"sqlite:{folder / 'refold.db'}")
+        room, limit = window - reserve_for(window), self.folded.context.budget.compact_at
+        self.window = Messages(scale, self.model, fixed, room=room, limit=limit)
+        self.everything = Messages(scale, self.model, fixed, room=self.model.window, limit=None)
+        self.scale, self.folder = scale, folder
+        self.facts: dict[str, Outcome] = {}
+        self.seen: dict[int, str] = {}  # what every message said, by seq
+        self.dropped: list[Entry] = []  # what the sliding window lost since it was last told
+        self.compactions = self.calls = self.replies = self.tokens_seen = 0
+        self.large = ""
+
+    def play(self) -> Report:
+        """The whole story, from the first request to the closing table."""
+        self.screen.begin(self.window_tokens, MODEL)
+        for turn in script.script(self.shop):
+            self._ask(turn.asks) if turn.asks else self._act(turn)
+        answers = self._questions()
+        self.screen.end_stream()
+        self.screen.answers(answers)
+        undone = proofs.undo(self.folded.context, self.folder)
+        self.screen.proof(proofs.told_undo(undone))
+        unfolded = proofs.unfold(self.folded.context, self.large, self.facts["large"].text)
+        self.screen.proof(proofs.told_unfold(unfolded))
+        return report_of(self, answers, undone, unfolded)
+
+    # --- turns ---
+
+    def _ask(self, text: str) -> None:
+        message = {"role": "user", "content": text}
+        self._append(self.folded.append(message), message, text)
+        self.screen.action("user", text.split("\n", 1)[0], len(self.seen))
+
+    def _act(self, turn: Turn) -> None:
+        """One reply of the agent, and what its calls gave."""
+        content: list[dict[str, Any]] = [{"type": "text", "text": turn.says}]
+        ids = [f"toolu_{self.calls + at:04}" for at, _ in enumerate(turn.calls)]
+        self.calls += len(ids)
+        for id, call in zip(ids, turn.calls, strict=True):
+            content.append({"type": "tool_use", "id": id, "name": call.name, "input": call.arguments})
+        self._reply(content)
+        if turn.calls:
+            self._results({id: self._outcome(call) for id, call in zip(ids, turn.calls, strict=True)})
+
+    def _outcome(self, call: Call) -> Outcome:
+        self.screen.action(call.name, _described(call), len(self.seen))
+        outcome = self.shop.call(call.name, call.arguments)
+        if call.fact:
+            self.facts[call.fact] = outcome
+        return outcome
+
+    def _reply(self, content: list[dict[str, Any]]) -> None:
+        wire = {"role": "assistant", "content": content}
+        output = self.scale.unit(wire).tokens
+        self._send_plain(self.everything, output, shown=False)
+        self._send_plain(self.window, output, shown=True)
+        sent = self._send_folded()
+        usage = self.folded.bill.charge(sent.units, output)
+        self.replies += 1
+        self._append(self.folded.record(content, usage, f"msg_{self.replies:04}"), wire, content[0]["text"])
+
+    def _results(self, outcomes: dict[str, Outcome]) -> None:
+        blocks = [
+            {"type": "tool_result", "tool_use_id": id, "content": outcome.text, "is_error": outcome.failed}
+            for id, outcome in outcomes.items()
+        ]
+        known = len(self.folded.context.view.artifacts)
+        seq = self.folded.append_results(outcomes)
+        self._append(seq, {"role": "user", "content": blocks}, "\n".join(o.text for o in outcomes.values()))
+        if len(self.folded.context.view.artifacts) > known:
+            self._tell_stub(outcomes)
+
+    def _append(self, seq: int, wire: dict[str, Any], text: str) -> None:
+        self.seen[seq] = text
+        self.tokens_seen += self.scale.unit(wire).tokens
+        self.window.append(seq, wire)
+        self.everything.append(seq, wire)
+        self._meters()
+
+    # --- requests ---
+
+    def _send_plain(self, side: Messages, output: int, *, shown: bool) -> Sent:
+        """One request of a plain side. A refused one is counted, its newest output cut, and sent again."""
+        sent = side.send()
+        self.dropped += sent.dropped if shown else ()
+        if not sent.taken:
+            side.bill.refuse(too_long=sent.too_long)
+            if not sent.too_long:
+                raise Corrupt(f"the sliding window sent what no provider takes: {sent.faults[0]}", hint="report this")
+            size_bytes = side.cut_last()
+            if shown:
+                self._tell_refused(sent, size_bytes)
+            sent = side.send()
+            self.dropped += sent.dropped if shown else ()
+        side.bill.charge(sent.units, output)
+        if shown and self.dropped and self.dropped[0].seq == next(iter(self.seen)):
+            self._tell_dropped()
+        return sent
+
+    def _send_folded(self) -> Sent:
+        sent = self.folded.send()
+        for notice in self.folded.told():
+            self._tell(notice)
+        self._meters()
+        bill = self.folded.bill
+        bill.invalid += bool(sent.faults)
+        bill.over_budget += sent.too_long
+        return sent
+
+    # --- telling ---
+
+    def _meters(self) -> None:
+        folded = self.folded.context.stats().current
+        self.screen.meters((self.window.tokens(), self.window.bill.cost), (folded, self.folded.bill.cost))
+
+    def _tell(self, notice: Notice) -> None:
+        if notice.name == "context-warning":
+            self.screen.right(Told("warn", [f"{notice.percent:.0f} % full: a warning, nothing is lost yet"]))
+        if notice.name == "compaction-complete":
+            self.compactions += 1
+            self._tell_dropped()
+            self.screen.right(Told("fold", receipt_lines(notice.receipt, self.compactions)))
+
+    def _tell_dropped(self) -> None:
+        """What the sliding window lost since it was last told."""
+        if self.dropped:
+            first, last = self.dropped[0].seq, self.dropped[-1].seq
+            tokens = sum(entry.unit.tokens for entry in self.dropped)
+            what = f"#{first}" if first == last else f"#{first} to #{last}"
+            lines = [f"dropped {what}: {_count(len(self.dropped), 'message')}", f"{tokens:,} tokens, no way back"]
+            rules = any(entry.wire["content"] == script.OPENING for entry in self.dropped)
+            self.screen.left(Told("drop", [*lines, *["the first request and both rules went"] * rules]))
+            self.dropped = []
+
+    def _tell_refused(self, sent: Sent, size_bytes: int) -> None:
+        lines = [f"refused: {sent.tokens:,} tokens are too long", f"{size_bytes:,} bytes cut to their first lines"]
+        self.screen.left(Told("refuse", lines))
+
+    def _tell_stub(self, outcomes: dict[str, Outcome]) -> None:
+        artifact = self.folded.context.artifacts()[-1]
+        slot = self.folded.context.view.slots[-1]
+        if any(outcome is self.facts.get("large") for outcome in outcomes.values()):
+            self.large = artifact.id
+        lines = [f"{artifact.size_bytes:,} bytes: a stub of {slot.tokens:,} tokens", f"unfold {artifact.id} gives all"]
+        self.screen.right(Told("stub", lines))
+
+    # --- the end ---
+
+    def _questions(self) -> list[Answer]:
+        """Asks all six in one message and looks for each answer in what every side would send."""
+        those = questions(self.facts)
+        self._ask(asked(those))
+        everything = self._send_plain(self.everything, 0, shown=False)
+        window, folded = self._send_plain(self.window, 0, shown=True), self._send_folded()
+        self.folded.bill.charge(folded.units, 0)
+        self._tell_dropped()
+        search = Search(self.folded.context, folded.request, self.seen)
+        return [self._answer(question, everything, window, search) for question in those]
+
+    def _answer(self, question: Question, everything: Sent, window: Sent, search: Search) -> Answer:
+        return Answer(
+            question=question,
+            everything=on_entries(question.answer, everything.request, self.everything.page()),
+            window=on_entries(question.answer, window.request, self.window.page()),
+            folded=search.find(question.answer),
+        )
+
+
+def receipt_lines(receipt: Receipt, number: int) -> list[str]:
+    """A receipt in a few short lines: what, handle, price, cache."""
+    lines = [f"receipt {number}: {receipt.tokens_before:,} → {receipt.tokens_after:,} tokens"]
+    for item in receipt.items[:ITEMS_SHOWN]:
+        lines.append(f"{item.action} {item.handle}, {item.tokens_before:,} → {item.tokens_after:,}")
+    if len(receipt.items) > ITEMS_SHOWN:
+        lines.append(f"and {len(receipt.items) - ITEMS_SHOWN} more, each with its handle")
+    price = "" if receipt.price.cost_dollars is None else f"price ${receipt.price.cost_dollars:.4f}, "
+    return [*lines, f"{price}cache kept up to message {receipt.price.kept_messages}"]
+
+
+def _described(call: Call) -> str:
+    return " ".join(str(value) for value in call.arguments.values())
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+

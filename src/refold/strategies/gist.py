@@ -1,0 +1,235 @@
+"""A span becomes its own most needed lines, verbatim, each group under the `#seq` it came from.
+
+What the page keeps whole: the opening, pins, the latest request, and a short tail in whole units. The rest becomes a
+gist: one text per run of messages, with no tool call in it that could break or be imitated. Earlier gists stay byte for
+byte, so the prompt cache holds; when the page would be too full with one more, all are folded anew into one, from the
+log as far as that is cheap. What is known of the names is noted in the edit, so a gist never needs more than the page.
+Neighbours: `passages` reads messages, `names` and `lines` choose, `ledger` keeps the facts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from refold.core.laws import units
+from refold.core.model import Edit, Fact, Slot, Span, Summarize
+from refold.core.plan import Ask
+from refold.strategies import fit
+from refold.strategies.brief import Brief, opening, protected, tail_start, text_tokens
+from refold.strategies.ledger import facts_of, ledger_lines, merged
+from refold.strategies.lines import Passage, Pieces, Shown, chosen, cut
+from refold.strategies.names import Needs, Row
+from refold.strategies.passages import Reader, flat, is_gist, tag
+
+AIM = 0.9  # of the way to the target when everything is folded anew, so that the next segments find room
+TAIL = 0.05  # of what is free: the raw tail, in whole units
+NEWEST = 0.6  # of what is free: what the newest unit may keep if it is larger
+LEAST = 0.3  # of what is free: what a gist of everything may have even if the tail is large
+SHARE = 0.35  # of a span: what its segment may have at most
+REQUEST_CHARS = 300
+REQUEST_SHARE = 0.35
+LEDGER_SHARE = 0.12
+HEADING_TOKENS = 40
+
+
+class Layout(Struct, frozen=True, kw_only=True):
+    """How the page is divided, and how much of it is free: what lies between the fixed part and the trigger."""
+
+    kept: list[Slot]
+    gists: list[Slot]
+    raw: list[Slot]
+    newest: list[Slot]
+    free: int
+    fixed: int
+    tail_tokens: int
+
+
+def gist(brief: Brief) -> list[Edit | Ask]:
+    """Folds the messages since the last gist into one more, or all gists and messages into one."""
+    layout = laid_out(brief)
+    old = sum(slot.tokens for slot in layout.gists)
+    size = sum(slot.tokens for slot in layout.raw)
+    room = brief.target - layout.fixed - layout.tail_tokens - old
+    share = int(min(SHARE * size, room))
+    starved = any((slot.notes or {}).get("starved") for slot in layout.gists)
+    if layout.gists and not starved and share >= SHARE * size / 2:
+        return _folded(brief, layout, layout.raw, layout.gists, share, starved=False)
+    room = int((room + old) * AIM)
+    least = int(LEAST * layout.free)
+    everything = sorted([*layout.gists, *layout.raw], key=lambda slot: slot.seq)
+    edits = _folded(brief, layout, everything, [], max(room, least), starved=room < least)
+    return [*edits, *_clipped(brief, layout)]
+
+
+# --- layout -------------------------------------------------------------------------------------------------------
+
+
+def laid_out(brief: Brief) -> Layout:
+    """What stays whole, what is a gist already, and what is to be folded."""
+    view = brief.view
+    start = opening(view)
+    held = protected(view) | {slot.seq for slot in view.slots[:start]}
+    whole = [slot for slot in view.slots if slot.seq in held and not slot.standin]
+    fixed = view.system_tokens + view.tools_tokens + sum(slot.tokens for slot in whole)
+    free = max(0, brief.full - fixed)
+    tail = max(start, tail_start(view, keep_messages=len(view.slots), keep_tokens=int(TAIL * free)))
+    middle = [slot for slot in view.slots[start:tail] if slot.seq not in held or slot.standin]
+    gists = [slot for slot in middle if is_gist(slot)]
+    last = units(view.slots)[-1:] or [range(0)]
+    return Layout(
+        kept=[*whole, *(slot for slot in view.slots[tail:] if slot.seq not in held)],
+        gists=gists,
+        raw=[slot for slot in middle if not is_gist(slot)],
+        newest=[view.slots[i] for i in last[0]],
+        free=free,
+        fixed=fixed,
+        tail_tokens=sum(slot.tokens for slot in view.slots[tail:] if slot.seq not in held),
+    )
+
+
+def runs(slots: Sequence[Slot], between: Iterable[Slot]) -> list[list[Slot]]:
+    """The slots in runs, cut where something that stays lies between two of them."""
+    stops = sorted(slot.seq for slot in between)
+    out: list[list[Slot]] = []
+    at = 0
+    for slot in slots:
+        passed = at
+        while at < len(stops) and stops[at] < slot.seq:
+            at += 1
+        if not out or at > passed:
+            out.append([])
+        out[-1].append(slot)
+    return out
+
+
+def _clipped(brief: Brief, layout: Layout) -> list[Edit]:
+    """The newest unit cut to its share of the page: losing its middle is better than losing all that came before."""
+    limit = int(NEWEST * layout.free)
+    excess = sum(slot.tokens for slot in layout.newest) - limit
+    return fit._cuts(brief, fit.pieces(brief, layout.newest), excess, (64,))[0] if excess > 0 else []
+
+
+# --- folding ------------------------------------------------------------------------------------------------------
+
+
+def _folded(
+    brief: Brief, layout: Layout, slots: Sequence[Slot], frozen: Sequence[Slot], room: int, *, starved: bool
+) -> list[Edit | Ask]:
+    """One summary per run of these slots, in at most `room` tokens together."""
+    if not slots:
+        return []
+    reader = Reader(brief)
+    text = [reader.read(slot) for slot in slots]
+    needs, noted = _needs(slots, text, frozen)
+    shown = _shown(needs, reader, layout.kept, frozen)
+    facts = facts_of([slot for slot in slots if not slot.standin], brief.config, brief.view.facts)
+    rate = per_char(slots)
+    told = facts if frozen else merged(brief.view.facts, facts)
+    ledger = ledger_lines(told, int(LEDGER_SHARE * room / rate))
+    passages = [one for passages in text for one in passages]
+    kept = chosen(
+        passages,
+        needs.odds({name for one in passages for names in one.names for name in names}),
+        shown,
+        room=room - text_tokens(brief.count, "\n".join(ledger)) - HEADING_TOKENS,
+        per_char=rate,
+        request_chars=REQUEST_CHARS,
+        request_share=REQUEST_SHARE,
+    )
+    draft = _Draft(brief=brief, kept=kept, noted=noted, now=needs.now, starved=starved)
+    by_seq = {slot.seq: passages for slot, passages in zip(slots, text)}
+    edits: list[Edit | Ask] = []
+    for run in runs(slots, layout.kept):
+        lines = [one for slot in run for one in by_seq[slot.seq]]
+        edits.append(draft.summary(run, lines, [] if edits else ledger, () if edits else facts))
+    return edits
+
+
+def _needs(
+    slots: Sequence[Slot], text: Sequence[list[Passage]], frozen: Sequence[Slot]
+) -> tuple[Needs, dict[str, Row]]:
+    """What is known of the names: noted by earlier gists, and seen in the messages to be folded now. The second is
+    a copy, to be noted in turn: what stays on the page will be seen again next time."""
+    needs = Needs()
+    for slot in [*frozen, *slots]:
+        if is_gist(slot):
+            notes = slot.notes or {}
+            needs.recall(notes.get("now", 0), notes.get("names", {}))
+    for slot, passages in zip(slots, text):
+        if not is_gist(slot):
+            for one in passages:
+                needs.observe(one.role, one.names)
+    return needs, {name: list(row) for name, row in needs.rows.items()}
+
+
+def _shown(needs: Needs, reader: Reader, kept: Sequence[Slot], frozen: Sequence[Slot]) -> Shown:
+    """What the page tells besides the gist to be made."""
+    shown = Shown()
+    for slot in kept:
+        for one in reader.read(slot):
+            needs.observe(one.role, one.names)
+            shown.add(one)
+    for slot in frozen:
+        for one in reader.kept_lines(slot):
+            shown.add(one)
+    return shown
+
+
+class _Draft(Struct, frozen=True, kw_only=True):
+    """What the summaries of one fold share."""
+
+    brief: Brief
+    kept: dict[int, dict[int, Pieces]]
+    noted: dict[str, Row]
+    now: int
+    starved: bool
+
+    def summary(
+        self, run: Sequence[Slot], passages: Sequence[Passage], ledger: Sequence[str], facts: tuple[Fact, ...]
+    ) -> Summarize:
+        span = Span(run[0].seq, run[-1].last)
+        heading = f"[Earlier steps {span}, shortened to their own lines; unfold {span} or any #number gives the whole.]"
+        return Summarize(
+            batch=self.brief.batch,
+            span=span,
+            text="\n".join([heading, *ledger, *_lines(passages, self.kept)]),
+            line=one_line(span, facts),
+            facts=facts,
+            notes=self.notes(passages),
+            reason="gist",
+        )
+
+    def notes(self, passages: Sequence[Passage]) -> dict[str, Any]:
+        names = {name for one in passages for at in self.kept.get(one.seq, ()) for name in one.names[at]}
+        found = {
+            "gist": 1,
+            "now": self.now,
+            "names": {name: self.noted[name] for name in sorted(names & self.noted.keys())},
+        }
+        return {**found, "starved": True} if self.starved else found
+
+
+def one_line(span: Span, facts: Sequence[Fact]) -> str:
+    """The shortest form of a span: what was asked last and what was changed."""
+    request = next((fact.text for fact in reversed(facts) if fact.kind == "request"), "")
+    files = [fact.text for fact in facts if fact.kind == "file" and fact.state != "read"]
+    parts = [request.split("\n", 1)[0][:100], f"changed {', '.join(files[:5])}" if files else ""]
+    return f"{span}: " + ("; ".join(part for part in parts if part) or "earlier steps")
+
+
+def _lines(passages: Sequence[Passage], kept: dict[int, dict[int, Pieces]]) -> list[str]:
+    out: list[str] = []
+    for one in passages:
+        if pieces := kept.get(one.seq):
+            out.append(tag(one))
+            out += [cut(one.lines[at], parts) for at, parts in sorted(pieces.items())]
+    return out
+
+
+def per_char(slots: Sequence[Slot]) -> float:
+    """Tokens per character of these messages."""
+    characters = sum(len(flat(slot.message)) for slot in slots)
+    return max(0.05, sum(slot.tokens for slot in slots) / max(1, characters))

@@ -1,0 +1,129 @@
+"""The largest old tool results shrink to the lines that are needed: head, tail, errors, and what the task speaks of.
+
+What stays is the original's own lines, by number, so nothing is reworded and every gap says how many lines it leaves
+out. Only results before the tail, the largest first, until the target is met; one giant line is left to `fit`.
+Neighbours: `clear` takes results away whole; `words` knows the words of the task.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
+
+from refold.core.fold import text_of
+from refold.core.model import Edit, Replace, Span, Text
+from refold.core.plan import Ask
+from refold.strategies.brief import Brief, protected, tail_start
+from refold.strategies.clear import Use, part_tokens, uses
+from refold.strategies.words import words
+
+MARKERS = ("error", "fail", "exception", "traceback", "panic", "fatal", "warning", "denied", "not found", "assert")
+HITS_PER_WORD = 24
+WORTH = 0.75
+
+
+def keep(brief: Brief) -> list[Edit | Ask]:
+    """Shortens large old results to their needed lines."""
+    left = brief.excess
+    wanted = tuple(word for word in dict.fromkeys(words(brief.task)) if len(word) > 2)
+    edits: list[Edit | Ask] = []
+    for use in _largest(brief):
+        if left <= 0:
+            break
+        text = text_of(use.result)
+        spans = needed_lines(text, (*MARKERS, *wanted), **_amounts(brief))
+        if spans:
+            edits.append(_edit(brief, use, spans))
+            left -= int(part_tokens(use.answer, use.result) * (1 - share(text, spans)))
+    return edits
+
+
+def _amounts(brief: Brief) -> dict[str, int]:
+    return {
+        "head": brief.setting("head", 10),
+        "tail": brief.setting("tail", 10),
+        "most": brief.setting("lines", 20),
+    }
+
+
+def _largest(brief: Brief) -> list[Use]:
+    """The results that may be shortened, the largest first."""
+    view, held = brief.view, protected(brief.view)
+    start = tail_start(view, keep_messages=brief.config.keep_recent, keep_tokens=max(0, brief.target // 2))
+    tail = view.slots[start].seq if start < len(view.slots) else view.head + 1
+    smallest = brief.setting("min_tokens", 200)
+    sized = [
+        (part_tokens(use.answer, use.result), use)
+        for use in uses(view)
+        if use.answer.seq < tail and use.answer.seq not in held and use.call.name not in brief.config.exclude_tools
+    ]
+    large = [(tokens, use) for tokens, use in sized if tokens >= smallest and _is_plain(use)]
+    return [use for _, use in sorted(large, key=lambda pair: (-pair[0], pair[1].answer.seq, pair[1].block))]
+
+
+def _is_plain(use: Use) -> bool:
+    """Whether the result is text as it came: lines are numbered in the original, and media have none."""
+    edited = any(applied.block == use.block for applied in use.answer.edits)
+    return not edited and all(isinstance(part, Text) for part in use.result.content)
+
+
+def _edit(brief: Brief, use: Use, spans: tuple[Span, ...]) -> Replace:
+    reason = "the needed lines of a tool result"
+    return Replace(batch=brief.batch, seq=use.answer.seq, block=use.block, keep=spans, reason=reason)
+
+
+# --- lines ---------------------------------------------------------------------------------------------------------
+
+
+def needed_lines(text: str, wanted: Iterable[str], *, head: int, tail: int, most: int) -> tuple[Span, ...]:
+    """The line ranges to keep, from 1: head, tail, and at most `most` lines with a wanted word, each with the line
+    behind it. Empty if so much would stay that it is not worth an edit."""
+    lengths = [len(line) + 1 for line in text.split("\n")]
+    count = len(lengths)
+    chosen = {*range(1, min(head, count) + 1), *range(max(1, count - tail + 1), count + 1)}
+    starts = [0, *accumulate(lengths)]
+    for number in _found(text.lower(), wanted, starts, most):
+        chosen.update((number, min(number + 1, count)))
+    spans = _ranges(sorted(chosen))
+    return spans if share(text, spans) <= WORTH else ()
+
+
+def _found(lower: str, wanted: Iterable[str], starts: Sequence[int], most: int) -> list[int]:
+    """The lines with a wanted word, the words in their order of importance."""
+    found: dict[int, None] = {}
+    for word in wanted:
+        for at in _hits(lower, word):
+            if len(found) >= most:
+                return list(found)
+            found[bisect_right(starts, at)] = None
+    return list(found)
+
+
+def _hits(lower: str, word: str) -> Iterator[int]:
+    at = lower.find(word)
+    for _ in range(HITS_PER_WORD):
+        if at < 0:
+            return
+        yield at
+        # The next hit in the same line would say nothing new.
+        line_end = lower.find("\n", at)
+        at = lower.find(word, line_end) if line_end >= 0 else -1
+
+
+def _ranges(numbers: Iterable[int]) -> tuple[Span, ...]:
+    """Numbers as ranges; a gap of one line is closed, since saying that it is missing costs as much as the line."""
+    out: list[Span] = []
+    for number in numbers:
+        if out and number <= out[-1].last + 2:
+            out[-1] = Span(out[-1].first, number)
+        else:
+            out.append(Span(number, number))
+    return tuple(out)
+
+
+def share(text: str, spans: Sequence[Span]) -> float:
+    """The part of a text, by signs, that these lines are."""
+    ends = [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
+    kept = sum(ends[min(span.last, len(ends) - 1)] - ends[span.first - 1] for span in spans)
+    return kept / max(1, ends[-1])

@@ -1,0 +1,116 @@
+"""Messages as passages: their lines, and the names on each; a gist as the lines it kept, under their own messages.
+
+Reading is dear (half of a compaction), so what was read is remembered in the brief's scratch. A gist that is folded
+again is read from the log, newest messages first, up to a bound; what lies further back is taken from its own text.
+Neighbours: `gist` asks, `lines` has the passage, `names` finds the names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import msgspec
+from msgspec.structs import replace
+
+from refold.core.fold import text_of
+from refold.core.model import Message, Slot, Span, Thinking, ToolCall
+from refold.strategies.brief import Brief
+from refold.strategies.lines import Passage, passage
+
+READ_TOKENS_MAX = 150_000
+READ_WINDOWS_MAX = 8
+READ_AT_ONCE = 200
+REMEMBERED_MAX = 4_000
+
+_TAG = re.compile(r"#(\d+) (user|agent|tool|system)")
+
+
+def is_gist(slot: Slot) -> bool:
+    return slot.standin and "gist" in (slot.notes or {})
+
+
+def tag(given: Passage) -> str:
+    """The line under which a message's lines stand in a gist."""
+    return f"#{given.seq} {'agent' if given.role == 'assistant' else given.role}"
+
+
+class Reader:
+    """Reads slots as passages, for one plan."""
+
+    def __init__(self, brief: Brief) -> None:
+        self.brief = brief
+        self.memory: dict[int, Passage] = brief.scratch.setdefault("passages", {})
+        visible = sum(slot.tokens for slot in brief.view.slots)
+        self.left = min(READ_TOKENS_MAX, READ_WINDOWS_MAX * brief.budget.window) - visible
+        if len(self.memory) > REMEMBERED_MAX:
+            self.memory.clear()
+
+    def read(self, slot: Slot) -> list[Passage]:
+        """The lines of a message; of a gist, those of the messages behind it as far as they can be read."""
+        if not is_gist(slot):
+            return [self._message(slot)]
+        originals = self._originals(slot.span)
+        first = originals[0].seq if originals else slot.last + 1
+        return [*(one for one in self.kept_lines(slot) if one.seq < first), *originals]
+
+    def kept_lines(self, slot: Slot) -> list[Passage]:
+        """The lines that a gist shows, under the messages they came from."""
+        found: list[tuple[int, str, list[str]]] = []
+        for line in flat(slot.message).split("\n"):
+            if head := _TAG.fullmatch(line):
+                found.append((int(head[1]), "assistant" if head[2] == "agent" else head[2], []))
+            elif found:
+                found[-1][2].append(line)
+        return [passage(seq, role, "\n".join(lines)) for seq, role, lines in found]
+
+    def _originals(self, span: Span) -> list[Passage]:
+        """The messages of a span, from its end back to where the bound is met."""
+        found: list[Passage] = []
+        last = span.last
+        while last >= span.first and self.left > 0:
+            first = max(span.first, last - READ_AT_ONCE + 1)
+            found[:0] = self._batch(Span(first, last))
+            last = first - 1
+        return found
+
+    def _batch(self, span: Span) -> list[Passage]:
+        known = [self.memory[seq] for seq in range(span.first, span.last + 1) if seq in self.memory]
+        if not known:
+            slots = [slot for slot in self.brief.originals(span) if slot.seq not in self.brief.view.pins]
+            self.left -= sum(slot.tokens for slot in slots)
+            return [self._message(slot) for slot in slots]
+        self.left -= sum(len(line) for one in known for line in one.lines) // 4
+        return known
+
+    def _message(self, slot: Slot) -> Passage:
+        if slot.edits:
+            return passage(slot.seq, slot.message.role, flat(slot.message))
+        if slot.seq not in self.memory:
+            self.memory[slot.seq] = passage(slot.seq, slot.message.role, flat(slot.message))
+        return self.memory[slot.seq]
+
+
+def flat(message: Message) -> str:
+    """A message as text: what it says, and each call as its name and a line per argument. Thinking is left out."""
+    return "\n".join(part for part in _parts(message) if part)
+
+
+def _parts(message: Message) -> Iterable[str]:
+    for block in message.blocks:
+        if isinstance(block, ToolCall):
+            yield block.name
+            yield argument_lines(block)
+        elif not isinstance(block, Thinking):
+            yield text_of(block)
+
+
+def argument_lines(call: ToolCall) -> str:
+    """A line per argument; the text itself where it is not an object."""
+    if isinstance(call.arguments, dict):
+        return text_of(call)
+    try:
+        values = msgspec.json.decode(call.arguments)
+    except (msgspec.DecodeError, RecursionError):
+        return call.arguments
+    return text_of(replace(call, arguments=values)) if isinstance(values, dict) else call.arguments

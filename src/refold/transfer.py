@@ -1,0 +1,304 @@
+"""A conversation leaves its store as one file, and comes back byte for byte.
+
+The export is one JSON document: the whole log, every body as the bytes it was born with, and the artifacts it names;
+nothing else is needed to import it. It is streamed out. An import is checked to its last byte before anything is
+written. Neighbours: `codec` has the lines, `transcript` the export for reading, a store everything else.
+"""
+
+from __future__ import annotations
+
+import base64
+import codecs
+import contextlib
+import os
+import secrets
+import stat
+import struct
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from refold.core import codec
+from refold.core.model import Artifact, Conversation, Event
+from refold.errors import Conflict, Corrupt, Invalid, NotFound
+from refold.offload import SUFFIXES
+from refold.stores import door
+from refold.stores.artifacts import sync_folder
+from refold.stores.protocol import Store
+from refold.transcript import events_of, is_text, markdown_chunks
+
+FORMAT = "refold-export"
+VERSION = 1
+FORMATS = {".json": "json", ".md": "markdown"}
+DOCUMENT_BYTES_MAX = 1 << 30
+SNIFF_BYTES = 4_096
+IDS_TRIED_MAX = 1_000
+NUMBER_MAX = (1 << 63) - 1
+BASE64_BYTES = 3 * 64 * 1024
+AGAIN = "export it again from its store; nothing was written"
+
+
+# --- export as JSON ------------------------------------------------------------------------------------------------
+
+
+def json_chunks(store: Store, conversation: str) -> Iterator[bytes]:
+    """The conversation as one JSON document: an event or artifact per line."""
+    about = store.conversation(conversation)
+    head = {
+        "format": FORMAT, "version": VERSION,
+        "conversation": {
+            "id": about.id, "title": about.title, "head": about.head, "chain": about.chain.hex(),
+            "at_ms": about.at_ms, "updated_ms": about.updated_ms, "parent": about.parent,
+            "parent_seq": about.parent_seq,
+        },
+    }  # fmt: skip
+    yield msgspec.json.encode(head)[:-1] + b',"events":['
+    artifacts: dict[str, Artifact] = {}
+    before = codec.ZERO
+    for event in events_of(store, about):
+        yield (b"\n" if event.seq == 1 else b",\n") + _line(event, before)
+        before = event.chain
+        if isinstance(body := codec.decode(event), Artifact):
+            artifacts.setdefault(body.digest, body)
+    yield b'\n],"artifacts":['
+    for index, artifact in enumerate(artifacts.values()):
+        yield b",\n" if index else b"\n"
+        yield from _content_chunks(store, artifact)
+    yield b"\n]}\n"
+
+
+def _line(event: Event, before: bytes) -> bytes:
+    """The event's line, once it is certain that the line gives the same event back."""
+    for fault in codec.check([event], after=event.seq - 1, before=before):
+        raise Corrupt(fault, hint="refold verify")
+    line = codec.to_line(event)
+    if codec.from_line(line) != event:
+        raise Corrupt(f"event {event.seq}: its body is not plain JSON", hint="refold verify")
+    return line
+
+
+def _content_chunks(store: Store, artifact: Artifact) -> Iterator[bytes]:
+    """The artifact's bytes: as text where they are one, in base64 where not. Read twice, never held whole."""
+    about = {"digest": artifact.digest, "suffix": SUFFIXES.get(artifact.mime, ".bin")}
+    readable = is_text(store.get(artifact.digest))
+    yield msgspec.json.encode(about)[:-1] + (b',"text":"' if readable else b',"data":"')
+    yield from _escaped(store.get(artifact.digest)) if readable else _base64(store.get(artifact.digest))
+    yield b'"}'
+
+
+def _escaped(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    for chunk in chunks:
+        yield msgspec.json.encode(decoder.decode(chunk))[1:-1]
+
+
+def _base64(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    rest = b""
+    for chunk in chunks:
+        rest += chunk
+        whole = len(rest) - len(rest) % BASE64_BYTES
+        yield base64.b64encode(rest[:whole])
+        rest = rest[whole:]
+    yield base64.b64encode(rest)
+
+
+# --- files ---------------------------------------------------------------------------------------------------------
+
+
+def format_of(path: str) -> str:
+    """The format that a file name asks for by its extension."""
+    extension = os.path.splitext(path)[1].lower()
+    if extension not in FORMATS:
+        raise Invalid(f"{path!r} ends in no known format", hint="end it in " + " or ".join(FORMATS))
+    return FORMATS[extension]
+
+
+def chunks_of(store: Store, conversation: str, format: str) -> Iterator[bytes]:
+    """The export in a format, `json` or `markdown`."""
+    if format not in FORMATS.values():
+        raise Invalid(f"there is no format {format!r}", hint="formats: " + ", ".join(FORMATS.values()))
+    return (json_chunks if format == "json" else markdown_chunks)(store, conversation)
+
+
+def export_file(store: Store, conversation: str, path: str, *, format: str = "", force: bool = False) -> int:
+    """Writes the export and gives its size in bytes. An existing file is replaced by `force` only."""
+    chunks = chunks_of(store, conversation, format or format_of(path))
+    if os.path.lexists(path) and not force:
+        raise Conflict(f"{path} exists already", hint="choose another name, or use --force to replace it")
+    return write_file(path, chunks)
+
+
+def write_file(path: str, chunks: Iterable[bytes]) -> int:
+    """Writes a file for the owner alone, whole or not at all."""
+    folder = os.path.dirname(os.path.abspath(path))
+    pending = os.path.join(folder, f".pending-{secrets.token_hex(8)}")
+    try:
+        size = _write_synced(pending, chunks)
+        os.replace(pending, path)
+        sync_folder(folder)
+    except OSError as error:
+        raise door.os_failure(error, f"cannot write {path}") from error
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(pending)
+    return size
+
+
+def _write_synced(path: str, chunks: Iterable[bytes]) -> int:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        # The mode given to open() is cut by the umask, this one is not.
+        os.fchmod(descriptor, 0o600)
+        size = sum(file.write(chunk) for chunk in chunks)
+        file.flush()
+        os.fsync(descriptor)
+    return size
+
+
+def read_document(path: str) -> bytes:
+    """The bytes of an export; a file that is none is refused by its first bytes, without reading the rest."""
+    try:
+        # Without O_NONBLOCK, opening a named pipe would wait for its writer for ever.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        with os.fdopen(descriptor, "rb") as file:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
+                raise Invalid(f"{path} is not a regular file", hint="name a file that refold export wrote")
+            start = _sniffed(file.read(SNIFF_BYTES), found.st_size, path)
+            # A file that grows meanwhile is cut, which the check of its content finds.
+            return start + file.read(max(0, found.st_size - len(start)))
+    except FileNotFoundError as error:
+        raise NotFound(f"there is no file {path}", hint="name a file that refold export wrote") from error
+    except OSError as error:
+        raise door.os_failure(error, f"cannot read {path}") from error
+
+
+def _sniffed(start: bytes, size: int, path: str) -> bytes:
+    if not start.lstrip().startswith(b"{") or f'"{FORMAT}"'.encode() not in start:
+        raise Invalid(f"{path} is not a refold export", hint="refold export ID FILE.json writes one")
+    if size > DOCUMENT_BYTES_MAX:
+        raise Invalid(f"{path} has {size:,} bytes, the most is {DOCUMENT_BYTES_MAX:,}", hint="copy the store itself")
+    return start
+
+
+# --- import --------------------------------------------------------------------------------------------------------
+
+
+class _Head(msgspec.Struct):
+    format: str
+    version: int
+
+
+class _About(msgspec.Struct):
+    id: str
+    head: int
+    chain: str
+
+
+class _Content(msgspec.Struct):
+    digest: str
+    suffix: str = ".bin"
+    text: str | None = None
+    data: bytes | None = None
+
+    @property
+    def content(self) -> bytes:
+        return self.text.encode() if self.text is not None else self.data or b""
+
+
+class _Document(msgspec.Struct):
+    conversation: _About
+    events: list[msgspec.Raw]
+    artifacts: list[_Content] = []
+
+
+def import_document(store: Store, document: bytes, *, id: str | None = None, name: str = "the file") -> Conversation:
+    """Writes an export into the store as a new conversation: `id`, else the id it had, else that with a number.
+    Conflict if the store holds the very same log already and no id is given."""
+    read = _read(document, name)
+    events = _checked_events(read, name)
+    contents = _checked_contents(read, events, name)
+    wanted = codec.conversation_checked(read.conversation.id if id is None else id)
+    free = _free_id(store, wanted, events[-1], fixed=id is not None)
+    for content in contents:
+        store.put([content.content], suffix=content.suffix)
+    store.append(free, events, expect=0)
+    store.flush()
+    return store.conversation(free)
+
+
+def _read(document: bytes, name: str) -> _Document:
+    try:
+        head = msgspec.json.decode(document, type=_Head)
+        if head.format != FORMAT:
+            raise Invalid(f"{name} has the format {head.format!r}, not {FORMAT!r}", hint="refold export writes one")
+        if head.version != VERSION:
+            raise Invalid(f"{name} has version {head.version}, this refold reads {VERSION}", hint="upgrade refold")
+        return msgspec.json.decode(document, type=_Document)
+    except (msgspec.DecodeError, RecursionError, ValueError) as error:
+        raise Corrupt(f"{name} is damaged: {error}", hint=AGAIN) from error
+
+
+def _checked_events(read: _Document, name: str) -> list[Event]:
+    """The events, if they are exactly the log that was exported."""
+    events: list[Event] = []
+    before = codec.ZERO
+    for seq, line in enumerate(read.events, 1):
+        events.append(_checked_event(bytes(line), seq, before, name))
+        before = events[-1].chain
+    about = read.conversation
+    if not events or (about.head, about.chain) != (events[-1].seq, before.hex()):
+        raise Corrupt(f"{name} holds {len(events)} events, its head is {about.head}: it was cut or changed", hint=AGAIN)
+    return events
+
+
+def _checked_event(line: bytes, seq: int, before: bytes, name: str) -> Event:
+    try:
+        event = codec.from_line(line)
+        faults = list(codec.check([event], after=seq - 1, before=before))
+        if not (0 <= event.at_ms <= NUMBER_MAX and abs(event.tokens) <= NUMBER_MAX):
+            faults.append(f"event {seq}: its numbers are out of bounds")
+        if not faults and not event.erased:
+            codec.depth_checked(msgspec.json.decode(event.body))
+            codec.decode(event)
+    except (Corrupt, struct.error, ValueError, RecursionError) as error:
+        raise Corrupt(f"{name}, event {seq}: {error}", hint=AGAIN) from error
+    if faults:
+        raise Corrupt(f"{name}: {faults[0]}", hint=AGAIN)
+    return event
+
+
+def _checked_contents(read: _Document, events: list[Event], name: str) -> list[_Content]:
+    """The contents that the log names, each checked against its digest."""
+    bodies = (codec.decode(event) for event in events if event.kind == "artifact")
+    wanted = {body.digest for body in bodies if isinstance(body, Artifact)}
+    found = {content.digest: content for content in read.artifacts if content.digest in wanted}
+    for digest in sorted(wanted):
+        artifact = codec.artifact_id(door.digest_checked(digest))
+        if digest not in found:
+            raise Corrupt(f"{name} lacks the artifact {artifact}", hint=AGAIN)
+        hasher = codec.content_hasher()
+        hasher.update(found[digest].content)
+        if hasher.hexdigest() != digest:
+            raise Corrupt(f"{name}: the artifact {artifact} does not match its digest", hint=AGAIN)
+    return list(found.values())
+
+
+def _free_id(store: Store, wanted: str, newest: Event, *, fixed: bool) -> str:
+    """The id under which the log can be written."""
+    for number in range(1, IDS_TRIED_MAX):
+        id = wanted if number == 1 else f"{wanted[:58]}-{number}"
+        try:
+            taken = store.conversation(id)
+        except NotFound:
+            return id
+        if fixed:
+            raise door.taken(id, taken.head)
+        if taken.head >= newest.seq and _chain_at(store, id, newest.seq) == newest.chain:
+            said = f"{id!r} holds this log already; nothing was written"
+            raise Conflict(said, head=taken.head, hint="--id NEW makes a second copy")
+    raise Conflict(f"{wanted!r} and {IDS_TRIED_MAX} numbered ids are taken", hint="choose one with --id")
+
+
+def _chain_at(store: Store, id: str, seq: int) -> bytes:
+    return store.read(id, after=seq - 1, last=seq, limit=1)[0].chain

@@ -1,0 +1,247 @@
+"""From one provider to another: what stays the same, what moves, and what is reported as lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from refold.core.model import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
+from refold.dialects import anthropic, openai_chat
+
+
+def call(id: str, path: str) -> dict[str, Any]:
+    return {"id": id, "type": "function", "function": {"name": "read", "arguments": f'{{"path": "{path}"}}'}}
+
+
+def answer(*blocks: Any, dialect: str = "") -> Message:
+    return Message(role="assistant", blocks=blocks, dialect=dialect)
+
+
+def results(*blocks: Any, role: Any = "tool") -> Message:
+    return Message(role=role, blocks=blocks)
+
+
+def user(text: str = "hi") -> Message:
+    return Message(role="user", blocks=(Text(text),))
+
+
+def test_parallel_calls_become_one_message_of_results_and_come_back_equal() -> None:  # X-04
+    wires = [
+        {"role": "user", "content": "read both"},
+        {"role": "assistant", "content": None, "tool_calls": [call("a", "a.py"), call("b", "b.py")]},
+        {"role": "tool", "tool_call_id": "b", "content": "B"},
+        {"role": "tool", "tool_call_id": "a", "content": "A"},
+    ]
+    rendered = anthropic.render([message for wire in wires for message in openai_chat.parse(wire)], [])
+    assert [wire["role"] for wire in rendered] == ["user", "assistant", "user"]
+    assert [block["tool_use_id"] for block in rendered[2]["content"]] == ["a", "b"]
+    back = openai_chat.render([message for wire in rendered for message in anthropic.parse(wire)], [])
+    assert back == [*wires[:2], wires[3], wires[2]]
+
+
+def test_results_of_one_turn_merge_with_results_before_text() -> None:
+    page = [
+        user(),
+        answer(ToolCall("a", "f", {}), ToolCall("b", "f", {})),
+        results(ToolResult("b", (Text("B"),))),
+        results(ToolResult("a", (Text("A"),)), Text("and then"), role="user"),
+    ]
+    rendered = anthropic.render(page, [])
+    assert [block["type"] for block in rendered[2]["content"]] == ["tool_result", "tool_result", "text"]
+    assert [block.get("tool_use_id") for block in rendered[2]["content"]] == ["a", "b", None]
+    assert anthropic.check({"messages": rendered}) == []
+
+
+def test_results_of_different_turns_do_not_merge() -> None:
+    page = [
+        user(),
+        answer(ToolCall("a", "f", {})),
+        results(ToolResult("a")),
+        answer(ToolCall("b", "f", {})),
+        results(ToolResult("b")),
+    ]
+    assert len(anthropic.render(page, [])) == 5
+
+
+def test_a_user_message_with_results_splits_for_openai() -> None:
+    page = [user(), answer(ToolCall("a", "f", {})), results(ToolResult("a", (Text("A"),)), Text("go on"), role="user")]
+    assert openai_chat.render(page, [])[2:] == [
+        {"role": "tool", "tool_call_id": "a", "content": "A"},
+        {"role": "user", "content": "go on"},
+    ]
+
+
+def test_images_in_results_follow_all_results_of_the_turn() -> None:
+    image = Media("image", mime="image/png", data="QUJD")
+    page = [
+        user(),
+        answer(ToolCall("a", "f", {}), ToolCall("b", "f", {})),
+        results(ToolResult("a", (image,))),
+        results(ToolResult("b", (Text("B"),))),
+        user("next"),
+    ]
+    lost: list[str] = []
+    rendered = openai_chat.render(page, lost)
+    assert [wire["role"] for wire in rendered] == ["user", "assistant", "tool", "tool", "user", "user"]
+    assert rendered[4]["content"][1] == {"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD"}}
+    assert lost == ["media in the result of call a went into a user message"]
+    assert openai_chat.check({"messages": rendered}) == []
+
+
+def test_an_image_never_stays_inside_an_openai_tool_message() -> None:
+    image = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
+    wire = {"role": "tool", "tool_call_id": "a", "content": [{"type": "text", "text": "seen"}, image]}
+    tool, follows = openai_chat.render(openai_chat.parse(wire), [])
+    assert tool == {"role": "tool", "tool_call_id": "a", "content": "seen"}
+    assert follows["content"][1] == image
+
+
+def test_only_thinking_that_anthropic_signed_goes_back() -> None:
+    lost: list[str] = []
+    page = [
+        user(),
+        answer(Thinking("unsigned"), Text("a"), dialect="anthropic"),
+        answer(Thinking("signed", "sig"), Text("b"), dialect="anthropic"),
+        answer(Thinking("elsewhere", "sig"), Text("c"), dialect="gemini"),
+        answer(Thinking(data="sealed"), Text("d"), dialect="anthropic"),
+        answer(Thinking(), Text("e"), dialect="anthropic"),
+        user(),
+    ]
+    rendered = anthropic.render(page, lost)
+    assert [[block["type"] for block in wire["content"]] for wire in rendered[1:-1]] == [
+        ["text"], ["thinking", "text"], ["text"], ["redacted_thinking", "text"], ["text"],
+    ]  # fmt: skip
+    assert lost == ["thinking without a signature is not sent", "thinking from gemini is not sent to anthropic"]
+
+
+@pytest.mark.parametrize(
+    ("message", "content"),
+    [
+        (user(""), "(empty)"),
+        (user(" \n"), "(empty)"),
+        (Message(role="user"), [{"type": "text", "text": "(empty)"}]),
+        (answer(Thinking()), [{"type": "text", "text": "(empty)"}]),
+        (answer(Text(""), ToolCall("a", "f", {})), [{"type": "tool_use", "id": "a", "name": "f", "input": {}}]),
+        (answer(Text("")), [{"type": "text", "text": "(empty)"}]),
+    ],
+)
+def test_nothing_empty_is_sent_to_anthropic(message: Message, content: Any) -> None:
+    assert anthropic.render([user(), message], [])[1]["content"] == content
+
+
+def test_an_empty_text_that_anthropic_sent_itself_is_left_out() -> None:
+    wire = {
+        "role": "assistant",
+        "content": [{"type": "text", "text": "", "citations": None}, {"type": "text", "text": "b"}],
+    }
+    [rendered] = anthropic.render(anthropic.parse(wire), [])
+    assert rendered["content"] == [{"type": "text", "text": "b"}]
+
+
+@pytest.mark.parametrize(
+    ("wire", "content"),
+    [
+        ({"role": "assistant", "content": None}, ""),
+        ({"role": "assistant", "content": None, "reasoning": "only thought"}, ""),
+        ({"role": "user", "content": []}, "(empty)"),
+        ({"role": "assistant", "content": [{"type": "text", "text": ""}]}, ""),
+    ],
+)
+def test_nothing_is_sent_to_openai_without_content(wire: dict[str, Any], content: str) -> None:
+    [rendered] = openai_chat.render(openai_chat.parse(wire), [])
+    assert rendered["content"] == content
+
+
+def test_system_messages_inside_the_conversation_become_marked_user_text_for_anthropic() -> None:
+    page = [
+        Message(role="system", blocks=(Text("rule"),)),
+        user(),
+        Message(role="system", blocks=(Text("new"),), dialect="anthropic"),
+    ]
+    assert anthropic.render(page, []) == [
+        {"role": "user", "content": "<system>\nrule\n</system>"},
+        {"role": "user", "content": "hi"},
+        {"role": "system", "content": "new"},
+    ]
+
+
+def test_anthropics_own_system_message_cannot_come_first() -> None:
+    page = [Message(role="system", blocks=(Text("rule"),), dialect="anthropic"), user()]
+    request = anthropic.request(anthropic.render(page, []), system=None, tools=None, marks=[], lost=[])
+    assert request["messages"][0] == {"role": "user", "content": "<system>\nrule\n</system>"}
+    assert anthropic.check(request) == []
+
+
+def test_a_prefill_is_kept_and_reported() -> None:
+    lost: list[str] = []
+    rendered = anthropic.render([user(), answer(Text("The answer is"))], lost)
+    request = anthropic.request(rendered, system=None, tools=None, marks=[], lost=lost)
+    assert request["messages"] == rendered
+    assert lost == ["the conversation ends with the assistant: a prefill, which newer models refuse"]
+
+
+def test_ids_are_mapped_alike_in_calls_and_results() -> None:
+    odd = "call/1:ü" * 3
+    page = [
+        user(),
+        answer(ToolCall(odd, "f", {}), ToolCall("ok-1_A", "f", {})),
+        results(ToolResult(odd), ToolResult("ok-1_A")),
+    ]
+    rendered = anthropic.render(page, [])
+    assert anthropic.check({"messages": rendered}) == []
+    assert rendered[1]["content"][0]["id"] == rendered[2]["content"][0]["tool_use_id"] != odd
+    assert rendered[1]["content"][1]["id"] == "ok-1_A"
+    assert rendered == anthropic.render(page, [])
+
+
+def test_odd_ids_are_mapped_in_messages_with_a_form_too() -> None:
+    use = {"type": "tool_use", "id": "a b", "name": "f", "input": {}, "x": 1}
+    wires = [
+        {"role": "assistant", "content": [use]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a b", "content": "", "x": 1}]},
+    ]
+    assistant, tool = anthropic.render([m for wire in wires for m in anthropic.parse(wire)], [])
+    assert (
+        assistant["content"][0]["id"] == tool["content"][0]["tool_use_id"] == "a_b_" + assistant["content"][0]["id"][4:]
+    )
+
+
+def test_long_ids_are_shortened_for_openai_unless_its_own_server_gave_them() -> None:
+    long = "toolu_" + "x" * 60
+    page = [user(), answer(ToolCall(long, "f", {}), dialect="anthropic"), results(ToolResult(long))]
+    _, assistant, tool = openai_chat.render(page, [])
+    assert assistant["tool_calls"][0]["id"] == tool["tool_call_id"]
+    assert len(tool["tool_call_id"]) == 40
+    own = [user(), answer(ToolCall(long, "f", "{}"), dialect="openai_chat"), results(ToolResult(long))]
+    _, assistant, tool = openai_chat.render(own, [])
+    assert assistant["tool_calls"][0]["id"] == tool["tool_call_id"] == long
+
+
+@pytest.mark.parametrize(
+    ("arguments", "given"), [("", {}), ('{"a": 1}', {"a": 1}), ("[1]", {"_raw": "[1]"}), ("{", {"_raw": "{"})]
+)
+def test_argument_text_becomes_an_object_for_anthropic(arguments: str, given: dict[str, Any]) -> None:
+    lost: list[str] = []
+    rendered = anthropic.render([user(), answer(ToolCall("a", "f", arguments)), results(ToolResult("a"))], lost)
+    assert rendered[1]["content"][0]["input"] == given
+    assert bool(lost) == ("_raw" in given)
+
+
+def test_opaque_blocks_go_only_to_their_own_provider() -> None:
+    lost: list[str] = []
+    block = Opaque(raw={"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}})
+    shown = Opaque(raw={"type": "new", "text": "readable"})
+    page = [user(), answer(block, shown, Text("done"), dialect="anthropic"), user()]
+    assert anthropic.render(page, lost)[1]["content"][:2] == [block.raw, shown.raw]
+    assert openai_chat.render(page, lost)[1] == {"role": "assistant", "content": "readable\n\ndone"}
+    assert lost == [
+        "a block of type 'server_tool_use' from anthropic is not sent",
+        "a block of type 'new' from anthropic is sent as text",
+    ]
+
+
+def test_what_is_lost_is_said_once() -> None:
+    lost: list[str] = []
+    openai_chat.render([user(), *[answer(Thinking("t", "s"), Text("a"), dialect="anthropic")] * 50], lost)
+    assert lost == ["thinking from anthropic is not sent to openai_chat"]
