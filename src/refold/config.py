@@ -26,7 +26,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     target_ratio: float = 0.5
     keep_recent: int = 10
     offload_tokens: int | None = None
-    ladder: tuple[str, ...] = ("dedup", "hide")
+    ladder: tuple[str, ...] = ("dedup", "gist", "hide")
     auto: bool = True
     exclude_tools: tuple[str, ...] = ("memory",)
     tool_kinds: dict[str, str] = msgspec.field(default_factory=dict)

@@ -15,6 +15,7 @@ import secrets
 import stat
 import struct
 from collections.abc import Iterable, Iterator
+from typing import BinaryIO
 
 import msgspec
 
@@ -32,6 +33,7 @@ VERSION = 1
 FORMATS = {".json": "json", ".md": "markdown"}
 DOCUMENT_BYTES_MAX = 1 << 30
 SNIFF_BYTES = 4_096
+STREAM_BYTES = 1 << 20
 IDS_TRIED_MAX = 1_000
 NUMBER_MAX = (1 << 63) - 1
 BASE64_BYTES = 3 * 64 * 1024
@@ -171,6 +173,17 @@ def read_document(path: str) -> bytes:
         raise NotFound(f"there is no file {path}", hint="name a file that refold export wrote") from error
     except OSError as error:
         raise door.os_failure(error, f"cannot read {path}") from error
+
+
+def read_stream(stream: BinaryIO, name: str = "standard input") -> bytes:
+    """The same from a stream, whose size only its end tells."""
+    start = stream.read(SNIFF_BYTES)
+    pieces, size = [_sniffed(start, 0, name)], 0
+    while piece := stream.read(STREAM_BYTES):
+        pieces.append(piece)
+        size += len(piece)
+        _sniffed(start, size, name)
+    return b"".join(pieces)
 
 
 def _sniffed(start: bytes, size: int, path: str) -> bytes:

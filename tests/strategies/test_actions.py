@@ -44,6 +44,8 @@ def told(name: str, arguments: Any) -> list[tuple[str, str, int, int]]:
         ("readFile", {"filePath": "a.py", "startLine": 3, "endLine": 9}, [("read", "a.py", 3, 9)]),
         ("mcp__files__read_text_file", {"path": "a.py", "head": 5}, [("read", "a.py", 1, 5)]),
         ("mcp__files__read_text_file", {"path": "a.py", "tail": 5}, [("read", "a.py", -5, 0)]),
+        ("read_file", {"path": "a.py", "first": 51, "last": 100}, [("read", "a.py", 51, 100)]),
+        ("read_file", {"target_file": "a", "should_read_entire_file": True, "end_line": 9}, [("read", "a", 1, 0)]),
         ("view", {"path": "a.py", "view_range": [5, -1]}, [("read", "a.py", 5, 0)]),
         ("str_replace_editor", {"command": "view", "path": "a", "view_range": [1, 5]}, [("read", "a", 1, 5)]),
         ("str_replace_based_edit_tool", {"command": "insert", "path": "a"}, [("modify", "a", 1, 0)]),

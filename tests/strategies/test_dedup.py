@@ -11,15 +11,42 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from refold.config import Config
+from refold.core.budget import budget_for
 from refold.core.fold import text_of
 from refold.core.laws import broken
-from refold.core.model import Body, Hide, Media, Message, Pin, Replace, Span, Summarize, Text, ToolCall, ToolResult
+from refold.core.model import (
+    Body,
+    Event,
+    Hide,
+    Media,
+    Message,
+    Pin,
+    Replace,
+    Span,
+    Summarize,
+    Text,
+    ToolCall,
+    ToolResult,
+    View,
+)
+from refold.strategies.brief import Brief
 from refold.strategies.dedup import NOTICE_MAX, NOTICE_START, dedup
 from refold.strategies.ladder import climb
 from refold.strategies.registry import rungs
-from tests.strategies.talks import brief_of, log_of, state_of
+from tests.strategies.talks import count, log_of, state_of
 
 LONG = "".join(f"line {n} of the file\n" for n in range(1, 60))
+
+
+def brief_of(
+    log: Sequence[Event], *, target: int = 0, config: Config | None = None, view: View | None = None, **settings: Any
+) -> Brief:
+    config = config or Config()
+    return Brief(
+        view=view or state_of(log).view(), budget=budget_for(config, window=100_000, output=None), config=config,
+        count=count, target=target, enough=target, full=100_000, batch="b-test", originals=lambda span: [],
+        settings=settings,
+    )  # fmt: skip
 
 
 def asks(text: str = "go on") -> Message:
@@ -157,6 +184,14 @@ def test_a_later_read_replaces_only_what_it_covers(earlier: dict[str, int], late
     """C-18."""
     parts = [*reads("c1", text="x" * 999, **earlier), *reads("c2", text="y" * 999, **later)]
     assert replaced(parts) == ({3} if gone else set())
+
+
+@pytest.mark.parametrize("page", [{"page": 2}, {"chunk": "3"}, {"line_ranges": ["1-9"]}, {"lines": "somewhere"}])
+def test_a_read_with_an_unknown_choice_of_lines_is_no_occurrence(page: dict[str, Any]) -> None:
+    """C-18: what cannot be understood could be a part of the file."""
+    assert not replaced([*reads("c1", text="x" * 999), *reads("c2", text="y" * 999, **page)])
+    assert not replaced([*reads("c1", text="x" * 999, **page), *reads("c2", text="y" * 999, **page)])
+    assert replaced([*reads("c1", text="x" * 999, **page), *reads("c2", text="x" * 999, **page)]) == {3}
 
 
 def test_numbered_lines_tell_what_a_read_really_shows() -> None:
@@ -355,3 +390,13 @@ def test_the_time_is_linear_in_messages() -> None:
         return min(times)
 
     assert best(4_000) <= 2.5 * best(2_000) + 0.02
+
+
+def test_an_unchanged_page_is_not_looked_through_again() -> None:
+    """C-91: the second run over 10,000 messages takes less than 10 ms."""
+    parts = [part for i in range(5_000) for part in reads(f"c{i}", f"f{i}", f"{i} text")]
+    brief = brief_of(log_of([asks(), *parts]))
+    assert dedup(brief) == []
+    started = time.process_time()
+    assert dedup(brief) == []
+    assert time.process_time() - started < 0.01

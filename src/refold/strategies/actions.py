@@ -23,6 +23,7 @@ from refold.strategies.arguments import (
     command_of,
     folder_of,
     has_whole_text,
+    lines_are_known,
     lines_of,
     patch_of,
     paths_of,
@@ -167,7 +168,7 @@ def _actions(pair: _Pair, config: Config, opened: str) -> list[Action]:
         return _moved(base)
     if kind == "modify" and not paths:
         return [replace(base, kind=_kind(what), path=path) for what, path in patched(patch_of(arguments))] or [base]
-    return _on_files(base, paths)
+    return _on_files(base, paths, named)
 
 
 def _based(pair: _Pair, kind: Kind, arguments: Mapping[str, Any]) -> Action:
@@ -193,12 +194,13 @@ def _outcome(kind: Kind, text: str, error: bool) -> tuple[bool | None, int | Non
     return (status == 0, status) if status is not None else (not failed(text), None)
 
 
-def _on_files(base: Action, paths: Sequence[str]) -> list[Action]:
+def _on_files(base: Action, paths: Sequence[str], named: str) -> list[Action]:
     if not paths or base.kind in ("todo", "other", "search"):
         return [replace(base, path=paths[0]) if paths and base.kind == "search" else base]
     if base.kind == "read":
         first, last = lines_of(base.arguments)
-        return [replace(base, path=path, first=first, last=last, alone=len(paths) == 1) for path in paths]
+        alone = len(paths) == 1 and lines_are_known(base.arguments, named)
+        return [replace(base, path=path, first=first, last=last, alone=alone) for path in paths]
     written = base.kind == "create" and len(paths) == 1 and has_whole_text(base.arguments)
     return [replace(base, path=path, written=written) for path in paths]
 

@@ -30,9 +30,11 @@ _COMMAND_KEYS = names("command cmd commandline script")
 _CODE_KEYS = names("code input chars text")
 _FOLDER_KEYS = names("workdir cwd workingdirectory directory dir")
 _PATCH_KEYS = frozenset({"input", "patch", "diff", "patchtext", RAW})
-_FIRST_KEYS = names("startline linestart startlineoneindexed firstline fromline start")
-_LAST_KEYS = names("endline lineend endlineoneindexedinclusive lastline toline end")
+_FIRST_KEYS = names("startline linestart startlineoneindexed firstline fromline start first from begin beginline")
+_LAST_KEYS = names("endline lineend endlineoneindexedinclusive lastline toline end last to")
 _RANGE_KEYS = names("viewrange linerange lines range")
+_COUNT_KEYS = names("offset limit head tail")
+_WHOLE_KEYS = names("shouldreadentirefile readentirefile")
 _TEXT_KEYS = names("content contents filetext text newcontent")
 
 
@@ -123,6 +125,8 @@ def has_whole_text(arguments: Mapping[str, Any]) -> bool:
 
 def lines_of(arguments: Mapping[str, Any]) -> tuple[int, int]:
     """The lines that a read asks for; (1, END) is the whole file, a negative first counts from the end."""
+    if argument(arguments, _WHOLE_KEYS) is True:
+        return 1, END
     for name, value in arguments.items():
         if isinstance(name, str) and key_of(name[:64]) in _RANGE_KEYS and (found := _range(value)):
             return found
@@ -135,6 +139,24 @@ def lines_of(arguments: Mapping[str, Any]) -> tuple[int, int]:
     limit = limit or _whole(arguments.get("head"))
     start = max(offset or 1, 1)
     return start, start + limit - 1 if limit and limit > 0 else END
+
+
+def lines_are_known(arguments: Mapping[str, Any], named: str = "") -> bool:
+    """Whether nothing else in the arguments of a read could choose a part of the file: a number or a list under a
+    name that is not known here, or a range that cannot be read."""
+    for name, value in arguments.items():
+        key = key_of(name[:64]) if isinstance(name, str) else ""
+        if name == named or key in _PATH_KEYS or key in _WHOLE_KEYS or value is None or isinstance(value, bool):
+            continue
+        if key in _RANGE_KEYS:
+            understood = _range(value) is not None
+        elif key in _FIRST_KEYS or key in _LAST_KEYS or key in _COUNT_KEYS:
+            understood = _whole(value) is not None
+        else:
+            understood = isinstance(value, str) and not any(char.isdigit() for char in value[:200])
+        if not understood:
+            return False
+    return True
 
 
 def _range(value: object) -> tuple[int, int] | None:

@@ -52,6 +52,17 @@ class Copy(Struct, frozen=True):
 def dedup(brief: Brief) -> list[Edit | Ask]:
     """Replaces every text that a later one on the page makes unneeded."""
     size = brief.setting("same_chars", SAME_CHARS)
+    view = brief.view
+    seen = (view.chain, view.head, len(view.slots), view.tokens, size)
+    if brief.scratch.get("dedup") == seen:
+        return []  # this very page was looked through before, and nothing stood on it twice
+    found = _edits(brief, size)
+    if not found:
+        brief.scratch["dedup"] = seen
+    return found
+
+
+def _edits(brief: Brief, size: int) -> list[Edit | Ask]:
     page = _Page(brief.view.slots, brief.config, protected(brief.view))
     gone: dict[tuple[int, int], list[tuple[int, int, str]]] = {}
     for copy, notice in _unneeded(page, size):
@@ -80,11 +91,11 @@ def _exchanged(text: str, parts: list[tuple[int, int, str]]) -> str:
 def _unneeded(page: _Page, size: int) -> Iterator[tuple[Copy, str]]:
     """Every copy that goes, with its notice; newest first, so that what stays is known when older ones are judged."""
     later: dict[str, list[Copy]] = {}
-    same: dict[str, Copy] = {}
+    same: dict[tuple[str, str], Copy] = {}
     for copy in reversed(page.copies()):
         text = page.text(copy)
         output = payload(text) if len(text) >= size else ""
-        notice = _file_notice(copy, later, page.changes) or _same_notice(same.get(output))
+        notice = _file_notice(copy, later, page.changes) or _same_notice(same.get((copy.path, output)))
         if copy.movable and notice and len(notice) < len(text):
             yield copy, notice
             continue
@@ -92,7 +103,9 @@ def _unneeded(page: _Page, size: int) -> Iterator[tuple[Copy, str]]:
         if copy.path and not copy.cut and len(kept) < LATER_KEPT:
             kept.append(copy)
         if output:
-            same.setdefault(output, copy)
+            # The text of one file never stands for another's, only for output that is nobody's.
+            same.setdefault((copy.path, output), copy)
+            same.setdefault(("", output), copy)
 
 
 def _file_notice(copy: Copy, later: dict[str, list[Copy]], changes: dict[str, list[int]]) -> str:

@@ -24,7 +24,6 @@ from refold.strategies.lines import Passage, Pieces, Shown, chosen, cut
 from refold.strategies.names import Needs, Row
 from refold.strategies.passages import Reader, flat, is_gist, tag
 
-AIM = 0.9  # of the way to the target when everything is folded anew, so that the next segments find room
 TAIL = 0.05  # of what is free: the raw tail, in whole units
 NEWEST = 0.6  # of what is free: what the newest unit may keep if it is larger
 LEAST = 0.3  # of what is free: what a gist of everything may have even if the tail is large
@@ -57,11 +56,11 @@ def gist(brief: Brief) -> list[Edit | Ask]:
     starved = any((slot.notes or {}).get("starved") for slot in layout.gists)
     if layout.gists and not starved and share >= SHARE * size / 2:
         return _folded(brief, layout, layout.raw, layout.gists, share, starved=False)
-    room = int((room + old) * AIM)
+    room += old
     least = int(LEAST * layout.free)
     everything = sorted([*layout.gists, *layout.raw], key=lambda slot: slot.seq)
     edits = _folded(brief, layout, everything, [], max(room, least), starved=room < least)
-    return [*edits, *_clipped(brief, layout)]
+    return [*edits, *_clipped(brief, layout, edits)]
 
 
 # --- layout -------------------------------------------------------------------------------------------------------
@@ -105,10 +104,12 @@ def runs(slots: Sequence[Slot], between: Iterable[Slot]) -> list[list[Slot]]:
     return out
 
 
-def _clipped(brief: Brief, layout: Layout) -> list[Edit]:
+def _clipped(brief: Brief, layout: Layout, edits: Sequence[Edit | Ask]) -> list[Edit]:
     """The newest unit cut to its share of the page: losing its middle is better than losing all that came before."""
-    limit = int(NEWEST * layout.free)
-    excess = sum(slot.tokens for slot in layout.newest) - limit
+    size = sum(slot.tokens for slot in layout.newest)
+    gists = sum(text_tokens(brief.count, edit.text) for edit in edits if isinstance(edit, Summarize))
+    after = layout.fixed + layout.tail_tokens + gists
+    excess = max(size - int(NEWEST * layout.free), after - brief.enough)
     return fit._cuts(brief, fit.pieces(brief, layout.newest), excess, (64,))[0] if excess > 0 else []
 
 
@@ -154,15 +155,21 @@ def _needs(
     """What is known of the names: noted by earlier gists, and seen in the messages to be folded now. The second is
     a copy, to be noted in turn: what stays on the page will be seen again next time."""
     needs = Needs()
-    for slot in [*frozen, *slots]:
-        if is_gist(slot):
-            notes = slot.notes or {}
-            needs.recall(notes.get("now", 0), notes.get("names", {}))
+    for slot in frozen:
+        _recall(needs, slot)
     for slot, passages in zip(slots, text):
-        if not is_gist(slot):
-            for one in passages:
-                needs.observe(one.role, one.names)
+        if is_gist(slot):
+            needs.now = max(needs.now, (slot.notes or {}).get("now", 0) - len(passages))
+        for one in passages:
+            needs.observe(one.role, one.names)
+        _recall(needs, slot)
     return needs, {name: list(row) for name, row in needs.rows.items()}
+
+
+def _recall(needs: Needs, slot: Slot) -> None:
+    """What a gist noted beats what can be seen of it now, wherever it had seen more."""
+    notes = slot.notes or {}
+    needs.recall(notes.get("now", 0), notes.get("names", {}))
 
 
 def _shown(needs: Needs, reader: Reader, kept: Sequence[Slot], frozen: Sequence[Slot]) -> Shown:

@@ -21,7 +21,9 @@ from refold.strategies.lines import Passage, passage
 READ_TOKENS_MAX = 150_000
 READ_WINDOWS_MAX = 8
 READ_AT_ONCE = 200
-REMEMBERED_MAX = 4_000
+REMEMBERED_MAX = 8_000
+CHARS_PER_TOKEN = 4
+NOTHING = Passage(0, "", [], [])  # stands for an event that is not a message
 
 _TAG = re.compile(r"#(\d+) (user|agent|tool|system)")
 
@@ -75,13 +77,15 @@ class Reader:
         return found
 
     def _batch(self, span: Span) -> list[Passage]:
-        known = [self.memory[seq] for seq in range(span.first, span.last + 1) if seq in self.memory]
-        if not known:
-            slots = [slot for slot in self.brief.originals(span) if slot.seq not in self.brief.view.pins]
-            self.left -= sum(slot.tokens for slot in slots)
-            return [self._message(slot) for slot in slots]
-        self.left -= sum(len(line) for one in known for line in one.lines) // 4
-        return known
+        seqs = range(span.first, span.last + 1)
+        if any(seq not in self.memory for seq in seqs):
+            self.memory.update(dict.fromkeys((seq for seq in seqs if seq not in self.memory), NOTHING))
+            for slot in self.brief.originals(span):
+                if self.memory[slot.seq] is NOTHING:
+                    self.memory[slot.seq] = passage(slot.seq, slot.message.role, flat(slot.message))
+        found = [self.memory[seq] for seq in seqs if seq not in self.brief.view.pins]
+        self.left -= sum(len(line) for one in found for line in one.lines) // CHARS_PER_TOKEN
+        return [one for one in found if one is not NOTHING]
 
     def _message(self, slot: Slot) -> Passage:
         if slot.edits:

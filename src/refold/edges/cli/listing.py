@@ -8,22 +8,21 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
-
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from refold.edges.cli.options import command, conversation_argument, opened, opened_store, store_option, window_option
 from refold.edges.cli.screen import Screen
 
 if TYPE_CHECKING:
-    from refold.core.bookmark import Bookmark
-    from refold.core.model import Conversation, Totals
+    from refold.core.budget import Sized
+    from refold.core.model import Anchor, Conversation, Totals
     from refold.engine import Context
     from refold.stats import Stats
     from refold.stores.protocol import Store
 
 PAGE = 100
 TAIL_EVENTS = 300
-PLAIN_KINDS = {"message", "usage", "artifact", "checkpoint"}
+PLAIN_KINDS = {"message", "usage", "artifact", "checkpoint", "meta"}
 
 
 @command("list", store_option)
@@ -66,27 +65,48 @@ def _cells(row: dict[str, Any]) -> list[str]:
 
 
 def _sizes(store: Store, about: Conversation) -> tuple[int, int] | None:
-    """Messages and tokens; None where only the whole log would tell."""
+    """Messages and tokens, as `stats` counts them; None where only the whole log would tell."""
     from refold.core import bookmark
-    from refold.errors import Corrupt
 
     mark = bookmark.read(store.bookmark(about.id))
-    after = mark.head if mark else 0
+    if mark is not None and (mark.head, mark.chain) == (about.head, about.chain):
+        tokens = mark.system[1] + mark.tools[1] + sum(slot[2] for slot in mark.slots)
+        page = _Page(tokens, mark.anchor, mark.calibration)
+        return sum(mark.counts.values()), _current(page, mark.meta.model)
+    return _folded_sizes(store, about, mark.head if mark else 0)
+
+
+def _folded_sizes(store: Store, about: Conversation, after: int) -> tuple[int, int] | None:
+    from refold.errors import Corrupt
+    from refold.log import Log
+
     if about.head - after > TAIL_EVENTS:
         return None
     try:
         tail = store.read(about.id, after=after, last=about.head, limit=TAIL_EVENTS) if about.head > after else []
+        if about.head > TAIL_EVENTS and any(event.kind not in PLAIN_KINDS for event in tail):
+            # Such an event may reach back into the log, and then all of it would be read.
+            return None
+        view = Log(store, about.id).state.view()
     except Corrupt:
+        # The list still shows that it is there; `refold verify` says what is wrong with it.
         return None
-    if not all(event.kind in PLAIN_KINDS or (event.kind == "meta" and mark is None) for event in tail):
-        return None
-    messages = [event for event in tail if event.kind == "message"]
-    tokens = sum(event.tokens for event in tail if event.kind in ("message", "meta"))
-    return sum(mark.counts.values() if mark else ()) + len(messages), _marked_tokens(mark) + tokens
+    return sum(view.counts.values()), _current(view, view.model)
 
 
-def _marked_tokens(mark: Bookmark | None) -> int:
-    return mark.system[1] + mark.tools[1] + sum(slot[2] for slot in mark.slots) if mark else 0
+class _Page(NamedTuple):
+    """What a bookmark knows of the size of its page."""
+
+    tokens: int
+    anchor: Anchor | None
+    calibration: dict[str, float]
+
+
+def _current(page: Sized, model: str | None) -> int:
+    from refold.core.budget import current_tokens, factor_of
+    from refold.tokens.models import model_info
+
+    return current_tokens(page, factor_of(page, model_info(model).name))
 
 
 # --- stats ---------------------------------------------------------------------------------------------------------
@@ -94,7 +114,7 @@ def _marked_tokens(mark: Bookmark | None) -> int:
 
 @command("stats", conversation_argument, window_option, store_option)
 def stats_(screen: Screen, conversation: str, window: int | None, store: str | None) -> None:
-    """Shows the numbers of a conversation: what the next request carries, and what was billed."""
+    """Shows size, counts and cost of a conversation."""
     with opened(conversation, store, window=window) as context:
         stats = context.stats()
         if screen.json_output:
@@ -128,7 +148,8 @@ def _as_fields(stats: Stats, context: Context) -> list[tuple[str, str]]:
         ("Tokens", f"{stats.current:,} / {stats.window:,} ({stats.percent:.1f}%), {stats.level}"),
         ("Made of", ", ".join(f"{name} {size:,}" for name, size in stats.breakdown.items())),
         ("Compacts at", f"{stats.compact_at:,}, warns at {stats.warn_at:,}"),
-        ("Billed", f"{billed.calls:,} calls, {billed.input:,} in ({billed.cache_read:,} cached), {billed.output:,} out"),
+        ("Billed", f"{billed.calls:,} calls, {billed.input:,} tokens in, {billed.output:,} out"),
+        ("Cached", f"{billed.cache_read:,} tokens read, {billed.cache_write:,} written"),
         ("Cost", dollars(stats.cost)),
         ("Created", moment(stats.created_ms)),
         ("Updated", moment(stats.updated_ms)),

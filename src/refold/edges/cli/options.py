@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from refold.engine import Context
     from refold.stores.protocol import Store
 
-F = TypeVar("F", bound=Callable[..., Any])
+Decorator = Callable[[Any], Any]
 
 HELP = {"help_option_names": ["-h", "--help"]}
 
-output_options = (
+output_options: tuple[Decorator, ...] = (
     click.option("--json", is_flag=True, expose_value=False, help="Print one JSON object and nothing else."),
     click.option("--no-color", is_flag=True, expose_value=False, help="Print without colours."),
     click.option("--debug", is_flag=True, expose_value=False, help="Show where an error came from."),
@@ -30,10 +30,10 @@ window_option = click.option("--window", type=click.IntRange(min=1), help="The m
 conversation_argument = click.argument("conversation", metavar="ID")
 
 
-def command(name: str, *decorators: Callable[[F], F]) -> Callable[[F], click.Command]:
+def command(name: str, *decorators: Decorator) -> Callable[[Callable[..., None]], click.Command]:
     """A command that takes the shared options behind its own, and the screen as its first argument."""
 
-    def made(function: F) -> click.Command:
+    def made(function: Callable[..., None]) -> click.Command:
         wrapped: Any = click.pass_obj(function)
         for decorate in reversed((*decorators, *output_options)):
             wrapped = decorate(wrapped)

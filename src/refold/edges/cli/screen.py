@@ -14,6 +14,10 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
+from click.exceptions import Exit
+
+from refold.errors import OUTCOMES, RefoldError
+
 SCHEMA_VERSION = 1
 CELL_MAX = 60
 STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
@@ -28,7 +32,7 @@ class Screen:
 
     def __init__(self, *, json_output: bool = False, no_color: bool = False, out: TextIO | None = None) -> None:
         self.out = out or sys.stdout
-        self.json_output = json_output
+        self.json_output, self.no_color = json_output, no_color
         self.is_utf8 = is_utf8(self.out, os.environ)
         self.is_terminal = self.out.isatty()
         self.has_colour = self.is_terminal and not no_color and wants_colour(os.environ)
@@ -36,6 +40,10 @@ class Screen:
     def line(self, *parts: Part) -> None:
         """Prints parts of one line, or of several if a text has newlines."""
         self.out.write("".join(self._shown(part) for part in parts) + "\n")
+
+    def text(self, text: str) -> None:
+        """Prints a text without ending the line."""
+        self.out.write(self._escaped(text))
 
     def block(self, text: str) -> None:
         """Prints a text of others, set in, so that none of its lines can pass for one of ours."""
@@ -64,8 +72,13 @@ class Screen:
     def emit_each(self, value: Mapping[str, Any], name: str, items: Iterable[Mapping[str, Any]]) -> None:
         """Prints one JSON object whose list `name` is written as it comes, never held whole."""
         self.out.write(json.dumps({"schema_version": SCHEMA_VERSION, **value})[:-1] + f", {json.dumps(name)}: [")
-        for index, item in enumerate(items):
-            self.out.write((",\n" if index else "\n") + json.dumps(item))
+        try:
+            for index, item in enumerate(items):
+                self.out.write((",\n" if index else "\n") + json.dumps(item))
+        except RefoldError as error:
+            # What stands on the screen already must become one object all the same.
+            self.out.write(f'\n], "error": {json.dumps(as_fields(error))}}}\n')
+            raise Exit(OUTCOMES[error.code][1]) from error
         self.out.write("\n]}\n")
 
     def _shown(self, part: Part) -> str:
@@ -101,10 +114,20 @@ class Screen:
         Console(file=self.out, markup=False, emoji=False, highlight=False).print(table)
 
 
+def as_fields(error: RefoldError) -> dict[str, str]:
+    """An error as JSON says it."""
+    return {"code": error.code, "message": str(error), "hint": error.hint}
+
+
 def one_line(text: str, most: int) -> str:
     """A text as a part of one line: line ends and tabs are shown, and a long text is cut."""
     shown = text.replace("\n", "\\n").replace("\t", "\\t")
     return shown if len(shown) <= most else shown[: most - 3] + "..."
+
+
+def number(count: int, name: str) -> str:
+    """`1 event`, `2,000 events`."""
+    return f"{count:,} {name}" + ("" if count == 1 else "s")
 
 
 def width(text: str) -> int:

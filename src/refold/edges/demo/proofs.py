@@ -80,23 +80,27 @@ def unfold(context: Context, handle: str, text: str) -> Returned:
 
 def told_undo(undone: Undone) -> Told:
     """The proof for people."""
-    return Told(
-        "right" if undone.holds else "wrong",
-        [
-            "undo: the page comes back as it was" if undone.holds else "undo: the page is NOT as it was",
-            f"page {undone.before[:16]}  {undone.tokens_before:,} tokens",
-            f"compacted {undone.compacted[:11]}  {undone.tokens_compacted:,} tokens",
-            f"undone {undone.after[:14]}  {'equal' if undone.holds else 'different'}",
-        ],
-    )
+    verdict = "equal" if undone.holds else "different"
+    rows = [
+        ("page", undone.before, f"{undone.tokens_before:,} tokens"),
+        ("compacted", undone.compacted, f"{undone.tokens_compacted:,} tokens"),
+        ("undone", undone.after, verdict),
+    ]
+    title = "undo: the page comes back as it was" if undone.holds else "undo: the page did not come back"
+    return _told(title, rows, holds=undone.holds)
 
 
 def told_unfold(returned: Returned) -> Told:
-    return Told(
-        "right" if returned.holds else "wrong",
-        [
-            f"unfold: all {returned.size_bytes:,} bytes are there" if returned.holds else "unfold: bytes are missing",
-            f"the tool gave sha256 {returned.given[:16]}",
-            f"{returned.handle} is sha256 {returned.unfolded[:16]}  {'equal' if returned.holds else 'different'}",
-        ],
-    )
+    """The proof for people."""
+    verdict = "equal" if returned.holds else "different"
+    rows = [
+        ("the tool gave", returned.given, f"{returned.size_bytes:,} bytes"),
+        (returned.handle, returned.unfolded, verdict),
+    ]
+    title = "unfold: the large output comes back whole" if returned.holds else "unfold: bytes are missing"
+    return _told(title, rows, holds=returned.holds)
+
+
+def _told(title: str, rows: list[tuple[str, str, str]], *, holds: bool) -> Told:
+    lines = [f"{name:<16}  sha256 {digest[:16]}  {what}" for name, digest, what in rows]
+    return Told("right" if holds else "wrong", [title, *lines])

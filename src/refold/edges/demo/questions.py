@@ -57,9 +57,9 @@ def questions(facts: Mapping[str, Outcome]) -> list[Question]:
     return [
         Question("a rule", "Which file must you never edit?", script.RULE),
         Question("the port", "Which port do we listen on?", script.RULE_PORT),
-        Question("a definition", "Which line defines the name you looked up first?", first_line["definition"]),
+        Question("a definition", "Which line defines the name you sought?", first_line["definition"]),
         Question("the failure", "Which command failed, exactly?", first_line["failure"]),
-        Question("a change", "Which file did you note your review in?", change),
+        Question("a change", "Which file has your review note?", change),
         Question("the request", "What was my very first request?", script.REQUEST),
     ]
 

@@ -61,7 +61,7 @@ def header(window: int, model: str) -> Text:
     """What is being shown, in two lines."""
     title = Text("refold demo", style="bold")
     title.append(f"  one scripted agent, real tools, a window of {window:,} tokens\n", style="default")
-    title.append(f"the same stream to both sides, billed as {model}; all figures are of this run", style="dim")
+    title.append(f"the same stream to both sides, priced as {model}, measured in this run", style="dim")
     return title
 
 
@@ -75,7 +75,7 @@ class Lines:
         self.console, self.signs = console, signs
 
     def begin(self, window: int, model: str) -> None:
-        self.console.print(header(window, model), "")
+        self.console.print(header(window, model), "", sep="\n")
 
     def action(self, tool: str, text: str, message: int) -> None:
         """Nothing: a line for every call would bury the story."""
@@ -101,7 +101,7 @@ class Lines:
         self.console.print()
 
     def answers(self, answers: list[Answer]) -> None:
-        self.console.print(tables.answers(answers, self.signs), "")
+        self.console.print(tables.answers(answers, self.signs, self.console.width))
 
     def proof(self, told: Told) -> None:
         self.console.print(*event_lines(told, self.signs, self.console.width), sep="\n")
@@ -179,7 +179,7 @@ class Live(Lines):
         """The rows one by one; the last frame is the whole table."""
         with RichLive(console=self.console, auto_refresh=False, vertical_overflow="visible") as live:
             for count in range(len(answers) + 1):
-                live.update(tables.answers(answers, self.signs, shown=count), refresh=True)
+                live.update(tables.answers(answers, self.signs, self.console.width, shown=count), refresh=True)
                 self.pace.wait(0.6)
 
     def proof(self, told: Told) -> None:

@@ -130,13 +130,13 @@ def _is_request(entry: Entry) -> bool:
 
 
 class Folded:
-    """refold's side: a real context on a real store, in its default configuration. Only the disk is not waited for:
-    the store is thrown away at the end."""
+    """refold's side: a real context on a real store, in its default configuration."""
 
     def __init__(self, scale: Scale, model: Model, fixed: dict[str, Any], *, window: int, store: str) -> None:
         self.scale, self.bill = scale, Bill(model)
         self.room = window - reserve_for(window)
-        config = Config(reserve_tokens=reserve_for(window), durability="none")
+        # The reserve alone is set: the model's own, for answers of 64,000 tokens, is larger than this window.
+        config = Config(reserve_tokens=reserve_for(window))
         self.context = Context(
             open_store(store), "demo", config=config, model=model.name, window=window, system=fixed["system"], tools=fixed["tools"], owns_store=True,
         )  # fmt: skip

@@ -22,7 +22,7 @@ from refold.notices import Notice
 from refold.tokens.models import model_info
 
 MODEL = "claude-sonnet-4-5"
-ITEMS_SHOWN = 2
+ITEMS_SHOWN = 3
 
 
 class Story:
@@ -148,7 +148,7 @@ class Story:
 
     def _tell(self, notice: Notice) -> None:
         if notice.name == "context-warning":
-            self.screen.right(Told("warn", [f"{notice.percent:.0f} % full: a warning, nothing is lost yet"]))
+            self.screen.right(Told("warn", [f"warning: {notice.percent:.0f} % full"]))
         if notice.name == "compaction-complete":
             self.compactions += 1
             self._tell_dropped()
@@ -159,14 +159,15 @@ class Story:
         if self.dropped:
             first, last = self.dropped[0].seq, self.dropped[-1].seq
             tokens = sum(entry.unit.tokens for entry in self.dropped)
-            what = f"#{first}" if first == last else f"#{first} to #{last}"
-            lines = [f"dropped {what}: {_count(len(self.dropped), 'message')}", f"{tokens:,} tokens, no way back"]
-            rules = any(entry.wire["content"] == script.OPENING for entry in self.dropped)
-            self.screen.left(Told("drop", [*lines, *["the first request and both rules went"] * rules]))
+            what = f"#{first}" if first == last else f"#{first}-{last}"
+            lines = [f"dropped {what}: {_count(len(self.dropped), 'message')}, {tokens:,} tokens"]
+            if any(entry.wire["content"] == script.OPENING for entry in self.dropped):
+                lines += ["the first request and both rules went,", "and there is no handle to get them back"]
+            self.screen.left(Told("drop", lines))
             self.dropped = []
 
     def _tell_refused(self, sent: Sent, size_bytes: int) -> None:
-        lines = [f"refused: {sent.tokens:,} tokens are too long", f"{size_bytes:,} bytes cut to their first lines"]
+        lines = [f"refused: {sent.tokens:,} tokens are too long", f"{size_bytes:,} bytes cut to their start"]
         self.screen.left(Told("refuse", lines))
 
     def _tell_stub(self, outcomes: dict[str, Outcome]) -> None:
@@ -174,7 +175,8 @@ class Story:
         slot = self.folded.context.view.slots[-1]
         if any(outcome is self.facts.get("large") for outcome in outcomes.values()):
             self.large = artifact.id
-        lines = [f"{artifact.size_bytes:,} bytes: a stub of {slot.tokens:,} tokens", f"unfold {artifact.id} gives all"]
+        lines = [f"{artifact.size_bytes:,} bytes kept whole", f"shown as a stub of {slot.tokens:,} tokens,"]
+        lines += [f"unfold {artifact.id} gives any part"]
         self.screen.right(Told("stub", lines))
 
     # --- the end ---
@@ -200,14 +202,17 @@ class Story:
 
 
 def receipt_lines(receipt: Receipt, number: int) -> list[str]:
-    """A receipt in a few short lines: what, handle, price, cache."""
+    """A receipt in a few short lines: what, handle, price, cache. The first says more, to be understood."""
     lines = [f"receipt {number}: {receipt.tokens_before:,} → {receipt.tokens_after:,} tokens"]
-    for item in receipt.items[:ITEMS_SHOWN]:
-        lines.append(f"{item.action} {item.handle}, {item.tokens_before:,} → {item.tokens_after:,}")
-    if len(receipt.items) > ITEMS_SHOWN:
-        lines.append(f"and {len(receipt.items) - ITEMS_SHOWN} more, each with its handle")
-    price = "" if receipt.price.cost_dollars is None else f"price ${receipt.price.cost_dollars:.4f}, "
-    return [*lines, f"{price}cache kept up to message {receipt.price.kept_messages}"]
+    shown = receipt.items[: ITEMS_SHOWN if number == 1 else 1]
+    lines += [f"{item.action} {item.handle}, {item.tokens_before:,} → {item.tokens_after:,}" for item in shown]
+    rest = len(receipt.items) - len(shown)
+    if rest:
+        lines[-1] += f", {rest} more"
+    price = receipt.price
+    cost = "" if price.cost_dollars is None else f"price ${price.cost_dollars:.4f}, "
+    lines.append(f"{cost}cache kept up to message {price.kept_messages}")
+    return [*lines, "unfold any handle, undo takes it all back"] if number == 1 else lines
 
 
 def _described(call: Call) -> str:
@@ -216,4 +221,3 @@ def _described(call: Call) -> str:
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-

@@ -13,16 +13,17 @@ from refold.edges.demo.signs import Signs, clean
 WAYS = (("everything", "all in a big window"), ("window", "sliding window"), ("refold", "refold"))
 
 
-def answers(those: list[Answer], signs: Signs, shown: int | None = None) -> Table:
+def answers(those: list[Answer], signs: Signs, width: int, shown: int | None = None) -> Table:
     """What was asked, and where each side has the answer; the last row counts them when all are shown."""
     rows = those if shown is None else those[:shown]
     done = len(rows) == len(those)
     table = Table(box=box.SIMPLE_HEAD, show_footer=done, pad_edge=False, title="Six questions about the session")
     table.title_justify, table.title_style = "left", "bold"
     left, right = ([getattr(answer, side).found for answer in rows] for side in ("window", "folded"))
-    table.add_column("asked at the end", Text("found"), ratio=1, no_wrap=True, overflow="ellipsis")
-    table.add_column("sliding window", Text(f"{sum(left)} of {len(rows)}", style="bold red"), no_wrap=True)
-    table.add_column("refold", Text(f"{sum(right)} of {len(rows)}", style="bold green"), no_wrap=True)
+    # Fixed widths: the table must not jump while its rows appear.
+    table.add_column("asked at the end", Text("found"), width=max(20, width - 48), no_wrap=True, overflow="ellipsis")
+    table.add_column("sliding window", Text(f"{sum(left)} of {len(rows)}", style="bold red"), width=14)
+    table.add_column("refold", Text(f"{sum(right)} of {len(rows)}", style="bold green"), width=26, no_wrap=True)
     for answer in rows:
         asked = Text(answer.question.text).append(f"\n{clean(signs.spelled(answer.question.answer))}", style="dim")
         table.add_row(asked, where(answer.window, signs), where(answer.folded, signs))
@@ -35,7 +36,7 @@ def where(found: Found, signs: Signs) -> Text:
         return Text(f"{signs.yes} page #{found.seq}", style="green")
     if found.place == "unfold":
         text = Text(f"{signs.yes} unfold {found.handle}", style="green")
-        return text.append(f"\n  at #{found.seq}" if found.seq else "", style="dim")
+        return text.append(f"\n  #{found.seq}, in {found.tokens:,} tokens" if found.seq else "", style="dim")
     return Text(f"{signs.no} gone", style="red")
 
 
@@ -71,9 +72,9 @@ def notes(report: Report) -> Text:
     listed = ", ".join(f"{name.replace('_', ' ')} ${prices[name]:g}" for name in prices)
     lines = [
         f"{report.model}, list prices per million tokens: {listed}.",
-        "Cached is what equals the previous request from its start; each way is billed with cache marks or without, "
+        "Cached is what equals the previous request from its start. Each way is billed with or without cache marks, "
         "whichever is cheaper for it.",
-        f"{report.compactions} compactions, {report.answers_visible} of {len(report.questions)} answers on refold's "
-        f"page itself, {report.tokens_seen:,} tokens seen, {report.seconds:.1f} seconds.",
+        f"refold: {report.compactions} compactions, {report.tokens_seen:,} tokens seen, {report.answers_visible} of "
+        f"{report.answers} answers on the page itself, the others one unfold away. {report.seconds:.1f} seconds.",
     ]
     return Text("\n".join(lines), style="dim")

@@ -1,0 +1,54 @@
+"""`refold verify`: walks the store and says what is wrong, and where. Exit status 5 if anything is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from refold.edges.cli.options import command, opened_store, store_option
+from refold.edges.cli.screen import Screen, number, one_line
+
+if TYPE_CHECKING:
+    from refold.verifying import Problem, Report
+
+
+@command("verify", click.argument("conversation", metavar="[ID]", required=False), store_option)
+def verify_(screen: Screen, conversation: str | None, store: str | None) -> None:
+    """Says what is not as it was written.
+
+    Walks every event, artifact, bookmark and page of the store, or of one conversation.
+    """
+    from refold.errors import OUTCOMES, Corrupt
+    from refold.verifying import verified
+
+    with opened_store(store) as there:
+        report = verified(there, conversation)
+        if screen.json_output:
+            screen.emit(_as_json(report, there.url))
+        else:
+            _print(screen, report)
+    if report.problems:
+        raise click.exceptions.Exit(OUTCOMES[Corrupt.code][1])
+
+
+def _as_json(report: Report, url: str) -> dict[str, Any]:
+    problems = [{name: getattr(problem, name) for name in problem.__struct_fields__} for problem in report.problems]
+    return {
+        "store": url, "ok": not problems, "conversations": report.conversations, "events": report.events,
+        "artifacts": report.artifacts, "problems": problems,
+    }  # fmt: skip
+
+
+def _print(screen: Screen, report: Report) -> None:
+    for problem in report.problems:
+        screen.line(("red", _place(problem)), f": {one_line(problem.what, 500)}", ("dim", f" [{problem.file}]"))
+    walked = [number(getattr(report, f"{name}s"), name) for name in ("conversation", "event", "artifact")]
+    found = len(report.problems)
+    verdict = ("red", f"{number(found, 'problem')}.") if found else ("green", "all is as it was written.")
+    screen.line(f"{', '.join(walked)} walked: ", verdict)
+
+
+def _place(problem: Problem) -> str:
+    where = problem.conversation or "the store"
+    return f"{where} #{problem.seq}, {problem.part}" if problem.seq else f"{where}, {problem.part}"

@@ -1,0 +1,82 @@
+"""`refold export` and `refold import`: a conversation as a file, and back. The format is that of `refold.transfer`.
+
+On standard output an export is data: the very bytes for a pipe or a file, made harmless on a terminal.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from refold.edges.cli.options import command, conversation_argument, opened_store, store_option
+from refold.edges.cli.screen import Screen
+
+if TYPE_CHECKING:
+    from refold.stores.protocol import Store
+
+STDIO = "-"
+
+
+@command(
+    "export",
+    conversation_argument,
+    click.argument("file"),
+    click.option("--format", "form", type=click.Choice(["json", "markdown"]), help="By default, what FILE ends in."),
+    click.option("--force", is_flag=True, help="Replace FILE if it exists."),
+    store_option,
+)
+def export_(
+    screen: Screen, conversation: str, file: str, form: str | None, force: bool, store: str | None
+) -> None:  # fmt: skip
+    """Writes a conversation to a file.
+
+    FILE ends in .json, to be imported again, or in .md, to be read; - is standard output.
+    """
+    from refold.transfer import export_file
+
+    if file == STDIO and screen.json_output and form == "markdown":
+        raise click.UsageError("--json prints one JSON object, --format markdown is none")
+    with opened_store(store) as there:
+        if file == STDIO:
+            _print_export(screen, there, conversation, form or "json")
+            return
+        size = export_file(there, conversation, file, format=form or "", force=force)
+    if screen.json_output:
+        screen.emit({"conversation": conversation, "file": file, "size_bytes": size})
+    else:
+        screen.line(f"{conversation} is in {file} ({size:,} bytes).")
+
+
+def _print_export(screen: Screen, store: Store, conversation: str, form: str) -> None:
+    from refold.transfer import chunks_of
+
+    for chunk in chunks_of(store, conversation, form):
+        if screen.is_terminal:
+            screen.text(chunk.decode("utf-8", "replace"))
+        else:
+            sys.stdout.buffer.write(chunk)
+
+
+@command(
+    "import",
+    click.argument("file"),
+    click.option("--id", "id_", metavar="NEW", help="The id that it gets; by default the one it had."),
+    store_option,
+)
+def import_(screen: Screen, file: str, id_: str | None, store: str | None) -> None:
+    """Reads a conversation from an exported file.
+
+    FILE is what `refold export` wrote as JSON; - is standard input. It is checked whole before anything is written.
+    """
+    from refold.transfer import import_document, read_document, read_stream
+
+    document = read_stream(sys.stdin.buffer) if file == STDIO else read_document(file)
+    with opened_store(store) as there:
+        name = "standard input" if file == STDIO else file
+        about = import_document(there, document, id=id_, name=name)
+        if screen.json_output:
+            screen.emit({"conversation": about.id, "title": about.title, "head": about.head, "store": there.url})
+        else:
+            screen.line(f"{name} is now {about.id} in {there.url} ({about.head:,} events).")
