@@ -19,6 +19,9 @@ OPENING = "(the conversation goes on from here)"
 
 
 def calls_of(message: Message) -> list[str]:
+    """The ids of its tool calls. Only an assistant calls tools, whatever a log may hold."""
+    if message.role != "assistant":
+        return []
     return [block.id for block in message.blocks if isinstance(block, ToolCall)]
 
 
@@ -60,12 +63,10 @@ def _reaches(slots: Sequence[Slot]) -> list[int]:
     reach = list(range(len(slots)))
     asked: dict[str, int] = {}
     for index, slot in enumerate(slots):
-        for block in slot.message.blocks:
-            if isinstance(block, ToolCall):
-                asked[block.id] = index
-            elif isinstance(block, ToolResult) and block.call in asked:
-                origin = asked[block.call]
-                reach[origin] = max(reach[origin], index)
+        for id in results_of(slot.message):
+            if id in asked:
+                reach[asked[id]] = max(reach[asked[id]], index)
+        asked.update(dict.fromkeys(calls_of(slot.message), index))
     return reach
 
 
@@ -95,10 +96,9 @@ def in_order(slots: Sequence[Slot]) -> bool:
         if not _answers(slot, results, waiting):
             return False
         waiting.difference_update(results)
-        if calls:
-            if slot.message.role != "assistant" or len(set(calls)) < len(calls):
-                return False
-            waiting = set(calls)
+        if len(set(calls)) < len(calls) or len(calls) < sum(isinstance(b, ToolCall) for b in slot.message.blocks):
+            return False
+        waiting = waiting | set(calls)
     return not waiting
 
 
@@ -117,7 +117,8 @@ def _reordered(slots: Sequence[Slot], repairs: list[str]) -> list[Slot]:
     answers = _answered(slots, repairs)
     out: list[Slot] = []
     for index, slot in enumerate(slots):
-        rest = tuple(block for block in slot.message.blocks if not isinstance(block, ToolResult))
+        out_of_place = ToolResult if slot.message.role == "assistant" else ToolResult | ToolCall
+        rest = tuple(block for block in slot.message.blocks if not isinstance(block, out_of_place))
         if len(rest) == len(slot.message.blocks):
             out.append(_distinct(slot))
         elif rest:
@@ -133,14 +134,13 @@ def _answered(slots: Sequence[Slot], repairs: list[str]) -> dict[tuple[int, str]
     answers: dict[tuple[int, str], Slot] = {}
     for index, slot in enumerate(slots):
         for block in slot.message.blocks:
-            if isinstance(block, ToolCall):
-                asked[block.id] = index
-            elif isinstance(block, ToolResult):
+            if isinstance(block, ToolResult):
                 origin = asked.get(block.call)
                 if origin is None or (origin, block.call) in answers:
                     repairs.append(f"#{slot.seq} answers {block.call!r}, which is not waiting: left out")
                     continue
                 answers[origin, block.call] = _alone(slot, block)
+        asked.update(dict.fromkeys(calls_of(slot.message), index))
     return answers
 
 

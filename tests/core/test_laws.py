@@ -1,0 +1,108 @@
+"""Lawful order whatever the log holds, and seams that never cut a pair."""
+
+from __future__ import annotations
+
+from hypothesis import given
+
+from refold.core.fold import fold
+from refold.core.laws import NO_RESULT, broken, in_order, is_request, seams, settled, thinking_from, units, without_thinking
+from refold.core.model import Hide, Message, Pin, Span, Summarize, Text, Thinking, ToolResult
+from tests.core.logs import call, logs, result, sealed, user
+
+
+def texts(slots) -> list[str]:
+    return [block.text if isinstance(block, Text) else block.content[0].text if isinstance(block, ToolResult) else "call"
+            for slot in slots for block in slot.message.blocks]  # fmt: skip
+
+
+def shown(*bodies) -> list[str]:
+    slots, _ = settled(fold(sealed([*bodies])).slots)
+    return texts(slots)
+
+
+@given(logs)
+def test_settled_slots_are_in_order_whatever_the_log_holds(log):
+    slots, _ = settled(fold(log).slots)
+    assert in_order(slots)
+    first = next((slot for slot in slots if slot.message.role != "system"), None)
+    assert first is None or first.message.role == "user"
+
+
+@given(logs)
+def test_settling_twice_changes_nothing(log):
+    once, _ = settled(fold(log).slots)
+    assert settled(once) == (once, [])
+
+
+@given(logs)
+def test_no_seam_parts_a_call_from_its_result(log):
+    slots = fold(log).slots
+    for seam in seams(slots):
+        asked = {block.id for slot in slots[:seam] for block in slot.message.blocks if hasattr(block, "arguments")}
+        again = {block.id for slot in slots[seam:] for block in slot.message.blocks if hasattr(block, "arguments")}
+        answered = {block.call for slot in slots[seam:] for block in slot.message.blocks if isinstance(block, ToolResult)}
+        first_answer = {block.call for slot in slots[:seam] for block in slot.message.blocks if isinstance(block, ToolResult)}
+        assert not (asked & answered) - again - first_answer
+
+
+def test_a_message_typed_between_a_call_and_its_result_goes_behind_the_result():
+    assert shown(user("go"), call("a"), user("typed"), result("a", "done")) == ["go", "call", "done", "typed"]
+
+
+def test_an_open_call_is_closed_by_a_result_that_says_so():
+    """C-48, Y-48."""
+    assert shown(user("go"), call("a", "b"), result("b", "done")) == ["go", "call", "call", NO_RESULT, "done"]
+
+
+def test_a_result_without_its_call_is_left_out_and_reported():
+    """C-47."""
+    slots, repairs = settled(fold(sealed([user("go"), result("zz"), user("on")])).slots)
+    assert texts(slots) == ["go", "on"]
+    assert "zz" in repairs[0]
+
+
+def test_a_second_result_for_one_call_is_left_out():
+    assert shown(user("go"), call("a"), result("a", "one"), result("a", "two")) == ["go", "call", "one"]
+
+
+def test_an_id_that_is_used_again_later_is_paired_with_the_nearest_call():
+    assert shown(user("go"), call("a"), result("a", "1"), call("a"), result("a", "2")) == ["go", "call", "1", "call", "2"]
+
+
+def test_lawful_slots_come_back_as_they_are():
+    """C-62."""
+    slots = fold(sealed([user(), call("a"), result("a"), user()])).slots
+    assert settled(slots)[0] is slots
+
+
+def test_a_summary_is_never_taken_for_a_request():
+    """Y-57."""
+    view = fold(sealed([user("a"), user("b"), Summarize(batch="b", span=Span(1, 1), text="s")]))
+    assert [is_request(slot) for slot in view.slots] == [False, True]
+
+
+def test_hiding_the_latest_request_or_a_pin_breaks_a_law():
+    log = [user("a"), user("b"), Pin(seq=1)]
+    assert broken(fold(sealed(log))) == []
+    assert "latest user request" in broken(fold(sealed([*log, Hide(batch="b", span=Span(2, 2))])))[0]
+
+
+def test_thinking_from_before_a_change_is_dropped():
+    """X-21: signed blocks are never edited, only removed."""
+    thought = Message(role="assistant", blocks=(Thinking("hm", "sig"), Text("yes")))
+    view = fold(sealed([user("a"), thought, user("b"), thought, Hide(batch="b", span=Span(1, 1)), user("c"), thought]))
+    assert [_thinks(slot) for slot in without_thinking(view.slots, thinking_from(view, bound=True))] == [
+        False, False, False, False, True,
+    ]  # fmt: skip
+    assert [_thinks(slot) for slot in without_thinking(view.slots, thinking_from(view, bound=False))] == [
+        False, False, True, False, True,
+    ]  # fmt: skip
+
+
+def _thinks(slot) -> bool:
+    return any(isinstance(block, Thinking) and block.signature for block in slot.message.blocks)
+
+
+def test_units_cover_every_slot_once():
+    slots = fold(sealed([user(), call("a"), result("a"), call("b"), user()])).slots
+    assert [index for unit in units(slots) for index in unit] == list(range(len(slots)))
