@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from msgspec import Struct
 
 from refold.core import bookmark
-from refold.core.codec import SALT_BYTES, encode, kind_of, resealed, seal, uuid7
+from refold.core.codec import SALT_BYTES, kind_of, resealed, seal, uuid7
 from refold.core.fold import Fold, folded, switches
 from refold.core.model import Body, Event, Message, Slot, Span
 from refold.errors import Conflict, Corrupt, NotFound
+from refold.shielding import encoded
 from refold.stores.protocol import Store
 
 TRIES_MAX = 20
@@ -157,7 +158,7 @@ class Log:
             randomness = os.urandom(10 + SALT_BYTES)
             event = seal(
                 chain, seq, id=uuid7(at_ms, randomness), at_ms=at_ms, by=draft.by, kind=kind_of(draft.body),
-                body=encode(draft.body), salt=randomness[10:], tokens=draft.tokens, counter=draft.counter,
+                body=encoded(draft.body), salt=randomness[10:], tokens=draft.tokens, counter=draft.counter,
             )  # fmt: skip
             chain = event.chain
             events.append(event)

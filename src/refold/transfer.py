@@ -46,27 +46,31 @@ AGAIN = "export it again from its store; nothing was written"
 def json_chunks(store: Store, conversation: str) -> Iterator[bytes]:
     """The conversation as one JSON document: an event or artifact per line."""
     about = store.conversation(conversation)
-    head = {
-        "format": FORMAT, "version": VERSION,
-        "conversation": {
-            "id": about.id, "title": about.title, "head": about.head, "chain": about.chain.hex(),
-            "at_ms": about.at_ms, "updated_ms": about.updated_ms, "parent": about.parent,
-            "parent_seq": about.parent_seq,
-        },
-    }  # fmt: skip
-    yield msgspec.json.encode(head)[:-1] + b',"events":['
+    head = _described(about)
+    yield f'{{"format":"{FORMAT}","version":{VERSION},"conversation":'.encode() + head + b',"events":['
+    # The chain does not cover everything that an event carries (its size in tokens, say); this digest does.
+    hasher = codec.content_hasher()
+    hasher.update(head)
     artifacts: dict[str, Artifact] = {}
     before = codec.ZERO
     for event in events_of(store, about):
-        yield (b"\n" if event.seq == 1 else b",\n") + _line(event, before)
-        before = event.chain
+        line, before = _line(event, before), event.chain
+        yield (b"\n" if event.seq == 1 else b",\n") + line
+        hasher.update(line)
         if isinstance(body := codec.decode(event), Artifact):
             artifacts.setdefault(body.digest, body)
     yield b'\n],"artifacts":['
     for index, artifact in enumerate(artifacts.values()):
         yield b",\n" if index else b"\n"
         yield from _content_chunks(store, artifact)
-    yield b"\n]}\n"
+    yield f'\n],"digest":"{hasher.hexdigest()}"}}\n'.encode()
+
+
+def _described(about: Conversation) -> bytes:
+    return msgspec.json.encode({
+        "id": about.id, "title": about.title, "head": about.head, "chain": about.chain.hex(), "at_ms": about.at_ms,
+        "updated_ms": about.updated_ms, "parent": about.parent, "parent_seq": about.parent_seq,
+    })  # fmt: skip
 
 
 def _line(event: Event, before: bytes) -> bytes:
@@ -162,17 +166,24 @@ def read_document(path: str) -> bytes:
     try:
         # Without O_NONBLOCK, opening a named pipe would wait for its writer for ever.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        with os.fdopen(descriptor, "rb") as file:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode):
-                raise Invalid(f"{path} is not a regular file", hint="name a file that refold export wrote")
-            start = _sniffed(file.read(SNIFF_BYTES), found.st_size, path)
-            # A file that grows meanwhile is cut, which the check of its content finds.
-            return start + file.read(max(0, found.st_size - len(start)))
+        try:
+            return _read_regular(descriptor, path)
+        finally:
+            os.close(descriptor)
     except FileNotFoundError as error:
         raise NotFound(f"there is no file {path}", hint="name a file that refold export wrote") from error
     except OSError as error:
         raise door.os_failure(error, f"cannot read {path}") from error
+
+
+def _read_regular(descriptor: int, path: str) -> bytes:
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode):
+        raise Invalid(f"{path} is not a regular file", hint="name a file that refold export wrote")
+    with os.fdopen(descriptor, "rb", closefd=False) as file:
+        start = _sniffed(file.read(SNIFF_BYTES), found.st_size, path)
+        # A file that grows meanwhile is cut, which the check of its content finds.
+        return start + file.read(max(0, found.st_size - len(start)))
 
 
 def read_stream(stream: BinaryIO, name: str = "standard input") -> bytes:
@@ -220,18 +231,19 @@ class _Content(msgspec.Struct):
 
 
 class _Document(msgspec.Struct):
-    conversation: _About
+    conversation: msgspec.Raw
     events: list[msgspec.Raw]
-    artifacts: list[_Content] = []
+    artifacts: list[_Content]
+    digest: str
 
 
 def import_document(store: Store, document: bytes, *, id: str | None = None, name: str = "the file") -> Conversation:
     """Writes an export into the store as a new conversation: `id`, else the id it had, else that with a number.
     Conflict if the store holds the very same log already and no id is given."""
-    read = _read(document, name)
-    events = _checked_events(read, name)
+    read, about = _read(document, name)
+    events = _checked_events(read, about, name)
     contents = _checked_contents(read, events, name)
-    wanted = codec.conversation_checked(read.conversation.id if id is None else id)
+    wanted = codec.conversation_checked(about.id if id is None else id)
     free = _free_id(store, wanted, events[-1], fixed=id is not None)
     for content in contents:
         store.put([content.content], suffix=content.suffix)
@@ -240,28 +252,33 @@ def import_document(store: Store, document: bytes, *, id: str | None = None, nam
     return store.conversation(free)
 
 
-def _read(document: bytes, name: str) -> _Document:
+def _read(document: bytes, name: str) -> tuple[_Document, _About]:
     try:
         head = msgspec.json.decode(document, type=_Head)
         if head.format != FORMAT:
             raise Invalid(f"{name} has the format {head.format!r}, not {FORMAT!r}", hint="refold export writes one")
         if head.version != VERSION:
             raise Invalid(f"{name} has version {head.version}, this refold reads {VERSION}", hint="upgrade refold")
-        return msgspec.json.decode(document, type=_Document)
+        read = msgspec.json.decode(document, type=_Document)
+        return read, msgspec.json.decode(read.conversation, type=_About)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         raise Corrupt(f"{name} is damaged: {error}", hint=AGAIN) from error
 
 
-def _checked_events(read: _Document, name: str) -> list[Event]:
+def _checked_events(read: _Document, about: _About, name: str) -> list[Event]:
     """The events, if they are exactly the log that was exported."""
+    hasher = codec.content_hasher()
+    hasher.update(read.conversation)
     events: list[Event] = []
     before = codec.ZERO
     for seq, line in enumerate(read.events, 1):
+        hasher.update(line)
         events.append(_checked_event(bytes(line), seq, before, name))
         before = events[-1].chain
-    about = read.conversation
     if not events or (about.head, about.chain) != (events[-1].seq, before.hex()):
         raise Corrupt(f"{name} holds {len(events)} events, its head is {about.head}: it was cut or changed", hint=AGAIN)
+    if hasher.hexdigest() != read.digest:
+        raise Corrupt(f"{name} does not match its digest: it was changed", hint=AGAIN)
     return events
 
 

@@ -111,7 +111,11 @@ class _Walk:
             yield Problem(part=part, what=what, conversation=about.id, file=self.file)
 
     def _bookmark_faults(self, about: Conversation, kept: bytes, state: Fold) -> Iterator[str]:
-        mark = bookmark.read(kept)
+        try:
+            mark = bookmark.read(kept)
+        except ValueError:
+            # A text in it is not UTF-8.
+            mark = None
         if mark is None:
             yield "the bookmark cannot be read; it is made anew by the next open"
         elif not 0 < mark.head <= about.head:

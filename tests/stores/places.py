@@ -5,7 +5,9 @@ from __future__ import annotations
 import secrets
 from pathlib import Path
 
+from refold.core.model import Event
 from refold.stores import Store, open_store
+from refold.stores.contract.kit import grown
 from refold.stores.memory import MemoryStore
 from refold.stores.sqlite import SqliteStore
 
@@ -35,3 +37,11 @@ class HastySqlitePlace(SqlitePlace):
 
     def open(self) -> Store:
         return SqliteStore(self.url.removeprefix("sqlite:"), durable=False)
+
+
+def filled(path: Path, count: int = 5) -> list[Event]:
+    """Makes a database with one log of `count` events, closes it, and gives the events."""
+    store = SqliteStore(str(path))
+    events = grown(store, "log", count)
+    store.close()
+    return events

@@ -20,6 +20,17 @@ def test_the_store_keeps_the_contract(kind: str, clause: contract.Clause, tmp_pa
     clause(lambda: PLACES[kind](tmp_path))
 
 
+@pytest.mark.soak
+def test_eight_processes_on_one_log_lose_nothing(tmp_path: Path) -> None:
+    names = [f"writer-{n}" for n in range(8)]
+    for _ in range(5):
+        place = SqlitePlace(tmp_path)
+        contract.crowd.in_processes(place.url, names, 300)
+        store = place.open()
+        contract.crowd.check_crowd(store, "log", names, 300)
+        store.close()
+
+
 def test_the_contract_can_be_imported_without_a_test_framework() -> None:
     import subprocess
     import sys

@@ -5,32 +5,20 @@ from __future__ import annotations
 import os
 import random
 import stat
-import struct
-import subprocess
-import sys
 from pathlib import Path
 
 import apsw
 import pytest
 
-from refold.core import codec
 from refold.core.model import Event
-from refold.errors import Conflict, Corrupt, Denied, Invalid, NotFound, RefoldError, Unavailable
-from refold.stores import open_store
+from refold.errors import Conflict, Corrupt, Denied, Invalid, NotFound, Unavailable
 from refold.stores.contract.kit import grown, sealed
 from refold.stores.sqlite import SqliteStore
-from tests.stores.disks import needs_strace, run, tmpfs
+from tests.stores.places import filled
 
 
 def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
-
-
-def filled(path: Path, count: int = 5) -> list[Event]:
-    store = SqliteStore(str(path))
-    events = grown(store, "log", count)
-    store.close()
-    return events
 
 
 @pytest.mark.parametrize("umask", [0, 0o777])
@@ -119,12 +107,13 @@ def test_a_file_that_is_not_ours_is_refused_untouched(kind: str, tmp_path: Path)
     assert path.read_bytes() == before
 
 
-def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
-    (tmp_path / "x.db").touch(mode=0o600)
-    store = SqliteStore(str(tmp_path / "x.db"))
-    assert store.conversations() == []
-    assert (tmp_path / "x.db").stat().st_size == 0
-    assert store.read("log") == [] if grown(store, "log", 1) == [] else True
+def test_an_empty_file_becomes_a_store_when_it_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    path.touch(mode=0o600)
+    store = SqliteStore(str(path))
+    assert store.conversations() == [] and path.stat().st_size == 0
+    events = grown(store, "log", 1)
+    assert store.read("log") == events
     store.close()
 
 
@@ -137,74 +126,6 @@ def test_a_file_in_the_way_of_the_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("in the way")
     with pytest.raises(Unavailable):
         SqliteStore(str(tmp_path / "a" / "x.db")).append("log", sealed(None, [b"{}"]), expect=0)
-
-
-def checked(events: list[Event]) -> list[str]:
-    try:
-        return list(codec.check(events))
-    except (ValueError, struct.error) as error:
-        # An id that is no UUID, or a time before 1970, cannot even be hashed.
-        return [str(error)]
-
-
-def outcome(path: Path, events: list[Event]) -> str:
-    """How a damaged file answers: same, refused, or found by the chain; anything else is a failure."""
-    store = SqliteStore(str(path))
-    try:
-        store.conversations()
-        read = store.read("log")
-        complaints = checked(read)
-    except RefoldError as error:
-        assert error.hint, error
-        return "refused"
-    finally:
-        store.close()
-    if complaints:
-        return "found"
-    if len(read) < len(events):
-        assert read == events[: len(read)]
-        return "shorter"
-    assert [event.chain for event in read] == [event.chain for event in events]
-    return "same"
-
-
-def test_a_flipped_byte_is_refused_found_or_harmless(tmp_path: Path) -> None:
-    path, damaged = tmp_path / "x.db", tmp_path / "y.db"
-    events = filled(path, 12)
-    whole = path.read_bytes()
-    seen: dict[str, int] = {}
-    for place in random.Random(1).sample(range(len(whole)), 1_500):
-        damaged.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
-        answer = outcome(damaged, events)
-        seen[answer] = seen.get(answer, 0) + 1
-        if answer == "shorter":
-            # SQLite takes a smaller cell count at its word. The page's sums no longer agree, and its check says so.
-            assert apsw.Connection(str(damaged)).pragma("integrity_check") != "ok", place
-    assert seen["refused"] and seen["found"] and seen.get("shorter", 0) < 30, seen
-
-
-def test_a_file_cut_anywhere_is_refused_or_reads_as_before(tmp_path: Path) -> None:
-    path, damaged = tmp_path / "x.db", tmp_path / "y.db"
-    events = filled(path, 12)
-    whole = path.read_bytes()
-    for length in range(1, len(whole), 97):
-        damaged.write_bytes(whole[:length])
-        assert outcome(damaged, events) in ("refused", "found", "same"), length
-
-
-def test_damage_in_the_wal_never_shows_as_other_content(tmp_path: Path) -> None:
-    store = SqliteStore(str(tmp_path / "x.db"))
-    events = grown(store, "log", 12)
-    files = {suffix: (tmp_path / f"x.db{suffix}").read_bytes() for suffix in ("", "-wal")}
-    store.close()
-    for place in random.Random(2).sample(range(len(files["-wal"])), 200):
-        wal = bytearray(files["-wal"])
-        wal[place] ^= 0xFF
-        (tmp_path / "y.db").write_bytes(files[""])
-        (tmp_path / "y.db-wal").write_bytes(wal)
-        assert outcome(tmp_path / "y.db", events) in ("refused", "shorter", "same"), place
-        for suffix in ("-wal", "-shm"):
-            (tmp_path / f"y.db{suffix}").unlink(missing_ok=True)
 
 
 def test_an_erased_body_is_in_no_file_of_the_store(tmp_path: Path) -> None:
@@ -262,70 +183,6 @@ def test_a_store_of_another_user_is_denied(tmp_path: Path) -> None:
             os.seteuid(0)
 
 
-def test_a_read_only_disk_can_be_read_and_says_so_when_written(tmp_path: Path) -> None:
-    with tmpfs(tmp_path / "disk", 4 * 1024 * 1024) as disk:
-        events = filled(disk / "x.db")
-        run("mount", "-o", "remount,ro", disk)
-        store = SqliteStore(str(disk / "x.db"))
-        assert store.read("log") == events
-        with pytest.raises(Unavailable, match=r"x\.db") as refusal:
-            store.append("log", sealed(events[-1], [b"{}"]), expect=5)
-        assert "read-only" in refusal.value.hint
-        with pytest.raises(Unavailable):
-            store.put([b"content"])
-        with pytest.raises(Unavailable):
-            SqliteStore(str(disk / "new" / "y.db")).append("log", sealed(None, [b"{}"]), expect=0)
-        assert store.read("log") == events
-        store.close()
-
-
-def test_a_wal_left_on_a_read_only_disk_is_not_passed_over(tmp_path: Path) -> None:
-    with tmpfs(tmp_path / "disk", 4 * 1024 * 1024) as disk:
-        writer = SqliteStore(str(tmp_path / "w" / "x.db"))
-        events = grown(writer, "log", 5)
-        for suffix in ("", "-wal"):
-            (disk / f"x.db{suffix}").write_bytes((tmp_path / "w" / f"x.db{suffix}").read_bytes())
-        writer.close()
-        run("mount", "-o", "remount,ro", disk)
-        store = SqliteStore(str(disk / "x.db"))
-        try:
-            assert store.read("log") == events
-        except Unavailable as error:
-            assert error.hint
-        store.close()
-
-
-def test_a_full_disk_loses_nothing_and_works_again_when_there_is_space(tmp_path: Path) -> None:
-    with tmpfs(tmp_path / "disk", 1024 * 1024) as disk:
-        (disk / "filler").write_bytes(bytes(300_000))
-        store = SqliteStore(str(disk / "x.db"))
-        events: list[Event] = []
-        with pytest.raises(Unavailable) as refusal:
-            while len(events) < 2_000:
-                [event] = sealed(events[-1] if events else None, [b"x" * 3_000])
-                store.append("log", [event], expect=len(events))
-                events.append(event)
-        assert "space" in refusal.value.hint
-        assert store.read("log") == events
-        store.flush()
-        (disk / "filler").unlink()
-        store.append("log", [event], expect=len(events))
-        store.close()
-        assert SqliteStore(str(disk / "x.db")).read("log") == [*events, event]
-
-
-def test_a_disk_without_room_for_the_first_write_is_unavailable(tmp_path: Path) -> None:
-    with tmpfs(tmp_path / "disk", 256 * 1024) as disk:
-        (disk / "filler").write_bytes(bytes(256 * 1024))
-        store = SqliteStore(str(disk / "a" / "x.db"))
-        with pytest.raises(Unavailable):
-            grown(store, "log", 1)
-        (disk / "filler").unlink()
-        events = grown(store, "log", 3)
-        assert store.read("log") == events
-        store.close()
-
-
 def test_a_busy_database_is_unavailable_with_a_time_to_retry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("refold.stores.sqlite_file.BUSY_MS", 50)
     filled(tmp_path / "x.db")
@@ -373,63 +230,7 @@ def test_a_store_may_be_carried_over_a_fork(tmp_path: Path) -> None:
     store.close()
 
 
-APPENDER = """
-import sys
-from refold.errors import RefoldError
-from refold.stores import open_store
-from refold.stores.contract.kit import sealed
-store = open_store(sys.argv[1])
-before = None
-for n in range(6):
-    [event] = sealed(before, [b"x" * 2000])
-    try:
-        store.append("log", [event], expect=event.seq - 1)
-        store.flush()
-        store.flush()
-        print("acked", event.seq, flush=True)
-        before = event
-    except RefoldError as error:
-        print(error.code, "hinted" if error.hint else "bare", "cannot sync" in str(error), flush=True)
-"""
-
-
-@needs_strace
-def test_a_flush_is_one_sync_and_none_when_nothing_was_appended(tmp_path: Path) -> None:
-    command = ["strace", "-f", "-e", "trace=fsync,fdatasync", "-o", tmp_path / "trace", sys.executable, "-c", APPENDER]
-    run(*command, f"sqlite:{tmp_path / 'x' / 'x.db'}")
-    lines = (tmp_path / "trace").read_text().splitlines()
-    steady = [line for line in lines if "fdatasync(" in line]
-    assert len(steady) >= 6, lines
-    last_folder = max(n for n, line in enumerate(lines) if " fsync(" in line and n < len(lines) - 4)
-    assert sum("fdatasync(" in line for line in lines[last_folder:]) >= 5, lines
-
-
-@needs_strace
-@pytest.mark.parametrize(
-    # SQLite passes over a failed sync of the folder (its 2nd and 5th); ours, the 2nd fsync, makes up for it.
-    ("call", "when"),
-    [("fdatasync", n) for n in (1, 3, 4, 6, 8)] + [("fsync", 2)] + [("pwrite64", n) for n in (1, 4, 9)],
-)  # fmt: skip
-def test_nothing_is_acknowledged_after_a_failed_sync_and_no_write_error_is_hidden(
-    call: str, when: int, tmp_path: Path
-) -> None:
-    url = f"sqlite:{tmp_path / 'x' / 'x.db'}"
-    command = ["strace", "-f", "-o", "/dev/null", "-e", f"inject={call}:error=EIO:when={when}", sys.executable, "-c"]
-    done = subprocess.run([*command, APPENDER, url], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.split("\n")[:-1]
-    acked = [int(line.split()[1]) for line in lines if line.startswith("acked")]
-    errors = [line for line in lines if not line.startswith("acked")]
-    assert errors and {line.rsplit(" ", 1)[0] for line in errors} == {"unavailable hinted"}, lines
-    if (failed := "unavailable hinted True") in lines:
-        assert not any(line.startswith("acked") for line in lines[lines.index(failed) :]), lines
-    store = open_store(url)
-    read = store.read("log") if store.conversations() else []
-    assert [event.seq for event in read][: len(acked)] == acked and list(codec.check(read)) == []
-    store.close()
-
-
-def test_a_conflict_is_not_mistaken_for_a_full_table(tmp_path: Path) -> None:
+def test_a_conflict_tells_where_another_store_left_the_head(tmp_path: Path) -> None:
     here, there = SqliteStore(str(tmp_path / "x.db")), SqliteStore(str(tmp_path / "x.db"))
     events = grown(here, "log", 2)
     grown(there, "log", 1, before=events[-1])

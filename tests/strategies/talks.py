@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from random import Random
 from typing import Any
 
 from hypothesis import strategies as st
@@ -115,47 +116,67 @@ def answered(id: str, output: str, *, error: bool = False, artifact: str = "") -
 # --- conversations by chance ---------------------------------------------------------------------------------------
 
 _WORDS = ["src/auth.py", "error", "fix", "the", "login", "decided", "TODO", "parser.ts", "ok", "Traceback", "日本", "x"]
-_short = st.lists(st.sampled_from(_WORDS), min_size=1, max_size=12).map(" ".join)
-_long = st.builds(lambda line, times: "\n".join([line] * times), _short, st.integers(5, 120))
-_texts = st.one_of(_short, _short, _long, _short.map(lambda text: text * 60))
 
 
-@st.composite
-def _uses(draw: st.DrawFn, number: int) -> list[Body]:
-    """A step of the agent: thinking, words, parallel calls, their results in one message or in many."""
-    ids = [f"c{number}-{i}" for i in range(draw(st.integers(1, 3)))]
-    blocks: list[Any] = [Thinking(draw(_texts), "sig")] if draw(st.booleans()) else []
-    blocks += [Text(draw(_short))] if draw(st.booleans()) else []
-    for id in ids:
-        arguments = "{}" if draw(st.booleans()) else {"path": draw(_texts)}
-        blocks.append(ToolCall(id, draw(st.sampled_from(["read", "run", "memory"])), arguments))
-    results = [ToolResult(id, draw(_content), is_error=draw(st.booleans())) for id in ids]
-    together = draw(st.booleans())
-    answers = [Message(role="user" if together else "tool", blocks=tuple(results))] if together else [
-        Message(role="tool", blocks=(result,)) for result in results
-    ]
-    return [Message(role="assistant", blocks=tuple(blocks)), *answers]
+def by_chance(seed: int, turns: int) -> list[Event]:
+    """A lawful agent conversation: requests, steps with tools, replies, now and then a pin; perhaps still at work.
 
-
-_content = st.one_of(
-    _texts.map(lambda text: (Text(text),)),
-    _texts.map(lambda text: (Text(text), Media(media="image", mime="image/png", data="aGk="))),
-)
-
-
-@st.composite
-def talks(draw: st.DrawFn, turns_max: int = 5) -> list[Event]:
-    """A lawful agent conversation: requests, steps with tools, replies, now and then a pin; perhaps still at work."""
-    parts: list[Body] = [said("system", "be brief")] if draw(st.booleans()) else []
-    for turn in range(draw(st.integers(1, turns_max))):
-        parts.append(said("user", draw(_texts)))
-        for step in range(draw(st.integers(0, 4))):
-            parts += draw(_uses(turn * 10 + step))
-        if draw(st.booleans()):
-            parts.append(said("assistant", draw(_texts)))
-        if draw(st.integers(0, 4)) == 0:
-            parts.append(Pin(seq=draw(st.integers(1, len(parts)))))
+    Drawn by a seed and not block by block: hypothesis would spend its time on drawing.
+    """
+    chance = Random(seed)
+    parts: list[Body] = [said("system", "be brief")] if chance.random() < 0.5 else []
+    for turn in range(turns):
+        parts.append(said("user", _text(chance)))
+        for step in range(chance.randint(0, 4)):
+            parts += _step(chance, turn * 10 + step)
+        if chance.random() < 0.5:
+            parts.append(said("assistant", _text(chance)))
+        if chance.random() < 0.2:
+            parts.append(Pin(seq=chance.randint(1, len(parts))))
     return log_of(parts)
+
+
+def _text(chance: Random) -> str:
+    short = " ".join(chance.choices(_WORDS, k=chance.randint(1, 12)))
+    kind = chance.randrange(4)
+    if kind == 0:
+        return "\n".join([short] * chance.randint(5, 120))
+    return short * 60 if kind == 1 else short
+
+
+def _step(chance: Random, number: int) -> list[Body]:
+    """A step of the agent: thinking, words, parallel calls, their results in one message or in many."""
+    ids = [f"c{number}-{i}" for i in range(chance.randint(1, 3))]
+    blocks: list[Any] = [Thinking(_text(chance), "sig")] if chance.random() < 0.5 else []
+    blocks += [Text(_text(chance))] if chance.random() < 0.5 else []
+    for id in ids:
+        arguments = "{}" if chance.random() < 0.5 else {"path": _text(chance)}
+        blocks.append(ToolCall(id, chance.choice(["read", "run", "memory"]), arguments))
+    results = [ToolResult(id, _content(chance), is_error=chance.random() < 0.3) for id in ids]
+    call = Message(role="assistant", blocks=tuple(blocks))
+    if chance.random() < 0.5:
+        return [call, Message(role="user", blocks=tuple(results))]
+    return [call, *(Message(role="tool", blocks=(result,)) for result in results)]
+
+
+def _content(chance: Random) -> tuple[Text | Media, ...]:
+    text = Text(_text(chance))
+    return (text, Media(media="image", mime="image/png", data="aGk=")) if chance.random() < 0.2 else (text,)
+
+
+class Drawn(list[Event]):
+    """A log that shows itself by what it was drawn from: hypothesis would print every event."""
+
+    def __init__(self, seed: int, turns: int) -> None:
+        super().__init__(by_chance(seed, turns))
+        self.name = f"by_chance({seed}, {turns})"
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def talks(turns_max: int = 5) -> st.SearchStrategy[list[Event]]:
+    return st.builds(Drawn, st.integers(0, 10**6), st.integers(1, turns_max))
 
 
 unlawful = bodies().map(

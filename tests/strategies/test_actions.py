@@ -143,7 +143,7 @@ def test_a_configured_kind_comes_first_and_names_the_path_argument() -> None:
         ("false || rm f", []),
         ("if test -f x; then rm x; fi", []),
         ("cd $X && rm y", []),
-        ("python - <<'EOF'\nopen('f','w')\nEOF", []),
+        ("python - <<'EOF'\nopen(name,'w')\nEOF", []),
         ("find . -name '*.py' -delete", []),
     ],
 )  # fmt: skip

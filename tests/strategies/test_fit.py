@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from refold.core.laws import broken
@@ -116,6 +116,7 @@ def test_the_water_level_is_the_highest_that_does(sizes: list[int], wanted: int)
     assert sum(max(0, size - level) for size in sizes) >= min(wanted, sum(sizes))
 
 
+@settings(deadline=None)
 @given(talks(), st.integers(0, 100))
 def test_the_page_fits_whenever_stubs_and_what_is_fixed_fit(log: list, percent: int) -> None:
     view = state_of(log).view()
@@ -126,6 +127,7 @@ def test_the_page_fits_whenever_stubs_and_what_is_fixed_fit(log: list, percent: 
     assert again.state.view().tokens <= target or not view.tokens > target
 
 
+@settings(deadline=None)
 @given(talks())
 def test_at_its_smallest_every_free_block_is_a_stub(log: list) -> None:
     view = climbed(log, fit, target=0, window=100_000).state.view()

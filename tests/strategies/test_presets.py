@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from refold.config import Config
@@ -25,6 +25,7 @@ from tests.core.logs import sealed
 from tests.strategies.talks import (
     anything,
     brief_of,
+    by_chance,
     climbed,
     log_of,
     said,
@@ -53,6 +54,7 @@ CASES: dict[str, tuple[Strategy, dict[str, Any]]] = {
 FREE = [name for name in CASES if name != "fit"]  # `fit` may cut a request that is larger than a quarter of the window
 every_case = pytest.mark.parametrize("case", CASES)
 targets = st.sampled_from([0, 50, 200, 1_000])
+quick = settings(max_examples=25, deadline=None)
 
 
 def done(case: str, log: list[Event], target: int, **more: Any) -> Climb:
@@ -61,6 +63,7 @@ def done(case: str, log: list[Event], target: int, **more: Any) -> Climb:
 
 
 @every_case
+@quick
 @given(anything, targets)
 def test_no_law_is_broken_that_was_not_broken_before(case: str, log: list[Event], target: int) -> None:
     climb = done(case, log, target)
@@ -69,6 +72,7 @@ def test_no_law_is_broken_that_was_not_broken_before(case: str, log: list[Event]
 
 
 @every_case
+@quick
 @given(talks(), targets)
 def test_pairs_stay_whole_and_in_order(case: str, log: list[Event], target: int) -> None:
     slots = done(case, log, target).state.view().slots
@@ -79,12 +83,14 @@ def test_pairs_stay_whole_and_in_order(case: str, log: list[Event], target: int)
 
 
 @pytest.mark.parametrize("case", FREE)
+@quick
 @given(anything, targets)
 def test_protected_slots_are_untouched(case: str, log: list[Event], target: int) -> None:
     before, after = state_of(log).view(), done(case, log, target).state.view()
     assert same_slots(before, after, protected(before))
 
 
+@quick
 @given(anything, targets)
 def test_fit_never_touches_a_pin_nor_a_request_of_usual_size(log: list[Event], target: int) -> None:
     before, after = state_of(log).view(), done("fit", log, target, window=400_000).state.view()
@@ -92,6 +98,7 @@ def test_fit_never_touches_a_pin_nor_a_request_of_usual_size(log: list[Event], t
 
 
 @every_case
+@quick
 @given(talks(), targets)
 def test_the_page_never_grows(case: str, log: list[Event], target: int) -> None:
     before, climb = state_of(log).view(), done(case, log, target)
@@ -100,16 +107,22 @@ def test_the_page_never_grows(case: str, log: list[Event], target: int) -> None:
 
 
 @every_case
+@quick
 @given(talks(), targets)
-def test_a_second_run_ends(case: str, log: list[Event], target: int) -> None:
-    first = done(case, log, target)
-    second = done(case, log, target, state=first.state)
-    third = done(case, log, target, state=second.state)
-    assert len(second.proposals) <= max(len(first.proposals), 1)
-    assert third.state.view().tokens <= second.state.view().tokens <= first.state.view().tokens
+def test_running_again_and_again_comes_to_rest(case: str, log: list[Event], target: int) -> None:
+    """A preset may go on behind its earlier range (C-42), but every run shrinks the page or does nothing."""
+    climb = done(case, log, target)
+    for _ in range(12):
+        following = done(case, log, target, state=climb.state)
+        if not following.proposals:
+            return
+        assert following.state.view().tokens < climb.state.view().tokens
+        climb = following
+    raise AssertionError("there is always one more thing to do")
 
 
 @pytest.mark.parametrize("case", ["hide", "clear", "clear inputs", "clear_tool_uses", "prune", "keep", "window", "fit"])
+@quick
 @given(talks(), targets)
 def test_a_second_run_changes_nothing(case: str, log: list[Event], target: int) -> None:
     first = done(case, log, target)
@@ -117,6 +130,7 @@ def test_a_second_run_changes_nothing(case: str, log: list[Event], target: int) 
 
 
 @every_case
+@quick
 @given(anything, targets)
 def test_the_same_page_gives_the_same_edits(case: str, log: list[Event], target: int) -> None:
     strategy, options = CASES[case]
@@ -125,6 +139,7 @@ def test_the_same_page_gives_the_same_edits(case: str, log: list[Event], target:
 
 
 @every_case
+@quick
 @given(talks(), targets)
 def test_the_edits_in_the_log_fold_to_the_page_that_was_tried(case: str, log: list[Event], target: int) -> None:
     climb = done(case, log, target)
@@ -149,6 +164,7 @@ def _shown(slot: Slot) -> tuple[int, int, Any]:
 
 
 @every_case
+@quick
 @given(talks())
 def test_there_is_at_most_one_notice(case: str, log: list[Event]) -> None:
     first = done(case, log, 200)
@@ -158,6 +174,7 @@ def test_there_is_at_most_one_notice(case: str, log: list[Event]) -> None:
 
 
 @pytest.mark.parametrize("case", ["hide", "importance"])
+@quick
 @given(talks(), targets)
 def test_the_target_is_met_unless_only_what_stays_is_left(case: str, log: list[Event], target: int) -> None:
     after = done(case, log, target).state.view()
@@ -179,6 +196,16 @@ def test_edits_say_why_and_belong_to_the_batch() -> None:
         for proposal in done(case, log_of(parts), 1_000).proposals:
             assert isinstance(proposal.edit, Hide | Replace)
             assert proposal.edit.reason and proposal.edit.batch == "b-test"
+
+
+@pytest.mark.soak
+@every_case
+def test_ten_thousand_conversations_stay_lawful(case: str) -> None:
+    for seed in range(10_000):
+        log = by_chance(seed, 1 + seed % 4)
+        climb = done(case, log, (0, 50, 200, 1_000)[seed % 4])
+        view = climb.state.view()
+        assert in_order(view.slots) and not broken(view) and not any(step.note for step in climb.steps), seed
 
 
 @pytest.mark.xfail(reason="the ladder sizes a second replace by the block as shown, the fold by the original")

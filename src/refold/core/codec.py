@@ -21,21 +21,16 @@ import msgspec
 
 from refold.core.model import (
     Artifact,
-    Block,
     Body,
     Checkpoint,
     Edit,
     Erase,
     Event,
-    Media,
     Message,
     Meta,
-    Opaque,
     Pin,
     Restore,
     Revert,
-    Text,
-    ToolResult,
     Usage,
 )
 from refold.errors import Corrupt, Invalid
@@ -75,24 +70,18 @@ _KINDS.update({t: "edit" for t in Edit.__args__})
 
 
 def encode(body: Body) -> bytes:
-    """The body's bytes. Text that JSON cannot carry is kept as bytes in an opaque block (`shielded`)."""
+    """The body's bytes. A lone surrogate, which JSON cannot carry, raises UnicodeEncodeError: see `shielding`."""
     try:
         encoded = _ENCODE(body)
     except UnicodeEncodeError:
-        if isinstance(body, Message):
-            return encode(shielded(body))
-        raise Invalid(
-            f"the {kind_of(body)} holds a lone surrogate", hint="decode the text with errors='replace'"
-        ) from None
+        raise
     except RecursionError:
-        raise Invalid(f"the {kind_of(body)} is nested too deeply", hint=f"at most {DEPTH_MAX} levels of JSON") from None
+        raise Invalid(f"a {kind_of(body)} nested too deeply", hint=f"at most {DEPTH_MAX} levels of JSON") from None
     except (TypeError, ValueError, OverflowError) as error:
         raise Invalid(f"the {kind_of(body)} is not JSON: {error}", hint="pass plain dicts, lists and text") from error
     if len(encoded) > EVENT_BYTES_MAX:
-        raise Invalid(
-            f"an event of {len(encoded):,} bytes is over the limit of {EVENT_BYTES_MAX:,}",
-            hint="store large content as an artifact",
-        )
+        size = f"an event of {len(encoded):,} bytes is over the limit of {EVENT_BYTES_MAX:,}"
+        raise Invalid(size, hint="store large content as an artifact")
     return encoded
 
 
@@ -105,51 +94,6 @@ def decode(event: Event) -> Body | None:
         return decoder.decode(event.body)  # type: ignore[no-any-return]
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         raise Corrupt(f"event {event.seq} is not a {event.kind}: {error}", hint="refold verify") from error
-
-
-def shielded(message: Message) -> Message:
-    """The message with every text that has lone surrogates moved into opaque bytes."""
-    blocks = tuple(_shield(block) for block in message.blocks)
-    return msgspec.structs.replace(message, blocks=blocks, form=None, metadata=_replaced(message.metadata))
-
-
-def _shield(block: Block) -> Block:
-    if isinstance(block, ToolResult):
-        content = tuple(_shield_text(part) for part in block.content)
-        return msgspec.structs.replace(block, content=content)
-    if isinstance(block, Text | Media | Opaque):
-        return _shield_text(block)
-    fields: dict[str, Any] = {name: _replaced(getattr(block, name)) for name in block.__struct_fields__}
-    return msgspec.structs.replace(block, **fields)
-
-
-def _shield_text(part: Text | Media | Opaque) -> Text | Media | Opaque:
-    if isinstance(part, Text) and _has_surrogate(part.text):
-        return Opaque(data=part.text.encode("utf-8", "surrogatepass"), text=_replaced(part.text))
-    if isinstance(part, Opaque):
-        return Opaque(raw=_replaced(part.raw), data=part.data, text=_replaced(part.text))
-    return part
-
-
-def _has_surrogate(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return True
-    return False
-
-
-def _replaced(value: Any) -> Any:
-    """The same value with every lone surrogate shown as U+FFFD."""
-    match value:
-        case str():
-            return re.sub("[\ud800-\udfff]", "\ufffd", value)
-        case dict():
-            return {_replaced(key): _replaced(item) for key, item in value.items()}
-        case list() | tuple():
-            return [_replaced(item) for item in value]
-        case _:
-            return value
 
 
 def depth_checked(value: Any) -> Any:

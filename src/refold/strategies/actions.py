@@ -22,17 +22,18 @@ from refold.strategies.arguments import (
     code_of,
     command_of,
     folder_of,
-    has_whole_text,
     lines_are_known,
     lines_of,
     patch_of,
     paths_of,
+    whole_text,
 )
 from refold.strategies.excerpts import Header, header
 from refold.strategies.outcomes import exit_status, failed
 from refold.strategies.patches import patched
 from refold.strategies.paths import joined, normal
-from refold.strategies.shell import reading_of
+from refold.strategies.scripts import SUFFIXES, changes_of
+from refold.strategies.shell import Reading, reading_of
 from refold.strategies.shellreads import END, Effect
 from refold.strategies.tools import MOVERS, Kind, compact, configured, kind_of_tool
 
@@ -69,6 +70,13 @@ class Action(Struct, frozen=True, kw_only=True):
         return self.first == 1 and self.last == END
 
 
+class _Desk(Struct):
+    """What earlier calls left behind: the file opened last, and the scripts that were written, by path."""
+
+    opened: str = ""
+    scripts: dict[str, str] = {}
+
+
 class _Pair(Struct):
     """A call and, once it came, its result."""
 
@@ -94,12 +102,14 @@ def actions_of(slots: Sequence[Slot], config: Config) -> list[Action]:
 def actions_in(messages: Iterable[tuple[int, Message]], config: Config) -> list[Action]:
     """The actions of messages, each given with its seq."""
     out: list[Action] = []
-    opened, cwd = "", cwd_of(config)
+    desk, cwd = _Desk(), cwd_of(config)
     for pair in _paired(messages):
-        for action in [pair] if isinstance(pair, Action) else _actions(pair, config, opened):
+        for action in [pair] if isinstance(pair, Action) else _actions(pair, config, desk):
             if action.path:
                 action = replace(action, path=normal(action.path, cwd))
-                opened = action.path if action.kind in ("read", "create") else opened
+                desk.opened = action.path if action.kind in ("read", "create") else desk.opened
+            if action.written and action.path.endswith(SUFFIXES):
+                desk.scripts[action.path.rsplit("/", 1)[-1]] = whole_text(action.arguments)
             out.append(action)
     return out
 
@@ -152,7 +162,7 @@ def _header_action(found: Header, action: Action) -> Action:
 # --- calls --------------------------------------------------------------------------------------------------------
 
 
-def _actions(pair: _Pair, config: Config, opened: str) -> list[Action]:
+def _actions(pair: _Pair, config: Config, desk: _Desk) -> list[Action]:
     call, arguments = pair.call, arguments_of(pair.call)
     entry = config.tool_kinds.get(call.name)
     kind, named = configured(entry) if entry else (None, "")
@@ -163,7 +173,7 @@ def _actions(pair: _Pair, config: Config, opened: str) -> list[Action]:
         kind = kind_of_tool(call.name, arguments, has_path=bool(paths), has_command=has_command)
     base = _based(pair, kind, arguments)
     if kind == "run":
-        return _run(base, command, opened)
+        return _run(base, command, desk)
     if compact(call.name) in MOVERS:
         return _moved(base)
     if kind == "modify" and not paths:
@@ -201,7 +211,7 @@ def _on_files(base: Action, paths: Sequence[str], named: str) -> list[Action]:
         first, last = lines_of(base.arguments)
         alone = len(paths) == 1 and lines_are_known(base.arguments, named)
         return [replace(base, path=path, first=first, last=last, alone=alone) for path in paths]
-    written = base.kind == "create" and len(paths) == 1 and has_whole_text(base.arguments)
+    written = base.kind == "create" and len(paths) == 1 and bool(whole_text(base.arguments))
     return [replace(base, path=path, written=written) for path in paths]
 
 
@@ -220,19 +230,28 @@ def _kind(text: str) -> Kind:
 # --- commands -----------------------------------------------------------------------------------------------------
 
 
-def _run(base: Action, command: str | list[str] | None, opened: str) -> list[Action]:
+def _run(base: Action, command: str | list[str] | None, desk: _Desk) -> list[Action]:
     """A command, and what it does to files. One that only reads or looks around is no run."""
     if command is None:
         return [replace(base, command=code_of(base.arguments))]
     line = command if isinstance(command, str) else " ".join(command)
-    if editing := _editor_actions(base, line, opened):
+    if editing := _editor_actions(base, line, desk.opened):
         return editing
     reading = reading_of(command)
     folder = folder_of(base.arguments)
-    effects = [_effect_action(base, effect, line, folder, reading.steps) for effect in reading.effects]
+    found = [*reading.effects, *_scripted(reading, desk)]
+    effects = [_effect_action(base, effect, line, folder, reading.steps) for effect in found]
     if reading.plain:
         return effects or [replace(base, kind="search", command=line)]
     return [replace(base, command=line), *effects]
+
+
+def _scripted(reading: Reading, desk: _Desk) -> list[Effect]:
+    """What the scripts do that a command runs, where they were written before and say it."""
+    for path, code in reading.scripts:
+        desk.scripts[path.rsplit("/", 1)[-1]] = code
+    ran = [(path, desk.scripts.get(path.rsplit("/", 1)[-1], "")) for path in reading.runs]
+    return [Effect(kind, path) for script, text in ran for kind, path in changes_of(script, text)]
 
 
 def _effect_action(base: Action, effect: Effect, line: str, folder: str, steps: int) -> Action:

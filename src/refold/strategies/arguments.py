@@ -118,9 +118,10 @@ def patch_of(arguments: Mapping[str, Any]) -> str:
     return value if isinstance(value, str) else ""
 
 
-def has_whole_text(arguments: Mapping[str, Any]) -> bool:
-    """Whether a call that writes a file carries all of its text."""
-    return isinstance(argument(arguments, _TEXT_KEYS), str)
+def whole_text(arguments: Mapping[str, Any]) -> str:
+    """The text that a call which writes a whole file carries."""
+    value = argument(arguments, _TEXT_KEYS)
+    return value if isinstance(value, str) else ""
 
 
 def lines_of(arguments: Mapping[str, Any]) -> tuple[int, int]:

@@ -38,10 +38,10 @@ class Brief(Struct, frozen=True, kw_only=True):
     config: Config
     count: Count
     target: int
-    enough: int
-    full: int
     batch: str
     originals: Originals
+    enough: int = 0
+    full: int = 0
     task: str = ""
     settings: dict[str, Any] = {}
     scratch: dict[str, Any] = {}

@@ -73,7 +73,7 @@ def laid_out(brief: Brief) -> Layout:
     held = protected(view) | {slot.seq for slot in view.slots[:start]}
     whole = [slot for slot in view.slots if slot.seq in held and not slot.standin]
     fixed = view.system_tokens + view.tools_tokens + sum(slot.tokens for slot in whole)
-    free = max(0, brief.full - fixed)
+    free = max(0, (brief.full or view.tokens) - fixed)
     tail = max(start, tail_start(view, keep_messages=len(view.slots), keep_tokens=int(TAIL * free)))
     middle = [slot for slot in view.slots[start:tail] if slot.seq not in held or slot.standin]
     gists = [slot for slot in middle if is_gist(slot)]
@@ -109,7 +109,7 @@ def _clipped(brief: Brief, layout: Layout, edits: Sequence[Edit | Ask]) -> list[
     size = sum(slot.tokens for slot in layout.newest)
     gists = sum(text_tokens(brief.count, edit.text) for edit in edits if isinstance(edit, Summarize))
     after = layout.fixed + layout.tail_tokens + gists
-    excess = max(size - int(NEWEST * layout.free), after - brief.enough)
+    excess = max(size - int(NEWEST * layout.free), after - max(brief.enough, brief.target))
     return fit._cuts(brief, fit.pieces(brief, layout.newest), excess, (64,))[0] if excess > 0 else []
 
 

@@ -38,7 +38,7 @@ def climb(state: Fold, brief: Brief, rungs: Sequence[tuple[str, Strategy]]) -> C
     for name, strategy in rungs:
         before = state.view()
         last_resort = len(rungs) > 1 and name == rungs[-1][0] and proposals
-        if before.tokens <= (brief.enough if last_resort else brief.target):
+        if before.tokens <= (max(brief.enough, brief.target) if last_resort else brief.target):
             break
         settings = brief.config.strategy.get(name, {})
         found = strategy(replace(brief, view=before, settings={**brief.settings, **settings}))

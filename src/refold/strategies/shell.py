@@ -8,25 +8,31 @@ line, `shellreads` knows the commands that show files, `actions` turns effects i
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from refold.strategies.patches import patched
-from refold.strategies.paths import joined
+from refold.strategies.paths import joined, normal
+from refold.strategies.scripts import PATCHES, SUFFIXES, files_written
 from refold.strategies.shellreads import Effect, piped_read
 from refold.strategies.shellwords import Redirection, Simple, Word, names, simple_commands
 
 DEPTH_MAX = 3
+REMEMBERED_MAX = 2_000  # characters
 
 
 class Reading(Struct, frozen=True):
-    """What a whole command line does. `plain`: it only reads or looks around; `searches`: it does the latter."""
+    """What a whole command line does. `plain`: it only reads or looks around; `searches`: it does the latter.
+    `scripts` are script files it writes, with their text; `runs` the script files it runs."""
 
     effects: tuple[Effect, ...] = ()
     plain: bool = False
     searches: bool = False
     steps: int = 1
+    scripts: tuple[tuple[str, str], ...] = ()
+    runs: tuple[str, ...] = ()
 
 
 QUIET = names("cd pushd popd set export true : umask sleep shopt mkdir touch rm mv cp chmod ln rmdir unset")
@@ -49,8 +55,19 @@ ACTING_OPTIONS = {
 PREFIXES = frozenset({"sudo", "time", "nohup", "command", "builtin", "stdbuf", "rtk"})
 
 
-def reading_of(command: str | Sequence[str], depth: int = 0) -> Reading:
-    """What a command line does, as far as it is certain."""
+def reading_of(command: str | Sequence[str]) -> Reading:
+    """What a command line does, as far as it is certain. Pages are read again and again: short lines are remembered."""
+    if isinstance(command, str) and len(command) <= REMEMBERED_MAX:
+        return _remembered(command)
+    return _reading(command, 0)
+
+
+@lru_cache(maxsize=4_096)
+def _remembered(command: str) -> Reading:
+    return _reading(command, 0)
+
+
+def _reading(command: str | Sequence[str], depth: int) -> Reading:
     if isinstance(command, str):
         simples = simple_commands(command)
     else:
@@ -60,7 +77,7 @@ def reading_of(command: str | Sequence[str], depth: int = 0) -> Reading:
     simples = [_bare(simple) for simple in simples]
     inner = _inner(simples)
     if inner is not None:
-        return reading_of(inner, depth + 1)
+        return _reading(inner, depth + 1)
     return _whole(_pipelines(simples))
 
 
@@ -107,6 +124,8 @@ def _pipelines(simples: list[Simple]) -> list[list[Simple]]:
 
 def _whole(pipelines: list[list[Simple]]) -> Reading:
     effects: list[Effect] = []
+    scripts: list[tuple[str, str]] = []
+    runs: list[str] = []
     folder, speaking, plain, searches = "", 0, True, False
     for stages in pipelines:
         if stages[0].name in ("cd", "pushd"):
@@ -118,9 +137,14 @@ def _whole(pipelines: list[list[Simple]]) -> Reading:
         plain, searches = plain and (reads or looks), searches or looks
         speaking += not (stages[-1].name in QUIET or _redirected(stages[-1]) or _in_place(stages[0]))
         effects += [_placed(effect, folder) for effect in found if folder != "?" or effect.path.startswith("/")]
+        scripts += [
+            (normal(effect.path), stages[0].heredoc or "") for effect in found if effect.path.endswith(SUFFIXES)
+        ]
+        runs += [script for stage in stages for script in _script_run(stage)]
     if speaking != 1 or sum(effect.kind == "read" for effect in effects) != 1:
         effects = [replace(effect, alone=False) if effect.alone else effect for effect in effects]
-    return Reading(tuple(effects), plain and (searches or bool(effects)), searches, len(pipelines))
+    plain = plain and (searches or bool(effects))
+    return Reading(tuple(effects), plain, searches, len(pipelines), tuple(scripts), tuple(runs))
 
 
 def _changed(folder: str, simple: Simple) -> str:
@@ -181,6 +205,8 @@ def _mutations(simple: Simple) -> list[Effect]:
         return _git_mutations(*_git(simple))
     if name in ("apply_patch", "applypatch"):
         return _patch_effects(simple)
+    if name.startswith(("python", "node")) or "/python" in name:
+        return [Effect(kind, path) for kind, path in files_written(_inline_code(simple))]
     if name in ("sed", "gsed", "perl"):
         return [Effect("modify", word.text) for word in _scripted_files(simple) if word.sure]
     files = [word for word in simple.arguments if not word.text.startswith("-")]
@@ -271,6 +297,26 @@ def _git_mutations(subcommand: str, words: list[Word]) -> list[Effect]:
             return [Effect("modify", path) for path in files if path != "."]
         case _:
             return []
+
+
+def _inline_code(simple: Simple) -> str:
+    """The script that is given to an interpreter with its command: behind `-c` or `-e`, or as a here-document."""
+    words = [word.text for word in simple.arguments]
+    for option in ("-c", "-e"):
+        if option in words[:-1]:
+            return words[words.index(option) + 1]
+    return simple.heredoc or "" if all(word.startswith("-") for word in words) else ""
+
+
+def _script_run(simple: Simple) -> list[str]:
+    """The script file that an interpreter is given, or the patch that is applied."""
+    if simple.name == "patch" or (simple.name == "git" and _git(simple)[0] == "apply"):
+        given = [*simple.arguments, *(r.target for r in simple.redirections if r.operator == "<")]
+        return [normal(word.text) for word in given if word.sure and word.text.endswith(PATCHES)]
+    if not (simple.name.startswith(("python", "node")) or "/python" in simple.name):
+        return []
+    words = [word.text for word in simple.arguments if not word.text.startswith("-")]
+    return [normal(words[0])] if words and words[0].endswith(SUFFIXES) else []
 
 
 def _patch_effects(simple: Simple) -> list[Effect]:

@@ -150,6 +150,12 @@ class _Scanner:
             self.current.joined = operator or self.current.joined
 
     def _word(self) -> None:
+        plain = _PLAIN.match(self.text, self.at)
+        if plain and self.text[plain.end() : plain.end() + 1] in ("", " ", "\n"):
+            # Most words are like this; the way below would give the same.
+            self.at = plain.end()
+            self._take(Word(plain.group(), not _PATTERN.search(plain.group())))
+            return
         parts: list[str] = []
         sure, quoted = True, False
         while self.at < len(self.text):

@@ -139,7 +139,9 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 
 
 @click.group(cls=Commands, context_settings=HELP, invoke_without_command=True)
-@click.option("-V", "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version.")
+@click.option(
+    "-V", "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version."
+)
 @click.pass_context
 def _commands(ctx: click.Context) -> None:
     """Keeps all of an agent's conversation, and sends the best page that fits.

@@ -6,13 +6,13 @@ in a temporary folder that is removed at the end. Neighbour: `edges.demo` is the
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 
 import msgspec
 from rich.console import Console
 
+from refold.edges.cli.screen import Screen
 from refold.edges.demo.report import Report
 from refold.edges.demo.screen import WIDTH_MAX, Lines, Live, Pace
 from refold.edges.demo.signs import signs_for
@@ -29,7 +29,7 @@ def run(*, json_output: bool = False, window: int | None = None, fast: bool = Fa
     with scratch_folder(keep=keep) as folder:
         report = play(folder, console, window=window or WINDOW, fast=fast)
         if json_output:
-            sys.stdout.write(msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n")
+            Screen(json_output=True).emit(msgspec.to_builtins(report))
         elif keep:
             console.print(f"kept: {folder}")
     return 0 if held(report) else 1

@@ -1,8 +1,8 @@
 """Six things the agent saw, and where each can still be found. Code looks; nothing is assumed.
 
-An answer is a line that stood in the session. It is looked for in all text of the request that a side would send, and,
-for refold, in what one `unfold` of a handle gives that refold itself put on the page. Neighbours: `script` marks the
-facts, `story` asks.
+An answer is words that stood close together in the session. They are looked for in all text of the request that a side
+would send, and, for refold, in what one `unfold` of a handle gives that refold itself put on the page. Neighbours:
+`script` marks the facts, `story` asks.
 """
 
 from __future__ import annotations
@@ -23,15 +23,26 @@ from refold.errors import NotFound
 from refold.tokens.estimate import estimate
 from refold.unfolding import body_text
 
+NEAR_CHARS = 300
 HANDLE = re.compile(r"art-[a-z2-7]{12}|#\d+(?:-\d+)?")
 
 
 class Question(Struct, frozen=True):
-    """What is asked, and the line that answers it."""
+    """What is asked, and the words that answer it, in their order and not far apart."""
 
-    label: str
     text: str
-    answer: str
+    words: tuple[str, ...]
+
+    @property
+    def answer(self) -> str:
+        return ": ".join(self.words)
+
+    def answered(self, text: str) -> bool:
+        """Whether the text gives the answer."""
+        if any(word not in text for word in self.words):
+            return False
+        near = f"[\\s\\S]{{0,{NEAR_CHARS}}}?".join(map(re.escape, self.words))
+        return re.search(near, text) is not None
 
 
 class Found(Struct, frozen=True, kw_only=True):
@@ -52,15 +63,16 @@ GONE = Found(place="gone")
 
 def questions(facts: Mapping[str, Outcome]) -> list[Question]:
     """The six questions; their answers come from what the tools really gave."""
-    first_line = {name: outcome.text.split("\n", 1)[0] for name, outcome in facts.items()}
-    change = first_line["change"].partition(" at line")[0]
+    definition, failure, change = (facts[name].text.split("\n") for name in ("definition", "failure", "change"))
+    command = failure[0].partition(": ")[2]
+    name = re.split(r"\W+", definition[0].partition(":")[2].partition(":")[2])[1]
     return [
-        Question("a rule", "Which file must you never edit?", script.RULE),
-        Question("the port", "Which port do we listen on?", script.RULE_PORT),
-        Question("a definition", "Which line defines the name you sought?", first_line["definition"]),
-        Question("the failure", "Which command failed, exactly?", first_line["failure"]),
-        Question("a change", "Which file has your review note?", change),
-        Question("the request", "What was my very first request?", script.REQUEST),
+        Question("Which file must you never edit?", (script.RULE,)),
+        Question("Which port do we listen on?", (script.RULE_PORT,)),
+        Question(f"Where is {name} defined?", (definition[0],)),
+        Question("Which command failed, and how?", (command, failure[-1])),
+        Question("Which file has your review note?", (change[0].partition(" at line")[0],)),
+        Question("What was my very first request?", (script.REQUEST,)),
     ]
 
 
@@ -70,9 +82,9 @@ def asked(those: list[Question]) -> str:
     return "Before we stop, six questions about this session:\n" + "\n".join(lines)
 
 
-def on_page(answer: str, request: Mapping[str, Any]) -> bool:
+def on_page(question: Question, request: Mapping[str, Any]) -> bool:
     """Whether the answer stands anywhere in the request."""
-    return any(answer in text for text in texts(request))
+    return any(question.answered(text) for text in texts(request))
 
 
 def texts(value: Any) -> Iterator[str]:
@@ -88,11 +100,11 @@ def texts(value: Any) -> Iterator[str]:
             yield from texts(inner)
 
 
-def on_entries(answer: str, request: Mapping[str, Any], entries: Sequence[Entry]) -> Found:
+def on_entries(question: Question, request: Mapping[str, Any], entries: Sequence[Entry]) -> Found:
     """Where a plain list of messages has the answer."""
-    if not on_page(answer, request):
+    if not on_page(question, request):
         return GONE
-    return Found(place="page", seq=next((entry.seq for entry in entries if on_page(answer, entry.wire)), 0))
+    return Found(place="page", seq=next((entry.seq for entry in entries if on_page(question, entry.wire)), 0))
 
 
 # --- refold's side ------------------------------------------------------------------------------------------------
@@ -107,22 +119,23 @@ class Search:
         # The smallest first: the answer is best had from the handle that gives least besides it.
         self.behind = sorted(behind.items(), key=lambda item: len(item[1]))
 
-    def find(self, answer: str) -> Found:
+    def find(self, question: Question) -> Found:
         """Where the answer is."""
-        if on_page(answer, self.request):
-            return Found(place="page", seq=self._on_page_at(answer))
+        if on_page(question, self.request):
+            return Found(place="page", seq=self._on_page_at(question))
         for handle, text in self.behind:
-            if answer in text:
-                return Found(place="unfold", handle=handle, seq=self._origin(answer, handle), tokens=estimate(text))
+            if question.answered(text):
+                return Found(place="unfold", handle=handle, seq=self._origin(question, handle), tokens=estimate(text))
         return GONE
 
-    def _on_page_at(self, answer: str) -> int:
-        return next((slot.seq for slot in self.slots if answer in body_text(slot.message)), 0)
+    def _on_page_at(self, question: Question) -> int:
+        return next((slot.seq for slot in self.slots if question.answered(body_text(slot.message))), 0)
 
-    def _origin(self, answer: str, handle: str) -> int:
+    def _origin(self, question: Question, handle: str) -> int:
         """The message behind the handle that says it."""
         span = spanned(handle)
-        return next((seq for seq, text in self.seen.items() if answer in text and (span is None or seq in span)), 0)
+        said = (seq for seq, text in self.seen.items() if question.answered(text))
+        return next((seq for seq in said if span is None or seq in span), 0)
 
 
 def _unfolded(context: Context, handle: str) -> str:

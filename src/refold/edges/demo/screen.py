@@ -24,7 +24,7 @@ from refold.edges.demo.signs import Signs, clean
 
 WIDTH_MAX = 132
 ROWS_MAX = 40
-FRAME_ROWS = 12  # what a frame needs besides its events
+FRAME_ROWS = 10  # what a frame needs besides its events
 TITLES = ("sliding window", "refold")
 
 Size = tuple[int, float]  # tokens on the page, dollars so far
@@ -52,9 +52,8 @@ class Pace:
 
     def wait(self, seconds: float) -> None:
         if self.on:
-            now = time.monotonic()
-            self.due = max(self.due + seconds, now - 0.5)
-            time.sleep(max(0.0, self.due - now))
+            self.due += seconds
+            time.sleep(max(0.0, self.due - time.monotonic()))
 
 
 def header(window: int, model: str) -> Text:
@@ -115,8 +114,10 @@ def event_lines(told: Told, signs: Signs, width: int) -> list[Text]:
     sign, style = signs.of(told.kind)
     out: list[Text] = []
     for at, line in enumerate(told.lines):
-        indents = {"initial_indent": f"{sign} " if at == 0 else "  ", "subsequent_indent": "  "}
-        wrapped = textwrap.wrap(clean(signs.spelled(line)), max(20, width), **indents) or [""]
+        opening = f"{sign} " if at == 0 else "  "
+        wrapped = textwrap.wrap(
+            clean(signs.spelled(line)), max(20, width), initial_indent=opening, subsequent_indent="  "
+        )
         out += [Text(part, style=style if at == 0 else "dim", no_wrap=True) for part in wrapped]
     return out
 
@@ -152,26 +153,25 @@ class Live(Lines):
         self.live.stop()
 
     def action(self, tool: str, text: str, message: int) -> None:
-        self.foot = Text(f"{self.signs.arrow} {tool} ", style="bold", no_wrap=True, overflow="ellipsis")
-        self.foot.append(clean(text), style="default").append(f"  message {message}", style="dim")
+        self.foot = Text(f"{self.signs.arrow} {tool} ", style="bold")
+        self.foot.append(clean(self.signs.spelled(text)), style="default").append(f"  message {message}", style="dim")
         self._show(0.1)
 
     def meters(self, left: Size, right: Size) -> None:
         self.columns[0].size, self.columns[1].size = left, right
-        self._show(0.0)
 
     def left(self, told: Told) -> None:
         self.columns[0].events.append(told)
-        self._show(1.2 if told.kind == "refuse" else 0.4)
+        self._show(1.2 if told.kind == "refuse" else 0.25)
 
     def right(self, told: Told) -> None:
         self.columns[1].events.append(told)
         self.receipts += told.kind == "fold"
         first = told.kind == "stub" or (told.kind == "fold" and self.receipts == 1)
-        self._show(2.0 if first else 0.5)
+        self._show(2.0 if first else 0.35)
 
     def end_stream(self) -> None:
-        self.foot = Text("the session is over; six questions are asked", style="dim")
+        self.foot = Text("The session is over. Six questions are asked.\n", style="dim")
         self._show(0.5)
         self.stop()
 
@@ -199,7 +199,7 @@ class Live(Lines):
         panels = [self._panel(column, width // 2, rows) for column in self.columns]
         grid.add_row(*panels)
         foot = self.foot.copy()
-        foot.truncate(width - 1, overflow="ellipsis")
+        foot.truncate(width - 1, overflow=self.signs.overflow)
         return Group(self.head, Text(), grid, foot)
 
     def _panel(self, column: Column, width: int, rows: int) -> Panel:

@@ -129,7 +129,7 @@ def _version(shop: Workshop) -> Iterator[Turn]:
     check = "python -c \"import refold; assert refold.__version__.endswith('+scratch'), refold.__version__\""
     yield Turn(asks="Mark this copy's version as +scratch, so that nobody ships it. Check first, then change.")
     yield act("The check, before I change anything.", Call("run", {"command": check}, fact="failure"))
-    yield act("It fails, as it should. Where is the version?", Call("grep", {"pattern": "__version__", "path": PACKAGE}))
+    yield act("It fails, as it should. Where is it?", Call("grep", {"pattern": "__version__", "path": PACKAGE}))
     new = f"{old.rstrip(old[-1])}+scratch{old[-1]}"
     yield act(f"I change {path}.", Call("edit_file", {"path": path, "old": old, "new": new}))
     yield act("The same check again.", Call("run", {"command": check}))

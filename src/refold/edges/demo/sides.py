@@ -138,7 +138,8 @@ class Folded:
         # The reserve alone is set: the model's own, for answers of 64,000 tokens, is larger than this window.
         config = Config(reserve_tokens=reserve_for(window))
         self.context = Context(
-            open_store(store), "demo", config=config, model=model.name, window=window, system=fixed["system"], tools=fixed["tools"], owns_store=True,
+            open_store(store), "demo", config=config, model=model.name, window=window, system=fixed["system"],
+            tools=fixed["tools"], owns_store=True,
         )  # fmt: skip
         self.notices: list[Notice] = []
         self.context.on("*", self.notices.append)

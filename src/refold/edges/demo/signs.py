@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from msgspec import Struct
 
 _STYLES = {
@@ -36,7 +38,14 @@ class Signs(Struct, frozen=True, kw_only=True):
 
     def spelled(self, text: str) -> str:
         """The text as this terminal can show it."""
-        return text if self.unicode else text.replace("→", "->").replace("…", "...").replace("·", "-")
+        if self.unicode:
+            return text
+        return text.replace("→", "->").replace("…", "...").encode("ascii", "replace").decode()
+
+    @property
+    def overflow(self) -> Literal["ellipsis", "crop"]:
+        """How a line that is too long ends."""
+        return "ellipsis" if self.unicode else "crop"
 
 
 ASCII = Signs(

@@ -109,6 +109,7 @@ class Story:
         self.window.append(seq, wire)
         self.everything.append(seq, wire)
         self._meters()
+        self._tell_notices()
 
     # --- requests ---
 
@@ -132,9 +133,8 @@ class Story:
 
     def _send_folded(self) -> Sent:
         sent = self.folded.send()
-        for notice in self.folded.told():
-            self._tell(notice)
         self._meters()
+        self._tell_notices()
         bill = self.folded.bill
         bill.invalid += bool(sent.faults)
         bill.over_budget += sent.too_long
@@ -145,6 +145,10 @@ class Story:
     def _meters(self) -> None:
         folded = self.folded.context.stats().current
         self.screen.meters((self.window.tokens(), self.window.bill.cost), (folded, self.folded.bill.cost))
+
+    def _tell_notices(self) -> None:
+        for notice in self.folded.told():
+            self._tell(notice)
 
     def _tell(self, notice: Notice) -> None:
         if notice.name == "context-warning":
@@ -160,14 +164,14 @@ class Story:
             first, last = self.dropped[0].seq, self.dropped[-1].seq
             tokens = sum(entry.unit.tokens for entry in self.dropped)
             what = f"#{first}" if first == last else f"#{first}-{last}"
-            lines = [f"dropped {what}: {_count(len(self.dropped), 'message')}, {tokens:,} tokens"]
+            lines = [f"dropped {what}, {_count(len(self.dropped), 'message')}", f"{tokens:,} tokens, no handle"]
             if any(entry.wire["content"] == script.OPENING for entry in self.dropped):
-                lines += ["the first request and both rules went,", "and there is no handle to get them back"]
+                lines.append("with the request and both rules")
             self.screen.left(Told("drop", lines))
             self.dropped = []
 
     def _tell_refused(self, sent: Sent, size_bytes: int) -> None:
-        lines = [f"refused: {sent.tokens:,} tokens are too long", f"{size_bytes:,} bytes cut to their start"]
+        lines = [f"refused: {sent.tokens:,} tokens, too long", f"{size_bytes:,} bytes cut to their start"]
         self.screen.left(Told("refuse", lines))
 
     def _tell_stub(self, outcomes: dict[str, Outcome]) -> None:
@@ -176,7 +180,7 @@ class Story:
         if any(outcome is self.facts.get("large") for outcome in outcomes.values()):
             self.large = artifact.id
         lines = [f"{artifact.size_bytes:,} bytes kept whole", f"shown as a stub of {slot.tokens:,} tokens,"]
-        lines += [f"unfold {artifact.id} gives any part"]
+        lines += [f"unfold {artifact.id}: any part"]
         self.screen.right(Told("stub", lines))
 
     # --- the end ---
@@ -195,9 +199,9 @@ class Story:
     def _answer(self, question: Question, everything: Sent, window: Sent, search: Search) -> Answer:
         return Answer(
             question=question,
-            everything=on_entries(question.answer, everything.request, self.everything.page()),
-            window=on_entries(question.answer, window.request, self.window.page()),
-            folded=search.find(question.answer),
+            everything=on_entries(question, everything.request, self.everything.page()),
+            window=on_entries(question, window.request, self.window.page()),
+            folded=search.find(question),
         )
 
 
@@ -205,14 +209,13 @@ def receipt_lines(receipt: Receipt, number: int) -> list[str]:
     """A receipt in a few short lines: what, handle, price, cache. The first says more, to be understood."""
     lines = [f"receipt {number}: {receipt.tokens_before:,} → {receipt.tokens_after:,} tokens"]
     shown = receipt.items[: ITEMS_SHOWN if number == 1 else 1]
-    lines += [f"{item.action} {item.handle}, {item.tokens_before:,} → {item.tokens_after:,}" for item in shown]
+    lines += [f"{item.action} {item.handle} {item.tokens_before:,} → {item.tokens_after:,}" for item in shown]
     rest = len(receipt.items) - len(shown)
-    if rest:
-        lines[-1] += f", {rest} more"
+    lines += [f"and {rest} more"] if rest else []
     price = receipt.price
-    cost = "" if price.cost_dollars is None else f"price ${price.cost_dollars:.4f}, "
-    lines.append(f"{cost}cache kept up to message {price.kept_messages}")
-    return [*lines, "unfold any handle, undo takes it all back"] if number == 1 else lines
+    lines += [] if price.cost_dollars is None else [f"price ${price.cost_dollars:.4f} of rewritten cache"]
+    lines.append(f"cache kept up to message {price.kept_messages}")
+    return [*lines, "unfold or undo brings it back"] if number == 1 else lines
 
 
 def _described(call: Call) -> str:

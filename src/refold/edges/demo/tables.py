@@ -21,9 +21,10 @@ def answers(those: list[Answer], signs: Signs, width: int, shown: int | None = N
     table.title_justify, table.title_style = "left", "bold"
     left, right = ([getattr(answer, side).found for answer in rows] for side in ("window", "folded"))
     # Fixed widths: the table must not jump while its rows appear.
-    table.add_column("asked at the end", Text("found"), width=max(20, width - 48), no_wrap=True, overflow="ellipsis")
+    rest = max(20, width - 48)
+    table.add_column("asked at the end", Text("found"), width=rest, no_wrap=True, overflow=signs.overflow)
     table.add_column("sliding window", Text(f"{sum(left)} of {len(rows)}", style="bold red"), width=14)
-    table.add_column("refold", Text(f"{sum(right)} of {len(rows)}", style="bold green"), width=26, no_wrap=True)
+    table.add_column("refold", Text(f"{sum(right)} of {len(rows)}", style="bold green"), width=26)
     for answer in rows:
         asked = Text(answer.question.text).append(f"\n{clean(signs.spelled(answer.question.answer))}", style="dim")
         table.add_row(asked, where(answer.window, signs), where(answer.folded, signs))
@@ -72,9 +73,9 @@ def notes(report: Report) -> Text:
     listed = ", ".join(f"{name.replace('_', ' ')} ${prices[name]:g}" for name in prices)
     lines = [
         f"{report.model}, list prices per million tokens: {listed}.",
-        "Cached is what equals the previous request from its start. Each way is billed with or without cache marks, "
-        "whichever is cheaper for it.",
-        f"refold: {report.compactions} compactions, {report.tokens_seen:,} tokens seen, {report.answers_visible} of "
-        f"{report.answers} answers on the page itself, the others one unfold away. {report.seconds:.1f} seconds.",
+        "Cached is what equals the previous request from its start; where caching does not pay, none is billed.",
+        f"refold saw {report.tokens_seen:,} tokens and compacted {report.compactions} times. Of its answers "
+        f"{report.answers_visible} stand on the page, {report.answers - report.answers_visible} are one unfold away.",
+        f"{report.seconds:.1f} seconds.",
     ]
     return Text("\n".join(lines), style="dim")

@@ -132,11 +132,13 @@ class Workshop:
         return Outcome("\n".join(f"{at:4} {line}" for at, line in enumerate(lines, start_line)) or "(empty)")
 
     def grep(self, pattern: str, path: str) -> Outcome:
-        wanted = re.compile(pattern)
+        wanted = re.compile(pattern, re.MULTILINE)
+        # Most files have no match at all, and one look at the whole text says so.
+        names = [name for file in self.files(path) if wanted.search("\n".join(self.lines(name := self.name(file))))]
         found = [
-            f"{self.name(file)}:{at}:{line.strip()}"
-            for file in self.files(path)
-            for at, line in enumerate(self.lines(self.name(file)), 1)
+            f"{name}:{at}:{line.strip()}"
+            for name in names
+            for at, line in enumerate(self.lines(name), 1)
             if wanted.search(line)
         ]
         more = [f"… {len(found) - MATCHES_MAX} more"] if len(found) > MATCHES_MAX else []

@@ -1,0 +1,187 @@
+"""What people use today to keep a prompt within its window, each as its authors describe it.
+
+A policy is three methods: `start(budget)`, `observe(message)`, `prompt()`. Messages that belong together (a call and
+its results) are kept or dropped together. As a courtesy, policies that cut also bring back the user's latest request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from bench.sessions import MESSAGE_TOKENS, Message, tokens_of, tokens_of_text
+
+FULL, HALF = 0.9, 0.5
+CLEARED = "[cleared: old tool result]"
+REPEATED = "[repeated: see the newest result]"
+LOOK_AHEAD = 7  # how many messages after a call its result may stand
+
+
+class Policy(Protocol):
+    def start(self, budget: int) -> None: ...
+    def observe(self, message: Message) -> None: ...
+    def prompt(self) -> list[Message]: ...
+
+
+class Everything:
+    """Sends all there is; also what the others build on: the log, its sizes, its units, and what is replaced."""
+
+    def start(self, budget: int) -> None:
+        self.budget = budget
+        self.log: list[Message] = []
+        self.tokens: list[int] = []
+        self.opening = 0  # messages up to and including the first request; 0 until it came
+        self.units: list[list[int]] = []  # of what follows the opening
+        self.request = -1
+        self.replaced: dict[int, str] = {}
+
+    def observe(self, message: Message) -> None:
+        index = len(self.log)
+        self.log.append(message)
+        self.tokens.append(tokens_of(message))
+        if self.opening:
+            self._extend_units(index, message["role"])
+        if message["role"] == "user":
+            self.request = index
+            self.opening = self.opening or index + 1
+
+    def _extend_units(self, index: int, role: str) -> None:
+        if role == "tool" and self.units and self.log[self.units[-1][0]]["role"] == "assistant":
+            self.units[-1].append(index)
+        else:
+            self.units.append([index])
+
+    def prompt(self) -> list[Message]:
+        return list(self.log)
+
+    def replace(self, indexes: Iterable[int], text: str) -> None:
+        for index in indexes:
+            if index not in self.replaced:
+                self.replaced[index] = text
+                self.tokens[index] = tokens_of_text(text) + MESSAGE_TOKENS
+
+    def shown(self, indexes: Iterable[int]) -> list[Message]:
+        """The messages as they stand now, with what took the place of some."""
+        return [
+            {**self.log[at], "content": self.replaced[at]} if at in self.replaced else self.log[at] for at in indexes
+        ]
+
+    def size(self, indexes: Iterable[int]) -> int:
+        return sum(map(self.tokens.__getitem__, indexes))
+
+    def from_unit(self, first: int) -> list[int]:
+        """The opening, the latest request if it would be lost, and the units from this one on."""
+        kept = [index for unit in self.units[first:] for index in unit]
+        lost = self.request >= self.opening and (not kept or self.request < kept[0])
+        return [*range(self.opening), *([self.request] if lost else []), *kept]
+
+
+class SlidingWindow(Everything):
+    """The opening and as many of the newest units as fit, worked out anew for every prompt."""
+
+    def prompt(self) -> list[Message]:
+        left = self.budget - self.size(range(self.opening)) - self.tokens[self.request]
+        first = len(self.units)
+        while first and (left := left - self.size(self.units[first - 1])) >= 0:
+            first -= 1
+        return self.shown(self.from_unit(first))
+
+
+class CutToHalf(Everything):
+    """A window that is cut to half when it is full and then grows again, so that the cache breaks less often."""
+
+    def start(self, budget: int) -> None:
+        super().start(budget)
+        self.first = 0
+
+    def prompt(self) -> list[Message]:
+        if self.size(self.from_unit(self.first)) > FULL * self.budget:
+            self._cut()
+        return self.shown(self.from_unit(self.first))
+
+    def _cut(self) -> None:
+        """To the first unit with which the page is at most half full. Sizes fall with every unit but for the
+        request that comes back, so the units are tried one by one."""
+        while self.first < len(self.units) - 1 and self.size(self.from_unit(self.first)) > HALF * self.budget:
+            self.first += 1
+
+
+class ClearResults(CutToHalf):
+    """When the page is full, all tool results but the newest few are cleared in place; then the window is cut."""
+
+    keep = 3
+
+    def prompt(self) -> list[Message]:
+        if sum(self.tokens) > FULL * self.budget:
+            self.clear()
+        return super().prompt()
+
+    def clear(self) -> None:
+        results = [at for at, message in enumerate(self.log) if message["role"] == "tool"]
+        self.replace(results[: -self.keep], CLEARED)
+
+
+class MaskObservations(ClearResults):
+    """Only the newest ten observations are ever shown; then the window is cut."""
+
+    keep = 10
+
+    def prompt(self) -> list[Message]:
+        self.clear()
+        return CutToHalf.prompt(self)
+
+
+class DedupElseHalf(Everything):
+    """Repeated tool results but the newest are replaced; where that frees too little, half of the middle goes."""
+
+    enough = 0.7
+
+    def start(self, budget: int) -> None:
+        super().start(budget)
+        self.dropped = 0
+
+    def prompt(self) -> list[Message]:
+        before = self.size(self.kept())
+        if before > FULL * self.budget:
+            self.replace(self.repeated(), REPEATED)
+            if self.size(self.kept()) > self.enough * before:
+                self._drop()
+        return self.shown(self.kept())
+
+    def kept(self) -> list[int]:
+        units = [*self.units[:1], *self.units[1 + self.dropped :]]
+        return [*range(self.opening), *(index for unit in units for index in unit)]
+
+    def _drop(self) -> None:
+        middle = len(self.units) - 1
+        while True:
+            self.dropped += max(1, (middle - self.dropped) // 2)
+            if self.dropped >= middle or self.size(self.kept()) <= FULL * self.budget:
+                return
+
+    def repeated(self) -> list[int]:
+        """The results of calls that were made again later, with the same arguments."""
+        newest: dict[tuple[str, str], int] = {}
+        older: list[int] = []
+        for at, message in enumerate(self.log):
+            for call in message.get("tool_calls") or ():
+                result = self._result(at, call["id"])
+                key = (call.get("name", ""), str(call.get("arguments")))
+                if result is not None:
+                    older += [newest[key]] if key in newest else []
+                    newest[key] = result
+        return older
+
+    def _result(self, at: int, call: str) -> int | None:
+        near = range(at + 1, min(at + 1 + LOOK_AHEAD, len(self.log)))
+        return next((index for index in near if self.log[index].get("tool_call_id") == call), None)
+
+
+BASELINES: dict[str, type[Everything]] = {
+    "everything": Everything,
+    "sliding window": SlidingWindow,
+    "window, cut to half": CutToHalf,
+    "clear results, keep 3": ClearResults,
+    "mask observations, last 10": MaskObservations,
+    "dedup, else drop half": DedupElseHalf,
+}

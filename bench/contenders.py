@@ -1,0 +1,117 @@
+"""refold as a policy among others: the default configuration, its presets, and an oracle that knows the future.
+
+The whole window is usable as input (`reserve_tokens` 0), and refold counts as the measure does, so that all have the
+same budget. The oracle is the gist with one thing replaced: how likely a name is needed is not estimated but known.
+It says how much of what is lost could still be won by choosing better.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import refold
+from bench.baselines import BASELINES, Policy
+from bench.sessions import Message, tokens_of_text
+from refold.strategies.names import Needs
+from refold.strategies.registry import strategy
+
+PRESETS: dict[str, tuple[str, ...]] = {
+    "refold, dedup + hide": ("dedup", "hide"),
+    "refold, clear + hide": ("clear", "hide"),
+    "refold, window": ("window",),
+    "refold, importance": ("importance",),
+}
+_KEYS = ("role", "content", "tool_calls", "tool_call_id")
+
+
+class Refold:
+    """One conversation in memory, asked for a page before every turn."""
+
+    def __init__(self, **config: Any) -> None:
+        self.config = {"reserve_tokens": 0, **config}
+
+    def start(self, budget: int) -> None:
+        self.context = refold.open(
+            "bench", store="memory:", window=budget, counter=tokens_of_text, config=self.config
+        )
+
+    def observe(self, message: Message) -> None:
+        self.context.append(simple(message))
+
+    def prompt(self) -> list[Message]:
+        return [plain(message) for message in self.context.request(dialect="openai_chat")["messages"]]
+
+
+def simple(message: Message) -> Message:
+    """A recorded message without what only the recorder knew."""
+    return {key: message[key] for key in _KEYS if key in message}
+
+
+def plain(message: Message) -> Message:
+    """A message in the measure's shape: content as one text, calls without their wrapper."""
+    content = message.get("content") or ""
+    if not isinstance(content, str):
+        content = "\n".join(part.get("text", "") for part in content)
+    calls = [{"id": call["id"], **call.get("function", call)} for call in message.get("tool_calls") or ()]
+    return {**message, "content": content, **({"tool_calls": calls} if calls else {})}
+
+
+class Oracle(Refold):
+    """The default, told beforehand which names later actions will use, and how often."""
+
+    def foresee(self, uses: Iterable[tuple[int, Iterable[str]]]) -> None:
+        """`uses` are the needs of each action by the index of its message, in order."""
+        self.uses = list(uses)
+        self.ahead = Counter(name for _, names in self.uses for name in names)
+        self.seen = self.used = 0
+
+    def observe(self, message: Message) -> None:
+        self.seen += 1
+        while self.used < len(self.uses) and self.uses[self.used][0] < self.seen:
+            self.ahead.subtract(self.uses[self.used][1])
+            self.used += 1
+        super().observe(message)
+
+    def prompt(self) -> list[Message]:
+        with needs_known(self.ahead):
+            return super().prompt()
+
+
+@contextmanager
+def needs_known(ahead: Counter[str]) -> Iterator[None]:
+    """While this lasts, a name's odds are the number of times that it will be needed."""
+    estimated = Needs.odds
+    Needs.odds = lambda self, names: {name: float(ahead[name]) for name in names}  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        Needs.odds = estimated  # type: ignore[method-assign]
+
+
+def contenders(only: Iterable[str] = ()) -> tuple[dict[str, Callable[[], Policy]], list[str]]:
+    """The policies by name, and the names of those that this version of refold does not have."""
+    found: dict[str, Callable[[], Policy]] = {"refold": Refold}
+    missing = []
+    for name, ladder in PRESETS.items():
+        if all(map(_is_known, ladder)):
+            found[name] = partial(Refold, ladder=ladder)
+        else:
+            missing.append(name)
+    found |= {"oracle": Oracle, **BASELINES}
+    wanted = list(only)
+    if wanted:
+        found = {name: make for name, make in found.items() if any(part in name for part in wanted)}
+    return found, missing
+
+
+def _is_known(name: str) -> bool:
+    try:
+        strategy(name)
+    except refold.Invalid:
+        return False
+    return True
+

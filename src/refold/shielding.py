@@ -1,0 +1,72 @@
+"""Text that JSON cannot carry (lone surrogates) is kept as bytes in opaque blocks, and shown with U+FFFD.
+
+Only a message may hold such text: what users and tools say is data. Anything else with it is refused. Neighbours:
+`core.codec` encodes, `log` appends, `unfolding` gives the exact text back.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from refold.core.codec import encode, kind_of
+from refold.core.model import Block, Body, Media, Message, Opaque, Text, ToolResult
+from refold.errors import Invalid
+
+
+def encoded(body: Body) -> bytes:
+    """The body's bytes, shielded if they must be."""
+    try:
+        return encode(body)
+    except UnicodeEncodeError:
+        if isinstance(body, Message):
+            return encode(shielded(body))
+        hint = "decode the text with errors='replace'"
+        raise Invalid(f"the {kind_of(body)} holds a lone surrogate", hint=hint) from None
+
+
+def shielded(message: Message) -> Message:
+    """The message with every text that has lone surrogates moved into opaque bytes."""
+    blocks = tuple(_shield(block) for block in message.blocks)
+    return msgspec.structs.replace(message, blocks=blocks, form=None, metadata=_replaced(message.metadata))
+
+
+def _shield(block: Block) -> Block:
+    if isinstance(block, ToolResult):
+        content = tuple(_shield_text(part) for part in block.content)
+        return msgspec.structs.replace(block, content=content)
+    if isinstance(block, Text | Media | Opaque):
+        return _shield_text(block)
+    fields: dict[str, Any] = {name: _replaced(getattr(block, name)) for name in block.__struct_fields__}
+    return msgspec.structs.replace(block, **fields)
+
+
+def _shield_text(part: Text | Media | Opaque) -> Text | Media | Opaque:
+    if isinstance(part, Text) and _has_surrogate(part.text):
+        return Opaque(data=part.text.encode("utf-8", "surrogatepass"), text=_replaced(part.text))
+    if isinstance(part, Opaque):
+        return Opaque(raw=_replaced(part.raw), data=part.data, text=_replaced(part.text))
+    return part
+
+
+def _has_surrogate(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def _replaced(value: Any) -> Any:
+    """The same value with every lone surrogate shown as U+FFFD."""
+    match value:
+        case str():
+            return re.sub("[\ud800-\udfff]", "\ufffd", value)
+        case dict():
+            return {_replaced(key): _replaced(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_replaced(item) for item in value]
+        case _:
+            return value
