@@ -1,7 +1,7 @@
 """What comes in becomes drafts of events: counted once, and a large tool result moved out of the way.
 
 A tool result above `offload_tokens` is kept whole as an artifact; the message shows a stub in its place. In a message
-that the caller put together itself only a result larger than the window goes that way. The artifact's draft comes before
+that the caller put together itself only a result larger than the window goes that way. Its artifact is drafted before
 the message that names it. Neighbours: `offload` makes stubs, `engine` appends the drafts.
 """
 

@@ -181,9 +181,10 @@ def _read_regular(descriptor: int, path: str) -> bytes:
     if not stat.S_ISREG(found.st_mode):
         raise Invalid(f"{path} is not a regular file", hint="name a file that refold export wrote")
     with os.fdopen(descriptor, "rb", closefd=False) as file:
-        start = _sniffed(file.read(SNIFF_BYTES), found.st_size, path)
+        _sniffed(file.read(SNIFF_BYTES), found.st_size, path)
+        file.seek(0)
         # A file that grows meanwhile is cut, which the check of its content finds.
-        return start + file.read(max(0, found.st_size - len(start)))
+        return file.read(found.st_size)
 
 
 def read_stream(stream: BinaryIO, name: str = "standard input") -> bytes:

@@ -36,9 +36,10 @@ def test_every_command_has_help_that_fits_its_line_and_is_ascii() -> None:
 
 
 def test_every_command_stands_in_the_docs() -> None:
-    docs = [path.read_text(encoding="utf-8") for path in (ROOT / "README.md", ROOT / "docs/start.md") if path.exists()]
-    if not docs:
+    pages = (ROOT / "README.md", ROOT / "docs/start.md")
+    if not all(page.exists() for page in pages):
         pytest.skip("the docs are not written yet")
+    docs = [page.read_text(encoding="utf-8") for page in pages]
     missing = [name for name in COMMANDS if not any(f"refold {name}" in text for text in docs)]
     assert missing == []
 
@@ -78,9 +79,9 @@ def test_list_counts_what_came_after_the_bookmark(url: str) -> None:
 def test_stats_says_the_numbers(url: str) -> None:
     text = run("stats", "fix-login").stdout
     assert "Messages: 16 (5 user, 6 assistant, 5 tool)" in text and "Artifacts: 1 (1 command output)" in text
-    assert "/ 200,000 (0." in text and "Cost: $0.00" in text
-    stats = as_json("stats", "fix-login", "--window", "8000")
-    assert stats["window"] == 8_000 and sum(stats["breakdown"].values()) == stats["current"]
+    assert "/ 200,000 (" in text and "Cost: $0.00" in text
+    stats = as_json("stats", "fix-login", "--window", "40000")
+    assert stats["window"] == 40_000 and sum(stats["breakdown"].values()) == stats["current"]
     assert stats["billed"]["calls"] == 1
 
 
@@ -89,7 +90,7 @@ def test_stats_says_the_numbers(url: str) -> None:
 
 def test_show_gives_the_page_slot_by_slot(url: str) -> None:
     text = run("show", "fix-login").stdout
-    assert "#5 user, " in text and "  question 0 about login.py\n" in text and "  Be brief\n" in text
+    assert "#4 user, " in text and "  question 0 about login.py\n" in text and "  Be brief\n" in text
     page = as_json("show", "fix-login")
     assert [slot["role"] for slot in page["slots"]][:3] == ["user", "assistant", "tool"]
     assert page["slots"][0]["blocks"] == [{"type": "text", "text": "question 0 about login.py"}]
@@ -116,10 +117,10 @@ def test_show_unfolds_a_handle_and_its_lines(url: str) -> None:
     [artifact] = refold.open("fix-login", store=url).artifacts()
     assert run("show", "fix-login", "--handle", artifact.id).stdout == "def login():\n" * 1_000 + "\n"
     assert run("show", "fix-login", "--handle", artifact.id, "--lines", "2-3").stdout == "def login():\n" * 2
-    assert run("show", "fix-login", "--seq", "5").stdout == "question 0 about login.py\n"
-    assert as_json("show", "fix-login", "--handle", "#5")["text"] == "question 0 about login.py"
-    assert '"system":"Be brief"' in run("show", "fix-login", "--seq", "3").stdout
-    assert as_json("show", "fix-login", "--seq", "3")["event"]["kind"] == "meta"
+    assert run("show", "fix-login", "--seq", "4").stdout == "question 0 about login.py\n"
+    assert as_json("show", "fix-login", "--handle", "#4")["text"] == "question 0 about login.py"
+    assert '"system":"Be brief"' in run("show", "fix-login", "--seq", "2").stdout
+    assert as_json("show", "fix-login", "--seq", "2")["event"]["kind"] == "meta"
 
 
 # --- compact, undo -------------------------------------------------------------------------------------------------
@@ -181,7 +182,7 @@ def test_a_file_that_exists_is_replaced_by_force_only(url: str, tmp_path: Path) 
 
 
 def test_verify_says_what_is_wrong_and_where(url: str, tmp_path: Path) -> None:
-    assert "1 conversation, 25 events, 1 artifact walked: all is as it was written." in run("verify").stdout
+    assert "1 conversation, 21 events, 1 artifact walked: all is as it was written." in run("verify").stdout
     assert as_json("verify", "fix-login")["ok"] is True
     [file] = (tmp_path / ".refold" / "artifacts").glob("art-*")
     file.write_bytes(b"changed")

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from rich.text import Text
 
 from refold.core.model import Usage
 from refold.edges.cli import demo
@@ -21,7 +20,7 @@ from refold.edges.demo import script
 from refold.edges.demo.billing import Bill, Scale, Unit
 from refold.edges.demo.questions import Question
 from refold.edges.demo.report import Told
-from refold.edges.demo.screen import Lines, Live, Pace, event_lines, meter
+from refold.edges.demo.screen import Lines, Live, Pace, event_lines, header, meter
 from refold.edges.demo.sides import Messages, fixed_part
 from refold.edges.demo.signs import ASCII, Signs, clean
 from refold.edges.demo.workshop import TOOLS, Workshop, scratch_folder
@@ -41,15 +40,23 @@ def figures(capsys: pytest.CaptureFixture[str], **given: Any) -> dict[str, Any]:
     return found
 
 
-def leftovers() -> set[str]:
-    return {path.name for path in Path(tempfile.gettempdir()).glob("refold-demo-*")}
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where every demo of this file keeps its folder: one place, because its name weighs tokens in a stub."""
+    return tmp_path_factory.mktemp("place")
+
+
+@pytest.fixture(autouse=True)
+def _in_place(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(place))
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
 
 
 @pytest.fixture(scope="module")
-def played() -> dict[str, Any]:
+def played(place: Path) -> dict[str, Any]:
     done = subprocess.run(
         [sys.executable, "-c", "from refold.edges.cli.demo import run; raise SystemExit(run(json_output=True))"],
-        capture_output=True, text=True, timeout=120, check=True,
+        capture_output=True, text=True, timeout=120, check=True, env={**os.environ, "TMPDIR": str(place)},
     )  # fmt: skip
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -88,10 +95,9 @@ def test_the_large_output_is_refused_everywhere_but_here(played):
     assert sides["refold"]["cost_dollars"] < min(sides["window"]["cost_dollars"], sides["everything"]["cost_dollars"])
 
 
-def test_a_second_run_gives_the_same_figures_and_leaves_nothing_behind(played, capsys):
-    before = leftovers()
+def test_a_second_run_gives_the_same_figures_and_leaves_nothing_behind(played, place, capsys):
     again = figures(capsys)
-    assert leftovers() <= before
+    assert list(place.iterdir()) == []
     assert {**again, "seconds": 0} == {**played, "seconds": 0}
 
 
@@ -101,11 +107,10 @@ def test_another_window_keeps_the_promises_too(capsys):
     assert found["tokens_max_request"] < 12_000
 
 
-def test_a_window_that_is_too_small_is_an_error_and_nothing_stays(capsys):
-    before = leftovers()
+def test_a_window_that_is_too_small_is_an_error_and_nothing_stays(place):
     with pytest.raises(Invalid, match="1,000 tokens"):
         demo.run(json_output=True, window=1_000)
-    assert leftovers() <= before
+    assert list(place.iterdir()) == []
 
 
 def test_in_a_pipe_it_prints_the_story_line_by_line_and_ends_with_the_table():
@@ -118,6 +123,15 @@ def test_in_a_pipe_it_prints_the_story_line_by_line_and_ends_with_the_table():
         assert said in done.stdout
     assert done.stdout.index("What the session came to") < done.stdout.index("tokens sent")
     assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_a_reader_that_leaves_early_leaves_nothing_behind(place):
+    code = "import sys; from refold.edges.cli import main; sys.argv[1:] = ['demo']; main()"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(timeout=120) == 141
+    assert list(place.iterdir()) == []
 
 
 def test_the_folder_goes_also_after_an_error_unless_it_is_kept():
@@ -206,14 +220,14 @@ def test_events_and_meters_stay_in_their_column(width):
     told = Told("fold", ["receipt 12: 21,641 → 12,266 tokens", "summarized #12345-12399, 14,777 → 1,007, 3 more"])
     lines = [*event_lines(told, Signs(), width), *meter((23_999, 12.5), 24_000, Signs(), width)]
     assert max(len(line) for line in event_lines(told, ASCII, width)) <= width
-    assert max(len(line.plain) for line in lines) <= max(width, 30)
+    assert max(len(line.plain) for line in lines) <= width
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (60, 20), (200, 50)])
 def test_a_frame_fits_the_terminal(width, height):
     console = Console(width=width, height=height, file=io.StringIO(), force_terminal=True, color_system=None)
     live = Live(console, Signs(), Pace(on=False))
-    live.head = Text("one\ntwo")
+    live.head = header(24_000, MODEL.name)
     for at in range(50):
         live.columns[at % 2].events.append(Told("warn", ["warning " * 12, "more"]))
     rows = console.render_lines(live._frame(), pad=False)

@@ -36,7 +36,7 @@ messages = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=200)
 @given(anything | messages)
 def test_anything_is_parsed_or_refused_and_comes_back_in_the_same_bytes(value: Any) -> None:
     for door in (parse, tool_calls, openai_chat.parse, anthropic.parse, openai_chat.reply, anthropic.reply):
@@ -53,7 +53,7 @@ def test_anything_is_parsed_or_refused_and_comes_back_in_the_same_bytes(value: A
     assert json.dumps([openai_chat.render([message], []), anthropic.render([message], [])]) == before
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=200)
 @given(st.lists(messages | anything, max_size=4), anything, anything)
 def test_the_validators_never_crash(given_messages: list[Any], system: Any, tools: Any) -> None:
     for check in (openai_chat.check, anthropic.check):

@@ -12,6 +12,7 @@ from refold.core import codec
 from refold.core.laws import units
 from refold.core.model import Message, Slot
 from refold.dialects import dialect, dialect_of, parse
+from refold.shielding import encoded
 
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.json"))
 OTHER = {"openai_chat": "anthropic", "anthropic": "openai_chat"}
@@ -29,7 +30,7 @@ def parsed(conversation: dict[str, Any]) -> list[Message]:
 
 def stored(message: Message) -> Message:
     """The message as it comes back from a log."""
-    id, body = codec.uuid7(1, bytes(10)), codec.encode(message)
+    id, body = codec.uuid7(1, bytes(10)), encoded(message)
     event = codec.seal(codec.ZERO, 1, id=id, at_ms=1, by="user", kind="message", body=body, salt=b"x")
     decoded = codec.decode(event)
     assert isinstance(decoded, Message)

@@ -15,7 +15,7 @@ from refold.dialects import anthropic, dialect, openai_chat
 from tests.dialects import shapes
 from tests.dialects.test_golden import stored
 
-RELAXED = settings(deadline=None)
+RELAXED = settings(deadline=None, max_examples=60)
 
 
 def parsed(name: str, wires: list[dict[str, Any]]) -> list[Message]:

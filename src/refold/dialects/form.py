@@ -23,11 +23,9 @@ from refold.dialects.wire import MISSING, Path, at, copied, is_gone, text_within
 
 HOLE = "$"
 
-Show = Callable[[Any], Any]
 Found = list[tuple[Path, Block]]
-
-
 Same = Callable[[Any, Any], bool]
+Show = Callable[[Any], Any]
 
 
 class Speech(Struct, frozen=True):

@@ -22,9 +22,16 @@ from refold.edges.demo.workshop import scratch_folder
 WINDOW = 24_000
 
 
+class DemoConsole(Console):
+    """A console that lets the command line answer for a closed pipe; rich would end the process itself."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def run(*, json_output: bool = False, window: int | None = None, fast: bool = False, keep: bool = False) -> int:
     """Plays the demo and gives the exit status: 0 if every promise held in this run."""
-    console = Console(highlight=False, markup=False, emoji=False, quiet=json_output)
+    console = DemoConsole(highlight=False, markup=False, emoji=False, quiet=json_output)
     console.width = min(console.width, WIDTH_MAX)
     with scratch_folder(keep=keep) as folder:
         report = play(folder, console, window=window or WINDOW, fast=fast)

@@ -24,7 +24,7 @@ from refold.edges.demo.signs import Signs, clean
 
 WIDTH_MAX = 132
 ROWS_MAX = 40
-FRAME_ROWS = 10  # what a frame needs besides its events
+FRAME_ROWS = 8  # what a frame needs besides its header and its events
 TITLES = ("sliding window", "refold")
 
 Size = tuple[int, float]  # tokens on the page, dollars so far
@@ -194,7 +194,7 @@ class Live(Lines):
 
     def _frame(self) -> RenderableType:
         width = min(self.console.width, WIDTH_MAX)
-        rows = max(4, min(self.console.height, ROWS_MAX) - FRAME_ROWS)
+        rows = max(4, min(self.console.height, ROWS_MAX) - FRAME_ROWS - len(self.head.wrap(self.console, width)))
         grid = Table.grid(expand=False)
         panels = [self._panel(column, width // 2, rows) for column in self.columns]
         grid.add_row(*panels)
@@ -219,6 +219,8 @@ def meter(size: Size, window: int, signs: Signs, width: int) -> list[Text]:
     room = width - len(label)
     filled = min(room, round(room * share))
     bar = Text(signs.full * filled, style=style).append(signs.empty * (room - filled), style="dim")
-    figures = f"{tokens:,} of {window:,} tokens"
     cost = f"${dollars:.2f}"
+    figures = f"{tokens:,} of {window:,} tokens"
+    if len(figures) + len(cost) >= width:
+        figures = f"{tokens:,}"
     return [bar.append(label, style=f"bold {style}"), Text(f"{figures}{cost:>{max(1, width - len(figures))}}")]
