@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from bench.subjects import SUBJECTS, Subject
+from bench.subjects import SUBJECTS, WINDOW, Subject
 from bench.workload import Workload
 
 WARM_TURNS = 30
@@ -88,7 +88,7 @@ def score(subject: Subject, folder: Path, turns: int) -> dict[str, Any]:
     for _ in range(WARM_TURNS):
         timed_turn(subject, work)
     os.mkdir(folder / MARK)
-    written, payload = written_bytes(), 0
+    written = written_bytes()
     found = [timed_turn(subject, work) for _ in range(turns)]
     written = written_bytes() - written
     os.rmdir(folder / MARK)
@@ -97,7 +97,7 @@ def score(subject: Subject, folder: Path, turns: int) -> dict[str, Any]:
     usual = [cpu for cpu, compacted in found if not compacted]
     return {
         "turn_us": 1e6 * median(usual), "turn_mean_us": 1e6 * mean(usual), "turns": len(usual),
-        "compacting": len(found) - len(usual), "written": written / turns, "memory": memory, "payload": payload,
+        "compacting": len(found) - len(usual), "written": written / turns, "memory": memory,
     }  # fmt: skip
 
 
@@ -119,7 +119,7 @@ def _import_all() -> None:
     from refold.stores import sqlite
 
     assert sqlite.SqliteStore
-    with refold.open("warm", store="memory:", window=1_000) as context:
+    with refold.open("warm", store="memory:", window=WINDOW) as context:
         context.append({"role": "user", "content": "warm"})
         context.request(dialect="openai_chat")
 

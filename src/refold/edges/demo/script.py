@@ -33,7 +33,7 @@ RULE_PORT = f"anything you start listens on port {PORT}"
 OPENING = f"{REQUEST}\n\nTwo rules for the whole session: {RULE}; and {RULE_PORT}."
 
 DUMP = (
-    'python -c "import pathlib, sys; sys.stdout.writelines(f\'{path}:{number}: {word}\\n\' '
+    "python -c \"import pathlib, sys; sys.stdout.writelines(f'{path}:{number}: {word}\\n' "
     f"for path in sorted(pathlib.Path('{PACKAGE}').rglob('*.py')) "
     "for number, line in enumerate(path.open(encoding='utf-8'), 1) for word in line.split())\""
 )

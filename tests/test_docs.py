@@ -1,0 +1,46 @@
+"""What the docs show is run: every Python block of the README and the docs, and the sample lines of the format."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from refold.core.codec import check, from_line, to_line
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+
+
+CASES = [pytest.param(code, id=f"{page.name}-{n}") for page in PAGES for n, code in enumerate(blocks(page, "python"), 1)]
+
+
+@pytest.mark.parametrize("code", CASES)
+def test_python_in_the_docs_runs(code, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "docs", "exec"), {"__name__": "docs"})
+
+
+def test_the_sample_lines_of_the_format_are_events_with_a_sound_chain():
+    [sample] = blocks(ROOT / "docs" / "format.md", "jsonl")
+    lines = sample.strip().encode().split(b"\n")
+    events = [from_line(line) for line in lines]
+    assert [to_line(event) for event in events] == lines
+    assert list(check(events)) == []
+
+
+def test_links_between_the_docs_lead_somewhere():
+    for page in [*PAGES, ROOT / "ARCHITECTURE.md"]:
+        for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / link).exists(), f"{page.name} links to {link}"
+
+
+def test_every_path_that_the_architecture_names_exists():
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    for path in set(re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.(?:py|json|md))`", text)):
+        assert any((base / path).exists() for base in (ROOT, ROOT / "src" / "refold")), path
