@@ -28,7 +28,11 @@ def opened(url="memory:", id="work", **given):
 
 def call(n: int, name: str = "bash", arguments: str = '{"command":"ls"}') -> dict:
     function = {"name": name, "arguments": arguments}
-    return {"role": "assistant", "content": None, "tool_calls": [{"id": f"c{n}", "type": "function", "function": function}]}
+    return {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": f"c{n}", "type": "function", "function": function}],
+    }
 
 
 def checked(context, dialect="openai_chat") -> dict:
@@ -114,6 +118,10 @@ def test_a_request_may_be_changed_by_its_caller_without_harm():
     request = context.request("openai_chat")
     request["messages"][0]["content"][0]["text"] = "changed"
     request["messages"].clear()
+    context.append(call(1))
+    context.append_result("c1", "done")
+    context.request("openai_chat")["messages"][-2]["tool_calls"][0]["function"]["name"] = "changed"
+    assert context.request("openai_chat")["messages"][-2]["tool_calls"][0]["function"]["name"] == "bash"
     assert context.request("openai_chat")["messages"][0]["content"][0]["text"] == "hi"
 
 
@@ -300,7 +308,7 @@ def test_automatic_compaction_can_be_switched_off():
     context, heard = opened(window=8_000, config={"auto": False}), []
     context.on("*", lambda notice: heard.append(notice.name))
     context.append({"role": "user", "content": "go"})
-    for n in range(5):
+    for n in range(7):
         context.append(call(n))
         context.append_result(f"c{n}", LONG * 60)
     context.request()
@@ -489,6 +497,17 @@ def test_a_lone_surrogate_is_shown_replaced_and_kept_exactly(url):
     context.append({"role": "user", "content": "bad \ud800 text"})
     assert checked(context)["messages"][0]["content"] == "bad \ufffd text"
     assert str(context.unfold("#1")) == "bad \ud800 text"
+    context.close()
+
+
+def test_a_lone_surrogate_anywhere_in_a_message_does_no_harm(url):
+    context = opened(url)
+    context.append({"role": "user", "content": "go"})
+    context.append(call(1, name="na\udfffme", arguments='{"a": "\ud800"}'))
+    context.append_result("c1", "out \ud800 put", name="na\udfffme")
+    context.append({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://x/\ud800"}}]})
+    checked(context)
+    assert str(context.unfold("#3")) == "out \ud800 put"
     context.close()
 
 

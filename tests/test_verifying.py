@@ -197,5 +197,3 @@ def test_reading_changes_nothing(path: str) -> None:
 
 def _files(path: str) -> Iterator[Path]:
     return (file for file in Path(path).parent.rglob("*") if file.is_file())
-
-

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from refold.config import Config
 from refold.core.budget import Budget, current_tokens, page_tokens
 from refold.core.fold import Fold
-from refold.core.model import View
-from refold.core.plan import Plan, Price, Receipt, Step, items_of, price_of
+from refold.core.model import Hide, Replace, Span, View
+from refold.core.plan import Item, Plan, Price, Proposal, Receipt, Step, price_of
 from refold.strategies.brief import Brief, Count, Originals
 from refold.strategies.ladder import Climb, climb
 from refold.strategies.registry import rungs
@@ -102,6 +102,24 @@ def _plan(before: View, done: Climb, job: Job, current: int, target: int) -> Pla
         target=target,
         reason="" if done.proposals else why_nothing(done.steps),
     )
+
+
+def items_of(proposals: Sequence[Proposal], before: View) -> tuple[Item, ...]:
+    """What each edit does to the page, for people."""
+    return tuple(_item(proposal, before) for proposal in proposals)
+
+
+def _item(proposal: Proposal, before: View) -> Item:
+    edit = proposal.edit
+    if isinstance(edit, Replace):
+        size = next((slot.tokens for slot in before.slots if slot.seq == edit.seq), 0)
+        after, handle, action = size + proposal.tokens, str(Span(edit.seq, edit.seq)), "shortened"
+    else:
+        covered = [slot for slot in before.slots if edit.span.first <= slot.seq and slot.last <= edit.span.last]
+        size = sum(slot.tokens for slot in covered if slot.seq not in before.pins)
+        after, handle = proposal.tokens, str(edit.span)
+        action = "hidden" if isinstance(edit, Hide) else "summarized"
+    return Item(handle=handle, action=action, tokens_before=size, tokens_after=after, reason=edit.reason)
 
 
 def why_nothing(steps: Sequence[Step]) -> str:

@@ -45,6 +45,7 @@ from refold.stats import Stats, stats_of
 from refold.stores.protocol import Store
 from refold.tokens import counter as counters
 from refold.tokens import models
+from refold.transfer import export_file
 from refold.unfolding import Unfolded, unfolded
 
 
@@ -367,6 +368,12 @@ class Context:
         """Calls the listener with every notice of that name (`*`: all). Gives the function that ends it."""
         return self._notices.on(name, listener)
 
+    def export(self, path: str) -> None:
+        """Writes the whole conversation to a file: `.json` (can be imported again) or `.md`, by its ending."""
+        with self._guard:
+            self._check_open()
+            export_file(self._store, self.conversation, path, force=True)
+
     # --- the end ---
 
     def flush(self) -> None:
@@ -423,4 +430,4 @@ def _reply(response: Any, preferred: str) -> Reply:
     wire = plain(response)
     names = [preferred, *(name for name in dialects.DIALECTS if name != preferred)]
     found = next((name for name in names if dialects.dialect(name).is_response(wire)), preferred)
-    return dialects.dialect(found).reply(wire)
+    return dialects.dialect(found).reply(response)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-from refold.core import bookmark
+from refold import bookmark
 from refold.core.codec import SALT_BYTES, kind_of, resealed, seal, uuid7
 from refold.core.fold import Fold, folded, switches
 from refold.core.model import Body, Event, Message, Slot, Span

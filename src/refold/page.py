@@ -16,6 +16,7 @@ from msgspec import Struct
 from refold.core.laws import settled, thinking_from, units, without_thinking
 from refold.core.model import Slot, View
 from refold.dialects.protocol import Dialect
+from refold.dialects.wire import copied
 
 MARKS_MAX = 3
 
@@ -50,7 +51,9 @@ class Page:
         self._grow(view)
         lost, repairs = list(self.lost), list(self.repairs)
         tail = self._messages(view.slots[len(self.stable) :], lost, repairs)
-        messages = [m.copy() if type(m.get("content")) is str else _copied(m) for m in (*self.messages, *tail)]
+        messages = [
+            m.copy() if len(m) == 2 and type(m["content"]) is str else copied(m) for m in (*self.messages, *tail)
+        ]
         marks = self._marks(view, len(messages)) if cache else []
         request = self.dialect.request(messages, system=view.system, tools=view.tools, marks=marks, lost=lost)
         return Rendered(request, tuple(lost), tuple(repairs))
@@ -85,11 +88,3 @@ class Page:
             if at and self.ends[at - 1][1]:
                 found.add(self.ends[at - 1][1] - 1)
         return sorted(found)[-MARKS_MAX:] if count else []
-
-
-def _copied(message: dict[str, Any]) -> dict[str, Any]:
-    """A copy deep enough that what a caller does to it stays with the caller."""
-    content = message.get("content")
-    if isinstance(content, list):
-        return {**message, "content": [dict(block) if isinstance(block, dict) else block for block in content]}
-    return dict(message)

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from refold.core.codec import encode, kind_of
-from refold.core.model import Block, Body, Media, Message, Opaque, Text, ToolResult
+from refold.core.model import Block, Body, Message, Opaque, Text, ToolResult
 from refold.errors import Invalid
 
 
@@ -34,21 +34,19 @@ def shielded(message: Message) -> Message:
 
 
 def _shield(block: Block) -> Block:
-    if isinstance(block, ToolResult):
-        content = tuple(_shield_text(part) for part in block.content)
-        return msgspec.structs.replace(block, content=content)
-    if isinstance(block, Text | Media | Opaque):
+    """The block with its own text as bytes, and every other text it holds (ids, names, urls) shown replaced."""
+    if isinstance(block, Text):
         return _shield_text(block)
     fields: dict[str, Any] = {name: _replaced(getattr(block, name)) for name in block.__struct_fields__}
+    if isinstance(block, ToolResult):
+        fields["content"] = tuple(_shield(part) for part in block.content)
     return msgspec.structs.replace(block, **fields)
 
 
-def _shield_text(part: Text | Media | Opaque) -> Text | Media | Opaque:
-    if isinstance(part, Text) and _has_surrogate(part.text):
-        return Opaque(data=part.text.encode("utf-8", "surrogatepass"), text=_replaced(part.text))
-    if isinstance(part, Opaque):
-        return Opaque(raw=_replaced(part.raw), data=part.data, text=_replaced(part.text))
-    return part
+def _shield_text(block: Text) -> Text | Opaque:
+    if _has_surrogate(block.text):
+        return Opaque(data=block.text.encode("utf-8", "surrogatepass"), text=_replaced(block.text))
+    return block
 
 
 def _has_surrogate(text: str) -> bool:

@@ -14,8 +14,8 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from refold import dialects
-from refold.core import bookmark, codec, laws
+from refold import bookmark, dialects
+from refold.core import codec, laws
 from refold.core.fold import Fold, folded, switches
 from refold.core.model import Artifact, Conversation, Event, Message, Meta, ToolResult, View
 from refold.errors import Corrupt, Invalid, NotFound, RefoldError

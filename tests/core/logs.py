@@ -54,7 +54,9 @@ def user(text: str = "hello") -> Message:
 
 
 def call(*ids: str, text: str = "") -> Message:
-    return Message(role="assistant", blocks=(*((Text(text),) if text else ()), *(ToolCall(i, "run", {"a": 1}) for i in ids)))
+    return Message(
+        role="assistant", blocks=(*((Text(text),) if text else ()), *(ToolCall(i, "run", {"a": 1}) for i in ids))
+    )
 
 
 def result(id: str, text: str = "done") -> Message:

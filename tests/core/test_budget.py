@@ -91,7 +91,8 @@ def test_offload_follows_the_window():
     "values",
     [
         {"warn_ratio": 1.5}, {"compact_ratio": 0.0}, {"warn_ratio": 0.95}, {"warn_ratio": 0.05}, {"tokens_cap": 0},
-        {"reserve_tokens": -1}, {"target_ratio": 1.0}, {"durability": "sometimes"}, {"ladder": "hide"}, {"warn_rati": 0.5},
+        {"reserve_tokens": -1}, {"target_ratio": 1.0}, {"durability": "sometimes"}, {"ladder": "hide"},
+        {"warn_rati": 0.5},
     ],
 )  # fmt: skip
 def test_a_bad_setting_is_refused_with_a_hint(values):

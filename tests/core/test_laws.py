@@ -5,14 +5,31 @@ from __future__ import annotations
 from hypothesis import given
 
 from refold.core.fold import fold
-from refold.core.laws import NO_RESULT, broken, in_order, is_request, seams, settled, thinking_from, units, without_thinking
+from refold.core.laws import (
+    NO_RESULT,
+    broken,
+    calls_of,
+    in_order,
+    is_request,
+    results_of,
+    seams,
+    settled,
+    thinking_from,
+    units,
+    without_thinking,
+)
 from refold.core.model import Hide, Message, Pin, Span, Summarize, Text, Thinking, ToolResult
 from tests.core.logs import call, logs, result, sealed, user
 
 
 def texts(slots) -> list[str]:
-    return [block.text if isinstance(block, Text) else block.content[0].text if isinstance(block, ToolResult) else "call"
-            for slot in slots for block in slot.message.blocks]  # fmt: skip
+    return [said(block) for slot in slots for block in slot.message.blocks]
+
+
+def said(block) -> str:
+    if isinstance(block, ToolResult):
+        return block.content[0].text
+    return block.text if isinstance(block, Text) else "call"
 
 
 def shown(*bodies) -> list[str]:
@@ -38,11 +55,11 @@ def test_settling_twice_changes_nothing(log):
 def test_no_seam_parts_a_call_from_its_result(log):
     slots = fold(log).slots
     for seam in seams(slots):
-        asked = {block.id for slot in slots[:seam] for block in slot.message.blocks if hasattr(block, "arguments")}
-        again = {block.id for slot in slots[seam:] for block in slot.message.blocks if hasattr(block, "arguments")}
-        answered = {block.call for slot in slots[seam:] for block in slot.message.blocks if isinstance(block, ToolResult)}
-        first_answer = {block.call for slot in slots[:seam] for block in slot.message.blocks if isinstance(block, ToolResult)}
-        assert not (asked & answered) - again - first_answer
+        asked = {id for slot in slots[:seam] for id in calls_of(slot.message)}
+        again = {id for slot in slots[seam:] for id in calls_of(slot.message)}
+        answered = {id for slot in slots[seam:] for id in results_of(slot.message)}
+        answered_before = {id for slot in slots[:seam] for id in results_of(slot.message)}
+        assert not (asked & answered) - again - answered_before
 
 
 def test_a_message_typed_between_a_call_and_its_result_goes_behind_the_result():
@@ -66,7 +83,13 @@ def test_a_second_result_for_one_call_is_left_out():
 
 
 def test_an_id_that_is_used_again_later_is_paired_with_the_nearest_call():
-    assert shown(user("go"), call("a"), result("a", "1"), call("a"), result("a", "2")) == ["go", "call", "1", "call", "2"]
+    assert shown(user("go"), call("a"), result("a", "1"), call("a"), result("a", "2")) == [
+        "go",
+        "call",
+        "1",
+        "call",
+        "2",
+    ]
 
 
 def test_lawful_slots_come_back_as_they_are():

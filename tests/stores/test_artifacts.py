@@ -50,6 +50,15 @@ def test_a_name_that_holds_other_content_gives_way_to_a_longer_one(tmp_path: Pat
     assert artifacts.put([b"mine"], suffix=".md") == digest and len(kept(tmp_path)) == 2
 
 
+def test_a_file_that_came_within_the_same_tick_of_the_clock_is_found(tmp_path: Path) -> None:
+    here, there = Artifacts(str(tmp_path)), Artifacts(str(tmp_path))
+    here.put([b"first"])
+    seen_ns = os.stat(tmp_path).st_mtime_ns
+    digest = there.put([b"second"])
+    os.utime(tmp_path, ns=(seen_ns, seen_ns))
+    assert b"".join(here.get(digest)) == b"second"
+
+
 def test_changed_bytes_are_found_at_the_end(tmp_path: Path) -> None:
     artifacts = Artifacts(str(tmp_path))
     digest = artifacts.put([b"x" * 300_000])

@@ -145,6 +145,17 @@ def test_an_erased_body_is_in_no_file_of_the_store(tmp_path: Path) -> None:
     store.close()
 
 
+def test_a_deleted_conversation_and_its_bookmark_leave_the_file(tmp_path: Path) -> None:
+    store = SqliteStore(str(tmp_path / "x.db"))
+    grown(store, "other", 3)
+    store.append("log", sealed(None, [b"first secret " * 300, b"second secret"]), expect=0)
+    store.keep_bookmark("log", b"third secret")
+    store.delete("log")
+    for path in tmp_path.iterdir():
+        assert b"secret" not in path.read_bytes(), path
+    store.close()
+
+
 def test_a_link_that_belongs_to_somebody_else_is_denied(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("giving a link to another user needs root")

@@ -35,9 +35,10 @@ def test_lines_with_words_of_the_task_stay() -> None:
 
 
 def test_the_kept_lines_are_ranges_of_the_original() -> None:
-    assert needed_lines(TALL, (), head=2, tail=3, most=5) == (Span(1, 2), Span(198, 200))
-    assert needed_lines(TALL, ("line 50 ",), head=1, tail=1, most=5) == (Span(1, 1), Span(50, 51), Span(200, 200))
-    assert needed_lines("a\nb\nc", (), head=1, tail=1, most=5) == (), "the gap is not worth naming"
+    assert needed_lines(TALL, (), head=2, tail=3, most=5)[0] == (Span(1, 2), Span(198, 200))
+    spans, share = needed_lines(TALL, ("line 50 ",), head=1, tail=1, most=5)
+    assert spans == (Span(1, 1), Span(50, 51), Span(200, 200)) and 0.01 < share < 0.03
+    assert needed_lines("a\nb\nc", (), head=1, tail=1, most=5) == ((Span(1, 3),), 1.0), "a gap of one line is closed"
 
 
 def test_the_largest_goes_first_and_only_until_the_target() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.strategies.words import mentions, rarity, stem, weight, words
+from refold.strategies.words import mentioning, mentions, stem, weight, words
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_mentions_agrees_with_words(text: str) -> None:
 
 
 def test_rare_words_weigh_more_and_absent_ones_nothing() -> None:
-    texts = [(text, text) for text in ("login error", "error", "error", "something")]
-    found = rarity(texts, words("login error parser"))
-    assert found["login"] > found["error"] > found["parser"] == 0
-    assert weight(0, 10) == 0 and weight(10, 10) < weight(1, 10)
+    texts = ["login error", "error", "error", "something"]
+    found = {word: mentioning(word, texts, texts) for word in words("login error parser")}
+    assert found == {"login": [0], "error": [0, 1, 2], "parser": []}
+    assert weight(1, 4) > weight(3, 4) > weight(0, 4) == 0

@@ -68,7 +68,11 @@ def budget_for(config: Config, *, window: int, output: int | None, input_max: in
     """The budget of a model under a configuration."""
     if window <= 0:
         raise Invalid(f"a window of {window} tokens", hint="give a positive window, or a model that is known")
-    reserve = min(output or OUTPUT_DEFAULT, RESERVE_MAX) if config.reserve_tokens is None else config.reserve_tokens
+    reserve = config.reserve_tokens
+    if reserve is None:
+        reserve = min(output or OUTPUT_DEFAULT, RESERVE_MAX)
+        # A small window given by hand for a model with a large output limit must leave room for the page.
+        reserve = reserve if reserve <= window // 2 else window // 4
     limit = min(window - reserve, input_max or window)
     if limit <= 0:
         raise Invalid(f"a reserve of {reserve} leaves nothing of a window of {window}", hint="lower reserve_tokens")

@@ -75,9 +75,7 @@ def encode(body: Body) -> bytes:
         encoded = _ENCODE(body)
     except UnicodeEncodeError:
         raise
-    except RecursionError:
-        raise Invalid(f"a {kind_of(body)} nested too deeply", hint=f"at most {DEPTH_MAX} levels of JSON") from None
-    except (TypeError, ValueError, OverflowError) as error:
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise Invalid(f"the {kind_of(body)} is not JSON: {error}", hint="pass plain dicts, lists and text") from error
     if len(encoded) > EVENT_BYTES_MAX:
         size = f"an event of {len(encoded):,} bytes is over the limit of {EVENT_BYTES_MAX:,}"
@@ -240,11 +238,3 @@ def artifact_id(digest: str) -> str:
 def content_hasher() -> Any:
     """The hash by which artifacts are named: feed it the content, take `hexdigest`."""
     return hashlib.sha256()
-
-
-_ARTIFACT = re.compile(r"artifact://(art-[0-9a-z]+)")
-
-
-def artifact_refs(text: str) -> list[str]:
-    """Every artifact named in a text."""
-    return _ARTIFACT.findall(text)

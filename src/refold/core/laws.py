@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from msgspec.structs import replace
 
-from refold.core.model import Block, Message, Opaque, Slot, Text, Thinking, ToolCall, ToolResult, View
+from refold.core.model import Block, Media, Message, Slot, Text, Thinking, ToolCall, ToolResult, View
 
 NO_RESULT = "[no result recorded]"
 OPENING = "(the conversation goes on from here)"
@@ -122,7 +122,7 @@ def _reordered(slots: Sequence[Slot], repairs: list[str]) -> list[Slot]:
         if len(rest) == len(slot.message.blocks):
             out.append(_distinct(slot))
         elif rest:
-            out.append(replace(slot, message=replace(slot.message, blocks=rest, form=None)))
+            out.append(_distinct(replace(slot, message=replace(slot.message, blocks=rest, form=None))))
         for call in dict.fromkeys(calls_of(slot.message)):
             out.append(answers.get((index, call)) or _missing(slot, call, repairs))
     return out
@@ -145,7 +145,7 @@ def _answered(slots: Sequence[Slot], repairs: list[str]) -> dict[tuple[int, str]
 
 
 def _alone(slot: Slot, result: ToolResult) -> Slot:
-    if len(slot.message.blocks) == 1:
+    if len(slot.message.blocks) == 1 and slot.message.role != "assistant":
         return slot
     return replace(slot, message=Message(role="tool", blocks=(result,), dialect=slot.message.dialect))
 
@@ -218,12 +218,8 @@ def broken(view: View) -> list[str]:
 
 
 def _has_content(message: Message) -> bool:
-    for block in message.blocks:
-        match block:
-            case Text() | Opaque() if not (block.text or getattr(block, "raw", None)):
-                continue
-            case Thinking() if not (block.text or block.signature or block.data):
-                continue
-            case _:
-                return True
-    return False
+    return any(
+        isinstance(block, ToolCall | ToolResult | Media)
+        or any(getattr(block, name) for name in block.__struct_fields__)
+        for block in message.blocks
+    )

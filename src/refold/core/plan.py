@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from refold.core.model import Edit, Hide, Replace, Slot, Span, Summarize, View
+from refold.core.model import Edit, Slot, Span, Summarize, View
 
 READ_RATIO, WRITE_RATIO = 0.1, 1.25  # of the input price, where a model's own cache prices are not known
 
@@ -111,24 +111,6 @@ class Receipt(Struct, frozen=True, kw_only=True):
     @property
     def saved_tokens(self) -> int:
         return self.tokens_before - self.tokens_after
-
-
-def items_of(proposals: Sequence[Proposal], before: View) -> tuple[Item, ...]:
-    """What each edit does to the page, for people."""
-    return tuple(_item(proposal, before) for proposal in proposals)
-
-
-def _item(proposal: Proposal, before: View) -> Item:
-    edit = proposal.edit
-    if isinstance(edit, Replace):
-        size = next((slot.tokens for slot in before.slots if slot.seq == edit.seq), 0)
-        after, handle, action = size + proposal.tokens, str(Span(edit.seq, edit.seq)), "shortened"
-    else:
-        covered = [slot for slot in before.slots if edit.span.first <= slot.seq and slot.last <= edit.span.last]
-        size = sum(slot.tokens for slot in covered if slot.seq not in before.pins)
-        after, handle = proposal.tokens, str(edit.span)
-        action = "hidden" if isinstance(edit, Hide) else "summarized"
-    return Item(handle=handle, action=action, tokens_before=size, tokens_after=after, reason=edit.reason)
 
 
 def price_of(before: View, after: View, *, per_token: float | None = None) -> Price:

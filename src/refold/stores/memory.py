@@ -120,7 +120,8 @@ class MemoryStore:
                 raise door.taken(new, self._logs[new].head)
             if not 1 <= at <= log.head:
                 raise door.outside(conversation, at, log.head)
-            title = log.title and self._title(conversation, at)
+            renamed = door.title_in(self._span(conversation, at + 1, log.head)) is not None
+            title = self._title(conversation, at) if renamed else log.title
             self._logs[new] = _Log(conversation, at, self._event(conversation, at).at_ms, title)
 
     def erase(self, conversation: str, seq: int) -> None:

@@ -24,7 +24,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Concatenate, ParamSpec, TypeVar
 
 import apsw
@@ -240,15 +240,20 @@ _HELD: list[SqliteStore] = []
 def _let_go() -> None:
     for store in list(_OPEN):
         store._lock.acquire()
+        store._flushing.acquire()
         _HELD.append(store)
-        if store._ended is None:
-            store.flush()
-            store._disconnect()
+        # A sync that fails here ends the store, which says so when it is used next.
+        with suppress(RefoldError):
+            if store._ended is None:
+                store.flush()
+        store._disconnect()
 
 
 def _go_on() -> None:
     while _HELD:
-        _HELD.pop()._lock.release()
+        store = _HELD.pop()
+        store._flushing.release()
+        store._lock.release()
 
 
 if hasattr(os, "register_at_fork"):

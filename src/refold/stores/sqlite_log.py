@@ -218,22 +218,25 @@ def fork(connection: apsw.Connection, conversation: str, at: int, new: str) -> N
     if not 1 <= at <= newest:
         raise door.outside(conversation, at, newest)
     left = span(connection, line, at - 1, at, 1)[0]
-    title = line.title and _title(connection, line, at)
+    title = line.title if next(_titles(connection, line, at, newest), None) is None else _title(connection, line, at)
     create(connection, new, Line(0, line.number, at, left.chain, title), left.at_ms)
 
 
 def _title(connection: apsw.Connection, line: Line, last: int) -> str:
     """The newest title in the log up to `last`."""
-    query = (
-        f"SELECT place, {_COLUMNS} FROM events "
-        "WHERE place > ? AND place <= ? AND kind = 'meta' ORDER BY place DESC"
-    )  # fmt: skip
+    return next(_titles(connection, line, 0, last), "")
+
+
+def _titles(connection: apsw.Connection, line: Line, after: int, last: int) -> Iterator[str]:
+    """The titles that events with after < seq <= last gave, newest first."""
+    query = f"SELECT place, {_COLUMNS} FROM events WHERE place > ? AND place <= ? AND kind = 'meta' ORDER BY place DESC"
     for holder, end in _upwards(connection, line, last):
         low = holder.number << SEQ_BITS
-        for row in connection.execute(query, (low + holder.parent_seq, low + end)):
+        for row in connection.execute(query, (low + max(after, holder.parent_seq), low + end)):
             if (title := door.title_in([_event(row)])) is not None:
-                return title
-    return ""
+                yield title
+        if holder.parent_seq <= after:
+            return
 
 
 def erase(connection: apsw.Connection, conversation: str, seq: int) -> None:

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from refold.core.fold import shortened, text_of
 from refold.core.laws import is_request, units
-from refold.core.model import Edit, Replace, Slot, Text, Thinking, ToolCall, ToolResult, View
+from refold.core.model import Edit, Message, Replace, Slot, Text, Thinking, ToolCall, ToolResult, View
 from refold.core.plan import Ask
 from refold.errors import Invalid
 from refold.strategies.brief import Brief, block_tokens, protected
@@ -94,7 +94,7 @@ def _old(brief: Brief, found: Sequence[Use], limits: dict[str, int]) -> list[Use
     excluded = {*brief.config.exclude_tools, *_names(brief, "exclude_tools")}
     older = found[: max(0, len(found) - limits["keep"])]
     if limits["protect_tokens"]:
-        older = older[: _unprotected(older, limits["protect_tokens"])]
+        older = older[: _unprotected(brief, older, limits["protect_tokens"])]
     return [
         use
         for use in older
@@ -102,21 +102,19 @@ def _old(brief: Brief, found: Sequence[Use], limits: dict[str, int]) -> list[Use
     ]
 
 
-def _unprotected(older: Sequence[Use], protect: int) -> int:
+def _unprotected(brief: Brief, older: Sequence[Use], protect: int) -> int:
     """How many of the uses lie before the newest that hold this many tokens; the one that crosses the line is held."""
     tokens, index = 0, len(older)
     while index and tokens < protect:
         index -= 1
-        tokens += part_tokens(older[index].answer, older[index].result)
+        tokens += part_tokens(brief, older[index].answer, older[index].result)
     return index
 
 
-def part_tokens(slot: Slot, block: ToolResult | ToolCall) -> int:
-    """A block's part of its slot, by signs; exact where it is alone."""
-    if len(slot.message.blocks) == 1:
-        return slot.tokens
-    signs = sum(len(text_of(other)) for other in slot.message.blocks)
-    return slot.tokens * len(text_of(block)) // max(1, signs)
+def part_tokens(brief: Brief, slot: Slot, block: ToolResult | ToolCall) -> int:
+    """The tokens of a block; those of its slot if it is alone there, so that nothing must be counted again."""
+    alone = len(slot.message.blocks) == 1
+    return slot.tokens if alone else block_tokens(brief.count, slot.message, block)
 
 
 def _is_cleared(result: ToolResult) -> bool:
@@ -128,18 +126,27 @@ def _is_cleared(result: ToolResult) -> bool:
 
 
 def _upto_target(brief: Brief, older: Iterable[Use], *, fixed: bool) -> Iterator[Replace]:
-    """The edits for these uses, as many as the target needs, or for all if a preset fixes the amount."""
-    inputs = brief.settings.get("clear_inputs", False)
+    """The edits for these uses, as many as the target needs, or for all if a preset fixes the amount. What is no
+    larger than a placeholder stays."""
+    placeholder = Text(f"{CLEARED}; unfold #{brief.view.head} to read it]")
+    least = block_tokens(brief.count, Message(role="user"), placeholder)
     left = brief.excess
     for use in older:
         if left <= 0 and not fixed:
             return
-        result = _result_edit(brief, use)
-        left -= part_tokens(use.answer, use.result) - len(result.text) // 4
-        yield result
-        if inputs is True or (isinstance(inputs, list | tuple) and use.call.name in inputs):
-            left -= part_tokens(use.caller, use.call)
-            yield from _input_edit(brief, use)
+        output = part_tokens(brief, use.answer, use.result)
+        if output > least:
+            left -= output - least
+            yield _result_edit(brief, use)
+        if _is_input_meant(brief, use.call):
+            left -= max(0, part_tokens(brief, use.caller, use.call) - least)
+            yield _input_edit(brief, use)
+
+
+def _is_input_meant(brief: Brief, call: ToolCall) -> bool:
+    meant = brief.settings.get("clear_inputs", False)
+    named = call.name in meant if isinstance(meant, list | tuple) else bool(meant)
+    return named and CLEARED not in text_of(call)[:24]
 
 
 def _result_edit(brief: Brief, use: Use) -> Replace:
@@ -149,14 +156,12 @@ def _result_edit(brief: Brief, use: Use) -> Replace:
     return Replace(batch=brief.batch, seq=use.answer.seq, block=use.block, text=text, reason="an old tool result")
 
 
-def _input_edit(brief: Brief, use: Use) -> list[Replace]:
-    if CLEARED in text_of(use.call)[:24]:
-        return []
+def _input_edit(brief: Brief, use: Use) -> Replace:
     text = f"{CLEARED}; unfold {use.caller.span}]"
     if isinstance(use.call.arguments, str):
         text = f'{{"…": "{text}"}}'
     reason = "the input of an old tool use"
-    return [Replace(batch=brief.batch, seq=use.caller.seq, block=use.call_block, text=text, reason=reason)]
+    return Replace(batch=brief.batch, seq=use.caller.seq, block=use.call_block, text=text, reason=reason)
 
 
 def _freed(brief: Brief, edits: Iterable[Replace]) -> int:

@@ -1,9 +1,9 @@
 """No dead end: whatever is too large for the window is cut in the middle, with a note that leads back to all of it.
 
 The last rung, so its target is the hard limit. It lowers a water level on the largest blocks: tool results first, then
-call arguments, then texts; the first and the latest request only if one fills a quarter of the window by itself. Three
-levels are tried from gentle to harsh; then the oldest units are hidden too, and what is left becomes stubs if it
-must. Pinned units are never touched. Neighbour: `hide` is the rung before this one.
+call arguments, then texts; the first and the latest request only if one fills a quarter of the window by itself. If
+gentle levels do not do, the oldest units are hidden too, which beats cutting everything to pieces, and what is left
+is cut harder, to stubs if it must. Pinned units are never touched. Neighbour: `hide` is the rung before this one.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ class Piece(Struct, frozen=True):
 
 def fit(brief: Brief) -> list[Edit | Ask]:
     """Cuts that bring the page under the target; the last of them leave stubs only."""
-    gentle = (brief.budget.window // 8, GENTLE_TOKENS, HARSH_TOKENS)
+    gentle = (brief.budget.window // 8, GENTLE_TOKENS)
     cuts, freed = _cuts(brief, pieces(brief, brief.view.slots), brief.excess, gentle)
     if freed >= brief.excess:
         return [*cuts]
     hides = hide(replace(brief, settings={}))
     left, freed = _without(brief, hides)
-    cuts, _ = _cuts(brief, pieces(brief, left), brief.excess - freed, (*gentle, 0))
+    cuts, _ = _cuts(brief, pieces(brief, left), brief.excess - freed, (*gentle, HARSH_TOKENS, 0))
     return [*hides, *cuts]
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from refold.core.laws import calls_of, is_request, results_of, seams, units
+from refold.core.laws import calls_of, is_request, results_of, units
 from refold.core.model import Edit, Hide, Slot, Span, Text, View
 from refold.core.plan import Ask
 from refold.errors import Invalid
@@ -41,12 +41,13 @@ def hide(brief: Brief) -> list[Edit | Ask]:
 # --- what stays ----------------------------------------------------------------------------------------------------
 
 
-def staying(view: View) -> set[int]:
-    """The indices that no truncation takes: system slots at the front, the first request, and what is protected."""
+def staying(view: View, whole: Sequence[range]) -> set[int]:
+    """The indices that no truncation takes: system slots at the front, the first request, and what is protected.
+    `whole` are the units of the page."""
     slots, held = view.slots, protected(view)
     first = first_request(slots)
     out = {index for index, slot in enumerate(slots) if slot.seq in held}
-    for unit in units(slots):
+    for unit in whole:
         if first in unit or (slots[unit.start].message.role == "system" and unit.start < first):
             out.update(unit)
     return out
@@ -76,12 +77,12 @@ def _candidates(view: View) -> list[range]:
 
     A summary is the last trace of what it stands for, so it outlives messages; a plain first reply always stays.
     """
-    slots, stays = view.slots, staying(view)
-    reply = first_request(slots) + 1
+    slots, whole = view.slots, units(view.slots)
+    stays, reply = staying(view, whole), first_request(slots) + 1
     messages: list[range] = []
     summaries: list[range] = []
     replies: list[range] = []
-    for unit in units(slots)[:-1]:
+    for unit in whole[:-1]:
         slot = slots[unit.start]
         if unit.start in stays or is_notice(slot):
             continue
@@ -156,15 +157,14 @@ def fraction_count(visible: int, fraction: float) -> int:
 
 def _whole(view: View, start: int, stop: int) -> set[int]:
     """The indices from start to stop, drawn in to seams, without what stays and without a tool pair at the end."""
-    edges = [edge for edge in seams(view.slots) if start <= edge <= stop]
-    if len(edges) < 2:
-        return set()
-    return set(range(edges[0], edges[-1])) - staying(view) - set(newest_work(view))
+    whole = units(view.slots)
+    inside = {index for unit in whole if start <= unit.start and unit.stop <= stop for index in unit}
+    return inside - staying(view, whole) - set(newest_work(view, whole)) if inside else set()
 
 
-def newest_work(view: View) -> range:
+def newest_work(view: View, whole: Sequence[range]) -> range:
     """The newest unit if it is a tool use: the agent is in the midst of it, so no preset takes it."""
-    newest = units(view.slots)[-1] if view.slots else range(0)
+    newest = whole[-1] if whole else range(0)
     worked = any(calls_of(view.slots[i].message) or results_of(view.slots[i].message) for i in newest)
     return newest if worked else range(0)
 

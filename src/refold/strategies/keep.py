@@ -27,15 +27,15 @@ def keep(brief: Brief) -> list[Edit | Ask]:
     """Shortens large old results to their needed lines."""
     left = brief.excess
     wanted = tuple(word for word in dict.fromkeys(words(brief.task)) if len(word) > 2)
+    amounts = _amounts(brief)
     edits: list[Edit | Ask] = []
     for use in _largest(brief):
         if left <= 0:
             break
-        text = text_of(use.result)
-        spans = needed_lines(text, (*MARKERS, *wanted), **_amounts(brief))
-        if spans:
+        spans, share = needed_lines(text_of(use.result), (*MARKERS, *wanted), **amounts)
+        if share <= WORTH:
             edits.append(_edit(brief, use, spans))
-            left -= int(part_tokens(use.answer, use.result) * (1 - share(text, spans)))
+            left -= int(part_tokens(brief, use.answer, use.result) * (1 - share))
     return edits
 
 
@@ -54,7 +54,7 @@ def _largest(brief: Brief) -> list[Use]:
     tail = view.slots[start].seq if start < len(view.slots) else view.head + 1
     smallest = brief.setting("min_tokens", 200)
     sized = [
-        (part_tokens(use.answer, use.result), use)
+        (part_tokens(brief, use.answer, use.result), use)
         for use in uses(view)
         if use.answer.seq < tail and use.answer.seq not in held and use.call.name not in brief.config.exclude_tools
     ]
@@ -76,27 +76,30 @@ def _edit(brief: Brief, use: Use, spans: tuple[Span, ...]) -> Replace:
 # --- lines ---------------------------------------------------------------------------------------------------------
 
 
-def needed_lines(text: str, wanted: Iterable[str], *, head: int, tail: int, most: int) -> tuple[Span, ...]:
-    """The line ranges to keep, from 1: head, tail, and at most `most` lines with a wanted word, each with the line
-    behind it. Empty if so much would stay that it is not worth an edit."""
-    lengths = [len(line) + 1 for line in text.split("\n")]
-    count = len(lengths)
-    chosen = {*range(1, min(head, count) + 1), *range(max(1, count - tail + 1), count + 1)}
-    starts = [0, *accumulate(lengths)]
-    for number in _found(text.lower(), wanted, starts, most):
+def needed_lines(
+    text: str, wanted: Iterable[str], *, head: int, tail: int, most: int
+) -> tuple[tuple[Span, ...], float]:
+    """The line ranges to keep, from 1, and the part of the text they are: head, tail, and at most `most` lines with a
+    wanted word, each with the line behind it."""
+    ends = list(accumulate(map(len, text.split("\n")), lambda end, size: end + size + 1, initial=0))
+    count = len(ends) - 1
+    if count <= head + tail:
+        return (Span(1, count),), 1.0
+    chosen = {*range(1, head + 1), *range(count - tail + 1, count + 1)}
+    for number in _found(text.lower(), wanted, ends, most):
         chosen.update((number, min(number + 1, count)))
     spans = _ranges(sorted(chosen))
-    return spans if share(text, spans) <= WORTH else ()
+    return spans, sum(ends[span.last] - ends[span.first - 1] for span in spans) / ends[-1]
 
 
-def _found(lower: str, wanted: Iterable[str], starts: Sequence[int], most: int) -> list[int]:
+def _found(lower: str, wanted: Iterable[str], ends: Sequence[int], most: int) -> list[int]:
     """The lines with a wanted word, the words in their order of importance."""
     found: dict[int, None] = {}
     for word in wanted:
         for at in _hits(lower, word):
             if len(found) >= most:
                 return list(found)
-            found[bisect_right(starts, at)] = None
+            found[bisect_right(ends, at)] = None
     return list(found)
 
 
@@ -120,10 +123,3 @@ def _ranges(numbers: Iterable[int]) -> tuple[Span, ...]:
         else:
             out.append(Span(number, number))
     return tuple(out)
-
-
-def share(text: str, spans: Sequence[Span]) -> float:
-    """The part of a text, by signs, that these lines are."""
-    ends = [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
-    kept = sum(ends[min(span.last, len(ends) - 1)] - ends[span.first - 1] for span in spans)
-    return kept / max(1, ends[-1])

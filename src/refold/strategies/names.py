@@ -21,9 +21,9 @@ PATH, FILE, NUMBER, ID, SNAKE, CAMEL = range(6)
 
 _TOKEN = re.compile(r"[\w./#-]{4,}")
 _EXTENSIONS = frozenset(
-    ("py", "js", "ts", "tsx", "jsx", "go", "rs", "c", "h", "cpp", "java", "rb", "md", "txt", "json", "yaml", "yml")
-    + ("toml", "cfg", "ini", "sh", "html", "css", "sql", "csv", "xml", "lock")
-)
+    ["py", "js", "ts", "tsx", "jsx", "go", "rs", "c", "h", "cpp", "java", "rb", "md", "txt", "json", "yaml", "yml",
+     "toml", "cfg", "ini", "sh", "html", "css", "sql", "csv", "xml", "lock"]
+)  # fmt: skip
 _CAMEL = re.compile(r"[A-Z]?[a-z]+[A-Z]\w+")
 _DIGIT_THEN_LETTER = re.compile(r"\d\w*[A-Za-z]")
 _LETTERS_THEN_DIGITS = re.compile(r"[A-Z]+\d+")

@@ -7,7 +7,9 @@ Neighbour: `hide` takes away only as much as the target asks for.
 
 from __future__ import annotations
 
-from refold.core.laws import seams, units
+from collections.abc import Sequence
+
+from refold.core.laws import units
 from refold.core.model import Edit, View
 from refold.core.plan import Ask
 from refold.strategies.brief import Brief
@@ -16,24 +18,22 @@ from refold.strategies.hide import hidden, staying
 
 def window(brief: Brief) -> list[Edit | Ask]:
     """Hides everything before the window."""
-    most = brief.setting("max_tokens", 0)
-    start = _start_by_tokens(brief.view, most) if most else _start(brief)
-    slots = brief.view.slots
+    slots, whole = brief.view.slots, units(brief.view.slots)
+    most, wanted = brief.setting("max_tokens", 0), brief.setting("keep", brief.config.keep_recent)
+    start = _start_by_tokens(brief.view, whole, most) if most else _start(whole, len(slots) - max(1, wanted))
     going = {index for index in range(start) if slots[index].message.role != "system"}
-    return hidden(brief, going - staying(brief.view), "before the window")
+    return hidden(brief, going - staying(brief.view, whole), "before the window")
 
 
-def _start(brief: Brief) -> int:
-    """The last seam that leaves at least the wanted number of messages behind it."""
-    slots = brief.view.slots
-    wanted = max(1, brief.setting("keep", brief.config.keep_recent))
-    return max((edge for edge in seams(slots) if edge <= len(slots) - wanted), default=0)
+def _start(whole: Sequence[range], latest: int) -> int:
+    """The last seam that is not behind this index."""
+    return max((unit.start for unit in whole if unit.start <= latest), default=0)
 
 
-def _start_by_tokens(view: View, most: int) -> int:
+def _start_by_tokens(view: View, whole: Sequence[range], most: int) -> int:
     """The first seam from which everything fits; the newest unit always does."""
     start, tokens = len(view.slots), 0
-    for unit in reversed(units(view.slots)):
+    for unit in reversed(whole):
         tokens += sum(view.slots[index].tokens for index in unit)
         if tokens > most and start < len(view.slots):
             break

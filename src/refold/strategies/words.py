@@ -9,7 +9,7 @@ of the task.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from math import log
 
@@ -17,7 +17,6 @@ _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
 _RUN = re.compile(rf"[{_CJK}]+|[^\W\d_{_CJK}]+|\d+")
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _IS_CJK = re.compile(rf"[{_CJK}]")
-_SAME_WORD = re.compile(r"\w")
 _STOP = """
 a about after all also am an and any are as at be because been before being but by can could did do does doing for from
 further had has have having he her here hers him his how i if in into is it its itself just let me more most my no nor
@@ -26,7 +25,7 @@ there these they this those through to too under until up us very was we were wh
 will with would you your
 """
 STOP = frozenset(_STOP.split())
-HITS_MAX = 8
+HITS_MAX, NAME_CHARS = 8, 40
 
 
 def words(text: str) -> list[str]:
@@ -67,36 +66,46 @@ def stem(word: str) -> str:
 
 def mentions(text: str, lower: str, word: str) -> bool:
     """Whether a text has a stemmed word, without taking the whole text apart. `lower` is the text in lower case."""
-    if len(lower) != len(text):
-        return word in words(text)
-    needle = word.removesuffix("y") if len(word) > 3 else word
+    needle = _needle(word)
     at = lower.find(needle)
+    if at >= 0 and len(lower) != len(text):
+        return word in words(text)
     for _ in range(HITS_MAX):
         if at < 0:
             return False
-        if word in words(_around(text, at, at + len(needle))):
+        if word in _name_words(_name(text, at, at + len(needle))):
             return True
         at = lower.find(needle, at + len(needle))
     return False
 
 
-def _around(text: str, first: int, last: int) -> str:
-    """The name in which a hit stands: up to 40 signs of the same run on both sides."""
+def _needle(word: str) -> str:
+    """What every form of a stemmed word begins with: `queries` has no y."""
+    return word.removesuffix("y") if len(word) > 3 else word
+
+
+@lru_cache(maxsize=4096)
+def _name_words(name: str) -> frozenset[str]:
+    return frozenset(words(name))
+
+
+def _name(text: str, first: int, last: int) -> str:
+    """The name in which a hit stands: up to 40 letters and digits more on both sides."""
     start, stop = first, last
-    while start > max(0, first - 40) and _SAME_WORD.match(text[start - 1]):
+    while start > max(0, first - NAME_CHARS) and text[start - 1].isalnum():
         start -= 1
-    while stop < min(len(text), last + 40) and _SAME_WORD.match(text[stop]):
+    while stop < min(len(text), last + NAME_CHARS) and text[stop].isalnum():
         stop += 1
     return text[start:stop]
 
 
-def rarity(texts: Sequence[tuple[str, str]], wanted: Iterable[str]) -> dict[str, float]:
-    """The weight of each wanted word among these texts (each with its lower-case form): rare ones weigh more, a
-    word that is in none weighs nothing."""
-    found = {word: sum(mentions(text, lower, word) for text, lower in texts) for word in dict.fromkeys(wanted)}
-    return {word: weight(count, len(texts)) for word, count in found.items()}
+def mentioning(word: str, texts: Sequence[str], lowers: Sequence[str]) -> list[int]:
+    """Which of the texts have a stemmed word."""
+    needle = _needle(word)
+    near = [index for index, lower in enumerate(lowers) if needle in lower]
+    return [index for index in near if mentions(texts[index], lowers[index], word)]
 
 
 def weight(count: int, total: int) -> float:
-    """What a word says that stands in `count` of `total` texts."""
+    """What a word says that stands in `count` of `total` texts: rare ones weigh more, absent ones nothing."""
     return log(1 + (total - count + 0.5) / (count + 0.5)) if count else 0.0

@@ -66,7 +66,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
 
 def _sizes(store: Store, about: Conversation) -> tuple[int, int] | None:
     """Messages and tokens, as `stats` counts them; None where only the whole log would tell."""
-    from refold.core import bookmark
+    from refold import bookmark
 
     mark = bookmark.read(store.bookmark(about.id))
     if mark is not None and (mark.head, mark.chain) == (about.head, about.chain):

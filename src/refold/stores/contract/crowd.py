@@ -158,10 +158,16 @@ def another_store_sees_deletes_and_new_beginnings(make: Make) -> None:
     here.delete("log")
     with refused(Conflict):
         there.append("log", sealed(old[-1], [b"{}"]), expect=4)
-    new = grown(here, "log", 4)
+    new = grown(here, "log", 3)
+    new += grown(there, "log", 1, before=new[-1])
     with refused(Conflict):
         there.append("log", sealed(old[2], [b"{}"]), expect=3)
     assert there.read("log") == new
+    here.delete("log")
+    other = grown(here, "other", 4)
+    with refused(Conflict):
+        there.append("log", sealed(new[-1], [b"{}"]), expect=4)
+    assert there.read("other") == other
     here.close()
     there.close()
 

@@ -128,6 +128,12 @@ def a_fork_has_the_title_its_log_had(make: Make) -> None:
     assert [found.title for found in store.conversations()] == ["early", "late", "late"]
     store.append("one", [titled(first, "own")], expect=1)
     assert [found.title for found in store.conversations()] == ["own", "late", "late"]
+    store.append("trunk", [titled(late, "")], expect=2)
+    store.fork("trunk", 2, "three")
+    store.fork("three", 1, "four")
+    assert {found.id: found.title for found in store.conversations()} == {
+        "four": "early", "one": "own", "three": "late", "trunk": "", "two": "late",
+    }  # fmt: skip
     store.close()
 
 

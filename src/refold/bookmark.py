@@ -12,11 +12,12 @@ from typing import Any
 
 import msgspec
 
-from refold.core.codec import decode
+from refold.core.codec import decode, digest_of
 from refold.core.fold import Fold, edited, skeleton, standin
 from refold.core.model import Anchor, Applied, Erase, Event, Fact, Hide, Message, Meta, Replace, Slot, Summarize, Totals
 
 VERSION = 1
+DIGEST_BYTES = 16
 
 
 class Bookmark(msgspec.Struct, array_like=True, kw_only=True):
@@ -46,8 +47,8 @@ _DECODER = msgspec.msgpack.Decoder(Bookmark)
 
 
 def kept(state: Fold) -> bytes:
-    """The state as bytes."""
-    return msgspec.msgpack.encode(
+    """The state as bytes, behind their digest: a damaged bookmark is found and costs a full fold."""
+    data = msgspec.msgpack.encode(
         Bookmark(
             version=VERSION, head=state.head, chain=state.chain,
             slots=[(s.seq, s.last, s.tokens, s.edits) for s in state.slots],
@@ -60,15 +61,18 @@ def kept(state: Fold) -> bytes:
             times=(state.first_at_ms, state.updated_ms),
         )
     )  # fmt: skip
+    return digest_of(b"", data) + data
 
 
 def read(data: bytes | None) -> Bookmark | None:
     """The bookmark that the bytes hold; None if it is of no use."""
-    try:
-        mark = _DECODER.decode(data) if data else None
-    except msgspec.DecodeError:
+    if not data or digest_of(b"", data[DIGEST_BYTES:]) != data[:DIGEST_BYTES]:
         return None
-    return mark if mark is not None and mark.version == VERSION else None
+    try:
+        mark = _DECODER.decode(data[DIGEST_BYTES:])
+    except (msgspec.DecodeError, ValueError):
+        return None
+    return mark if mark.version == VERSION else None
 
 
 def needed(mark: Bookmark) -> list[int]:

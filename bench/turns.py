@@ -1,0 +1,172 @@
+"""What a turn costs at 100 to 100,000 messages, beside the floor in the same run.
+
+Each cell runs in a process of its own (`cells`): a history is written without syncs, then durable turns are scored on
+top, and the conversation is opened cold. A turn is append of call and result, then a request. Turns in which a
+compaction ran are left out of the turn and given apart, spread over all turns. Repeated cells give their best median.
+
+    python -m bench.turns [--sizes 100 1000 …] [--turns 300] [--repeats 3]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from math import log
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from bench.cells import MARK
+from bench.tables import Table
+
+SIZES = (100, 1_000, 10_000, 100_000)
+TURNS, REPEATS, OPENS, STARTS = 300, 3, 7, 20
+TRACED_TURNS = 120
+REPOSITORY = Path(__file__).resolve().parents[1]
+
+Cell = dict[str, Any]
+
+
+# --- running ------------------------------------------------------------------------------------------------------
+
+
+def cell(phase: str, subject: str, folder: Path, *options: object, before: tuple[str, ...] = ()) -> Cell:
+    """One measurement in a new process."""
+    command = [*before, sys.executable, "-m", "bench.cells", phase, subject, str(folder), *map(str, options)]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)}\n{done.stderr}")
+    found: Cell = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def measured(subject: str, messages: int, folder: Path, turns: int, repeats: int) -> Cell:
+    """All that is known of one subject at one length."""
+    found = cell("seed", subject, folder, "--messages", messages, "--marks", *(s for s in SIZES if s <= messages))
+    opened = [cell("open", subject, folder) for _ in range(OPENS)]
+    scored = [cell("score", subject, folder, "--turns", turns) for _ in range(repeats)]
+    best = min(scored, key=lambda one: one["turn_us"])
+    return {
+        "seed": found, "open_ms": median(one["open_ms"] for one in opened), "turn_us": best["turn_us"],
+        "written": median(one["written"] for one in scored), "turns": sum(one["turns"] for one in scored),
+        "syncs": syncs_per_turn(subject, folder) if messages == 1_000 else None,
+    }  # fmt: skip
+
+
+def syncs_per_turn(subject: str, folder: Path) -> tuple[float, float] | None:
+    """fdatasync and fsync calls per turn, by strace; None where it is not installed. The first is the log's, the
+    second that of artifacts and of SQLite's checkpoints (the floor's are all SQLite's)."""
+    tracer = shutil.which("strace")
+    if tracer is None:
+        return None
+    trace = folder / "trace.txt"
+    before = (tracer, "-f", "-qq", "-e", "trace=fsync,fdatasync,mkdir,rmdir", "-o", str(trace))
+    cell("score", subject, folder, "--turns", TRACED_TURNS, before=before)
+    scored = trace.read_text().split(MARK)[1]
+    return scored.count("fdatasync(") / TRACED_TURNS, scored.count("fsync(") / TRACED_TURNS
+
+
+def start_cpu_ms(command: list[str], times: int = STARTS) -> float:
+    """The median CPU time of a command."""
+    found = []
+    for _ in range(times):
+        child = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        found.append(1e3 * (usage.ru_utime + usage.ru_stime))
+    return median(found)
+
+
+# --- tables -------------------------------------------------------------------------------------------------------
+
+Cells = dict[int, dict[str, Cell]]  # by length, by subject
+
+
+def turn_table(cells: Cells) -> Table:
+    head = ["messages", "refold µs", "floor µs", "ratio", "written", "floor's", "ratio", "open ms", "floor's"]
+    table = Table("Append + request per turn without compaction (CPU, bytes)", [*head, "compactions", "ms per turn"])
+    for messages, by_subject in cells.items():
+        ours, floor = by_subject["refold"], by_subject["floor"]
+        table.add(
+            f"{messages:,}", ours["turn_us"], floor["turn_us"], ours["turn_us"] / floor["turn_us"], ours["written"],
+            floor["written"], ours["written"] / floor["written"], ours["open_ms"], floor["open_ms"],
+            ours["seed"]["compactions"], ours["seed"]["amortised_ms"],
+        )  # fmt: skip
+    table.note("compactions, ms per turn: while the history was written, spread over all its turns.")
+    return table
+
+
+def goal_table(cells: Cells) -> Table:
+    table = Table("Turns, goals", ["what", "refold", "goal", "met"])
+    for messages, by_subject in cells.items():
+        ours, floor = by_subject["refold"], by_subject["floor"]
+        table.at_most(f"turn CPU of the floor's, {messages:,} messages", ours["turn_us"] / floor["turn_us"], 2.5)
+    largest = max(cells)
+    _add_growth(table, cells)
+    _add_syncs(table, cells)
+    ours, floor = cells[largest]["refold"], cells[largest]["floor"]
+    table.at_most("compaction, amortised, ms CPU per turn", ours["seed"]["amortised_ms"], 2.0)
+    count = ours["seed"]["compactions"]
+    what = f"cold open, ms CPU, {largest:,} messages, {count} compactions"
+    table.at_most(what, ours["open_ms"], 2 * floor["open_ms"] + 5)
+    table.at_most("bytes written of the floor's", ours["written"] / floor["written"], 1.3)
+    return table
+
+
+def _add_growth(table: Table, cells: Cells) -> None:
+    small, large = 10_000, 100_000
+    if not {small, large} <= cells.keys():
+        return
+    exponent = log(cells[large]["refold"]["turn_us"] / cells[small]["refold"]["turn_us"]) / log(large / small)
+    table.at_most("growth exponent 10,000 → 100,000", exponent, 0.1)
+    memory = cells[large]["refold"]["seed"]["memory"]
+    table.at_most("memory at 100,000 of that at 10,000", memory[str(large)] / memory[str(small)], 1.2)
+
+
+def _add_syncs(table: Table, cells: Cells) -> None:
+    syncs = next((one["refold"]["syncs"] for one in cells.values() if one["refold"]["syncs"]), None)
+    if syncs is None:
+        table.note("Syncs were not counted: strace is not installed, or 1,000 messages were not measured.")
+        return
+    table.at_most("fdatasyncs of the log per request", syncs[0], 1.0)
+    table.note(f"Besides these, {syncs[1]:.3f} fsyncs per turn: artifacts of large results, checkpoints of SQLite.")
+
+
+def start_table(times: int = STARTS) -> Table:
+    program = Path(sys.executable).with_name("refold")
+    ours = start_cpu_ms([str(program), "--version"], times)
+    bare = start_cpu_ms([sys.executable, "-c", "pass"], times)
+    table = Table("Start (CPU)", ["what", "refold", "goal", "met"])
+    table.at_most(f"`refold --version` ({ours:.1f} ms) of `python -c pass` ({bare:.1f} ms)", ours / bare, 3.0)
+    return table
+
+
+# --- command ------------------------------------------------------------------------------------------------------
+
+
+def run(sizes: tuple[int, ...] = SIZES, *, turns: int = TURNS, repeats: int = REPEATS) -> list[Table]:
+    cells: Cells = {}
+    for messages in sizes:
+        with tempfile.TemporaryDirectory(prefix="refold-bench-") as folder:
+            cells[messages] = {
+                subject: measured(subject, messages, Path(folder), turns, repeats) for subject in ("floor", "refold")
+            }
+    return [turn_table(cells), goal_table(cells), start_table()]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.turns")
+    parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
+    parser.add_argument("--turns", type=int, default=TURNS)
+    parser.add_argument("--repeats", type=int, default=REPEATS)
+    given = parser.parse_args()
+    print("\n\n".join(map(str, run(tuple(given.sizes), turns=given.turns, repeats=given.repeats))))
+
+
+if __name__ == "__main__":
+    main()
