@@ -308,7 +308,7 @@ def test_automatic_compaction_can_be_switched_off():
     context, heard = opened(window=8_000, config={"auto": False}), []
     context.on("*", lambda notice: heard.append(notice.name))
     context.append({"role": "user", "content": "go"})
-    for n in range(7):
+    for n in range(8):
         context.append(call(n))
         context.append_result(f"c{n}", LONG * 60)
     context.request()

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from refold.core.codec import decode
 from refold.core.fold import text_of
-from refold.core.model import Artifact, Message, Opaque, Slot, Span, Summarize, Text, ToolCall, ToolResult
+from refold.core.model import Artifact, Block, Message, Opaque, Slot, Span, Summarize, Text, ToolCall, ToolResult
 from refold.errors import Invalid, NotFound
 from refold.log import Log
 
@@ -101,18 +101,22 @@ def shown(slot: Slot) -> str:
 
 
 def body_text(message: Message) -> str:
-    """Everything a message says, as text."""
+    """Everything a message says, as text, exactly as it came."""
     parts = []
     for block in message.blocks:
         match block:
             case ToolCall():
                 parts.append(f"[call {block.name} {block.id}]\n{text_of(block)}")
             case ToolResult():
-                parts.append(f"[result {block.call}]\n{text_of(block)}" if len(message.blocks) > 1 else text_of(block))
-            case Opaque() if block.data:
-                parts.append(block.data.decode("utf-8", "surrogatepass"))
-            case Text() | Opaque():
-                parts.append(text_of(block))
+                text = "\n".join(_exact(part) for part in block.content)
+                parts.append(f"[result {block.call}]\n{text}" if len(message.blocks) > 1 else text)
             case _:
-                parts.append(text_of(block) or f"[{type(block).__name__.lower()}]")
+                parts.append(_exact(block))
     return "\n".join(parts)
+
+
+def _exact(block: Block) -> str:
+    """A block's own text; bytes that were shielded come back as the text they were."""
+    if isinstance(block, Opaque) and block.data:
+        return block.data.decode("utf-8", "surrogatepass")
+    return text_of(block) or ("" if isinstance(block, Text) else f"[{type(block).__name__.lower()}]")

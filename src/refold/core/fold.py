@@ -412,15 +412,12 @@ def text_of(block: Block) -> str:
         case ToolResult():
             return "\n".join(part.text for part in block.content if not isinstance(part, Media))
         case ToolCall():
-            return block.arguments if isinstance(block.arguments, str) else _argument_lines(block.arguments)
+            given = block.arguments
+            return given if isinstance(given, str) else "\n".join(f"{key}: {value}" for key, value in given.items())
         case Media():
             return ""
         case _:
             assert_never(block)
-
-
-def _argument_lines(arguments: dict[str, object]) -> str:
-    return "\n".join(f"{key}: {value}" for key, value in arguments.items())
 
 
 def skeleton(erase: Erase | None) -> Message:

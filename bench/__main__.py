@@ -1,0 +1,105 @@
+"""Runs the measures, prints their tables, and keeps them in `bench/RESULTS.md`.
+
+    python -m bench [turns|compaction|fidelity|probes|peers|all …] [--quick] [--data FOLDER] [--date DATE]
+
+Sections that are not run keep their former text. `peers` takes long (it installs other libraries) and is not in `all`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import re
+import sys
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+
+from bench import compaction, fidelity, peers, probes, turns
+from bench.sessions import data_folder
+from bench.tables import Table, text_of_tables
+
+RESULTS = Path(__file__).with_name("RESULTS.md")
+TITLE = """# Results
+
+Written by `python -m bench`; each section says when, where and how it was run. Times are CPU times of the process; other
+programs ran on the machine, so compare figures within a section only.
+"""
+
+
+def run_turns(given: argparse.Namespace) -> list[Table]:
+    return turns.run((100, 1_000), turns=100, repeats=1) if given.quick else turns.run()
+
+
+def run_compaction(given: argparse.Namespace) -> list[Table]:
+    return compaction.run((50_000, 100_000), tries=1) if given.quick else compaction.run()
+
+
+def run_probes(given: argparse.Namespace) -> list[Table]:
+    return probes.run(1, 60_000, per_kind=10) if given.quick else probes.run()
+
+
+def run_fidelity(given: argparse.Namespace) -> list[Table] | str:
+    folder = data_folder(given.data)
+    if folder is None:
+        return "Skipped: no data. Name a folder with --data, or set REFOLD_BENCH_DATA."
+    if given.quick:
+        return fidelity.run(folder, shares=(0.3,), step=20, agents=False)
+    return fidelity.run(folder, jobs=os.cpu_count() or 1)
+
+
+def run_peers(given: argparse.Namespace) -> list[Table] | str:
+    return peers.run(quick=given.quick)
+
+
+SECTIONS: dict[str, Callable[[argparse.Namespace], list[Table] | str]] = {
+    "turns": run_turns,
+    "compaction": run_compaction,
+    "fidelity": run_fidelity,
+    "probes": run_probes,
+    "peers": run_peers,
+}
+ALL = [name for name in SECTIONS if name != "peers"]
+
+
+# --- the file -----------------------------------------------------------------------------------------------------
+
+
+def facts_of_machine(day: str) -> str:
+    load = "/".join(f"{one:.1f}" for one in os.getloadavg())
+    return f"{day}, {os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}, load {load}."
+
+
+def section(name: str, command: str, facts: str, found: list[Table] | str) -> str:
+    body = found if isinstance(found, str) else text_of_tables(found)
+    return f"## {name}\n\n    {command}\n\n{facts}\n\n{body}\n"
+
+
+def merged(former: str, sections: dict[str, str]) -> str:
+    """The file with these sections new, and all others as they were."""
+    kept = {text.split("\n", 1)[0].strip(): f"## {text}" for text in re.split(r"^## ", former, flags=re.M)[1:]}
+    known = [*SECTIONS, *(name for name in kept if name not in SECTIONS)]
+    texts = [sections.get(name) or kept.get(name) for name in known]
+    return "\n".join([TITLE, *(text.rstrip() + "\n" for text in texts if text)])
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench")
+    parser.add_argument("what", nargs="*", choices=[*SECTIONS, "all", []], help="default: all, which leaves out peers")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs; writes no file")
+    parser.add_argument("--data", help="folder with recorded sessions (default: REFOLD_BENCH_DATA)")
+    parser.add_argument("--date", default=date.today().isoformat(), help="the day to write above each section")
+    given = parser.parse_args(arguments)
+    command = " ".join(["python -m bench", *(sys.argv[1:] if arguments is None else arguments)])
+    names = ALL if not given.what or "all" in given.what else given.what
+    for name in names:
+        text = section(name, command, facts_of_machine(given.date), SECTIONS[name](given))
+        print(text, flush=True)
+        if not given.quick:
+            former = RESULTS.read_text(encoding="utf-8") if RESULTS.exists() else ""
+            RESULTS.write_text(merged(former, {name: text}), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
