@@ -23,8 +23,8 @@ from bench.tables import Table, text_of_tables
 RESULTS = Path(__file__).with_name("RESULTS.md")
 TITLE = """# Results
 
-Written by `python -m bench`; each section says when, where and how it was run. Times are CPU times of the process; other
-programs ran on the machine, so compare figures within a section only.
+Written by `python -m bench`; each section says when, where and how it was run. Times are CPU times of the process;
+other programs ran on the machine, so compare figures within a section only.
 """
 
 

@@ -9,7 +9,7 @@ the -wal file. Why that is enough, whatever other processes do:
     the database, and only then lets a writer start the WAL anew. What is no longer in the WAL is durable already,
     so a checkpoint between append and flush, here or in another process, changes nothing.
   - A new WAL is written over the old one, in the same file. The file is removed only when the last connection of all
-    processes closes, and ours is open. If somebody removes it by hand, `Wal.sync` sees another file and raises.
+    processes closes, and ours is open. If somebody removes it by hand, `Wal` notices within a second and raises.
   - After a failed sync the kernel may have dropped the pages, and would report success the next time. So the store
     ends there: it must be opened again, which reads what really is on the disk.
 

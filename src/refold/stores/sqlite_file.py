@@ -6,6 +6,7 @@ not ours or newer than we are. Neighbours: `sqlite` keeps logs in it; nothing el
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import stat
@@ -25,6 +26,7 @@ VERSION = 1
 BUSY_MS = 10_000
 PAGE_BYTES = 1024
 WAL_PAGES = 4_000
+WAL_CHECK_S = 1.0
 
 # Closing any descriptor of a file drops all POSIX locks this process holds on it. Creating the database is the one
 # time we hold a descriptor of our own to it, so nobody may connect meanwhile.
@@ -171,17 +173,25 @@ class Wal:
         # SQLite follows a link to the database before it names the files beside it.
         self.path = os.path.realpath(path) + "-wal"
         self._new = True
+        self._checked_s = time.monotonic() - WAL_CHECK_S
         self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
 
     def sync(self) -> None:
         """Makes every commit so far survive power loss."""
-        there, mine = os.stat(self.path), os.fstat(self._fd)
-        if (there.st_dev, there.st_ino) != (mine.st_dev, mine.st_ino):
-            raise FileNotFoundError(2, "the -wal file was replaced while the store was open")
+        if time.monotonic() - self._checked_s >= WAL_CHECK_S:
+            self._check()
         _sync(self._fd)
         if self._new:
             sync_folder(os.path.dirname(self.path))
             self._new = False
+
+    def _check(self) -> None:
+        """Notices that somebody took the file away. Once a second: after a stat, Linux must write the file's times
+        with the next commit, which made a turn cost a tenth more."""
+        there, mine = os.stat(self.path), os.fstat(self._fd)
+        if (there.st_dev, there.st_ino) != (mine.st_dev, mine.st_ino):
+            raise FileNotFoundError(errno.ENOENT, "the -wal file was replaced while the store was open")
+        self._checked_s = time.monotonic()
 
     def close(self) -> None:
         if self._fd >= 0:
