@@ -1,8 +1,8 @@
 """The view becomes a request, and only what is new is rendered.
 
 Slots up to the last open unit are rendered once and kept; a page that only grew costs its growth. An edit anywhere
-starts over. The messages handed out are copies, so a caller may change them. Neighbours: `core.laws` puts slots in
-lawful order, a dialect gives them their wire form.
+starts over. The messages handed out are copies (of the message, its blocks and its calls), so a caller may change them.
+Neighbours: `core.laws` puts slots in lawful order, a dialect gives them their wire form.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ class Page:
         self.thinking_from = 0
         self.stable: list[Slot] = []
         self.messages: list[dict[str, Any]] = []
+        self.flat: list[bool] = []  # whether copying a message's dict copies all of it
         self.ends: list[tuple[int, int]] = []  # after the slot with this seq there are so many messages
         self.summary_seq = 0
         self.lost: list[str] = []
@@ -51,9 +52,8 @@ class Page:
         self._grow(view)
         lost, repairs = list(self.lost), list(self.repairs)
         tail = self._messages(view.slots[len(self.stable) :], lost, repairs)
-        messages = [
-            m.copy() if len(m) == 2 and type(m["content"]) is str else copied(m) for m in (*self.messages, *tail)
-        ]
+        messages = [m.copy() if flat else _twin(m) for m, flat in zip(self.messages, self.flat, strict=True)]
+        messages += [copied(message) for message in tail]
         marks = self._marks(view, len(messages)) if cache else []
         request = self.dialect.request(messages, system=view.system, tools=view.tools, marks=marks, lost=lost)
         return Rendered(request, tuple(lost), tuple(repairs))
@@ -68,7 +68,9 @@ class Page:
             done = 0
         for unit in units(view.slots[done:])[:-1]:
             slots = view.slots[done + unit.start : done + unit.stop]
-            self.messages += self._messages(slots, self.lost, self.repairs)
+            rendered = self._messages(slots, self.lost, self.repairs)
+            self.messages += rendered
+            self.flat += [not any(isinstance(value, dict | list) for value in m.values()) for m in rendered]
             self.stable += slots
             self.ends.append((slots[-1].seq, len(self.messages)))
             self.summary_seq = slots[-1].seq if slots[-1].standin else self.summary_seq
@@ -88,3 +90,22 @@ class Page:
             if at and self.ends[at - 1][1]:
                 found.add(self.ends[at - 1][1] - 1)
         return sorted(found)[-MARKS_MAX:] if count else []
+
+
+def _twin(message: dict[str, Any]) -> dict[str, Any]:
+    """A copy of a message, its blocks and its calls. What lies deeper is shared: copying it all for every request
+    would cost more than everything else in it."""
+    twin = message.copy()
+    for key in ("content", "tool_calls"):
+        if type(parts := message.get(key)) is list:
+            twin[key] = [_part(part) for part in parts]
+    return twin
+
+
+def _part(part: Any) -> Any:
+    if type(part) is not dict:
+        return part
+    twin = part.copy()
+    if type(function := part.get("function")) is dict:
+        twin["function"] = function.copy()
+    return twin
