@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 
 import pytest
-
 from bench.baselines import BASELINES, ClearResults, CutToHalf, DedupElseHalf, SlidingWindow
 from bench.contenders import Oracle, Refold, contenders
 from bench.fidelity import run

@@ -7,7 +7,6 @@ import json
 from itertools import islice
 from pathlib import Path
 
-import refold
 from bench import compaction, probes
 from bench.__main__ import merged
 from bench.agents import agents_table, by_refold, cases_of
@@ -20,6 +19,8 @@ from bench.sessions import Message, tokens_of_all
 from bench.subjects import SUBJECTS
 from bench.tables import Table
 from bench.workload import Workload
+
+import refold
 
 
 def test_the_workload_is_the_same_for_the_same_seed() -> None:

@@ -132,7 +132,7 @@ def by_chance(seed: int, turns: int) -> list[Event]:
         if chance.random() < 0.5:
             parts.append(said("assistant", _text(chance)))
         if chance.random() < 0.2:
-            parts.append(Pin(seq=chance.randint(1, len(parts))))
+            parts.append(Pin(seq=chance.choice([at for at, part in enumerate(parts, 1) if isinstance(part, Message)])))
     return log_of(parts)
 
 
