@@ -107,6 +107,11 @@ def messages_of(fact: Fact, id: str) -> list[Message]:
             return call_of(id, "bash", {"command": f"make check-{id}"}, output)
         case "number":
             return call_of(id, "bash", {"command": f"tail report-{id}"}, f"report\n{fact.line}\ndone")
+        case "path" if fact.key[-1] in "02468":
+            # A path that only a tool ever named is harder to keep than one that the agent spoke of.
+            return call_of(id, "bash", {"command": f"grep -rn part-{id}"}, f"3 matches\n{fact.line}\nend")
+        case "decision" if fact.key[-1] in "02468":
+            return [{"role": "user", "content": fact.line}, {"role": "assistant", "content": "Good, then that."}]
         case "modified file":
             change = {"path": fact.line, "old_string": "return None", "new_string": "return found"}
             return call_of(id, "edit_file", change, "The file was edited.", "Now the fix itself.")

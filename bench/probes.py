@@ -22,9 +22,10 @@ from bench.needs import piece_of
 from bench.plants import KINDS, PER_KIND, Fact, Message, list_messages, messages_of, planted
 from bench.sessions import text_of, tokens_of_all, tokens_of_text
 from bench.tables import Table
-from bench.workload import Workload
+from bench.workload import RESULT_CHARS, Workload
 
 WINDOW, ROUNDS, SEEDS = 100_000, 3, 3
+FILLED = 0.8  # of the window: how full it is with the facts in it
 _HANDLE = re.compile(r"#\d+-#?\d+|art-[a-z2-7]{12}")
 _OPEN = re.compile(r"\[ \]|pending|in_progress|Open to-do", re.IGNORECASE)
 _DONE = re.compile(r"\[x\]|completed|\bdone\b", re.IGNORECASE)
@@ -46,11 +47,13 @@ class Session:
         self.sent: list[Message] = []
         for message in self.work.opening()[1:]:
             self.append(message)
+        # Spread evenly: as much other work after each fact as fills the window with the last of them.
+        between = int(4 * FILLED * window / len(self.facts))
         for messages in self._planting():
             for message in messages:
                 self.append(message)
-            if self.context.view.tokens < 0.85 * window:
-                self.work_on()
+            if self.context.view.tokens < FILLED * window:
+                self.work_on(between)
 
     def _planting(self) -> Iterator[list[Message]]:
         """The facts in order; the lists of to-dos early and, ticked off, late."""
@@ -68,10 +71,10 @@ class Session:
         self.sent.append(message)
         self.context.append(message)
 
-    def work_on(self) -> None:
-        call, id, result = self.work.turn()
+    def work_on(self, characters: int = RESULT_CHARS) -> None:
+        call, id, _ = self.work.turn()
         self.append(call)
-        self.append({"role": "tool", "tool_call_id": id, "content": result[:6_000]})
+        self.append({"role": "tool", "tool_call_id": id, "content": self.work.text(characters)})
 
     def fill(self) -> None:
         while self.context.view.tokens < 0.9 * self.window:

@@ -12,16 +12,20 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from refold.asking import PROSE_TOKENS_MIN, Question, room_for
 from refold.config import Config
 from refold.core.budget import Budget, current_tokens, page_tokens
 from refold.core.fold import Fold
-from refold.core.model import Hide, Replace, Span, View
-from refold.core.plan import Item, Plan, Price, Proposal, Receipt, Step, price_of
-from refold.strategies.brief import Brief, Count, Originals
+from refold.core.laws import calls_of, results_of
+from refold.core.model import Hide, Replace, Span, Summarize, View
+from refold.core.plan import Ask, Item, Plan, Price, Proposal, Receipt, Step, price_of
+from refold.quoting import Redact
+from refold.strategies.brief import Brief, Count, Originals, text_tokens
 from refold.strategies.ladder import Climb, climb
 from refold.strategies.registry import rungs
 
 LAST_RUNG = "fit"
+SUMMARIZE = "summarize"
 GROWTH_RATIO = 0.05  # of the window: what must have come since the last batch before another is made by itself
 SLEEP_RATIO = 0.10  # of the window: what must have come since an undo before anything is compacted by itself
 
@@ -40,6 +44,7 @@ class Job(Struct, frozen=True, kw_only=True):
     settings: dict[str, Any] = {}
     per_token: float | None = None
     scratch: dict[str, Any] = {}
+    instructions: str = ""
 
 
 def drawn_up(state: Fold, job: Job) -> tuple[Plan, View]:
@@ -100,7 +105,7 @@ def _plan(before: View, done: Climb, job: Job, current: int, target: int) -> Pla
         current=current,
         after=current_tokens(after, job.budget.factor),
         target=target,
-        reason="" if done.proposals else why_nothing(done.steps),
+        reason="" if done.proposals else why_nothing(done.steps, before),
     )
 
 
@@ -122,11 +127,14 @@ def _item(proposal: Proposal, before: View) -> Item:
     return Item(handle=handle, action=action, tokens_before=size, tokens_after=after, reason=edit.reason)
 
 
-def why_nothing(steps: Sequence[Step]) -> str:
+def why_nothing(steps: Sequence[Step], before: View) -> str:
     """Why a plan is empty, in words."""
     refused = [step.note for step in steps if step.note]
     if refused:
         return refused[0]
+    if steps and all(step.strategy == SUMMARIZE for step in steps):
+        summarized = any("summary" in (slot.notes or {}) for slot in before.slots)
+        return "compacted-recently" if summarized else "not-enough-messages"
     return "nothing can be shortened" if steps else "the page is below its target already"
 
 
@@ -144,14 +152,85 @@ def receipt_of(plan: Plan, before: View, after: View, batch: str) -> Receipt:
     )
 
 
+# --- asking a writer ----------------------------------------------------------------------------------------------
+
+
+def asks_of(plan: Plan, config: Config) -> list[Ask]:
+    """What a writer may put in words: what strategies asked for, and prose beside every gist."""
+    wanted = str(config.strategy.get("gist", {}).get("instructions", ""))
+    drafts = {id(ask.draft) for ask in plan.asks}
+    edits = [proposal.edit for proposal in plan.proposals]
+    gists = [edit for edit in edits if isinstance(edit, Summarize) and "gist" in edit.notes and id(edit) not in drafts]
+    return [*plan.asks, *(Ask(span=edit.span, draft=edit, instructions=wanted) for edit in gists)]
+
+
+def question_of(ask: Ask, before: View, job: Job) -> Question | None:
+    """The ask with what it needs from the page; None if there is no room for prose beside the draft."""
+    inside = [slot for slot in before.slots if ask.span.first <= slot.seq and slot.last <= ask.span.last]
+    slots = tuple(slot for slot in inside if slot.seq not in before.pins)
+    covered, draft = sum(slot.tokens for slot in slots), text_tokens(job.count, ask.draft.text)
+    room = room_for(draft, covered, job.budget.window, beside_gist="gist" in ask.draft.notes)
+    if room < PROSE_TOKENS_MIN:
+        return None
+    facts = {(fact.kind, fact.text): fact for fact in (*before.facts, *ask.draft.facts) if fact.seq in ask.span}
+    return Question(
+        ask=ask, slots=slots, facts=tuple(facts.values()), covered=covered, tokens_max=room,
+        instructions=job.instructions,
+    )  # fmt: skip
+
+
+def without_secrets(plan: Plan, redact: Redact, count: Count) -> Plan:
+    """The plan with secrets taken out of the drafts that strategies asked a writer about: those may leave the house,
+    and stand in the log as our own words. Lines of a gist are the page's own and stay as they are."""
+    clean = {id(ask.draft): _redacted(ask.draft, redact) for ask in plan.asks}
+    asks = tuple(replace(ask, draft=clean[id(ask.draft)]) for ask in plan.asks)
+    return replace(reworded(plan, clean, count), asks=asks) if clean else plan
+
+
+def _redacted(draft: Summarize, redact: Redact) -> Summarize:
+    facts = tuple(replace(fact, text=redact(fact.text)) for fact in draft.facts)
+    return replace(draft, text=redact(draft.text), line=redact(draft.line), facts=facts)
+
+
+def reworded(plan: Plan, edits: dict[int, Summarize], count: Count) -> Plan:
+    """The plan with some of its summaries in other words; `edits` are by the identity of the draft."""
+    proposals = tuple(
+        Proposal(new, text_tokens(count, new.text)) if (new := edits.get(id(old.edit))) is not None else old
+        for old in plan.proposals
+    )
+    return replace(plan, proposals=proposals)
+
+
+def measured(plan: Plan, before: View, after: View, job: Job) -> Plan:
+    """The plan with its numbers taken from the pages before and after it was carried out."""
+    return replace(
+        plan,
+        items=items_of(plan.proposals, before),
+        price=price_of(before, after, per_token=job.per_token),
+        current=current_tokens(before, job.budget.factor),
+        after=current_tokens(after, job.budget.factor),
+    )
+
+
+def still_fits(plan: Plan, state: Fold) -> bool:
+    """Whether messages that came since leave the plan lawful: no result came whose call it would take away."""
+    came = {id for slot in reversed(state.slots) if slot.seq > plan.head for id in results_of(slot.message)}
+    spans = [proposal.edit.span for proposal in plan.proposals if not isinstance(proposal.edit, Replace)]
+    if not came or not spans:
+        return True
+    taken = [slot for slot in state.slots if any(slot.seq in span for span in spans)]
+    return not any(came.intersection(calls_of(slot.message)) for slot in taken)
+
+
 # --- when ---------------------------------------------------------------------------------------------------------
 
 
-def due(state: Fold, budget: Budget) -> str:
+def due(state: Fold, budget: Budget, config: Config) -> str:
     """Whether the page should be compacted by itself now: 'yes', 'no', or why not although it is full."""
     current = current_tokens(state, budget.factor)
     if current < budget.compact_at:
-        return "no"
+        undone = bool(state.undoable) and not state.undoable[-1][1]
+        return "yes" if _many(state, config) and not undone else "no"
     if current > budget.input_max or not state.undoable:
         return "yes"
     last, batch = state.undoable[-1]
@@ -161,3 +240,10 @@ def due(state: Fold, budget: Budget) -> str:
     if batch and grown < GROWTH_RATIO * budget.window:
         return "compacted recently"
     return "yes"
+
+
+def _many(state: Fold, config: Config) -> bool:
+    """Whether the period of `summarize` is over: it may be set to act by the number of messages, too."""
+    threshold = config.strategy.get(SUMMARIZE, {}).get("threshold") if SUMMARIZE in config.ladder else None
+    # What stays whole and the summary itself are on the page anyway: a threshold below that would never be met.
+    return isinstance(threshold, int) and 0 < max(threshold, config.keep_recent + 2) < len(state.slots)

@@ -1,30 +1,48 @@
 """Carries plans out: draws one up, appends its edits as one batch, and decides when to do so by itself.
 
 Automatic compaction runs in `request` only, never in `append`. It acts at the trigger, aims well below it, does not
-act twice without enough new tokens, sleeps after an undo, and says so once when the page cannot be made to fit.
-Neighbours: `compaction` has the arithmetic, `log` takes the edits, `notices` tells.
+act twice without enough new tokens, sleeps after an undo, and says so once when the page cannot be made to fit. With a
+writer, the lock is let go while it is asked; what was appended meanwhile stays, and a page that was edited meanwhile is
+planned again. Neighbours: `compaction` has the arithmetic, `asking` the writer, `log` takes the edits, `notices` tells.
 """
 
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from refold import compaction
+from msgspec import Struct
+from msgspec.structs import replace
+
+from refold import asking, compaction
 from refold.core.budget import Budget, current_tokens
 from refold.core.fold import Fold
-from refold.core.model import Message, Text
+from refold.core.model import Message, Text, View
 from refold.core.plan import Plan, Receipt
 from refold.drafting import Desk
+from refold.hooks import Flight, Hooks
 from refold.log import Log
 from refold.notices import Guard, Notices
+from refold.redaction import redactor
 from refold.tokens.counter import count_message
 
 PLAN_TRIES_MAX = 3
 TASK_CHARS_MAX = 4_000
 UNREACHABLE = "system, tools, pins and the latest request alone are over the trigger"
+IN_FLIGHT = "another compaction is in flight"
+EDITED = "the page was edited by another writer meanwhile; try again"
+
+
+class _Drawn(Struct, frozen=True, kw_only=True):
+    """A plan, the pages before and after it, and what must not have changed when it is carried out."""
+
+    plan: Plan
+    before: View
+    after: View
+    fresh: Callable[[Fold], bool]
 
 
 class Compactor:
@@ -32,11 +50,14 @@ class Compactor:
 
     def __init__(
         self, log: Log, desk: Desk, notices: Notices, guard: Guard, *, budget: Callable[[], Budget],
-        per_token: Callable[[], float | None],
+        per_token: Callable[[], float | None], writer: asking.Writer | None = None,
     ) -> None:  # fmt: skip
         self.log, self.desk, self.notices, self.guard = log, desk, notices, guard
         self.config = desk.config
         self.budget, self.per_token = budget, per_token
+        self.redact = redactor(self.config.redact)
+        self.asker = asking.Asker(writer, count=desk.counter, redact=self.redact) if writer else None
+        self.hooks, self.flight = Hooks(), Flight()
         self.scratch: dict[str, Any] = {}
         self.settled_at = -1  # the head at which there was nothing more to do
 
@@ -47,6 +68,7 @@ class Compactor:
         target: int | None = None,
         task: str = "",
         settings: dict[str, Any] | None = None,
+        instructions: str = "",
     ) -> compaction.Job:
         """What a plan is to be drawn up from. Without names, the configured ladder."""
         return compaction.Job(
@@ -61,52 +83,153 @@ class Compactor:
             settings=settings or {},
             per_token=self.per_token(),
             scratch=self.scratch,
+            instructions=instructions,
         )
 
     def plan(self, job: compaction.Job) -> Plan:
         with self.guard:
-            return compaction.drawn_up(self.log.state, job)[0]
+            return self._drawn(job).plan
 
     def compact(self, job: compaction.Job) -> Receipt:
-        """Applies a plan as one batch; planned again if another writer edited the page meanwhile."""
+        """Applies a plan as one batch. While another compaction is in flight, that one is waited for instead."""
+        with self.flight.boarded(self.config.writer_wait_s) as boarded:
+            if boarded == "first":
+                return self._compacted(job)
         with self.guard:
-            for _ in range(PLAN_TRIES_MAX):
-                receipt = self._applied(job)
-                if receipt is not None:
-                    return receipt
-            return Receipt(reason="the page was edited by another writer meanwhile; try again")
+            self.notices.add("compaction-skipped", reason=IN_FLIGHT)
+        return Receipt(reason=IN_FLIGHT)
 
-    def _applied(self, job: compaction.Job) -> Receipt | None:
-        state = self.log.state
-        before, fresh = state.view(), partial(_untouched, list(state.undoable), set(state.pins))
-        plan, after = compaction.drawn_up(state, job)
-        sizes = {"before": plan.current, "after": plan.after}
-        if not plan.proposals:
-            self.notices.add("compaction-skipped", reason=plan.reason, **sizes)
-            return Receipt(reason=plan.reason, steps=plan.steps, tokens_before=plan.current, tokens_after=plan.after)
-        drafts = [self.desk.draft(p.edit, p.tokens, by=plan.strategy) for p in plan.proposals]
-        if not self.log.append(drafts, fresh=fresh):
-            return None
-        self.log.keep_bookmark()
-        receipt = compaction.receipt_of(plan, before, after, job.batch)
-        self.notices.rearm()
-        self.notices.add("compaction-complete", receipt=receipt, strategy=receipt.strategy, **sizes)
+    def _compacted(self, job: compaction.Job, *, auto: bool = False) -> Receipt:
+        instructions, veto = self._asked_hooks(job)
+        if veto is not None:
+            return veto
+        receipt = self._carried_out(replace(job, instructions=instructions), auto=auto)
+        failures = self.hooks.after(receipt) if receipt.batch else ()
+        with self.guard:
+            for failure in failures:
+                self.notices.add("hook-failed", reason=failure)
         return receipt
 
-    def relieve(self) -> None:
-        """Compacts by itself if that is due."""
+    def _asked_hooks(self, job: compaction.Job) -> tuple[str, Receipt | None]:
+        """The instructions with those that hooks add, and the receipt if one of them vetoes. Asked only if there is
+        something to do, with no lock held: a hook may append and store."""
+        plan = self.plan(job) if self.hooks.befores else None
+        if plan is None or not plan.proposals:
+            return job.instructions, None
+        said = self.hooks.before(plan)
         with self.guard:
-            state, budget = self.log.state, self.budget()
-            due = compaction.due(state, budget)
-            if due == "no" or not self.config.auto or self.settled_at == state.head:
+            for failure in said.failures:
+                self.notices.add("hook-failed", reason=failure)
+            if said.veto is not None:
+                reason = f"hook: {said.veto.reason}" if said.veto.reason else "hook"
+                return "", self._skipped(replace(plan, reason=reason, after=plan.current))
+        return "\n".join(text for text in (job.instructions, said.instructions) if text), None
+
+    # --- one compaction ---
+
+    def _carried_out(self, job: compaction.Job, *, auto: bool) -> Receipt:
+        """Planned again if another writer edited the page meanwhile; all waiting together is bounded."""
+        deadline = time.monotonic() + self.config.writer_wait_s
+        for _ in range(PLAN_TRIES_MAX):
+            with self.guard:
+                drawn = self._drawn(job)
+                questions = self._questions(drawn, job, auto=auto)
+                receipt = None if questions else self._applied(drawn, job)
+            if questions and self.asker:
+                outcomes = self.asker.answers(questions, max(0.0, deadline - time.monotonic()))
+                with self.guard:
+                    receipt = self._worded(drawn, job, outcomes, questions)
+            if receipt is not None:
+                return receipt
+        return Receipt(reason=EDITED)
+
+    def _drawn(self, job: compaction.Job) -> _Drawn:
+        state = self.log.state
+        before = state.view()
+        plan, after = compaction.drawn_up(state, job)
+        plan = compaction.without_secrets(plan, self.redact, job.count)
+        fresh = partial(_untouched, list(state.undoable), set(state.pins), plan)
+        return _Drawn(plan=plan, before=before, after=after, fresh=fresh)
+
+    def _questions(self, drawn: _Drawn, job: compaction.Job, *, auto: bool) -> list[asking.Question]:
+        """What the writer is asked for this plan; nothing without one, and nothing by itself while it rests."""
+        if self.asker is None or self.config.writer_wait_s <= 0 or (auto and self.asker.resting):
+            return []
+        asks = compaction.asks_of(drawn.plan, self.config)
+        found = [compaction.question_of(ask, drawn.before, job) for ask in asks]
+        return [question for question in found if question is not None]
+
+    def _worded(
+        self, drawn: _Drawn, job: compaction.Job, outcomes: Sequence[asking.Outcome],
+        questions: Sequence[asking.Question],
+    ) -> Receipt | None:  # fmt: skip
+        """Carries the plan out in the writer's words where they were accepted, and says where they were not."""
+        self.log.catch_up()
+        if not drawn.fresh(self.log.state):
+            return None
+        bill, failed = asking.bill(outcomes), [outcome.reason for outcome in outcomes if outcome.reason]
+        if failed:
+            reason = "; ".join(dict.fromkeys(failed))
+            self.notices.add("compaction-failed", reason=reason, strategy=drawn.plan.strategy, details=bill)
+        edits = {id(question.ask.draft): outcome.edit for question, outcome in zip(questions, outcomes, strict=True)}
+        plan = compaction.reworded(drawn.plan, edits, job.count)
+        return self._applied(replace(drawn, plan=plan, before=self.log.state.view()), job, bill)
+
+    def _applied(self, drawn: _Drawn, job: compaction.Job, bill: dict[str, Any] | None = None) -> Receipt | None:
+        plan = drawn.plan
+        if not plan.proposals:
+            return self._skipped(plan)
+        drafts = [self.desk.draft(p.edit, p.tokens, by=plan.strategy) for p in plan.proposals]
+        if not self.log.append(drafts, fresh=drawn.fresh):
+            return None
+        self.log.keep_bookmark()
+        after = drawn.after
+        if plan.asks or bill:
+            after = self.log.state.view()
+            plan = compaction.measured(plan, drawn.before, after, job)
+        receipt = compaction.receipt_of(plan, drawn.before, after, job.batch)
+        self.notices.rearm()
+        sizes = {"before": plan.current, "after": plan.after}
+        self.notices.add(
+            "compaction-complete", receipt=receipt, strategy=receipt.strategy, details=bill or {}, **sizes
+        )  # fmt: skip
+        return receipt
+
+    def _skipped(self, plan: Plan) -> Receipt:
+        self.notices.add("compaction-skipped", reason=plan.reason, before=plan.current, after=plan.after)
+        return Receipt(reason=plan.reason, steps=plan.steps, tokens_before=plan.current, tokens_after=plan.after)
+
+    # --- by itself ---
+
+    def relieve(self) -> None:
+        """Compacts by itself if that is due. Who comes while another does so waits for it, and looks again."""
+        with self.guard:
+            if self._due() == "no":
                 return
-            if due != "yes":
-                self.notices.once(due, "compaction-skipped", reason=due)
-            elif self._reachable(state, budget):
+        with self.flight.boarded(self.config.writer_wait_s) as boarded:
+            job = self._begun() if boarded else None
+            if job is not None:
+                self._compacted(job, auto=True)
+                self.settled_at = self.log.state.head
+
+    def _due(self) -> str:
+        state = self.log.state
+        if not self.config.auto or self.settled_at == state.head:
+            return "no"
+        return compaction.due(state, self.budget(), self.config)
+
+    def _begun(self) -> compaction.Job | None:
+        """What is to be done now, announced; None, and why, if nothing is."""
+        with self.guard:
+            state, budget, due = self.log.state, self.budget(), self._due()
+            if due == "yes" and self._reachable(state, budget):
                 current = current_tokens(state, budget.factor)
                 self.notices.add("auto-compacting", percent=budget.percent(current), tokens=current, max=budget.window)
-                self.compact(self.job())
-            self.settled_at = self.log.state.head
+                return self.job()
+            if due not in ("yes", "no"):
+                self.notices.once(due, "compaction-skipped", reason=due)
+            self.settled_at = state.head
+            return None
 
     def _reachable(self, state: Fold, budget: Budget) -> bool:
         """Whether a compaction can help. Where the fixed part alone is over the trigger it is said once, and only a
@@ -131,6 +254,6 @@ class Compactor:
         return count_message(message, self.desk.counter)
 
 
-def _untouched(undoable: list[tuple[int, str]], pins: set[int], state: Fold) -> bool:
-    """Whether a plan still fits: what other writers appended did not edit the page."""
-    return state.undoable == undoable and state.pins == pins
+def _untouched(undoable: list[tuple[int, str]], pins: set[int], plan: Plan, state: Fold) -> bool:
+    """Whether a plan still fits: what came since did not edit the page, nor answer a call that the plan takes away."""
+    return state.undoable == undoable and state.pins == pins and compaction.still_fits(plan, state)

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from refold import dialects, offload
 from refold.compactor import Compactor
 from refold.config import Config
-from refold.core.budget import Budget, budget_for, current_tokens, factor_of
+from refold.core.budget import Budget, current_tokens
 from refold.core.codec import conversation_checked, decode
 from refold.core.laws import units
 from refold.core.model import (
@@ -30,6 +30,7 @@ from refold.core.model import (
     Pin,
     Restore,
     Revert,
+    Span,
     ToolCall,
     View,
 )
@@ -40,13 +41,17 @@ from refold.drafting import Desk
 from refold.errors import Invalid, NotFound, OverBudget
 from refold.log import Draft, Log, runs
 from refold.notices import Guard, Listener, Notices
+from refold.overflow import overflow_of
 from refold.page import Page, Rendered
+from refold.recovery import Recovery
 from refold.stats import Stats, stats_of
 from refold.stores.protocol import Store
 from refold.tokens import counter as counters
 from refold.tokens import models
+from refold.tracing import Trace, traced
 from refold.transfer import export_file
 from refold.unfolding import Unfolded, unfolded
+from refold.workspace import changed_files
 
 
 class Context:
@@ -76,6 +81,7 @@ class Context:
         self._pages: dict[str, Page] = {}
         self._pending: list[Draft] = []
         self._shown = self._log.state.head  # the head that the last request showed
+        self._recovery = Recovery(self.config)
         self._compactor = Compactor(
             self._log, self._desk, self._notices, self._guard, budget=lambda: self.budget, per_token=self._per_token
         )
@@ -100,12 +106,8 @@ class Context:
             known = self._log.state.meta
             self._model = models.model_info(model or known.model or None)
             self._window = window or getattr(self, "_window", None)
-            self._budget = budget_for(
-                self.config, window=self._window or self._model.window, output=self._model.output,
-                input_max=None if self._window else self._model.input_max,
-            )  # fmt: skip
             self._pages.clear()
-            self._desk.sized_for(self._budget.window)
+            self._resize()
             draft = self._desk.draft
             if not self._model.known and not self._window and (model or known.model):
                 self._notices.add("unknown-model", reason=f"{model or known.model}: a window of 128,000 is assumed")
@@ -117,10 +119,14 @@ class Context:
             if tools is not None and tools != known.tools:
                 self._pending.append(draft(Meta(tools=tools), counters.count_tools(tools, self._counter)))
 
+    def _resize(self) -> None:
+        self._budget = self._recovery.budget(self._model, self._window)
+        self._desk.sized_for(self._budget.window)
+
     @property
     def budget(self) -> Budget:
         """Window, reserve and thresholds that hold now."""
-        factor = factor_of(self._log.state, self._model.name)
+        factor = self._recovery.factor(self._log.state, self._model.name)
         if factor != self._budget.factor:
             self._budget = replace(self._budget, factor=factor)
         return self._budget
@@ -265,6 +271,19 @@ class Context:
             job = self._compactor.job(strategies, target=target, task=task, settings=settings)
         return self._compactor.compact(job)
 
+    def recover(self, error: Any) -> bool:
+        """After a failed call. True if the provider refused the page as too long: its limit is learnt, the page is
+        much shorter now, call again. False for any other error. The same page refused twice raises OverBudget."""
+        overflow = overflow_of(error)
+        if overflow is None:
+            return False
+        with self._guard:
+            self._catch_up()
+            self._recovery.learn(overflow, self._log.state, self.budget, self._model.name, shown=self._shown)
+            self._resize()
+            self._recovery.reduce(self._compactor, overflow)
+            return True
+
     # --- going back ---
 
     def revert(self, batch: str) -> None:
@@ -294,8 +313,9 @@ class Context:
             self._append([self._desk.draft(Checkpoint(name=name or f"checkpoint-{seq}", seq=seq))])
             return seq
 
-    def restore(self, to: int | str) -> None:
-        """Takes the page back to what it was at a seq or checkpoint. The log keeps everything; `undo` comes back."""
+    def restore(self, to: int | str) -> list[str]:
+        """Takes the page back to what it was at a seq or checkpoint. The log keeps everything; `undo` comes back.
+        Gives the files that tool calls changed behind that point: on disk they stay as they are."""
         with self._guard:
             self._catch_up()
             known = self._log.state.checkpoints
@@ -304,7 +324,9 @@ class Context:
             seq = known[to] if isinstance(to, str) else to
             if not 0 <= seq <= self._log.state.head:
                 raise Invalid(f"cannot restore #{seq}", hint=f"the log goes from 1 to {self._log.state.head}")
+            behind = self._log.originals(Span(seq + 1, self._log.state.head))
             self._append([self._desk.draft(Restore(seq=seq))])
+            return changed_files(behind, self.config)
 
     def fork(self, new: str, *, at: int | None = None) -> Context:
         """A new conversation that shares this log up to `at` (the head) and then goes its own way."""
@@ -337,6 +359,12 @@ class Context:
             unit = next((u for u in units(slots) if any(slots[i].seq == seq for i in u)), range(0))
             seqs = [slots[i].seq for i in unit] or [seq]
             self._append([self._desk.draft(Pin(seq=s, on=on)) for s in seqs])
+
+    def why(self, seq: int) -> list[Trace]:
+        """Every event that hid, changed, pinned or brought back a message, oldest first, with its time and reason."""
+        with self._guard:
+            self._catch_up()
+            return traced(self._log, seq)
 
     def unfold(self, handle: str | int, *, level: str = "full", lines: tuple[int, int] | None = None) -> Unfolded:
         """The originals behind a handle: `#41`, `#41-58`, `art-…`. Levels of a summary: line, paragraph, full."""

@@ -1,6 +1,6 @@
 """What a store is: it keeps logs and artifacts, and never thinks.
 
-One contract suite (`contract.py`) holds for all of them. A store gives back the exact events it was given, appends
+One contract suite (`contract/`) holds for all of them. A store gives back the exact events it was given, appends
 all of a batch or nothing, and raises only errors of the family. `append` that returned survives kill -9; after
 `flush` it survives power loss. All methods may be called from several threads.
 """

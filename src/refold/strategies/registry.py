@@ -15,6 +15,7 @@ BUILT_IN: dict[str, str] = {
     "gist": "gist",
     "hide": "hide",
     "fit": "fit",
+    "summarize": "summarize",
 }
 _registered: dict[str, Strategy] = {}
 

@@ -1,0 +1,119 @@
+"""After a provider refused a request as too long: learn its real limit, make the page much shorter, let the caller retry.
+
+One try per page, without a model: about a quarter of what can go is kept, and the rest leads back by its handles. What
+was learnt holds for that model from now on: the limit bounds its window, and a stated size corrects our estimate until
+the provider reports usage again. Neighbours: `overflow` reads errors, `compactor` carries the reduction out.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from refold import compaction
+from refold.compactor import Compactor
+from refold.config import Config
+from refold.core.budget import Budget, budget_for, current_tokens, factor_of
+from refold.core.fold import Fold
+from refold.core.plan import Receipt
+from refold.errors import OverBudget
+from refold.overflow import Overflow
+from refold.tokens.models import Model
+
+LADDER = ("dedup", "gist", "hide")
+KEPT_SHARE = 4  # one part in so many of what can go is kept
+FACTOR_MIN, FACTOR_MAX = 0.5, 4.0
+LIMIT_ASSUMED_MIN = 4_096  # no smaller limit is taken from a refusal that names none
+ADVICE = "ask for fewer output tokens, shorten the system prompt, the tools or the pins, or use a model with a larger window"
+
+
+class Lesson(Struct, frozen=True, kw_only=True):
+    """What a model's refusals taught: its limit, and tokens per estimated token of the page shown at `upto`."""
+
+    limit: int
+    factor: float | None = None
+    upto: int = 0
+    stated: bool = False
+
+
+class Recovery:
+    """What was learnt, by model, and the page that was reduced last: (its newest message, the model)."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.lessons: dict[str, Lesson] = {}
+        self.tried: tuple[int, str] | None = None
+        self.margin = 0  # tokens by which the refused page was larger than we still believe
+
+    # --- what holds now ---
+
+    def budget(self, model: Model, window: int | None) -> Budget:
+        """The budget of a model, or of a window given by hand, within what was learnt."""
+        lesson, own = self.lessons.get(model.name), window or model.window
+        if lesson is None or lesson.limit >= own:
+            return budget_for(
+                self.config, window=own, output=model.output, input_max=None if window else model.input_max
+            )
+        config = self.config
+        if (config.reserve_tokens or 0) > lesson.limit // 2:
+            # A reserve that was meant for the larger window would leave nothing of this one.
+            config = replace(config, reserve_tokens=None)
+        return budget_for(config, window=lesson.limit, output=model.output)
+
+    def factor(self, state: Fold, model: str) -> float:
+        """Tokens per estimated token; the provider's own report, once it comes, is better than a lesson."""
+        lesson = self.lessons.get(model)
+        reported = state.anchor is not None and lesson is not None and state.anchor.upto > lesson.upto
+        if lesson is None or lesson.factor is None or reported:
+            return factor_of(state, model)
+        return lesson.factor
+
+    # --- learning ---
+
+    def learn(self, overflow: Overflow, state: Fold, budget: Budget, model: str, *, shown: int) -> None:
+        """Takes in a refusal of the page that was shown at a head. A second one of the same page is the end."""
+        page = (state.slots[-1].last if state.slots else 0, model)
+        if self.tried == page:
+            raise OverBudget(f"the page was refused again after it was reduced: {overflow.text}", hint=ADVICE)
+        self.tried = page
+        current = current_tokens(state, budget.factor)
+        known = self.lessons.get(model)
+        # A refusal without a number still says that the limit is below what we took the page for.
+        limit = overflow.limit or max(LIMIT_ASSUMED_MIN, min(current, budget.window))
+        factor = known.factor if known else None
+        self.margin = 0
+        if overflow.tokens and shown == state.head and state.tokens:
+            factor = min(max(overflow.tokens / state.tokens, FACTOR_MIN), FACTOR_MAX)
+            self.margin = max(0, overflow.tokens - current_tokens(state, factor))
+        self.lessons[model] = Lesson(
+            limit=min(limit, known.limit) if known else limit, factor=factor, upto=shown, stated=bool(overflow.limit)
+        )
+
+    # --- the reduction ---
+
+    def reduce(self, compactor: Compactor, overflow: Overflow) -> None:
+        """Makes the page as short as it must be, as one batch, and says so."""
+        state, budget = compactor.log.state, compactor.budget()
+        strong = self._strong(state, budget, stated=overflow.limit is not None)
+        job = replace(compactor.job(LADDER, target=strong.compact_at), budget=strong)
+        receipt = compactor.compact(job)
+        if not receipt.batch:
+            raise OverBudget(f"the page was refused, and {receipt.reason}: {overflow.text}", hint=ADVICE)
+        self._tell(compactor, receipt, overflow, budget)
+
+    def _strong(self, state: Fold, budget: Budget, *, stated: bool) -> Budget:
+        """The budget of the reduction. Its trigger is its target, so that no rung is spared; its hard limit is the
+        one learnt, or half of what was refused where no limit was told."""
+        current = current_tokens(state, budget.factor)
+        hard = max(1, min(budget.input_max, current if stated else current // 2) - self.margin)
+        full = min(current, hard)
+        fixed = min(full, round(compaction.fixed_tokens(state.view()) * budget.factor))
+        target = fixed + (full - fixed) // KEPT_SHARE
+        return replace(budget, reserve=budget.window - hard, compact_at=target)
+
+    def _tell(self, compactor: Compactor, receipt: Receipt, overflow: Overflow, budget: Budget) -> None:
+        compactor.notices.add(
+            "overflow-recovered", receipt=receipt, strategy=receipt.strategy, before=receipt.tokens_before,
+            after=receipt.tokens_after, max=budget.window, reason=overflow.text,
+            details={"limit": overflow.limit, "tokens": overflow.tokens},
+        )  # fmt: skip

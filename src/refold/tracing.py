@@ -1,0 +1,111 @@
+"""Why a message looks as it does: the chain of events that touched it, oldest first, each with its time and reason.
+
+Edits name what they did and which strategy asked for it; a revert or restore that switched them off is part of the
+chain, and so is a pin that kept them away. Reads the log once, from the message on. Neighbours: `core.fold` applies
+what is traced here, `engine` asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from refold.core.codec import decode
+from refold.core.fold import CONTROLS, Switches, switches
+from refold.core.model import Body, Erase, Event, Hide, Pin, Replace, Restore, Revert, Span, Summarize
+from refold.errors import NotFound
+from refold.log import Log
+
+
+class Trace(Struct, frozen=True, kw_only=True):
+    """One event that touched a message. `action` is what it did, `by` who or which strategy, `live` whether it holds
+    now; `block` is the one that was changed (-1: the whole message), `handle` of an edit leads back to the originals."""
+
+    seq: int
+    at_ms: int
+    action: str
+    by: str = ""
+    reason: str = ""
+    batch: str = ""
+    block: int = -1
+    handle: str = ""
+    live: bool = True
+
+
+def traced(log: Log, seq: int) -> list[Trace]:
+    """The chain of one message; NotFound if there is no such message."""
+    event = next(iter(log.read(seq - 1, seq)), None) if 0 < seq <= log.state.head else None
+    if event is None or event.kind != "message":
+        raise NotFound(f"there is no message #{seq}", hint="context.view.slots lists the messages by seq")
+    controls = [event for event in log.read(seq) if event.kind in CONTROLS]
+    return list(_chain(controls, seq, switches(controls)))
+
+
+def _chain(controls: Iterable[Event], seq: int, found: Switches) -> Iterator[Trace]:
+    batches: set[str] = set()
+    seen: set[int] = set()
+    for event in controls:
+        body = decode(event)
+        if body is None or not _touches(body, seq, batches, seen):
+            continue
+        seen.add(event.seq)
+        if isinstance(body, Replace | Hide | Summarize):
+            batches.add(body.batch)
+        yield _trace(event, body, live=_holds(event, body, seq, found))
+
+
+def _holds(event: Event, body: Body, seq: int, found: Switches) -> bool:
+    """Whether the event has an effect now: not switched off, not kept away by a pin, not followed by another."""
+    if event.seq in found.off:
+        return False
+    if isinstance(body, Replace) and found.winners.get((body.seq, body.block)) != event.seq:
+        return False
+    return not (isinstance(body, Replace | Hide | Summarize) and seq in found.pins)
+
+
+def _touches(body: Body, seq: int, batches: set[str], seen: set[int]) -> bool:
+    """Whether an event concerns the message; one that switches others off does if they did."""
+    match body:
+        case Replace() | Pin() | Erase():
+            return body.seq == seq
+        case Hide() | Summarize():
+            return body.span.first <= seq <= body.span.last
+        case Restore():
+            return body.seq < max([seq, *seen])
+        case Revert():
+            return body.batch in batches if body.batch else body.seq in seen
+        case _:
+            return False
+
+
+def _trace(event: Event, body: Body, *, live: bool) -> Trace:
+    told = Trace(seq=event.seq, at_ms=event.at_ms, action=_action(body), by=event.by, live=live)
+    match body:
+        case Replace():
+            return replace(
+                told, reason=body.reason, batch=body.batch, block=body.block, handle=str(Span(body.seq, body.seq))
+            )
+        case Hide() | Summarize():
+            return replace(told, reason=body.reason, batch=body.batch, handle=str(body.span))
+        case _:
+            return told
+
+
+def _action(body: Body) -> str:
+    match body:
+        case Replace():
+            return "shortened"
+        case Hide():
+            return "hidden"
+        case Summarize():
+            return "summarized"
+        case Pin():
+            return "pinned" if body.on else "unpinned"
+        case Revert():
+            return f"reverted batch {body.batch}" if body.batch else f"reverted #{body.seq}"
+        case Restore():
+            return f"restored to #{body.seq}"
+        case _:
+            return "erased"

@@ -1,0 +1,94 @@
+"""Secrets leave a text; code that only speaks of secrets stays as it is."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold.redaction import redacted, redactor
+
+AWS = "AKIA" + "IOSFODNN7EXAMPLE"
+SECRETS = [
+    AWS,
+    "sk-ant-" + "api03-abcdefghijklmnop",
+    "sk-proj-" + "Abcdefghijklmnop1234",
+    "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8",
+    "xoxb-" + "123456789012-abcdefghijkl",
+    "AIza" + "SyA1234567890abcdefghijklmnopqrstuv",
+    "eyJhbGciOiJIUzI1NiJ9." + "eyJzdWIiOiIxMjM0NTY3ODkwIn0." + "dozjgNryP4J3jVmNHl0w5N",
+]
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+@pytest.mark.parametrize("around", ["{}", "export KEY={} # x", '{{"key": "{}"}}', "see {}, then go on", "(`{}`)"])
+def test_a_known_shape_goes_wherever_it_stands(secret, around):
+    """Y-54"""
+    shown = redacted(around.format(secret))
+    assert secret not in shown
+    assert "[redacted" in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("Authorization: Bearer abc123DEF456ghi789", "abc123DEF456ghi789"),
+        ("curl -H 'authorization: basic dXNlcjpwYXNzd29yZA=='", "dXNlcjpwYXNzd29yZA=="),
+        ("postgresql://app:s3cr3t-pw@db.internal/app", "s3cr3t-pw"),
+        ('password = "hunter2hunter2"', "hunter2hunter2"),
+        ("DB_PASSWORD=correct7horse", "correct7horse"),
+        ('{"client_secret": "q9w8e7r6t5y4"}', "q9w8e7r6t5y4"),
+        ("aws_secret_access_key = wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "wJalrXUtnFEMI"),
+        ("-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKC\n-----END RSA PRIVATE KEY-----", "MIIEpAIBAAKC"),
+        ("-----BEGIN PRIVATE KEY-----\nMIIEpAIBAAKC (cut here)", "MIIEpAIBAAKC"),
+    ],
+)
+def test_a_value_behind_a_telling_name_goes(text, secret):
+    """Y-54"""
+    assert secret not in redacted(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "token = get_token()",
+        "password: str",
+        "def login(user, password): return check(password)",
+        "max_tokens=4096",
+        "api_key = os.environ['KEY']",
+        "secret: ${{ secrets.DEPLOY }}",
+        "the tokens: 12345 were counted",
+        "basic configuration of the bearer channel",
+        "https://example.com:8080/path",
+        "see src/auth/token.py:41",
+    ],
+)
+def test_code_that_speaks_of_secrets_stays(text):
+    assert redacted(text) == text
+
+
+@given(st.text())
+def test_redacting_twice_changes_nothing(text):
+    once = redacted(text)
+    assert redacted(once) == once
+
+
+@given(st.sampled_from(SECRETS), st.text(max_size=30), st.text(max_size=30))
+def test_redacting_a_secret_among_anything_is_stable(secret, before, after):
+    once = redacted(f"{before} {secret} {after}")
+    assert secret not in once
+    assert redacted(once) == once
+
+
+@pytest.mark.parametrize("text", ["a" * 100_000, "password" * 10_000, "eyJ" * 30_000, "://:" * 20_000, "sk-" * 30_000])
+def test_no_text_makes_the_search_slow(text):
+    started = time.process_time()
+    redacted(text)
+    assert time.process_time() - started < 3
+
+
+def test_redaction_can_be_switched_off():
+    assert redactor(False)(AWS) == AWS
+    assert AWS not in redactor(True)(AWS)
