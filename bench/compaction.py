@@ -1,8 +1,8 @@
 """What one compaction costs: CPU time of `compact()` on pages of 50,000 to 400,000 tokens.
 
-Each page is a session in memory, made up or of real sessions where there is data, folded for the first time in a process
-of its own, so nothing is remembered from an earlier plan. The goal is 150 ms at 200,000 tokens, and a cost that grows
-with the page.
+Each page is a session in memory, made up or of real sessions where there is data, folded for the first time in a
+process of its own, so nothing is remembered from an earlier plan. The goal is 150 ms at 200,000 tokens, and a cost that
+grows with the page.
 
     python -m bench.compaction
 """
@@ -19,6 +19,7 @@ from math import log
 from pathlib import Path
 
 import refold
+from bench import environment
 from bench.contenders import simple
 from bench.sessions import Message, data_folder, family_of, session_of, session_paths
 from bench.tables import Table, text_of_tables
@@ -77,7 +78,7 @@ SOURCES: dict[str, Source] = {"made-up": made_up, "real": recorded}
 def alone(source: str, tokens: int, seed: int) -> Found:
     """One compaction in a new process: what an earlier one left in memory would make this one cheaper."""
     command = [sys.executable, "-m", "bench.compaction", "--one", source, str(tokens), str(seed)]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, cwd=REPOSITORY, env=environment(), capture_output=True, text=True, check=True)
     cpu_ms, after, strategy = json.loads(done.stdout)
     return cpu_ms, after, strategy
 

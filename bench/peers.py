@@ -20,6 +20,7 @@ from math import log
 from pathlib import Path
 from typing import Any
 
+from bench import GIVEN
 from bench.tables import Table
 
 SIZES = (100, 1_000, 10_000)
@@ -41,7 +42,7 @@ Row = dict[str, Any]
 
 def harness_folder() -> Path | None:
     beside = Path(__file__).resolve().parents[1].parent / "shared" / "bench" / "peers"
-    folder = Path(os.environ.get("REFOLD_BENCH_PEERS") or beside)
+    folder = Path(GIVEN.get("REFOLD_BENCH_PEERS") or beside)
     return folder if (folder / "run_all.py").exists() else None
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import re
 from pathlib import Path
 from typing import Any
+
+from bench import GIVEN
 
 Message = dict[str, Any]
 
@@ -105,7 +106,7 @@ def schema_words(messages: list[Message]) -> set[str]:
 def data_folder(given: str | None = None) -> Path | None:
     """The folder with `trajectories/`: as given, from the environment, or the one beside the repository."""
     beside = Path(__file__).resolve().parents[1].parent / "shared" / "data"
-    folder = Path(given or os.environ.get("REFOLD_BENCH_DATA") or beside)
+    folder = Path(given or GIVEN.get("REFOLD_BENCH_DATA") or beside)
     return folder if folder.is_dir() else None
 
 

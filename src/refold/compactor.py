@@ -103,7 +103,18 @@ class Compactor:
         instructions, veto = self._asked_hooks(job)
         if veto is not None:
             return veto
-        receipt = self._carried_out(replace(job, instructions=instructions), auto=auto)
+        return self._told(self._carried_out(replace(job, instructions=instructions), auto=auto))
+
+    def compact_now(self, job: compaction.Job) -> Receipt:
+        """Applies a plan without a writer, a veto or waiting, for a page that was refused. A compaction in flight
+        finds the page edited, and plans again."""
+        with self.guard:
+            tries = (self._applied(self._drawn(job), job) for _ in range(PLAN_TRIES_MAX))
+            receipt = next((receipt for receipt in tries if receipt is not None), Receipt(reason=EDITED))
+        return self._told(receipt)
+
+    def _told(self, receipt: Receipt) -> Receipt:
+        """The receipt, after the hooks were given it."""
         failures = self.hooks.after(receipt) if receipt.batch else ()
         with self.guard:
             for failure in failures:

@@ -15,6 +15,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from refold import dialects, offload
+from refold.asking import Writer
 from refold.compactor import Compactor
 from refold.config import Config
 from refold.core.budget import Budget, current_tokens
@@ -39,6 +40,7 @@ from refold.dialects.protocol import Reply
 from refold.dialects.wire import plain
 from refold.drafting import Desk
 from refold.errors import Invalid, NotFound, OverBudget
+from refold.hooks import After, Before
 from refold.log import Draft, Log, runs
 from refold.notices import Guard, Listener, Notices
 from refold.overflow import overflow_of
@@ -68,6 +70,7 @@ class Context:
         tools: list[Any] | None = None,
         window: int | None = None,
         counter: Callable[[str], int] | None = None,
+        writer: Writer | None = None,
         owns_store: bool = False,
     ) -> None:
         self.conversation = conversation_checked(conversation)
@@ -82,9 +85,11 @@ class Context:
         self._pending: list[Draft] = []
         self._shown = self._log.state.head  # the head that the last request showed
         self._recovery = Recovery(self.config)
+        self._writer = writer
         self._compactor = Compactor(
-            self._log, self._desk, self._notices, self._guard, budget=lambda: self.budget, per_token=self._per_token
-        )
+            self._log, self._desk, self._notices, self._guard, budget=lambda: self.budget, per_token=self._per_token,
+            writer=writer,
+        )  # fmt: skip
         self._closed = False
         self.use(model=model, window=window, system=system, tools=tools)
 
@@ -264,12 +269,25 @@ class Context:
             self._catch_up()
             return self._compactor.plan(self._compactor.job(strategies, target=target, task=task, settings=settings))
 
-    def compact(self, *strategies: str, target: int | None = None, task: str = "", **settings: Any) -> Receipt:
-        """Makes the page shorter, as one batch that `undo` and `revert` take back. Without names, the ladder."""
+    def compact(
+        self, *strategies: str, target: int | None = None, task: str = "", instructions: str = "", **settings: Any
+    ) -> Receipt:
+        """Makes the page shorter, as one batch that `undo` and `revert` take back. Without names, the ladder.
+        `instructions` are for the writer, if there is one."""
         with self._guard:
             self._catch_up()
-            job = self._compactor.job(strategies, target=target, task=task, settings=settings)
+            job = self._compactor.job(
+                strategies, target=target, task=task, settings=settings, instructions=instructions
+            )  # fmt: skip
         return self._compactor.compact(job)
+
+    def before_compaction(self, hook: Before) -> None:
+        """Calls the hook before every compaction. It may return instructions for the writer, or a `Veto`."""
+        self._compactor.hooks.befores.append(hook)
+
+    def after_compaction(self, hook: After) -> None:
+        """Calls the hook with the receipt of every compaction."""
+        self._compactor.hooks.afters.append(hook)
 
     def recover(self, error: Any) -> bool:
         """After a failed call. True if the provider refused the page as too long: its limit is learnt, the page is
@@ -281,8 +299,8 @@ class Context:
             self._catch_up()
             self._recovery.learn(overflow, self._log.state, self.budget, self._model.name, shown=self._shown)
             self._resize()
-            self._recovery.reduce(self._compactor, overflow)
-            return True
+        self._recovery.reduce(self._compactor, overflow)
+        return True
 
     # --- going back ---
 
@@ -335,8 +353,9 @@ class Context:
             self._store.fork(self.conversation, self._log.state.head if at is None else at, conversation_checked(new))
             twin = Context(
                 self._store, new, config=self.config, window=self._window,
-                counter=self._counter,
+                counter=self._counter, writer=self._writer,
             )  # fmt: skip
+            twin._recovery.lessons.update(self._recovery.lessons)
             twin.use(title=f"Fork of {self._log.state.meta.title or self.conversation}")
             return twin
 

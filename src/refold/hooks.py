@@ -1,7 +1,7 @@
 """What a caller may do before and after a compaction: add instructions for the writer, store memories, or veto.
 
-Hooks are called with no lock held, once per compaction that has something to do. One that raises is reported by a notice
-and blocks nothing. Neighbours: `compactor` calls them, `notices` tells.
+Hooks are called with no lock held, once per compaction that has something to do. One that raises is reported by a
+notice and blocks nothing. Neighbours: `compactor` calls them, `notices` tells.
 """
 
 from __future__ import annotations

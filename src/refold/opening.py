@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from refold.asking import Writer
 from refold.config import Config
 from refold.core.codec import conversation_checked
 from refold.engine import Context
@@ -23,16 +24,20 @@ def open(
     window: int | None = None,
     config: Config | Mapping[str, Any] | None = None,
     counter: Callable[[str], int] | None = None,
+    writer: Writer | None = None,
 ) -> Context:
     """Opens a conversation, new or known; nothing is written before the first append.
 
     `store` is a URL (`sqlite:PATH`, `memory:`) or a store; without one, `.refold/` of this project. `model` decides
     window, prices and wire format; `window` overrides. `config` overrides `refold.toml`, `[tool.refold]` and
-    `REFOLD_*`. `counter` is any function from text to tokens.
+    `REFOLD_*`. `counter` is any function from text to tokens. `writer` is the model that puts what is
+    compacted in words: any callable from `asking.Request` to `asking.Answer`, such as `edges.writer.endpoint`.
     """
     conversation_checked(conversation)
     effective, _ = loaded(config)
-    given = {"model": model, "system": system, "tools": tools, "window": window, "counter": counter}
+    given = {
+        "model": model, "system": system, "tools": tools, "window": window, "counter": counter, "writer": writer,
+    }  # fmt: skip
     if store is None or isinstance(store, str):
         opened = open_store(store or default_store())
         return Context(opened, conversation, config=effective, owns_store=True, **given)

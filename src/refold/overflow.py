@@ -133,12 +133,13 @@ _RATE = re.compile(
     re.I,
 )
 _TOO_LONG = re.compile(
-    r"context[_ ]?(?:length|window)[_ ]?exceeded|exceed_context_size|context_too_long"
+    r"context[_ ]?(?:length|window)[_ ]?exceeded|exceed_context_size|context_too_long|context_?overflow"
     r"|maximum context length|maximum prompt length|longer than the (?:maximum )?(?:model|context) length"
     r"|prompt is too long|prompt too long|input is too long|too many (?:input )?tokens"
     r"|exceed(?:s|ed|ing)? (?:(?:the|this|your|its|model'?s?|available|maximum|max) ){0,4}"
     r"context (?:window|size|length|limit)|context (?:window|length) exceeds"
     r"|(?:prompt|input) tokens? (?:count )?.{0,40}?exceeds? (?:the |a )?(?:maximum|limit|configured)"
+    r"|token count is [\d,]{1,12} but (?:the )?model only supports"
     r"|exceeded model token limit|greater than the context length|when context the overflows"
     r"|reduce the length of (?:the |your )?(?:messages|prompt|input)"
     r"|inputs\W{0,3}tokens \+|inputs\W{0,3}must have less than [\d,]{1,12} tokens|range of input length should be",
@@ -170,6 +171,7 @@ _LIMITS = [
         rf"must have less than {_N} tokens",
         rf"range of input length should be \[\d+, ?{_N}",
         rf"cannot exceed {_N}",
+        rf"only supports up to {_N}",
         rf"context window of {_N}",
     )
 ]

@@ -1,4 +1,4 @@
-"""After a provider refused a request as too long: learn its real limit, make the page much shorter, let the caller retry.
+"""After a provider refused a request as too long: learn its real limit, make the page much shorter, and retry.
 
 One try per page, without a model: about a quarter of what can go is kept, and the rest leads back by its handles. What
 was learnt holds for that model from now on: the limit bounds its window, and a stated size corrects our estimate until
@@ -24,7 +24,9 @@ LADDER = ("dedup", "gist", "hide")
 KEPT_SHARE = 4  # one part in so many of what can go is kept
 FACTOR_MIN, FACTOR_MAX = 0.5, 4.0
 LIMIT_ASSUMED_MIN = 4_096  # no smaller limit is taken from a refusal that names none
-ADVICE = "ask for fewer output tokens, shorten the system prompt, the tools or the pins, or use a model with a larger window"
+ADVICE = (
+    "ask for fewer output tokens, shorten the system prompt, the tools or the pins, or use a model with a larger window"
+)
 
 
 class Lesson(Struct, frozen=True, kw_only=True):
@@ -33,7 +35,6 @@ class Lesson(Struct, frozen=True, kw_only=True):
     limit: int
     factor: float | None = None
     upto: int = 0
-    stated: bool = False
 
 
 class Recovery:
@@ -76,36 +77,34 @@ class Recovery:
         if self.tried == page:
             raise OverBudget(f"the page was refused again after it was reduced: {overflow.text}", hint=ADVICE)
         self.tried = page
-        current = current_tokens(state, budget.factor)
         known = self.lessons.get(model)
-        # A refusal without a number still says that the limit is below what we took the page for.
-        limit = overflow.limit or max(LIMIT_ASSUMED_MIN, min(current, budget.window))
-        factor = known.factor if known else None
-        self.margin = 0
-        if overflow.tokens and shown == state.head and state.tokens:
+        limits = [_limit(overflow, state, budget), *([known.limit] if known else [])]
+        factor, self.margin = known.factor if known else None, 0
+        if overflow.tokens and state.tokens and shown == state.head:
             factor = min(max(overflow.tokens / state.tokens, FACTOR_MIN), FACTOR_MAX)
             self.margin = max(0, overflow.tokens - current_tokens(state, factor))
-        self.lessons[model] = Lesson(
-            limit=min(limit, known.limit) if known else limit, factor=factor, upto=shown, stated=bool(overflow.limit)
-        )
+        self.lessons[model] = Lesson(limit=min(limits), factor=factor, upto=shown)
 
     # --- the reduction ---
 
     def reduce(self, compactor: Compactor, overflow: Overflow) -> None:
         """Makes the page as short as it must be, as one batch, and says so."""
-        state, budget = compactor.log.state, compactor.budget()
-        strong = self._strong(state, budget, stated=overflow.limit is not None)
-        job = replace(compactor.job(LADDER, target=strong.compact_at), budget=strong)
-        receipt = compactor.compact(job)
+        with compactor.guard:
+            budget = compactor.budget()
+            strong = self._strong(compactor.log.state, budget, overflow)
+            job = replace(compactor.job(LADDER, target=strong.compact_at), budget=strong)
+        receipt = compactor.compact_now(job)
         if not receipt.batch:
             raise OverBudget(f"the page was refused, and {receipt.reason}: {overflow.text}", hint=ADVICE)
-        self._tell(compactor, receipt, overflow, budget)
+        with compactor.guard:
+            self._tell(compactor, receipt, overflow, budget)
 
-    def _strong(self, state: Fold, budget: Budget, *, stated: bool) -> Budget:
-        """The budget of the reduction. Its trigger is its target, so that no rung is spared; its hard limit is the
-        one learnt, or half of what was refused where no limit was told."""
+    def _strong(self, state: Fold, budget: Budget, overflow: Overflow) -> Budget:
+        """The budget of the reduction. Its trigger is its target, so that no rung is spared. Its hard limit is the one
+        learnt; where by our own estimate the page would have fitted, the estimate is wrong, and a quarter is dared."""
         current = current_tokens(state, budget.factor)
-        hard = max(1, min(budget.input_max, current if stated else current // 2) - self.margin)
+        explained = overflow.limit is not None and current > budget.input_max
+        hard = max(1, min(budget.input_max, current if explained else current // KEPT_SHARE) - self.margin)
         full = min(current, hard)
         fixed = min(full, round(compaction.fixed_tokens(state.view()) * budget.factor))
         target = fixed + (full - fixed) // KEPT_SHARE
@@ -117,3 +116,9 @@ class Recovery:
             after=receipt.tokens_after, max=budget.window, reason=overflow.text,
             details={"limit": overflow.limit, "tokens": overflow.tokens},
         )  # fmt: skip
+
+
+def _limit(overflow: Overflow, state: Fold, budget: Budget) -> int:
+    """The limit that a refusal tells. One without a number still says: below what we took the page for."""
+    assumed = min(current_tokens(state, budget.factor), budget.window)
+    return overflow.limit or max(LIMIT_ASSUMED_MIN, assumed)

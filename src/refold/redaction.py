@@ -14,13 +14,16 @@ _SHAPES: tuple[tuple[str, re.Pattern[str]], ...] = (
     # kind, shape; every repetition is bounded, so that no text can make the search slow
     (
         "private key",
-        re.compile(r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[\s\S]{0,10000}?(?:-----END [A-Z ]{0,30}PRIVATE KEY-----|\Z)"),
+        re.compile(
+            r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[\s\S]{0,10000}?(?:-----END [A-Z ]{0,30}PRIVATE KEY-----|\Z)"
+        ),
     ),
     ("AWS key", re.compile(r"\b(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{16}\b")),
     ("API key", re.compile(r"\bsk-(?:ant-|proj-|or-|svcacct-)?[A-Za-z0-9_-]{16,300}")),
     ("API key", re.compile(r"\b(?:sk|rk|pk)_(?:live|test)_[A-Za-z0-9]{10,200}")),
     ("API key", re.compile(r"\bAIza[A-Za-z0-9_-]{35}")),
-    ("token", re.compile(r"\b(?:gh[pousr]_[A-Za-z0-9]{20,255}|github_pat_[A-Za-z0-9_]{20,255}|glpat-[A-Za-z0-9_-]{16,64})")),
+    ("token", re.compile(r"\b(?:gh[pousr]_[A-Za-z0-9]{20,255}|github_pat_[A-Za-z0-9_]{20,255})")),
+    ("token", re.compile(r"\bglpat-[A-Za-z0-9_-]{16,64}")),
     ("token", re.compile(r"\b(?:xox[abeoprs]-[A-Za-z0-9-]{10,250}|npm_[A-Za-z0-9]{30,60}|hf_[A-Za-z0-9]{30,60})")),
     ("token", re.compile(r"\b(?:ya29\.[A-Za-z0-9_-]{20,400}|pypi-[A-Za-z0-9_-]{50,400}|dop_v1_[a-f0-9]{64})")),
     ("token", re.compile(r"\beyJ[A-Za-z0-9_-]{8,4000}\.eyJ[A-Za-z0-9_-]{8,4000}\.[A-Za-z0-9_-]{8,2000}")),
@@ -33,7 +36,9 @@ _NAMED = re.compile(
     r"credential)[\w-]{0,20}[\"']?[ \t]{0,4}(?:=>|[:=])[ \t]{0,4})"
     r"(?:(?P<quote>[\"'])(?P<quoted>[^\"'\s]{4,400})(?P=quote)|(?P<bare>[A-Za-z0-9_+/=.~!@#$%^&*-]{6,400})(?![\w(\[.]))"
 )
-_REFERENCE = re.compile(r"(?i)^(?:\$|%|<|\{|\[redacted|process\.env|os\.environ|env\.|self\.|none|null|true|false|undefined)")
+_REFERENCE = re.compile(
+    r"(?i)^(?:\$|%|<|\{|\[redacted|process\.env|os\.environ|env\.|self\.|none|null|true|false|undefined)"
+)
 
 
 def redacted(text: str) -> str:

@@ -21,7 +21,7 @@ from refold.log import Log
 
 class Trace(Struct, frozen=True, kw_only=True):
     """One event that touched a message. `action` is what it did, `by` who or which strategy, `live` whether it holds
-    now; `block` is the one that was changed (-1: the whole message), `handle` of an edit leads back to the originals."""
+    now; `block` is the one that was changed (-1: the whole message); the `handle` of an edit leads to the originals."""
 
     seq: int
     at_ms: int

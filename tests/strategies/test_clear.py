@@ -79,6 +79,13 @@ def test_by_itself_it_stops_at_the_target() -> None:
     assert climbed(log, clear, target=before - 1_500).state.view().tokens <= before - 1_500
 
 
+@pytest.mark.parametrize("inputs", [False, True])
+def test_the_target_is_met_by_many_small_results_too(inputs: bool) -> None:
+    log = log_of(work(300, 160))
+    target = state_of(log).view().tokens - 4_000
+    assert climbed(log, clear, target=target, clear_inputs=inputs).state.view().tokens <= target
+
+
 @pytest.mark.parametrize(("inputs", "expected"), [(False, 0), (True, 7), (["read"], 1), (["other"], 0)])
 def test_inputs_are_cleared_only_when_asked(inputs: Any, expected: int) -> None:
     parts: list[Body] = [said("user", "go")]

@@ -208,7 +208,6 @@ def test_ten_thousand_conversations_stay_lawful(case: str) -> None:
         assert in_order(view.slots) and not broken(view) and not any(step.note for step in climb.steps), seed
 
 
-@pytest.mark.xfail(reason="the ladder sizes a second replace by the block as shown, the fold by the original")
 def test_a_block_can_be_shortened_twice() -> None:
     parts = [said("user", "go"), *used("a", "line of output\n" * 400), *(said("assistant", f"s{i}") for i in range(12))]
     log = log_of(parts)

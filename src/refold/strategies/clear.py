@@ -50,8 +50,14 @@ def clear(brief: Brief) -> list[Edit | Ask]:
     if not _due(brief, limits, found):
         return [*thoughts]
     edits = list(_upto_target(brief, _old(brief, found, limits), fixed=bool(name)))
-    at_least = brief.setting("clear_at_least", 0)
-    return [*thoughts, *(edits if not at_least or _freed(brief, edits) >= at_least else ())]
+    return [*thoughts, *(edits if _is_enough(brief, edits) else ())]
+
+
+def _is_enough(brief: Brief, edits: Sequence[Replace]) -> bool:
+    """Whether the edits free what `clear_at_least` says: less is not worth the lost cache."""
+    at_least: int = brief.setting("clear_at_least", 0)
+    slots = {slot.seq: slot for slot in brief.view.slots} if at_least else {}
+    return not at_least or _freed(brief, [(slots[edit.seq], edit) for edit in edits]) >= at_least
 
 
 def _due(brief: Brief, limits: dict[str, int], found: Sequence[Use]) -> bool:
@@ -112,9 +118,10 @@ def _unprotected(brief: Brief, older: Sequence[Use], protect: int) -> int:
 
 
 def part_tokens(brief: Brief, slot: Slot, block: ToolResult | ToolCall) -> int:
-    """The tokens of a block; those of its slot if it is alone there, so that nothing must be counted again."""
-    alone = len(slot.message.blocks) == 1
-    return slot.tokens if alone else block_tokens(brief.count, slot.message, block)
+    """The tokens of a block; where it is alone in its slot, the slot's without its frame, and nothing is counted."""
+    if len(slot.message.blocks) == 1:
+        return slot.tokens - brief.count(Message(role=slot.message.role))
+    return block_tokens(brief.count, slot.message, block)
 
 
 def _is_cleared(result: ToolResult) -> bool:
@@ -139,8 +146,10 @@ def _upto_target(brief: Brief, older: Iterable[Use], *, fixed: bool) -> Iterator
             left -= output - least
             yield _result_edit(brief, use)
         if _is_input_meant(brief, use.call):
-            left -= max(0, part_tokens(brief, use.caller, use.call) - least)
-            yield _input_edit(brief, use)
+            edit = _input_edit(brief, use)
+            gain = _freed(brief, [(use.caller, edit)])
+            left -= max(0, gain)
+            yield from [edit] if gain > 0 else []
 
 
 def _is_input_meant(brief: Brief, call: ToolCall) -> bool:
@@ -164,10 +173,9 @@ def _input_edit(brief: Brief, use: Use) -> Replace:
     return Replace(batch=brief.batch, seq=use.caller.seq, block=use.call_block, text=text, reason=reason)
 
 
-def _freed(brief: Brief, edits: Iterable[Replace]) -> int:
-    """What the edits take off the page, counted."""
-    at = {slot.seq: slot.message for slot in brief.view.slots}
-    pairs = ((at[edit.seq], at[edit.seq].blocks[edit.block], edit) for edit in edits)
+def _freed(brief: Brief, edits: Iterable[tuple[Slot, Replace]]) -> int:
+    """What the edits take off their slots, counted."""
+    pairs = ((slot.message, slot.message.blocks[edit.block], edit) for slot, edit in edits)
     return sum(
         block_tokens(brief.count, message, block) - block_tokens(brief.count, message, shortened(block, edit))
         for message, block, edit in pairs

@@ -72,7 +72,7 @@ def _tried(state: Fold, brief: Brief, edits: Sequence[Edit]) -> tuple[list[Propo
 def _shrinks(proposal: Proposal, state: Fold) -> bool:
     edit = proposal.edit
     if isinstance(edit, Replace):
-        return proposal.tokens < 0
+        return proposal.tokens < replaced_tokens(edit, state)
     return proposal.tokens < state.covered_tokens(edit.span)
 
 
@@ -89,7 +89,15 @@ def edit_tokens(edit: Edit, state: Fold, brief: Brief) -> int:
                 return 0
             block = slot.message.blocks[edit.block]
             new = block_tokens(brief.count, slot.message, shortened(block, edit))
-            return new - block_tokens(brief.count, slot.message, block)
+            shown = block_tokens(brief.count, slot.message, block)
+            # The fold takes the tokens of an edit against the block as it came, not as an earlier edit left it.
+            return new - shown + replaced_tokens(edit, state)
+
+
+def replaced_tokens(edit: Replace, state: Fold) -> int:
+    """What an earlier replace of the same block has added to the page: 0, or less than nothing."""
+    slot = state.slot_at(edit.seq)
+    return next((a.tokens for a in slot.edits if a.block == edit.block), 0) if slot else 0
 
 
 def pretended(proposal: Proposal, state: Fold) -> Event:

@@ -1,9 +1,9 @@
 """Everything before the last messages becomes one summary: the ledger by code, and prose beside it by a writer.
 
-The last `keep` messages stay (from a seam on), and so do the latest request, pins and system messages at the front; what
-lies between them is asked for span by span. The draft is a heading that tells what is covered, and the ledger of the
-whole conversation so far, so it can stand alone. An earlier summary is covered by the next one, which therefore carries
-its counts and facts on. Neighbours: `gist` chooses lines instead; the engine puts an ask in words.
+The last `keep` messages stay (from a seam on), and so do the latest request, pins and system messages at the front;
+what lies between them is asked for span by span. The draft is a heading that tells what is covered, and the ledger of
+the whole conversation so far, so it can stand alone. An earlier summary is covered by the next one, which therefore
+carries its counts and facts on. Neighbours: `gist` chooses lines instead; the engine puts an ask in words.
 """
 
 from __future__ import annotations

@@ -1,0 +1,150 @@
+"""The strategy `summarize`: what is covered, where it is cut, and what the draft says by itself."""
+
+from __future__ import annotations
+
+from hypothesis import given
+
+from refold.core.laws import broken, calls_of, results_of
+from refold.core.model import Pin, Span, Summarize
+from refold.core.plan import Ask
+from refold.strategies.summarize import summarize
+from tests.strategies.talks import alternating, answered, anything, brief_of, climbed, log_of, pages, said, used
+
+
+def asks(parts, **options) -> list[Ask]:
+    found = summarize(brief_of(log_of(parts), **options))
+    assert all(isinstance(item, Ask) for item in found)
+    return found
+
+
+def test_everything_before_the_last_messages_becomes_one_summary():
+    """Y-40, G-11, Y-58: 45 messages, 10 stay, the heading tells 35."""
+    climb = climbed(log_of(alternating(45)), summarize)
+    slots = climb.state.view().slots
+    assert len(slots) == 11
+    assert slots[0].standin
+    assert [slot.seq for slot in slots[1:]] == list(range(36, 46))
+    assert "Summary of 35 earlier messages, #1-35" in pages(climb)[0]
+    assert "background, not a new request" in pages(climb)[0]
+    assert len(climb.asks) == 1
+
+
+def test_how_many_messages_stay_can_be_set():
+    assert asks(alternating(45), keep=20)[0].span == Span(1, 25)
+
+
+def test_the_cut_never_splits_a_tool_pair():
+    """Y-41: a result at position -10 takes its call along."""
+    parts = [*alternating(20), *used("a", "x" * 400), *alternating(9)]
+    [ask] = asks(parts)
+    assert ask.span == Span(1, 20)
+
+
+def test_one_task_and_a_long_tool_loop_is_cut_at_an_assistant_message():
+    """Y-41: the latest request is the first message; it stays, since no page may be without it."""
+    parts = [said("user", "do it"), *(part for n in range(30) for part in used(f"c{n}", "y" * 300))]
+    climb = climbed(log_of(parts), summarize)
+    slots = climb.state.view().slots
+    assert slots[0].seq == 1
+    assert slots[1].standin
+    assert slots[2].message.role == "assistant"
+    assert broken(climb.state.view()) == []
+
+
+def test_the_latest_request_in_the_midst_stays_verbatim():
+    """Y-41"""
+    loop = [part for n in range(20) for part in used(f"c{n}", "y" * 300)]
+    parts = [*alternating(10), said("user", "now do this"), *loop]
+    climb = climbed(log_of(parts), summarize)
+    assert "now do this" in pages(climb)
+    assert [ask.span for ask in climb.asks] == [Span(1, 10), Span(12, 41)]
+
+
+def test_pins_and_system_messages_stay():
+    parts = [said("system", "be brief"), *alternating(30), Pin(seq=5)]
+    climb = climbed(log_of(parts), summarize)
+    seqs = [slot.seq for slot in climb.state.view().slots if not slot.standin]
+    assert seqs[:2] == [1, 5]
+
+
+def test_too_little_is_not_summarized():
+    """Y-42"""
+    assert asks(alternating(10)) == []
+    assert asks(alternating(11)) == []
+
+
+def test_a_threshold_sets_the_period():
+    """G-11"""
+    assert asks(alternating(40), threshold=40) == []
+    assert asks(alternating(41), threshold=40)[0].span == Span(1, 31)
+
+
+def test_the_draft_tells_files_tools_and_decisions_by_itself():
+    """Y-44, Y-45, Y-58"""
+    parts = [
+        said("user", "make the login work. Never touch config.py."),
+        *used("w", "ok", tool="Write", file_path="a.py", content="x = 1\n" * 40),
+        *used("e", "ok", tool="Edit", file_path="b.py", old_string="1", new_string="2"),
+        *used("b1", "fine", tool="Bash", command="pytest -q"),
+        *used("b2", "fine", tool="Bash", command="ruff check"),
+        said("assistant", "We decided to use JWT for the sessions. " + "And so on. " * 40),
+        *alternating(12),
+    ]
+    [ask] = asks(parts, window=100_000)
+    assert "Bash ×2" in ask.draft.text
+    for needed in ("a.py", "b.py", "JWT", "Never touch config.py", "make the login work"):
+        assert needed in ask.draft.text
+    files = {fact.text for fact in ask.draft.facts if fact.kind == "file"}
+    assert files == {"a.py", "b.py"}
+
+
+def test_the_next_summary_covers_the_last_one_and_carries_its_counts_on():
+    """Y-43, Y-45: spans lie next to each other, nothing is counted twice, facts stay."""
+    parts = [
+        said("user", "start"),
+        *used("w", "ok", tool="Write", file_path="first.py", content="x" * 2_000),
+        *alternating(30),
+    ]
+    first = climbed(log_of(parts), summarize)
+    assert "Summary of 23 earlier messages, #1-23" in pages(first)[0]
+    parts += [first.proposals[0].edit, *alternating(30)]
+    log = log_of(parts)
+    second = climbed(log, summarize, window=100_000)
+    [summary] = [slot for slot in second.state.view().slots if slot.standin]
+    assert summary.span == Span(1, 54)
+    assert "Summary of 53 earlier messages, #1-54" in pages(second)[0]  # seq 34 is the edit itself
+    assert "Write ×1" in pages(second)[0]
+    assert "first.py" in pages(second)[0]
+
+
+def test_an_open_call_at_the_end_is_left_alone():
+    """Y-48"""
+    call, _ = used("open", "never")
+    climb = climbed(log_of([*alternating(30), call]), summarize)
+    assert calls_of(climb.state.view().slots[-1].message) == ["open"]
+
+
+@given(anything)
+def test_every_page_it_leaves_is_lawful_and_smaller(log):
+    climb = climbed(log, summarize, window=50_000)
+    before = climbed(log, lambda brief: []).state.view()
+    after = climb.state.view()
+    assert set(broken(after)) <= set(broken(before))
+    if climb.proposals:
+        assert after.tokens < before.tokens
+    results = {id for slot in after.slots for id in results_of(slot.message)}
+    calls = {id for slot in before.slots for id in calls_of(slot.message)}
+    shown = {id for slot in after.slots for id in calls_of(slot.message)}
+    assert not (results & calls) - shown
+
+
+def test_an_ask_carries_the_instructions_of_the_configuration():
+    """Y-52"""
+    [ask] = asks(alternating(45), instructions="Focus on test results")
+    assert ask.instructions == "Focus on test results"
+    assert isinstance(ask.draft, Summarize)
+
+
+def test_results_in_a_user_message_are_no_requests():
+    parts = [*alternating(12), *used("a", "b"), answered("zz", "orphan"), *alternating(12)]
+    assert asks(parts)
