@@ -22,7 +22,7 @@ demo: $(BIN)/.ready
 test: $(BIN)/.ready
 	$(BIN)/ruff check src tests bench
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -m "not soak"
+	$(BIN)/python -m pytest
 
 soak: $(BIN)/.ready
 	$(BIN)/python -m pytest -m soak

@@ -347,6 +347,20 @@ def test_nothing_to_do_means_no_call():
     assert len(writer.requests) == 1
 
 
+def test_prose_never_fills_a_page_that_just_fits():
+    """A page that fits without a writer fits with one: there is no second compaction right behind the first."""
+    many = "\n".join(f"Done: step {n} was something of its own kind, number {n}." for n in range(400))
+    context = opened(Scripted(many), window=6_000, config={"target_ratio": 0.9})
+    heard = heard_by(context)
+    for n in range(60):
+        talked(context, 2, start=2 * n, size=600)
+        page(context)
+        assert context.view.tokens <= context.budget.input_max
+    sizes = [(notice.after, notice.before) for notice in heard if notice.name == "compaction-complete"]
+    assert sizes
+    assert all(after < context.budget.compact_at for after, _ in sizes)
+
+
 # --- what may come out --------------------------------------------------------------------------------------------
 
 LOOP = "\n".join(["the same long line that says nothing of any use at all, again"] * 20)

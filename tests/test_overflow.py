@@ -35,7 +35,7 @@ class ClientError(Exception):
 
     def __init__(self, code: str, message: str, status: int = 400) -> None:
         super().__init__(f"An error occurred ({code}) when calling the Converse operation: {message}")
-        headers = {"x-ratelimit-limit": "5", "retry-after": "429"}
+        headers = {"x-note": "rate limit: 5 tokens per minute", "status": "429"}
         self.response = {
             "Error": {"Code": code, "Message": message},
             "ResponseMetadata": {"HTTPStatusCode": status, "HTTPHeaders": headers},
@@ -494,6 +494,27 @@ def test_a_size_that_is_far_beyond_the_last_usage_still_fits_after_one_recovery(
     assert len(provider.calls) <= calls + 2
 
 
+def test_a_refusal_just_above_the_limit_still_leaves_about_a_quarter():
+    """C-81: strong, so that the retry does not fail by a hair."""
+    context = talked()
+    current = context.stats().current
+    assert context.recover(f"maximum context length is {current - 1_000} tokens")
+    assert context.stats().current <= current * 0.3
+
+
+def test_a_stated_size_counts_for_more_than_the_last_report():
+    """C-82: the report was of 100 tokens for a page of thousands, the refusal is of 2.4 per token of our estimate."""
+    context = refold.open("work", store="memory:", window=128_000)
+    context.append({"role": "user", "content": LINE * 400})
+    reply = Provider(100_000).complete(context.request("openai_chat"))
+    context.record({**reply, "usage": {"prompt_tokens": 100, "completion_tokens": 5, "total_tokens": 105}})
+    context.append({"role": "user", "content": "".join(f"{n} {LINE}" for n in range(1_500))})
+    context.request("openai_chat")
+    size = round(context.view.tokens * 2.4)
+    assert context.recover(f"maximum context length is 30000 tokens. However, you requested {size} tokens")
+    assert context.view.tokens * 2.4 <= 30_000
+
+
 def test_a_page_on_which_nothing_can_go_is_an_error_at_once():
     """C-81: no second call that must fail."""
     context = refold.open("work", store="memory:", window=128_000, system="s" * 4_000)
@@ -564,8 +585,13 @@ def test_the_chain_tells_of_undo_pins_and_restores():
     context = talked(20)
     context.compact("hide", target=2_000)
     assert [trace.action for trace in context.why(4)] == ["hidden"]
+    context.pin(4)
+    assert [trace.live for trace in context.why(4)] == [False, True]
+    assert any(slot.seq == 4 for slot in context.view.slots)
+    context.unpin(4)
+    assert [trace.live for trace in context.why(4)][0]
     context.undo()
-    hidden, reverted = context.why(4)
+    hidden, *_, reverted = context.why(4)
     assert (hidden.live, reverted.live) == (False, True)
     assert reverted.action.startswith("reverted batch")
     context.pin(4)

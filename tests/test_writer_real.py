@@ -42,10 +42,12 @@ def test_a_real_server_answers(url):
 
 def test_a_compaction_with_a_real_model_leaves_a_valid_page_whatever_it_says(url):
     """Y-40, Y-49"""
-    context = refold.open("work", store="memory:", window=16_000, writer=endpoint(url, "smollm2", window=4_096))
+    writer = endpoint(url, "smollm2", window=4_096, timeout_s=100, tries=1)
+    patient = {"writer_wait_s": 100, "keep_recent": 4}
+    context = refold.open("work", store="memory:", window=16_000, writer=writer, config=patient)
     notices: list[refold.Notice] = []
     context.on("*", notices.append)
-    for n in range(24):
+    for n in range(14):
         text = f"I read part {n} of the parser, changed how it handles quotes, and its tests are fine. " * 2
         context.append({"role": "user", "content": "go on"} if n % 2 == 0 else {"role": "assistant", "content": text})
     receipt = context.compact("summarize")
@@ -57,4 +59,4 @@ def test_a_compaction_with_a_real_model_leaves_a_valid_page_whatever_it_says(url
     assert complete.details["output"] > 0
     request = context.request("openai_chat")
     assert dialects.dialect("openai_chat").check(request) == []
-    assert len(request["messages"]) < 24
+    assert len(request["messages"]) < 14

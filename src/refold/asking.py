@@ -147,10 +147,15 @@ class Asker:
         texts = quoted(question.slots, self.redact)
         words = self.redact(pen.summary(texts))
         judged(words, tokens=self.count(words), covered=question.covered, sources=texts)
-        words = capped(words, question.tokens_max, self.count)
         draft = question.ask.draft
         facts = [replace(fact, text=self.redact(fact.text)) for fact in question.facts]
+        words = capped(words, question.tokens_max, self.count)
         added = additions(f"{words}\n{draft.text}", facts)
+        if added:
+            # What code adds must be named; prose makes room for it.
+            room = question.tokens_max - self.count("\n".join(added))
+            words = capped(words, max(PROSE_TOKENS_MIN // 2, room), self.count)
+            added = additions(f"{words}\n{draft.text}", facts)
         return replace(draft, text=f"{background(words, draft.span, added)}\n{draft.text}")
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from refold.asking import PROSE_TOKENS_MIN, Question, room_for
+from refold.asking import FRAME_TOKENS, PROSE_TOKENS_MIN, Question, room_for
 from refold.config import Config
 from refold.core.budget import Budget, current_tokens, page_tokens
 from refold.core.fold import Fold
@@ -161,15 +161,38 @@ def asks_of(plan: Plan, config: Config) -> list[Ask]:
     drafts = {id(ask.draft) for ask in plan.asks}
     edits = [proposal.edit for proposal in plan.proposals]
     gists = [edit for edit in edits if isinstance(edit, Summarize) and "gist" in edit.notes and id(edit) not in drafts]
-    return [*plan.asks, *(Ask(span=edit.span, draft=edit, instructions=wanted) for edit in gists)]
+    asks = [*plan.asks, *(Ask(span=edit.span, draft=edit, instructions=wanted) for edit in gists)]
+    return [ask for ask in asks if _survives(ask.draft, plan)]
 
 
-def question_of(ask: Ask, before: View, job: Job) -> Question | None:
+def _survives(draft: Summarize, plan: Plan) -> bool:
+    """Whether no later rung of the same plan takes the draft off the page again."""
+    edits = [proposal.edit for proposal in plan.proposals]
+    at = next((index for index, edit in enumerate(edits) if edit is draft), len(edits))
+    later = [edit.span for edit in edits[at + 1 :] if not isinstance(edit, Replace)]
+    return not any(span.first <= draft.span.first and draft.span.last <= span.last for span in later)
+
+
+def questions_of(plan: Plan, before: View, job: Job) -> list[Question]:
+    """What a writer is asked for this plan. All prose together leaves the page below the trigger: a page that just
+    fits without a writer must fit with one."""
+    left = round((job.budget.compact_at - plan.after) / job.budget.factor)
+    found: list[Question] = []
+    for ask in asks_of(plan, job.config):
+        question = _question(ask, before, job, left)
+        if question is not None:
+            found.append(question)
+            left -= question.tokens_max + FRAME_TOKENS
+    return found
+
+
+def _question(ask: Ask, before: View, job: Job, left: int) -> Question | None:
     """The ask with what it needs from the page; None if there is no room for prose beside the draft."""
     inside = [slot for slot in before.slots if ask.span.first <= slot.seq and slot.last <= ask.span.last]
     slots = tuple(slot for slot in inside if slot.seq not in before.pins)
     covered, draft = sum(slot.tokens for slot in slots), text_tokens(job.count, ask.draft.text)
     room = room_for(draft, covered, job.budget.window, beside_gist="gist" in ask.draft.notes)
+    room = min(room, left - FRAME_TOKENS)
     if room < PROSE_TOKENS_MIN:
         return None
     facts = {(fact.kind, fact.text): fact for fact in (*before.facts, *ask.draft.facts) if fact.seq in ask.span}

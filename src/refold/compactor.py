@@ -60,6 +60,7 @@ class Compactor:
         self.hooks, self.flight = Hooks(), Flight()
         self.scratch: dict[str, Any] = {}
         self.settled_at = -1  # the head at which there was nothing more to do
+        self.done_at = -1  # the head that the last compaction left
 
     def job(
         self,
@@ -166,9 +167,7 @@ class Compactor:
         """What the writer is asked for this plan; nothing without one, and nothing by itself while it rests."""
         if self.asker is None or self.config.writer_wait_s <= 0 or (auto and self.asker.resting):
             return []
-        asks = compaction.asks_of(drawn.plan, self.config)
-        found = [compaction.question_of(ask, drawn.before, job) for ask in asks]
-        return [question for question in found if question is not None]
+        return compaction.questions_of(drawn.plan, drawn.before, job)
 
     def _worded(
         self, drawn: _Drawn, job: compaction.Job, outcomes: Sequence[asking.Outcome],
@@ -194,7 +193,7 @@ class Compactor:
         if not self.log.append(drafts, fresh=drawn.fresh):
             return None
         self.log.keep_bookmark()
-        after = drawn.after
+        self.done_at, after = self.log.state.head, drawn.after
         if plan.asks or bill:
             after = self.log.state.view()
             plan = compaction.measured(plan, drawn.before, after, job)
@@ -207,6 +206,7 @@ class Compactor:
         return receipt
 
     def _skipped(self, plan: Plan) -> Receipt:
+        self.done_at = self.log.state.head
         self.notices.add("compaction-skipped", reason=plan.reason, before=plan.current, after=plan.after)
         return Receipt(reason=plan.reason, steps=plan.steps, tokens_before=plan.current, tokens_after=plan.after)
 
@@ -221,7 +221,8 @@ class Compactor:
             job = self._begun() if boarded else None
             if job is not None:
                 self._compacted(job, auto=True)
-                self.settled_at = self.log.state.head
+                # Not the head as it is now: another thread may have undone the compaction already.
+                self.settled_at = self.done_at
 
     def _due(self) -> str:
         state = self.log.state

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 
 from refold.core.laws import broken, calls_of, results_of
 from refold.core.model import Pin, Span, Summarize
@@ -124,6 +124,7 @@ def test_an_open_call_at_the_end_is_left_alone():
     assert calls_of(climb.state.view().slots[-1].message) == ["open"]
 
 
+@settings(max_examples=40)
 @given(anything)
 def test_every_page_it_leaves_is_lawful_and_smaller(log):
     climb = climbed(log, summarize, window=50_000)

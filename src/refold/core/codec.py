@@ -55,7 +55,7 @@ _TYPES: dict[str, Any] = {
 }
 _DECODERS = {kind: msgspec.json.Decoder(body) for kind, body in _TYPES.items()}
 _ENCODE = msgspec.json.Encoder().encode
-_NUMBERS = struct.Struct(">QQ").pack
+_NUMBER = struct.Struct(">Q").pack
 _LENGTH = struct.Struct(">I").pack
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -117,13 +117,9 @@ def digest_of(salt: bytes, body: bytes) -> bytes:
 
 def chain_of(before: bytes, seq: int, id: str, at_ms: int, by: str, kind: str, digest: bytes) -> bytes:
     writer, tag = by.encode(), kind.encode()
-    parts = (before, _NUMBERS(seq, at_ms), _id_bytes(id), _LENGTH(len(writer)), writer, _LENGTH(len(tag)), tag, digest)
-    packed = b"".join((parts[0], parts[1][:8], parts[2], parts[1][8:], *parts[3:]))
-    return hashlib.blake2b(packed, digest_size=16).digest()
-
-
-def _id_bytes(id: str) -> bytes:
-    return bytes.fromhex(id.replace("-", ""))
+    who = bytes.fromhex(id.replace("-", ""))
+    parts = (before, _NUMBER(seq), who, _NUMBER(at_ms), _LENGTH(len(writer)), writer, _LENGTH(len(tag)), tag, digest)
+    return hashlib.blake2b(b"".join(parts), digest_size=16).digest()
 
 
 def seal(
@@ -241,6 +237,4 @@ def artifact_id(digest: str) -> str:
     return "art-" + base64.b32encode(bytes.fromhex(digest))[:12].decode().lower()
 
 
-def content_hasher() -> Any:
-    """The hash by which artifacts are named: feed it the content, take `hexdigest`."""
-    return hashlib.sha256()
+content_hasher = hashlib.sha256  # artifacts are named by it
