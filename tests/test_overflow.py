@@ -589,7 +589,7 @@ def test_the_chain_tells_of_undo_pins_and_restores():
     assert [trace.live for trace in context.why(4)] == [False, True]
     assert any(slot.seq == 4 for slot in context.view.slots)
     context.unpin(4)
-    assert [trace.live for trace in context.why(4)][0]
+    assert context.why(4)[0].live
     context.undo()
     hidden, *_, reverted = context.why(4)
     assert (hidden.live, reverted.live) == (False, True)

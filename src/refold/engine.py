@@ -55,6 +55,8 @@ from refold.transfer import export_file
 from refold.unfolding import Unfolded, unfolded
 from refold.workspace import changed_files
 
+PREPARE_TRIES_MAX = 3
+
 
 class Context:
     """One conversation, held open. Use `refold.open`; close it, or use it in a `with` block."""
@@ -209,20 +211,22 @@ class Context:
 
     def rendered(self, dialect: str | None = None) -> Rendered:
         """The request, with what could not be said in this dialect and what had to be put in order."""
-        self._prepare()
-        with self._guard:
-            self._check_open()
-            view, budget = self._log.state.view(), self.budget
-            current = current_tokens(view, budget.factor)
-            if current > budget.window:
-                raise OverBudget(
-                    f"the page has {current:,} tokens, the window {budget.window:,}",
-                    hint="shorten the system prompt, the tools or the pins, or use a model with a larger window",
-                )
-            rendered = self._page(dialect or self._dialect_name()).render(view, cache=self.config.cache)
-            self._shown = view.head
-            self._sync("turn")
-        return rendered
+        # Another thread may undo a compaction, or append, between making room and rendering: then room is made again.
+        for _ in range(PREPARE_TRIES_MAX):
+            self._prepare()
+            with self._guard:
+                self._check_open()
+                view, budget = self._log.state.view(), self.budget
+                current = current_tokens(view, budget.factor)
+                if current <= budget.window:
+                    rendered = self._page(dialect or self._dialect_name()).render(view, cache=self.config.cache)
+                    self._shown = view.head
+                    self._sync("turn")
+                    return rendered
+        raise OverBudget(
+            f"the page has {current:,} tokens, the window {budget.window:,}",
+            hint="shorten the system prompt, the tools or the pins, or use a model with a larger window",
+        )
 
     def _prepare(self) -> None:
         """What must have happened before a page is rendered: others' events read, our own written, room made."""

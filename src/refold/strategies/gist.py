@@ -25,17 +25,21 @@ from refold.strategies.names import Needs, Row
 from refold.strategies.passages import Reader, flat, is_gist, tag
 
 TAIL = 0.05  # of what is free: the raw tail, in whole units
-NEWEST = 0.6  # of what is free: what the newest unit may keep if it is larger
-LEAST = 0.3  # of what is free: what a gist of everything may have even if the tail is large
+NEWEST = 0.5  # of what is free: what the newest unit may keep if it is larger
+LEAST = 0.28  # of what is free: what a gist of everything may have even if the tail is large
 SHARE = 0.35  # of a span: what its segment may have at most
 REQUEST_CHARS = 300
-REQUEST_SHARE = 0.35
+REQUEST_SHARE = 0.2
 LEDGER_SHARE = 0.12
+FLOOR = 0.00045  # the least worth per token of a line
+HASTE = 7.0  # the floor rises by this per share of the free room that a turn fills: what is folded again soon is dearer
 HEADING_TOKENS = 40
+SAMPLE_SLOTS, SAMPLE_CHARS = 16, 1_000
 
 
 class Layout(Struct, frozen=True, kw_only=True):
-    """How the page is divided, and how much of it is free: what lies between the fixed part and the trigger."""
+    """How the page is divided, and how much of it is free: what lies between the fixed part and the trigger. `pace` is
+    the share of that which a turn fills."""
 
     kept: list[Slot]
     gists: list[Slot]
@@ -44,6 +48,7 @@ class Layout(Struct, frozen=True, kw_only=True):
     free: int
     fixed: int
     tail_tokens: int
+    pace: float
 
 
 def gist(brief: Brief) -> list[Edit | Ask]:
@@ -78,6 +83,8 @@ def laid_out(brief: Brief) -> Layout:
     middle = [slot for slot in view.slots[start:tail] if slot.seq not in held or slot.standin]
     gists = [slot for slot in middle if is_gist(slot)]
     last = units(view.slots)[-1:] or [range(0)]
+    new = [slot for slot in view.slots[start:] if not slot.standin]
+    turns = max(1, sum(slot.message.role == "assistant" for slot in new))
     return Layout(
         kept=[*whole, *(slot for slot in view.slots[tail:] if slot.seq not in held)],
         gists=gists,
@@ -86,6 +93,7 @@ def laid_out(brief: Brief) -> Layout:
         free=free,
         fixed=fixed,
         tail_tokens=sum(slot.tokens for slot in view.slots[tail:] if slot.seq not in held),
+        pace=sum(slot.tokens for slot in new) / turns / max(1, free),
     )
 
 
@@ -127,7 +135,7 @@ def _folded(
     needs, noted = _needs(slots, text, frozen)
     shown = _shown(needs, reader, layout.kept, frozen)
     facts = facts_of([slot for slot in slots if not slot.standin], brief.config, brief.view.facts)
-    rate = per_char(slots)
+    rate = per_char(brief, slots)
     told = facts if frozen else merged(brief.view.facts, facts)
     ledger = ledger_lines(told, int(LEDGER_SHARE * room / rate))
     passages = [one for passages in text for one in passages]
@@ -136,6 +144,7 @@ def _folded(
         needs.odds({name for one in passages for names in one.names for name in names}),
         shown,
         room=room - text_tokens(brief.count, "\n".join(ledger)) - HEADING_TOKENS,
+        floor=FLOOR * (1 + HASTE * layout.pace),
         per_char=rate,
         request_chars=REQUEST_CHARS,
         request_share=REQUEST_SHARE,
@@ -236,7 +245,7 @@ def _lines(passages: Sequence[Passage], kept: dict[int, dict[int, Pieces]]) -> l
     return out
 
 
-def per_char(slots: Sequence[Slot]) -> float:
-    """Tokens per character of these messages."""
-    characters = sum(len(flat(slot.message)) for slot in slots)
-    return max(0.05, sum(slot.tokens for slot in slots) / max(1, characters))
+def per_char(brief: Brief, slots: Sequence[Slot]) -> float:
+    """Tokens per character of what these messages say, from a sample of them."""
+    sample = "\n".join(flat(slot.message)[:SAMPLE_CHARS] for slot in slots[:: max(1, len(slots) // SAMPLE_SLOTS)])
+    return max(0.05, text_tokens(brief.count, sample) / max(1, len(sample)))

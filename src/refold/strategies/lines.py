@@ -22,8 +22,7 @@ PIECE_CHARS = 160
 LINE_CHARS_READ = 4_000
 BARE = 0.3  # worth of a line that says fewer than three words besides the name
 AGAIN = 0.02  # worth of one more line for a name that has one
-BESIDE = 0.05  # worth of having the line next to it as well
-FLOOR = 0.0007  # least worth per token
+BESIDE = 0.04  # worth of having the line next to it as well
 GAP_CHARS = 3
 TAG_CHARS = 6
 
@@ -111,11 +110,12 @@ class Candidate(Struct):
 
 
 def chosen(
-    span: Sequence[Passage], need: dict[str, float], shown: Shown, *, room: float, per_char: float,
+    span: Sequence[Passage], need: dict[str, float], shown: Shown, *, room: float, floor: float, per_char: float,
     request_chars: int, request_share: float,
 ) -> dict[int, dict[int, Pieces]]:  # fmt: skip
-    """The pieces to keep, by seq and index of the line. `room` is in tokens, `per_char` tokens per character."""
-    choice = Choice(span, need, shown, per_char)
+    """The pieces to keep, by seq and index of the line. `room` is in tokens, `floor` the least worth per token,
+    `per_char` tokens per character."""
+    choice = Choice(span, need, shown, floor, per_char)
     room -= choice.keep_requests(room * request_share, request_chars)
     choice.gather()
     choice.take_best(room)
@@ -129,8 +129,10 @@ def chosen(
 class Choice:
     """A lazy greedy choice over the lines of a span, numbered through; used once."""
 
-    def __init__(self, span: Sequence[Passage], need: dict[str, float], shown: Shown, per_char: float) -> None:
-        self.span, self.need, self.per_char = span, need, per_char
+    def __init__(
+        self, span: Sequence[Passage], need: dict[str, float], shown: Shown, floor: float, per_char: float
+    ) -> None:
+        self.span, self.need, self.floor, self.per_char = span, need, floor, per_char
         self.on_page, self.told, self.beside = set(shown.lines), dict(shown.told), set(shown.beside)
         self.lines: list[str] = []
         self.names: list[tuple[str, ...]] = []
@@ -176,7 +178,7 @@ class Choice:
     def gather(self) -> None:
         """Every distinct line not on the page yet, newest copy first, that could be worth its tokens."""
         met = set(self.on_page)
-        least = FLOOR / (1 + BESIDE) * self.per_char
+        least = self.floor / (1 + BESIDE) * self.per_char
         for at in reversed(range(len(self.lines))):
             names, line = self.names[at], self.lines[at]
             if not names or line in met:
@@ -242,12 +244,12 @@ class Choice:
     def take_best(self, room: float) -> None:
         """Takes the densest candidate while there is room. Worth only falls as others are taken, but for the
         neighbours of what was taken: those are pushed anew."""
-        heap = [(-density, i) for i in range(len(self.candidates)) if (density := self._density(i)) >= FLOOR]
+        heap = [(-density, i) for i in range(len(self.candidates)) if (density := self._density(i)) >= self.floor]
         heapify(heap)
         while heap:
             index = heap[0][1]
             density = 0.0 if index in self.done else self._density(index)
-            if density < FLOOR:
+            if density < self.floor:
                 heappop(heap)
             elif len(heap) > 1 and -density > min(heap[1:3])[0]:
                 heapreplace(heap, (-density, index))
@@ -264,7 +266,7 @@ class Choice:
 
     def _push(self, heap: list[tuple[float, int]], risen: Iterable[int]) -> None:
         for index in risen:
-            if index not in self.done and (density := self._density(index)) >= FLOOR:
+            if index not in self.done and (density := self._density(index)) >= self.floor:
                 heappush(heap, (-density, index))
 
     def take(self, index: int) -> list[int]:

@@ -96,6 +96,7 @@ OWN = 2.2  # times the part of the messages holding it that were the agent's own
 LINES = 0.55  # per log(1 + lines that held it)
 USER = 1.0  # a user message held it
 AGE = -0.35  # per log(1 + messages since it was last seen)
+FRESH, FRESH_MESSAGES = 1.0, 10  # seen just now; falls to nothing over so many messages
 CROWD = -0.3  # per log(1 + names in the least crowded message that held it)
 NOW = -0.55  # per log(messages so far): the more there is, the smaller each one's part
 KINDS = (0.0, 0.5, -0.4, -0.4, 0.0, 0.15)
@@ -144,6 +145,7 @@ class Needs:
         if row is None:
             return 0.0
         own, held, lines, last, crowd, user = row
+        age = self.now - last
         weight = starts[kind_of(name)] + OWN * own / held + LINES * log(1 + lines) + USER * user
-        weight += AGE * log(1 + self.now - last) + CROWD * log(1 + crowd)
+        weight += AGE * log(1 + age) + FRESH * max(0.0, 1 - age / FRESH_MESSAGES) + CROWD * log(1 + crowd)
         return 1.0 / (1.0 + exp(-weight))

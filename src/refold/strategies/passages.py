@@ -19,7 +19,7 @@ from refold.strategies.brief import Brief
 from refold.strategies.lines import Passage, passage
 
 READ_TOKENS_MAX = 150_000
-READ_WINDOWS_MAX = 8
+READ_WINDOWS_MAX = 2
 READ_AT_ONCE = 200
 REMEMBERED_MAX = 8_000
 CHARS_PER_TOKEN = 4

@@ -15,6 +15,11 @@ BUILT_IN: dict[str, str] = {
     "gist": "gist",
     "hide": "hide",
     "fit": "fit",
+    "clear": "clear",
+    "keep": "keep",
+    "window": "window",
+    "importance": "importance",
+    "relevance": "importance",
     "summarize": "summarize",
 }
 _registered: dict[str, Strategy] = {}
