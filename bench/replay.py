@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
 
+import refold
 from bench.baselines import Policy
 from bench.contenders import Oracle, contenders
 from bench.needs import History, Need, Prompt, Recall
@@ -142,7 +143,7 @@ class Run:
 
     def turn(self, request: str, needs: Iterable[Need]) -> None:
         began = time.process_time()
-        prompt = self.policy.prompt()
+        prompt = self._prompt()
         self.score.bill.cpu_s += time.process_time() - began
         texts = [message["role"] + "\0" + text_of(message) for message in prompt]
         self._charge(texts, [tokens_of(message) for message in prompt])
@@ -151,6 +152,14 @@ class Run:
             page = Prompt("\n".join(texts))
             for need in needs:
                 self.score.recall.weigh(page, need)
+
+    def _prompt(self) -> list[Message]:
+        """A policy that gives no prompt has failed the turn: that is a fault, and nothing of what it needs is there."""
+        try:
+            return self.policy.prompt()
+        except refold.OverBudget:
+            self.score.bill.faults["no prompt"] += 1
+            return []
 
     def _charge(self, texts: list[str], sizes: list[int]) -> None:
         same = same_prefix(self.previous, texts)

@@ -14,6 +14,8 @@ from bench.needs import History, Need, Prompt, Recall, piece_of
 from bench.replay import faults_of, needs_by_turn, pooled, replay, same_prefix
 from bench.sessions import Message, is_telling, names_in, session_of, telling_share, text_of, tokens_of_all
 
+import refold
+
 
 def call(id: str, command: str, words: str = "") -> Message:
     calls = [{"id": id, "name": "bash", "arguments": {"command": command}}]
@@ -160,6 +162,17 @@ def test_sending_everything_costs_what_it_is_compared_with() -> None:
     assert scores.cost == pytest.approx(1.0)
     assert scores.rich == 1.0
     assert scores.bill.faults["over budget"] > 0
+
+
+class Refusing(SlidingWindow):
+    def prompt(self) -> list[Message]:
+        raise refold.OverBudget("no plan fits", hint="none")
+
+
+def test_a_policy_that_gives_no_prompt_is_at_fault_and_the_run_goes_on() -> None:
+    bill = replay(long_session(3), 4_000, {"one": Refusing})["one"].bill
+    assert bill.prompts == 4
+    assert bill.faults["no prompt"] == 4
 
 
 def test_repeated_results_but_the_newest_are_replaced() -> None:

@@ -9,7 +9,7 @@ Neighbours: `passages` reads messages, `names` and `lines` choose, `ledger` keep
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -132,8 +132,11 @@ def _folded(
         return []
     reader = Reader(brief)
     text = [reader.read(slot) for slot in slots]
-    needs, noted = _needs(slots, text, frozen)
-    shown = _shown(needs, reader, layout.kept, frozen)
+    by_seq = {slot.seq: passages for slot, passages in zip(slots, text)}
+    kept_text = {slot.seq: reader.read(slot) for slot in layout.kept}
+    noted = _needs([*frozen, *slots], by_seq)
+    needs = _needs(sorted([*frozen, *slots, *layout.kept], key=lambda slot: slot.seq), by_seq | kept_text)
+    shown = _shown(reader, kept_text, frozen)
     facts = facts_of([slot for slot in slots if not slot.standin], brief.config, brief.view.facts)
     rate = per_char(brief, slots)
     told = facts if frozen else merged(brief.view.facts, facts)
@@ -149,8 +152,7 @@ def _folded(
         request_chars=REQUEST_CHARS,
         request_share=REQUEST_SHARE,
     )
-    draft = _Draft(brief=brief, kept=kept, noted=noted, now=needs.now, starved=starved)
-    by_seq = {slot.seq: passages for slot, passages in zip(slots, text)}
+    draft = _Draft(brief=brief, kept=kept, noted=noted.rows, now=noted.now, starved=starved)
     edits: list[Edit | Ask] = []
     for run in runs(slots, layout.kept):
         lines = [one for slot in run for one in by_seq[slot.seq]]
@@ -158,38 +160,26 @@ def _folded(
     return edits
 
 
-def _needs(
-    slots: Sequence[Slot], text: Sequence[list[Passage]], frozen: Sequence[Slot]
-) -> tuple[Needs, dict[str, Row]]:
-    """What is known of the names: noted by earlier gists, and seen in the messages to be folded now. The second is
-    a copy, to be noted in turn: what stays on the page will be seen again next time."""
+def _needs(slots: Sequence[Slot], text: Mapping[int, Sequence[Passage]]) -> Needs:
+    """What is known of the names in these slots, in order: what can be seen, and what earlier gists noted."""
     needs = Needs()
-    for slot in frozen:
-        _recall(needs, slot)
-    for slot, passages in zip(slots, text):
+    for slot in slots:
+        passages, notes = text.get(slot.seq, ()), slot.notes or {}
         if is_gist(slot):
-            needs.now = max(needs.now, (slot.notes or {}).get("now", 0) - len(passages))
+            needs.now = max(needs.now, notes.get("now", 0) - len(passages))
         for one in passages:
             needs.observe(one.role, one.names)
-        _recall(needs, slot)
-    return needs, {name: list(row) for name, row in needs.rows.items()}
+        if is_gist(slot):
+            # What a gist noted beats what can be seen of it now, wherever it had seen more.
+            needs.recall(notes.get("now", 0), notes.get("names", {}))
+    return needs
 
 
-def _recall(needs: Needs, slot: Slot) -> None:
-    """What a gist noted beats what can be seen of it now, wherever it had seen more."""
-    notes = slot.notes or {}
-    needs.recall(notes.get("now", 0), notes.get("names", {}))
-
-
-def _shown(needs: Needs, reader: Reader, kept: Sequence[Slot], frozen: Sequence[Slot]) -> Shown:
+def _shown(reader: Reader, kept: Mapping[int, Sequence[Passage]], frozen: Sequence[Slot]) -> Shown:
     """What the page tells besides the gist to be made."""
     shown = Shown()
-    for slot in kept:
-        for one in reader.read(slot):
-            needs.observe(one.role, one.names)
-            shown.add(one)
-    for slot in frozen:
-        for one in reader.kept_lines(slot):
+    for passages in [*kept.values(), *(reader.kept_lines(slot) for slot in frozen)]:
+        for one in passages:
             shown.add(one)
     return shown
 

@@ -39,7 +39,7 @@ def summarize(brief: Brief) -> list[Edit | Ask]:
         return []
     facts = facts_of(raw, brief.config, view.facts)
     told = merged(view.facts, facts)
-    room = LEDGER_SHARE * min(TOKENS_MAX, WINDOW_RATIO * brief.budget.window) / per_char(raw)
+    room = LEDGER_SHARE * min(TOKENS_MAX, WINDOW_RATIO * brief.budget.window) / per_char(brief, raw)
     asks: list[Edit | Ask] = []
     for run in runs:
         first = not asks
