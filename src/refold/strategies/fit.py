@@ -57,12 +57,12 @@ class Piece(Struct, frozen=True):
 def fit(brief: Brief) -> list[Edit | Ask]:
     """Cuts that bring the page under the target; the last of them leave stubs only."""
     gentle = (brief.budget.window // 8, GENTLE_TOKENS)
-    cuts, freed = _cuts(brief, pieces(brief, brief.view.slots), brief.excess, gentle)
+    cuts, freed = cuts_of(brief, pieces(brief, brief.view.slots), brief.excess, gentle)
     if freed >= brief.excess:
         return [*cuts]
     hides = hide(replace(brief, settings={}))
     left, freed = _without(brief, hides)
-    cuts, _ = _cuts(brief, pieces(brief, left), brief.excess - freed, (*gentle, HARSH_TOKENS, 0))
+    cuts, _ = cuts_of(brief, pieces(brief, left), brief.excess - freed, (*gentle, HARSH_TOKENS, 0))
     return [*hides, *cuts]
 
 
@@ -153,7 +153,7 @@ def _weightless(block: Block) -> bool:
 # --- the water level -----------------------------------------------------------------------------------------------
 
 
-def _cuts(brief: Brief, found: Sequence[Piece], excess: int, floors: Sequence[int]) -> tuple[list[Edit], int]:
+def cuts_of(brief: Brief, found: Sequence[Piece], excess: int, floors: Sequence[int]) -> tuple[list[Edit], int]:
     """The cuts of the gentlest floor that frees the excess, or those of the last; and what they free."""
     cuts: dict[tuple[int, int], tuple[Edit, int]] = {}
     freed = 0

@@ -19,6 +19,7 @@ from refold.core.model import Edit, Fact, Slot, Span, Summarize
 from refold.core.plan import Ask
 from refold.strategies import fit
 from refold.strategies.brief import Brief, opening, protected, tail_start, text_tokens
+from refold.strategies.excerpt import excerpts
 from refold.strategies.ledger import facts_of, ledger_lines, merged
 from refold.strategies.lines import Passage, Pieces, Shown, chosen, cut
 from refold.strategies.names import Needs, Row
@@ -34,6 +35,7 @@ LEDGER_SHARE = 0.12
 FLOOR = 0.00045  # the least worth per token of a line
 HASTE = 7.0  # the floor rises by this per share of the free room that a turn fills: what is folded again soon is dearer
 HEADING_TOKENS = 40
+CUT_TOKENS = 64
 SAMPLE_SLOTS, SAMPLE_CHARS = 16, 1_000
 
 
@@ -64,8 +66,7 @@ def gist(brief: Brief) -> list[Edit | Ask]:
     room += old
     least = int(LEAST * layout.free)
     everything = sorted([*layout.gists, *layout.raw], key=lambda slot: slot.seq)
-    edits = _folded(brief, layout, everything, [], max(room, least), starved=room < least)
-    return [*edits, *_clipped(brief, layout, edits)]
+    return _folded(brief, layout, everything, [], max(room, least), starved=room < least)
 
 
 # --- layout -------------------------------------------------------------------------------------------------------
@@ -112,13 +113,18 @@ def runs(slots: Sequence[Slot], between: Iterable[Slot]) -> list[list[Slot]]:
     return out
 
 
-def _clipped(brief: Brief, layout: Layout, edits: Sequence[Edit | Ask]) -> list[Edit]:
+def _clipped(brief: Brief, layout: Layout, edits: Sequence[Edit | Ask], needs: Needs) -> list[Edit]:
     """The newest unit cut to its share of the page: losing its middle is better than losing all that came before."""
     size = sum(slot.tokens for slot in layout.newest)
     gists = sum(text_tokens(brief.count, edit.text) for edit in edits if isinstance(edit, Summarize))
     after = layout.fixed + layout.tail_tokens + gists
     excess = max(size - int(NEWEST * layout.free), after - max(brief.enough, brief.target))
-    return fit._cuts(brief, fit.pieces(brief, layout.newest), excess, (64,))[0] if excess > 0 else []
+    if excess <= 0:
+        return []
+    shorter, excess = excerpts(brief, layout.newest, excess, needs)
+    done = {(edit.seq, edit.block) for edit in shorter}
+    rest = [piece for piece in fit.pieces(brief, layout.newest) if (piece.slot.seq, piece.block) not in done]
+    return [*shorter, *(fit.cuts_of(brief, rest, excess, (CUT_TOKENS,))[0] if excess > 0 else [])]
 
 
 # --- folding ------------------------------------------------------------------------------------------------------
@@ -127,7 +133,8 @@ def _clipped(brief: Brief, layout: Layout, edits: Sequence[Edit | Ask]) -> list[
 def _folded(
     brief: Brief, layout: Layout, slots: Sequence[Slot], frozen: Sequence[Slot], room: int, *, starved: bool
 ) -> list[Edit | Ask]:
-    """One summary per run of these slots, in at most `room` tokens together."""
+    """One summary per run of these slots, in at most `room` tokens together; when all is folded anew, the newest
+    unit gives way too."""
     if not slots:
         return []
     reader = Reader(brief)
@@ -157,7 +164,7 @@ def _folded(
     for run in runs(slots, layout.kept):
         lines = [one for slot in run for one in by_seq[slot.seq]]
         edits.append(draft.summary(run, lines, [] if edits else ledger, () if edits else facts))
-    return edits
+    return edits if frozen else [*edits, *_clipped(brief, layout, edits, needs)]
 
 
 def _needs(slots: Sequence[Slot], text: Mapping[int, Sequence[Passage]]) -> Needs:

@@ -88,7 +88,7 @@ def needed_lines(
     chosen = {*range(1, head + 1), *range(count - tail + 1, count + 1)}
     for number in _found(text.lower(), wanted, ends, most):
         chosen.update((number, min(number + 1, count)))
-    spans = _ranges(sorted(chosen))
+    spans = line_ranges(sorted(chosen))
     return spans, sum(ends[span.last] - ends[span.first - 1] for span in spans) / ends[-1]
 
 
@@ -114,7 +114,7 @@ def _hits(lower: str, word: str) -> Iterator[int]:
         at = lower.find(word, line_end) if line_end >= 0 else -1
 
 
-def _ranges(numbers: Iterable[int]) -> tuple[Span, ...]:
+def line_ranges(numbers: Iterable[int]) -> tuple[Span, ...]:
     """Numbers as ranges; a gap of one line is closed, since saying that it is missing costs as much as the line."""
     out: list[Span] = []
     for number in numbers:
