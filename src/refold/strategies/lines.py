@@ -65,6 +65,8 @@ def count_words(text: str) -> int:
 
 
 class _Counts(dict[str, int]):
+    """Words per text. The same lines are weighed at every fold, so each is counted once."""
+
     def __missing__(self, name: str) -> int:
         if len(self) >= 100_000:
             self.clear()
@@ -88,7 +90,7 @@ class Shown(Struct):
         for line, names in zip(given.lines, given.names):
             if names:
                 self.beside.update(names)
-                words = count_words(line[:LINE_CHARS_READ])
+                words = _words_in(line[:LINE_CHARS_READ])
                 for name in names:
                     self._tell(name, 1.0 if tells(line, words, name) else BARE)
 
@@ -192,7 +194,7 @@ class Choice:
 
     def add(self, at: int, start: int, end: int, names: Iterable[str]) -> int:
         text = self.lines[at][start:end]
-        words = count_words(text)
+        words = _words_in(text)
         rows = [(name, self.need[name], 1.0 if tells(text, words, name) else BARE) for name in names]
         self.candidates.append(Candidate(at, start, end, rows))
         self.of_line.setdefault(at, []).append(len(self.candidates) - 1)
