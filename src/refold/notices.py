@@ -20,7 +20,7 @@ REARM_POINTS = 5.0
 
 class Notice(Struct, frozen=True, kw_only=True):
     """`name` is one of: context-warning, context-critical, auto-compacting, compaction-complete, compaction-failed,
-    compaction-skipped, budget-unreachable, unknown-model, storage-recovered, listener-failed."""
+    compaction-skipped, budget-unreachable, unknown-model, overflow-recovered, hook-failed, listener-failed."""
 
     name: str
     percent: float = 0.0
