@@ -8,30 +8,21 @@ Neighbours: `config` holds the ratios, `fold` the calibration that turns our est
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Literal, Protocol
+from typing import Literal
 
 from msgspec import Struct
 
 from refold.config import Config
-from refold.core.model import Anchor
+from refold.core.fold import Fold
+from refold.core.model import View
 from refold.errors import Invalid
 
 Level = Literal["ok", "warn", "compact", "critical"]
+Sized = View | Fold  # a view, or a fold that is on its way to one
 
 OUTPUT_DEFAULT = 4_096
 RESERVE_MAX = 32_000
 OFFLOAD_MAX = 8_000
-
-
-class Sized(Protocol):
-    """What has a size: a view, or a fold that is on its way to one."""
-
-    @property
-    def tokens(self) -> int: ...
-    @property
-    def anchor(self) -> Anchor | None: ...
-    @property
-    def calibration(self) -> dict[str, float]: ...
 
 
 class Budget(Struct, frozen=True, kw_only=True):

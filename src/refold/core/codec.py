@@ -73,9 +73,9 @@ def encode(body: Body) -> bytes:
     """The body's bytes. A lone surrogate, which JSON cannot carry, raises UnicodeEncodeError: see `shielding`."""
     try:
         encoded = _ENCODE(body)
-    except UnicodeEncodeError:
-        raise
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        if isinstance(error, UnicodeEncodeError):
+            raise
         raise Invalid(f"the {kind_of(body)} is not JSON: {error}", hint="pass plain dicts, lists and text") from error
     if len(encoded) > EVENT_BYTES_MAX:
         size = f"an event of {len(encoded):,} bytes is over the limit of {EVENT_BYTES_MAX:,}"

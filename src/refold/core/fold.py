@@ -50,18 +50,21 @@ from refold.core.model import (
 
 GAP = "…"
 ERASED = "[erased]"
-RESPONSES_KEPT = 32
+RESPONSES_KEPT, FACTS_KEPT = 32, 400
+PASSING = ("command", "error", "artifact")
 CALIBRATION_STEP = 0.4
 CALIBRATION_MIN, CALIBRATION_MAX = 0.5, 2.0
 
 
 class Switches(Struct, frozen=True):
-    """What the log says about itself: events that are off, pins that hold, bodies erased, the replace that wins."""
+    """What the log says about itself: events that are off, pins that hold, bodies erased, the newest replace of each
+    block, and the messages that have a block with more than one."""
 
     off: frozenset[int] = frozenset()
     pins: frozenset[int] = frozenset()
     erased: dict[int, Erase] = field(default_factory=dict)
     winners: dict[tuple[int, int], int] = field(default_factory=dict)
+    again: frozenset[int] = frozenset()
 
 
 CONTROLS = frozenset({"revert", "restore", "pin", "erase", "edit"})
@@ -75,6 +78,7 @@ def switches(events: Iterable[Event]) -> Switches:
     pins: dict[int, bool] = {}
     erased: dict[int, Erase] = {}
     winners: dict[tuple[int, int], int] = {}
+    again: set[int] = set()
     off_from = off_to = 0  # the span that the newest live restore so far has switched off, open at both ends
     spans: list[tuple[int, int]] = []
     for seq, body in reversed(controls):
@@ -95,13 +99,14 @@ def switches(events: Iterable[Event]) -> Switches:
                 pins.setdefault(body.seq, body.on)
             case Replace() | Hide() | Summarize() if body.batch in batches_off:
                 off.add(seq)
-            case Replace():
-                winners.setdefault((body.seq, body.block), seq)
+            case Replace(seq=target, block=block):
+                if winners.setdefault((target, block), seq) != seq:
+                    again.add(target)
             case _:
                 continue
     off.update(seq for first, last in spans for seq in range(first + 1, last))
     held = frozenset(seq for seq, on in pins.items() if on)
-    return Switches(off=frozenset(off), pins=held, erased=erased, winners=winners)
+    return Switches(off=frozenset(off), pins=held, erased=erased, winners=winners, again=frozenset(again))
 
 
 def fold(events: Iterable[Event]) -> View:
@@ -115,7 +120,7 @@ def folded(events: Iterable[Event], found: Switches) -> Fold:
     state = Fold()
     state.pins, state.erased = set(found.pins), dict(found.erased)
     for event in events:
-        state.step(event, live=event.seq not in found.off, winners=found.winners)
+        state.step(event, live=event.seq not in found.off, found=found)
     return state
 
 
@@ -125,6 +130,7 @@ class Fold:
     def __init__(self) -> None:
         self.head, self.chain = 0, bytes(16)
         self.slots: list[Slot] = []
+        self.originals: dict[int, Message] = {}  # of messages that are replaced more than once in the log
         self.slot_tokens = 0
         self.system_seq = self.tools_seq = 0
         self.meta = Meta()
@@ -157,10 +163,7 @@ class Fold:
         self.step(event, body=body)
         return True
 
-    def step(
-        self, event: Event, *, live: bool = True, winners: dict[tuple[int, int], int] | None = None,
-        body: Body | None = None,
-    ) -> None:  # fmt: skip
+    def step(self, event: Event, *, live: bool = True, found: Switches | None = None, body: Body | None = None) -> None:
         """Applies one event of the second walk."""
         self._view = None
         self.head, self.chain = event.seq, event.chain
@@ -174,6 +177,8 @@ class Fold:
             case Message():
                 if live:
                     self._show(event, body)
+                    if found is not None and event.seq in found.again:
+                        self.originals[event.seq] = body
             case Usage():
                 self._bill(body)
                 if live:
@@ -186,11 +191,11 @@ class Fold:
                 if live:
                     self._describe(event, body)
             case Pin():
-                if live and winners is None:
+                if live and found is None:
                     (self.pins.add if body.on else self.pins.discard)(body.seq)
             case Replace() | Hide() | Summarize():
                 if live:
-                    self._edit(event, body, winners)
+                    self._edit(event, body)
             case Revert() | Restore():
                 if live:
                     self.undoable.append((event.seq, ""))
@@ -250,18 +255,17 @@ class Fold:
 
     # --- edits ---
 
-    def _edit(self, event: Event, edit: Edit, winners: dict[tuple[int, int], int] | None) -> None:
+    def _edit(self, event: Event, edit: Edit) -> None:
         if not self.undoable or self.undoable[-1][1] != edit.batch:
             self.undoable.append((event.seq, edit.batch))
         match edit:
             case Replace():
-                if winners is None or winners.get((edit.seq, edit.block)) == event.seq:
-                    self._replace(event, edit)
+                self._replace(event, edit)
             case Hide():
                 self._cover(event, edit.span, edit.notice)
             case Summarize():
                 self._cover(event, edit.span, edit.text, edit.notes)
-                self.facts.update(((fact.kind, fact.text), fact) for fact in edit.facts)
+                self.facts = bounded({**self.facts, **{(fact.kind, fact.text): fact for fact in edit.facts}})
             case _:
                 assert_never(edit)
 
@@ -276,7 +280,7 @@ class Fold:
         others = tuple(a for a in slot.edits if a.block != edit.block)
         self.slots[index] = replace(
             slot,
-            message=edited(slot.message, edit),
+            message=edited(slot.message, edit, self.originals.get(edit.seq)),
             tokens=slot.tokens - before + event.tokens,
             edits=(*others, Applied(event.seq, edit.block, event.tokens)),
         )
@@ -312,13 +316,14 @@ class Fold:
 
     def _pin_is_local(self, pin: Pin) -> bool:
         """Whether the pin can be taken without the log: its message is on the page as it came, or nothing is edited."""
-        index = self._index(pin.seq)
-        whole = index is not None and not self.slots[index].edits
-        return whole if pin.on else pin.seq not in self.pins or not self.undoable
+        slot = self.slot_at(pin.seq)
+        if not pin.on:
+            return pin.seq not in self.pins or not self.undoable
+        return slot is not None and not slot.edits
 
     def _block_is_replaced(self, edit: Replace) -> bool:
-        index = self._index(edit.seq)
-        return index is not None and any(a.block == edit.block for a in self.slots[index].edits)
+        slot = self.slot_at(edit.seq)
+        return slot is not None and any(a.block == edit.block for a in slot.edits)
 
     def slot_at(self, seq: int) -> Slot | None:
         """The slot of one message, if it is on the page."""
@@ -352,6 +357,14 @@ class Fold:
         return self._view
 
 
+def bounded(facts: dict[tuple[str, str], Fact]) -> dict[tuple[str, str], Fact]:
+    """The facts, but for the oldest passing ones (commands, files only read) where there are too many."""
+    spare = len(facts) - FACTS_KEPT
+    passing = [key for key, fact in facts.items() if fact.kind in PASSING or fact.state == "read"]
+    gone = set(passing[: max(0, spare)]) | set(list(facts)[: max(0, len(facts) - 2 * FACTS_KEPT)])
+    return {key: fact for key, fact in facts.items() if key not in gone} if gone else facts
+
+
 # --- how an edit shows ---------------------------------------------------------------------------------------------
 
 
@@ -361,10 +374,10 @@ def standin(first: int, last: int, text: str, event: Event, notes: dict[str, Any
     return Slot(first, last, message, event.tokens, (Applied(event.seq, -1, event.tokens),), notes)
 
 
-def edited(message: Message, edit: Replace) -> Message:
-    """The message with one block shortened."""
+def edited(message: Message, edit: Replace, original: Message | None = None) -> Message:
+    """The message with one block shortened, from the original where the block has been shortened before."""
     blocks = list(message.blocks)
-    blocks[edit.block] = shortened(blocks[edit.block], edit)
+    blocks[edit.block] = shortened((original or message).blocks[edit.block], edit)
     return replace(message, blocks=tuple(blocks))
 
 
@@ -405,9 +418,7 @@ def kept_lines(text: str, keep: tuple[Span, ...]) -> str:
 def text_of(block: Block) -> str:
     """The text of a block as it may be read, searched and counted; media have none."""
     match block:
-        case Text() | Thinking():
-            return block.text
-        case Opaque():
+        case Text() | Thinking() | Opaque():
             return block.text
         case ToolResult():
             return "\n".join(part.text for part in block.content if not isinstance(part, Media))

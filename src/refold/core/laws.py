@@ -54,8 +54,7 @@ def seams(slots: Sequence[Slot]) -> list[int]:
 
 def units(slots: Sequence[Slot]) -> list[range]:
     """The runs between seams: a message alone, or calls with all of their results."""
-    edges = seams(slots)
-    return [range(first, last) for first, last in pairwise(edges)]
+    return [range(first, last) for first, last in pairwise(seams(slots))]
 
 
 def _reaches(slots: Sequence[Slot]) -> list[int]:

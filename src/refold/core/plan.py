@@ -83,7 +83,6 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     @property
     def strategy(self) -> str:
-        """The rungs that did something."""
         return "+".join(step.strategy for step in self.steps if step.edits) or "none"
 
     @property

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from refold.edges.cli.options import command, conversation_argument, opened, opened_store, store_option, window_option
 from refold.edges.cli.screen import Screen
 
 if TYPE_CHECKING:
     from refold.core.budget import Sized
-    from refold.core.model import Anchor, Conversation, Totals
+    from refold.core.model import Conversation, Totals
     from refold.engine import Context
     from refold.stats import Stats
     from refold.stores.protocol import Store
@@ -67,11 +67,12 @@ def _cells(row: dict[str, Any]) -> list[str]:
 def _sizes(store: Store, about: Conversation) -> tuple[int, int] | None:
     """Messages and tokens, as `stats` counts them; None where only the whole log would tell."""
     from refold import bookmark
+    from refold.core.model import View
 
     mark = bookmark.read(store.bookmark(about.id))
     if mark is not None and (mark.head, mark.chain) == (about.head, about.chain):
         tokens = mark.system[1] + mark.tools[1] + sum(slot[2] for slot in mark.slots)
-        page = _Page(tokens, mark.anchor, mark.calibration)
+        page = View(slot_tokens=tokens, anchor=mark.anchor, calibration=mark.calibration)
         return sum(mark.counts.values()), _current(page, mark.meta.model)
     return _folded_sizes(store, about, mark.head if mark else 0)
 
@@ -92,14 +93,6 @@ def _folded_sizes(store: Store, about: Conversation, after: int) -> tuple[int, i
         # The list still shows that it is there; `refold verify` says what is wrong with it.
         return None
     return sum(view.counts.values()), _current(view, view.model)
-
-
-class _Page(NamedTuple):
-    """What a bookmark knows of the size of its page."""
-
-    tokens: int
-    anchor: Anchor | None
-    calibration: dict[str, float]
 
 
 def _current(page: Sized, model: str | None) -> int:
