@@ -82,6 +82,7 @@ def test_redacting_a_secret_among_anything_is_stable(secret, before, after):
     assert redacted(once) == once
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("text", ["a" * 100_000, "password" * 10_000, "eyJ" * 30_000, "://:" * 20_000, "sk-" * 30_000])
 def test_no_text_makes_the_search_slow(text):
     started = time.process_time()

@@ -136,6 +136,7 @@ def test_the_version_is_told_before_anything_is_imported() -> None:
     assert run("--no-color", "--version").stdout == result.stdout
 
 
+@pytest.mark.soak
 def test_the_version_costs_at_most_three_bare_starts() -> None:
     """The least CPU of several runs on both sides: what other programs take does not count."""
     program_path = Path(sys.executable).parent / "refold"

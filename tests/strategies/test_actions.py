@@ -330,6 +330,7 @@ def test_no_arguments_and_no_result_raise(name: str, arguments: Any, result: str
     assert done(name, arguments, result, error=error)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -364,6 +365,7 @@ def test_excerpts_never_overlap(text: str) -> None:
         end = excerpt.end
 
 
+@pytest.mark.soak
 def test_a_large_page_is_read_in_milliseconds() -> None:
     """30 ms for a page of 200,000 tokens, with room for a busy machine."""
     slots = []

@@ -77,6 +77,7 @@ def test_any_code_can_be_read(code: str) -> None:
     files_written(code)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "code", ["open(" * 60_000, "open('" * 60_000, "a = 'b'\n" * 30_000 + "open(a,'w')", "'" * 200_000]
 )

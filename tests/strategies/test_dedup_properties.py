@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -66,6 +67,7 @@ def test_dedup_is_idempotent_lawful_and_never_grows_the_page(steps: list[list[Bo
     assert again.proposals == ()
 
 
+@pytest.mark.soak
 def test_the_time_is_linear_in_messages() -> None:
     """C-90: twice the messages, at most 2.5 times the time."""
 
@@ -84,6 +86,7 @@ def test_the_time_is_linear_in_messages() -> None:
     assert best(4_000) <= 2.5 * best(2_000) + 0.02
 
 
+@pytest.mark.soak
 def test_an_unchanged_page_is_not_looked_through_again() -> None:
     """C-91: the second run over 10,000 messages takes less than 10 ms."""
     parts = [part for i in range(5_000) for part in reads(f"c{i}", f"f{i}", f"{i} text")]

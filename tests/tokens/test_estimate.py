@@ -125,6 +125,7 @@ def test_a_large_text_is_counted_without_a_copy_of_it() -> None:
     assert peak < 1_000_000
 
 
+@pytest.mark.soak
 def test_four_kilobytes_count_in_microseconds() -> None:
     """Y-110: a count must not be felt in an append; the bound is twenty times what was measured."""
     text = (CODE * 20)[:4096]
