@@ -80,10 +80,10 @@ def _compaction_cost(usual: list[float], compacting: list[float]) -> dict[str, A
     }
 
 
-def score(subject: Subject, folder: Path, turns: int) -> dict[str, Any]:
-    """Durable turns on top of what is there."""
-    work, base = Workload(seed=time.time_ns()), memory_bytes()
-    work.turns = time.time_ns() // 1_000  # ids must not come twice in one conversation
+def score(subject: Subject, folder: Path, turns: int, number: int = 1) -> dict[str, Any]:
+    """Durable turns on top of what is there. Every subject gets the same ones for the same number."""
+    work, base = Workload(seed=1_000 + number), memory_bytes()
+    work.turns = number * 1_000_000  # ids must not come twice in one conversation
     subject.open(folder)
     for _ in range(WARM_TURNS):
         timed_turn(subject, work)
@@ -132,13 +132,14 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=1_000)
     parser.add_argument("--marks", type=int, nargs="*", default=[])
     parser.add_argument("--turns", type=int, default=300)
+    parser.add_argument("--number", type=int, default=1, help="which turns to score; each once per folder")
     given = parser.parse_args()
     subject = SUBJECTS[given.subject]()
     match given.phase:
         case "seed":
             found = seed(subject, given.folder, given.messages, given.marks)
         case "score":
-            found = score(subject, given.folder, given.turns)
+            found = score(subject, given.folder, given.turns, given.number)
         case _:
             found = cold_open(subject, given.folder)
     print(json.dumps(found))

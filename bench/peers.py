@@ -33,7 +33,7 @@ ENVIRONMENTS: dict[str, tuple[list[str], str]] = {
     "langchain": (["langgraph", "langgraph-checkpoint-sqlite", "langchain"], "lang"),
     "strands": (["strands-agents"], "strands"),
     "pydanticai": (["pydantic-ai-slim"], "pydantic_ai"),
-    "llamaindex": (["llama-index-core", "aiosqlite"], "llamaindex"),
+    "llamaindex": (["llama-index-core", "aiosqlite", "pydantic<2.12"], "llamaindex"),  # its buffer breaks on newer ones
     "adk": (["google-adk", "aiosqlite", "sqlalchemy", "greenlet"], "adk"),
 }
 

@@ -113,4 +113,4 @@ class Floor:
         self.database.close()
 
 
-SUBJECTS: dict[str, type[Refold] | type[Floor]] = {"refold": Refold, "floor": Floor}
+SUBJECTS: dict[str, type[Refold] | type[Floor]] = {"floor": Floor, "refold": Refold}

@@ -2,7 +2,8 @@
 
 Each cell runs in a process of its own (`cells`): a history is written without syncs, then durable turns are scored on
 top, and the conversation is opened cold. A turn is append of call and result, then a request. Turns in which a
-compaction ran are left out of the turn and given apart, spread over all turns. Repeated cells give their best median.
+compaction ran are left out of the turn and given apart, spread over all turns. Both subjects score the same turns, one
+after the other, several times; a ratio is the median of those of the pairs.
 
     python -m bench.turns [--sizes 100 1000 …] [--turns 300] [--repeats 3]
 """
@@ -18,15 +19,16 @@ import sys
 import tempfile
 from math import log
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 from bench.cells import MARK
+from bench.subjects import SUBJECTS
 from bench.tables import Table
 
 SIZES = (100, 1_000, 10_000, 100_000)
-TURNS, REPEATS, OPENS, STARTS = 300, 3, 7, 20
-TRACED_TURNS = 120
+TURNS, REPEATS, OPENS, STARTS = 300, 5, 7, 20
+TRACED, TRACED_TURNS = 99, 120
 REPOSITORY = Path(__file__).resolve().parents[1]
 
 Cell = dict[str, Any]
@@ -45,17 +47,23 @@ def cell(phase: str, subject: str, folder: Path, *options: object, before: tuple
     return found
 
 
-def measured(subject: str, messages: int, folder: Path, turns: int, repeats: int) -> Cell:
-    """All that is known of one subject at one length."""
-    found = cell("seed", subject, folder, "--messages", messages, "--marks", *(s for s in SIZES if s <= messages))
-    opened = [cell("open", subject, folder) for _ in range(OPENS)]
-    scored = [cell("score", subject, folder, "--turns", turns) for _ in range(repeats)]
-    best = min(scored, key=lambda one: one["turn_us"])
-    return {
-        "seed": found, "open_ms": median(one["open_ms"] for one in opened), "turn_us": best["turn_us"],
-        "written": median(one["written"] for one in scored), "turns": sum(one["turns"] for one in scored),
-        "syncs": syncs_per_turn(subject, folder) if messages == 1_000 else None,
-    }  # fmt: skip
+def measured(messages: int, folder: Path, turns: int, repeats: int) -> dict[str, Cell]:
+    """All that is known of both subjects at one length. They take turns, on the same turns, so that what else the
+    machine does falls on both."""
+    marks = [size for size in SIZES if size <= messages]
+    found = {name: {"seed": cell("seed", name, folder, "--messages", messages, "--marks", *marks)} for name in SUBJECTS}
+    opened = [{name: cell("open", name, folder) for name in SUBJECTS} for _ in range(OPENS)]
+    scored = [
+        {name: cell("score", name, folder, "--turns", turns, "--number", number) for name in SUBJECTS}
+        for number in range(1, repeats + 1)
+    ]
+    for name, known in found.items():
+        known["open_ms"] = median(one[name]["open_ms"] for one in opened)
+        known["turn_us"] = median(one[name]["turn_us"] for one in scored)
+        known["written"] = mean(one[name]["written"] for one in scored)
+        known["ratios"] = sorted(one[name]["turn_us"] / one["floor"]["turn_us"] for one in scored)
+        known["syncs"] = syncs_per_turn(name, folder) if messages == 1_000 else None
+    return found
 
 
 def syncs_per_turn(subject: str, folder: Path) -> tuple[float, float] | None:
@@ -66,7 +74,7 @@ def syncs_per_turn(subject: str, folder: Path) -> tuple[float, float] | None:
         return None
     trace = folder / "trace.txt"
     before = (tracer, "-f", "-qq", "-e", "trace=fsync,fdatasync,mkdir,rmdir", "-o", str(trace))
-    cell("score", subject, folder, "--turns", TRACED_TURNS, before=before)
+    cell("score", subject, folder, "--turns", TRACED_TURNS, "--number", TRACED, before=before)
     scored = trace.read_text().split(MARK)[1]
     return scored.count("fdatasync(") / TRACED_TURNS, scored.count("fsync(") / TRACED_TURNS
 
@@ -93,7 +101,7 @@ def turn_table(cells: Cells) -> Table:
     for messages, by_subject in cells.items():
         ours, floor = by_subject["refold"], by_subject["floor"]
         table.add(
-            f"{messages:,}", ours["turn_us"], floor["turn_us"], ours["turn_us"] / floor["turn_us"], ours["written"],
+            f"{messages:,}", ours["turn_us"], floor["turn_us"], median(ours["ratios"]), ours["written"],
             floor["written"], ours["written"] / floor["written"], ours["open_ms"], floor["open_ms"],
             ours["seed"]["compactions"], ours["seed"]["amortised_ms"],
         )  # fmt: skip
@@ -104,8 +112,9 @@ def turn_table(cells: Cells) -> Table:
 def goal_table(cells: Cells) -> Table:
     table = Table("Turns, goals", ["what", "refold", "goal", "met"])
     for messages, by_subject in cells.items():
-        ours, floor = by_subject["refold"], by_subject["floor"]
-        table.at_most(f"turn CPU of the floor's, {messages:,} messages", ours["turn_us"] / floor["turn_us"], 2.5)
+        ratios = by_subject["refold"]["ratios"]
+        spread = f"{ratios[0]:.2f} to {ratios[-1]:.2f}"
+        table.at_most(f"turn CPU of the floor's, {messages:,} messages ({spread})", median(ratios), 2.5)
     largest = max(cells)
     _add_growth(table, cells)
     _add_syncs(table, cells)
@@ -153,9 +162,7 @@ def run(sizes: tuple[int, ...] = SIZES, *, turns: int = TURNS, repeats: int = RE
     cells: Cells = {}
     for messages in sizes:
         with tempfile.TemporaryDirectory(prefix="refold-bench-") as folder:
-            cells[messages] = {
-                subject: measured(subject, messages, Path(folder), turns, repeats) for subject in ("floor", "refold")
-            }
+            cells[messages] = measured(messages, Path(folder), turns, repeats)
     return [turn_table(cells), goal_table(cells), start_table()]
 
 
