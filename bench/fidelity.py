@@ -51,6 +51,7 @@ def policy_table(scores: Scores, share: float) -> Table:
 def family_table(scores: Scores, share: float) -> Table:
     """For each agent: refold's recall beside the best baseline's, its cost beside the cheapest one's."""
     head = ["agent", "rich", "best baseline", "", "cost", "cheapest baseline", "", "ratio", "around", "fresh", "faults"]
+    head.append("needed")  # a family with a few dozen needs says little
     table = Table(f"Per agent, budget {share:.0%}", head)
     for family in sorted(scores["refold"]):
         ours = scores["refold"][family]
@@ -67,7 +68,7 @@ def _compared(ours: Score, rivals: dict[str, Score]) -> list[object]:
     price = rivals[cheap].cost
     return [
         row["rich"], rivals[best].rich, best, row["cost"], price, cheap, row["cost"] / max(1e-9, price),
-        row["around"], row["fresh"], row["faults"],
+        row["around"], row["fresh"], row["faults"], row["needed"],
     ]  # fmt: skip
 
 
