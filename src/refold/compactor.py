@@ -61,6 +61,7 @@ class Compactor:
         self.scratch: dict[str, Any] = {}
         self.settled_at = -1  # the head at which there was nothing more to do
         self.done_at = -1  # the head that the last compaction left
+        self.watched: tuple[int, Budget] | None = None
 
     def job(
         self,
@@ -214,15 +215,16 @@ class Compactor:
 
     def relieve(self) -> None:
         """Compacts by itself if that is due. Who comes while another does so waits for it, and looks again."""
-        with self.guard:
-            if self._due() == "no":
-                return
         with self.flight.boarded(self.config.writer_wait_s) as boarded:
             job = self._begun() if boarded else None
             if job is not None:
                 self._compacted(job, auto=True)
                 # Not the head as it is now: another thread may have undone the compaction already.
                 self.settled_at = self.done_at
+
+    def is_due(self) -> bool:
+        """Whether there is something to do, or to say, before the next request."""
+        return self._due() != "no"
 
     def _due(self) -> str:
         state = self.log.state
@@ -253,9 +255,11 @@ class Compactor:
         return current_tokens(state, budget.factor) > budget.input_max
 
     def watch(self) -> None:
-        """Says once that the page is getting full."""
-        budget = self.budget()
-        self.notices.watch(current_tokens(self.log.state, budget.factor), budget)
+        """Says once that the page is getting full. Cheap where nothing came since the last time."""
+        budget, head = self.budget(), self.log.state.head
+        if self.watched != (head, budget):
+            self.watched = (head, budget)
+            self.notices.watch(current_tokens(self.log.state, budget.factor), budget)
 
     def _task(self) -> str:
         slot = self.log.state.slot_at(self.log.state.request)

@@ -18,7 +18,10 @@ from refold.core.budget import offload_tokens
 from refold.core.model import Artifact, Body, Message, Origin, Text, ToolCall, ToolResult
 from refold.log import Draft
 from refold.stores.protocol import Store
-from refold.tokens.counter import Counter, count_message
+from refold.tokens.counter import MESSAGE_TOKENS, Counter, count_message
+
+# What no counter of any use exceeds: with them, counting is spared at both ends.
+CHARS_PER_TOKEN_MAX, TOKENS_PER_CHAR_MAX = 8, 4
 
 Calls = Callable[[str], ToolCall | None]
 
@@ -51,8 +54,10 @@ class Desk:
             blocks.append(block)
         if drafts:
             message = replace(message, blocks=tuple(blocks))
-        tokens = count_message(message, self.counter)
-        return [*drafts, self.draft(message, tokens, by or author(message))]
+        return [*drafts, self._counted(message, by)]
+
+    def _counted(self, message: Message, by: str | None = None) -> Draft:
+        return self.draft(message, count_message(message, self.counter), by or author(message))
 
     def result(self, call: str, output: Any, *, is_error: bool, name: str, task: str, query: str) -> list[Draft]:
         """What a tool call gave, as a message of its own."""
@@ -60,21 +65,29 @@ class Desk:
         asked = self.calls(call)
         result = ToolResult(call, is_error=is_error, name=name or (asked.name if asked else ""))
         by = f"tool:{result.name}" if result.name else "tool"
-        whole = replace(result, content=(Text(text),)) if isinstance(text, str) and text else result
-        if isinstance(text, str) and not self._is_large(whole, self.result_tokens_max):
-            return self.message(Message(role="tool", blocks=(whole,)), by)
+        if isinstance(text, str) and (small := self._small(result, text, by)) is not None:
+            return [small]
         origin = offload.origin_of(asked, name=name, task=task, query=query)
         artifact, stubbed = self._moved(result, text, origin)
-        return [self.draft(artifact, by=by), *self.message(Message(role="tool", blocks=(stubbed,)), by)]
+        return [self.draft(artifact, by=by), self._counted(Message(role="tool", blocks=(stubbed,)), by)]
+
+    def _small(self, result: ToolResult, text: str, by: str) -> Draft | None:
+        """The result whole, counted, unless it is so large that it is to be moved out."""
+        limit, stays = self.result_tokens_max, result.name in self.config.exclude_tools
+        if not stays and len(text) > limit * CHARS_PER_TOKEN_MAX:
+            return None
+        whole = replace(result, content=(Text(text),)) if text else result
+        draft = self._counted(Message(role="tool", blocks=(whole,)), by)
+        return draft if stays or draft.tokens - MESSAGE_TOKENS <= limit else None
 
     def _is_large(self, result: ToolResult, limit: int) -> bool:
         if result.artifact or result.name in self.config.exclude_tools:
             return False
         texts = _texts(result)
         characters = sum(map(len, texts))
-        # Counting is spared at both ends: no counter of any use gives a token for less than a quarter of a character,
-        # or none for eight.
-        return characters > limit * 8 or (characters * 4 > limit and sum(map(self.counter, texts)) > limit)
+        if characters > limit * CHARS_PER_TOKEN_MAX:
+            return True
+        return characters * TOKENS_PER_CHAR_MAX > limit and sum(map(self.counter, texts)) > limit
 
     def _moved(self, result: ToolResult, text: str | bytes, origin: Origin) -> tuple[Artifact, ToolResult]:
         mime = "text/plain" if isinstance(text, str) else "application/octet-stream"

@@ -14,32 +14,18 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from refold import dialects, offload
+from refold import dialects, history, offload
 from refold.asking import Writer
 from refold.compactor import Compactor
 from refold.config import Config
 from refold.core.budget import Budget, current_tokens
 from refold.core.codec import conversation_checked, decode
-from refold.core.laws import units
-from refold.core.model import (
-    Artifact,
-    Checkpoint,
-    Event,
-    Message,
-    Meta,
-    Origin,
-    Pin,
-    Restore,
-    Revert,
-    Span,
-    ToolCall,
-    View,
-)
+from refold.core.model import Artifact, Body, Checkpoint, Event, Message, Meta, Origin, Span, View
 from refold.core.plan import Plan, Receipt
 from refold.dialects.protocol import Reply
 from refold.dialects.wire import plain
 from refold.drafting import Desk
-from refold.errors import Invalid, NotFound, OverBudget
+from refold.errors import Invalid, OverBudget
 from refold.hooks import After, Before
 from refold.log import Draft, Log, runs
 from refold.notices import Guard, Listener, Notices
@@ -82,7 +68,7 @@ class Context:
         self._guard = Guard(self._notices.tell)
         self._counter = counters.ESTIMATE if counter is None else counters.custom(counter)
         self._log = Log(store, conversation)
-        self._desk = Desk(store, self.config, self._counter, self._call)
+        self._desk = Desk(store, self.config, self._counter, self._log.call)
         self._pages: dict[str, Page] = {}
         self._pending: list[Draft] = []
         self._shown = self._log.state.head  # the head that the last request showed
@@ -213,29 +199,37 @@ class Context:
         """The request, with what could not be said in this dialect and what had to be put in order."""
         # Another thread may undo a compaction, or append, between making room and rendering: then room is made again.
         for _ in range(PREPARE_TRIES_MAX):
-            self._prepare()
             with self._guard:
-                self._check_open()
-                view, budget = self._log.state.view(), self.budget
-                current = current_tokens(view, budget.factor)
-                if current <= budget.window:
-                    rendered = self._page(dialect or self._dialect_name()).render(view, cache=self.config.cache)
-                    self._shown = view.head
-                    self._sync("turn")
-                    return rendered
+                self._prepare()
+                if not self._compactor.is_due() and self._fits():
+                    return self._show(dialect or self._dialect_name())
+            self._compactor.relieve()
+        with self._guard:
+            if self._fits():
+                return self._show(dialect or self._dialect_name())
+            current, window = current_tokens(self._log.state, self.budget.factor), self.budget.window
         raise OverBudget(
-            f"the page has {current:,} tokens, the window {budget.window:,}",
+            f"the page has {current:,} tokens, the window {window:,}",
             hint="shorten the system prompt, the tools or the pins, or use a model with a larger window",
         )
 
     def _prepare(self) -> None:
-        """What must have happened before a page is rendered: others' events read, our own written, room made."""
-        with self._guard:
-            self._catch_up()
-            if self._pending:
-                self._append([])
-            self._compactor.watch()
-        self._compactor.relieve()
+        """What must have happened before a page is rendered: others' events read, our own written."""
+        self._catch_up()
+        if self._pending:
+            self._append([])
+        self._compactor.watch()
+
+    def _fits(self) -> bool:
+        budget = self.budget
+        return current_tokens(self._log.state, budget.factor) <= budget.window
+
+    def _show(self, dialect: str) -> Rendered:
+        view = self._log.state.view()
+        rendered = self._page(dialect).render(view, cache=self.config.cache)
+        self._shown = view.head
+        self._sync("turn")
+        return rendered
 
     def _page(self, dialect: str) -> Page:
         if dialect not in self._pages:
@@ -310,22 +304,11 @@ class Context:
 
     def revert(self, batch: str) -> None:
         """Switches a compaction off: its slots are on the page again as they were."""
-        with self._guard:
-            self._catch_up()
-            if all(batch != known for _, known in self._log.state.undoable):
-                batches = [known for _, known in self._log.state.undoable if known]
-                raise NotFound(f"there is no batch {batch!r} to revert", hint="batches: " + ", ".join(batches[-5:]))
-            self._append([self._desk.draft(Revert(batch=batch))])
+        self._decided(lambda: [history.reverting(self._log.state, batch)])
 
     def undo(self) -> bool:
         """Switches off the newest compaction or restore; undoing again redoes it. False if there is nothing."""
-        with self._guard:
-            self._catch_up()
-            if not self._log.state.undoable:
-                return False
-            seq, batch = self._log.state.undoable[-1]
-            self._append([self._desk.draft(Revert(batch=batch) if batch else Revert(seq=seq))])
-            return True
+        return bool(self._decided(lambda: [body] if (body := history.undoing(self._log.state)) else []))
 
     def checkpoint(self, name: str = "") -> int:
         """Names the position the log is at; gives its seq. Every seq can be restored without a name, too."""
@@ -340,14 +323,9 @@ class Context:
         Gives the files that tool calls changed behind that point: on disk they stay as they are."""
         with self._guard:
             self._catch_up()
-            known = self._log.state.checkpoints
-            if isinstance(to, str) and to not in known:
-                raise NotFound(f"there is no checkpoint {to!r}", hint="checkpoints: " + (", ".join(known) or "none"))
-            seq = known[to] if isinstance(to, str) else to
-            if not 0 <= seq <= self._log.state.head:
-                raise Invalid(f"cannot restore #{seq}", hint=f"the log goes from 1 to {self._log.state.head}")
-            behind = self._log.originals(Span(seq + 1, self._log.state.head))
-            self._append([self._desk.draft(Restore(seq=seq))])
+            restore = history.restoring(self._log.state, to)
+            behind = self._log.originals(Span(restore.seq + 1, self._log.state.head))
+            self._append([self._desk.draft(restore)])
             return changed_files(behind, self.config)
 
     def fork(self, new: str, *, at: int | None = None) -> Context:
@@ -367,21 +345,11 @@ class Context:
 
     def pin(self, seq: int) -> None:
         """Keeps a message, with its tool pair, on the page verbatim through every compaction."""
-        self._pin(seq, on=True)
+        self._decided(lambda: history.pinning(self._log, seq, on=True))
 
     def unpin(self, seq: int) -> None:
-        self._pin(seq, on=False)
-
-    def _pin(self, seq: int, *, on: bool) -> None:
-        with self._guard:
-            self._catch_up()
-            event = next(iter(self._log.read(seq - 1, seq)), None) if seq > 0 else None
-            if event is None or event.kind != "message":
-                raise NotFound(f"there is no message #{seq}", hint="context.view.slots lists the messages by seq")
-            slots = self._log.state.slots
-            unit = next((u for u in units(slots) if any(slots[i].seq == seq for i in u)), range(0))
-            seqs = [slots[i].seq for i in unit] or [seq]
-            self._append([self._desk.draft(Pin(seq=s, on=on)) for s in seqs])
+        """Lets a compaction take the message again."""
+        self._decided(lambda: history.pinning(self._log, seq, on=False))
 
     def why(self, seq: int) -> list[Trace]:
         """Every event that hid, changed, pinned or brought back a message, oldest first, with its time and reason."""
@@ -455,6 +423,13 @@ class Context:
 
     # --- inside ---
 
+    def _decided(self, bodies: Callable[[], Sequence[Body]]) -> list[Event]:
+        """Appends what follows from the log as it is now."""
+        with self._guard:
+            self._catch_up()
+            drafts = [self._desk.draft(body) for body in bodies()]
+            return self._append(drafts) if drafts else []
+
     def _catch_up(self) -> None:
         self._check_open()
         self._log.catch_up()
@@ -466,14 +441,6 @@ class Context:
     def _sync(self, moment: str) -> None:
         if self.config.durability == moment or (moment == "turn" and self.config.durability == "append"):
             self._store.flush()
-
-    def _call(self, id: str) -> ToolCall | None:
-        """The newest call of that id on the page."""
-        for slot in reversed(self._log.state.slots):
-            for block in slot.message.blocks:
-                if isinstance(block, ToolCall) and block.id == id:
-                    return block
-        return None
 
 
 def _reply(response: Any, preferred: str) -> Reply:

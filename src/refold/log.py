@@ -16,7 +16,7 @@ from msgspec import Struct
 from refold import bookmark
 from refold.core.codec import SALT_BYTES, kind_of, resealed, seal, uuid7
 from refold.core.fold import Fold, folded, switches
-from refold.core.model import Body, Event, Message, Slot, Span
+from refold.core.model import Body, Event, Message, Slot, Span, ToolCall
 from refold.errors import Conflict, Corrupt, NotFound
 from refold.shielding import encoded
 from refold.stores.protocol import Store
@@ -127,6 +127,14 @@ class Log:
                 state.erased = self.state.erased
                 state.step(event)
         return state.slots
+
+    def call(self, id: str) -> ToolCall | None:
+        """The newest tool call of that id on the page."""
+        for slot in reversed(self.state.slots):
+            for block in slot.message.blocks:
+                if isinstance(block, ToolCall) and block.id == id:
+                    return block
+        return None
 
     # --- writing ---
 

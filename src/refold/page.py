@@ -1,14 +1,15 @@
 """The view becomes a request, and only what is new is rendered.
 
 Slots up to the last open unit are rendered once and kept; a page that only grew costs its growth. An edit anywhere
-starts over. The messages handed out are copies (of the message, its blocks and its calls), so a caller may change them.
-Neighbours: `core.laws` puts slots in lawful order, a dialect gives them their wire form.
+starts over. The messages handed out are copies, so a caller may change them. Requests that follow each other share
+them for as long as nobody did: comparing is far cheaper than copying. Neighbours: `core.laws` puts slots in lawful order, a dialect gives them their wire form.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from operator import is_
 from typing import Any
 
 from msgspec import Struct
@@ -29,6 +30,15 @@ class Rendered(Struct, frozen=True):
     repairs: tuple[str, ...]
 
 
+class _Unit(Struct, frozen=True):
+    """Slots that are rendered together."""
+
+    slots: Sequence[Slot] = ()
+    messages: Sequence[dict[str, Any]] = ()
+    lost: Sequence[str] = ()
+    repairs: Sequence[str] = ()
+
+
 class Page:
     """Renders one conversation's views in one dialect."""
 
@@ -40,23 +50,25 @@ class Page:
         self.edition = edition  # what must not change for the rendered part to stand
         self.thinking_from = 0
         self.stable: list[Slot] = []
-        self.messages: list[dict[str, Any]] = []
-        self.flat: list[bool] = []  # whether copying a message's dict copies all of it
+        self.messages: list[dict[str, Any]] = []  # of the stable part
+        self.handed: list[dict[str, Any]] = []  # the copies of them that callers hold
         self.ends: list[tuple[int, int]] = []  # after the slot with this seq there are so many messages
         self.summary_seq = 0
         self.lost: list[str] = []
         self.repairs: list[str] = []
+        self.tail = _Unit()
 
     def render(self, view: View, *, cache: bool) -> Rendered:
         """The keyword arguments of the provider's call for this view."""
         self._grow(view)
-        lost, repairs = list(self.lost), list(self.repairs)
-        tail = self._messages(view.slots[len(self.stable) :], lost, repairs)
-        messages = [m.copy() if flat else _twin(m) for m, flat in zip(self.messages, self.flat, strict=True)]
-        messages += [copied(message) for message in tail]
+        self.tail = self._unit(view.slots[len(self.stable) :])
+        if self.handed != self.messages:
+            self.handed = copied(self.messages)
+        messages = [*self.handed, *map(copied, self.tail.messages)]
         marks = self._marks(view, len(messages)) if cache else []
+        lost = [*self.lost, *self.tail.lost]
         request = self.dialect.request(messages, system=view.system, tools=view.tools, marks=marks, lost=lost)
-        return Rendered(request, tuple(lost), tuple(repairs))
+        return Rendered(request, tuple(lost), (*self.repairs, *self.tail.repairs))
 
     def _grow(self, view: View) -> None:
         """Renders for good every unit but the last, which may still grow."""
@@ -66,20 +78,27 @@ class Page:
             self._restart(edition)
             self.thinking_from = thinking_from(view, bound=self.bound)
             done = 0
-        for unit in units(view.slots[done:])[:-1]:
-            slots = view.slots[done + unit.start : done + unit.stop]
-            rendered = self._messages(slots, self.lost, self.repairs)
-            self.messages += rendered
-            self.flat += [not any(isinstance(value, dict | list) for value in m.values()) for m in rendered]
-            self.stable += slots
-            self.ends.append((slots[-1].seq, len(self.messages)))
-            self.summary_seq = slots[-1].seq if slots[-1].standin else self.summary_seq
+        for span in units(view.slots[done:])[:-1]:
+            unit = self._unit(view.slots[done + span.start : done + span.stop])
+            self.messages += unit.messages
+            self.handed += map(copied, unit.messages)
+            self.lost += unit.lost
+            self.repairs += unit.repairs
+            self.stable += unit.slots
+            last = unit.slots[-1]
+            self.ends.append((last.seq, len(self.messages)))
+            self.summary_seq = last.seq if last.standin else self.summary_seq
 
-    def _messages(self, slots: Sequence[Slot], lost: list[str], repairs: list[str]) -> list[dict[str, Any]]:
-        slots, repaired = settled(slots, opens=not self.stable)
-        repairs += repaired
-        slots = without_thinking(slots, self.thinking_from)
-        return self.dialect.render([slot.message for slot in slots], lost)
+    def _unit(self, slots: Sequence[Slot]) -> _Unit:
+        """Slots in their wire form; those that were the tail of the last request are rendered already."""
+        known = self.tail
+        if len(slots) == len(known.slots) and all(map(is_, slots, known.slots)):
+            return known
+        lost: list[str] = []
+        ordered, repairs = settled(slots, opens=not self.stable)
+        ordered = without_thinking(ordered, self.thinking_from)
+        messages = self.dialect.render([slot.message for slot in ordered], lost)
+        return _Unit(slots, messages, lost, repairs)
 
     def _marks(self, view: View, count: int) -> list[int]:
         """The messages that end a prefix which later requests will repeat: the last summary, what the last
@@ -90,22 +109,3 @@ class Page:
             if at and self.ends[at - 1][1]:
                 found.add(self.ends[at - 1][1] - 1)
         return sorted(found)[-MARKS_MAX:] if count else []
-
-
-def _twin(message: dict[str, Any]) -> dict[str, Any]:
-    """A copy of a message, its blocks and its calls. What lies deeper is shared: copying it all for every request
-    would cost more than everything else in it."""
-    twin = message.copy()
-    for key in ("content", "tool_calls"):
-        if type(parts := message.get(key)) is list:
-            twin[key] = [_part(part) for part in parts]
-    return twin
-
-
-def _part(part: Any) -> Any:
-    if type(part) is not dict:
-        return part
-    twin = part.copy()
-    if type(function := part.get("function")) is dict:
-        twin["function"] = function.copy()
-    return twin

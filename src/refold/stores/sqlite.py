@@ -70,6 +70,8 @@ class SqliteStore:
         self._connection: apsw.Connection | None = None
         self._wal: sqlite_file.Wal | None = None
         self._numbers: dict[str, int] = {}
+        self._heads: dict[str, int] = {}  # of logs that nobody else has written to since `_version`
+        self._version = -1
         self._written = self._flushed = 0
         self._ended: RefoldError | None = None
         _OPEN.add(self)
@@ -89,10 +91,25 @@ class SqliteStore:
 
     @_guarded
     def read(self, conversation: str, *, after: int = 0, last: int | None = None, limit: int = 1_000) -> list[Event]:
+        if self._heads.get(conversation) == after and self._nobody_wrote():
+            return []
         end = door.SEQ_MAX if last is None else door.bounded(last)
         with _transaction(self._connection_to(conversation), "BEGIN") as connection:
             line = sqlite_log.known(connection, conversation)
-            return sqlite_log.span(connection, line, door.bounded(after), end, door.bounded(limit))
+            found = sqlite_log.span(connection, line, door.bounded(after), end, door.bounded(limit))
+        if not found and last is None and limit > 0:
+            self._heads[conversation] = after
+        return found
+
+    def _nobody_wrote(self) -> bool:
+        """Whether no other connection has written since the heads we know: a number that SQLite keeps for that."""
+        connection = self._connected(writing=False)
+        version: int = connection.execute("PRAGMA data_version").get if connection else -1
+        if version == self._version:
+            return True
+        self._version = version
+        self._heads.clear()
+        return False
 
     @_guarded
     def append(self, conversation: str, events: Sequence[Event], *, expect: int) -> None:
@@ -107,6 +124,7 @@ class SqliteStore:
         if not (usual and sqlite_log.append_next(connection, number, events[0])):
             with _transaction(connection, "BEGIN IMMEDIATE"):
                 self._numbers[conversation] = sqlite_log.append_batch(connection, conversation, events, expect)
+        self._heads[conversation] = events[-1].seq
         self._wrote()
 
     @_guarded
@@ -151,6 +169,7 @@ class SqliteStore:
         with _transaction(self._connection_to(conversation), "BEGIN IMMEDIATE") as connection:
             sqlite_log.delete(connection, conversation)
         self._numbers.pop(conversation, None)
+        self._heads.pop(conversation, None)
         self._scrub(connection)
 
     def flush(self) -> None:
@@ -179,6 +198,7 @@ class SqliteStore:
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
         self._numbers.clear()
+        self._heads.clear()
         with self._flushing:
             wal, self._wal = self._wal, None
             if wal:
