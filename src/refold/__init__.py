@@ -34,10 +34,14 @@ _HOMES = {
     ),
 }
 
-__all__ = ["__version__", *_HOMES]
+_MODULES = ("aio",)
+
+__all__ = ["__version__", *_HOMES, *_MODULES]
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"refold.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'refold' has no attribute {name!r}")
     value = getattr(import_module(_HOMES[name]), name)
@@ -50,6 +54,7 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
+    from refold import aio as aio
     from refold.config import Config as Config
     from refold.core.model import Artifact as Artifact
     from refold.core.model import Event as Event

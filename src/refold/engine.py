@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from refold import dialects, history, offload
+from refold import dialects, handover, history, offload
 from refold.asking import Writer
 from refold.compactor import Compactor
 from refold.config import Config
@@ -25,7 +25,7 @@ from refold.core.plan import Plan, Receipt
 from refold.dialects.protocol import Reply
 from refold.dialects.wire import plain
 from refold.drafting import Desk
-from refold.errors import Invalid, OverBudget
+from refold.errors import Conflict, Invalid, OverBudget
 from refold.hooks import After, Before
 from refold.log import Draft, Log, runs
 from refold.notices import Guard, Listener, Notices
@@ -66,7 +66,7 @@ class Context:
         self._store, self._owns_store = store, owns_store
         self._notices = Notices()
         self._guard = Guard(self._notices.tell)
-        self._counter = counters.ESTIMATE if counter is None else counters.custom(counter)
+        self._counter = counters.named(counter)
         self._log = Log(store, conversation)
         self._desk = Desk(store, self.config, self._counter, self._log.call)
         self._pages: dict[str, Page] = {}
@@ -333,13 +333,41 @@ class Context:
         with self._guard:
             self._catch_up()
             self._store.fork(self.conversation, self._log.state.head if at is None else at, conversation_checked(new))
-            twin = Context(
-                self._store, new, config=self.config, window=self._window,
-                counter=self._counter, writer=self._writer,
-            )  # fmt: skip
+            twin = self._sibling(new)
             twin._recovery.lessons.update(self._recovery.lessons)
             twin.use(title=f"Fork of {self._log.state.meta.title or self.conversation}")
             return twin
+
+    def spawn(
+        self,
+        new: str,
+        *,
+        task: str,
+        summary: str | None = None,
+        artifacts: Sequence[str] = (),
+        model: str | None = None,
+    ) -> Context:
+        """A conversation for another agent, in the same store. It is told the task, a summary (the ledger, unless one
+        is given) and the artifacts named here; it never sees a message of this conversation."""
+        with self._guard:
+            self._catch_up()
+            given = handover.chosen(self.artifacts(), artifacts)
+            opening = handover.handed_over(
+                self.conversation, self._log.state.view(), self.config, summary=summary, artifacts=given
+            )
+            child = self._sibling(new, model=model or self._model.name)
+            if head := child._log.state.head:
+                raise Conflict(f"there is a conversation {new!r} already", head=head, hint="choose another id")
+            child._append([*map(self._desk.draft, given), *self._desk.message(opening, "refold")])
+        child.append({"role": "user", "content": task})
+        return child
+
+    def _sibling(self, id: str, model: str | None = None) -> Context:
+        """Another conversation of the same store, held with the same settings."""
+        return Context(
+            self._store, id, config=self.config, model=model, window=self._window, counter=self._counter,
+            writer=self._writer,
+        )  # fmt: skip
 
     # --- pins, handles, artifacts, events ---
 

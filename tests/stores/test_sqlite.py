@@ -251,3 +251,18 @@ def test_a_conflict_tells_where_another_store_left_the_head(tmp_path: Path) -> N
     assert refusal.value.head == 3
     here.close()
     there.close()
+
+
+def test_a_reader_at_the_head_sees_what_another_connection_appends(tmp_path: Path) -> None:
+    """The short way of `read`, where nobody wrote, must not hide that somebody did."""
+    ours, theirs = (SqliteStore(str(tmp_path / "refold.db")) for _ in range(2))
+    first, second, third = sealed(None, [b"{}"] * 3)
+    ours.append("c", [first], expect=0)
+    assert ours.read("c", after=1) == [] == ours.read("c", after=1)
+    theirs.append("c", [second], expect=1)
+    assert ours.read("c", after=1) == [second]
+    assert ours.read("c", after=2) == [] == ours.read("c", after=2)
+    theirs.append("c", [third], expect=2)
+    assert ours.read("c", after=2) == [third]
+    ours.close()
+    theirs.close()
