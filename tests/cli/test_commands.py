@@ -37,8 +37,6 @@ def test_every_command_has_help_that_fits_its_line_and_is_ascii() -> None:
 
 def test_every_command_stands_in_the_docs() -> None:
     pages = (ROOT / "README.md", ROOT / "docs/start.md")
-    if not all(page.exists() for page in pages):
-        pytest.skip("the docs are not written yet")
     docs = [page.read_text(encoding="utf-8") for page in pages]
     missing = [name for name in COMMANDS if not any(f"refold {name}" in text for text in docs)]
     assert missing == []

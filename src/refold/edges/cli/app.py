@@ -30,6 +30,8 @@ COMMANDS = {
     "undo": "compacting",
     "export": "moving",
     "import": "moving",
+    "delete": "clearing",
+    "sweep": "clearing",
     "verify": "checking",
     "doctor": "doctor",
     "demo": "trying",

@@ -7,8 +7,9 @@ left out where that does not tell them.
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
+
+import click
 
 from refold.edges.cli.options import command, conversation_argument, opened, opened_store, store_option, window_option
 from refold.edges.cli.screen import Screen
@@ -20,16 +21,25 @@ if TYPE_CHECKING:
     from refold.stats import Stats
     from refold.stores.protocol import Store
 
-PAGE = 100
 TAIL_EVENTS = 300
 PLAIN_KINDS = {"message", "usage", "artifact", "checkpoint", "meta"}
 
 
-@command("list", store_option)
-def list_(screen: Screen, store: str | None) -> None:
-    """Lists the conversations of the store."""
+@command(
+    "list",
+    click.option("--tag", default="", help="Only conversations with this tag."),
+    click.option("--limit", type=click.IntRange(min=1), help="Only so many."),
+    store_option,
+)
+def list_(screen: Screen, tag: str, limit: int | None, store: str | None) -> None:
+    """Lists the conversations of the store, newest first.
+
+    Wherever an ID is asked for, @1 stands for the first of this list, @2 for the second.
+    """
+    from refold.sessions import newest
+
     with opened_store(store) as there:
-        rows = (_row(there, about) for about in _conversations(there))
+        rows = (_row(there, about) for about in newest(there, tag=tag)[:limit])
         if screen.json_output:
             screen.emit_each({"store": there.url}, "conversations", rows)
             return
@@ -40,19 +50,14 @@ def list_(screen: Screen, store: str | None) -> None:
             screen.line(f"There are no conversations in {there.url}.")
 
 
-def _conversations(store: Store) -> Iterator[Conversation]:
-    after = ""
-    while page := store.conversations(after=after, limit=PAGE):
-        yield from page
-        after = page[-1].id
-
-
 def _row(store: Store, about: Conversation) -> dict[str, Any]:
+    from refold.sessions import preview
+
     sizes = _sizes(store, about)
     return {
-        "id": about.id, "title": about.title, "head": about.head, "messages": sizes and sizes[0],
-        "tokens": sizes and sizes[1], "created_ms": about.at_ms, "updated_ms": about.updated_ms,
-        "parent": about.parent, "parent_seq": about.parent_seq,
+        "id": about.id, "title": about.title, "preview": preview(store, about.id), "head": about.head,
+        "messages": sizes and sizes[0], "tokens": sizes and sizes[1], "created_ms": about.at_ms,
+        "updated_ms": about.updated_ms, "parent": about.parent, "parent_seq": about.parent_seq,
     }  # fmt: skip
 
 
@@ -61,7 +66,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
 
     sizes = ["-" if row[name] is None else f"{row[name]:,}" for name in ("messages", "tokens")]
     parent = f"{row['parent']}#{row['parent_seq']}" if row["parent"] else ""
-    return [row["id"], row["title"] or "Untitled", *sizes, moment(row["updated_ms"]), parent]
+    return [row["id"], row["title"] or row["preview"] or "Untitled", *sizes, moment(row["updated_ms"]), parent]
 
 
 def _sizes(store: Store, about: Conversation) -> tuple[int, int] | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from refold.edges.cli.options import command, conversation_argument, opened_store, store_option
+from refold.edges.cli.options import command, conversation_argument, named, opened_store, store_option
 from refold.edges.cli.screen import Screen
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def export_(
     if file == STDIO and screen.json_output and form == "markdown":
         raise click.UsageError("--json prints one JSON object, --format markdown is none")
     with opened_store(store) as there:
+        conversation = named(there, conversation)
         if file == STDIO:
             _print_export(screen, there, conversation, form or "json")
             return

@@ -27,7 +27,7 @@ output_options: tuple[Decorator, ...] = (
 )
 store_option = click.option("--store", metavar="URL", help="The store; by default the .refold folder of this project.")
 window_option = click.option("--window", type=click.IntRange(min=1), help="The model's window in tokens.")
-conversation_argument = click.argument("conversation", metavar="ID")
+conversation_argument = click.argument("conversation", metavar="ID")  # or @1, the newest: see `named`
 
 
 def command(name: str, *decorators: Decorator) -> Callable[[Callable[..., None]], click.Command]:
@@ -63,8 +63,15 @@ def opened(conversation: str, url: str | None, *, window: int | None = None, wri
 
     config, _ = loaded()
     with opened_store(url) as store:
-        store.conversation(conversation)
+        conversation = store.conversation(named(store, conversation)).id
         context = Context(store, conversation, config=config, window=window)
         yield context
         if writes:
             context.close()
+
+
+def named(store: Store, name: str) -> str:
+    """The id of a conversation that was named by it, or as `@1` for the newest, `@2` for the one before."""
+    from refold.sessions import found
+
+    return found(store, name)
