@@ -82,7 +82,7 @@ def test_a_page_that_is_due_is_put_in_words_by_itself():
 def test_a_number_of_messages_can_be_the_trigger():
     """G-11: the 41st message."""
     writer = Scripted()
-    context = opened(writer, config={"ladder": ("summarize",), "strategy": {"summarize": {"threshold": 40}}})
+    context = opened(writer, config={"ladder": ("summarize",), "messages_cap": 40})
     talked(context, 40)
     assert len(page(context)) == 40
     talked(context, 1, start=40)

@@ -27,6 +27,7 @@ from refold.strategies.registry import rungs
 LAST_RUNG = "fit"
 SUMMARIZE = "summarize"
 GROWTH_RATIO = 0.05  # of the window: what must have come since the last batch before another is made by itself
+CROWD_RATIO = 0.10  # of `messages_cap`: the same, counted in messages
 SLEEP_RATIO = 0.10  # of the window: what must have come since an undo before anything is compacted by itself
 
 
@@ -252,8 +253,7 @@ def due(state: Fold, budget: Budget, config: Config) -> str:
     """Whether the page should be compacted by itself now: 'yes', 'no', or why not although it is full."""
     current = current_tokens(state, budget.factor)
     if current < budget.compact_at:
-        undone = bool(state.undoable) and not state.undoable[-1][1]
-        return "yes" if _many(state, config) and not undone else "no"
+        return "yes" if _many(state, config) else "no"
     if current > budget.input_max or not state.undoable:
         return "yes"
     last, batch = state.undoable[-1]
@@ -266,7 +266,11 @@ def due(state: Fold, budget: Budget, config: Config) -> str:
 
 
 def _many(state: Fold, config: Config) -> bool:
-    """Whether the period of `summarize` is over: it may be set to act by the number of messages, too."""
-    threshold = config.strategy.get(SUMMARIZE, {}).get("threshold") if SUMMARIZE in config.ladder else None
-    # What stays whole and the summary itself are on the page anyway: a threshold below that would never be met.
-    return isinstance(threshold, int) and 0 < max(threshold, config.keep_recent + 2) < len(state.slots)
+    """Whether the page has more messages than it may, and enough of them came since the last batch. What stays whole
+    and the summary are on the page anyway: a cap below that would never be met."""
+    cap = max(config.messages_cap, config.keep_recent + 2)
+    if config.messages_cap <= 0 or len(state.slots) <= cap:
+        return False
+    last, batch = state.undoable[-1] if state.undoable else (0, "")
+    fresh = sum(slot.seq > last for slot in state.slots)
+    return not last or (bool(batch) and fresh >= cap * CROWD_RATIO)

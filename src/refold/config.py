@@ -6,11 +6,17 @@ Where the values come from (files, environment, arguments) is the business of `r
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
 
 from refold.errors import Invalid
+
+NUMBERS = (
+    "tokens_cap", "keep_recent", "writer_wait_s", "reserve_tokens", "offload_tokens", "messages_cap",
+    "checkpoint_every",
+)  # fmt: skip
 
 Durability = Literal["turn", "append", "none"]
 
@@ -28,6 +34,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     offload_tokens: int | None = None
     ladder: tuple[str, ...] = ("dedup", "gist", "hide")
     auto: bool = True
+    messages_cap: int = 0  # compacts also when the page has more messages than this; 0: never
+    checkpoint_every: int = 0  # messages between checkpoints that are made without being asked for; 0: none
     exclude_tools: tuple[str, ...] = ("memory",)
     tool_kinds: dict[str, str] = msgspec.field(default_factory=dict)
     cache: bool = True
@@ -49,12 +57,11 @@ def config_from(values: dict[str, Any], *, origin: str = "the configuration") ->
     return _bounded(config, origin)
 
 
-def check_names(values: dict[str, Any], origin: str) -> None:
+def check_names(values: Mapping[str, Any], origin: str, known: Sequence[str] = Config.__struct_fields__) -> None:
     """Refuses a name that is not a setting, and names the nearest one."""
-    known = Config.__struct_fields__
     for name in values:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
+            near = difflib.get_close_matches(str(name), known, n=1)
             hint = f"did you mean {near[0]}?" if near else "known: " + ", ".join(known)
             raise Invalid(f"{origin} has an unknown name {name!r}", hint=hint)
 
@@ -73,7 +80,7 @@ def _bounded(config: Config, origin: str) -> Config:
         refuse("warn, compact and critical are out of order", "warn_ratio < compact_ratio <= critical_ratio")
     if not 0.05 <= config.target_ratio < 1.0:
         refuse(f"target_ratio is {config.target_ratio}", "a target lies between 0.05 and below 1.0")
-    for name in ("tokens_cap", "keep_recent", "writer_wait_s", "reserve_tokens", "offload_tokens"):
+    for name in NUMBERS:
         value = getattr(config, name)
         if value is not None and (value < 0 or (name == "tokens_cap" and value == 0)):
             refuse(f"{name} is {value}", "give a number that is not negative")

@@ -36,6 +36,7 @@ from refold.stats import Stats, stats_of
 from refold.stores.protocol import Store
 from refold.tokens import counter as counters
 from refold.tokens import models
+from refold.tokens.choice import counter_for
 from refold.tracing import Trace, traced
 from refold.transfer import export_file
 from refold.unfolding import Unfolded, unfolded
@@ -57,7 +58,7 @@ class Context:
         system: Any = None,
         tools: list[Any] | None = None,
         window: int | None = None,
-        counter: Callable[[str], int] | None = None,
+        counter: Callable[[str], int] | str | None = None,
         writer: Writer | None = None,
         owns_store: bool = False,
     ) -> None:
@@ -66,8 +67,8 @@ class Context:
         self._store, self._owns_store = store, owns_store
         self._notices = Notices()
         self._guard = Guard(self._notices.tell)
-        self._counter = counters.named(counter)
         self._log = Log(store, conversation)
+        self._counter = counter_for(counter, model or self._log.state.meta.model)
         self._desk = Desk(store, self.config, self._counter, self._log.call)
         self._pages: dict[str, Page] = {}
         self._pending: list[Draft] = []
@@ -80,6 +81,8 @@ class Context:
         )  # fmt: skip
         self._closed = False
         self.use(model=model, window=window, system=system, tools=tools)
+        if self._counter.note:
+            self._notices.add("counter-missing", reason=self._counter.note)
 
     # --- what the conversation is about ---
 
@@ -170,9 +173,16 @@ class Context:
         except BaseException:
             self._pending = pending
             raise
+        if self.config.checkpoint_every:
+            self._mark(sum(event.kind == "message" for event in events))
         self._sync("append")
         self._compactor.watch()
         return events[len(pending) :]
+
+    def _mark(self, messages: int) -> None:
+        mark = history.checkpointing(self._log.state, messages, self.config.checkpoint_every)
+        if mark is not None:
+            self._log.append([self._desk.draft(mark)])
 
     def store_artifact(
         self,

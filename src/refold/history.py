@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from refold.core.fold import Fold
 from refold.core.laws import units
-from refold.core.model import Pin, Restore, Revert
+from refold.core.model import Checkpoint, Pin, Restore, Revert
 from refold.errors import Invalid, NotFound
 from refold.log import Log
 
@@ -42,6 +42,14 @@ def restoring(state: Fold, to: int | str) -> Restore:
     if not 0 <= seq <= state.head:
         raise Invalid(f"cannot restore #{seq}", hint=f"the log goes from 1 to {state.head}")
     return Restore(seq=seq)
+
+
+def checkpointing(state: Fold, messages: int, every: int) -> Checkpoint | None:
+    """The checkpoint that is due after so many new messages, if one is due every so often."""
+    count = sum(state.counts.values())
+    if not every or count // every == (count - messages) // every:
+        return None
+    return Checkpoint(name=f"message-{count}", seq=state.head)
 
 
 def pinning(log: Log, seq: int, *, on: bool) -> list[Pin]:

@@ -16,11 +16,13 @@ from msgspec import Struct, field
 from refold.core.budget import Budget
 
 REARM_POINTS = 5.0
+WAITING_MAX = 100
 
 
 class Notice(Struct, frozen=True, kw_only=True):
     """`name` is one of: context-warning, context-critical, auto-compacting, compaction-complete, compaction-failed,
-    compaction-skipped, budget-unreachable, unknown-model, overflow-recovered, hook-failed, listener-failed."""
+    compaction-skipped, budget-unreachable, unknown-model, overflow-recovered, hook-failed, listener-failed,
+    counter-missing."""
 
     name: str
     percent: float = 0.0
@@ -61,7 +63,7 @@ class Notices:
 
     def __init__(self) -> None:
         self._listeners: list[tuple[str, Listener]] = []
-        self._waiting: deque[Notice] = deque()
+        self._waiting: deque[Notice] = deque(maxlen=WAITING_MAX)
         self._said: set[str] = set()
         self._guard = threading.Lock()
 
@@ -100,8 +102,9 @@ class Notices:
                 self._said.discard(name)
 
     def tell(self) -> None:
-        """Delivers what is waiting. Call it with no lock held."""
-        while self._waiting:
+        """Delivers what is waiting. Call it with no lock held. What is said before anybody listens waits: an opening
+        has something to say, too."""
+        while self._waiting and self._listeners:
             try:
                 notice = self._waiting.popleft()
             except IndexError:

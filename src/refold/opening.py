@@ -23,15 +23,16 @@ def open(
     tools: list[Any] | None = None,
     window: int | None = None,
     config: Config | Mapping[str, Any] | None = None,
-    counter: Callable[[str], int] | None = None,
+    counter: Callable[[str], int] | str | None = None,
     writer: Writer | None = None,
 ) -> Context:
     """Opens a conversation, new or known; nothing is written before the first append.
 
     `store` is a URL (`sqlite:PATH`, `memory:`) or a store; without one, `.refold/` of this project. `model` decides
     window, prices and wire format; `window` overrides. `config` overrides `refold.toml`, `[tool.refold]` and
-    `REFOLD_*`. `counter` is any function from text to tokens. `writer` is the model that puts what is
-    compacted in words: any callable from `asking.Request` to `asking.Answer`, such as `edges.writer.endpoint`.
+    `REFOLD_*`. `counter` is a function from text to tokens, or a name: `exact`, `estimate`, a vocabulary. `writer`
+    is the model that puts what is compacted in words: any callable from `asking.Request` to `asking.Answer`, such as
+    `edges.writer.endpoint`.
     """
     conversation_checked(conversation)
     effective, _ = loaded(config)

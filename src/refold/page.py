@@ -2,7 +2,8 @@
 
 Slots up to the last open unit are rendered once and kept; a page that only grew costs its growth. An edit anywhere
 starts over. The messages handed out are copies, so a caller may change them. Requests that follow each other share
-them for as long as nobody did: comparing is far cheaper than copying. Neighbours: `core.laws` puts slots in lawful order, a dialect gives them their wire form.
+them for as long as nobody did: comparing is far cheaper than copying. Neighbours: `core.laws` puts slots in lawful
+order, a dialect gives them their wire form.
 """
 
 from __future__ import annotations

@@ -1,24 +1,44 @@
 """Where settings come from: `refold.toml`, `[tool.refold]` in pyproject.toml, `REFOLD_*`, arguments; later ones win.
 
-Every value remembers its origin, so that `refold doctor` can say why it is what it is.
+Every value remembers its origin, so that `refold doctor` can say why it is what it is. A file is ours, so a name in it
+that is no setting is refused. The environment is shared: there only a name that is nearly a setting's is taken for a
+misspelt one, and any other is left to whom it belongs. The table `writer` names the model that puts summaries in words;
+it is read apart, because what is made of it lies at an edge (`edges.writer`).
 """
 
 from __future__ import annotations
 
+import difflib
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from refold import magenta
 from refold.config import Config, check_names, config_from
 from refold.errors import Invalid
 
 PREFIX = "REFOLD_"
-NOT_CONFIG = {"REFOLD_STORE"}
+WRITER = "writer"
+NEARLY = 0.82  # how alike two names are of which one is the other misspelt
 FOLDER = ".refold"
+
+
+class WriterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The table `[writer]`. The key itself stands in the environment, in the variable that `key_env` names."""
+
+    url: str = ""
+    model: str = ""
+    kind: str = "openai"
+    key_env: str = ""
+    window: int | None = None
+    timeout_s: float = 30.0
+    tries: int = 3
+    deadline_s: float = 120.0
+    calls_per_hour: int = 0
 
 
 def loaded(
@@ -33,14 +53,53 @@ def loaded(
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for origin, found in (
-        *_from_files(folder or Path.cwd()),
+        *((name, _without_writer(table)) for name, table in _from_files(folder or Path.cwd())),
         ("environment", _from_environment(os.environ if environ is None else environ)),
         ("arguments", dict(given or {})),
     ):
+        found = _translated(found, origin)
         check_names(found, origin)
         values.update(found)
         origins.update(dict.fromkeys(found, origin))
     return config_from(values), origins
+
+
+def writer_loaded(
+    given: Mapping[str, Any] | None = None, *, folder: Path | None = None, environ: Mapping[str, str] | None = None
+) -> WriterSettings:
+    """The writer's own settings: the table `writer` of the files, `REFOLD_WRITER_*`, arguments. No `url`: no writer."""
+    environ, names = os.environ if environ is None else environ, WriterSettings.__struct_fields__
+    values: dict[str, Any] = {}
+    for name, table in _from_files(folder or Path.cwd()):
+        values.update(_inner(table, (WRITER,), name))
+    values.update(_named(environ, names, f"{PREFIX}{WRITER.upper()}_"))
+    values.update(given or {})
+    try:
+        return msgspec.convert(values, WriterSettings, strict=False)
+    except msgspec.ValidationError as error:
+        hint = f"known: {', '.join(names)}; a key goes into the environment only"
+        raise Invalid(f"the table {WRITER}: {error}", hint=hint) from error
+
+
+def _translated(found: dict[str, Any], origin: str) -> dict[str, Any]:
+    """The values with the Magenta block, if there is one, in words of ours; what stands beside it wins."""
+    if magenta.NAME not in found:
+        return found
+    block = found[magenta.NAME]
+    if not isinstance(block, Mapping):
+        raise Invalid(f"{origin}: {magenta.NAME} is not a table", hint="see the block in docs/start.md")
+    rest = {name: value for name, value in found.items() if name != magenta.NAME}
+    return {**magenta.settings_of(block, origin), **rest}
+
+
+def remarks(folder: Path | None = None) -> list[str]:
+    """What the files ask for and we do otherwise, in words."""
+    tables = [(name, table.get(magenta.NAME)) for name, table in _from_files(folder or Path.cwd())]
+    return [line for name, block in tables if isinstance(block, Mapping) for line in magenta.unused(block, name)]
+
+
+def _without_writer(table: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in table.items() if name != WRITER}
 
 
 def _from_files(folder: Path) -> list[tuple[str, dict[str, Any]]]:
@@ -48,29 +107,37 @@ def _from_files(folder: Path) -> list[tuple[str, dict[str, Any]]]:
     for name, table in (("refold.toml", ()), ("pyproject.toml", ("tool", "refold"))):
         path = folder / name
         if path.is_file():
-            found.append((name, _table(path, table)))
+            found.append((name, _inner(_read(path), table, name)))
     return found
 
 
-def _table(path: Path, keys: tuple[str, ...]) -> dict[str, Any]:
+def _read(path: Path) -> dict[str, Any]:
     try:
-        value: Any = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise Invalid(f"{path.name} cannot be read: {error}", hint="mend the file, or move it away") from error
+
+
+def _inner(table: dict[str, Any], keys: tuple[str, ...], origin: str) -> dict[str, Any]:
+    """The table inside a table; empty if it is not there."""
     for key in keys:
-        value = value.get(key, {})
-    if not isinstance(value, dict):
-        raise Invalid(f"{path.name}: [{'.'.join(keys)}] is not a table", hint="write it as a TOML table")
-    return value
+        value = table.get(key, {})
+        if not isinstance(value, dict):
+            raise Invalid(f"{origin}: [{'.'.join(keys)}] is not a table", hint="write it as a TOML table")
+        table = value
+    return table
+
+
+def _named(environ: Mapping[str, str], known: Iterable[str], prefix: str = PREFIX) -> dict[str, str]:
+    """The variables of the environment that are meant as one of these settings, by the setting's name."""
+    names = list(known)
+    found = {name[len(prefix) :].lower(): text for name, text in environ.items() if name.startswith(prefix)}
+    return {name: text for name, text in found.items() if difflib.get_close_matches(name, names, n=1, cutoff=NEARLY)}
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     """`REFOLD_WARN_RATIO=0.7`: the value is read as JSON where the setting is not a text."""
-    found: dict[str, Any] = {}
-    for name, text in environ.items():
-        if name.startswith(PREFIX) and name not in NOT_CONFIG:
-            found[name[len(PREFIX) :].lower()] = _value(text)
-    return found
+    return {name: _value(text) for name, text in _named(environ, Config.__struct_fields__).items()}
 
 
 def _value(text: str) -> Any:

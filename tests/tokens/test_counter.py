@@ -20,7 +20,6 @@ from refold.tokens.counter import (
     count_system,
     count_tools,
     custom,
-    named,
 )
 
 
@@ -138,9 +137,6 @@ def test_a_custom_counter_has_the_name_of_its_function() -> None:
     """Y-04: a counter plugged in is used, and says so."""
     counter = custom(words)
     assert (counter.name, counter("a b c")) == ("custom:words", 3)
-    assert named(counter) is counter
-    assert named(words).name == "custom:words"
-    assert named(None) is ESTIMATE
     assert ESTIMATE.name == "estimate"
     assert custom(Callable_()).name == "custom:Callable_"
 

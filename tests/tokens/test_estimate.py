@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.tokens.estimate import BASE64, PIECE_CHARS, UNIT, estimate
+from refold.tokens.estimate import _WEIGHTS, BASE64, LINE, PIECE_CHARS, SIGN, UNIT, estimate
 
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()), max_size=400)
 PROSE = (
@@ -108,6 +108,39 @@ def test_ordinary_text_is_additive_but_for_rounding(first: str, second: str) -> 
 @given(st.text(alphabet="abc XY.,({\n", max_size=200), st.sampled_from("a X.\n"))
 def test_one_more_character_never_makes_a_text_lighter(text: str, sign: str) -> None:
     assert estimate(text + sign) >= estimate(text)
+
+
+def weighed(text: str) -> int:
+    """The estimate, added up byte by byte, without the rule for base64."""
+    data = text.encode("utf-8", "surrogatepass")
+    drawn = data.count(b"\xe2\x94") + data.count(b"\xe2\x95")
+    return -(-(sum(_WEIGHTS[byte] for byte in data) - drawn * (SIGN - LINE)) // UNIT)
+
+
+@given(ANY_TEXT, st.integers(1, 40))
+def test_the_fast_sum_is_the_sum_of_the_weights(text: str, times: int) -> None:
+    """Y-03: Adler-32 adds up modulo 65,521, and no piece may come that far."""
+    assert estimate(text * times) in (
+        weighed(text * times),
+        -(-len((text * times).encode("utf-8", "surrogatepass")) * BASE64 // UNIT),
+    )
+
+
+@pytest.mark.parametrize(
+    "sign", ["\n", "\x01", "0", "$", "é", "\u0301", "→", "中", "🎉", "\U0010ffff", "\ud800", "\0", " ", "a"]
+)
+def test_the_heaviest_runs_do_not_overflow(sign: str) -> None:
+    """Y-111: a million equal characters, NUL and lone surrogates among them, weigh what each of them weighs."""
+    assert estimate(sign * 1_000_000) == -(-_WEIGHTS[sign.encode("utf-8", "surrogatepass")[0]] * 1_000_000 // UNIT)
+
+
+def test_a_line_of_ten_megabytes_and_special_tokens_are_text() -> None:
+    """Y-111: no line is too long, and no name of a special token means anything."""
+    line = (PROSE + "<|endoftext|><|im_start|>") * 60_000
+    assert len(line) > 10_000_000
+    assert estimate(line) == pytest.approx(
+        60_000 * estimate((PROSE + "<|endoftext|><|im_start|>") * 100) / 100, rel=0.001
+    )
 
 
 def test_pieces_of_a_large_text_add_up() -> None:

@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.core.model import Media
+from refold.tokens.framing import framing_for
 from refold.tokens.media import IMAGE_TOKENS_MAX, image_size, media_tokens
+from refold.tokens.models import model_info
 
 
 def png(width: int, height: int) -> bytes:
@@ -97,3 +99,59 @@ def test_media_count_by_pixels_pages_and_seconds(media: Media, tokens: int) -> N
 def test_no_bytes_break_the_count(raw: bytes, head: bytes) -> None:
     """Y-02: headers come from strangers."""
     assert 0 < media_tokens(image(head + raw)) <= IMAGE_TOKENS_MAX
+
+
+SIZES = {
+    "small": (512, 512), "square": (1024, 1024), "wide": (1920, 1080), "large": (3840, 2160), "photo": (4032, 3024),
+    "tall": (1800, 2400), "strip": (8000, 20),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("model", "detail", "tokens"),
+    [
+        # OpenAI's patches: the limits of each detail, and the example of its guide (1,452 patches).
+        ("gpt-6-astra", "", {"small": 308, "square": 1229, "wide": 2448, "large": 9792, "photo": 14364}),
+        ("gpt-6-astra", "high", {"small": 308, "large": 2931, "photo": 2942}),
+        ("gpt-5.5", "auto", {"wide": 2448, "photo": 11868}),
+        ("gpt-4.1-mini", "", {"small": 415, "tall": 2353, "strip": 405}),
+        ("gpt-5-nano", "low", {"small": 630}),
+        # OpenAI's tiles.
+        ("gpt-4o", "", {"small": 255, "square": 765, "wide": 1105, "strip": 765}),
+        ("gpt-4o", "low", {"photo": 85}),
+        ("gpt-4-turbo", "high", {"square": 765}),
+        ("gpt-4o-mini", "", {"square": 25501}),
+        ("gpt-5", "", {"square": 630}),
+        ("o1", "", {"square": 675}),
+        # Claude: patches of 28 pixels, more of them in newer models.
+        ("claude-haiku-4-5", "", {"small": 361, "square": 1369, "photo": 1568}),
+        ("claude-opus-4-7", "", {"square": 1369, "photo": 4784}),
+        ("claude-sonnet-5-5", "", {"wide": 2691, "large": 2952, "photo": 3888}),
+        # Gemini: crops, then one price for each resolution.
+        ("gemini-2.5-pro", "", {"small": 1032, "photo": 258 * 24}),
+        ("gemini-3-pro", "", {"small": 1120, "photo": 1120}),
+        ("gemini-3-pro", "media_resolution_low", {"photo": 280}),
+        ("acme-1", "", {"square": 1399, "photo": 1600}),
+    ],
+)
+def test_an_image_costs_what_its_model_takes(model: str, detail: str, tokens: dict[str, int]) -> None:
+    """Y-02: the model's formula. OpenAI's, Claude's and Gemini's figures are published or measured ones."""
+    formula = framing_for(model_info(model)).media.image
+    assert {name: formula(SIZES[name], detail) for name in tokens} == tokens
+
+
+@pytest.mark.parametrize("model", ["gpt-4o", "gpt-4o-mini", "gpt-6-astra", "claude-opus-5", "gemini-2.5-pro", "acme-1"])
+@given(size=st.tuples(st.integers(1, 60_000), st.integers(1, 60_000)), detail=st.sampled_from(["", "low", "high", "x"]))
+def test_every_size_has_a_price(model: str, size: tuple[int, int], detail: str) -> None:
+    """Y-02: never nothing, never an error, and an image of unknown size is not cheap."""
+    formula = framing_for(model_info(model)).media.image
+    assert formula(size, detail) > 0
+    assert formula(None, "") >= 1_000
+
+
+def test_documents_and_videos_of_gemini_have_their_own_price() -> None:
+    """Y-02: 258 tokens a page and about 300 a second, then 560 and about 100."""
+    page, video = Media("document", "application/pdf", "A" * 60_000), Media("video", "video/mp4", "A" * 10_000_000)
+    for model, tokens in (("gemini-2.5-pro", (258, 8850)), ("gemini-3-pro", (560, 3060)), ("gpt-4o", (2000, 9000))):
+        rule = framing_for(model_info(model)).media
+        assert (media_tokens(page, rule), media_tokens(video, rule)) == tokens

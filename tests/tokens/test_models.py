@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,7 +13,18 @@ from hypothesis import strategies as st
 
 from refold.core.model import Usage
 from refold.errors import Invalid
-from refold.tokens.models import Model, Prices, cost, dollars, input_price, model_info, table, with_overrides
+from refold.tokens import models
+from refold.tokens.models import (
+    Model,
+    Prices,
+    add_models,
+    cost,
+    dollars,
+    input_price,
+    model_info,
+    table,
+    with_overrides,
+)
 
 
 @pytest.mark.parametrize(
@@ -119,6 +132,35 @@ def test_what_the_user_says_wins() -> None:
     assert (found.window, found.output, found.prices, found.known) == (64_000, 1_000, prices, True)
     assert with_overrides(model_info("gpt-5"), window=500_000).input_max is None
     assert with_overrides(model_info("gpt-5")) == model_info("gpt-5")
+
+
+@pytest.fixture
+def added(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(models, "_added", {})
+    yield
+    model_info.cache_clear()
+
+
+@pytest.mark.usefixtures("added")
+def test_rows_are_added_to_the_table() -> None:
+    """Y-05: the table is data, loadable; a row of the user's wins over ours, and matches by prefix like ours."""
+    assert not model_info("acme-2-large").known
+    add_models({"Acme-2": {"provider": "openai", "window": 64_000, "prices": {"input": 1, "output": 2}}})
+    add_models({"gpt-4o": {"provider": "openai", "window": 99_000}})
+    found = model_info("my-host/acme-2-large")
+    assert (found.name, found.window, found.known, found.dialect) == ("acme-2", 64_000, True, "openai_chat")
+    assert model_info("gpt-4o-2024-08-06").window == 99_000
+
+
+@pytest.mark.usefixtures("added")
+@pytest.mark.parametrize(
+    "row", [{}, {"window": "many"}, {"window": 0}, {"window": 5, "output": -1}, {"window": 5, "prices": {}}]
+)
+def test_a_row_that_is_none_is_refused(row: dict[str, Any]) -> None:
+    """Bad input: nothing of it is kept."""
+    with pytest.raises(Invalid):
+        add_models({"acme-2": {"window": 5}, "acme-3": row})
+    assert not model_info("acme-2").known
 
 
 @pytest.mark.parametrize(("window", "output"), [(0, None), (-1, None), (None, 0), (None, -5)])

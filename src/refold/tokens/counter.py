@@ -1,8 +1,9 @@
 """A counter turns text into tokens; this counts whatever a request carries with one.
 
-Rule: what is not empty counts at least one, what is empty counts nothing, and each message adds the four tokens that
-its frame costs. A caller's own function becomes a counter by `custom`, which answers for its results. Nothing is
-cached, so no count outlives its text. Neighbours: `estimate` is the default counter, `media` knows images and sound.
+Rule: what is not empty counts at least one, what is empty counts nothing, and each message adds what its frame costs
+with the provider at hand. A caller's own function becomes a counter by `custom`, which answers for its results.
+Nothing is cached, so no count outlives its text. Neighbours: `choice` finds the counter for a model, `framing` knows
+what providers add, `media` images and sound.
 """
 
 from __future__ import annotations
@@ -12,39 +13,37 @@ from collections.abc import Callable
 from math import ceil
 from typing import Any, assert_never
 
-import msgspec
 from msgspec import Struct
 
 from refold.core.model import Block, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from refold.errors import Invalid
 from refold.tokens.estimate import NAME, estimate
+from refold.tokens.framing import MESSAGE_TOKENS as MESSAGE_TOKENS
+from refold.tokens.framing import PLAIN, Framing
 from refold.tokens.media import media_tokens
+from refold.tokens.schemas import declarations, json_text
 
 Count = Callable[[str], int]
 
-MESSAGE_TOKENS = 4
 # Withheld thinking is its text, sealed and written as base64: 4 signs for 3 bytes, 4 bytes for a token.
 SEALED_CHARS_PER_TOKEN = 16 / 3
 
 
 class Counter(Struct, frozen=True):
-    """A function from text to tokens, with the name that is written beside its counts."""
+    """A function from text to tokens, with the name that is written beside its counts. `framing` is what the provider
+    adds to them. `additive`: parts of a text count what the whole counts. `note` says why another one was wanted."""
 
     name: str
     function: Count
+    framing: Framing = PLAIN
+    additive: bool = False
+    note: str = ""
 
     def __call__(self, text: str) -> int:
         return self.function(text)
 
 
-ESTIMATE = Counter(NAME, estimate)
-
-
-def named(function: Count | None) -> Counter:
-    """The counter to use for what a caller gave: nothing, a counter, or a function."""
-    if function is None:
-        return ESTIMATE
-    return function if isinstance(function, Counter) else custom(function)
+ESTIMATE = Counter(NAME, estimate, additive=True)
 
 
 def custom(function: Count) -> Counter:
@@ -75,9 +74,14 @@ def _checked(name: str, result: object) -> int:
     return tokens
 
 
+def framing_of(count: Count) -> Framing:
+    """The framing that a counter carries; a bare function has none of its own."""
+    return count.framing if isinstance(count, Counter) else PLAIN
+
+
 def count_message(message: Message, count: Count) -> int:
     """The tokens of a message, its frame included."""
-    return MESSAGE_TOKENS + sum(count_block(block, count) for block in message.blocks)
+    return framing_of(count).message + sum(count_block(block, count) for block in message.blocks)
 
 
 def count_block(block: Block, count: Count) -> int:
@@ -88,11 +92,11 @@ def count_block(block: Block, count: Count) -> int:
         case Thinking():
             return _thinking_tokens(block, count)
         case ToolCall():
-            return count(block.name) + _argument_tokens(block.arguments, count)
+            return framing_of(count).call + count(block.name) + _argument_tokens(block.arguments, count)
         case ToolResult():
-            return sum(count_block(part, count) for part in block.content)
+            return framing_of(count).result + sum(count_block(part, count) for part in block.content)
         case Media():
-            return media_tokens(block)
+            return media_tokens(block, framing_of(count).media)
         case Opaque():
             text = _opaque_text(block)
             return count(text) if text else 0
@@ -112,9 +116,9 @@ def _argument_tokens(arguments: str | dict[str, Any], count: Count) -> int:
         return 0
     if isinstance(arguments, str):
         return count(arguments)
-    whole = count(_json_text(arguments))
-    if count is ESTIMATE:
-        # It knows no context: the JSON text weighs what its parts weigh; counting the lines too would double the work.
+    whole = count(json_text(arguments))
+    if isinstance(count, Counter) and count.additive:
+        # The JSON text weighs what its parts weigh; counting the lines too would double the work.
         return whole
     return max(whole, sum(count(f"{key}: {value}") for key, value in arguments.items()))
 
@@ -123,15 +127,7 @@ def _opaque_text(block: Opaque) -> str:
     if block.text or block.raw is None:
         # "replace", because counters of other makers refuse lone surrogates.
         return block.text or block.data.decode("utf-8", "replace")
-    return _json_text(block.raw)
-
-
-def _json_text(value: object) -> str:
-    try:
-        return msgspec.json.encode(value).decode()
-    except (TypeError, ValueError):
-        # A value that JSON cannot hold still takes its place in the request.
-        return str(value)
+    return json_text(block.raw)
 
 
 def count_system(system: object, count: Count) -> int:
@@ -139,15 +135,20 @@ def count_system(system: object, count: Count) -> int:
     if not system:
         return 0
     parts = system if isinstance(system, list | tuple) else [system]
-    return MESSAGE_TOKENS + sum(_part_tokens(part, count) for part in parts)
+    return framing_of(count).message + sum(_part_tokens(part, count) for part in parts)
 
 
 def _part_tokens(part: object, count: Count) -> int:
     if isinstance(part, dict) and isinstance(part.get("text"), str):
         part = part["text"]
-    return count(part if isinstance(part, str) else _json_text(part))
+    return count(part if isinstance(part, str) else json_text(part))
 
 
 def count_tools(tools: list[Any] | None, count: Count) -> int:
-    """The tokens of the tool definitions, each as its JSON text."""
-    return sum(count(_json_text(tool)) for tool in tools or ())
+    """The tokens of the tool definitions, in the form in which the provider's models read them."""
+    if not tools:
+        return 0
+    framing = framing_of(count)
+    if framing.declared:
+        return framing.tools + count(declarations(tools))
+    return framing.tools + sum(count(json_text(tool)) for tool in tools)

@@ -1,28 +1,29 @@
-"""What an image, document or sound costs, from what its first bytes say.
+"""What an image, document or sound costs, from what its first bytes say and by the rule of who reads it.
 
-Nothing is opened: an image's width and height stand in its header, and of all else only the size is known. Each rule
-is the providers' own or errs upwards: an image is width × height / 750, at most 1,600 tokens; a document 2,000 tokens
-per page of 50 kB; sound 32 and video 300 tokens per second at usual bit rates. Neighbour: `counter`.
+Nothing is opened: an image's width and height stand in its header, and of all else only the size is known. Where the
+provider is not known, an image is width × height / 750, at most 1,600 tokens; a document 2,000 tokens per page of
+50 kB; sound 32 and video 300 tokens per second at usual bit rates. Neighbours: `images` has the providers' formulas,
+`framing` says which model has which rule.
 """
 
 from __future__ import annotations
 
 import binascii
 from math import ceil
+from typing import Any
+
+from msgspec import Struct
 
 from refold.core.model import Media
-
-IMAGE_TOKENS_MAX = 1_600
-IMAGE_PIXELS_PER_TOKEN = 750
-# Providers shrink an image to this edge before they count it.
-IMAGE_EDGE_MAX = 1_568
-# OpenAI's fixed price of an image sent with detail "low".
-IMAGE_LOW_TOKENS = 85
+from refold.tokens import images
+from refold.tokens.images import IMAGE_TOKENS_MAX as IMAGE_TOKENS_MAX
+from refold.tokens.images import Formula
 
 PAGE_TOKENS, PAGE_BYTES, PAGES_MAX = 2_000, 50_000, 600
 TEXT_BYTES_PER_TOKEN = 4
-# Tokens per second, bytes per second: 128 kbit/s sound, 2 Mbit/s video, uncompressed sound of 16 kHz.
-AUDIO, VIDEO, WAVE = (32, 16_000), (300, 250_000), (32, 32_000)
+AUDIO_TOKENS, VIDEO_TOKENS = 32, 300
+# Bytes per second: 128 kbit/s sound, 2 Mbit/s video, uncompressed sound of 16 kHz.
+AUDIO_BYTES, VIDEO_BYTES, WAVE_BYTES = 16_000, 250_000, 32_000
 # What is assumed where only a link or a provider's file id is known: four pages, one minute.
 PAGES_DEFAULT, SECONDS_DEFAULT = 4, 60
 
@@ -30,44 +31,66 @@ PAGES_DEFAULT, SECONDS_DEFAULT = 4, 60
 HEAD_BYTES, HEAD_BYTES_JPEG = 48, 96 * 1024
 
 
-def media_tokens(media: Media) -> int:
+class MediaRule(Struct, frozen=True, kw_only=True):
+    """How a model counts: an image by its formula, a page of a document, a second of video."""
+
+    image: Formula = images.area
+    page: int = PAGE_TOKENS
+    video: int = VIDEO_TOKENS
+
+
+ANY = MediaRule()
+_BY_PROVIDER = {
+    "openai": images.OPENAI,
+    "anthropic": images.ANTHROPIC,
+    "gemini": images.GEMINI,
+}
+# Gemini's pages and frames, by the same names as its images.
+_GEMINI = {"gemini-1": (258, 295), "gemini-2": (258, 295), "": (560, 102)}
+
+
+def rule_for(provider: str, model: str) -> MediaRule:
+    """The rule of a model. The longest name that it begins with tells; a name not listed has the provider's newest."""
+    formulas = _BY_PROVIDER.get(provider)
+    if formulas is None:
+        return ANY
+    image = formulas[_longest(formulas, model)]
+    if provider != "gemini":
+        return MediaRule(image=image)
+    page, video = _GEMINI[_longest(_GEMINI, model)]
+    return MediaRule(image=image, page=page, video=video)
+
+
+def _longest(names: dict[str, Any], model: str) -> str:
+    return max((name for name in names if model.startswith(name)), key=len)
+
+
+def media_tokens(media: Media, rule: MediaRule = ANY) -> int:
     """The tokens of one image, document, sound or video."""
     match media.media:
         case "image":
-            return _image_tokens(media)
+            return rule.image(image_size(_inline(media)), media.detail)
         case "audio":
-            return _timed_tokens(media, WAVE if "wav" in media.mime else AUDIO)
+            return _timed_tokens(media, AUDIO_TOKENS, WAVE_BYTES if "wav" in media.mime else AUDIO_BYTES)
         case "video":
-            return _timed_tokens(media, VIDEO)
+            return _timed_tokens(media, rule.video, VIDEO_BYTES)
         case _:
-            return _document_tokens(media)
+            return _document_tokens(media, rule.page)
 
 
-def _image_tokens(media: Media) -> int:
-    if media.detail == "low":
-        return IMAGE_LOW_TOKENS
-    size = image_size(_inline(media))
-    if size is None:
-        return IMAGE_TOKENS_MAX
-    shrink = min(1.0, IMAGE_EDGE_MAX / max(size))
-    pixels = size[0] * shrink * size[1] * shrink
-    return max(1, min(IMAGE_TOKENS_MAX, ceil(pixels / IMAGE_PIXELS_PER_TOKEN)))
-
-
-def _timed_tokens(media: Media, rate: tuple[int, int]) -> int:
-    per_second, bytes_per_second = rate
+def _timed_tokens(media: Media, per_second: int, bytes_per_second: int) -> int:
     size_bytes = _size_bytes(media)
     seconds = SECONDS_DEFAULT if size_bytes is None else size_bytes / bytes_per_second
     return max(per_second, ceil(seconds * per_second))
 
 
-def _document_tokens(media: Media) -> int:
+def _document_tokens(media: Media, page: int) -> int:
     size_bytes = _size_bytes(media)
     if size_bytes is None:
-        return PAGES_DEFAULT * PAGE_TOKENS
+        return PAGES_DEFAULT * page
     if media.mime.startswith("text/") or media.mime.endswith(("json", "xml")):
         return ceil(size_bytes / TEXT_BYTES_PER_TOKEN)
-    return min(PAGES_MAX, max(1, ceil(size_bytes / PAGE_BYTES))) * PAGE_TOKENS
+    return min(PAGES_MAX, max(1, ceil(size_bytes / PAGE_BYTES))) * page
 
 
 def _inline(media: Media) -> str:

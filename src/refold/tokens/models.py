@@ -8,8 +8,10 @@ turns a window into thresholds.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache, lru_cache
 from importlib.resources import files
+from typing import Any
 
 import msgspec
 from msgspec import Struct, field
@@ -77,6 +79,24 @@ def table() -> Table:
     return msgspec.json.decode(files("refold.tokens").joinpath("models.json").read_bytes(), type=Table)
 
 
+_added: dict[str, Model] = {}
+
+
+def add_models(rows: Mapping[str, Mapping[str, Any]]) -> None:
+    """Adds rows of the form of `models.json` to the table, or puts them in the place of its own, for this process."""
+    try:
+        added = msgspec.convert(rows, dict[str, Model])
+    except msgspec.ValidationError as error:
+        raise Invalid(
+            f"this is no row of the model table: {error}", hint="window is needed; see models.json"
+        ) from error
+    for row in added.values():
+        # Refuses a window or an output limit of nothing.
+        with_overrides(row, window=row.window, output=row.output)
+    _added.update({name.strip().lower(): row for name, row in added.items()})
+    model_info.cache_clear()
+
+
 @lru_cache(maxsize=256)
 def model_info(name: str | None) -> Model:
     """The model of that name; `known` is False where we had to assume."""
@@ -89,7 +109,7 @@ def model_info(name: str | None) -> Model:
 
 
 def _row(wanted: str) -> Model | None:
-    rows = table().models
+    rows = table().models | _added
     forms = _forms(wanted)
     if "claude" in wanted:
         # Hosts write `claude-sonnet-4.5`; nobody else's dots may become boundaries.

@@ -181,7 +181,7 @@ def wal_fault(folder: str) -> str:
 
 def configuration() -> Iterator[Finding]:
     from refold.errors import RefoldError
-    from refold.settings import loaded
+    from refold.settings import loaded, remarks
 
     try:
         config, origins = loaded()
@@ -190,6 +190,8 @@ def configuration() -> Iterator[Finding]:
         return
     for name in config.__struct_fields__:
         yield Finding(name, f"{_shown(getattr(config, name))} ({origins.get(name, 'default')})")
+    for remark in remarks():
+        yield Finding("not followed", remark)
 
 
 def _shown(value: Any) -> str:
