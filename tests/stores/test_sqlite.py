@@ -266,3 +266,49 @@ def test_a_reader_at_the_head_sees_what_another_connection_appends(tmp_path: Pat
     assert ours.read("c", after=2) == [third]
     ours.close()
     theirs.close()
+
+
+def preview_of(path: Path) -> None:
+    """Turns a database into what the preview wrote: version 0, without titles and bookmarks."""
+    connection = apsw.Connection(str(path))
+    connection.execute("ALTER TABLE conversations DROP COLUMN title; DROP TABLE bookmarks; PRAGMA user_version=0")
+    connection.close()
+
+
+@pytest.mark.parametrize("first", ["read", "append"])
+def test_an_older_version_is_migrated_and_a_copy_of_it_is_kept(first: str, tmp_path: Path) -> None:
+    """X-06: the log is the same event for event, and the old file is still there as it was."""
+    path = tmp_path / "refold.db"
+    store = SqliteStore(str(path))
+    events = grown(store, "log", 5)
+    store.close()
+    preview_of(path)
+    store = SqliteStore(str(path))
+    if first == "append":
+        events += sealed(events[-1], [b"{}"])
+        store.append("log", events[-1:], expect=5)
+    assert store.read("log") == events and store.conversation("log").title == "" and store.bookmark("log") is None
+    store.keep_bookmark("log", b"mark")
+    store.close()
+    copy = apsw.Connection(str(tmp_path / "refold.db.v0"), flags=apsw.SQLITE_OPEN_READONLY)
+    assert copy.pragma("user_version") == 0 and copy.execute("SELECT count(*) FROM events").get == 5
+    assert mode(tmp_path / "refold.db.v0") == 0o600
+    again = SqliteStore(str(path))
+    assert again.bookmark("log") == b"mark"
+    again.close()
+
+
+def test_a_migration_that_fails_leaves_the_database_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "refold.db"
+    store = SqliteStore(str(path))
+    grown(store, "log", 2)
+    store.close()
+    preview_of(path)
+    odd = apsw.Connection(str(path))
+    odd.execute("CREATE TABLE bookmarks(x)")
+    odd.close()
+    with pytest.raises(Corrupt, match="cannot be brought"):
+        SqliteStore(str(path)).read("log")
+    left = apsw.Connection(str(path))
+    assert left.pragma("user_version") == 0
+    assert "title" not in [row[1] for row in left.execute("PRAGMA table_info(conversations)")]

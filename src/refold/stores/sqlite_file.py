@@ -18,11 +18,11 @@ from urllib.parse import quote
 import apsw
 
 from refold.errors import Corrupt, Denied, Invalid, RefoldError, Unavailable
-from refold.stores import door, sqlite_log
+from refold.stores import door, sqlite_log, sqlite_versions
 from refold.stores.artifacts import make_folder, sync_folder
+from refold.stores.sqlite_versions import VERSION
 
 APPLICATION_ID = 0x7265666F  # "refo"
-VERSION = 1
 BUSY_MS = 10_000
 PAGE_BYTES = 1024
 WAL_PAGES = 4_000
@@ -131,6 +131,8 @@ def _is_ours(connection: apsw.Connection, path: str) -> bool:
     if application == APPLICATION_ID:
         if version > VERSION:
             raise Invalid(f"{path} has version {version}, this refold reads up to {VERSION}", hint="upgrade refold")
+        if version < VERSION and not connection.in_transaction:
+            sqlite_versions.migrated(connection, path, version)
         return True
     if application or version or connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").get:
         raise Corrupt(f"{path} is a database of another program", hint="name another file for the store")
