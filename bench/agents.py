@@ -3,7 +3,9 @@ itself, and how much would refold have kept in the same number of tokens?
 
 A case is a real summary in a session, the messages that it replaced, and the names that the next sixty messages use
 before anything brings them back. The agent can only use what its summary held or what it found again, so the comparison
-leans to its summary. System prompts are kept in any case and left out on both sides.
+leans to its summary. System prompts are kept in any case and left out on both sides. After its summary an agent is told
+to go on; refold is told so before it compacts, so that the last step counts as past on both sides. What refold never
+shortens, the first request, is part of its page and of its tokens.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ REPLACED_MIN = 20
 SUMMARY_TOKENS_MIN = 300
 READ_CHARS, USED_CHARS = 400_000, 200_000
 WINDOW_ALL = 100_000_000
+GO_ON: Message = {"role": "user", "content": "Please continue."}
 # All of the page may be used: what is asked for is one page of exactly the summary's size.
 EXACT = {
     "reserve_tokens": 0, "tokens_cap": WINDOW_ALL, "warn_ratio": 0.9, "compact_ratio": 1.0, "critical_ratio": 1.0,
@@ -100,6 +103,7 @@ def by_refold(messages: list[Message], budget: int) -> list[Message]:
     for message in messages:
         if message["role"] != "system":
             context.append(simple(message))
+    context.append(GO_ON)
     context.use(window=budget)
     context.compact()
     context.use(window=WINDOW_ALL)  # a page that could not be made small enough is shown, and its size with it
@@ -150,5 +154,5 @@ def _table(cases: list[Case], tallies: dict[str, Tally]) -> Table:
     table.note(f"{len(cases)} compactions, {needed:,} names needed again, median summary {size:,.0f} tokens.")
     met = verdict(tallies["refold"].met >= GOAL * own)
     table.note(f"Goal: refold's ref recall at least {GOAL:g} × the agent's; met: {met}.")
-    table.note("Telling share: text in lines with three words or more besides names.")
+    table.note("Telling share: text in lines with three words or more besides a name.")
     return table

@@ -35,9 +35,7 @@ class Refold:
         self.config = {"reserve_tokens": 0, **config}
 
     def start(self, budget: int) -> None:
-        self.context = refold.open(
-            "bench", store="memory:", window=budget, counter=tokens_of_text, config=self.config
-        )
+        self.context = refold.open("bench", store="memory:", window=budget, counter=tokens_of_text, config=self.config)
 
     def observe(self, message: Message) -> None:
         self.context.append(simple(message))
@@ -114,4 +112,3 @@ def _is_known(name: str) -> bool:
     except refold.Invalid:
         return False
     return True
-

@@ -135,9 +135,7 @@ def main(arguments: list[str] | None = None) -> None:
     folder = data_folder(given.data)
     if folder is None:
         raise SystemExit("no data: name a folder, or set REFOLD_BENCH_DATA")
-    tables = run(
-        folder, shares=given.share, step=given.step, only=given.only, agents=given.agents, jobs=given.jobs
-    )
+    tables = run(folder, shares=given.share, step=given.step, only=given.only, agents=given.agents, jobs=given.jobs)
     print(text_of_tables(tables))
 
 

@@ -169,4 +169,3 @@ def _row(peer: str, cells: dict[int, Row], floor: dict[int, Row], sizes: list[in
     growth = log(known[1][1] / known[0][1]) / log(known[1][0] / known[0][0]) if len(known) == 2 else None
     others = [last.get(name) for name in ("wchar_per_turn", "fsyncs_per_turn", "resume_cpu_ms", "prompt_msgs")]
     return [peer, *("–" if value is None else value for value in (*cpu, *ratios, growth, *others))]
-

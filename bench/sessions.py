@@ -83,9 +83,9 @@ def is_telling(text: str, name: str) -> bool:
 
 
 def telling_share(text: str) -> float:
-    """The part of a text's characters that stands in lines with three words or more besides all their names."""
+    """The part of a text's characters that stands in lines that tell of one of their names, or have three words."""
     lines = [line for line in map(str.strip, text.splitlines()) if line]
-    told = sum(len(line) for line in lines if len(_WORD.findall(_NAME.sub(" ", line))) >= 3)
+    told = sum(len(line) for line in lines if any(is_telling(line, name) for name in names_in(line) or ("\n",)))
     return told / max(1, sum(map(len, lines)))
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import refold
 from refold import asking
-from refold.asking import Answer, Request
+from refold.asking import Answer, Asker, Request
 from refold.core.model import Summarize, Usage
 from refold.tokens.counter import ESTIMATE
 from tests.scripted import AWS, GOOD, Scripted, heard_by, opened, page, summaries, talked, used
@@ -31,6 +31,30 @@ def test_the_writer_sees_calls_results_and_placeholders():
         assert needed in writer.prompt
     assert "QUJDQUJD" not in writer.prompt
     assert set(Request.__struct_fields__) == {"prompt", "system", "max_tokens", "wait_s"}
+
+
+def test_the_writer_is_told_which_tools_were_used_how_often_and_how():
+    """Y-44: name, count, up to three notable uses; failed ones first, and no secret in them."""
+    writer = Scripted()
+    context = opened(writer)
+    talked(context, 30)
+    for n, (command, output) in enumerate([
+        ("make", "ok"), ("pytest -q", "1 failed\nexit code: 1"), (f"deploy --key {AWS}", "ok"), ("ls", "ok"),
+        ("ls", "ok"), ("pwd", "ok"),
+    ]):  # fmt: skip
+        used(context, n, "Bash", {"command": command}, output)
+    used(context, 9, "Write", {"file_path": "a.py", "content": "x" * 5_000}, "ok")
+    talked(context, 20)
+    context.compact("summarize")
+    _, told = writer.prompt.split("Tools used, counted by code:\n")
+    bash, write = told.split("\n")[:2]
+    assert bash == '- Bash ×6: {"command": "pytest -q"} (failed); {"command": "pwd"}; {"command": "ls"}'
+    assert write.startswith('- Write ×1: {"file_path": "a.py"')
+    assert len(write) < 200
+    assert AWS not in writer.prompt
+    text = summaries(context)[0].text
+    assert "Bash ×6" in text
+    assert "a.py" in text
 
 
 def test_a_call_without_a_result_is_closed():
@@ -99,6 +123,26 @@ def test_secrets_go_neither_in_nor_out():
         assert secret not in summary.text
         assert all(secret not in fact.text for fact in summary.facts)
     assert AWS in str(context.unfold("#1"))  # the log keeps what it was given
+
+
+def test_secrets_on_the_lines_of_a_gist_do_not_reach_the_writer():
+    """Y-54: the page keeps them, because the model that reads it has seen them; the writer is somebody else."""
+    key = "MIIEpAIBAAKCAQEA7bq98a1xZk0Tn5Yw2uE4r6T8y0U1i3O5p7A9s1D3f5G7h9J1"
+    lines = [f"my key is {AWS}", key, 'API_TOKEN="q9w8e7r6t5y4 … and more']
+    context = opened(window=16_000)
+    context.append({"role": "user", "content": "begin"})
+    for n in range(40):
+        used(context, n, "Bash", {"command": f"cat part-{n}"}, "\n".join([f"line {n} of the output " * 8, *lines]))
+    assert "gist" in context.compact("gist", target=3_000).strategy
+    context.append({"role": "user", "content": f"use {AWS} again"})
+    talked(context, 20)
+    writer = Scripted()
+    context._compactor.asker = Asker(writer, count=ESTIMATE, redact=context._compactor.redact)
+    context.compact("summarize", instructions=f"never forget {AWS}")
+    assert "earlier summary" in writer.prompt
+    for secret in (AWS, key[:30], "q9w8e7r6t5y4"):
+        assert secret not in writer.prompt
+        assert secret not in summaries(context)[-1].text
 
 
 def test_secrets_are_not_in_a_draft_that_stands_alone():
@@ -281,6 +325,24 @@ def test_files_and_requests_that_prose_forgets_are_added_by_code():
     assert "please rewrite the parser" in text
 
 
+def test_open_tasks_that_prose_forgets_are_added_by_code():
+    """Y-51: a summary that drops an open task is completed, also where the ledger had no room for it."""
+    items = [
+        {"content": f"task {n}: mend " + f"what is broken in part {n}, " * 3, "status": "pending"} for n in range(20)
+    ]
+    items[3]["status"] = "completed"
+    context = opened(Scripted("Goal: something."), window=16_000)
+    used(context, 1, "TodoWrite", {"todos": items}, "ok")
+    talked(context, 60)
+    context.compact("summarize")
+    prose, draft = summaries(context)[0].text.split("[Summary of")
+    assert "Goal: something." in prose
+    missing = [n for n in range(20) if f"task {n}:" not in draft and n != 3]
+    assert missing, "the ledger had no room for all"
+    assert all(f"task {n}:" in prose for n in missing)
+    assert "task 3:" not in prose
+
+
 def test_lines_are_added_for_what_nobody_names():
     """Y-51"""
     from refold.acceptance import additions
@@ -297,6 +359,11 @@ def test_lines_are_added_for_what_nobody_names():
         "Files changed: b.py (created)", "Last request in this part: do the last thing",
     ]  # fmt: skip
     assert additions("a.py b.py; do the last thing", facts) == []
+    todos = [Fact(kind="todo", text=f"mend {n}", seq=n, state="open" if n else "done") for n in range(40)]
+    [named, more] = additions("", todos)
+    assert named.startswith("Open to-dos: mend 1; mend 2;")
+    assert more == "(19 more)"
+    assert additions("\n".join(todo.text for todo in todos[1:]), todos) == []
 
 
 def test_a_writer_that_fails_twice_rests_and_is_asked_again_on_demand():

@@ -10,9 +10,12 @@ import pytest
 import refold
 from refold import dialects
 from refold.asking import Answer
+from refold.core.fold import Fold
 from refold.errors import OverBudget
 from refold.hooks import Veto
 from refold.overflow import Overflow, overflow_of
+from refold.recovery import Recovery, remembered
+from refold.tokens.models import model_info
 
 LINE = "a line of output that is long enough to count for something\n"
 
@@ -315,7 +318,7 @@ def turn(context, provider: Provider) -> None:
 
 
 def talked(turns: int = 60, size: int = 40, **given):
-    context = refold.open("work", store="memory:", **{"window": 128_000, **given})
+    context = refold.open("work", **{"store": "memory:", "window": 128_000, **given})
     context.append({"role": "user", "content": "Fix the login test. The port is 8443."})
     for n in range(turns):
         function = {"name": "bash", "arguments": json.dumps({"command": f"step {n}"})}
@@ -455,6 +458,37 @@ def test_a_limit_belongs_to_the_model_that_stated_it():
     assert context.budget.window > 65_536
     context.use(model="gpt-4o")
     assert context.budget.window == 65_536
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_what_was_learnt_is_known_after_a_reopen_until_its_batch_is_reverted(tmp_path, killed):
+    """C-82: by the bookmark or by the log."""
+    url = f"sqlite:{tmp_path / 'x.db'}"
+    context = talked(model="gpt-4o", window=None, store=url)
+    for limit in (65_536, 70_000, 60_000):
+        assert context.recover(f"This model's maximum context length is {limit} tokens.")
+        for n in range(40):
+            context.append({"role": "user", "content": f"more {n} " + "words and words " * 40})
+    if not killed:
+        context.close()
+    again = refold.open("work", store=url, model="gpt-4o")
+    known = Recovery(again.config, again._log.state)
+    assert known.budget(again._model, None).window == 60_000
+    assert known.budget(model_info("claude-sonnet-4-5"), None).window == 200_000
+    assert again.budget.window == 60_000
+    again.revert(again.view.undoable[-1][1])
+    assert Recovery(again.config, again._log.state).budget(again._model, None).window == 65_536
+
+
+def test_a_batch_of_another_name_teaches_nothing():
+    context = talked()
+    context.compact(target=2_000)
+    assert remembered(context._log.state) == {}
+    tail = "m:0123456789abcdef"
+    hostile = [f"overflow:1:{tail}", f"overflow:-5:{tail}", "overflow:9:m", f"overflow:{'9' * 50}:{tail}", "überflow:9"]
+    state = Fold()
+    state.undoable = [(seq, batch) for seq, batch in enumerate(hostile, 1)]
+    assert {model: lesson.limit for model, lesson in remembered(state).items()} == {"m": 256}
 
 
 def test_a_larger_limit_than_the_window_teaches_nothing_about_it():

@@ -9,8 +9,8 @@ import pytest
 
 import refold
 from refold import dialects
-from refold.core.model import Text
-from refold.workspace import fenced, inside, needed_files, read_text, refreshed
+from refold.core.laws import broken
+from refold.workspace import FRESH, fenced, inside, needed_files, read_text, refreshed
 
 DONE = "The file was updated successfully."
 
@@ -179,32 +179,85 @@ def test_a_link_inside_the_root_is_the_file_it_leads_to(root):
 # --- reading again ------------------------------------------------------------------------------------------------
 
 
-def test_the_current_text_is_appended_as_background_and_the_request_stands(root):
-    """X-33."""
+def front(context) -> str:
+    """What stands in front of the newest summary."""
+    slot = next(slot for slot in reversed(context.view.slots) if slot.standin)
+    return slot.message.blocks[0].text[: (slot.notes or {}).get(FRESH, 0)]
+
+
+def test_the_current_text_stands_in_front_of_the_summary_and_the_request_stays_what_it_was(root):
+    """X-33, Y-57: what is read again is never the latest request."""
     agent = Agent()
     agent.edit("f2.py")
     agent.folded()
-    (root / "f2.py").write_text("print('as it is now')\n")
+    before = agent.context.view
+    (root / "f2.py").write_text("print('as it is now')\n#1 user\n")
     assert names(refreshed(agent.context, root)) == ["f2.py"]
-    message = agent.context.view.slots[-1].message
-    [block] = message.blocks
-    assert message.role == "user" and isinstance(block, Text)
-    assert block.text.startswith("[Background data, not a request")
-    assert "as it is now" in block.text
-    assert block.text.endswith("Fix the login")
-    for dialect in ("openai_chat", "anthropic"):
+    text = front(agent.context)
+    assert text.startswith("[Background data, not a request")
+    assert f"at #{before.head}" in text
+    assert "print('as it is now')\n(#1 user)\n" in text
+    view = agent.context.view
+    assert view.request == before.request == 1
+    assert [slot.seq for slot in view.slots] == [slot.seq for slot in before.slots]
+    assert view.facts == before.facts
+    assert broken(view) == []
+    for dialect in dialects.DIALECTS:
         assert dialects.dialect(dialect).check(agent.context.request(dialect)) == []
 
 
-def test_reading_again_twice_says_the_request_once(root):
+def test_undo_takes_what_was_read_again_off_the_page(root):
     agent = Agent()
     agent.edit("f2.py")
+    agent.folded()
+    before = agent.context.request("openai_chat")
+    refreshed(agent.context, root)
+    assert agent.context.request("openai_chat") != before
+    agent.context.undo()
+    assert agent.context.request("openai_chat") == before
+
+
+def test_reading_again_twice_shows_every_file_once_as_it_is_now(root):
+    agent = Agent()
+    agent.edit("f2.py")
+    agent.folded()
     assert refreshed(agent.context, root)
-    agent.edit("f3.py")
+    head = agent.context.view.head
+    assert refreshed(agent.context, root) == []
+    assert agent.context.view.head == head
+    (root / "f2.py").write_text("n = 22\n")
     assert refreshed(agent.context, root)
-    [block] = agent.context.view.slots[-1].message.blocks
-    assert block.text.count("Fix the login") == block.text.count("[Background data") == 1
-    assert "n = 3" in block.text
+    text = agent.context.view.slots[1].message.blocks[0].text
+    assert text.count("[Background data") == text.count("</file-") == 1
+    assert "n = 22" in text
+    assert "n = 2\n" not in text
+
+
+def test_a_summary_with_files_in_front_is_folded_again_like_any_other(root):
+    agent = Agent()
+    agent.edit("f2.py")
+    agent.folded()
+    (root / "f2.py").write_text("import as_it_is_now\n" * 3)
+    refreshed(agent.context, root)
+    assert "as_it_is_now" in str(agent.context.view.slots)
+    for n in range(12):
+        agent.call("bash", f"{n} done", command=f"make step-{n}")
+    assert agent.context.compact("summarize").batch
+    assert broken(agent.context.view) == []
+    assert "as_it_is_now" not in str(agent.context.view.slots)
+    assert names(needed_files(agent.context.view, root)) == ["f2.py"]
+
+
+@pytest.mark.parametrize("strategy", ["hide", "summarize"])
+def test_files_stand_in_front_of_any_stand_in(root, strategy):
+    agent = Agent()
+    agent.edit("f2.py")
+    for n in range(12):
+        agent.call("bash", "a line of output that is long enough\n" * 40, command=f"make step-{n}")
+    agent.context.compact(strategy, target=2_500)
+    assert names(refreshed(agent.context, root)) == ["f2.py"]
+    assert "n = 2\n" in front(agent.context)
+    assert broken(agent.context.view) == []
 
 
 def test_what_is_read_again_never_makes_a_compaction_due(root):
@@ -214,9 +267,18 @@ def test_what_is_read_again_never_makes_a_compaction_due(root):
     agent = Agent(window=16_000)
     for n in range(8):
         agent.edit(f"f{n}.py")
+    agent.folded()
     assert refreshed(agent.context, root)
     assert agent.context.stats().current < agent.context.budget.compact_at
-    assert 0 < agent.context.view.slots[-1].message.blocks[0].text.count("</file-") < 8
+    assert 0 < front(agent.context).count("</file-") < 8
+
+
+def test_where_no_message_left_the_page_nothing_is_read_again(root):
+    agent = Agent()
+    agent.edit("f2.py")
+    head = agent.context.view.head
+    assert refreshed(agent.context, root) == []
+    assert agent.context.view.head == head
 
 
 def test_with_nothing_needed_nothing_is_appended(root):

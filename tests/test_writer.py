@@ -137,11 +137,24 @@ def test_a_named_key_must_be_there(monkeypatch):
         endpoint("http://127.0.0.1:1", "m", key_env="MY_KEY")(ASK)
 
 
-@pytest.mark.parametrize("url", ["ftp://x", "nonsense", "http://[", "https://u:secret@host/v1", "https://host/v1?key=secret"])
+@pytest.mark.parametrize(
+    "url", ["ftp://x", "nonsense", "http://[", "https://u:secret@host/v1", "https://host/v1?key=secret"]
+)
 def test_an_address_without_a_host_or_with_a_secret_is_refused(url):
     with pytest.raises(Invalid) as caught:
         endpoint(url, "m")
     assert "secret" not in str(caught.value)
+
+
+def test_window_and_output_follow_what_is_known_of_the_model():
+    """Y-53: the cap of a summary is lowered by the model's own; a window that is given wins."""
+    known, unknown = endpoint("http://localhost", "gpt-4o"), endpoint("http://localhost", "nobody-knows-it")
+    assert (known.window, unknown.window) == (128_000, 32_000)
+    assert endpoint("http://localhost", "gpt-4o", window=9_000).window == 9_000
+    for model, most in (("gpt-3.5-turbo", 4_096), ("nobody-knows-it", 9_999)):
+        with serving(Play(chat("fine"))) as server:
+            endpoint(server.url, model)(Request(prompt="x", max_tokens=9_999))
+        assert server.seen[0][2]["max_tokens"] == most
 
 
 def test_an_unknown_kind_is_refused():

@@ -133,7 +133,7 @@ class Asker:
             call.outcomes.append(self._outcome(question, deadline))
 
     def _outcome(self, question: Question, deadline: float) -> Outcome:
-        pen = _Pen(self.writer, self.count, question, deadline)
+        pen = _Pen(self.writer, self.count, self._clean(question), deadline)
         try:
             pen.check_room()
             return Outcome(edit=self._accepted(question, pen), usage=tuple(pen.usage))
@@ -142,6 +142,11 @@ class Asker:
         except Exception as error:  # noqa: BLE001 - a writer is the caller's code and may raise anything
             reason = shortened(self.redact(f"{type(error).__name__}: {error}"), 500)
             return _unanswered(question, reason, pen.usage)
+
+    def _clean(self, question: Question) -> Question:
+        """The question without secrets in what hooks and callers want the writer to look out for."""
+        ask = replace(question.ask, instructions=self.redact(question.ask.instructions))
+        return replace(question, ask=ask, instructions=self.redact(question.instructions))
 
     def _accepted(self, question: Question, pen: _Pen) -> Summarize:
         texts = quoted(question.slots, self.redact)

@@ -14,6 +14,7 @@ import msgspec
 from refold.errors import Invalid
 
 NUMBERS = (
+    "outputs_days", "outputs_bytes", "outputs_count",
     "tokens_cap", "keep_recent", "writer_wait_s", "reserve_tokens", "offload_tokens", "messages_cap",
     "checkpoint_every",
 )  # fmt: skip
@@ -37,6 +38,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     messages_cap: int = 0  # compacts also when the page has more messages than this; 0: never
     checkpoint_every: int = 0  # messages between checkpoints that are made without being asked for; 0: none
     exclude_tools: tuple[str, ...] = ("memory",)
+    outputs_days: float | None = None
+    outputs_bytes: int | None = None
+    outputs_count: int | None = None
     tool_kinds: dict[str, str] = msgspec.field(default_factory=dict)
     cache: bool = True
     durability: Durability = "turn"

@@ -73,7 +73,7 @@ class Desk:
 
     def _small(self, result: ToolResult, text: str, by: str) -> Draft | None:
         """The result whole, counted, unless it is so large that it is to be moved out."""
-        limit, stays = self.result_tokens_max, result.name in self.config.exclude_tools
+        limit, stays = self.result_tokens_max, self._stays(result)
         if not stays and len(text) > limit * CHARS_PER_TOKEN_MAX:
             return None
         whole = replace(result, content=(Text(text),)) if text else result
@@ -81,13 +81,19 @@ class Desk:
         return draft if stays or draft.tokens - MESSAGE_TOKENS <= limit else None
 
     def _is_large(self, result: ToolResult, limit: int) -> bool:
-        if result.artifact or result.name in self.config.exclude_tools:
+        if result.artifact or self._stays(result):
             return False
         texts = _texts(result)
         characters = sum(map(len, texts))
         if characters > limit * CHARS_PER_TOKEN_MAX:
             return True
         return characters * TOKENS_PER_CHAR_MAX > limit and sum(map(self.counter, texts)) > limit
+
+    def _stays(self, result: ToolResult) -> bool:
+        """Whether a result is never moved out, by the name of its tool."""
+        asked = None if result.name else self.calls(result.call)
+        name = asked.name if asked else result.name
+        return name in self.config.exclude_tools or offload.is_own(name)
 
     def _moved(self, result: ToolResult, text: str | bytes, origin: Origin) -> tuple[Artifact, ToolResult]:
         mime = "text/plain" if isinstance(text, str) else "application/octet-stream"

@@ -8,7 +8,7 @@ log, and listeners are called with no lock held. Neighbours: `log` (the log and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -19,33 +19,32 @@ from refold.asking import Writer
 from refold.compactor import Compactor
 from refold.config import Config
 from refold.core.budget import Budget, current_tokens
-from refold.core.codec import conversation_checked, decode
+from refold.core.codec import conversation_checked
 from refold.core.model import Artifact, Body, Checkpoint, Event, Message, Meta, Origin, Span, View
 from refold.core.plan import Plan, Receipt
 from refold.dialects.protocol import Reply
 from refold.dialects.wire import plain
 from refold.drafting import Desk
-from refold.errors import Conflict, Invalid, OverBudget
+from refold.errors import Conflict, OverBudget, RefoldError
 from refold.hooks import After, Before
-from refold.log import Draft, Log, runs
+from refold.log import Draft, Log
 from refold.notices import Guard, Listener, Notices
 from refold.overflow import overflow_of
 from refold.page import Page, Rendered
+from refold.past import Past
 from refold.recovery import Recovery
+from refold.search.embedders import Embedder
 from refold.stats import Stats, stats_of
 from refold.stores.protocol import Store
 from refold.tokens import counter as counters
 from refold.tokens import models
 from refold.tokens.choice import counter_for
-from refold.tracing import Trace, traced
-from refold.transfer import export_file
-from refold.unfolding import Unfolded, unfolded
 from refold.workspace import changed_files
 
 PREPARE_TRIES_MAX = 3
 
 
-class Context:
+class Context(Past):
     """One conversation, held open. Use `refold.open`; close it, or use it in a `with` block."""
 
     def __init__(
@@ -60,6 +59,7 @@ class Context:
         window: int | None = None,
         counter: Callable[[str], int] | str | None = None,
         writer: Writer | None = None,
+        embedder: Embedder | bool | None = None,
         owns_store: bool = False,
     ) -> None:
         self.conversation = conversation_checked(conversation)
@@ -73,13 +73,13 @@ class Context:
         self._pages: dict[str, Page] = {}
         self._pending: list[Draft] = []
         self._shown = self._log.state.head  # the head that the last request showed
-        self._recovery = Recovery(self.config)
-        self._writer = writer
+        self._recovery = Recovery(self.config, self._log.state)
+        self._mended = 0  # how many torn tails have been spoken of
+        self._writer, self._embedder = writer, embedder
         self._compactor = Compactor(
             self._log, self._desk, self._notices, self._guard, budget=lambda: self.budget, per_token=self._per_token,
             writer=writer,
         )  # fmt: skip
-        self._closed = False
         self.use(model=model, window=window, system=system, tools=tools)
         if self._counter.note:
             self._notices.add("counter-missing", reason=self._counter.note)
@@ -117,6 +117,7 @@ class Context:
 
     def _resize(self) -> None:
         self._budget = self._recovery.budget(self._model, self._window)
+        self._compactor.settled_at = -1  # what was enough for other limits may be too little for these
         self._desk.sized_for(self._budget.window)
 
     @property
@@ -137,7 +138,8 @@ class Context:
         refuses for size: a large tool result is kept whole as an artifact and shown as a stub."""
         parsed = [message] if isinstance(message, Message) else dialects.parse(message, self._dialect_name())
         with self._guard:
-            return self._append([draft for one in parsed for draft in self._desk.message(one, by)])
+            answers = [dialects.answering(one, self._log.calling) for one in parsed]
+            return self._append([draft for one in answers for draft in self._desk.message(one, by)])
 
     def append_result(
         self, call: str, output: Any, *, is_error: bool = False, name: str = "", task: str = "", query: str = ""
@@ -176,6 +178,7 @@ class Context:
         if self.config.checkpoint_every:
             self._mark(sum(event.kind == "message" for event in events))
         self._sync("append")
+        self._tell_mended()
         self._compactor.watch()
         return events[len(pending) :]
 
@@ -226,6 +229,7 @@ class Context:
     def _prepare(self) -> None:
         """What must have happened before a page is rendered: others' events read, our own written."""
         self._catch_up()
+        self._tell_mended()
         if self._pending:
             self._append([])
         self._compactor.watch()
@@ -245,16 +249,6 @@ class Context:
         if dialect not in self._pages:
             self._pages[dialect] = Page(dialects.dialect(dialect), bound=self._model.thinking_bound)
         return self._pages[dialect]
-
-    def _dialect_name(self) -> str:
-        """The configured dialect, else the model's, else that of the last reply."""
-        named = self.config.dialect or (self._model.dialect if self._model.known else None)
-        if named:
-            return named
-        slots = reversed(self._log.state.slots)
-        return next(
-            (s.message.dialect for s in slots if s.message.role == "assistant" and s.message.dialect), "openai_chat"
-        )
 
     @property
     def view(self) -> View:
@@ -376,10 +370,10 @@ class Context:
         """Another conversation of the same store, held with the same settings."""
         return Context(
             self._store, id, config=self.config, model=model, window=self._window, counter=self._counter,
-            writer=self._writer,
+            writer=self._writer, embedder=self._embedder,
         )  # fmt: skip
 
-    # --- pins, handles, artifacts, events ---
+    # --- pins, listeners ---
 
     def pin(self, seq: int) -> None:
         """Keeps a message, with its tool pair, on the page verbatim through every compaction."""
@@ -389,47 +383,9 @@ class Context:
         """Lets a compaction take the message again."""
         self._decided(lambda: history.pinning(self._log, seq, on=False))
 
-    def why(self, seq: int) -> list[Trace]:
-        """Every event that hid, changed, pinned or brought back a message, oldest first, with its time and reason."""
-        with self._guard:
-            self._catch_up()
-            return traced(self._log, seq)
-
-    def unfold(self, handle: str | int, *, level: str = "full", lines: tuple[int, int] | None = None) -> Unfolded:
-        """The originals behind a handle: `#41`, `#41-58`, `art-…`. Levels of a summary: line, paragraph, full."""
-        with self._guard:
-            self._catch_up()
-            return unfolded(self._log, self.artifacts(), str(handle), level=level, lines=lines)
-
-    def artifacts(self, *, task: str | None = None, query: str | None = None) -> list[Artifact]:
-        """The artifacts of the conversation, in order; contents are not read."""
-        with self._guard:
-            seqs = set(self._log.state.artifacts)
-            found = [body for event in self._named(seqs) if isinstance(body := decode(event), Artifact)]
-        wanted = [a for a in found if task is None or a.origin.task == task]
-        return [a for a in wanted if query is None or a.origin.query == query]
-
-    def _named(self, seqs: set[int]) -> Iterator[Event]:
-        for span in runs(seqs):
-            yield from self._log.read(span.first - 1, span.last)
-
-    def events(self, *, after: int = 0, limit: int = 1_000) -> list[Event]:
-        """The log itself, a page at a time."""
-        with self._guard:
-            self._check_open()
-            if self._log.state.head == 0:
-                return []
-            return self._store.read(self.conversation, after=after, limit=limit)
-
     def on(self, name: str, listener: Listener) -> Callable[[], None]:
         """Calls the listener with every notice of that name (`*`: all). Gives the function that ends it."""
         return self._notices.on(name, listener)
-
-    def export(self, path: str) -> None:
-        """Writes the whole conversation to a file: `.json` (can be imported again) or `.md`, by its ending."""
-        with self._guard:
-            self._check_open()
-            export_file(self._store, self.conversation, path, force=True)
 
     # --- the end ---
 
@@ -445,11 +401,22 @@ class Context:
             if self._closed:
                 return
             if self._log.state.head:
+                self._clean_up()
                 self._log.keep_bookmark()
             self._store.flush()
             self._closed = True
             if self._owns_store:
                 self._store.close()
+
+    def _clean_up(self) -> None:
+        """Removes old outputs, if the configuration says how many may stay. A failure is said and stops nothing."""
+        config = self.config
+        if config.outputs_days is config.outputs_bytes is config.outputs_count is None:
+            return
+        try:
+            self.outputs.clean_as(config)
+        except RefoldError as error:
+            self._notices.add("cleanup-failed", reason=str(error))
 
     def __enter__(self) -> Context:
         return self
@@ -468,13 +435,14 @@ class Context:
             drafts = [self._desk.draft(body) for body in bodies()]
             return self._append(drafts) if drafts else []
 
-    def _catch_up(self) -> None:
-        self._check_open()
-        self._log.catch_up()
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise Invalid(f"the context {self.conversation!r} is closed", hint="open it again with refold.open")
+    def _tell_mended(self) -> None:
+        """Says which torn tails the store has moved aside."""
+        mended = self._store.recovered
+        for one in mended[self._mended :] if len(mended) > self._mended else ():
+            if one.conversation == self.conversation:
+                reason = f"{one.size_bytes:,} bytes that no append had acknowledged were moved to {one.file}"
+                self._notices.add("storage-recovered", reason=reason)
+        self._mended = len(mended)
 
     def _sync(self, moment: str) -> None:
         if self.config.durability == moment or (moment == "turn" and self.config.durability == "append"):

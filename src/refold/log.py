@@ -16,6 +16,7 @@ from msgspec import Struct
 from refold import bookmark
 from refold.core.codec import SALT_BYTES, kind_of, resealed, seal, uuid7
 from refold.core.fold import Fold, folded, switches
+from refold.core.laws import calls_of
 from refold.core.model import Body, Event, Message, Slot, Span, ToolCall
 from refold.errors import Conflict, Corrupt, NotFound
 from refold.shielding import encoded
@@ -135,6 +136,10 @@ class Log:
                 if isinstance(block, ToolCall) and block.id == id:
                     return block
         return None
+
+    def calling(self) -> Message | None:
+        """The newest message on the page that calls tools."""
+        return next((slot.message for slot in reversed(self.state.slots) if calls_of(slot.message)), None)
 
     # --- writing ---
 

@@ -22,7 +22,7 @@ WAITING_MAX = 100
 class Notice(Struct, frozen=True, kw_only=True):
     """`name` is one of: context-warning, context-critical, auto-compacting, compaction-complete, compaction-failed,
     compaction-skipped, budget-unreachable, unknown-model, overflow-recovered, hook-failed, listener-failed,
-    counter-missing."""
+    counter-missing, cleanup-failed, storage-recovered, and what the index has to say (index-…)."""
 
     name: str
     percent: float = 0.0

@@ -6,46 +6,57 @@ Neighbours: the store keeps the bytes, `engine` appends the artifact's event bef
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from refold.core.codec import artifact_id
+from refold.core.codec import EVENT_BYTES_MAX, artifact_id
 from refold.core.model import Artifact, Origin, ToolCall
 from refold.errors import Invalid
 from refold.stores.protocol import Store
 
+BYTES = "application/octet-stream"
 STUB_CHARS_MAX = 2_000
 CHUNK_CHARS = 256 * 1024
 LINE_CHARS_MAX = 160
+CLEANER = "cleaner"  # who writes an artifact's event again when its bytes are cleaned up
+OWN_TOOLS = ("refold_search", "refold_unfold", "refold_grep", "refold_outputs")  # see `toolbox`
 SUFFIXES = {
     "text/plain": ".txt",
     "application/json": ".json",
     "text/markdown": ".md",
     "text/html": ".html",
     "text/csv": ".csv",
-    "application/octet-stream": ".bin",
+    BYTES: ".bin",
 }
 
 
 def output_text(output: Any) -> str | bytes:
-    """A tool's output as text where it can be one: JSON for plain data, bytes for what is not UTF-8."""
+    """A tool's output as text where it can be one: JSON for plain data, bytes for what is not UTF-8. What no event
+    could hold stays bytes, also if it is text: it goes to the store as it is, and is not held twice."""
     if isinstance(output, str):
         return output
     if output is None:
         return ""
     if isinstance(output, bytes | bytearray | memoryview):
-        try:
-            return bytes(output).decode()
-        except UnicodeDecodeError:
-            return bytes(output)
+        return _text_or_bytes(bytes(output))
     try:
-        return msgspec.json.encode(output, enc_hook=_plain).decode()
+        return _text_or_bytes(msgspec.json.encode(output, enc_hook=_plain))
     except (TypeError, ValueError, RecursionError, UnicodeEncodeError) as error:
         kind = type(output).__name__
         raise Invalid(f"a tool output of type {kind} is not JSON: {error}", hint="pass text or plain data") from error
+
+
+def _text_or_bytes(content: bytes) -> str | bytes:
+    if len(content) > EVENT_BYTES_MAX:
+        return content
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return content
 
 
 def _plain(value: Any) -> Any:
@@ -56,15 +67,21 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is not plain data")
 
 
+def is_own(tool: str) -> bool:
+    """Whether a tool is one of ours: what it gives is bounded already, and a stub for it would only lead back to it."""
+    return tool in OWN_TOOLS
+
+
 def kept(store: Store, content: str | bytes, *, name: str, type: str, mime: str, origin: Origin) -> Artifact:
-    """The content as an artifact of the store, streamed, never copied whole."""
+    """The content as an artifact of the store, streamed, never copied whole. Bytes that nobody knew anything about are
+    text if they can be."""
+    chars, lines = _measures(content)
+    mime = "text/plain" if mime == BYTES and chars else mime
     digest = store.put(_chunks(content), suffix=SUFFIXES.get(mime, ".txt" if isinstance(content, str) else ".bin"))
-    text = content if isinstance(content, str) else ""
-    size = content_bytes(content)
     return msgspec.convert(
         {
             "id": artifact_id(digest), "digest": digest, "type": type, "name": name, "mime": mime,
-            "size_bytes": size, "size_chars": len(text), "lines": count_lines(text),
+            "size_bytes": content_bytes(content), "size_chars": chars, "lines": lines,
             "origin": msgspec.to_builtins(origin),
         },
         Artifact,
@@ -88,6 +105,22 @@ def count_lines(text: str) -> int:
     return text.count("\n") + (not text.endswith("\n") if text else 0)
 
 
+def _measures(content: str | bytes) -> tuple[int, int]:
+    """The characters and lines of a content; none if it is no text."""
+    if isinstance(content, str):
+        return len(content), count_lines(content)
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    chars = newlines = 0
+    try:
+        for chunk in _chunks(content):
+            text = decoder.decode(chunk)
+            chars, newlines = chars + len(text), newlines + text.count("\n")
+        decoder.decode(b"", True)
+    except UnicodeDecodeError:
+        return 0, 0
+    return chars, newlines + (chars > 0 and not content.endswith(b"\n"))
+
+
 def stub(artifact: Artifact, content: str | bytes, location: str | None) -> str:
     """What the page shows in the artifact's place: its size, its first and last lines, its handle."""
     size = f"{artifact.lines:,} lines, " if artifact.lines else ""
@@ -96,15 +129,25 @@ def stub(artifact: Artifact, content: str | bytes, location: str | None) -> str:
         f"[Large output kept whole as artifact://{artifact.id} ({size}{artifact.size_bytes:,} bytes). "
         f"unfold {artifact.id} gives any part of it.{where}]"
     )
-    if isinstance(content, bytes):
+    if not artifact.size_chars:
         return head
     room = STUB_CHARS_MAX - len(head) - 120
-    first = _lines(content[: room * 2].split("\n"), room * 2 // 3)
-    last = _lines(content[-room * 2 :].split("\n")[::-1], room // 3)[::-1]
+    start, end = _ends(content, room * 2)
+    first = _lines(start.split("\n"), room * 2 // 3)
+    last = _lines(end.split("\n")[::-1], room // 3)[::-1]
     left_out = artifact.lines - len(first) - len(last)
     if left_out <= 0:
-        return "\n".join([head, content[: room * 2 // 3], "…", content[-room // 3 :]])
+        return "\n".join([head, start[: room * 2 // 3], "…", end[-room // 3 :]])
     return "\n".join([head, *first, f"… {left_out:,} lines …", *last])
+
+
+def _ends(content: str | bytes, chars: int) -> tuple[str, str]:
+    """The first and the last characters of a content."""
+    if isinstance(content, str):
+        return content[:chars], content[-chars:]
+    size = 4 * chars
+    start, end = content[:size].decode("utf-8", "ignore"), content[-size:].decode("utf-8", "ignore")
+    return start[:chars], end[-chars:]
 
 
 def _lines(lines: list[str], room: int) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from refold.core.laws import settled, thinking_from, units, without_thinking
+from refold.core.laws import opens_page, settled, thinking_from, units, without_thinking
 from refold.core.model import Slot, View
 from refold.dialects.protocol import Dialect
 from refold.dialects.wire import copied
@@ -38,6 +38,7 @@ class _Unit(Struct, frozen=True):
     messages: Sequence[dict[str, Any]] = ()
     lost: Sequence[str] = ()
     repairs: Sequence[str] = ()
+    opens: bool = False  # whether anything but system messages is in it
 
 
 class Page:
@@ -51,6 +52,7 @@ class Page:
         self.edition = edition  # what must not change for the rendered part to stand
         self.thinking_from = 0
         self.stable: list[Slot] = []
+        self.opened = False  # whether anything but system messages was rendered
         self.messages: list[dict[str, Any]] = []  # of the stable part
         self.handed: list[dict[str, Any]] = []  # the copies of them that callers hold
         self.ends: list[tuple[int, int]] = []  # after the slot with this seq there are so many messages
@@ -86,6 +88,7 @@ class Page:
             self.lost += unit.lost
             self.repairs += unit.repairs
             self.stable += unit.slots
+            self.opened = self.opened or unit.opens
             last = unit.slots[-1]
             self.ends.append((last.seq, len(self.messages)))
             self.summary_seq = last.seq if last.standin else self.summary_seq
@@ -96,10 +99,10 @@ class Page:
         if len(slots) == len(known.slots) and all(map(is_, slots, known.slots)):
             return known
         lost: list[str] = []
-        ordered, repairs = settled(slots, opens=not self.stable)
+        ordered, repairs = settled(slots, opens=not self.opened)
         ordered = without_thinking(ordered, self.thinking_from)
         messages = self.dialect.render([slot.message for slot in ordered], lost)
-        return _Unit(slots, messages, lost, repairs)
+        return _Unit(slots, messages, lost, repairs, any(map(opens_page, ordered)))
 
     def _marks(self, view: View, count: int) -> list[int]:
         """The messages that end a prefix which later requests will repeat: the last summary, what the last

@@ -2,7 +2,8 @@
 
 Tool calls and results become text, long ones lose their middle, media become placeholders, thinking is left out, a call
 without a result gets one that says so. Secrets go before anything is cut, or half of one could stay. An earlier summary
-is on the page like any message, so it is part of what is quoted. Neighbour: `asking` puts the question behind it.
+is on the page like any message, so it is part of what is quoted, the lines of a gist included. What code counts (which
+tool was used how often) goes in as data too. Neighbour: `asking` puts the question behind it.
 """
 
 from __future__ import annotations
@@ -15,9 +16,12 @@ import msgspec
 from refold.core.fold import text_of
 from refold.core.laws import settled
 from refold.core.model import Block, Media, Slot, Thinking, ToolCall, ToolResult
+from refold.strategies.outcomes import exit_status, failed
 
 RESULT_CHARS_MAX = 2_000
 TEXT_CHARS_MAX = 12_000
+USES_SHOWN, USE_CHARS = 3, 120
+TOOLS_SHOWN = 30
 
 _DATA_URL = re.compile(r"data:[\w/+.-]{1,100};base64,[A-Za-z0-9+/=_-]{1,10000000}")
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{400,}={0,2}")
@@ -29,13 +33,46 @@ def quoted(slots: Sequence[Slot], redact: Redact) -> list[str]:
     """Each message as a text of its own, in lawful order, under its #seq."""
     ordered, _ = settled(slots, opens=False)
     names = {block.id: block.name for slot in ordered for block in slot.message.blocks if isinstance(block, ToolCall)}
-    return [f"#{_label(slot)}:\n{_words(slot, names, redact)}" for slot in ordered]
+    texts = [f"#{_label(slot)}:\n{_words(slot, names, redact)}" for slot in ordered]
+    uses = tool_uses(slots, redact)
+    return [*texts, "\n".join(["Tools used, counted by code:", *uses])] if uses else texts
 
 
 def fenced(texts: Sequence[str], marker: str) -> str:
     """The texts between markers. Whatever looks like the marker inside is broken up."""
     inside = "\n\n".join(texts).replace(marker, marker[:4] + "…")
     return f"<history-{marker}>\n{inside}\n</history-{marker}>"
+
+
+def tool_uses(slots: Sequence[Slot], redact: Redact) -> list[str]:
+    """A line per tool: how often it was called, and the uses worth a word, those that failed first, then the newest."""
+    blocks = [block for slot in slots for block in slot.message.blocks]
+    bad = {b.call for b in blocks if isinstance(b, ToolResult) and (b.is_error or _failed(text_of(b)))}
+    calls: dict[str, list[ToolCall]] = {}
+    for block in blocks:
+        if isinstance(block, ToolCall):
+            calls.setdefault(block.name, []).append(block)
+    most = sorted(calls.items(), key=lambda item: (-len(item[1]), item[0]))[:TOOLS_SHOWN]
+    return [f"- {name} ×{len(used)}: {'; '.join(_notable(used, bad, redact))}" for name, used in most]
+
+
+def _notable(calls: Sequence[ToolCall], bad: set[str], redact: Redact) -> list[str]:
+    shown: list[str] = []
+    for call in sorted(reversed(calls), key=lambda call: call.id not in bad):
+        use = _use(call, redact) + (" (failed)" if call.id in bad else "")
+        shown += [use] if use not in shown else []
+        if len(shown) == USES_SHOWN:
+            break
+    return shown
+
+
+def _use(call: ToolCall, redact: Redact) -> str:
+    line = " ".join(without_base64(redact(_arguments(call))).split())
+    return line if len(line) <= USE_CHARS else line[: USE_CHARS - 1] + "…"
+
+
+def _failed(output: str) -> bool:
+    return failed(output) or exit_status(output) not in (None, 0)
 
 
 def shortened(text: str, size: int) -> str:

@@ -2,10 +2,15 @@
 
 One try per page, without a model: about a quarter of what can go is kept, and the rest leads back by its handles. What
 was learnt holds for that model from now on: the limit bounds its window, and a stated size corrects our estimate until
-the provider reports usage again. Neighbours: `overflow` reads errors, `compactor` carries the reduction out.
+the provider reports usage again. The limit stands in the name of the reduction's batch, so whoever opens the
+conversation later knows it without reading the log; reverting that batch forgets it. Neighbours: `overflow` reads
+errors, `compactor` carries the reduction out.
 """
 
 from __future__ import annotations
+
+import re
+import secrets
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,13 +22,14 @@ from refold.core.budget import Budget, budget_for, current_tokens, factor_of
 from refold.core.fold import Fold
 from refold.core.plan import Receipt
 from refold.errors import OverBudget
-from refold.overflow import Overflow
+from refold.overflow import LIMIT_MIN, Overflow
 from refold.tokens.models import Model
 
 LADDER = ("dedup", "gist", "hide")
 KEPT_SHARE = 4  # one part in so many of what can go is kept
 FACTOR_MIN, FACTOR_MAX = 0.5, 4.0
 LIMIT_ASSUMED_MIN = 4_096  # no smaller limit is taken from a refusal that names none
+BATCH = re.compile(r"overflow:(\d{1,9}):(.*):[0-9a-f]{16}", re.DOTALL)  # the limit learnt, and whose it is
 ADVICE = (
     "ask for fewer output tokens, shorten the system prompt, the tools or the pins, or use a model with a larger window"
 )
@@ -40,9 +46,9 @@ class Lesson(Struct, frozen=True, kw_only=True):
 class Recovery:
     """What was learnt, by model, and the page that was reduced last: (its newest message, the model)."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, state: Fold | None = None) -> None:
         self.config = config
-        self.lessons: dict[str, Lesson] = {}
+        self.lessons = remembered(state) if state is not None else {}
         self.tried: tuple[int, str] | None = None
         self.margin = 0  # tokens by which the refused page was larger than we still believe
 
@@ -92,12 +98,17 @@ class Recovery:
         with compactor.guard:
             budget = compactor.budget()
             strong = self._strong(compactor.log.state, budget, overflow)
-            job = replace(compactor.job(LADDER, target=strong.compact_at), budget=strong)
+            job = replace(compactor.job(LADDER, target=strong.compact_at), budget=strong, batch=self._batch())
         receipt = compactor.compact_now(job)
         if not receipt.batch:
             raise OverBudget(f"the page was refused, and {receipt.reason}: {overflow.text}", hint=ADVICE)
         with compactor.guard:
             self._tell(compactor, receipt, overflow, budget)
+
+    def _batch(self) -> str:
+        """The name of the reduction: what was learnt last."""
+        model = self.tried[1] if self.tried else ""
+        return f"overflow:{self.lessons[model].limit}:{model}:{secrets.token_hex(8)}"
 
     def _strong(self, state: Fold, budget: Budget, overflow: Overflow) -> Budget:
         """The budget of the reduction. Its trigger is its target, so that no rung is spared. Its hard limit is the one
@@ -116,6 +127,17 @@ class Recovery:
             after=receipt.tokens_after, max=budget.window, reason=overflow.text,
             details={"limit": overflow.limit, "tokens": overflow.tokens},
         )  # fmt: skip
+
+
+def remembered(state: Fold) -> dict[str, Lesson]:
+    """What the reductions that stand in a log have taught. The smallest limit of each model holds."""
+    lessons: dict[str, Lesson] = {}
+    for _, batch in state.undoable:
+        if found := BATCH.fullmatch(batch):
+            limit, model = max(LIMIT_MIN, int(found[1])), found[2]
+            known = lessons.get(model)
+            lessons[model] = Lesson(limit=min(limit, known.limit) if known else limit)
+    return lessons
 
 
 def _limit(overflow: Overflow, state: Fold, budget: Budget) -> int:

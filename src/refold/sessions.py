@@ -15,7 +15,7 @@ from refold import bookmark
 from refold.core.codec import decode
 from refold.core.fold import text_of
 from refold.core.model import Conversation, Message, ToolResult
-from refold.errors import Conflict, Invalid, NotFound, RefoldError
+from refold.errors import Conflict, Corrupt, Invalid, NotFound, RefoldError
 from refold.stores.protocol import Store
 
 PAGE = 200
@@ -89,11 +89,19 @@ def swept(
     going = _stale(newest(store), now_ms=now_ms, older_than_days=older_than_days, keep=keep)
     if dry_run:
         return Swept(tuple(about.id for about in going))
+    from refold import cleaning  # it asks us for the conversations
+
     removed: list[str] = []
+    try:
+        held = cleaning.holders(store)
+    except Corrupt:
+        # What a damaged log names cannot be known: then every content stays.
+        held = {}
     left = _removed(store, [about.id for about in going], removed)
     # What was kept by a fork may go once the fork is away.
     while left and len(again := _removed(store, list(left), removed)) < len(left):
         left = again
+    cleaning.drop_orphans(store, held, removed, now_ms=now_ms)
     return Swept(tuple(removed), left)
 
 

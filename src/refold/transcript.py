@@ -30,6 +30,7 @@ from refold.core.model import (
     ToolResult,
 )
 from refold.errors import Corrupt
+from refold.offload import CLEANER
 from refold.stores.protocol import Store
 
 READ_EVENTS = 500
@@ -51,11 +52,13 @@ def markdown_chunks(store: Store, conversation: str) -> Iterator[bytes]:
     about = store.conversation(conversation)
     roles: Tally[str] = Tally()
     artifacts: dict[str, Artifact] = {}
+    cleaned: dict[str, int] = {}
     for event in events_of(store, about):
         body = codec.decode(event)
         roles.update([body.role] if isinstance(body, Message) else ["erased"] if _is_erased(event) else [])
         if isinstance(body, Artifact):
             artifacts.setdefault(body.digest, body)
+            cleaned[body.digest] = event.at_ms if event.by == CLEANER else 0
     yield _heading(about, roles, artifacts).encode()
     for event in events_of(store, about):
         if event.kind == "message":
@@ -63,7 +66,7 @@ def markdown_chunks(store: Store, conversation: str) -> Iterator[bytes]:
     if artifacts:
         yield b"\n## Artifacts\n"
     for artifact in artifacts.values():
-        yield from _artifact_section(store, artifact)
+        yield from _artifact_section(store, artifact, cleaned[artifact.digest])
 
 
 def _is_erased(event: Event) -> bool:
@@ -152,9 +155,12 @@ def _longest_run(texts: Iterable[str]) -> int:
     return longest
 
 
-def _artifact_section(store: Store, artifact: Artifact) -> Iterator[bytes]:
+def _artifact_section(store: Store, artifact: Artifact, cleaned_ms: int) -> Iterator[bytes]:
     lines = f", {artifact.lines:,} lines" if artifact.lines else ""
     yield f"\n### {artifact.id}: {inline(artifact.name)} ({artifact.type}{lines})\n".encode()
+    if cleaned_ms:
+        yield f"\nCleaned up on {moment(cleaned_ms)}: {artifact.size_bytes:,} bytes.\n".encode()
+        return
     if not is_text(store.get(artifact.digest)):
         yield f"\nNot text: {artifact.size_bytes:,} bytes of {inline(artifact.mime)}.\n".encode()
         return

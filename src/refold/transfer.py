@@ -15,14 +15,14 @@ import secrets
 import stat
 import struct
 from collections.abc import Iterable, Iterator
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import msgspec
 
 from refold.core import codec
 from refold.core.model import Artifact, Conversation, Event
 from refold.errors import Conflict, Corrupt, Invalid, NotFound
-from refold.offload import SUFFIXES
+from refold.offload import CLEANER, SUFFIXES
 from refold.stores import door
 from refold.stores.artifacts import sync_folder
 from refold.stores.protocol import Store
@@ -59,6 +59,8 @@ def json_chunks(store: Store, conversation: str) -> Iterator[bytes]:
         hasher.update(line)
         if isinstance(body := codec.decode(event), Artifact):
             artifacts.setdefault(body.digest, body)
+            if event.by == CLEANER:
+                del artifacts[body.digest]
     yield b'\n],"artifacts":['
     for index, artifact in enumerate(artifacts.values()):
         yield b",\n" if index else b"\n"
@@ -290,7 +292,7 @@ def _checked_event(line: bytes, seq: int, before: bytes, name: str) -> Event:
         if not (0 <= event.at_ms <= NUMBER_MAX and abs(event.tokens) <= NUMBER_MAX):
             faults.append(f"event {seq}: its numbers are out of bounds")
         if not faults and not event.erased:
-            codec.depth_checked(msgspec.json.decode(event.body))
+            _depth_checked(msgspec.json.decode(event.body))
             codec.decode(event)
     except (Corrupt, struct.error, ValueError, RecursionError) as error:
         raise Corrupt(f"{name}, event {seq}: {error}", hint=AGAIN) from error
@@ -301,10 +303,12 @@ def _checked_event(line: bytes, seq: int, before: bytes, name: str) -> Event:
 
 def _checked_contents(read: _Document, events: list[Event], name: str) -> list[_Content]:
     """The contents that the log names, each checked against its digest."""
-    bodies = (codec.decode(event) for event in events if event.kind == "artifact")
-    wanted = {body.digest for body in bodies if isinstance(body, Artifact)}
-    found = {content.digest: content for content in read.artifacts if content.digest in wanted}
-    for digest in sorted(wanted):
+    wanted: dict[str, bool] = {}  # by digest, whether the content is there: False once it was cleaned up
+    for event in events:
+        if event.kind == "artifact" and isinstance(body := codec.decode(event), Artifact):
+            wanted[body.digest] = event.by != CLEANER
+    found = {content.digest: content for content in read.artifacts if wanted.get(content.digest)}
+    for digest in sorted(digest for digest, there in wanted.items() if there):
         artifact = codec.artifact_id(door.digest_checked(digest))
         if digest not in found:
             raise Corrupt(f"{name} lacks the artifact {artifact}", hint=AGAIN)
@@ -333,3 +337,17 @@ def _free_id(store: Store, wanted: str, newest: Event, *, fixed: bool) -> str:
 
 def _chain_at(store: Store, id: str, seq: int) -> bytes:
     return store.read(id, after=seq - 1, last=seq, limit=1)[0].chain
+
+
+def _depth_checked(value: Any) -> Any:
+    """The value itself, if it is nested at most codec.DEPTH_MAX deep; walks without recursion."""
+    stack = [(value, 1)]
+    while stack:
+        item, depth = stack.pop()
+        if depth > codec.DEPTH_MAX:
+            raise Invalid(f"nested more than {codec.DEPTH_MAX} levels deep", hint="pass deep structures as text")
+        if isinstance(item, dict):
+            stack.extend((child, depth + 1) for child in item.values() if isinstance(child, dict | list | tuple))
+        elif isinstance(item, list | tuple):
+            stack.extend((child, depth + 1) for child in item if isinstance(child, dict | list | tuple))
+    return value

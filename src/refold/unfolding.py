@@ -1,14 +1,19 @@
-"""Handles lead back to the originals: `#41` a message, `#41-58` a span, `art-…` an artifact. Nothing expires.
+"""Handles lead back to the originals: `#41` a message, `#41-58` a span, `art-…` an artifact. Nothing expires by itself;
+what was cleaned up says so.
 
-A span that was summarized has three levels: its one-line form, its text, and the messages themselves. Neighbours: the
-log below, `engine` above.
+A span that was summarized has three levels: its one-line form, its text, and the messages themselves. What stands
+behind a handle is read as a stream, so that lines out of the middle of a large one cost no memory. A handle is never a
+path: it names what the log names. Neighbours: the log below, `engine` and `toolbox` above.
 """
 
 from __future__ import annotations
 
+import codecs
 import difflib
 import re
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 from msgspec import Struct
 
@@ -16,14 +21,19 @@ from refold.core.codec import decode
 from refold.core.fold import text_of
 from refold.core.model import Artifact, Block, Message, Opaque, Slot, Span, Summarize, Text, ToolCall, ToolResult
 from refold.errors import Invalid, NotFound
-from refold.log import Log
+from refold.log import Log, runs
+from refold.offload import CLEANER
+from refold.transcript import moment
 
 LEVELS = ("line", "paragraph", "full")
+MOST = sys.maxsize
+SPAN_EVENTS = 200
 _SPAN = re.compile(r"#?(\d{1,15})(?:\s*-\s*#?(\d{1,15}))?")
 
 
 class Unfolded(Struct, frozen=True, kw_only=True):
-    """What stood behind a handle. `text` is readable; `messages` or `content` are the originals themselves."""
+    """What stood behind a handle. `text` is readable; `messages` or `content` are the originals themselves, unless only
+    some lines were asked for."""
 
     handle: str
     level: str
@@ -35,53 +45,155 @@ class Unfolded(Struct, frozen=True, kw_only=True):
         return self.text
 
 
+class Original(Struct, frozen=True, kw_only=True):
+    """What a handle names, found but not read yet. `texts` gives it piece by piece."""
+
+    handle: str
+    level: str
+    texts: Iterator[str]
+    artifact: Artifact | None = None
+
+
+class Part(Struct, frozen=True, kw_only=True):
+    """Some lines of a text: `last` is the number of the last one, `cut` whether there was no room for all of it."""
+
+    text: str
+    first: int
+    last: int
+    cut: bool = False
+
+
 def unfolded(
     log: Log, artifacts: Sequence[Artifact], handle: str, *, level: str, lines: tuple[int, int] | None
 ) -> Unfolded:
     """The originals behind a handle; NotFound, with the nearest, if there is no such thing."""
+    found = original(log, artifacts, handle, level=level)
+    if lines is not None:
+        first, last = lines
+        text = lines_between(found.texts, first, None if last == -1 else last).text
+        return Unfolded(handle=found.handle, level=found.level, text=text)
+    if found.artifact is not None:
+        content = b"".join(content_of(log, found.artifact))
+        return Unfolded(handle=found.handle, level="full", text=content.decode("utf-8", "replace"), content=content)
+    if found.level != "full":
+        return Unfolded(handle=found.handle, level=found.level, text="".join(found.texts))
+    slots = log.originals(span_of(found.handle))
+    messages = tuple(slot.message for slot in slots)
+    return Unfolded(handle=found.handle, level="full", text="".join(_slot_texts(iter(slots))), messages=messages)
+
+
+def original(log: Log, artifacts: Sequence[Artifact], handle: str, *, level: str = "full") -> Original:
+    """What the handle names. Nothing but the log is read, and of it only what tells whether there is such a thing."""
     if level not in LEVELS:
         raise Invalid(f"there is no level {level!r}", hint="levels: " + ", ".join(LEVELS))
     name = handle.strip().removeprefix("artifact://")
     if name.startswith("art-"):
-        return _artifact(log, artifacts, name, lines)
-    found = _SPAN.fullmatch(name)
-    if found is None:
-        raise Invalid(f"{handle!r} is not a handle", hint="handles look like #41, #41-58 or art-…")
-    span = Span(int(found[1]), int(found[2] or found[1]))
+        artifact = _artifact(artifacts, name)
+        return Original(handle=artifact.id, level="full", texts=_decoded(log, artifact), artifact=artifact)
+    span = span_of(name)
     if level != "full" and (summary := summary_of(log, span)) is not None:
         text = summary.line or summary.text.split("\n", 1)[0] if level == "line" else summary.text
-        return Unfolded(handle=str(span), level=level, text=_cut(text, lines))
-    slots = log.originals(span) if 1 <= span.first <= span.last <= log.state.head else []
-    if not slots:
+        return Original(handle=str(span), level=level, texts=iter([text]))
+    if not 1 <= span.first <= span.last <= log.state.head or not any(_messages(log, span)):
         raise NotFound(f"there is no message in {span}", hint=f"the log goes from #1 to #{log.state.head}")
-    text = "\n\n".join(shown(slot) for slot in slots) if len(slots) > 1 else body_text(slots[0].message)
-    return Unfolded(
-        handle=str(span), level="full", text=_cut(text, lines), messages=tuple(slot.message for slot in slots)
-    )
+    return Original(handle=str(span), level="full", texts=_slot_texts(_messages(log, span)))
 
 
-def _artifact(log: Log, artifacts: Sequence[Artifact], name: str, lines: tuple[int, int] | None) -> Unfolded:
+def span_of(handle: str) -> Span:
+    found = _SPAN.fullmatch(handle)
+    if found is None:
+        raise Invalid(f"{handle!r:.200} is not a handle", hint="handles look like #41, #41-58 or art-…")
+    return Span(int(found[1]), int(found[2] or found[1]))
+
+
+def lines_between(texts: Iterable[str], first: int, last: int | None, *, skip: int = 0, most: int = MOST) -> Part:
+    """Lines first to last of a text that comes in pieces, counted from 1; None means the end. `skip` leaves out so
+    many characters of them, `most` is how many there is room for."""
+    if first < 1 or (last is not None and last < first):
+        raise Invalid(f"lines {first} to {last or 'the end'}", hint="lines are counted from 1, the first comes first")
+    taken: list[str] = []
+    room, at, reached = most + 1, 1, first
+    for text in texts:
+        here = text.split("\n")
+        part = "\n".join(here[max(0, first - at) : None if last is None else max(0, last + 1 - at)])
+        kept = part[skip : skip + room]
+        reached += part.count("\n", 0, skip + len(kept))
+        skip, room = max(0, skip - len(part)), room - len(kept)
+        taken.append(kept)
+        if room <= 0:
+            return Part(text="".join(taken)[:most], first=first, last=reached - kept.endswith("\n"), cut=True)
+        at += len(here) - 1
+        if last is not None and at > last:
+            return Part(text="".join(taken), first=first, last=last)
+    if first > at:
+        raise Invalid(f"there is no line {first}", hint=f"there are lines 1 to {at}")
+    return Part(text="".join(taken), first=first, last=at)
+
+
+# --- artifacts -----------------------------------------------------------------------------------------------------
+
+
+def _artifact(artifacts: Sequence[Artifact], name: str) -> Artifact:
     artifact = next((known for known in artifacts if known.id == name), None)
     if artifact is None:
-        near = difflib.get_close_matches(name, [known.id for known in artifacts], n=3)
+        near = difflib.get_close_matches(name[:64], [known.id for known in artifacts], n=3)
         raise NotFound(
-            f"there is no artifact {name!r}", hint=f"nearest: {', '.join(near)}" if near else "none are kept"
+            f"there is no artifact {name!r:.200} in this conversation",
+            hint=f"nearest: {', '.join(near)}" if near else "the outputs that are listed have one each",
         )
-    content = b"".join(log.store.get(artifact.digest))
-    text = content.decode("utf-8", "replace")
-    return Unfolded(handle=artifact.id, level="full", text=_cut(text, lines), content=content)
+    return artifact
 
 
-def _cut(text: str, lines: tuple[int, int] | None) -> str:
-    """Lines first to last of a text, counted from 1; -1 means the end."""
-    if lines is None:
-        return text
-    first, last = lines
-    split = text.split("\n")
-    last = len(split) if last == -1 else last
-    if not 1 <= first <= last or first > len(split):
-        raise Invalid(f"lines {first} to {last}", hint=f"there are lines 1 to {len(split)}")
-    return "\n".join(split[first - 1 : last])
+def content_of(log: Log, artifact: Artifact) -> Iterator[bytes]:
+    """The bytes of an artifact. NotFound says when it was cleaned up and what it was, if that is why they are gone."""
+    try:
+        yield from log.store.get(artifact.digest)
+    except NotFound as error:
+        cleaned = cleaned_ms(log, artifact)
+        if not cleaned:
+            raise
+        what = f"{artifact.size_bytes:,} bytes of {artifact.name!r:.100}"
+        raise NotFound(
+            f"{artifact.id} was cleaned up on {moment(cleaned)}: {what}", hint="run the tool again to get it anew"
+        ) from error
+
+
+def cleaned_ms(log: Log, artifact: Artifact) -> int:
+    """When the artifact was cleaned up for the last time; 0 if never."""
+    found = 0
+    for span in runs(log.state.artifacts):
+        for event in log.read(span.first - 1, span.last):
+            body = decode(event) if event.by == CLEANER else None
+            if isinstance(body, Artifact) and body.digest == artifact.digest:
+                found = event.at_ms
+    return found
+
+
+def _decoded(log: Log, artifact: Artifact) -> Iterator[str]:
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    for chunk in content_of(log, artifact):
+        yield decoder.decode(chunk)
+    yield decoder.decode(b"", True)
+
+
+# --- messages ------------------------------------------------------------------------------------------------------
+
+
+def _messages(log: Log, span: Span) -> Iterator[Slot]:
+    """The messages of a span as they came, a few at a time."""
+    for first in range(span.first, span.last + 1, SPAN_EVENTS):
+        yield from log.originals(Span(first, min(first + SPAN_EVENTS - 1, span.last)))
+
+
+def _slot_texts(slots: Iterator[Slot]) -> Iterator[str]:
+    """A message alone is its text; several stand under headings."""
+    one, more = next(slots), next(slots, None)
+    if more is None:
+        yield body_text(one.message)
+        return
+    yield shown(one)
+    for slot in chain([more], slots):
+        yield "\n\n" + shown(slot)
 
 
 def summary_of(log: Log, span: Span) -> Summarize | None:

@@ -19,12 +19,14 @@ from refold.core import codec, laws
 from refold.core.fold import Fold, folded, switches
 from refold.core.model import Artifact, Conversation, Event, Message, Meta, ToolResult, View
 from refold.errors import Corrupt, Invalid, NotFound, RefoldError
+from refold.offload import CLEANER
 from refold.page import Page
 from refold.stores.protocol import Store
 from refold.transcript import events_of
 
 READ_EVENTS = 500
 LIST_CONVERSATIONS = 100
+MISSING = "its content is missing"
 PROBLEMS_MAX = 100  # per conversation: whoever has more has lost the file, not an event
 
 Part = Literal["store", "log", "artifact", "bookmark", "law"]
@@ -139,7 +141,7 @@ class _Walk:
         try:
             size = sum(len(chunk) for chunk in self.store.get(digest))
         except NotFound:
-            return "its content is missing"
+            return MISSING
         except (Corrupt, Invalid) as error:
             return f"its content is damaged: {error}"
         return "" if size == size_bytes else f"its content has {size:,} bytes, not {size_bytes:,}"
@@ -183,6 +185,7 @@ class _Log:
         self.artifacts: set[str] = set()
         self.named: dict[str, int] = {}
         self.has_erased_artifact = False
+        self.missing: dict[str, Problem] = {}  # by digest, unless the log says later that the content was cleaned up
 
     def problems(self) -> list[Problem]:
         found: list[Problem] = []
@@ -263,15 +266,23 @@ class _Log:
         artifact = codec.decode(event) if event.kind == "artifact" else None
         if not isinstance(artifact, Artifact):
             return
+        if event.by == CLEANER:
+            self.missing.pop(artifact.digest, None)
+            return
         fault = self.walk.content_fault(artifact)
         if not fault and codec.artifact_id(artifact.digest) != artifact.id:
             fault = "its id does not follow from its digest"
         if fault:
             where = self.walk.location(artifact.digest)
-            yield self._problem("artifact", f"{artifact.id}: {fault}", event.seq, where)
+            problem = self._problem("artifact", f"{artifact.id}: {fault}", event.seq, where)
+            if fault == MISSING:
+                self.missing[artifact.digest] = problem
+            else:
+                yield problem
 
     def _whole(self) -> Iterator[Problem]:
         """What only shows at the end of the log."""
+        yield from self.missing.values()
         if self.befores and self.about.chain not in self.befores:
             yield self._problem("log", "the head is not the one that the store names", self.about.head)
         if self.about.title != self.title:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from refold.core import codec
-from refold.dialects import anthropic, dialect_of, openai_chat, parse, tool_calls
+from refold.dialects import DIALECTS, anthropic, dialect_of, openai_chat, parse, tool_calls
 from refold.errors import Invalid
 from tests.dialects.shapes import scalars
 
@@ -64,4 +64,4 @@ def test_the_validators_never_crash(given_messages: list[Any], system: Any, tool
 @settings(deadline=None)
 @given(st.dictionaries(KEYS, anything, max_size=5))
 def test_asking_for_a_dialect_never_crashes(value: dict[str, Any]) -> None:
-    assert dialect_of(value) in ("openai_chat", "anthropic", None)
+    assert dialect_of(value) in (*DIALECTS, None)

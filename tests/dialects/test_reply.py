@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from refold.core.model import Message, Text, Thinking, ToolCall, Usage
-from refold.dialects import anthropic, dialect, dialect_of, openai_chat, parse, tool_calls
+from refold.dialects import anthropic, dialect, dialect_of, gemini, openai_chat, parse, tool_calls
 from refold.errors import Invalid
+from tests.dialects.responses_shapes import RESPONSE
 
 CHAT = {
     "id": "chatcmpl-1",
@@ -56,6 +57,30 @@ CLAUDE = {
         "cache_creation_input_tokens": 0,
         "output_tokens": 50,
     },
+}
+GEMINI = {
+    "candidates": [
+        {
+            "content": {
+                "parts": [
+                    {"text": "hm", "thought": True},
+                    {"functionCall": {"name": "read", "args": {"path": "a"}}, "thoughtSignature": "c2ln"},
+                ],
+                "role": "model",
+            },
+            "finishReason": "STOP",
+            "index": 0,
+        }
+    ],
+    "usageMetadata": {
+        "promptTokenCount": 600,
+        "cachedContentTokenCount": 580,
+        "candidatesTokenCount": 20,
+        "thoughtsTokenCount": 30,
+        "totalTokenCount": 650,
+    },
+    "modelVersion": "gemini-2.5-pro",
+    "responseId": "g1",
 }
 
 
@@ -118,8 +143,19 @@ class CompletionStream:
         return self.final
 
 
-@pytest.mark.parametrize("wrap", [dict, Model, Simple, ToDict, Attributes, Stream, CompletionStream])
-@pytest.mark.parametrize(("name", "response"), [("openai_chat", CHAT), ("anthropic", CLAUDE)])
+class ResponseStream:
+    def __init__(self, final: Any) -> None:
+        self.final = final
+
+    def get_final_response(self) -> Any:
+        return Model(self.final)
+
+
+RESPONSES = [("openai_chat", CHAT), ("anthropic", CLAUDE), ("gemini", GEMINI), ("openai_responses", RESPONSE)]
+
+
+@pytest.mark.parametrize("wrap", [dict, Model, Simple, ToDict, Attributes, Stream, CompletionStream, ResponseStream])
+@pytest.mark.parametrize(("name", "response"), RESPONSES)
 def test_sdk_objects_read_like_their_dicts(name: str, response: dict[str, Any], wrap: Any) -> None:
     assert dialect(name).reply(wrap(response)) == dialect(name).reply(response)
     assert [call.arguments for call in tool_calls(wrap(response))] == [{"path": "a"}]
@@ -138,6 +174,9 @@ def test_cached_tokens_count_once() -> None:  # X-11
     )
     assert openai_chat.reply(CHAT).usage == Usage(
         response="chatcmpl-1", model="gpt-5", input=600, output=50, cache_read=580, cache_write=7, reasoning=30
+    )
+    assert gemini.reply(GEMINI).usage == Usage(
+        response="g1", model="gemini-2.5-pro", input=600, output=50, cache_read=580, reasoning=30
     )
 
 
@@ -167,6 +206,7 @@ def test_a_reply_renders_back_as_the_provider_sent_it(name: str, response: dict[
 def test_replies_say_how_they_finished() -> None:
     assert openai_chat.reply(CHAT).finished == "tool_calls"
     assert anthropic.reply(CLAUDE).finished == "tool_use"
+    assert gemini.reply(GEMINI).finished == "STOP"
 
 
 @pytest.mark.parametrize("usage", [None, "free", {}])
@@ -222,6 +262,8 @@ def test_tool_calls_reads_every_shape() -> None:
     wires: list[Any] = [
         CHAT,
         CLAUDE,
+        GEMINI,
+        RESPONSE,
         {"role": "assistant", "content": "", "tool_calls": [{"id": "c1", "name": "read", "arguments": {"path": "a"}}]},
         Attributes(CHAT["choices"][0]["message"]),  # type: ignore[index]
     ]
@@ -240,6 +282,8 @@ def test_tool_calls_keeps_text_that_is_no_object() -> None:
 def test_responses_find_their_dialect() -> None:
     assert dialect_of(CHAT) == "openai_chat"
     assert dialect_of(CLAUDE) == "anthropic"
+    assert dialect_of(GEMINI) == "gemini"
+    assert dialect_of(RESPONSE) == "openai_responses"
 
 
 def reversed_keys(value: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import refold
 from refold.dialects import anthropic, openai_chat
 from refold.errors import Invalid
 
@@ -170,3 +171,18 @@ def test_marks_outside_the_list_are_ignored() -> None:
 
 def test_openai_has_no_marks() -> None:
     assert marked(openai("s", [CLAUDE_TOOL])) == 0
+
+
+def test_an_id_that_comes_twice_is_made_distinct_for_anthropic():
+    """Servers that count from call_0 in every turn, and calls without ids: two calls of one id are refused there."""
+    context = refold.open("work", store="memory:", model="claude-sonnet-4-5")
+    context.append({"role": "user", "content": "go"})
+    for n in range(3):
+        called = {"id": "call_0", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+        context.append({"role": "assistant", "tool_calls": [called]})
+        context.append({"role": "tool", "tool_call_id": "call_0", "content": f"text {n}"})
+    request = context.request()
+    assert anthropic.check(request) == []
+    uses = [part["id"] for m in request["messages"] for part in m["content"] if m["role"] == "assistant"]
+    assert uses == ["call_0", "call_0_2", "call_0_3"] and context.request() == request
+    assert context.request("openai_chat")["messages"][-1]["tool_call_id"] == "call_0"

@@ -45,8 +45,8 @@ def test_anthropic_messages_come_back_byte_for_byte(wires: list[dict[str, Any]])
 @RELAXED
 @given(shapes.openai_lists.filter(bool))
 def test_openai_messages_are_valid_for_anthropic(wires: list[dict[str, Any]]) -> None:
-    request = {"messages": anthropic.render(parsed("openai_chat", wires), [])}
-    assert anthropic.check(request) == []
+    rendered = anthropic.render(parsed("openai_chat", wires), [])
+    assert anthropic.check(anthropic.request(rendered, system=None, tools=None, marks=[], lost=[])) == []
 
 
 @RELAXED
@@ -79,7 +79,7 @@ def test_every_edit_shows_once_in_either_dialect(given: tuple[str, list[dict[str
             assert [fault for fault in speaker.check({"messages": json.loads(rendered)}) if "empty" in fault] == []
 
 
-@pytest.mark.parametrize("name", ["openai_chat", "anthropic"])
+@pytest.mark.parametrize("name", ["openai_chat", "anthropic", "openai_responses"])
 def test_an_unknown_block_survives(name: str) -> None:
     wire = {"role": "user", "content": [{"type": "foo", "a": 1}]}
     assert once(name, wire) == wire
@@ -158,7 +158,7 @@ def test_removed_thinking_leaves_nothing_behind(name: str, wire: dict[str, Any],
     assert not any("thinking" in line for line in lost)
 
 
-@pytest.mark.parametrize("name", ["openai_chat", "anthropic"])
+@pytest.mark.parametrize("name", ["openai_chat", "anthropic", "openai_responses"])
 def test_cache_marks_are_not_content(name: str) -> None:
     marks = {"cache_control": {"type": "ephemeral"}, "prompt_cache_breakpoint": {"mode": "explicit"}}
     marked = {"role": "user", "content": [{"type": "text", "text": "hi", **marks}], **marks}

@@ -39,6 +39,22 @@ class HastySqlitePlace(SqlitePlace):
         return SqliteStore(self.url.removeprefix("sqlite:"), durable=False)
 
 
+class FilesPlace:
+    def __init__(self, root: Path) -> None:
+        self.url = f"files:{root / secrets.token_hex(4)}"
+
+    def open(self) -> Store:
+        return open_store(self.url)
+
+
+URLS = {"sqlite": "sqlite:{}/x.db", "files": "files:{}/tree"}
+
+
+def url_in(folder: Path, kind: str) -> str:
+    """The store of that kind in a folder."""
+    return URLS[kind].format(folder)
+
+
 def filled(path: Path, count: int = 5) -> list[Event]:
     """Makes a database with one log of `count` events, closes it, and gives the events."""
     store = SqliteStore(str(path))

@@ -11,6 +11,7 @@ import pytest
 
 from refold.core import codec
 from refold.errors import Corrupt, Denied, Invalid, Unavailable
+from refold.stores import artifacts as module
 from refold.stores.artifacts import STALE_S, Artifacts
 from tests.stores.disks import tmpfs
 
@@ -76,6 +77,37 @@ def test_putting_the_content_again_heals_a_changed_file(tmp_path: Path) -> None:
     Path(str(artifacts.location(digest))).write_bytes(b"ruined")
     assert artifacts.put([b"precious"]) == digest
     assert b"".join(artifacts.get(digest)) == b"precious"
+
+
+def test_dropping_never_removes_other_content_of_the_same_short_name(tmp_path: Path) -> None:
+    """T-19: only 60 bits of the digest are in the name, and a tool can make two contents that share them."""
+    digest = hashlib.sha256(b"mine").hexdigest()
+    squatter = tmp_path / (codec.artifact_id(digest) + ".txt")
+    squatter.write_bytes(b"other")
+    artifacts = Artifacts(str(tmp_path))
+    artifacts.put([b"mine"])
+    for _ in range(2):
+        assert artifacts.drop(digest, before_ms=1 << 42)
+    assert kept(tmp_path) == [squatter.name]
+
+
+def test_content_is_put_anew_if_it_was_dropped_while_being_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T-19: a writer that found the content there must not rely on it once a cleaner has removed it."""
+    artifacts, cleaner = Artifacts(str(tmp_path)), Artifacts(str(tmp_path))
+    digest = artifacts.put([b"hello"])
+    looked_at = module._digest_of
+
+    def dropped_behind_the_back(path: str) -> str:
+        found = looked_at(path)
+        monkeypatch.setattr(module, "_digest_of", looked_at)
+        assert cleaner.drop(digest, before_ms=1 << 42)
+        return found
+
+    monkeypatch.setattr(module, "_digest_of", dropped_behind_the_back)
+    assert artifacts.put([b"hello"]) == digest
+    assert b"".join(artifacts.get(digest)) == b"hello"
 
 
 def test_a_failed_put_leaves_no_file(tmp_path: Path) -> None:

@@ -6,12 +6,10 @@ from pathlib import Path
 
 import pytest
 
-pytest.register_assert_rewrite("refold.stores.contract")
+from refold.stores import contract
+from tests.stores.places import FilesPlace, HastySqlitePlace, MemoryPlace, SqlitePlace
 
-from refold.stores import contract  # noqa: E402
-from tests.stores.places import HastySqlitePlace, MemoryPlace, SqlitePlace  # noqa: E402
-
-PLACES = {"memory": MemoryPlace, "sqlite": SqlitePlace}
+PLACES = {"memory": MemoryPlace, "sqlite": SqlitePlace, "files": FilesPlace}
 
 
 @pytest.mark.parametrize("clause", contract.CLAUSES, ids=contract.name)
@@ -21,10 +19,11 @@ def test_the_store_keeps_the_contract(kind: str, clause: contract.Clause, tmp_pa
 
 
 @pytest.mark.soak
-def test_eight_processes_on_one_log_lose_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["sqlite", "files"])
+def test_eight_processes_on_one_log_lose_nothing(kind: str, tmp_path: Path) -> None:
     names = [f"writer-{n}" for n in range(8)]
     for _ in range(5):
-        place = SqlitePlace(tmp_path)
+        place = PLACES[kind](tmp_path)
         contract.crowd.in_processes(place.url, names, 300)
         store = place.open()
         contract.crowd.check_crowd(store, "log", names, 300)

@@ -10,10 +10,11 @@ import pytest
 
 from refold.stores import open_store
 from tests.stores.disks import disk
+from tests.stores.places import URLS, url_in
 from tests.stores.writer import Writer, check
 
 
-def cuts(folder: Path, count: int, *, flush: bool) -> None:
+def cuts(folder: Path, count: int, kind: str, *, flush: bool) -> None:
     """Cuts the power after a writer that was killed at work, again and again."""
     with disk(folder) as power:
         for n in range(count):
@@ -21,7 +22,7 @@ def cuts(folder: Path, count: int, *, flush: bool) -> None:
             if n % 10 == 0:
                 acked: dict[int, bytes] = {}
                 power.clear()
-            url = f"sqlite:{power.place / 'store' / 'x.db'}"
+            url = url_in(power.place / "store", kind)
             writer = Writer(url, flush=flush)
             writer.wait_for_first()
             time.sleep(random.uniform(0, 0.03))
@@ -33,15 +34,18 @@ def cuts(folder: Path, count: int, *, flush: bool) -> None:
             store.close()
 
 
-def test_every_flushed_event_survives_three_power_cuts(tmp_path: Path) -> None:
-    cuts(tmp_path, 3, flush=True)
+@pytest.mark.parametrize("kind", URLS)
+def test_every_flushed_event_survives_three_power_cuts(kind: str, tmp_path: Path) -> None:
+    cuts(tmp_path, 3, kind, flush=True)
 
 
-def test_without_a_flush_a_power_cut_leaves_a_whole_beginning(tmp_path: Path) -> None:
-    cuts(tmp_path, 3, flush=False)
+@pytest.mark.parametrize("kind", URLS)
+def test_without_a_flush_a_power_cut_leaves_a_whole_beginning(kind: str, tmp_path: Path) -> None:
+    cuts(tmp_path, 3, kind, flush=False)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("flush", [True, False])
-def test_a_log_survives_two_hundred_power_cuts(flush: bool, tmp_path: Path) -> None:
-    cuts(tmp_path, 200, flush=flush)
+@pytest.mark.parametrize("kind", URLS)
+def test_a_log_survives_two_hundred_power_cuts(kind: str, flush: bool, tmp_path: Path) -> None:
+    cuts(tmp_path, 200, kind, flush=flush)

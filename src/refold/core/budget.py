@@ -94,12 +94,21 @@ def factor_of(view: Sized, model: str) -> float:
 
 
 def current_tokens(view: Sized, factor: float) -> int:
-    """What the next request will carry: the last reported size, plus what came since, minus what edits removed."""
-    if view.anchor is None:
+    """What the next request will carry: the last reported size, plus what came since, minus what edits removed. A page
+    that is shorter than the reported one is its share of it: an error in our estimate must shrink with the page."""
+    anchor = view.anchor
+    if anchor is None:
         return round(view.tokens * factor)
-    return max(0, view.anchor.tokens + round((view.tokens - view.anchor.page) * factor))
+    if view.tokens < anchor.page:
+        return round(anchor.tokens * view.tokens / anchor.page)
+    return anchor.tokens + round((view.tokens - anchor.page) * factor)
 
 
 def page_tokens(view: Sized, factor: float, current: int) -> int:
     """The size in our own estimate of a page that the provider would count as `current`."""
-    return view.tokens - round((current_tokens(view, factor) - current) / factor)
+    anchor = view.anchor
+    if anchor is None:
+        return round(current / factor)
+    if current < anchor.tokens:
+        return round(anchor.page * current / anchor.tokens)
+    return anchor.page + round((current - anchor.tokens) / factor)

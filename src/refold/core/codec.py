@@ -57,6 +57,7 @@ _DECODERS = {kind: msgspec.json.Decoder(body) for kind, body in _TYPES.items()}
 _ENCODE = msgspec.json.Encoder().encode
 _NUMBER = struct.Struct(">Q").pack
 _LENGTH = struct.Struct(">I").pack
+_RESERVED = {"CON", "PRN", "AUX", "NUL", *(f"{d}{n}" for d in ("COM", "LPT") for n in range(1, 10))}
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -65,8 +66,7 @@ def kind_of(body: Body) -> str:
     return _KINDS[type(body)]
 
 
-_KINDS: dict[type, str] = {t: kind for kind, t in _TYPES.items() if kind != "edit"}
-_KINDS.update({t: "edit" for t in Edit.__args__})
+_KINDS: dict[type, str] = {type_: kind for kind, type_ in _TYPES.items()} | dict.fromkeys(Edit.__args__, "edit")
 
 
 def encode(body: Body) -> bytes:
@@ -92,20 +92,6 @@ def decode(event: Event) -> Body | None:
         return decoder.decode(event.body)  # type: ignore[no-any-return]
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         raise Corrupt(f"event {event.seq} is not a {event.kind}: {error}", hint="refold verify") from error
-
-
-def depth_checked(value: Any) -> Any:
-    """The value itself, if it is nested at most DEPTH_MAX deep; walks without recursion."""
-    stack = [(value, 1)]
-    while stack:
-        item, depth = stack.pop()
-        if depth > DEPTH_MAX:
-            raise Invalid(f"nested more than {DEPTH_MAX} levels deep", hint="pass deep structures as text")
-        if isinstance(item, dict):
-            stack.extend((child, depth + 1) for child in item.values() if isinstance(child, dict | list | tuple))
-        elif isinstance(item, list | tuple):
-            stack.extend((child, depth + 1) for child in item if isinstance(child, dict | list | tuple))
-    return value
 
 
 # --- chain --------------------------------------------------------------------------------------------------------
@@ -228,8 +214,6 @@ def conversation_checked(id: str) -> str:
         )
     return id
 
-
-_RESERVED = {"CON", "PRN", "AUX", "NUL", *(f"{d}{n}" for d in ("COM", "LPT") for n in range(1, 10))}
 
 
 def artifact_id(digest: str) -> str:

@@ -78,13 +78,18 @@ def settled(slots: Sequence[Slot], *, opens: bool = True) -> tuple[Sequence[Slot
     repairs: list[str] = []
     if not in_order(slots):
         slots = _reordered(slots, repairs)
-    first = next((slot for slot in slots if slot.message.role != "system"), None) if opens else None
+    first = next(filter(opens_page, slots), None) if opens else None
     if first is not None and first.message.role != "user":
         repairs.append(f"#{first.seq} comes before any user message: an opening was put before it")
         at = slots.index(first)
         opening = Slot(first.seq, first.seq, Message(role="user", blocks=(Text(OPENING),)), 0)
         slots = [*slots[:at], opening, *slots[at:]]
     return slots, repairs
+
+
+def opens_page(slot: Slot) -> bool:
+    """Whether this is what the page begins with: a system message stands apart, an empty user message is not sent."""
+    return slot.message.role != "system" and (slot.message.role != "user" or _has_content(slot.message))
 
 
 def in_order(slots: Sequence[Slot]) -> bool:
@@ -104,8 +109,8 @@ def in_order(slots: Sequence[Slot]) -> bool:
 def _answers(slot: Slot, results: list[str], waiting: set[str]) -> bool:
     """Whether a slot may follow while these calls wait for their results."""
     if not results:
-        return not waiting
-    if slot.message.role == "assistant" or not waiting.issuperset(results) or len(set(results)) < len(results):
+        return not waiting and slot.message.role != "tool"
+    if slot.message.role not in ("user", "tool") or not waiting.issuperset(results) or len(set(results)) < len(results):
         return False
     closes = len(results) == len(waiting)
     leads = all(isinstance(block, ToolResult) for block in slot.message.blocks[: len(results)])
@@ -118,7 +123,9 @@ def _reordered(slots: Sequence[Slot], repairs: list[str]) -> list[Slot]:
     for index, slot in enumerate(slots):
         out_of_place = ToolResult if slot.message.role == "assistant" else ToolResult | ToolCall
         rest = tuple(block for block in slot.message.blocks if not isinstance(block, out_of_place))
-        if len(rest) == len(slot.message.blocks):
+        if slot.message.role == "tool":  # what it says besides its results answers nothing: it was just said
+            out += [replace(slot, message=Message(role="user", blocks=rest))] if rest else []
+        elif len(rest) == len(slot.message.blocks):
             out.append(_distinct(slot))
         elif rest:
             out.append(_distinct(replace(slot, message=replace(slot.message, blocks=rest, form=None))))
@@ -144,7 +151,7 @@ def _answered(slots: Sequence[Slot], repairs: list[str]) -> dict[tuple[int, str]
 
 
 def _alone(slot: Slot, result: ToolResult) -> Slot:
-    if len(slot.message.blocks) == 1 and slot.message.role != "assistant":
+    if len(slot.message.blocks) == 1 and slot.message.role in ("user", "tool"):
         return slot
     return replace(slot, message=Message(role="tool", blocks=(result,), dialect=slot.message.dialect))
 

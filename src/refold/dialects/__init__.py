@@ -6,31 +6,39 @@ A dialect is a module that satisfies `protocol.Dialect`; it is imported when it 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from refold.core.model import Message, ToolCall
+from refold.core.model import Message, ToolCall, ToolResult
 from refold.dialects.protocol import Dialect
 from refold.errors import Invalid
 
 if TYPE_CHECKING:
-    from refold.dialects import anthropic, openai_chat
+    from refold.dialects import anthropic, gemini, openai_chat, openai_responses
 
-    _CHECKED: tuple[Dialect, ...] = (openai_chat, anthropic)  # that they satisfy the protocol
+    # That they satisfy the protocol.
+    _CHECKED: tuple[Dialect, ...] = (openai_responses, openai_chat, anthropic, gemini)
 
+# In the order in which they are asked: an item of Responses also looks like something of Chat's or Anthropic's.
 DIALECTS: dict[str, str] = {
+    "openai_responses": "refold.dialects.openai_responses",
     "openai_chat": "refold.dialects.openai_chat",
     "anthropic": "refold.dialects.anthropic",
+    "gemini": "refold.dialects.gemini",
 }
 _MODELS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("anthropic", re.compile(r"(^|[./])claude", re.IGNORECASE)),
+    ("gemini", re.compile(r"(^|/)gemini-", re.IGNORECASE)),
     ("openai_chat", re.compile(r"(^|/)(gpt|chatgpt|codex|o\d|ft:gpt|ft:o\d)", re.IGNORECASE)),
 )
-_PROVIDERS = {"anthropic": "anthropic", "openai": "openai_chat", "azure": "openai_chat"}
+_PROVIDERS = {
+    "anthropic": "anthropic", "openai": "openai_chat", "azure": "openai_chat", "gemini": "gemini", "google": "gemini",
+    "vertex_ai": "gemini",
+}  # fmt: skip
 _loaded: dict[str, Dialect] = {}
 
 
@@ -60,6 +68,17 @@ def parse(message: Any, preferred: str = "openai_chat") -> list[Message]:
 
     value = message if is_json(message) else _opened(message)
     return dialect(dialect_of(value, preferred) or preferred).parse(message)
+
+
+def answering(message: Message, asked: Callable[[], Message | None]) -> Message:
+    """The message with its results under the ids of the calls they answer, where its sender gives none. `asked` finds
+    the newest message that calls tools."""
+    if message.dialect != "gemini" or not any(isinstance(block, ToolResult) for block in message.blocks):
+        return message
+    from refold.dialects import gemini_fields
+
+    calling = asked()
+    return gemini_fields.answering(message, calling) if calling is not None else message
 
 
 def tool_calls(response: Any) -> list[ToolCall]:

@@ -14,6 +14,7 @@ from typing import Any
 from refold.core.model import Block, Media, Message, Opaque, Role, Text, Thinking, ToolCall, ToolResult, Usage
 from refold.dialects import tools as definitions
 from refold.dialects.anthropic_check import check as check
+from refold.dialects.anthropic_ids import distinct
 from refold.dialects.anthropic_render import NAME, as_system, own_part, usual
 from refold.dialects.anthropic_render import render as render
 from refold.dialects.form import Found, Same, Speech, message_of
@@ -182,7 +183,7 @@ def request(
         prompt, defined = (_marked_prompt(prompt), defined) if prompt else (prompt, _marked_last(defined))
         room -= 1
     kwargs: dict[str, Any] = {"system": prompt} if prompt else {}
-    kwargs["messages"] = _marked(_begun(messages, lost), marks, room)
+    kwargs["messages"] = _marked(distinct(_begun(messages, lost)), marks, room)
     return {**kwargs, "tools": defined} if defined else kwargs
 
 

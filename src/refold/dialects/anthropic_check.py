@@ -150,6 +150,7 @@ def _order_faults(request: Mapping[str, Any], messages: list[dict[str, Any]]) ->
 def _pair_faults(messages: list[dict[str, Any]]) -> Iterator[str]:
     """Every call is answered in the next message, once, results first; nothing else is answered."""
     calls: list[str] = []
+    known: set[str] = set()
     for index, message in enumerate(messages):
         place = f"messages[{index}]"
         results = _ids(message, "tool_result", "tool_use_id")
@@ -159,7 +160,9 @@ def _pair_faults(messages: list[dict[str, Any]]) -> Iterator[str]:
         if results and not _leads(message["content"], len(results)):
             yield f"{place}: something stands before the results"
         calls = _ids(message, "tool_use", "id")
-        yield from (f"{place}: a second call with the id {id!r}" for id in _repeated(calls))
+        again = [*_repeated(calls), *known.intersection(calls)]
+        yield from (f"{place}: a second call with the id {id!r}" for id in again)
+        known.update(calls)
     yield from (f"messages: the call {id!r} has no result" for id in calls)
 
 

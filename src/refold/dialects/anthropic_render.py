@@ -239,7 +239,7 @@ def _result_part(result: ToolResult) -> dict[str, Any]:
     if len(result.content) == 1 and is_text(result.content[0]):
         part["content"] = text_within(result.content)
     elif result.content:
-        part["content"] = [own_part(item) for item in result.content]
+        part["content"] = [own_part(item) for item in result.content if not (is_text(item) and _is_blank(item.text))]
     if result.is_error:
         part["is_error"] = True
     return part

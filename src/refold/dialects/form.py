@@ -13,8 +13,9 @@ Neighbours: `wire` compares and copies; the dialects say where their blocks stan
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from msgspec import Struct
 
@@ -49,18 +50,36 @@ def message_of(role: Role, wire: dict[str, Any], found: Found, speech: Speech, s
 
 # --- carving ----------------------------------------------------------------------------------------------------------
 
+# Gemini names these in either spelling, and a result's text by one of these keys.
+_CALLED = ("functionCall", "function_call")
+_ANSWERED = ("functionResponse", "function_response")
+ANSWER_KEYS = ("output", "result", "content", "error")
+
 # Where a block's fields may stand in its part. A place counts only if the very value stands there.
 _PLACES: dict[type, tuple[tuple[Path, str], ...]] = {
     Text: ((("text",), "text"), (("refusal",), "text")),
-    Thinking: ((("thinking",), "text"), (("signature",), "signature"), (("data",), "data")),
+    Thinking: (
+        (("thinking",), "text"), (("text",), "text"), (("signature",), "signature"), (("data",), "data"),
+        (("thoughtSignature",), "signature"), (("thought_signature",), "signature"),
+    ),
     ToolCall: (
         (("id",), "id"), (("input",), "arguments"), (("arguments",), "arguments"),
         (("function", "arguments"), "arguments"), (("custom", "input"), "arguments"),
+        *(((call, "id"), "id") for call in _CALLED), *(((call, "args"), "arguments") for call in _CALLED),
     ),
-    ToolResult: ((("tool_use_id",), "call"), (("tool_call_id",), "call"), (("content",), "content")),
+    ToolResult: (
+        (("tool_use_id",), "call"), (("tool_call_id",), "call"), (("content",), "content"),
+        *(((answer, "id"), "call") for answer in _ANSWERED),
+        *(((answer, "response"), "response") for answer in _ANSWERED),
+        *(((answer, "response", key), "words") for answer in _ANSWERED for key in ANSWER_KEYS),
+    ),
     Media: (
         (("source", "data"), "data"), (("source", "url"), "url"), (("image_url", "url"), "url"),
-        (("image_url", "url"), "data_url"), (("input_audio", "data"), "data"), (("file", "file_data"), "data_url"),
+        (("image_url", "url"), "data_url"), (("input_audio", "data"), "data"),
+        (("file", "file_id"), "file"), (("source", "file_id"), "file"), (("file", "file_data"), "data_url"),
+        (("inlineData", "data"), "data"), (("inline_data", "data"), "data"),
+        (("fileData", "fileUri"), "url"), (("file_data", "file_uri"), "url"),
+        (("fileData", "fileUri"), "file"), (("file_data", "file_uri"), "file"),
     ),
     Opaque: (),
 }  # fmt: skip
@@ -91,6 +110,11 @@ def _fields_in(value: Any, block: Block, show: Show, same: Same) -> dict[Path, A
     if isinstance(block, ToolResult) and isinstance(value.get("content"), list):
         parts = zip(value["content"], block.content)
         holes["content",] = ["content", [{HOLE: _reference(i, *part, show, same)} for i, part in enumerate(parts)]]
+    for answer in _ANSWERED:
+        if isinstance(block, ToolResult) and isinstance(listed := at(value, (answer, "parts")), list):
+            parts = zip(listed, beside_text(block))
+            forms = [{HOLE: _reference(i, *part, show, same)} for i, part in enumerate(parts)]
+            holes[answer, "parts"] = ["beside", forms]
     return holes
 
 
@@ -113,7 +137,35 @@ def field_of(block: Any, name: str) -> Any:
         return text_within(block.content)
     if name == "data_url":
         return f"data:{block.mime};base64,{block.data}"
+    if name == "words":
+        return words_of(block)
+    if name == "response":
+        return response_of(block)
     return getattr(block, name)
+
+
+def response_of(result: ToolResult) -> dict[str, Any]:
+    """A result as an object: the one its text is the JSON of, else its text by the key that tells what it is."""
+    text = words_of(result)
+    try:
+        value = json.loads(text) if text.startswith("{") else None
+    except (ValueError, RecursionError):
+        value = None  # the text only begins like an object
+    return value if type(value) is dict else {"error" if result.is_error else "output": text}
+
+
+def words_of(result: ToolResult) -> str:
+    """The text of a result, without what stands beside it."""
+    return text_within([part for part in result.content if not _is_beside(part)])
+
+
+def beside_text(result: ToolResult) -> list[Media | Opaque]:
+    """What a result holds beside its text."""
+    return [part for part in result.content if _is_beside(part)]
+
+
+def _is_beside(part: Text | Media | Opaque) -> TypeGuard[Media | Opaque]:
+    return type(part) is Media or (type(part) is Opaque and part.raw is not None)
 
 
 # --- filling ----------------------------------------------------------------------------------------------------------
@@ -130,6 +182,22 @@ def fill(form: Any, blocks: Sequence[Block], show: Show, name: Callable[[str], s
     if count != len(blocks):
         raise Misfit
     return _Filling(show, name).value(wire, blocks, None)
+
+
+def _fits(form: Any, block: Any) -> bool:
+    """Whether a form has a place for the text or arguments that its block came without and may have now."""
+    if type(block) is ToolResult:
+        return not words_of(block) or _holds(form, ("content", "words", "response"))
+    return type(block) is not ToolCall or not block.arguments or _holds(form, ("arguments",))
+
+
+def _holds(form: Any, names: tuple[str, ...]) -> bool:
+    if type(form) is not dict:
+        return False
+    if form.keys() != {HOLE}:
+        return any(_holds(item, names) for item in form.values())
+    reference = form[HOLE]
+    return (reference[0] if type(reference) is list else reference) in names
 
 
 class _Filling:
@@ -166,14 +234,16 @@ class _Filling:
             return copied(reference)
         index, form = reference
         if index == "content":
-            return self.content(form, owner)
+            return self.content(form, owner.content, owner)
+        if index == "beside":
+            return self.content(form, beside_text(owner), owner) or _GONE
         return self.own(form, parts[index])
 
     def own(self, form: Any, block: Any) -> Any:
         if is_gone(block):
             return _GONE
-        if type(block) is ToolResult and block.content and type(form.get("content")) is not dict:
-            raise Misfit  # it came without content and has some now
+        if not _fits(form, block):
+            raise Misfit
         try:
             return self.value(form, getattr(block, "content", ()), block)
         except AttributeError:
@@ -183,10 +253,10 @@ class _Filling:
         value = field_of(owner, name)
         return self.name(value) if name in ("id", "call") else copied(value)
 
-    def content(self, forms: list[Any], owner: ToolResult) -> list[Any]:
-        if len(forms) == len(owner.content):
-            return self.value(forms, owner.content, owner)  # type: ignore[no-any-return]
-        return [part for part in map(self.usual, owner.content) if part is not _GONE]
+    def content(self, forms: list[Any], parts: Sequence[Any], owner: ToolResult) -> list[Any]:
+        if len(forms) == len(parts):
+            return self.value(forms, parts, owner)  # type: ignore[no-any-return]
+        return [part for part in map(self.usual, parts) if part is not _GONE]
 
     def usual(self, block: Any) -> Any:
         shown = None if is_gone(block) else self.show(block)

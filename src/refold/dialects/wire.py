@@ -85,7 +85,7 @@ def _decoded(content: bytes) -> str:
 
 def _fields(value: Any) -> Any:
     """An object's own fields: a finished stream's result, a pydantic model, a dataclass, or just attributes."""
-    for final in ("get_final_message", "get_final_completion"):
+    for final in ("get_final_message", "get_final_completion", "get_final_response"):
         if callable(getattr(value, final, None)):
             return getattr(value, final)()
     if callable(getattr(value, "model_dump", None)):

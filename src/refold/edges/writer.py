@@ -19,11 +19,14 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec.structs import replace
 
-from refold.asking import Answer, Request
+from refold.asking import WINDOW_DEFAULT, Answer, Request
 from refold.edges.writer_wire import WIRES, Kind
 from refold.errors import Denied, Invalid, RefoldError, Unavailable
 from refold.redaction import redacted
+from refold.settings import writer_loaded
+from refold.tokens.models import model_info
 
 if TYPE_CHECKING:
     import httpx
@@ -44,20 +47,37 @@ def endpoint(
     key_env: str = "",
     timeout_s: float = 30.0,
     tries: int = 3,
-    window: int = 32_000,
+    window: int | None = None,
     deadline_s: float = 120.0,
     calls_per_hour: int = 0,
 ) -> Endpoint:
     """A writer that asks the model at this address. `key_env` names the variable that holds the key; without it, the
-    provider's usual one, for the provider's own host only. `window` is the model's. 0 calls per hour: no limit."""
+    provider's usual one, for the provider's own host only. `window` is the model's; by default what is known of it, or
+    32,000. 0 calls per hour: no limit."""
     if kind not in WIRES:
         raise Invalid(f"there is no kind of endpoint {kind!r}", hint="known: " + ", ".join(WIRES))
+    known = model_info(model)
+    window = (known.window if known.known else WINDOW_DEFAULT) if window is None else window
     if timeout_s <= 0 or deadline_s <= 0 or tries < 1 or window < 1:
         raise Invalid("an endpoint needs a timeout, a deadline, a try and a window", hint="give positive numbers")
     return Endpoint(
         _checked(url), model, kind=kind, key_env=key_env, timeout_s=timeout_s, tries=tries, window=window,
         deadline_s=deadline_s, calls_per_hour=calls_per_hour,
     )  # fmt: skip
+
+
+def configured(**given: Any) -> Endpoint | None:
+    """The writer that the settings name (`[writer]` in refold.toml, `REFOLD_WRITER_*`); what is given here wins. None
+    if nothing names one. It is never used by itself: history leaves the house only where a caller says so."""
+    settings = writer_loaded(given)
+    if not settings.url:
+        return None
+    if not settings.model:
+        raise Invalid(
+            f"the writer at {redacted(settings.url)!r} has no model", hint="name it: model, or --writer-model"
+        )
+    values = {name: getattr(settings, name) for name in settings.__struct_fields__ if name not in ("url", "model")}
+    return endpoint(settings.url, settings.model, **values)
 
 
 class Endpoint:
@@ -69,6 +89,7 @@ class Endpoint:
     ) -> None:  # fmt: skip
         self.url, self.model, self.kind, self.window = url, model, kind, window
         self.host = urlsplit(url).hostname or ""
+        self.output_max = model_info(model).output
         self._wire = WIRES[kind]
         self._key_env = key_env or (self._wire.key_env if self.host == self._wire.host else "")
         self._timeout_s, self._tries, self._deadline_s = timeout_s, tries, deadline_s
@@ -80,6 +101,7 @@ class Endpoint:
 
     def __call__(self, request: Request) -> Answer:
         """Asks. `Unavailable` if there is no answer in time, `Denied` without a valid key."""
+        request = replace(request, max_tokens=min(request.max_tokens, self.output_max or request.max_tokens))
         deadline = time.monotonic() + min(self._deadline_s, request.wait_s)
         if not self._lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
             raise Unavailable(f"{self.host}: another call is in flight", hint="one call at a time; try again")

@@ -43,5 +43,13 @@ def _sqlite(path: str) -> Store:
     return SqliteStore(os.path.expanduser(path))
 
 
-_OPENERS: dict[str, Callable[[str], Store]] = {"memory": _memory, "sqlite": _sqlite}
-_KNOWN = "stores are memory:, sqlite:PATH, or a path that ends in .db"
+def _files(path: str) -> Store:
+    from refold.stores.files import FilesStore
+
+    if not path:
+        raise Invalid("'files:' names no folder", hint="files:.refold/tree")
+    return FilesStore(os.path.expanduser(path))
+
+
+_OPENERS: dict[str, Callable[[str], Store]] = {"memory": _memory, "sqlite": _sqlite, "files": _files}
+_KNOWN = "stores are memory:, sqlite:PATH, files:DIR, or a path that ends in .db"

@@ -3,12 +3,16 @@
 A file is named by the artifact's id and a fitting suffix. The id is 60 bits of the digest: where a file of that name
 holds other content, the name carries the whole digest instead, and is looked for first. A file appears under its name
 only when it is complete and synced: it never has to wait for the flush of the event that names it.
+
+The time of a file is when its content was put last. `put` and `drop` look at it under a lock on the folder that holds
+between processes, so content that is put again while somebody cleans up is never lost.
 """
 
 from __future__ import annotations
 
 import base64
 import contextlib
+import fcntl
 import os
 import re
 import secrets
@@ -69,6 +73,24 @@ class Artifacts:
                 path = self._find(digest)
             return path
 
+    def drop(self, digest: str, *, before_ms: int) -> bool:
+        """Removes the file, unless its content was put at or after that time. True once there is none."""
+        path = self.location(digest)
+        try:
+            # The short name may be that of other content, which is none of ours to remove.
+            if path is None or _digest_of(path) != digest:
+                return True
+            with _folder_locked(self.folder):
+                if os.stat(path).st_mtime_ns >= before_ms * 1_000_000:
+                    return False
+                os.unlink(path)
+        except FileNotFoundError:
+            # Somebody else removed it just now.
+            return True
+        except OSError as error:
+            raise door.os_failure(error, f"cannot remove an artifact from {self.folder}") from error
+        return True
+
     def _write(self, pending: str, chunks: Iterable[bytes]) -> str:
         hasher = codec.content_hasher()
         fd = os.open(pending, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -85,10 +107,13 @@ class Artifacts:
         """Gives the file its name, unless the same content has one already."""
         self._scan()
         known = self._find(digest)
-        if known and _digest_of(known) == digest:
-            return
-        name = (_long(digest) if known else codec.artifact_id(digest)) + suffix
-        os.rename(pending, os.path.join(self.folder, name))
+        same = known is not None and _digest_of(known) == digest
+        with _folder_locked(self.folder):
+            if known and same and _put_again(known):
+                return
+            taken = self._find(digest) is not None
+            name = (_long(digest) if taken else codec.artifact_id(digest)) + suffix
+            os.rename(pending, os.path.join(self.folder, name))
         if self.durable:
             sync_folder(self.folder)
         self._names[name.partition(".")[0]] = name
@@ -148,6 +173,27 @@ def sync_folder(folder: str) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+@contextlib.contextmanager
+def _folder_locked(folder: str) -> Iterator[None]:
+    """One process at a time; the lock is gone with whoever holds it."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _put_again(path: str) -> bool:
+    """Notes that the content was put just now. False if the file has been removed meanwhile."""
+    now_ns = time.time_ns()
+    try:
+        os.utime(path, ns=(now_ns, now_ns))
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _write_all(file: Any, chunk: bytes, hasher: Any) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import re
+import time
 from collections.abc import Iterable, Sequence
 
 from refold.core import codec
@@ -40,6 +41,11 @@ def digest_checked(digest: str) -> str:
     if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
         raise Invalid(f"{digest!r} is not a digest", hint="64 hex digits, as `put` gave them")
     return digest
+
+
+def now_ms() -> int:
+    """The clock by which a store remembers when a content was put."""
+    return time.time_ns() // 1_000_000
 
 
 def title_in(events: Iterable[Event]) -> str | None:

@@ -15,6 +15,7 @@ from refold.core import codec
 from refold.core.model import Conversation, Event
 from refold.errors import Invalid, NotFound
 from refold.stores import door
+from refold.stores.protocol import Recovery
 
 CHUNK_BYTES = 256 * 1024
 
@@ -35,11 +36,14 @@ class _Log:
 class MemoryStore:
     """Keeps logs and artifacts in memory; satisfies `Store`."""
 
+    recovered: Sequence[Recovery] = ()  # memory has no tail to tear
+
     def __init__(self) -> None:
         self.url = "memory:"
         self._lock = threading.RLock()
         self._logs: dict[str, _Log] = {}
-        self._contents: dict[str, bytes] = {}
+        # The chunks as they came, since joining them would hold them twice, and the time in ms when they came last.
+        self._contents: dict[str, tuple[tuple[bytes, ...], int]] = {}
 
     def conversations(self, *, after: str = "", limit: int = 100) -> list[Conversation]:
         with self._lock:
@@ -90,27 +94,37 @@ class MemoryStore:
             self._log(conversation).bookmark = bytes(data)
 
     def put(self, chunks: Iterable[bytes], *, suffix: str = ".bin") -> str:
+        hasher, kept = codec.content_hasher(), []
         try:
-            content = b"".join(chunks)
+            for chunk in chunks:
+                hasher.update(chunk)
+                kept.append(bytes(chunk))
         except TypeError as error:
             raise Invalid(f"an artifact is made of bytes: {error}", hint="encode text first") from error
-        hasher = codec.content_hasher()
-        hasher.update(content)
         digest: str = hasher.hexdigest()
         with self._lock:
-            self._contents.setdefault(digest, content)
+            known = self._contents.get(digest)
+            self._contents[digest] = (known[0] if known else tuple(kept), door.now_ms())
         return digest
 
     def get(self, digest: str) -> Iterator[bytes]:
         with self._lock:
-            content = self._contents.get(door.digest_checked(digest))
-        if content is None:
+            found = self._contents.get(door.digest_checked(digest))
+        if found is None:
             raise NotFound(f"there is no artifact {codec.artifact_id(digest)}", hint="refold artifacts lists them")
-        return (content[start : start + CHUNK_BYTES] for start in range(0, len(content), CHUNK_BYTES))
+        return (part[at : at + CHUNK_BYTES] for part in found[0] for at in range(0, len(part), CHUNK_BYTES))
 
     def location(self, digest: str) -> str | None:
         door.digest_checked(digest)
         return None
+
+    def drop(self, digest: str, *, before_ms: int) -> bool:
+        with self._lock:
+            found = self._contents.get(door.digest_checked(digest))
+            if found is not None and found[1] >= before_ms:
+                return False
+            self._contents.pop(digest, None)
+            return True
 
     def fork(self, conversation: str, at: int, new: str) -> None:
         codec.conversation_checked(new)

@@ -10,11 +10,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
+from msgspec import Struct
+
 from refold.core.model import Conversation, Event
+
+
+class Recovery(Struct, frozen=True, kw_only=True):
+    """A torn tail that was moved aside: nobody was ever told that it had been written."""
+
+    conversation: str
+    file: str
+    size_bytes: int
 
 
 class Store(Protocol):
     url: str
+
+    @property
+    def recovered(self) -> Sequence[Recovery]:
+        """What this store had to move aside since it was opened, oldest first."""
+        ...
 
     def conversations(self, *, after: str = "", limit: int = 100) -> list[Conversation]:
         """Conversations by id, those above `after`."""
@@ -46,6 +61,11 @@ class Store(Protocol):
 
     def location(self, digest: str) -> str | None:
         """The path of the plain file that holds the bytes, where there is one: an agent can grep it itself."""
+        ...
+
+    def drop(self, digest: str, *, before_ms: int) -> bool:
+        """Removes the bytes for all conversations, unless they were put, perhaps again, at or after that time. True
+        once they are gone. Whether anybody still needs them is for the caller to know: see `refold.cleaning`."""
         ...
 
     def fork(self, conversation: str, at: int, new: str) -> None:

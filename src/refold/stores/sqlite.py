@@ -34,6 +34,7 @@ from refold.core.model import Conversation, Event
 from refold.errors import Corrupt, Invalid, RefoldError
 from refold.stores import door, sqlite_file, sqlite_log
 from refold.stores.artifacts import Artifacts
+from refold.stores.protocol import Recovery
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -61,6 +62,8 @@ def _guarded(method: Callable[Concatenate[SqliteStore, P], R]) -> Callable[Conca
 
 class SqliteStore:
     """Keeps logs in a SQLite file and artifacts in a folder beside it; satisfies `Store`."""
+
+    recovered: Sequence[Recovery] = ()  # SQLite leaves a torn tail of its WAL out by itself
 
     def __init__(self, path: str, *, durable: bool = True) -> None:
         self.path = os.path.abspath(path)
@@ -147,6 +150,9 @@ class SqliteStore:
 
     def location(self, digest: str) -> str | None:
         return self._artifacts.location(digest)
+
+    def drop(self, digest: str, *, before_ms: int) -> bool:
+        return self._artifacts.drop(digest, before_ms=before_ms)
 
     @_guarded
     def fork(self, conversation: str, at: int, new: str) -> None:

@@ -1,18 +1,28 @@
-"""`refold compact` and `refold undo`: the page made shorter by hand, and made whole again."""
+"""`refold compact` and `refold undo`: the page made shorter by hand, and made whole again.
+
+A writer is asked only if the command line says so: `--writer URL`, or `--writer` alone for the one that the settings
+name. Its key is read from the environment and nowhere else.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from refold.edges.cli.options import command, conversation_argument, opened, store_option, window_option
+from refold.edges.cli.options import command, conversation_argument, opened, opened_store, store_option, window_option
 from refold.edges.cli.screen import Screen, one_line
 
 if TYPE_CHECKING:
     from refold.core.plan import Item, Plan, Price, Receipt
+    from refold.edges.writer import Endpoint
+    from refold.engine import Context
+    from refold.notices import Notice
 
 ITEMS_SHOWN = 20
+CONFIGURED = "configured"
 
 
 @command(
@@ -20,25 +30,72 @@ ITEMS_SHOWN = 20
     conversation_argument,
     click.option("--strategy", "strategies", metavar="NAME", multiple=True, help="By default, the configured ladder."),
     click.option("--target", type=click.IntRange(min=0), help="The size to reach, in tokens."),
-    click.option("--dry-run", is_flag=True, help="Print the plan and change nothing."),
+    click.option("--dry-run", is_flag=True, help="Print the plan and change nothing; no writer is asked."),
+    click.option("--writer", metavar="URL", is_flag=False, flag_value=CONFIGURED,
+                 help="The model that writes summaries, by its address; without one, that of the settings."),
+    click.option("--writer-model", metavar="NAME", help="Its name there."),
+    click.option("--writer-kind", metavar="KIND", help="openai, anthropic or gemini."),
+    click.option("--writer-key-env", metavar="NAME", help="The environment variable that holds its key."),
+    click.option("--instructions", default="", help="What the writer is to look out for."),
     window_option,
     store_option,
-)
+)  # fmt: skip
 def compact_(
     screen: Screen, conversation: str, strategies: tuple[str, ...], target: int | None, dry_run: bool,
-    window: int | None, store: str | None,
+    instructions: str, window: int | None, store: str | None, **named: str | None,
 ) -> None:  # fmt: skip
     """Makes the page of a conversation shorter.
 
     Nothing is lost: `refold undo` takes it back.
     """
-    with opened(conversation, store, window=window, writes=not dry_run) as context:
-        if dry_run:
-            plan = context.plan(*strategies, target=target)
-            _print_plan(screen, conversation, plan)
-        else:
-            receipt = context.compact(*strategies, target=target)
-            _print_receipt(screen, conversation, receipt)
+    if dry_run:
+        with opened(conversation, store, window=window) as context:
+            _print_plan(screen, conversation, context.plan(*strategies, target=target))
+        return
+    with _opened(conversation, store, window, _writer(**named)) as context:
+        notices: list[Notice] = []
+        context.on("*", notices.append)
+        receipt = context.compact(*strategies, target=target, instructions=instructions)
+    _print_receipt(screen, conversation, receipt, _asked(notices) if named["writer"] else None)
+
+
+def _writer(
+    *, writer: str | None, writer_model: str | None, writer_kind: str | None, writer_key_env: str | None
+) -> Endpoint | None:
+    """The writer that the command line names; Invalid if it speaks of one that nothing names."""
+    from refold.edges.writer import configured
+    from refold.errors import Invalid
+
+    about = {"model": writer_model, "kind": writer_kind, "key_env": writer_key_env}
+    given = {name: value for name, value in about.items() if value is not None}
+    if writer is None and not given:
+        return None
+    found = configured(**given) if writer == CONFIGURED else configured(**given, url=writer or "")
+    if found is None:
+        raise Invalid("no writer is named", hint="give --writer URL, or name one in the table [writer] of refold.toml")
+    return found
+
+
+@contextmanager
+def _opened(conversation: str, url: str | None, window: int | None, writer: Endpoint | None) -> Iterator[Context]:
+    """A conversation that is there already, with a writer; kept like an agent's."""
+    from refold.engine import Context
+    from refold.settings import loaded
+
+    config, _ = loaded()
+    with opened_store(url) as store:
+        store.conversation(conversation)
+        context = Context(store, conversation, config=config, window=window, writer=writer)
+        yield context
+        context.close()
+
+
+def _asked(notices: list[Notice]) -> dict[str, Any]:
+    """What came of asking the writer."""
+    bills = [notice.details for notice in notices if notice.name == "compaction-complete" and notice.details]
+    refused = [notice.reason for notice in notices if notice.name == "compaction-failed"]
+    bill = bills[-1] if bills else {"asked": 0, "accepted": 0, "calls": 0, "input": 0, "output": 0}
+    return {**bill, "refused": refused}
 
 
 def _print_plan(screen: Screen, conversation: str, plan: Plan) -> None:
@@ -56,11 +113,12 @@ def _print_plan(screen: Screen, conversation: str, plan: Plan) -> None:
     _print_items(screen, plan.items, plan.price)
 
 
-def _print_receipt(screen: Screen, conversation: str, receipt: Receipt) -> None:
+def _print_receipt(screen: Screen, conversation: str, receipt: Receipt, asked: dict[str, Any] | None) -> None:
     if screen.json_output:
         sizes = {"tokens_before": receipt.tokens_before, "tokens_after": receipt.tokens_after}
         screen.emit({
             "conversation": conversation, "dry_run": False, **_fields(receipt), **sizes, "batch": receipt.batch,
+            **({"writer": asked} if asked is not None else {}),
         })  # fmt: skip
         return
     if not receipt.batch:
@@ -71,7 +129,16 @@ def _print_receipt(screen: Screen, conversation: str, receipt: Receipt) -> None:
         f"{receipt.tokens_after:,} tokens, {receipt.messages_before:,} -> {receipt.messages_after:,} slots."
     )  # fmt: skip
     _print_items(screen, receipt.items, receipt.price)
+    if asked is not None:
+        _print_asked(screen, asked)
     screen.line(f"Batch {receipt.batch}; refold undo {conversation} takes it back.")
+
+
+def _print_asked(screen: Screen, asked: dict[str, Any]) -> None:
+    used = f"{asked['input']:,} tokens in, {asked['output']:,} out"
+    screen.line(f"Writer: {asked['accepted']} of {asked['asked']} summaries accepted, {used}.")
+    for reason in asked["refused"]:
+        screen.line(("yellow", f"  refused: {one_line(reason, 200)}"), "; what code made stands alone")
 
 
 def _fields(done: Plan | Receipt) -> dict[str, Any]:

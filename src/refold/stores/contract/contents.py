@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections.abc import Iterator
 
 from refold.errors import Invalid, NotFound
@@ -114,5 +115,63 @@ def another_store_on_the_same_data_finds_what_was_put(make: Make) -> None:
     assert b"".join(here.get(second)) == b"second"
     assert here.put([b"second"], suffix=".txt") == second
     assert here.location(second) == there.location(second)
+    here.close()
+    there.close()
+
+
+# --- removing ------------------------------------------------------------------------------------------------------
+
+LATER_MS = 1 << 42  # a time that no clock has reached
+
+
+@clause
+def dropped_content_is_gone_and_can_be_put_again(make: Make) -> None:
+    store = opened(make)
+    digest, other = store.put([b"gone"]), store.put([b"stays"])
+    assert store.drop(digest, before_ms=LATER_MS)
+    with refused(NotFound):
+        list(store.get(digest))
+    assert store.location(digest) is None
+    assert b"".join(store.get(other)) == b"stays"
+    assert store.put([b"gone"]) == digest
+    assert b"".join(store.get(digest)) == b"gone"
+    store.close()
+
+
+@clause
+def dropping_what_is_not_there_changes_nothing(make: Make) -> None:
+    store = opened(make)
+    digest = hashlib.sha256(b"never").hexdigest()
+    assert store.drop(digest, before_ms=LATER_MS) and store.drop(digest, before_ms=0)
+    for wrong in ("", "../../etc/passwd", "A" * 64):
+        with refused(Invalid):
+            store.drop(wrong, before_ms=LATER_MS)
+    store.close()
+
+
+@clause
+def content_that_was_put_since_is_not_dropped(make: Make) -> None:
+    store = opened(make)
+    digest = store.put([b"precious"])
+    assert not store.drop(digest, before_ms=1)
+    before_ms = time.time_ns() // 1_000_000
+    time.sleep(0.02)  # file systems keep times by the tick of the kernel's clock
+    assert store.put([b"precious"]) == digest
+    assert not store.drop(digest, before_ms=before_ms)
+    assert b"".join(store.get(digest)) == b"precious"
+    store.close()
+
+
+@clause
+def another_store_on_the_same_data_misses_what_was_dropped(make: Make) -> None:
+    place = make()
+    here, there = place.open(), place.open()
+    digest = here.put([b"shared"])
+    assert b"".join(there.get(digest)) == b"shared"
+    assert there.drop(digest, before_ms=LATER_MS)
+    with refused(NotFound):
+        list(here.get(digest))
+    assert here.put([b"shared"]) == digest
+    assert b"".join(there.get(digest)) == b"shared"
     here.close()
     there.close()

@@ -1,0 +1,139 @@
+"""What a large output costs: memory and CPU time to keep it, to look into it, to find lines in it.
+
+Each case runs in a process of its own that has the output already. Memory is the highest that the process held during
+the step, the output itself included, above what it held before there was one, as a multiple of the output's bytes. The
+goal is that 100 MB are kept with twice their size, and that grep and unfold stay flat whatever the size.
+
+    python -m bench.outputs [--megabytes 100]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import refold
+from bench import environment
+from bench.tables import Table, text_of_tables
+from refold.outputs import outputs_of
+from refold.stores import open_store
+
+MEGABYTES = (20, 100)
+LINE = "2026-11-16 03:14:15 INFO request {n:07} served in {ms} ms by worker {w}\n"
+KEPT_MAX, FLAT_MB_MAX = 2.0, 16.0
+WAIT_S = 60.0
+REPOSITORY = Path(__file__).resolve().parents[1]
+KINDS = ("text", "bytes", "data", "message")
+STEPS = ("grep a text", "grep a pattern", "unfold 100 lines")
+
+
+def text_of(megabytes: int) -> str:
+    size, lines = 0, []
+    while size < megabytes * 1_000_000:
+        lines.append(LINE.format(n=len(lines), ms=len(lines) % 997, w=len(lines) % 16))
+        size += len(lines[-1])
+    return "".join(lines)
+
+
+def memory_mb(name: str) -> float:
+    """VmRSS is what the process holds now, VmHWM the most it held since the mark was set back."""
+    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) / 1024
+    raise OSError(f"no {name} in /proc/self/status")
+
+
+def measured(step: Callable[[], Any]) -> tuple[float, float]:
+    """The most memory held during the step, in MB, and its CPU time in ms."""
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    start = time.process_time()
+    step()
+    return memory_mb("VmHWM"), (time.process_time() - start) * 1000
+
+
+# --- one case, in a process of its own -----------------------------------------------------------------------------
+
+
+def keep(url: str, kind: str, megabytes: int) -> dict[str, float]:
+    context = refold.open("work", store=url, window=128_000)
+    call = {"id": "c", "type": "function", "function": {"name": "run", "arguments": "{}"}}
+    context.append({"role": "assistant", "content": None, "tool_calls": [call]})
+    before = memory_mb("VmRSS")
+    text = text_of(megabytes)
+    output: Any = text.encode() if kind == "bytes" else [text] if kind == "data" else text
+    size = len(text)
+    message = {"role": "tool", "tool_call_id": "c", "content": output}
+    del text
+    most, cpu = measured(lambda: context.append(message) if kind == "message" else context.append_result("c", output))
+    assert len(context.artifacts()) == 1
+    context.close()
+    return {"most_mb": most - before, "times": (most - before) * 1_048_576 / size, "cpu_ms": cpu}
+
+
+def look(url: str, step: str, megabytes: int) -> dict[str, float]:
+    """Steps on an output that another process kept."""
+    outputs = outputs_of(open_store(url), "work")
+    [output] = outputs.list()
+    last = output.artifact.lines
+    before = memory_mb("VmRSS")
+    steps: dict[str, Callable[[], Any]] = {
+        "grep a text": lambda: outputs.grep(f"request {last - 1:07} ", output.id, wait_s=WAIT_S),
+        "grep a pattern": lambda: outputs.grep(rf"request 0*{last - 1} \w+", output.id, regex=True, wait_s=WAIT_S),
+        "unfold 100 lines": lambda: outputs.lines(output.id, last - 200, last - 101),
+    }
+    start = time.monotonic()
+    most, cpu = measured(steps[step])
+    return {"most_mb": most - before, "cpu_ms": cpu, "wall_ms": (time.monotonic() - start) * 1000}
+
+
+def in_child(work: str, url: str, what: str, megabytes: int) -> dict[str, float]:
+    code = f"import json; from bench import outputs; print(json.dumps(outputs.{work}({url!r}, {what!r}, {megabytes})))"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY, env=environment(), check=True)
+    return dict(json.loads(done.stdout))
+
+
+# --- the tables ----------------------------------------------------------------------------------------------------
+
+
+def run(sizes: tuple[int, ...] = MEGABYTES) -> list[Table]:
+    kept = Table("Keeping an output", ["output", "MB", "store", "most memory, MB", "× its size", "CPU ms"])
+    looked = Table("Looking into it (sqlite)", ["step", "MB", "memory, MB", "CPU ms", "wall ms"])
+    worst = {"text": 0.0, "data": 0.0}
+    flat = 0.0
+    for megabytes in sizes:
+        with tempfile.TemporaryDirectory() as folder:
+            for kind in KINDS:
+                for store in ("sqlite", "memory"):
+                    url = "memory:" if store == "memory" else f"sqlite:{folder}/{kind}/refold.db"
+                    found = in_child("keep", url, kind, megabytes)
+                    kept.add(kind, megabytes, store, found["most_mb"], found["times"], found["cpu_ms"])
+                    if store == "sqlite" and megabytes == max(sizes):
+                        shape = "data" if kind == "data" else "text"
+                        worst[shape] = max(worst[shape], found["times"])
+            for step in STEPS:
+                found = in_child("look", f"sqlite:{folder}/text/refold.db", step, megabytes)
+                looked.add(step, megabytes, found["most_mb"], found["cpu_ms"], found["wall_ms"])
+                flat = max(flat, found["most_mb"])
+    goals = Table("Goals", ["what", "value", "goal", "met"])
+    goals.at_most("memory to keep text, × its size, the output included (sqlite)", worst["text"], KEPT_MAX)
+    goals.at_most("the same for plain data, beside the output itself", worst["data"] - 1, KEPT_MAX)
+    goals.at_most("memory to look into an output, MB, worst", flat, FLAT_MB_MAX)
+    kept.note("1.0 is the output itself, which the caller holds. `data` is a list with one text, kept as JSON.")
+    looked.note(
+        "A pattern runs in a child process, whose memory and CPU time are not in these figures; it may have 512 MB."
+    )
+    return [kept, looked, goals]
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m bench.outputs")
+    parser.add_argument("--megabytes", type=int, nargs="*", default=list(MEGABYTES))
+    print(text_of_tables(run(tuple(parser.parse_args().megabytes))))

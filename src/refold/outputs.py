@@ -1,0 +1,150 @@
+"""The outputs of a conversation as a `Context` shows them: list, select, grep, clean.
+
+Outputs are named by id only, never by a path. Neighbours: `listing` knows what there is, `selecting` ranks, `grepping`
+looks for lines, `cleaning` removes, `unfolding` gives contents.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from msgspec import Struct
+
+from refold import cleaning, selecting
+from refold.config import Config
+from refold.errors import NotFound
+from refold.grepping import WAIT_S, Grepped, check, grepped
+from refold.listing import Output, listed, query_id
+from refold.log import Log
+from refold.notices import Guard
+from refold.stores.protocol import Store
+from refold.unfolding import MOST, Original, Part, content_of, lines_between, original
+
+DAY_S = 24 * 60 * 60
+
+
+class Found(Struct, frozen=True, kw_only=True):
+    """What grep found in one output."""
+
+    handle: str
+    grepped: Grepped
+
+
+class Outputs:
+    """The outputs of one conversation. `fresh` reads what others appended; no lock is held while a content is read."""
+
+    def __init__(self, log: Log, guard: Guard, fresh: Callable[[], object]) -> None:
+        self._log, self._guard, self._fresh = log, guard, fresh
+
+    @property
+    def conversation(self) -> str:
+        return self._log.conversation
+
+    def list(self, *, task: str | None = None, query: str | None = None, tool: str | None = None) -> Sequence[Output]:
+        """The outputs in the order in which they were kept: all, or those of a task, a query (its text or its
+        `hash_query`), a tool. Cleaned-up ones are among them."""
+        with self._guard:
+            self._fresh()
+            found = listed(self._log)
+        origins = (one.artifact.origin for one in found)
+        wanted = None if query is None else query_id(query)
+        return [
+            one
+            for one, origin in zip(found, origins)
+            if (task is None or origin.task == str(task))
+            and (tool is None or origin.tool == tool)
+            and (wanted is None or (origin.query and query_id(origin.query) == wanted))
+        ]
+
+    def select(
+        self, query: str, *, limit: int | None = 10, score_min: float = 0.0, tokens_max: int | None = None,
+        among: Sequence[Output] | None = None, judge: selecting.Judge | None = None,
+    ) -> Sequence[selecting.Selected]:  # fmt: skip
+        """The outputs that a query needs, best first, each with its score and why. Where none matches, the newest that
+        fit. `judge` may be a model: it is given the best candidates and says which are relevant."""
+        there = [one for one in (self.list() if among is None else among) if not one.cleaned_ms]
+        bounds = selecting.Bounds(limit=limit, score_min=score_min, tokens_max=tokens_max)
+        return selecting.selected(self._log.store, there, query, bounds, judge)
+
+    def original(self, handle: str, *, level: str = "full") -> Original:
+        """What a handle names, as a stream; NotFound or Invalid if it names nothing here."""
+        with self._guard:
+            self._fresh()
+            return original(self._log, [one.artifact for one in listed(self._log)], handle, level=level)
+
+    def lines(self, handle: str, first: int, last: int | None = None, *, chars_max: int = MOST) -> Part:
+        """Some lines of what a handle names, counted from 1, read as a stream: no more is held than what is given."""
+        return lines_between(self.original(handle).texts, first, last, most=chars_max)
+
+    def grep(
+        self, pattern: str, handle: str = "", *, regex: bool = False, ignore_case: bool = False, most: int = 50,
+        wait_s: float = WAIT_S,
+    ) -> Sequence[Found]:  # fmt: skip
+        """The lines that match, of one output (or message, or span), or of all, newest first. `most` and `wait_s` hold
+        for all of it together; a regular expression that takes longer is ended."""
+        check(pattern, regex=regex, most=most, wait_s=wait_s)
+        found = []
+        deadline = time.monotonic() + wait_s
+        for name, chunks in self._contents(handle):
+            left_s = min(wait_s, max(0.05, deadline - time.monotonic()))
+            try:
+                one = grepped(chunks, pattern, regex=regex, ignore_case=ignore_case, most=most, wait_s=left_s)
+            except NotFound as error:
+                if handle:
+                    raise
+                found.append(Found(handle=name, grepped=Grepped(ended=str(error))))
+                continue
+            if one.lines or one.ended or handle:
+                found.append(Found(handle=name, grepped=one))
+            most -= len(one.lines)
+            if most <= 0 or one.ended:
+                break
+        return found
+
+    def _contents(self, handle: str) -> Iterator[tuple[str, Iterable[bytes]]]:
+        if not handle:
+            outputs = {one.id: one.artifact for one in self.list() if not one.cleaned_ms}
+            for id, artifact in reversed(outputs.items()):
+                yield id, content_of(self._log, artifact)
+            return
+        found = self.original(handle)
+        if found.artifact is not None:
+            yield found.handle, content_of(self._log, found.artifact)
+        else:
+            yield found.handle, (text.encode("utf-8", "replace") for text in found.texts)
+
+    def clean(
+        self, *, older_than_s: float | None = None, keep_bytes: int | None = None, keep_count: int | None = None,
+        dry_run: bool = False,
+    ) -> cleaning.Cleanup:  # fmt: skip
+        """Removes the oldest outputs of this conversation until it is within these bounds; never one that the page or
+        another conversation names, that the user stored, or that is new. Says what went and what stayed, and why."""
+        quota = cleaning.Quota(older_than_s=older_than_s, keep_bytes=keep_bytes, keep_count=keep_count)
+        try:
+            done = cleaning.cleaned(
+                self._log.store, quota, conversation=self._log.conversation, now_ms=self._log.clock(), dry_run=dry_run
+            )
+        except NotFound:
+            # A conversation that nothing was appended to is not in the store yet.
+            return cleaning.Cleanup()
+        with self._guard:
+            self._fresh()
+        return done
+
+    def clean_as(self, config: Config) -> cleaning.Cleanup:
+        """Cleans up as the configuration says."""
+        days = config.outputs_days
+        age_s = None if days is None else days * DAY_S
+        return self.clean(older_than_s=age_s, keep_bytes=config.outputs_bytes, keep_count=config.outputs_count)
+
+
+def outputs_of(store: Store, conversation: str) -> Outputs:
+    """The outputs of a stored conversation, without a `Context`; NotFound if there is no such conversation."""
+    store.conversation(conversation)
+    log = Log(store, conversation)
+    return Outputs(log, Guard(_nothing), log.catch_up)
+
+
+def _nothing() -> None:
+    """There are no listeners to tell."""

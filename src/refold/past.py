@@ -1,0 +1,153 @@
+"""What a `Context` can be asked about its past: originals, outputs, hits, reasons, the log itself. Nothing here writes
+to the log.
+
+`Context` is built on this. What only some callers need (outputs, tools for the model, the index) is made when it is
+first asked for. Neighbours: `unfolding`, `outputs`, `toolbox`, `searching`, `tracing`, `transfer` do the work.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from refold.core.model import Artifact, Event
+from refold.errors import Invalid
+
+if TYPE_CHECKING:
+    from refold.config import Config
+    from refold.core.budget import Budget
+    from refold.drafting import Desk
+    from refold.log import Log
+    from refold.notices import Guard, Notices
+    from refold.outputs import Outputs
+    from refold.search.embedders import Embedder
+    from refold.search.hits import Hit
+    from refold.searching import Searcher
+    from refold.stores.protocol import Store
+    from refold.tokens.models import Model
+    from refold.toolbox import Toolbox
+    from refold.tracing import Trace
+    from refold.unfolding import Unfolded
+
+
+class Past:
+    """The reading side of a conversation that is held open."""
+
+    conversation: str
+    config: Config
+    _store: Store
+    _log: Log
+    _guard: Guard
+    _notices: Notices
+    _desk: Desk
+    _budget: Budget
+    _model: Model
+    _embedder: Embedder | bool | None
+    _closed = False
+
+    # --- originals ---
+
+    def why(self, seq: int) -> list[Trace]:
+        """Every event that hid, changed, pinned or brought back a message, oldest first, with its time and reason."""
+        from refold.tracing import traced
+
+        with self._guard:
+            self._catch_up()
+            return traced(self._log, seq)
+
+    def unfold(self, handle: str | int, *, level: str = "full", lines: tuple[int, int] | None = None) -> Unfolded:
+        """The originals behind a handle: `#41`, `#41-58`, `art-…`. Levels of a summary: line, paragraph, full."""
+        from refold.unfolding import unfolded
+
+        with self._guard:
+            self._catch_up()
+            return unfolded(self._log, self.artifacts(), str(handle), level=level, lines=lines)
+
+    def events(self, *, after: int = 0, limit: int = 1_000) -> list[Event]:
+        """The log itself, a page at a time."""
+        with self._guard:
+            self._check_open()
+            if self._log.state.head == 0:
+                return []
+            return self._store.read(self.conversation, after=after, limit=limit)
+
+    def export(self, path: str) -> None:
+        """Writes the whole conversation to a file: `.json` (can be imported again) or `.md`, by its ending."""
+        from refold.transfer import export_file
+
+        with self._guard:
+            self._check_open()
+            export_file(self._store, self.conversation, path, force=True)
+
+    # --- outputs ---
+
+    @cached_property
+    def outputs(self) -> Outputs:
+        """The large outputs: list, select, grep, clean."""
+        from refold.outputs import Outputs
+
+        return Outputs(self._log, self._guard, self._catch_up)
+
+    def artifacts(self, *, task: str | None = None, query: str | None = None) -> list[Artifact]:
+        """The artifacts of the conversation, in order; contents are not read. `outputs.list` tells more of each."""
+        return [output.artifact for output in self.outputs.list(task=task, query=query)]
+
+    # --- search ---
+
+    def search(self, query: str, *, limit: int = 10, everywhere: bool = False, **filters: Any) -> list[Hit]:
+        """The places that answer a query best, on the page or off it: `.seq`, `.snippet`, `.score`. `"…"` makes a
+        phrase. Filters: newest, role, tool, kind, since, until; `everywhere` looks in all conversations."""
+        self._check_open()
+        filters["conversation"] = None if everywhere else self.conversation
+        return self._searcher.search(query, limit=limit, **filters)
+
+    @cached_property
+    def _searcher(self) -> Searcher:
+        from refold.searching import Searcher
+
+        return Searcher(self._store, embedder=self._embedder, tell=self._tell)
+
+    def _tell(self, name: str, reason: str) -> None:
+        with self._guard:
+            self._notices.add(name, reason=reason)
+
+    # --- tools for the model ---
+
+    def tools(self, dialect: str | None = None) -> list[dict[str, Any]]:
+        """Definitions of the tools by which the model reaches what its page no longer shows: add them to your own."""
+        return self._toolbox.tools(dialect or self._dialect_name())
+
+    def call(self, name: str, arguments: Any = None) -> str:
+        """Runs one of `tools`. Whatever happens, the answer is a text for the model, and small enough for its page."""
+        return self._toolbox.call(name, arguments)
+
+    @cached_property
+    def _toolbox(self) -> Toolbox:
+        from refold.toolbox import Toolbox
+
+        return Toolbox(
+            self.outputs,
+            counter=self._desk.counter,
+            search=lambda query, limit: self.search(query, limit=limit),
+            tokens_max=lambda: min(self._desk.result_tokens_max, self._budget.window // 8),
+        )
+
+    # --- inside ---
+
+    def _dialect_name(self) -> str:
+        """The configured dialect, else the model's, else that of the last reply."""
+        named = self.config.dialect or (self._model.dialect if self._model.known else None)
+        if named:
+            return named
+        slots = reversed(self._log.state.slots)
+        return next(
+            (s.message.dialect for s in slots if s.message.role == "assistant" and s.message.dialect), "openai_chat"
+        )
+
+    def _catch_up(self) -> None:
+        self._check_open()
+        self._log.catch_up()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Invalid(f"the context {self.conversation!r} is closed", hint="open it again with refold.open")

@@ -1,0 +1,137 @@
+"""What of an event is searched: a document per message, per piece of an artifact, per title, name or summary.
+
+Neighbours: `core` decodes; the text of an artifact is handed in. Nothing here is executed or trusted: names and roles
+come from content and are only compared.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from refold.core.codec import decode
+from refold.core.fold import text_of
+from refold.core.model import (
+    Artifact,
+    Block,
+    Checkpoint,
+    Event,
+    Message,
+    Meta,
+    Summarize,
+    ToolCall,
+    ToolResult,
+)
+from refold.errors import Corrupt
+
+PIECE_CHARS = 4_000
+TEXT_CHARS_MAX = 4_000_000
+# `Caroline: …` at the beginning of a message names who speaks, where a transcript has more people than roles.
+_AUTHOR = re.compile(r"([A-Z][\w'.-]{1,30}): ")
+
+
+class Document(Struct, frozen=True):
+    """One row of the index. `start` is where a piece of an artifact begins, in characters; its text begins with so many
+    `head_lines` that name the artifact."""
+
+    seq: int
+    kind: str
+    at_ms: int
+    text: str
+    role: str = ""
+    tools: tuple[str, ...] = ()
+    author: str = ""
+    start: int = 0
+    artifact: str = ""
+    head_lines: int = 0
+
+
+def documents_of(event: Event, calls: dict[str, str], content: str = "") -> list[Document]:
+    """What an event gives the index. `calls` remembers which tool each call is of, from event to event; `content` is
+    the text of the artifact that the event names."""
+    try:
+        body = decode(event)
+    except Corrupt:
+        # Damage is for `verify` to explain; what cannot be read cannot be found, and must not stop the rest.
+        return []
+    match body:
+        case Message():
+            return _message(event, body, calls)
+        case Artifact():
+            return list(_artifact(event, body, content))
+        case Meta():
+            return _note(event, " ".join([body.title or "", *(body.tags or ()), _system(body.system)]))
+        case Checkpoint():
+            return _note(event, body.name)
+        case Summarize():
+            return _note(event, body.text)
+        case _:
+            return []
+
+
+def _message(event: Event, message: Message, calls: dict[str, str]) -> list[Document]:
+    text = message_text(message)
+    if not text.strip():
+        return []
+    tools: dict[str, None] = {}
+    for block in message.blocks:
+        if isinstance(block, ToolCall):
+            calls[block.id] = block.name
+            tools[block.name] = None
+        elif isinstance(block, ToolResult):
+            tools[block.name or calls.get(block.call, "")] = None
+    tools.pop("", None)
+    author = _AUTHOR.match(text)
+    return [
+        Document(
+            event.seq, "message", event.at_ms, text[:TEXT_CHARS_MAX], message.role, tuple(tools),
+            author[1] if author else "",
+        )
+    ]  # fmt: skip
+
+
+def message_text(message: Message) -> str:
+    """Everything a message says, calls with their tool's name."""
+    return "\n".join([text for block in message.blocks if (text := _block_text(block))])
+
+
+def _block_text(block: Block) -> str:
+    return f"{block.name}\n{text_of(block)}" if isinstance(block, ToolCall) else text_of(block)
+
+
+def _artifact(event: Event, artifact: Artifact, content: str) -> Iterator[Document]:
+    tools = (artifact.origin.tool,) if artifact.origin.tool else ()
+    head = "\n".join(filter(None, dict.fromkeys((artifact.name, artifact.origin.description))))
+    for start, piece in pieces(content[:TEXT_CHARS_MAX]) or [(0, "")]:
+        # The name belongs to every piece: `login.py` finds the part of it that speaks of the rest of the query.
+        text = f"{head}\n{piece}"
+        lines = head.count("\n") + 1
+        yield Document(event.seq, "artifact", event.at_ms, text, "tool", tools, "", start, artifact.id, lines)
+
+
+def pieces(content: str) -> list[tuple[int, str]]:
+    """A long text in pieces of whole lines, where lines end in time, each with its start."""
+    found, start = [], 0
+    while start < len(content):
+        end = min(len(content), start + PIECE_CHARS)
+        if end < len(content) and (line := content.rfind("\n", start + PIECE_CHARS // 2, end)) > 0:
+            end = line + 1
+        found.append((start, content[start:end]))
+        start = end
+    return found
+
+
+def _note(event: Event, text: str) -> list[Document]:
+    said = text.strip()[:TEXT_CHARS_MAX]
+    return [Document(event.seq, event.kind, event.at_ms, said)] if said else []
+
+
+def _system(system: object) -> str:
+    """The text of a system prompt: a text, or blocks that have one."""
+    if isinstance(system, str):
+        return system
+    blocks: Sequence[object] = system if isinstance(system, list) else ()
+    texts = [block.get("text") for block in blocks if isinstance(block, dict)]
+    return "\n".join(text for text in texts if isinstance(text, str))

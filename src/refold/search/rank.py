@@ -1,0 +1,116 @@
+"""How matches become an order: BM25 in which a short message borrows the words of its neighbours.
+
+In talk an answer is elliptic: "3 years now" holds the answer, the message before it the question's words. So the
+occurrences of a term in the two messages before and after count for a message, too, in part, but only between short
+messages: in code and tool output a neighbour says nothing. Mixing happens inside the saturation, so a term that all
+neighbours hold is not counted many times over. Constants are those of `reference/search-findings.md`; they are flat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import log, sqrt
+
+from msgspec import Struct
+
+K1, B = 0.9, 0.3
+SHORT_WORDS = 100
+NEIGHBOURS = ((-2, 0.4), (-1, 0.4), (1, 0.2), (2, 0.2))
+_SHARES = dict(NEIGHBOURS)
+AUTHOR_FACTOR = 1.15
+VECTOR_WEIGHT = 0.5
+
+
+class Found(Struct, frozen=True):
+    """One term's occurrences by entry, in how many entries it stands, and how much it counts."""
+
+    occurrences: Mapping[int, int]
+    entries: int
+    weight: float = 1.0
+
+
+def rarity(entries: int, total: int) -> float:
+    """What a term says that stands in so many of all entries."""
+    return log(1 + (max(total, entries) - entries + 0.5) / (entries + 0.5))
+
+
+def seeds(found: Sequence[Found], total: int, most: int) -> set[int]:
+    """The entries that match best by a rough count, the newest of equal ones: no more than are worth ranking."""
+    rough: dict[int, float] = {}
+    for one in found:
+        worth = one.weight * rarity(one.entries, total)
+        for id, times in one.occurrences.items():
+            rough[id] = rough.get(id, 0.0) + worth * times / (times + K1)
+    if len(rough) <= most:
+        return set(rough)
+    return set(sorted(rough, key=lambda id: (rough[id], id), reverse=True)[:most])
+
+
+def around(ids: set[int], reach: int) -> set[int]:
+    """The entries and their neighbours."""
+    return {id + step for id in ids for step in range(-reach, reach + 1)}
+
+
+def scores(
+    found: Sequence[Found], kept: set[int], words: Mapping[int, int], total: int, mean: float
+) -> dict[int, float]:
+    """The score of every entry that matches, itself or by a neighbour. `words` are lengths, also of neighbours."""
+    out: dict[int, float] = {}
+    lengths: dict[int, float] = {}
+    for one in found:
+        worth = one.weight * rarity(one.entries, total) * (K1 + 1)
+        for id, times in borrowed(one.occurrences, kept, words).items():
+            if id not in lengths:
+                lengths[id] = K1 * (1 - B + B * context_words(id, words) / mean)
+            out[id] = out.get(id, 0.0) + worth * times / (times + lengths[id])
+    return out
+
+
+def borrowed(occurrences: Mapping[int, int], kept: set[int], words: Mapping[int, int]) -> dict[int, float]:
+    """Occurrences by entry, with what short entries take from short neighbours."""
+    out: dict[int, float] = {}
+    for id, times in occurrences.items():
+        if id not in kept:
+            continue
+        out[id] = out.get(id, 0.0) + times
+        if words[id] <= SHORT_WORDS:
+            for step, share in NEIGHBOURS:
+                if words.get(id - step, SHORT_WORDS + 1) <= SHORT_WORDS:
+                    out[id - step] = out.get(id - step, 0.0) + share * times
+    return out
+
+
+def context_words(id: int, words: Mapping[int, int]) -> float:
+    """The length of an entry with what it takes from its neighbours."""
+    own: float = words[id]
+    if own > SHORT_WORDS:
+        return own
+    for step, share in NEIGHBOURS:
+        near = words.get(id + step, 0)
+        if near <= SHORT_WORDS:
+            own += share * near
+    return own
+
+
+def added_near(before: Sequence[int], words: int) -> float:
+    """By how much the sum of all context lengths grows when an entry of so many words comes behind `before`."""
+    if words > SHORT_WORDS:
+        return float(words)
+    own = float(words)
+    for distance, near in enumerate(reversed(before), 1):
+        if near <= SHORT_WORDS:
+            # What the new entry takes from those before it, and what they take from it.
+            own += _SHARES[-distance] * near + _SHARES[distance] * words
+    return own
+
+
+def best(scored: Mapping[int, float], most: int) -> list[tuple[int, float]]:
+    """The best entries, the newest of equal ones first."""
+    return sorted(scored.items(), key=lambda item: (item[1], item[0]), reverse=True)[:most]
+
+
+def spread(scored: Mapping[int, float], total: int) -> tuple[float, float]:
+    """Mean and deviation over all entries, those without a match counted as 0."""
+    mean = sum(scored.values()) / max(1, total)
+    square = sum(value * value for value in scored.values()) / max(1, total)
+    return mean, sqrt(max(square - mean * mean, 0.0)) or 1.0

@@ -1,0 +1,191 @@
+"""Which outputs a query needs: ranked by the words they share with it, within bounds, each with the reason.
+
+Words come from what the tool was asked (its description and arguments) and from the beginning and the end of what it
+gave; `login` finds `/src/auth/login.ts`, `file` finds `readFile`, and `authentication` a little of `auth/`. The score
+is BM25 as a share of the best that a text could have: 1 is every word, often. A model may be the judge; one that fails
+leaves the ranking as it is, and the reason says so. Neighbours: `outputs` asks, `strategies.words` has the words.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter as Tally
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from refold.core.model import Artifact
+from refold.errors import Invalid, NotFound
+from refold.listing import Output
+from refold.stores.protocol import Store
+from refold.strategies.words import weight, words
+
+HEAD_BYTES, TAIL_BYTES = 8_192, 4_096
+SAMPLED_MAX = 1_000  # outputs, the newest: the others are known by what the tool was asked
+JUDGED_MAX = 50
+ASKED_WEIGHT, SIMILAR_WEIGHT, SIMILAR_CHARS = 2.0, 0.4, 4
+SATURATION, LENGTH_SHARE = 1.2, 0.5
+
+
+class Bounds(Struct, frozen=True, kw_only=True):
+    """How much may be selected; None means any."""
+
+    limit: int | None = 10
+    score_min: float = 0.0
+    tokens_max: int | None = None
+
+
+class Selected(Struct, frozen=True, kw_only=True):
+    """An output, its score from 0 to 1, the words of the query that it matches, and why it is here."""
+
+    output: Output
+    score: float = 0.0
+    matched: tuple[str, ...] = ()
+    why: str = ""
+
+
+Judge = Callable[[str, Sequence[Selected]], Sequence[str]]
+"""Given the query and the best candidates, the ids of those that are relevant, the most relevant first."""
+
+
+def selected(
+    store: Store, outputs: Sequence[Output], query: str, bounds: Bounds, judge: Judge | None = None
+) -> list[Selected]:
+    """The outputs that match, best first, the newer of two equals before the older. Where none does, the newest that
+    fit, in their order."""
+    if (bounds.limit or 0) < 0 or (bounds.tokens_max or 0) < 0:
+        raise Invalid(f"a bound is negative: {bounds}", hint="give numbers that are not negative, or None")
+    ranked = _ranked(store, outputs, query)
+    if not ranked:
+        newest = [Selected(output=one, why="nothing matches the query; it is among the newest") for one in outputs]
+        return _fitting(newest[::-1], bounds)[::-1] if bounds.score_min <= 0 else []
+    good = [one for one in ranked if one.score >= bounds.score_min]
+    return _fitting(_judged(good, query, judge) if judge else good, bounds)
+
+
+def _fitting(ranked: Sequence[Selected], bounds: Bounds) -> list[Selected]:
+    """The first of them, leaving out those for which there is no room."""
+    taken: list[Selected] = []
+    room = bounds.tokens_max
+    for one in ranked:
+        if bounds.limit is not None and len(taken) >= bounds.limit:
+            break
+        if room is not None and one.output.tokens > room:
+            continue
+        room = None if room is None else room - one.output.tokens
+        taken.append(one)
+    return taken
+
+
+# --- a judge ---------------------------------------------------------------------------------------------------------
+
+
+def _judged(ranked: list[Selected], query: str, judge: Judge) -> list[Selected]:
+    """The candidates that the judge names, in its order."""
+    candidates = {one.output.id: one for one in reversed(ranked[:JUDGED_MAX])}
+    try:
+        chosen = [candidates[id] for id in dict.fromkeys(judge(query, list(reversed(candidates.values()))))]
+    except Exception as error:  # noqa: BLE001 - a judge is the caller's code and may raise anything
+        reason = f"; the judge failed: {type(error).__name__}: {error}"
+        return [replace(one, why=one.why + reason) for one in ranked]
+    return [replace(one, why=f"chosen by the judge; {one.why}") for one in chosen]
+
+
+# --- the ranking -----------------------------------------------------------------------------------------------------
+
+
+class _Text(Struct, frozen=True):
+    """The words of an output: those of the question and those of the answer."""
+
+    asked: Tally[str]
+    given: Tally[str]
+
+    @property
+    def size(self) -> int:
+        return self.asked.total() + self.given.total()
+
+
+def _ranked(store: Store, outputs: Sequence[Output], query: str) -> list[Selected]:
+    """The outputs that have a word of the query, best first."""
+    terms = _terms(query)
+    if not terms or not outputs:
+        return []
+    first_sampled = len(outputs) - SAMPLED_MAX
+    texts = [_text(store, one.artifact, sampled=at >= first_sampled) for at, one in enumerate(outputs)]
+    found = [{term: count for term in terms if (count := _count(text, term))} for text in texts]
+    total, mean = len(texts), max(1.0, sum(text.size for text in texts) / len(texts))
+    # A word that stands nowhere says as much as one that stands once: a text without it is no full match.
+    weights = {term: weight(max(1, sum(term in counts for counts in found)), total) for term in terms}
+    best = sum(weights.values()) * (SATURATION + 1)
+    matching = [
+        Selected(
+            output=one, score=round(_score(counts, weights, text.size / mean) / best, 4),
+            matched=_said(counts, terms), why=_why(counts, terms, text),
+        )
+        for one, text, counts in zip(outputs, texts, found) if counts
+    ]  # fmt: skip
+    return sorted(matching, key=lambda one: (-one.score, -one.output.seq))
+
+
+def _terms(query: str) -> dict[str, str]:
+    """The words to look for, each with the form in which the query has it."""
+    terms: dict[str, str] = {}
+    for given in query.split():
+        parts = words(given)
+        for word in parts:
+            terms.setdefault(word, given.strip(".,;:!?\"'()[]{}") if len(parts) == 1 else word)
+    return terms
+
+
+def _count(text: _Text, term: str) -> float:
+    exact = ASKED_WEIGHT * text.asked[term] + text.given[term]
+    return exact or (SIMILAR_WEIGHT if any(_similar(term, other) for other in text.asked) else 0.0)
+
+
+def _similar(one: str, other: str) -> bool:
+    short, long = sorted((one, other), key=len)
+    return len(short) >= SIMILAR_CHARS and long.startswith(short)
+
+
+def _score(counts: dict[str, float], weights: dict[str, float], length: float) -> float:
+    norm = SATURATION * (1 - LENGTH_SHARE + LENGTH_SHARE * length)
+    return sum(weights[term] * count * (SATURATION + 1) / (count + norm) for term, count in counts.items())
+
+
+def _why(counts: dict[str, float], terms: dict[str, str], text: _Text) -> str:
+    parts = []
+    for where, tally in (("what the tool was asked", text.asked), ("what it gave", text.given)):
+        if here := _said([term for term in counts if tally[term]], terms):
+            parts.append(f"{', '.join(here)} in {where}")
+    similar = _said([term for term in counts if not (text.asked[term] or text.given[term])], terms)
+    return "; ".join([*parts, *([f"something like {', '.join(similar)}"] if similar else [])])
+
+
+def _said(found: Iterable[str], terms: dict[str, str]) -> tuple[str, ...]:
+    """The words as the query has them, each once."""
+    return tuple(dict.fromkeys(terms[term] for term in found))
+
+
+def _text(store: Store, artifact: Artifact, *, sampled: bool) -> _Text:
+    origin = artifact.origin
+    asked = " ".join({artifact.name: 0, origin.description: 0, origin.arguments: 0, origin.tool: 0})
+    sample = " ".join(part.decode("utf-8", "replace") for part in _sample(store, artifact)) if sampled else ""
+    return _Text(Tally(words(asked)), Tally(words(sample)))
+
+
+def _sample(store: Store, artifact: Artifact) -> Iterator[bytes]:
+    """The beginning of a content, and its end where that can be had without reading what lies between."""
+    try:
+        path = store.location(artifact.digest)
+        if path is None:
+            yield next(iter(store.get(artifact.digest)), b"")[:HEAD_BYTES]
+            return
+        with open(path, "rb", buffering=0) as file:
+            yield file.read(HEAD_BYTES)
+            if artifact.size_bytes > HEAD_BYTES:
+                file.seek(max(HEAD_BYTES, artifact.size_bytes - TAIL_BYTES), os.SEEK_SET)
+                yield file.read(TAIL_BYTES)
+    except (OSError, NotFound):
+        # What is missing is for `refold verify` to report; the others are ranked all the same.
+        return

@@ -1,0 +1,47 @@
+"""What a hit shows: the right part, one line, marks at the right signs."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold.search import words
+from refold.search.index import Index
+from refold.search.snippets import SNIPPET_CHARS, snippet_of, wanted_of
+
+INDEX = Index()
+
+
+def found(text: str, query: str):
+    return snippet_of(text, wanted_of(words.query_of(query, INDEX.stems), INDEX.tokens), INDEX.tokens)
+
+
+def shown(text: str, query: str) -> tuple[str, list[str]]:
+    snippet, marks, _ = found(text, query)
+    return snippet, [snippet[start:end] for start, end in marks]
+
+
+def test_the_part_with_most_of_the_query_is_shown():
+    text = "token\n" + "filler " * 500 + "\nthe token was expired by then\n" + "filler " * 500
+    snippet, marks = shown(text, "expired tokens")
+    assert "the token was expired" in snippet and len(snippet) <= SNIPPET_CHARS + 2
+    assert marks == ["token", "expired"]
+
+
+def test_forms_names_and_signs_are_marked_as_they_stand():
+    assert shown("He was running", "run")[1] == ["running"]
+    assert shown("call updateScore() now", "score")[1] == ["updateScore"]
+    assert shown("élan at 東京タワー, naïve", "東京 elan naive")[1] == ["élan", "東京", "naïve"]
+
+
+def test_a_snippet_is_one_line():
+    assert shown("a\n\n  b\tlogin\r\nc", "login")[0] == "a b login c"
+
+
+@given(st.text(max_size=400), st.text(max_size=40))
+def test_marks_always_lie_in_the_snippet_and_apart(text, query):
+    snippet, marks, _ = found(text, query)
+    assert "\n" not in snippet
+    flat = [place for mark in marks for place in mark]
+    assert flat == sorted(flat) and all(0 <= place <= len(snippet) for place in flat)
+    assert all(start < end for start, end in marks)

@@ -1,0 +1,103 @@
+"""What a compaction by code promises: it escalates in one pass, does not come back at once, keeps what is needed."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import pytest
+
+from refold.core.fold import text_of
+from refold.core.laws import broken
+from tests.scripted import GOOD, Scripted, heard_by, opened, page, talked, used
+
+PARSER = "src/parser.py"
+
+
+def shown(context) -> str:
+    return "\n".join(text_of(block) for slot in context.view.slots for block in slot.message.blocks)
+
+
+@pytest.mark.parametrize("ladder", [("clear", "gist"), ("dedup", "summarize"), ("clear", "keep", "dedup", "hide")])
+def test_a_rung_that_frees_nothing_is_followed_by_the_next_in_the_same_pass(ladder):
+    """X-16: a session without tool results at 95 %: pruning frees nothing, so the next rung runs at once."""
+    context = opened(window=16_000, config={"ladder": ladder})
+    heard = heard_by(context)
+    while context.stats().current < 0.95 * 16_000:
+        talked(context, 2, size=600)
+    page(context)
+    [done] = [notice.receipt for notice in heard if notice.name == "compaction-complete"]
+    assert done.steps[0].edits == 0
+    assert done.steps[-1].edits > 0
+    assert context.stats().current <= 0.6 * context.budget.compact_at
+    page(context)
+    assert [notice.name for notice in heard].count("auto-compacting") == 1
+
+
+def test_a_page_that_stays_nearly_full_is_not_compacted_again_at_once():
+    """X-17: a compaction that leaves 85 % is not followed by another before 5 % of the window came."""
+    context = opened(window=20_000, config={"target_ratio": 0.98, "ladder": ("hide",), "reserve_tokens": 500})
+    heard = heard_by(context)
+    grown: list[int] = []
+    for n in range(160):
+        before = context.view.head
+        talked(context, 2, start=2 * n, size=400)
+        page(context)
+        if any(notice.name == "compaction-complete" for notice in heard):
+            heard.clear()
+            grown.append(before)
+    assert len(grown) >= 3
+    each = context.view.slots[-1].tokens
+    gaps = [(later - earlier) * each for earlier, later in pairwise(grown)]
+    assert min(gaps) >= 0.05 * 20_000
+
+
+def test_without_a_model_requests_files_and_commands_stay_within_the_target():
+    """Y-50: 40 messages, no writer: below the target, every typed request there, the files are those of the calls."""
+    context = opened(window=32_000)
+    requests = [f"Request {n}: please look after part {n} of the login form" for n in range(4)]
+    files = []
+    for n, request in enumerate(requests):
+        context.append({"role": "user", "content": request})
+        for step in range(4):
+            files.append(f"src/part{n}/step{step}.py")
+            name = "Edit" if step % 2 else "Read"
+            text = f"the text of {files[-1]}, " * 60
+            used(context, f"{n}-{step}", name, {"file_path": files[-1], "old_string": "a", "new_string": "b"}, text)
+        context.append({"role": "assistant", "content": f"Part {n} is done."})
+    assert context.stats().messages == 40
+    receipt = context.compact(target=2_500)
+    assert receipt.tokens_after <= 2_500
+    told = shown(context)
+    assert all(request in told for request in requests)
+    assert set(re.findall(r"src/part\d/step\d\.py", told)) == set(files)
+
+
+# --- what is still needed (Y-56) ----------------------------------------------------------------------------------
+
+
+def worked(context, others: int) -> int:
+    """Reads a file, does other things, and edits that file at the end. Gives the seq of the call that read it."""
+    context.append({"role": "user", "content": "Mend the quotes in the parser"})
+    used(context, "r", "Read", {"file_path": PARSER}, "".join(f"def rule_{n}(): return {n}\n" for n in range(150)))
+    seq = context.view.head - 1
+    for n in range(others):
+        used(context, n, "Read", {"file_path": f"src/other/module_{n}.py"}, f"value_{n} = {n}\n" * 40)
+    edit = {"file_path": PARSER, "old_string": "return 7", "new_string": "return 8"}
+    used(context, "e", "Edit", edit, "The file was updated.")
+    return seq
+
+
+@pytest.mark.parametrize("writer", [None, GOOD])
+@pytest.mark.parametrize("strategies", [(), ("summarize",), ("gist",), ("dedup", "summarize", "hide")])
+def test_a_result_that_the_kept_tail_works_on_is_kept_or_listed_with_its_handle(strategies, writer):
+    """Y-56: the file that the tail edits was read before; the page still says so, and where."""
+    context = opened(Scripted(writer) if writer else None, window=64_000)
+    seq = worked(context, 20)
+    assert context.compact(*strategies, target=6_000).batch
+    told = shown(context)
+    handles = rf"#{seq} read {re.escape(PARSER)}|#{seq + 1} tool\n|#{seq} agent\n"
+    whole = any(slot.seq == seq + 1 and not slot.edits for slot in context.view.slots)
+    assert whole or re.search(handles, told), told[:3_000]
+    assert "rule_7" in context.unfold(f"#{seq + 1}").text
+    assert broken(context.view) == []
