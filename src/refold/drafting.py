@@ -39,7 +39,8 @@ class Desk:
         self.message_tokens_max = self.result_tokens_max if self.config.offload_tokens is not None else window
 
     def draft(self, body: Body, tokens: int = 0, by: str = "user") -> Draft:
-        by = by.encode("utf-8", "replace").decode()  # a tool's name is data and may hold anything
+        if not by.isascii():
+            by = by.encode("utf-8", "replace").decode()  # a tool's name is data and may hold anything
         return Draft(body=body, by=by, tokens=tokens, counter=self.counter.name if tokens else "")
 
     def message(self, message: Message, by: str | None = None) -> list[Draft]:

@@ -94,6 +94,8 @@ class Notices:
 
     def watch(self, current: int, budget: Budget) -> None:
         """The warning, and the critical level."""
+        if current < budget.warn_at and not self._said:
+            return
         percent = budget.percent(current)
         for name, at in (("context-warning", budget.warn_at), ("context-critical", budget.critical_at)):
             if current >= at:

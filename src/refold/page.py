@@ -55,7 +55,8 @@ class Page:
         self.opened = False  # whether anything but system messages was rendered
         self.messages: list[dict[str, Any]] = []  # of the stable part
         self.handed: list[dict[str, Any]] = []  # the copies of them that callers hold
-        self.ends: list[tuple[int, int]] = []  # after the slot with this seq there are so many messages
+        self.seqs: list[int] = []  # after the slot with this seq …
+        self.counts: list[int] = []  # … there are so many messages
         self.summary_seq = 0
         self.lost: list[str] = []
         self.repairs: list[str] = []
@@ -90,7 +91,8 @@ class Page:
             self.stable += unit.slots
             self.opened = self.opened or unit.opens
             last = unit.slots[-1]
-            self.ends.append((last.seq, len(self.messages)))
+            self.seqs.append(last.seq)
+            self.counts.append(len(self.messages))
             self.summary_seq = last.seq if last.standin else self.summary_seq
 
     def _unit(self, slots: Sequence[Slot]) -> _Unit:
@@ -109,7 +111,7 @@ class Page:
         request showed, and the end."""
         found = {count - 1}
         for seq in (self.summary_seq, view.anchor.upto if view.anchor is not None else 0):
-            at = bisect_right(self.ends, seq, key=lambda end: end[0])
-            if at and self.ends[at - 1][1]:
-                found.add(self.ends[at - 1][1] - 1)
+            at = bisect_right(self.seqs, seq)
+            if at and self.counts[at - 1]:
+                found.add(self.counts[at - 1] - 1)
         return sorted(found)[-MARKS_MAX:] if count else []

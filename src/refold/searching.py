@@ -99,7 +99,7 @@ class Searcher:
     def _ranked(self, query: Query, ranges: Sequence[Range], filters: Filters, most: int) -> list[tuple[int, float]]:
         index = self._keeper.opened()
         found = finding.matches(index, query, ranges, filters)
-        scored = finding.scored(index, query, found, ranges)
+        scored = finding.scored(index, query, found, ranges, filters)
         vectors = self._keeper.vectors(SEARCH_VECTORS)
         if vectors is not None:
             scored = self._keeper.embedding(lambda: vectors.fused(query, found, scored, ranges)) or scored

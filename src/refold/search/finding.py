@@ -16,7 +16,7 @@ from refold.search.index import CONVERSATION_BITS, EVERYWHERE, ID_MAX, KIND_BITS
 from refold.search.words import Query, Term
 
 POSTINGS_MAX, POSTINGS_MIN, POSTINGS_ALL, SEEDS_MAX = 5_000, 500, 40_000, 1_000
-LANES_WALKED = 64
+LANES_FIRST, LANES_WALKED = 1, 64
 AUTHOR_ROWS_MIN, QUESTION_WORDS = 3, 3
 _AUTHORS = "SELECT author, sum(rows) FROM authors WHERE conversation BETWEEN ? AND ? GROUP BY author"
 
@@ -28,16 +28,28 @@ def matches(index: Index, query: Query, ranges: Sequence[Range], filters: Filter
     return [_found(index, term, ranges, filters, total, most) for term in query.terms]
 
 
-def scored(index: Index, query: Query, found: Sequence[rank.Found], ranges: Sequence[Range]) -> dict[int, float]:
-    """The score of every entry worth ranking, before filters."""
+def scored(
+    index: Index, query: Query, found: Sequence[rank.Found], ranges: Sequence[Range], filters: Filters
+) -> dict[int, float]:
+    """The score of every entry worth ranking. Some may still fail the filters, being only neighbours of others."""
     total, mean = index.size(ranges)
-    kept = rank.seeds(found, total, SEEDS_MAX)
+    kept = rank.seeds(found, total, SEEDS_MAX, _among(index, query, found, ranges, filters))
     sizes = index.sizes(rank.around(kept, 4))
     out = rank.scores(found, kept & sizes.keys(), sizes, total, mean)
     if len(query.terms) + len(query.quiet) < QUESTION_WORDS:
         # Who looks for a word or two wants these words; an answer without them is for who asks a question.
         out = {id: score for id, score in out.items() if id in kept}
     return _preferred(index, query, ranges, out)
+
+
+def _among(
+    index: Index, query: Query, found: Sequence[rank.Found], ranges: Sequence[Range], filters: Filters
+) -> set[int] | None:
+    """Of more than can be weighed, those that pass the filters: the best of all may all fail them."""
+    ids = {id for one in found for id in one.occurrences}
+    if len(ids) <= SEEDS_MAX or not (filters.needs_entries or query.required):
+        return None
+    return allowed(index, ids, query.required, ranges, filters)
 
 
 def best(
@@ -98,15 +110,24 @@ def allowed(
 def newest(index: Index, query: Query, ranges: Sequence[Range], filters: Filters, most: int) -> list[tuple[int, float]]:
     """The newest entries that hold all terms and phrases, with their time as score."""
     match = " AND ".join(term.match for term in (*query.terms, *query.required))
+    found = _walked(index, match, ranges, filters, most)
+    return [(id, float(at)) for id, at in sorted(found.items(), key=lambda item: (item[1], item[0]))[::-1][:most]]
+
+
+def _walked(index: Index, match: str, ranges: Sequence[Range], filters: Filters, most: int) -> dict[int, int]:
+    """The newest of many: lane by lane, the one that was written to last first, until the others are older."""
     found: dict[int, int] = {}
     for walked, (first, last, updated) in enumerate(_lanes(index, ranges, filters)):
         if len(found) >= most and sorted(found.values())[-most] >= updated:
             break
+        if walked == LANES_FIRST and ranges == EVERYWHERE:
+            everything = _tail(index, match, 0, ID_MAX, filters, most + 1)
+            if len(everything) <= most:
+                return dict(everything)
         if walked == LANES_WALKED and ranges == EVERYWHERE:
-            found = dict(_by_time(index, match, filters, most))
-            break
+            return dict(_by_time(index, match, filters, most))
         found.update(_tail(index, match, first, last, filters, most))
-    return [(id, float(at)) for id, at in sorted(found.items(), key=lambda item: (item[1], item[0]))[::-1][:most]]
+    return found
 
 
 def _lanes(index: Index, ranges: Sequence[Range], filters: Filters) -> Iterator[tuple[int, int, int]]:

@@ -34,13 +34,15 @@ def rarity(entries: int, total: int) -> float:
     return log(1 + (max(total, entries) - entries + 0.5) / (entries + 0.5))
 
 
-def seeds(found: Sequence[Found], total: int, most: int) -> set[int]:
+def seeds(found: Sequence[Found], total: int, most: int, among: set[int] | None = None) -> set[int]:
     """The entries that match best by a rough count, the newest of equal ones: no more than are worth ranking."""
     rough: dict[int, float] = {}
     for one in found:
         worth = one.weight * rarity(one.entries, total)
         for id, times in one.occurrences.items():
             rough[id] = rough.get(id, 0.0) + worth * times / (times + K1)
+    if among is not None:
+        rough = {id: score for id, score in rough.items() if id in among}
     if len(rough) <= most:
         return set(rough)
     return set(sorted(rough, key=lambda id: (rough[id], id), reverse=True)[:most])

@@ -107,7 +107,9 @@ class Vectors:
 
     def _forget(self) -> None:
         self._cached = None
-        self.index.connection.execute("DELETE FROM vectors; UPDATE lanes SET embedded = 0; DELETE FROM facts")
+        self.index.connection.execute(
+            "DELETE FROM vectors; UPDATE lanes SET embedded = 0; DELETE FROM facts WHERE name = 'dimension'"
+        )
 
     def _check_dimension(self, dimension: int) -> None:
         known = self._fact("dimension")
@@ -130,14 +132,12 @@ class Vectors:
         self, query: Query, found: Sequence[rank.Found], scored: Mapping[int, float], ranges: Sequence[Range]
     ) -> dict[int, float]:
         """The scores of the full text and the nearness of vectors, put together by how far each stands out."""
-
         total, _ = self.index.size(ranges)
         loaded = self._loaded(ranges, total, scored)
         asked = self._asked(query, found, total)
         if asked is None or not len(loaded.ids):
             return dict(scored)
-        if asked.shape[0] != loaded.pieces.shape[1]:
-            raise Unavailable("the embedder's vectors have another length than those of the index")
+        self._check_dimension(asked.shape[0])
         near = self._near(loaded, asked)
         mean, deviation = rank.spread(scored, max(total, len(scored)))
         nearness = rank.VECTOR_WEIGHT * (near - near.mean()) / (near.std() or 1.0)

@@ -21,9 +21,11 @@ _FULL = {errno.ENOSPC, errno.EDQUOT}
 _REFUSED = {errno.EACCES, errno.EPERM}
 
 
-def append_checked(conversation: str, events: Sequence[Event], expect: int) -> None:
-    """Raises Invalid unless the events are those that follow head `expect`, one by one."""
-    codec.conversation_checked(conversation)
+def append_checked(conversation: str, events: Sequence[Event], expect: int, *, known: bool = False) -> None:
+    """Raises Invalid unless the events are those that follow head `expect`, one by one. The id of a conversation that
+    is `known` was checked before."""
+    if not known:
+        codec.conversation_checked(conversation)
     if not 0 <= expect <= SEQ_MAX - len(events):
         raise Invalid(f"expect={expect} is not a head", hint="pass the seq of the newest event, 0 for a new log")
     for seq, event in enumerate(events, expect + 1):

@@ -116,12 +116,12 @@ class SqliteStore:
 
     @_guarded
     def append(self, conversation: str, events: Sequence[Event], *, expect: int) -> None:
-        door.append_checked(conversation, events, expect)
+        number = self._numbers.get(conversation, 0)
+        door.append_checked(conversation, events, expect, known=number > 0)
         if not events:
             return
         connection = self._connected(writing=True)
         assert connection is not None
-        number = self._numbers.get(conversation, 0)
         # The usual append asks nothing first: one event on top of a log that we have written to before.
         usual = number and len(events) == 1 and events[0].kind != "meta"
         if not (usual and sqlite_log.append_next(connection, number, events[0])):

@@ -25,7 +25,7 @@ from refold.stores.sqlite_versions import VERSION
 APPLICATION_ID = 0x7265666F  # "refo"
 BUSY_MS = 10_000
 PAGE_BYTES = 1024
-WAL_PAGES = 4_000
+WAL_PAGES = 1_000
 WAL_CHECK_S = 1.0
 
 # Closing any descriptor of a file drops all POSIX locks this process holds on it. Creating the database is the one
