@@ -23,6 +23,7 @@ _CJK_RUN = re.compile(f"[{_CJK}]+")
 _WORD = re.compile(r"[^\W_]+")
 _PIECE = re.compile(f"[{_CJK}]+|[^\\W_{_CJK}]+")
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])")
+_DIGIT, _INNER_CAPITAL = re.compile("[0-9]"), re.compile("[A-Za-z][A-Z]")
 _QUOTED = re.compile(r'"([^"]*)"')
 _EDGES = ".,;:!?()[]{}<>'`*-–—/\\|&=+~^%$#@\"…“”‘’"
 
@@ -64,6 +65,8 @@ def columns(text: str) -> tuple[str, str]:
     """What the index is given of a text: itself, and the parts of its names."""
     if not text.isascii():
         text = _CJK_RUN.sub(_pairs, text)
+    elif not (_DIGIT.search(text) or _INNER_CAPITAL.search(text)):
+        return text, ""  # most prose: no name in it can have parts
     return text, " ".join(filter(None, map(parts_of, dict.fromkeys(_WORD.findall(text)))))
 
 
