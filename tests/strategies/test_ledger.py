@@ -107,8 +107,21 @@ def test_an_error_is_open_until_the_same_succeeds() -> None:
     later = learnt(*does("Bash", "3 passed", command="pytest -q"), known=first, first=10)
     assert states(later, "error") == {"pytest -q → ValueError: no port": "resolved"}
     assert states(merged(first, later), "error") == {"pytest -q → ValueError: no port": "resolved"}
+    (failed,), (resolved,) = ([fact.seq for fact in facts if fact.kind == "error"] for facts in (first, later))
+    assert resolved == failed, "a resolved error leads to where it failed"
     other = learnt(*does("Bash", "fine", command="make"), known=first, first=10)
     assert not states(other, "error")
+
+
+def test_a_test_run_behind_a_pipe_is_judged_by_its_own_count() -> None:
+    """A pipe hides the exit status; "0 failed" and a file that speaks of failures are no failures."""
+    output = "collecting\nFAILED tests/test_port.py::test_open - assert 1 == 0\n1 failed, 12 passed in 3.1s"
+    facts = learnt(*does("Bash", output, command="pytest -q | tail"))
+    assert states(facts, "error") == {"pytest -q → FAILED tests/test_port.py::test_open - assert 1 == 0": "open"}
+    assert states(facts, "command") == {"pytest -q | tail": "failed"}
+    for fine in ("13 passed, 0 failed", "Tests: 12 passed", "3 failed attempts: see login\n" + "line\n" * 9):
+        assert not states(learnt(*does("Bash", fine, command="make")), "error")
+    assert not states(learnt(*does("Read", output, file_path="notes.txt")), "error")
 
 
 def test_the_same_try_failing_otherwise_replaces_the_error() -> None:

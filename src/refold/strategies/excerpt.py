@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from refold.core.fold import shortened, text_of
 from refold.core.model import Block, Replace, Slot, Span, Text, ToolResult
 from refold.strategies.brief import Brief, block_tokens
+from refold.strategies.choice import chosen
 from refold.strategies.keep import line_ranges
-from refold.strategies.lines import Passage, Shown, chosen, passage
+from refold.strategies.lines import Passage, Shown, passage
 from refold.strategies.names import Needs, names_of
 
 HEAD_SHARE, TAIL_SHARE, MIDDLE_SHARE = 0.35, 0.2, 0.75
@@ -88,4 +89,4 @@ def _worth_keeping(lines: Sequence[str], start: int, end: int, needs: Needs, sho
     kept = chosen(
         [middle], need, shown, room=MIDDLE_SHARE * chars, floor=0.0, per_char=1.0, request_chars=0, request_share=0.0
     )
-    return sorted(numbers[at] for at in kept.get(0, {}))
+    return sorted(numbers[at] for _, at in kept)

@@ -4,121 +4,66 @@ What the page keeps whole: the opening, pins, the latest request, and a short ta
 gist: one text per run of messages, with no tool call in it that could break or be imitated. Earlier gists stay byte for
 byte, so the prompt cache holds; when the page would be too full with one more, all are folded anew into one, from the
 log as far as that is cheap. What is known of the names is noted in the edit, so a gist never needs more than the page.
-Neighbours: `passages` reads messages, `names` and `lines` choose, `ledger` keeps the facts.
+Neighbours: `layout` divides the page, `passages` reads messages, `names` and `choice` choose, `ledger` keeps the facts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 
-from refold.core.laws import units
 from refold.core.model import Edit, Fact, Slot, Span, Summarize
 from refold.core.plan import Ask
 from refold.strategies import fit
-from refold.strategies.brief import Brief, opening, protected, tail_start, text_tokens
+from refold.strategies.brief import Brief, text_tokens
+from refold.strategies.choice import Kept, chosen
 from refold.strategies.excerpt import excerpts
+from refold.strategies.layout import Layout, laid_out, runs
 from refold.strategies.ledger import facts_of, ledger_lines, merged
-from refold.strategies.lines import Passage, Pieces, Shown, chosen, cut
-from refold.strategies.names import Needs, Row
+from refold.strategies.lines import Passage, Pieces, Shown, cut
+from refold.strategies.names import Needs
 from refold.strategies.passages import Reader, flat, is_gist, tag
 
-TAIL = 0.05  # of what is free: the raw tail, in whole units
 NEWEST = 0.5  # of what is free: what the newest unit may keep if it is larger
-LEAST = 0.28  # of what is free: what a gist of everything may have even if the tail is large
+LEAST = 0.56  # of what the goal leaves beside the fixed part: what a gist of everything may have, whatever the tail
 SHARE = 0.35  # of a span: what its segment may have at most
+OVER = 0.4  # of what is to stay free: what one more segment may take of it, before all is folded anew
+STARVED = 0.5  # a gist of everything with less room than this part of its least is folded again as soon as possible
 REQUEST_CHARS = 300
-REQUEST_SHARE = 0.2
-LEDGER_SHARE = 0.12
-FLOOR = 0.00045  # the least worth per token of a line
+REQUEST_SHARE = 0.1
+LEDGER_SHARE, LEDGER_ROOM = 0.06, 8_000  # of the room; twice as much of what lies above these tokens
+FLOOR = 0.0004  # the least worth per token of a line
 HASTE = 7.0  # the floor rises by this per share of the free room that a turn fills: what is folded again soon is dearer
 HEADING_TOKENS = 40
 CUT_TOKENS = 64
+TRIES = 4
 SAMPLE_SLOTS, SAMPLE_CHARS = 16, 1_000
-
-
-class Layout(Struct, frozen=True, kw_only=True):
-    """How the page is divided, and how much of it is free: what lies between the fixed part and the trigger. `pace` is
-    the share of that which a turn fills."""
-
-    kept: list[Slot]
-    gists: list[Slot]
-    raw: list[Slot]
-    newest: list[Slot]
-    free: int
-    fixed: int
-    tail_tokens: int
-    pace: float
 
 
 def gist(brief: Brief) -> list[Edit | Ask]:
     """Folds the messages since the last gist into one more, or all gists and messages into one."""
     layout = laid_out(brief)
-    old = sum(slot.tokens for slot in layout.gists)
-    size = sum(slot.tokens for slot in layout.raw)
-    room = brief.target - layout.fixed - layout.tail_tokens - old
-    share = int(min(SHARE * size, room))
+    old = _tokens(layout.gists)
+    size = _tokens(layout.raw)
+    room = layout.goal - layout.fixed - layout.tail_tokens - old
+    share = int(min(SHARE * size, room + OVER * layout.spare * layout.free))
     starved = any((slot.notes or {}).get("starved") for slot in layout.gists)
     if layout.gists and not starved and share >= SHARE * size / 2:
         return _folded(brief, layout, layout.raw, layout.gists, share, starved=False)
     room += old
-    least = int(LEAST * layout.free)
+    least = int(LEAST * min(layout.free / 2, layout.goal - layout.fixed))
     everything = sorted([*layout.gists, *layout.raw], key=lambda slot: slot.seq)
-    return _folded(brief, layout, everything, [], max(room, least), starved=room < least)
-
-
-# --- layout -------------------------------------------------------------------------------------------------------
-
-
-def laid_out(brief: Brief) -> Layout:
-    """What stays whole, what is a gist already, and what is to be folded."""
-    view = brief.view
-    start = opening(view)
-    held = protected(view) | {slot.seq for slot in view.slots[:start]}
-    whole = [slot for slot in view.slots if slot.seq in held and not slot.standin]
-    fixed = view.system_tokens + view.tools_tokens + sum(slot.tokens for slot in whole)
-    free = max(0, (brief.full or view.tokens) - fixed)
-    tail = max(start, tail_start(view, keep_messages=len(view.slots), keep_tokens=int(TAIL * free)))
-    middle = [slot for slot in view.slots[start:tail] if slot.seq not in held or slot.standin]
-    gists = [slot for slot in middle if is_gist(slot)]
-    last = units(view.slots)[-1:] or [range(0)]
-    new = [slot for slot in view.slots[start:] if not slot.standin]
-    turns = max(1, sum(slot.message.role == "assistant" for slot in new))
-    return Layout(
-        kept=[*whole, *(slot for slot in view.slots[tail:] if slot.seq not in held)],
-        gists=gists,
-        raw=[slot for slot in middle if not is_gist(slot)],
-        newest=[view.slots[i] for i in last[0]],
-        free=free,
-        fixed=fixed,
-        tail_tokens=sum(slot.tokens for slot in view.slots[tail:] if slot.seq not in held),
-        pace=sum(slot.tokens for slot in new) / turns / max(1, free),
-    )
-
-
-def runs(slots: Sequence[Slot], between: Iterable[Slot]) -> list[list[Slot]]:
-    """The slots in runs, cut where something that stays lies between two of them."""
-    stops = sorted(slot.seq for slot in between)
-    out: list[list[Slot]] = []
-    at = 0
-    for slot in slots:
-        passed = at
-        while at < len(stops) and stops[at] < slot.seq:
-            at += 1
-        if not out or at > passed:
-            out.append([])
-        out[-1].append(slot)
-    return out
+    return _folded(brief, layout, everything, [], max(room, least), starved=room < STARVED * least)
 
 
 def _clipped(brief: Brief, layout: Layout, edits: Sequence[Edit | Ask], needs: Needs) -> list[Edit]:
     """The newest unit cut to its share of the page: losing its middle is better than losing all that came before."""
-    size = sum(slot.tokens for slot in layout.newest)
+    size = _tokens(layout.newest)
     gists = sum(text_tokens(brief.count, edit.text) for edit in edits if isinstance(edit, Summarize))
     after = layout.fixed + layout.tail_tokens + gists
-    excess = max(size - int(NEWEST * layout.free), after - max(brief.enough, brief.target))
+    excess = max(size - int(NEWEST * layout.free), after - max(brief.enough, layout.goal))
     if excess <= 0:
         return []
     shorter, excess = excerpts(brief, layout.newest, excess, needs)
@@ -134,37 +79,60 @@ def _folded(
     brief: Brief, layout: Layout, slots: Sequence[Slot], frozen: Sequence[Slot], room: int, *, starved: bool
 ) -> list[Edit | Ask]:
     """One summary per run of these slots, in at most `room` tokens together; when all is folded anew, the newest
-    unit gives way too."""
-    if not slots:
+    unit gives way too. A run no larger than a heading stays as it is."""
+    parts = runs(slots, [*layout.kept, *frozen])
+    large = [run for run in parts if _tokens(run) > HEADING_TOKENS]
+    if not large:
         return []
-    reader = Reader(brief)
-    text = [reader.read(slot) for slot in slots]
-    by_seq = {slot.seq: passages for slot, passages in zip(slots, text)}
-    kept_text = {slot.seq: reader.read(slot) for slot in layout.kept}
-    noted = _needs([*frozen, *slots], by_seq)
-    needs = _needs(sorted([*frozen, *slots, *layout.kept], key=lambda slot: slot.seq), by_seq | kept_text)
-    shown = _shown(reader, kept_text, frozen)
-    facts = facts_of([slot for slot in slots if not slot.standin], brief.config, brief.view.facts)
-    rate = per_char(brief, slots)
-    told = facts if frozen else merged(brief.view.facts, facts)
-    ledger = ledger_lines(told, int(LEDGER_SHARE * room / rate))
-    passages = [one for passages in text for one in passages]
+    small = [slot for run in parts if _tokens(run) <= HEADING_TOKENS for slot in run]
+    text = _Text(Reader(brief), large, [*layout.kept, *small], frozen)
+    edits = _drafted(brief, layout, text, room, starved)
+    return [*edits, *([] if frozen else _clipped(brief, layout, edits, text.needs))]
+
+
+def _tokens(slots: Sequence[Slot]) -> int:
+    return sum(slot.tokens for slot in slots)
+
+
+class _Text:
+    """What is folded, as passages, and what is known beside it: the needs of names, and what the page shows."""
+
+    def __init__(self, reader: Reader, parts: list[list[Slot]], kept: Sequence[Slot], frozen: Sequence[Slot]) -> None:
+        self.parts, self.frozen = parts, frozen
+        self.slots = [slot for run in parts for slot in run]
+        self.read = {slot.seq: reader.read(slot) for slot in self.slots}
+        kept_text = {slot.seq: [reader.shown(slot)] for slot in kept}
+        self.noted = _needs([*frozen, *self.slots], self.read)
+        everything = sorted([*frozen, *self.slots, *kept], key=lambda slot: slot.seq)
+        self.needs = _needs(everything, self.read | kept_text)
+        self.shown = _shown(reader, kept_text, frozen)
+        self.passages = self.of(self.slots)
+
+    def of(self, run: Sequence[Slot]) -> list[Passage]:
+        return [one for slot in run for one in self.read[slot.seq]]
+
+    def odds(self) -> dict[str, float]:
+        return self.needs.odds({name for one in self.passages for names in one.names for name in names})
+
+
+def _drafted(brief: Brief, layout: Layout, text: _Text, room: int, starved: bool) -> list[Summarize]:
+    """The summaries: the ledger's lines first, then the most needed ones."""
+    rate = per_char(brief, text.slots)
+    facts = facts_of([slot for slot in text.slots if not slot.standin], brief.config, brief.view.facts)
+    told = facts if text.frozen else merged(brief.view.facts, facts)
+    ledger = ledger_lines(told, int(LEDGER_SHARE * (room + max(0, room - LEDGER_ROOM)) / rate))
     kept = chosen(
-        passages,
-        needs.odds({name for one in passages for names in one.names for name in names}),
-        shown,
-        room=room - text_tokens(brief.count, "\n".join(ledger)) - HEADING_TOKENS,
-        floor=FLOOR * (1 + HASTE * layout.pace),
+        text.passages,
+        text.odds(),
+        text.shown,
+        room=room - text_tokens(brief.count, "\n".join(ledger)) - HEADING_TOKENS * len(text.parts),
+        floor=FLOOR * (1 + HASTE * layout.pace) * min(1.0, 2 * layout.spare),
         per_char=rate,
         request_chars=REQUEST_CHARS,
         request_share=REQUEST_SHARE,
     )
-    draft = _Draft(brief=brief, kept=kept, noted=noted.rows, now=noted.now, starved=starved)
-    edits: list[Edit | Ask] = []
-    for run in runs(slots, layout.kept):
-        lines = [one for slot in run for one in by_seq[slot.seq]]
-        edits.append(draft.summary(run, lines, [] if edits else ledger, () if edits else facts))
-    return edits if frozen else [*edits, *_clipped(brief, layout, edits, needs)]
+    draft = _Draft(brief=brief, text=text, ledger=ledger, facts=facts, starved=starved)
+    return draft.within(room, kept, rate)
 
 
 def _needs(slots: Sequence[Slot], text: Mapping[int, Sequence[Passage]]) -> Needs:
@@ -192,37 +160,62 @@ def _shown(reader: Reader, kept: Mapping[int, Sequence[Passage]], frozen: Sequen
 
 
 class _Draft(Struct, frozen=True, kw_only=True):
-    """What the summaries of one fold share."""
+    """The summaries of one fold, one per run of messages; the largest has the ledger."""
 
     brief: Brief
-    kept: dict[int, dict[int, Pieces]]
-    noted: dict[str, Row]
-    now: int
+    text: _Text
+    ledger: list[str]
+    facts: tuple[Fact, ...]
     starved: bool
 
-    def summary(
-        self, run: Sequence[Slot], passages: Sequence[Passage], ledger: Sequence[str], facts: tuple[Fact, ...]
+    def within(self, room: int, kept: Kept, per_char: float) -> list[Summarize]:
+        """The summaries in at most `room` tokens: prices are estimates, so the least needed lines go if it is more."""
+        edits = self.summaries(kept)
+        for _ in range(TRIES):
+            excess = sum(text_tokens(self.brief.count, edit.text) for edit in edits) - room
+            if excess <= 0 or not kept:
+                break
+            kept = without_last(kept, excess / per_char)
+            edits = self.summaries(kept)
+        return edits
+
+    def summaries(self, kept: Kept) -> list[Summarize]:
+        lines: dict[int, dict[int, Pieces]] = {}
+        for (seq, at), pieces in kept.items():
+            lines.setdefault(seq, {})[at] = pieces
+        largest = max(self.text.parts, key=_tokens)
+        return [self._summary(run, lines, with_ledger=run is largest) for run in self.text.parts]
+
+    def _summary(
+        self, run: Sequence[Slot], lines: Mapping[int, Mapping[int, Pieces]], *, with_ledger: bool
     ) -> Summarize:
-        span = Span(run[0].seq, run[-1].last)
+        span, passages = Span(run[0].seq, run[-1].last), self.text.of(run)
+        ledger, facts = (self.ledger, self.facts) if with_ledger else ([], ())
         heading = f"[Earlier steps {span}, shortened to their own lines; unfold {span} or any #number gives the whole.]"
         return Summarize(
             batch=self.brief.batch,
             span=span,
-            text="\n".join([heading, *ledger, *_lines(passages, self.kept)]),
+            text="\n".join([heading, *ledger, *_lines(passages, lines)]),
             line=one_line(span, facts),
             facts=facts,
-            notes=self.notes(passages),
+            notes=self._notes(passages, lines),
             reason="gist",
         )
 
-    def notes(self, passages: Sequence[Passage]) -> dict[str, Any]:
-        names = {name for one in passages for at in self.kept.get(one.seq, ()) for name in one.names[at]}
-        found = {
-            "gist": 1,
-            "now": self.now,
-            "names": {name: self.noted[name] for name in sorted(names & self.noted.keys())},
-        }
+    def _notes(self, passages: Sequence[Passage], lines: Mapping[int, Mapping[int, Pieces]]) -> dict[str, Any]:
+        """What a later gist has to know of the names that this one keeps."""
+        names = {name for one in passages for at in lines.get(one.seq, ()) for name in one.names[at]}
+        found = {"gist": 1, "now": self.text.noted.now, "names": self.text.noted.noted(sorted(names))}
         return {**found, "starved": True} if self.starved else found
+
+
+def without_last(kept: Kept, chars: float) -> Kept:
+    """The choice without its last lines, which are the least needed, by at least this many characters."""
+    left = dict(kept)
+    while left and chars > 0:
+        _, pieces = left.popitem()
+        chars -= sum(end - start for start, end in pieces) + 1
+    return left
 
 
 def one_line(span: Span, facts: Sequence[Fact]) -> str:
@@ -233,7 +226,7 @@ def one_line(span: Span, facts: Sequence[Fact]) -> str:
     return f"{span}: " + ("; ".join(part for part in parts if part) or "earlier steps")
 
 
-def _lines(passages: Sequence[Passage], kept: dict[int, dict[int, Pieces]]) -> list[str]:
+def _lines(passages: Sequence[Passage], kept: Mapping[int, Mapping[int, Pieces]]) -> list[str]:
     out: list[str] = []
     for one in passages:
         if pieces := kept.get(one.seq):

@@ -15,7 +15,7 @@ from refold.core.laws import is_request
 from refold.core.model import Fact, Slot, ToolResult
 from refold.strategies.actions import CHANGES, Action, actions_of
 from refold.strategies.ledgerlines import RANK_KEPT, ledger_lines, rank
-from refold.strategies.outcomes import payload
+from refold.strategies.outcomes import payload, tests_failed
 from refold.strategies.sentences import marked, own_text
 from refold.strategies.todos import Listing, checked, listings, settled_todos
 
@@ -113,7 +113,12 @@ def _commands(actions: Sequence[Action]) -> Iterable[Fact]:
 def _command_state(action: Action) -> str:
     if action.exit is not None:
         return f"exit {action.exit}"
-    return {True: "ok", False: "failed", None: ""}[action.ok]
+    return {True: "ok", False: "failed", None: ""}[_went_well(action)]
+
+
+def _went_well(action: Action) -> bool | None:
+    """Whether what was tried came out as wished: a test run without an exit status is judged by its own count."""
+    return action.ok and not (action.kind == "run" and action.exit is None and tests_failed(action.output))
 
 
 def _errors(actions: Sequence[Action], known: Sequence[Fact]) -> list[Fact]:
@@ -121,12 +126,13 @@ def _errors(actions: Sequence[Action], known: Sequence[Fact]) -> list[Fact]:
     waiting = {_tried(fact): fact for fact in known if fact.kind == "error" and fact.state == "open"}
     out: dict[str, Fact] = {}
     for action in actions:
-        label = _label(action)
-        if not label or action.ok is None:
+        label, well = _label(action), _went_well(action)
+        if not label or well is None:
             continue
         if (old := waiting.pop(label, None)) is not None:
-            out[old.text] = Fact(kind="error", text=old.text, seq=action.seq, state="resolved")
-        if action.ok is False and (line := telling_line(action.output)):
+            # It stays where it failed; the run that passed stands among the commands.
+            out[old.text] = Fact(kind="error", text=old.text, seq=old.seq, state="resolved")
+        if not well and (line := telling_line(action.output)):
             fact = Fact(kind="error", text=f"{label}{ARROW}{line}", seq=action.seq, state="open")
             waiting[label] = out[fact.text] = fact
     return list(out.values())

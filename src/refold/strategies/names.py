@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from math import exp, log
 
 NAME_CHARS_MIN, NAME_CHARS_MAX = 4, 120
@@ -19,7 +20,7 @@ MEMORY_MAX = 100_000
 
 PATH, FILE, NUMBER, ID, SNAKE, CAMEL = range(6)
 
-_TOKEN = re.compile(r"[\w./#-]{4,}")
+_tokens_of = re.compile(r"[\w./#-]{4,}").findall
 _EXTENSIONS = frozenset(
     ["py", "js", "ts", "tsx", "jsx", "go", "rs", "c", "h", "cpp", "java", "rb", "md", "txt", "json", "yaml", "yml",
      "toml", "cfg", "ini", "sh", "html", "css", "sql", "csv", "xml", "lock"]
@@ -38,7 +39,9 @@ class _Memory(dict[str, tuple[str, ...]]):
     def __missing__(self, token: str) -> tuple[str, ...]:
         if len(self) >= MEMORY_MAX:
             self.clear()
-        names = tuple(n for n in _found(token) if NAME_CHARS_MIN <= len(n) <= NAME_CHARS_MAX)
+        # Most tokens are plain words, and seen to be that at once.
+        plain = token.isalpha() and (token.islower() or token.istitle())
+        names = () if plain else tuple(n for n in _found(token) if NAME_CHARS_MIN <= len(n) <= NAME_CHARS_MAX)
         self[token] = names
         return names
 
@@ -49,18 +52,18 @@ _names_in = _Memory()
 def names_of(line: str) -> tuple[str, ...]:
     """The distinct names on a line, in order."""
     found: list[str] = []
-    for token in _TOKEN.findall(line):
-        found += _names_in[token]
+    for token in _tokens_of(line):
+        if names := _names_in[token]:
+            found += names
     return tuple(dict.fromkeys(found)) if len(found) > 1 else tuple(found)
 
 
 def _found(token: str) -> Iterable[str]:
     """The names in one token: a path whole, else its parts between dots and dashes that are names by themselves."""
-    path = token.strip("./-#") if "/" in token else ""
-    if "/" in path:
-        yield path
+    if "/" in token:
+        yield token.strip("./-#")  # `/testbed` and `./terminal/...` are paths as well
         return
-    for piece in re.split(r"[-#]", token):
+    for piece in token.replace("#", "-").split("-"):
         parts = [part for part in piece.split(".") if part]
         if len(parts) > 1 and parts[-1] in _EXTENSIONS:
             yield f"{parts[-2]}.{parts[-1]}"
@@ -114,14 +117,19 @@ class Needs:
     def observe(self, role: str, names: Sequence[tuple[str, ...]]) -> None:
         """One more message, given the names on each of its lines."""
         self.now += 1
-        counts = Counter(name for line in names for name in line)
+        counts = Counter(chain.from_iterable(names))
         own, user, crowd, now = int(role == "assistant"), int(role == "user"), len(counts), self.now
         for name, lines in counts.items():
             row = self.rows.get(name)
             if row is None:
                 self.rows[name] = [own, 1, lines, now, crowd, user]
-            else:
-                row[:] = [row[0] + own, row[1] + 1, row[2] + lines, now, min(row[4], crowd), row[5] | user]
+                continue
+            row[0] += own
+            row[1] += 1
+            row[2] += lines
+            row[3] = now
+            row[4] = min(row[4], crowd)
+            row[5] |= user
 
     def recall(self, now: int, rows: dict[str, Row]) -> None:
         """Takes in what an earlier gist noted of the names it kept."""

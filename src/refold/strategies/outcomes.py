@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 
 HEAD, TAIL = 400, 240
+COUNT_LINES = 3  # at the end, where a test runner counts
 NOTES_MAX = 40  # lines that may stand before or behind the numbered ones
 
 _HEADLINE = re.compile(
@@ -20,6 +21,7 @@ _LAST_LINE = re.compile(
 )
 _TAGGED = re.compile(r"<(?:returncode|exit_code|exitcode)>\s{0,4}(-?\d{1,5})\s{0,4}</", re.IGNORECASE)
 _IN_JSON = re.compile(r'"(?:exit_code|exitCode|returncode)" ?: ?(-?\d{1,5})\b')
+_COUNTED = re.compile(r"(?:^|[\s,;:=])[1-9]\d{0,6} (?:failed|failing|failures?)\b(?!:)", re.IGNORECASE)
 _FAILED_STARTS = (
     "<tool_use_error>", "<error>", "error:", "error ", "error\n", "failed to ", "failed:", "the tool execution failed",
     "traceback (most recent call last)", "file does not exist", "file not found", "no such file", "path does not exist",
@@ -57,6 +59,11 @@ def failed(text: str) -> bool:
     """Whether a result begins as failures begin."""
     start = text[:HEAD].lstrip(" \n\r\t[").lower()
     return start.startswith(_FAILED_STARTS) or start.startswith(_FAILED_JSON)
+
+
+def tests_failed(text: str) -> bool:
+    """Whether a test runner's own count, in the last lines, names failures. A pipe hides the exit status, not that."""
+    return any(_COUNTED.search(line) for line in text[-TAIL:].rstrip().split("\n")[-COUNT_LINES:])
 
 
 def payload(text: str) -> str:

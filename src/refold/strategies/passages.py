@@ -49,12 +49,22 @@ class Reader:
             self.memory.clear()
 
     def read(self, slot: Slot) -> list[Passage]:
-        """The lines of a message; of a gist, those of the messages behind it as far as they can be read."""
+        """The lines of a message as it came, whatever the page shows of it; of a gist, those of the messages behind
+        it as far as they can be read."""
         if not is_gist(slot):
-            return [self._message(slot)]
+            cut = slot.edits and not slot.standin
+            return (self._batch(slot.span) if cut else []) or [self.shown(slot)]
         originals = self._originals(slot.span)
         first = originals[0].seq if originals else slot.last + 1
         return [*(one for one in self.kept_lines(slot) if one.seq < first), *originals]
+
+    def shown(self, slot: Slot) -> Passage:
+        """The lines of a message as the page shows it."""
+        if slot.edits or slot.standin:
+            return passage(slot.seq, slot.message.role, flat(slot.message))
+        if slot.seq not in self.memory:
+            self.memory[slot.seq] = passage(slot.seq, slot.message.role, flat(slot.message))
+        return self.memory[slot.seq]
 
     def kept_lines(self, slot: Slot) -> list[Passage]:
         """The lines that a gist shows, under the messages they came from."""
@@ -86,13 +96,6 @@ class Reader:
         found = [self.memory[seq] for seq in seqs if seq not in self.brief.view.pins]
         self.left -= sum(len(line) for one in found for line in one.lines) // CHARS_PER_TOKEN
         return [one for one in found if one is not NOTHING]
-
-    def _message(self, slot: Slot) -> Passage:
-        if slot.edits:
-            return passage(slot.seq, slot.message.role, flat(slot.message))
-        if slot.seq not in self.memory:
-            self.memory[slot.seq] = passage(slot.seq, slot.message.role, flat(slot.message))
-        return self.memory[slot.seq]
 
 
 def flat(message: Message) -> str:
