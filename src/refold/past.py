@@ -98,18 +98,22 @@ class Past:
         """The places that answer a query best, on the page or off it: `.seq`, `.snippet`, `.score`. `"…"` makes a
         phrase. Filters: newest, role, tool, kind, since, until; `everywhere` looks in all conversations."""
         self._check_open()
+        if not everywhere and not self._log.state.head:
+            return []
         filters["conversation"] = None if everywhere else self.conversation
-        return self._searcher.search(query, limit=limit, **filters)
+        try:
+            return self._searcher.search(query, limit=limit, **filters)
+        finally:
+            self._notices.tell()
 
     @cached_property
     def _searcher(self) -> Searcher:
         from refold.searching import Searcher
 
-        return Searcher(self._store, embedder=self._embedder, tell=self._tell)
-
-    def _tell(self, name: str, reason: str) -> None:
-        with self._guard:
-            self._notices.add(name, reason=reason)
+        # No lock is taken to note what it says: it speaks while it holds its own.
+        return Searcher(
+            self._store, embedder=self._embedder, tell=lambda name, reason: self._notices.add(name, reason=reason)
+        )
 
     # --- tools for the model ---
 

@@ -288,8 +288,8 @@ def test_reasoning_of_others_and_odd_names_do_not_cross_unchanged() -> None:
     ]
     request = requested(page, lost)
     assert responses.check(request) == []
-    user, called, output = request["input"]
-    assert user["content"] == "(empty)"
+    user, opening, called, output = request["input"]
+    assert user["content"] == "(empty)" and opening["role"] == "user"
     assert called["call_id"] == output["call_id"] != "x" * 70
     assert called["arguments"] == '{"path": "ä"}'
     assert len(lost) == 2

@@ -36,6 +36,7 @@ COMMANDS = {
     "artifacts": "artifacts",
     "search": "searching",
     "index": "searching",
+    "scan": "scanning",
     "verify": "checking",
     "doctor": "doctor",
     "demo": "trying",

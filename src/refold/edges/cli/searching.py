@@ -47,8 +47,9 @@ def search_(
     screen: Screen, query: tuple[str, ...], conversations: tuple[str, ...], limit: int, newest: bool, role: str | None,
     tool: str | None, kind: str | None, since: str | None, until: str | None, full_text: bool, store: str | None,
 ) -> None:  # fmt: skip
-    """Finds messages and artifacts by what they say, in all conversations, hidden ones too.
+    """Finds messages and artifacts by what they say.
 
+    Looks in all conversations, also for what no page shows any more.
     Words in any form find each other; a '"phrase in double quotes"' must be there.
     """
     with searching(store, full_text=full_text) as searcher:

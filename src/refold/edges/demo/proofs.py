@@ -1,11 +1,14 @@
-"""Two promises, shown rather than told: a compaction can be undone, and what was moved out comes back whole.
+"""Three promises, shown rather than told: a compaction can be undone, what was moved out comes back whole, and a line
+that no page shows any more is found by a few of its words.
 
-Both compare hashes that are taken in the run, from the page that would be sent and from the bytes that the tool gave.
+The first two compare hashes that are taken in the run; the third takes a line that really is not on the page.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -14,6 +17,10 @@ from msgspec import Struct
 from refold.edges.demo.billing import unmarked
 from refold.edges.demo.report import Told
 from refold.engine import Context
+
+QUERY_WORDS, HITS, LINE_CHARS = 3, 5, 70
+_NAME = re.compile(r"[A-Za-z_]{5,}")
+_DEFINES = re.compile(r"\bdef \w{8,}")
 
 
 class Undone(Struct, frozen=True, kw_only=True):
@@ -41,6 +48,19 @@ class Returned(Struct, frozen=True, kw_only=True):
     @property
     def holds(self) -> bool:
         return self.given == self.unfolded
+
+
+class Searched(Struct, frozen=True, kw_only=True):
+    """A line that the page does not show, the words that were searched for, and where they were found."""
+
+    line: str
+    seq: int
+    query: str
+    found: int = 0
+
+    @property
+    def holds(self) -> bool:
+        return self.found > 0
 
 
 def undo(context: Context, folder: Path) -> Undone:
@@ -75,6 +95,27 @@ def unfold(context: Context, handle: str, text: str) -> Returned:
     )
 
 
+def search(context: Context, seen: Mapping[int, str]) -> Searched:
+    """Looks for the earliest telling line that is not on the page, by its rarest words."""
+    page = msgspec.json.encode(context.request()).decode()
+    seq, line = next((seq, line) for seq, text in seen.items() for line in _telling(text) if _is_off(line, page))
+    words = sorted(dict.fromkeys(_NAME.findall(line)), key=len, reverse=True)[:QUERY_WORDS]
+    hits = context.search(" ".join(words), limit=HITS)
+    found = next((hit.seq for hit in hits if line in seen.get(hit.seq, "")), 0)
+    return Searched(line=line, seq=seq, query=" ".join(words), found=found)
+
+
+def _telling(text: str) -> list[str]:
+    """The lines that define something, and say a little about it."""
+    lines = (line.strip() for line in text.split("\n"))
+    return [line for line in lines if _DEFINES.search(line) and len(_NAME.findall(line)) > QUERY_WORDS]
+
+
+def _is_off(line: str, page: str) -> bool:
+    """Whether the line is missing from the page, however the page's JSON would have written it."""
+    return msgspec.json.encode(line).decode()[1:-1] not in page
+
+
 # --- in words -----------------------------------------------------------------------------------------------------
 
 
@@ -99,6 +140,13 @@ def told_unfold(returned: Returned) -> Told:
     ]
     title = "unfold: the large output comes back whole" if returned.holds else "unfold: bytes are missing"
     return _told(title, rows, holds=returned.holds)
+
+
+def told_search(searched: Searched) -> Told:
+    """The proof for people."""
+    title = "search: a line that left the page is found" if searched.holds else "search: the line was not found"
+    lines = [f"search {searched.query!r}", f"#{searched.found}  {searched.line[:LINE_CHARS]}"]
+    return Told("right" if searched.holds else "wrong", [title, *lines])
 
 
 def _told(title: str, rows: list[tuple[str, str, str]], *, holds: bool) -> Told:

@@ -13,7 +13,7 @@ from msgspec import Struct
 from refold.edges.demo.questions import Found, Question
 
 if TYPE_CHECKING:
-    from refold.edges.demo.proofs import Returned, Undone
+    from refold.edges.demo.proofs import Returned, Searched, Undone
     from refold.edges.demo.sides import Folded, Messages
     from refold.edges.demo.story import Story
 
@@ -74,11 +74,14 @@ class Report(Struct, frozen=True, kw_only=True):
     sides: dict[str, SideReport]
     undo: dict[str, Any]
     unfold: dict[str, Any]
+    search: dict[str, Any]
     prices: dict[str, float]
     seconds: float = 0.0
 
 
-def report_of(story: Story, answers: list[Answer], undone: Undone, returned: Returned) -> Report:
+def report_of(
+    story: Story, answers: list[Answer], undone: Undone, returned: Returned, searched: Searched
+) -> Report:
     """The figures of a story that has been played."""
     sides = {
         "everything": _side(story, story.everything, [answer.everything for answer in answers]),
@@ -95,6 +98,7 @@ def report_of(story: Story, answers: list[Answer], undone: Undone, returned: Ret
         questions=[_row(answer) for answer in answers], sides=sides,
         undo={**msgspec.to_builtins(undone), "equal": undone.holds},
         unfold={**msgspec.to_builtins(returned), "equal": returned.holds},
+        search={**msgspec.to_builtins(searched), "holds": searched.holds},
         prices=msgspec.to_builtins(story.model.prices) if story.model.prices else {},
     )  # fmt: skip
 

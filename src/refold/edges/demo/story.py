@@ -55,7 +55,9 @@ class Story:
         self.screen.proof(proofs.told_undo(undone))
         unfolded = proofs.unfold(self.folded.context, self.large, self.facts["large"].text)
         self.screen.proof(proofs.told_unfold(unfolded))
-        return report_of(self, answers, undone, unfolded)
+        searched = proofs.search(self.folded.context, self.seen)
+        self.screen.proof(proofs.told_search(searched))
+        return report_of(self, answers, undone, unfolded, searched)
 
     # --- turns ---
 

@@ -1,0 +1,93 @@
+"""`refold scan`: says where secrets stand, and never shows one. Exit status 9 if there are any.
+
+The status is no error's, so that a script can tell "there are secrets" from "the scan failed" (`errors.OUTCOMES`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from refold.edges.cli.options import command, named, opened_store, store_option
+from refold.edges.cli.screen import Screen, number
+
+if TYPE_CHECKING:
+    from refold.scanning import Finding, Listener, Report
+
+SECRETS_FOUND = 9
+
+
+@command(
+    "scan",
+    click.argument("conversations", metavar="[ID]...", nargs=-1),
+    click.option("--all", "doubtful", is_flag=True, help="Also show what is more likely a fixture than a secret."),
+    store_option,
+)
+def scan_(screen: Screen, conversations: tuple[str, ...], doubtful: bool, store: str | None) -> None:
+    """Says where secrets stand, and masks them.
+
+    Looks through every event and artifact of the store, or of the conversations named. Exit status 9 if any is found.
+    """
+    from refold.scanning import scanned
+
+    with opened_store(store) as there:
+        ids = [named(there, name) for name in conversations]
+        with _bar(screen) as listener:
+            report = scanned(there, ids, doubtful=doubtful, progress=listener)
+        if screen.json_output:
+            screen.emit(_as_json(report, there.url))
+        else:
+            _print(screen, report)
+    if report.total:
+        raise click.exceptions.Exit(SECRETS_FOUND)
+
+
+def _as_json(report: Report, url: str) -> dict[str, Any]:
+    findings = [{name: getattr(one, name) for name in one.__struct_fields__} for one in report.findings]
+    return {
+        "store": url, "ok": not report.total, "conversations": report.conversations, "events": report.events,
+        "artifacts": report.artifacts, "unread": list(report.unread), "total": report.total, "kinds": report.kinds,
+        "truncated": len(findings) < report.total, "findings": findings,
+    }  # fmt: skip
+
+
+def _print(screen: Screen, report: Report) -> None:
+    if report.findings:
+        screen.table(("KIND", "ID", ">EVENT", "ARTIFACT", ">LINE", "MASKED"), map(_row, report.findings))
+    if report.total > len(report.findings):
+        screen.line(f"Only the first {len(report.findings):,} are shown.")
+    for artifact in report.unread:
+        screen.line(("yellow", f"{artifact} has no content here; refold verify says why."))
+    walked = [number(getattr(report, f"{name}s"), name) for name in ("conversation", "event", "artifact")]
+    screen.line(f"{', '.join(walked)} scanned: ", _verdict(report))
+
+
+def _verdict(report: Report) -> tuple[str, str]:
+    if not report.total:
+        return "green", "no secrets found."
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in report.kinds.items())
+    return "red", f"{number(report.total, 'secret')} ({kinds})."
+
+
+def _row(one: Finding) -> tuple[str, ...]:
+    shown = one.masked if one.sure else f"{one.masked} (unsure)"
+    return one.kind, one.conversation, f"#{one.seq}", one.artifact, f"{one.line:,}", shown
+
+
+@contextmanager
+def _bar(screen: Screen) -> Iterator[Listener | None]:
+    """What shows progress while the block runs; None where nobody watches."""
+    if screen.json_output or not (screen.has_colour and screen.is_utf8):
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
+    console = Console(file=screen.out, markup=False, emoji=False, highlight=False)
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("scanning", total=None)
+        yield lambda id, done, total: bar.update(task, description=id, completed=done, total=total)
