@@ -13,10 +13,10 @@ from typing import Any, assert_never
 from msgspec.structs import replace
 
 from refold.core.model import Block, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
+from refold.dialects.crossing import media_as_note, opaque_as_text, with_object
 from refold.dialects.form import Misfit, fill
 from refold.dialects.wire import (
     EMPTY,
-    arguments_of,
     copied,
     is_gone,
     is_text,
@@ -141,7 +141,7 @@ def _is_unsound(block: Block) -> bool:
 
 def _sound(block: Block, lost: list[str]) -> Block:
     if type(block) is ToolCall:
-        return _with_object(block, lost)
+        return with_object(block, lost)
     if not is_gone(block):
         report(lost, "thinking without a signature is not sent")
     return Thinking()
@@ -159,7 +159,7 @@ def _translated_block(block: Block, source: str, lost: list[str]) -> Block | Non
         case Text():
             return block
         case ToolCall():
-            return _with_object(block, lost)
+            return with_object(block, lost)
         case ToolResult():
             parts = (_translated_block(part, source, lost) for part in block.content)
             return replace(block, content=tuple(part for part in parts if isinstance(part, Text | Media)))
@@ -168,22 +168,13 @@ def _translated_block(block: Block, source: str, lost: list[str]) -> Block | Non
                 report(lost, f"thinking from {source} is not sent to {NAME}")
             return None
         case Opaque():
-            return _translated_opaque(block, source, lost)
+            return opaque_as_text(block, source, lost)
         case Media():
             if _is_sayable(block):
                 return block
-            report(lost, f"{shown_text(block)} from {source} is sent as a note: {NAME} has no form for it")
-            return Text(shown_text(block))
+            return media_as_note(block, source, NAME, lost)
         case _:
             assert_never(block)
-
-
-def _translated_opaque(block: Opaque, source: str, lost: list[str]) -> Text | None:
-    text = shown_text(block)
-    if block.raw is not None:
-        kind = block.raw.get("type") if isinstance(block.raw, dict) else None
-        report(lost, f"a block of type {kind!r} from {source} is {'sent as text' if text else 'not sent'}")
-    return Text(text) if text else None
 
 
 def _is_sayable(media: Media) -> bool:
@@ -191,14 +182,6 @@ def _is_sayable(media: Media) -> bool:
     if media.media == "image":
         return bool(media.data or media.url)
     return media.media == "document" and bool(media.url or (media.data and media.mime == "application/pdf"))
-
-
-def _with_object(call: ToolCall, lost: list[str]) -> ToolCall:
-    arguments = arguments_of(call)
-    if arguments is None:
-        report(lost, f"the arguments of call {call.id} are not a JSON object: sent as text under _raw")
-        arguments = {"_raw": call.arguments}
-    return replace(call, arguments=arguments)
 
 
 # --- the usual form -----------------------------------------------------------------------------------------------

@@ -16,9 +16,10 @@ from msgspec.structs import replace
 
 from refold.core.model import Block, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from refold.dialects.anthropic_render import as_system
+from refold.dialects.crossing import media_as_note, opaque_as_text, with_object
 from refold.dialects.form import HOLE, Misfit, beside_text, fill, words_of
 from refold.dialects.gemini_fields import NAME, Numbering, is_made, value_in
-from refold.dialects.wire import EMPTY, arguments_of, copied, is_gone, report, shown_text
+from refold.dialects.wire import EMPTY, copied, is_gone, report
 
 UNSIGNED = "skip_thought_signature_validator"
 _BLANK: tuple[Any, ...] = (None, "", False)
@@ -97,7 +98,7 @@ class _Rendering:
             case Text():
                 return [block]
             case ToolCall():
-                return [_with_object(block, self.lost)]
+                return [with_object(block, self.lost)]
             case ToolResult():
                 return self._translated_result(block, source)
             case Thinking():
@@ -105,7 +106,8 @@ class _Rendering:
                     report(self.lost, f"thinking from {source} is not sent to {NAME}")
                 return []
             case Opaque():
-                return _translated_opaque(block, source, self.lost)
+                text = opaque_as_text(block, source, self.lost)
+                return [text] if text is not None else []
             case Media():
                 return [_translated_media(block, source, self.lost)]
             case _:
@@ -130,29 +132,12 @@ def _shown_calls(message: Message, own: bool) -> dict[str, ToolCall]:
     return {call.id: replace(call, id=numbering.id({}, call.name)) for call in calls}
 
 
-def _with_object(call: ToolCall, lost: list[str]) -> ToolCall:
-    arguments = arguments_of(call)
-    if arguments is None:
-        report(lost, f"the arguments of a call of {call.name} are not a JSON object: sent as text under _raw")
-        arguments = {"_raw": call.arguments}
-    return replace(call, arguments=arguments)
-
-
-def _translated_opaque(block: Opaque, source: str, lost: list[str]) -> list[Text]:
-    text = shown_text(block)
-    if block.raw is not None:
-        kind = block.raw.get("type") if isinstance(block.raw, dict) else None
-        report(lost, f"a block of type {kind!r} from {source} is {'sent as text' if text else 'not sent'}")
-    return [Text(text)] if text else []
-
-
 def _translated_media(media: Media, source: str, lost: list[str]) -> Media | Text:
     """Media with its type, which this provider must know. A file id is known only to the provider that gave it."""
     mime = media.mime or guess_type(media.url.partition("?")[0])[0] or ""
     if mime and (media.data or media.url):
         return replace(media, mime=mime)
-    report(lost, f"{shown_text(media)} from {source} is sent as a note: {NAME} has no form for it")
-    return Text(shown_text(media))
+    return media_as_note(media, source, NAME, lost)
 
 
 # --- own contents -------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from typing import Any, assert_never
 from msgspec.structs import replace
 
 from refold.core.model import Block, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
+from refold.dialects.crossing import media_as_note, opaque_as_text
 from refold.dialects.form import Misfit, fill
 from refold.dialects.wire import EMPTY, copied, is_gone, is_text, plain_id, report, shown_text, text_within
 
@@ -122,7 +123,7 @@ def _translated_block(block: Block, source: str, lost: list[str]) -> Block | Non
                 report(lost, f"thinking from {source} is not sent to {NAME}")
             return None
         case Opaque():
-            return _translated_opaque(block, source, lost)
+            return opaque_as_text(block, source, lost)
         case Media():
             return _translated_media(block, source, lost)
         case ToolResult():
@@ -136,19 +137,10 @@ def _translated_block(block: Block, source: str, lost: list[str]) -> Block | Non
             assert_never(block)
 
 
-def _translated_opaque(block: Opaque, source: str, lost: list[str]) -> Text | None:
-    text = shown_text(block)
-    if block.raw is not None:
-        kind = block.raw.get("type") if isinstance(block.raw, dict) else None
-        report(lost, f"a block of type {kind!r} from {source} is {'sent as text' if text else 'not sent'}")
-    return Text(text) if text else None
-
-
 def _translated_media(media: Media, source: str, lost: list[str]) -> Text | Media:
     # A file id is known only to the provider that gave it; a document needs a file name here.
     if not _is_sayable(media) or (media.file and not media.data and not media.url):
-        report(lost, f"{shown_text(media)} from {source} is sent as a note: {NAME} has no form for it")
-        return Text(shown_text(media))
+        return media_as_note(media, source, NAME, lost)
     if media.media == "document" and not media.name:
         return replace(media, name=f"document.{media.mime.rpartition('/')[2]}")
     return media

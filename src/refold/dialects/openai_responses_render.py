@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from refold.core.fold import GAP
 from refold.core.model import Block, Media, Message, Opaque, Role, Text, Thinking, ToolCall, ToolResult
+from refold.dialects.crossing import media_as_note, opaque_as_text
 from refold.dialects.form import Misfit, fill
 from refold.dialects.openai_responses_items import (
     NAME,
@@ -33,7 +34,7 @@ from refold.dialects.openai_responses_usual import (
     usual_call,
     usual_output,
 )
-from refold.dialects.wire import EMPTY, is_gone, is_text, plain_id, report, shown_text
+from refold.dialects.wire import EMPTY, is_gone, is_text, plain_id, report
 
 ID_LENGTH_MAX = NAME_LENGTH_MAX = 64
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -183,7 +184,7 @@ def _translated(message: Message, lost: list[str]) -> Message:
     source = message.dialect or "elsewhere"
     made = [block for given in message.blocks if (block := _translated_block(given, source, lost)) is not None]
     if message.role == "assistant":
-        made = [_noted(block, source, lost) if type(block) is Media else block for block in made]
+        made = [media_as_note(block, source, NAME, lost) if type(block) is Media else block for block in made]
     return Message(role=message.role, blocks=tuple(made))
 
 
@@ -194,7 +195,7 @@ def _translated_block(block: Block, source: str, lost: list[str]) -> Block | Non
                 report(lost, f"thinking from {source} is not sent to {NAME}")
             return None
         case Opaque():
-            return _translated_opaque(block, source, lost)
+            return opaque_as_text(block, source, lost)
         case Media():
             return _translated_media(block, source, lost)
         case ToolCall():
@@ -210,27 +211,14 @@ def _translated_block(block: Block, source: str, lost: list[str]) -> Block | Non
             assert_never(block)
 
 
-def _translated_opaque(block: Opaque, source: str, lost: list[str]) -> Text | None:
-    text = shown_text(block)
-    if block.raw is not None:
-        kind = block.raw.get("type") if isinstance(block.raw, dict) else None
-        report(lost, f"a block of type {kind!r} from {source} is {'sent as text' if text else 'not sent'}")
-    return Text(text) if text else None
-
-
 def _translated_media(media: Media, source: str, lost: list[str]) -> Text | Media:
     # A file id is known only to the provider that gave it; a document needs a file name here.
     is_known = bool(media.file) and source == _FILES_SHARED_WITH
     if not is_sayable(media) or not (media.data or media.url or is_known):
-        return _noted(media, source, lost)
+        return media_as_note(media, source, NAME, lost)
     if media.media == "document" and media.data and not media.name:
         return replace(media, name=f"document.{media.mime.rpartition('/')[2]}")
     return media
-
-
-def _noted(media: Media, source: str, lost: list[str]) -> Text:
-    report(lost, f"{shown_text(media)} from {source} is sent as a note: {NAME} has no form for it")
-    return Text(shown_text(media))
 
 
 def _translated_call(call: ToolCall, lost: list[str]) -> ToolCall:

@@ -1,0 +1,35 @@
+"""What every dialect does alike with another provider's blocks, and says alike when something is lost on the way.
+
+Neighbours: the render modules, which know what their own provider can say; `wire` reads values.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from refold.core.model import Media, Opaque, Text, ToolCall
+from refold.dialects.wire import arguments_of, report, shown_text
+
+
+def opaque_as_text(block: Opaque, source: str, lost: list[str]) -> Text | None:
+    """A block that only its own provider understands, as the text in it; None if it holds none."""
+    text = shown_text(block)
+    if block.raw is not None:
+        kind = block.raw.get("type") if isinstance(block.raw, dict) else None
+        report(lost, f"a block of type {kind!r} from {source} is {'sent as text' if text else 'not sent'}")
+    return Text(text) if text else None
+
+
+def media_as_note(media: Media, source: str, name: str, lost: list[str]) -> Text:
+    """Media that the dialect `name` has no form for, as a note in its place."""
+    report(lost, f"{shown_text(media)} from {source} is sent as a note: {name} has no form for it")
+    return Text(shown_text(media))
+
+
+def with_object(call: ToolCall, lost: list[str]) -> ToolCall:
+    """The call with its arguments as an object, for providers that take no text there."""
+    arguments = arguments_of(call)
+    if arguments is None:
+        report(lost, f"the arguments of call {call.id} are not a JSON object: sent as text under _raw")
+        arguments = {"_raw": call.arguments}
+    return replace(call, arguments=arguments)
