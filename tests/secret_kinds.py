@@ -19,13 +19,11 @@ URLSAFE, BASE64 = WORD + "_-", WORD + "+/"
 
 
 def drawn(kind: str, signs: str, size: int) -> str:
-    """Signs by chance, the same for a kind in every run; the ends are letters or digits, as most issuers have them."""
+    """Signs by chance, the same for a kind in every run. The last is a digit, as real ones nearly always have some."""
     chance = random.Random(f"{kind} {size}")
+    first = "abcdef" if signs in (HEX, LOWER) else "ABCDEF"
     inner = "".join(chance.choice(signs) for _ in range(size - 2))
-    # One digit is certain, as it nearly is in a real one.
-    return f"{chance.choice('abcdef')}{inner}{chance.choice('23456789')}" if signs in (HEX, LOWER) else (
-        f"{chance.choice('ABCDEF')}{inner}{chance.choice('234567')}"
-    )  # fmt: skip
+    return f"{chance.choice(first)}{inner}{chance.choice('234567')}"
 
 
 def _uuid(kind: str) -> str:
@@ -110,7 +108,10 @@ PREFIXED: dict[str, list[tuple[str, ...]]] = {
     "Figma token": [("fi", "gd_", drawn("figma", URLSAFE, 40))],
     "Airtable token": [("pa", "t", drawn("air", WORD, 14), ".", drawn("table", HEX, 64))],
     "Postman key": [("PM", "AK-", drawn("post", HEX, 24), "-", drawn("man", HEX, 34))],
-    "Grafana token": [("gl", "sa_", drawn("grafana", WORD, 32), "_", drawn("gr", HEX, 8)), ("gl", "c_", drawn("glc", WORD, 80))],
+    "Grafana token": [
+        ("gl", "sa_", drawn("grafana", WORD, 32), "_", drawn("gr", HEX, 8)),
+        ("gl", "c_", drawn("glc", WORD, 80)),
+    ],
     "New Relic key": [("NR", "AK-", drawn("newrelic", UPPER, 27))],
     "Dynatrace token": [("dt0", "c01.", drawn("dyna", UPPER, 24), ".", drawn("trace", UPPER, 64))],
     "Doppler token": [("dp", ".pt.", drawn("doppler", WORD, 43))],
@@ -147,7 +148,7 @@ SURROUNDED: dict[str, tuple[str, str]] = {
     "RSA key": (f"-----BEGIN RSA {_PEM}\n{_KEY_BODY}\n-----END RSA {_PEM}", _KEY_BODY[70:90]),
     "OpenSSH key": (f"-----BEGIN OPENSSH {_PEM}\n{_KEY_BODY}\n-----END OPENSSH {_PEM}", _KEY_BODY[70:90]),
     "encrypted key": (
-        f"-----BEGIN RSA {_PEM}\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,0A1B\n\n{_KEY_BODY}\n-----END RSA {_PEM}",
+        f"-----BEGIN RSA {_PEM}\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,0A\n\n{_KEY_BODY}\n-----END RSA {_PEM}",
         _KEY_BODY[70:90],
     ),
     "PGP key": (

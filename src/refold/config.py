@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -20,6 +20,8 @@ NUMBERS = (
 )  # fmt: skip
 
 Durability = Literal["turn", "append", "none"]
+Channel = Literal["summaries", "exports", "logs", "uploads"]
+CHANNELS: tuple[Channel, ...] = get_args(Channel)
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -45,7 +47,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     cache: bool = True
     durability: Durability = "turn"
     writer_wait_s: float = 30.0
-    redact: bool = True
+    redact: bool | tuple[Channel, ...] = True  # secrets are taken out in every channel, in none, or in those named
     dialect: str | None = None
     force: bool = False
     strategy: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)

@@ -15,7 +15,7 @@ import msgspec
 
 from refold.core import codec
 from refold.core.model import Artifact, Conversation, Event
-from refold.errors import NotFound
+from refold.errors import Corrupt, NotFound
 from refold.offload import CLEANER
 from refold.redaction import found, masked, pieces
 from refold.stores.protocol import Store
@@ -101,7 +101,7 @@ class _Walk:
         self.events += 1
         if event.erased:
             return
-        for text in texts(msgspec.json.decode(event.body)):
+        for text in texts(_decoded(id, event)):
             self._search([text], id, event.seq)
         if event.kind == "artifact" and event.by != CLEANER and isinstance(body := codec.decode(event), Artifact):
             self._content(id, event.seq, body)
@@ -139,6 +139,13 @@ class _Walk:
             conversations=self.conversations, events=self.events, artifacts=len(self.contents) - len(self.unread),
             kinds=dict(self.kinds.most_common()), findings=tuple(self.findings), unread=tuple(self.unread),
         )  # fmt: skip
+
+
+def _decoded(id: str, event: Event) -> Any:
+    try:
+        return msgspec.json.decode(event.body)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise Corrupt(f"{id}: event {event.seq} is not JSON: {error}", hint="refold verify") from error
 
 
 def texts(value: Any, name: str = "") -> Iterator[str]:

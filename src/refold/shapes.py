@@ -20,6 +20,10 @@ WORD, HEX, URLSAFE = "[A-Za-z0-9]", "[a-f0-9]", "[A-Za-z0-9_-]"
 UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 
+# Every secret of a known shape lies in such a run; few other texts do, so anchors are looked for in these alone.
+RUN = re.compile(r"[A-Za-z0-9_+/=.~$:?&%@-]{20,}+")
+
+
 class Shape(NamedTuple):
     """A kind of secret: the text without which there is none, and the pattern. The group `secret`, if the pattern has
     one, is the part that must not be shown."""
@@ -34,8 +38,16 @@ def shape(kind: str, prefix: str, body: str) -> Shape:
     escapes of JSON, of addresses and of terminals, which end in a letter."""
     literal = re.escape(prefix)
     # The prefix comes first in the pattern and what stands before it is asked later: so the search can jump to it.
-    starts = "|".join(start.replace("{p}", literal) for start in _STARTS)
-    return Shape(kind, prefix, re.compile(f"{literal}(?:{starts}){body}{_END}"))
+    return Shape(kind, prefix, re.compile(f"{literal}{_starting(literal)}{body}{_END}"))
+
+
+def inner(kind: str, anchor: str, pattern: str) -> Shape:
+    """A secret that is told by an `anchor` somewhere inside."""
+    return Shape(kind, anchor, re.compile(f"{_starting('')}{pattern}{_END}"))
+
+
+def _starting(literal: str) -> str:
+    return f"(?:{'|'.join(start.replace('{p}', literal) for start in _STARTS)})"
 
 
 def _several(kind: str, prefixes: str, body: str) -> list[Shape]:
@@ -49,7 +61,7 @@ SHAPES: tuple[Shape, ...] = (
     shape("Google OAuth secret", "GOCSPX-", f"{URLSAFE}{{20,}}+"),
     shape("Google OAuth token", "ya29.", f"{URLSAFE}{{20,}}+"),
     shape("Google refresh token", "1//0", f"{URLSAFE}{{40,}}+"),
-    Shape("Azure client secret", "Q~", re.compile(r"(?<![\w~.-])[A-Za-z0-9_~.]{3}\dQ~[A-Za-z0-9_~.-]{31,34}(?![\w~.-])")),
+    inner("Azure client secret", "Q~", r"[A-Za-z0-9_~.]{3}\dQ~[A-Za-z0-9_~.-]{31,34}"),
     Shape("Azure storage key", "AccountKey=", re.compile(r"AccountKey=(?P<secret>[A-Za-z0-9+/]{40,}+={0,2})")),
     Shape("Azure shared key", "SharedAccessKey=", re.compile(r"SharedAccessKey=(?P<secret>[A-Za-z0-9+/]{40,}+={0,2})")),
     Shape("Azure signature", "sig=", re.compile(r"(?<=[?&])sig=(?P<secret>[A-Za-z0-9%+/=_-]{32,}+)")),
@@ -62,7 +74,7 @@ SHAPES: tuple[Shape, ...] = (
     *_several("Vercel token", "vcp_ vci_ vck_ vca_ vcr_", f"{WORD}{{40,}}+"),
     shape("Tailscale key", "tskey-", f"{URLSAFE}{{20,}}+"),
     # models
-    *_several("Anthropic key", "sk-ant-", f"{URLSAFE}{{16,}}+"),
+    shape("Anthropic key", "sk-ant-", f"{URLSAFE}{{16,}}+"),
     *_several("OpenAI key", "sk-proj- sk-svcacct- sk-admin-", f"{URLSAFE}{{16,}}+"),
     shape("OpenRouter key", "sk-or-", f"{URLSAFE}{{16,}}+"),
     shape("API key", "sk-", r"(?=[A-Za-z_-]*+\d)[A-Za-z0-9_-]{16,}+"),
@@ -99,29 +111,31 @@ SHAPES: tuple[Shape, ...] = (
     *_several("Buildkite token", "bkua_ bkpt_", f"{WORD}{{36,}}+"),
     *_several("Sentry token", "sntrys_ sntryu_", r"[A-Za-z0-9_+/=]{40,}+"),
     # talk and mail
-    *_several("Slack token", "xoxa- xoxb- xoxe- xoxe. xoxo- xoxp- xoxr- xoxs-", r"[A-Za-z0-9.-]{10,}+"),
+    *_several("Slack token", "xoxa- xoxb- xoxe- xoxe. xoxo- xoxp- xoxr- xoxs-", r"[A-Za-z0-9.-]{16,}+"),
     shape("Slack token", "xapp-", r"\d-[A-Z0-9]{8,}+-\d{8,}+-[a-z0-9]{30,}+"),
     Shape("Slack webhook", "https://hooks.slack.com/", re.compile(
         r"https://hooks\.slack\.com/(?:services|workflows|triggers)/(?P<secret>[A-Za-z0-9/]{20,}+)")),
     Shape("Discord webhook", "/api/webhooks/", re.compile(
         r"/api/webhooks/\d{17,20}/(?P<secret>[A-Za-z0-9_-]{60,}+)")),
-    Shape("Discord token", ".", re.compile(
-        r"(?<![A-Za-z0-9_.-])[MNO][A-Za-z0-9_-]{23,25}+\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,38}+(?![A-Za-z0-9_.-])")),
+    Shape("Discord token", ".", re.compile(  # the part before the first dot is the public id
+        r"\.[A-Za-z0-9_-]{6}\.(?:(?<=[MNO][A-Za-z0-9_-]{23}\.[A-Za-z0-9_-]{6}\.)|(?<=[MNO][A-Za-z0-9_-]{25}\.[A-Za-z0-9_-]{6}\.))"
+        r"[A-Za-z0-9_-]{27,38}+(?![A-Za-z0-9_.-])")),
     Shape("Teams webhook", ".webhook.office.com/", re.compile(
         r"\.webhook\.office\.com/webhookb2/(?P<secret>[A-Za-z0-9@/-]{40,}+)")),
-    Shape("Telegram token", ":AA", re.compile(r"(?<![A-Za-z0-9_-])\d{8,10}:AA[A-Za-z0-9_-]{33}(?![A-Za-z0-9_-])")),
+    inner("Telegram token", ":AA", rf"\d{{8,10}}:AA{URLSAFE}{{33}}"),
     shape("SendGrid key", "SG.", r"[A-Za-z0-9_-]{16,32}\.[A-Za-z0-9_-]{16,}+"),
     shape("Mailgun key", "key-", f"{HEX}{{32}}"),
-    Shape("Mailchimp key", "-us", re.compile(r"(?<![A-Za-z0-9])[a-f0-9]{32}-us\d{1,2}(?![A-Za-z0-9-])")),
+    inner("Mailchimp key", "-us", rf"{HEX}{{32}}-us\d{{1,2}}"),
     shape("Brevo key", "xkeysib-", f"{HEX}{{64}}-{WORD}{{16}}"),
     shape("Resend key", "re_", r"[A-Za-z0-9]{8}_[A-Za-z0-9]{20,}+"),
-    Shape("Twilio key", "SK", re.compile(r"(?<![A-Za-z0-9])SK[a-f0-9]{32}(?![A-Za-z0-9])")),
+    shape("Twilio key", "SK", f"{HEX}{{32}}"),
     # money and shops
-    *_several("Stripe key", "sk_live_ sk_test_ rk_live_ rk_test_ whsec_", r"[A-Za-z0-9+/=]{10,}+"),
+    *_several("Stripe key", "sk_live_ sk_test_ rk_live_ rk_test_ whsec_", r"[A-Za-z0-9+/=]{16,}+"),
     *_several("Square token", "sq0atp- sq0csp-", f"{URLSAFE}{{20,}}+"),
     *_several("Shopify token", "shpat_ shpss_ shpca_ shppa_", r"[a-fA-F0-9]{32}"),
     *_several("Plaid token", "access-sandbox- access-development- access-production-", UUID),
-    Shape("PayPal token", "access_token$", re.compile(r"access_token\$(?:production|sandbox)\$[a-z0-9]{16}\$[a-f0-9]{32}")),
+    Shape("PayPal token", "access_token$", re.compile(
+        r"access_token\$(?:production|sandbox)\$[a-z0-9]{16}\$[a-f0-9]{32}")),
     # services
     *_several("PlanetScale key", "pscale_tkn_ pscale_pw_ pscale_oauth_", r"[A-Za-z0-9_.=-]{32,}+"),
     *_several("Supabase key", "sbp_ sb_secret_", r"[A-Za-z0-9_-]{30,}+"),
@@ -130,7 +144,7 @@ SHAPES: tuple[Shape, ...] = (
     *_several("Linear key", "lin_api_ lin_oauth_", f"{WORD}{{32,}}+"),
     *_several("Notion token", "ntn_ secret_", r"[A-Za-z0-9]{43,50}"),
     *_several("Figma token", "figd_ figo_ figor_", f"{URLSAFE}{{36,}}+"),
-    Shape("Airtable token", "pat", re.compile(r"(?<![A-Za-z0-9])pat[A-Za-z0-9]{14}\.[a-f0-9]{64}(?![A-Za-z0-9])")),
+    shape("Airtable token", "pat", rf"{WORD}{{14}}\.{HEX}{{64}}"),
     shape("Postman key", "PMAK-", rf"{HEX}{{24}}-{HEX}{{34}}"),
     shape("Grafana token", "glsa_", rf"{WORD}{{32}}_[A-Fa-f0-9]{{8}}"),
     shape("Grafana token", "glc_", r"[A-Za-z0-9+/=]{32,}+"),
@@ -138,16 +152,15 @@ SHAPES: tuple[Shape, ...] = (
     shape("Dynatrace token", "dt0c01.", r"[A-Z0-9]{24}\.[A-Z0-9]{64}"),
     *_several("Doppler token", "dp.pt. dp.st. dp.ct. dp.sa. dp.scim. dp.audit.", r"[A-Za-z0-9._-]{40,}+"),
     *_several("Vault token", "hvs. hvb. hvr.", f"{URLSAFE}{{20,}}+"),
-    Shape("Terraform token", ".atlasv1.", re.compile(
-        r"(?<![A-Za-z0-9])[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{60,70}(?![A-Za-z0-9])")),
+    inner("Terraform token", ".atlasv1.", rf"{WORD}{{14}}\.atlasv1\.[A-Za-z0-9_=-]{{60,70}}"),
     shape("Pulumi token", "pul-", f"{HEX}{{40}}"),
     shape("age key", "AGE-SECRET-KEY-1", "[A-Z0-9]{50,}+"),
     shape("1Password token", "ops_eyJ", r"[A-Za-z0-9+/=_-]{100,}+"),
-    *_several("LaunchDarkly key", "sdk- api-", UUID),
+    shape("LaunchDarkly key", "sdk-", UUID),
     shape("Contentful token", "CFPAT-", f"{URLSAFE}{{40,}}+"),
-    *_several("Mapbox token", "sk.eyJ", r"[A-Za-z0-9_-]{20,}+\.[A-Za-z0-9_-]{20,}+"),
-    shape("Facebook token", "EAA", r"[A-Za-z0-9]{80,}+"),
-    shape("X bearer token", "AAAAAAAAAAAAAAAAAAAAA", r"[A-Za-z0-9%]{60,}+"),
+    shape("Mapbox token", "sk.eyJ", r"[A-Za-z0-9_-]{20,}+\.[A-Za-z0-9_-]{20,}+"),
+    shape("Facebook token", "EAA", r"(?<![+/,]EAA)[A-Za-z0-9]{80,}+"),  # not inside encoded bytes
+    shape("X bearer token", "AAAAAAAAAAAAAAAAAAAAA", r"(?=[A-Za-z0-9%]{60})(?:[A-Za-z0-9]|%2[BF]|%3D)++"),
     shape("Adafruit key", "aio_", r"[A-Za-z0-9]{28}"),
     shape("Prefect key", "pnu_", r"[A-Za-z0-9]{36}"),
     *_several("Shippo token", "shippo_live_ shippo_test_", f"{HEX}{{40}}"),

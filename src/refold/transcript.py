@@ -2,7 +2,8 @@
 
 All content stands in fences longer than any fence inside it, and every name on a line of its own is escaped: nothing
 that a model or a tool wrote can forge a heading or leave its section. `visible` is what makes any text harmless to
-look at. Streamed. Neighbours: `transfer` has the export that can be imported again, the command line prints.
+look at. Streamed. Neighbours: `transfer` has the export that can be imported again and redacts this one, the command
+line prints.
 """
 
 from __future__ import annotations

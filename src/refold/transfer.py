@@ -1,8 +1,9 @@
 """A conversation leaves its store as one file, and comes back byte for byte.
 
 The export is one JSON document: the whole log, every body as the bytes it was born with, and the artifacts it names;
-nothing else is needed to import it. It is streamed out. An import is checked to its last byte before anything is
-written. Neighbours: `codec` has the lines, `transcript` the export for reading, a store everything else.
+nothing else is needed to import it. It is streamed out, and holds every secret that the log holds: a backup that lacks
+something is none. The export for reading is redacted unless secrets are asked for. An import is checked to its last
+byte before anything is written. Neighbours: `codec` has the lines, `transcript` the export for reading, `redaction`.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ import base64
 import codecs
 import contextlib
 import os
-import secrets
 import stat
 import struct
 from collections.abc import Iterable, Iterator
+from secrets import token_hex
 from typing import Any, BinaryIO
 
 import msgspec
@@ -23,6 +24,7 @@ from refold.core import codec
 from refold.core.model import Artifact, Conversation, Event
 from refold.errors import Conflict, Corrupt, Invalid, NotFound
 from refold.offload import CLEANER, SUFFIXES
+from refold.redaction import redacted_chunks
 from refold.stores import door
 from refold.stores.artifacts import sync_folder
 from refold.stores.protocol import Store
@@ -121,16 +123,24 @@ def format_of(path: str) -> str:
     return FORMATS[extension]
 
 
-def chunks_of(store: Store, conversation: str, format: str) -> Iterator[bytes]:
-    """The export in a format, `json` or `markdown`."""
-    if format not in FORMATS.values():
-        raise Invalid(f"there is no format {format!r}", hint="formats: " + ", ".join(FORMATS.values()))
-    return (json_chunks if format == "json" else markdown_chunks)(store, conversation)
+def chunks_of(store: Store, conversation: str, format: str, *, secrets: bool = False) -> Iterator[bytes]:
+    """The export in a format, `json` or `markdown`. The latter is redacted unless it is to show `secrets`."""
+    match format:
+        case "json":
+            return json_chunks(store, conversation)
+        case "markdown":
+            chunks = markdown_chunks(store, conversation)
+            return chunks if secrets else redacted_chunks(chunks)
+        case _:
+            raise Invalid(f"there is no format {format!r}", hint="formats: " + ", ".join(FORMATS.values()))
 
 
-def export_file(store: Store, conversation: str, path: str, *, format: str = "", force: bool = False) -> int:
-    """Writes the export and gives its size in bytes. An existing file is replaced by `force` only."""
-    chunks = chunks_of(store, conversation, format or format_of(path))
+def export_file(
+    store: Store, conversation: str, path: str, *, format: str = "", force: bool = False, secrets: bool = False
+) -> int:
+    """Writes the export and gives its size in bytes. An existing file is replaced by `force` only; an export for
+    reading is redacted unless it is to show `secrets`."""
+    chunks = chunks_of(store, conversation, format or format_of(path), secrets=secrets)
     if os.path.lexists(path) and not force:
         raise Conflict(f"{path} exists already", hint="choose another name, or use --force to replace it")
     return write_file(path, chunks)
@@ -139,7 +149,7 @@ def export_file(store: Store, conversation: str, path: str, *, format: str = "",
 def write_file(path: str, chunks: Iterable[bytes]) -> int:
     """Writes a file for the owner alone, whole or not at all."""
     folder = os.path.dirname(os.path.abspath(path))
-    pending = os.path.join(folder, f".pending-{secrets.token_hex(8)}")
+    pending = os.path.join(folder, f".pending-{token_hex(8)}")
     try:
         size = _write_synced(pending, chunks)
         os.replace(pending, path)

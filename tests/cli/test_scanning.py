@@ -10,11 +10,12 @@ import pytest
 
 import refold
 from refold.edges.cli.scanning import SECRETS_FOUND
-from refold.errors import OUTCOMES
+from refold.errors import OUTCOMES, Corrupt
 from refold.scanning import scanned
 from refold.stores import open_store
 from refold.stores.memory import MemoryStore
 from tests.cli.rooms import HOSTILE, as_json, hostile, on_terminal, run
+from tests.core.logs import sealed, user
 from tests.secret_kinds import PREFIXED, SURROUNDED, WORD, drawn
 
 pytestmark = pytest.mark.usefixtures("alone")
@@ -127,6 +128,21 @@ def test_what_was_erased_is_gone_and_a_content_that_is_missing_is_named(url: str
     _, report = scanned_json()
     assert set(report["kinds"]) == {"npm token", "secret"} and report["unread"] == [artifact.id]
     assert f"{artifact.id} has no content here" in run("scan").stdout
+
+
+def test_an_event_that_cannot_be_read_stops_the_scan_with_its_place() -> None:
+    store = MemoryStore()
+    store.append("odd", sealed([user(), ("future-kind", b'{"note": "' + b"\xff" + b'"}')]), expect=0)
+    with pytest.raises(Corrupt, match="odd: event 2"):
+        scanned(store)
+
+
+def test_what_a_later_version_wrote_is_scanned_too() -> None:
+    store = MemoryStore()
+    body = json.dumps({"deep": [{"note": f"a\nb {GITHUB}"}]}).encode()
+    store.append("new", sealed([user(), ("future-kind", body)]), expect=0)
+    [finding] = scanned(store).findings
+    assert (finding.kind, finding.seq, finding.line) == ("GitHub token", 2, 2)
 
 
 def test_a_scan_changes_nothing(url: str) -> None:

@@ -74,6 +74,7 @@ class SqliteStore:
         self._wal: sqlite_file.Wal | None = None
         self._numbers: dict[str, int] = {}
         self._heads: dict[str, int] = {}  # of logs that nobody else has written to since `_version`
+        self._lines: dict[str, sqlite_log.Line] = {}  # the rows of logs without a parent, likewise
         self._version = -1
         self._written = self._flushed = 0
         self._ended: RefoldError | None = None
@@ -94,24 +95,34 @@ class SqliteStore:
 
     @_guarded
     def read(self, conversation: str, *, after: int = 0, last: int | None = None, limit: int = 1_000) -> list[Event]:
-        if self._heads.get(conversation) == after and self._nobody_wrote():
+        connection, unchanged = self._connection_to(conversation), self._nobody_wrote()
+        if unchanged and self._heads.get(conversation) == after:
             return []
-        end = door.SEQ_MAX if last is None else door.bounded(last)
-        with _transaction(self._connection_to(conversation), "BEGIN") as connection:
-            line = sqlite_log.known(connection, conversation)
-            found = sqlite_log.span(connection, line, door.bounded(after), end, door.bounded(limit))
+        bounds = door.bounded(after), door.SEQ_MAX if last is None else door.bounded(last), door.bounded(limit)
+        line = self._lines.get(conversation)
+        if line is not None:
+            # One statement sees one moment by itself.
+            found = sqlite_log.span(connection, line, *bounds)
+        else:
+            with _transaction(connection, "BEGIN"):
+                line = sqlite_log.known(connection, conversation)
+                found = sqlite_log.span(connection, line, *bounds)
+            if line.parent is None:
+                self._lines[conversation] = line
         if not found and last is None and limit > 0:
             self._heads[conversation] = after
         return found
 
     def _nobody_wrote(self) -> bool:
-        """Whether no other connection has written since the heads we know: a number that SQLite keeps for that."""
+        """Whether no other connection has written since what we know of heads and rows: SQLite keeps a number for
+        that. If one has, we know nothing any more."""
         connection = self._connected(writing=False)
         version: int = connection.execute("PRAGMA data_version").get if connection else -1
         if version == self._version:
             return True
         self._version = version
         self._heads.clear()
+        self._lines.clear()
         return False
 
     @_guarded
@@ -176,6 +187,7 @@ class SqliteStore:
             sqlite_log.delete(connection, conversation)
         self._numbers.pop(conversation, None)
         self._heads.pop(conversation, None)
+        self._lines.pop(conversation, None)
         self._scrub(connection)
 
     def flush(self) -> None:
@@ -205,6 +217,7 @@ class SqliteStore:
         connection, self._connection = self._connection, None
         self._numbers.clear()
         self._heads.clear()
+        self._lines.clear()
         with self._flushing:
             wal, self._wal = self._wal, None
             if wal:
