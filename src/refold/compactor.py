@@ -55,7 +55,7 @@ class Compactor:
         self.log, self.desk, self.notices, self.guard = log, desk, notices, guard
         self.config = desk.config
         self.budget, self.per_token = budget, per_token
-        self.redact = redactor(self.config.redact)
+        self.redact = redactor(self.config.redact, "summaries")
         self.asker = asking.Asker(writer, count=desk.counter, redact=self.redact) if writer else None
         self.hooks, self.flight = Hooks(), Flight()
         self.scratch: dict[str, Any] = {}

@@ -33,6 +33,7 @@ from refold.overflow import overflow_of
 from refold.page import Page, Rendered
 from refold.past import Past
 from refold.recovery import Recovery
+from refold.redaction import redactor
 from refold.search.embedders import Embedder
 from refold.stats import Stats, stats_of
 from refold.stores.protocol import Store
@@ -65,7 +66,7 @@ class Context(Past):
         self.conversation = conversation_checked(conversation)
         self.config = config or Config()
         self._store, self._owns_store = store, owns_store
-        self._notices = Notices()
+        self._notices = Notices(redactor(self.config.redact, "logs"))
         self._guard = Guard(self._notices.tell)
         self._log = Log(store, conversation)
         self._counter = counter_for(counter, model or self._log.state.meta.model)

@@ -51,12 +51,13 @@ _PLACEHOLDER_WORDS = re.compile(
 )
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
 _DASH = re.compile(r"(?<=[A-Za-z0-9])[._-]+(?=[A-Za-z0-9])")
+_INNER_DIGITS = re.compile(r"(?<=[A-Za-z])\d+(?=[A-Za-z])")
 _UUID = re.compile(r"(?i)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 _NO_NAME = re.compile(r"(?i)(?:\[redacted [\w .]*+|public(?:key)?)\Z")  # a note of ours, a key that is no secret
 _LOGIN = re.compile(r"\blogin\s{1,4}\S{1,60}\s{1,4}\Z")  # of a netrc file
 _NEXT_FIELD = re.compile(r"&[\w.-]{1,40}=")
-RANDOM_WORD = 3.2  # signs between two changes of kind (lower, upper, digit): base64 has 1.7, hexadecimal 2.1, code 5
-SHORT_CHARS, SHORT_WORD = 20, 2.5  # a short value without quotes may be a name such as UserTokenV2
+# Signs between two changes of kind (lower, upper, digit) that a random value has at most: base64 has 1.7, code 5.
+RANDOM_WORD, STRICT_WORD, LETTERS_WORD = 3.2, 2.5, 2.2
 
 
 def named(text: str, lowered: str) -> Iterator[tuple[int, int, bool]]:
@@ -99,7 +100,7 @@ def _verdict(text: str, at: int, word: str, match: re.Match[str], value: str) ->
 
 
 def _judged(value: str, word: str, *, bare: bool, environment: bool) -> bool | None:
-    if is_random(value, SHORT_WORD if bare and not environment and len(value) < SHORT_CHARS else RANDOM_WORD):
+    if is_random(value, strict=bare and not environment):
         return not is_placeholder(value) and not (_UUID.match(value) and word == "token")
     if is_placeholder(value):
         return None
@@ -109,7 +110,8 @@ def _judged(value: str, word: str, *, bare: bool, environment: bool) -> bool | N
     is_password = word in _PASSWORDS
     if environment or (is_password and not bare):
         return True
-    return False if is_password and len(value) >= 8 else None
+    is_likely = len(value) >= 12 and value.isalnum() and (not bare or len(_INNER_DIGITS.findall(value)) >= 2)
+    return False if is_likely or (is_password and len(value) >= 8) else None
 
 
 def _is_tied(text: str, at: int, tie: str) -> bool:
@@ -136,16 +138,19 @@ def _is_symbolic(value: str) -> bool:
 # --- values --------------------------------------------------------------------------------------------------------
 
 
-def is_random(value: str, most: float = RANDOM_WORD) -> bool:
-    """Whether a value is more likely drawn than written: its signs change between kinds too often for words."""
+def is_random(value: str, *, strict: bool = False) -> bool:
+    """Whether a value is more likely drawn than written: its signs change between kinds too often for words. `strict`
+    is for a place where a name may stand, such as UserTokenV2."""
     words = _WORD.findall(value)
     signs = sum(map(len, words))
-    has_digit = any(word.isdigit() for word in words)
-    if signs < (10 if has_digit else 20) or len(set(value)) < 6:
+    if signs < 10 or len(set(value)) < 6:
         return False
     # A dash changes nothing: `your-key-goes-here-1` is made of words all the same.
     changes = len(words) - len(_DASH.findall(value))
-    return signs <= (most if has_digit else SHORT_WORD) * changes
+    if not any(word.isdigit() for word in words):
+        return not strict and signs <= LETTERS_WORD * changes
+    most = STRICT_WORD if strict and len(value) < 20 else RANDOM_WORD
+    return signs <= most * changes or len(_INNER_DIGITS.findall(value)) >= (3 if strict else 2)
 
 
 def is_code(value: str) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from refold.core.budget import Budget
 
@@ -62,7 +63,8 @@ class Guard:
 class Notices:
     """The listeners, and what is still to be told."""
 
-    def __init__(self) -> None:
+    def __init__(self, redact: Callable[[str], str] = str) -> None:
+        self._redact = redact
         self._listeners: list[tuple[str, Listener]] = []
         self._waiting: deque[Notice] = deque(maxlen=WAITING_MAX)
         self._said: set[str] = set()
@@ -80,8 +82,9 @@ class Notices:
         return off
 
     def add(self, name: str, **fields: Any) -> None:
-        """Puts a notice in the queue; `tell` delivers it."""
-        self._waiting.append(Notice(name=name, **fields))
+        """Puts a notice in the queue, without the secrets that an error may have quoted; `tell` delivers it."""
+        notice = Notice(name=name, **fields)
+        self._waiting.append(replace(notice, reason=self._redact(notice.reason)))
 
     def once(self, key: str, name: str, **fields: Any) -> None:
         """The same, but only the first time until `rearm`."""

@@ -71,13 +71,16 @@ class Past:
                 return []
             return self._store.read(self.conversation, after=after, limit=limit)
 
-    def export(self, path: str) -> None:
-        """Writes the whole conversation to a file: `.json` (can be imported again) or `.md`, by its ending."""
+    def export(self, path: str, *, secrets: bool = False) -> None:
+        """Writes the conversation to a file, by its ending: `.json`, whole, to be imported again; `.md`, to be read,
+        without secrets unless they are asked for."""
+        from refold.redaction import is_redacted
         from refold.transfer import export_file
 
+        shown = secrets or not is_redacted(self.config.redact, "exports")
         with self._guard:
             self._check_open()
-            export_file(self._store, self.conversation, path, force=True)
+            export_file(self._store, self.conversation, path, force=True, secrets=shown)
 
     # --- outputs ---
 

@@ -196,3 +196,56 @@ def test_more_findings_than_are_kept_are_counted(monkeypatch: pytest.MonkeyPatch
     status, report = scanned_json()
     assert (status, report["total"], len(report["findings"]), report["truncated"]) == (SECRETS_FOUND, 5, 2, True)
     assert "Only the first 2 are shown." in run("scan").stdout
+
+
+# --- the other channels --------------------------------------------------------------------------------------------
+
+
+def test_the_command_redacts_an_export_for_reading_unless_secrets_are_asked_for(url: str, tmp_path: Path) -> None:
+    """X-51: exports."""
+    seed(url)
+    assert run("export", "leaky", "a.md").exit_code == run("export", "leaky", "b.md", "--secrets").exit_code == 0
+    shown, whole = (tmp_path / "a.md").read_text(), (tmp_path / "b.md").read_text()
+    assert not any(secret in shown for secret in ALL) and "[redacted GitHub token]" in shown
+    assert all(secret in whole for secret in (GITHUB, AWS, PASSWORD))
+    assert GITHUB not in run("export", "leaky", "-", "--format", "markdown").stdout
+    (tmp_path / "refold.toml").write_text('redact = ["summaries", "logs"]\n')
+    assert GITHUB in run("export", "leaky", "-", "--format", "markdown").stdout
+
+
+def test_a_whole_export_is_written_with_a_warning_that_names_no_secret(url: str, tmp_path: Path) -> None:
+    """X-51: the export that can be imported again stays byte for byte."""
+    seed(url)
+    told = run("export", "leaky", "a.json")
+    assert told.exit_code == 0 and "holds 5 secrets: see refold scan leaky" in told.stdout
+    assert not any(secret in told.output for secret in ALL) and GITHUB in (tmp_path / "a.json").read_text()
+    assert "holds" not in run("export", "leaky", "a.json", "--force", "--secrets").stdout
+    assert "holds" not in run("export", "fix-login", "b.json").stdout
+    assert as_json("export", "leaky", "c.json")["secrets"] == 5
+    assert run("import", "a.json", "--id", "again").exit_code == 0
+
+
+def test_a_context_exports_without_secrets_unless_they_are_asked_for(url: str, tmp_path: Path) -> None:
+    """X-51: exports."""
+    seed(url)
+    for redact, secrets, there in ((True, False, False), (True, True, True), (["logs"], False, True)):
+        with refold.open("leaky", store=url, config={"redact": redact}) as context:
+            context.export("a.md", secrets=secrets)
+        assert (GITHUB in (tmp_path / "a.md").read_text()) is there
+
+
+def test_errors_and_notices_hold_no_secret(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """X-51: logs."""
+    for args in (("show", GITHUB), ("list", "--store", f"nothing://me:{PASSWORD}@host")):
+        result, printed = run(*args), run(*args, "--json")
+        assert result.exit_code == printed.exit_code != 0
+        assert not any(secret in result.output + printed.output for secret in ALL)
+    monkeypatch.setenv("REFOLD_REDACT", '["summaries"]')
+    assert GITHUB in run("show", GITHUB).output
+    for redact, there in ((True, False), (["exports"], True)):
+        heard: list[str] = []
+        with refold.open("leaky", store=url, config={"redact": redact}) as context:
+            context.on("hook-failed", lambda notice, heard=heard: heard.append(notice.reason))
+            context._notices.add("hook-failed", reason=f"denied for {GITHUB}")
+            context.append({"role": "user", "content": "go on"})
+        assert heard and (GITHUB in heard[0]) is there

@@ -115,10 +115,24 @@ def _run(args: list[str], screen: Screen) -> int:
 
 def _report(screen: Screen, code: str, message: str, hint: str) -> None:
     """Says what went wrong: as the JSON object that was asked for, else on standard error."""
+    message, hint = map(_without_secrets, (message, hint))
     if screen.json_output:
         screen.emit({"error": {"code": code, "message": message, "hint": hint}})
     else:
         _say(message, hint)
+
+
+def _without_secrets(text: str) -> str:
+    """An error may quote an address, an argument or a content; what it says ends in logs."""
+    from refold.redaction import redactor
+    from refold.settings import loaded
+
+    try:
+        redact = loaded()[0].redact
+    except RefoldError:
+        # The settings may be the very thing that is wrong.
+        redact = True
+    return redactor(redact, "logs")(text)
 
 
 def _say(message: str, hint: str) -> None:

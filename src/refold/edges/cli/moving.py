@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from refold.edges.cli.options import command, conversation_argument, named, opened_store, store_option
-from refold.edges.cli.screen import Screen
+from refold.edges.cli.screen import Screen, number
 
 if TYPE_CHECKING:
     from refold.stores.protocol import Store
@@ -25,35 +25,49 @@ STDIO = "-"
     click.argument("file"),
     click.option("--format", "form", type=click.Choice(["json", "markdown"]), help="By default, what FILE ends in."),
     click.option("--force", is_flag=True, help="Replace FILE if it exists."),
+    click.option("--secrets", is_flag=True, help="Keep secrets in what is to be read; warn of none in what is whole."),
     store_option,
 )
 def export_(
-    screen: Screen, conversation: str, file: str, form: str | None, force: bool, store: str | None
+    screen: Screen, conversation: str, file: str, form: str | None, force: bool, secrets: bool, store: str | None
 ) -> None:  # fmt: skip
     """Writes a conversation to a file.
 
-    FILE ends in .json, to be imported again, or in .md, to be read; - is standard output.
+    FILE ends in .json, whole, to be imported again, or in .md, to be read, without secrets; - is standard output.
     """
-    from refold.transfer import export_file
+    from refold.redaction import is_redacted
+    from refold.settings import loaded
+    from refold.transfer import export_file, format_of
 
     if file == STDIO and screen.json_output and form == "markdown":
         raise click.UsageError("--json prints one JSON object, --format markdown is none")
+    form = form or ("json" if file == STDIO else format_of(file))
+    secrets = secrets or not is_redacted(loaded()[0].redact, "exports")
     with opened_store(store) as there:
         conversation = named(there, conversation)
         if file == STDIO:
-            _print_export(screen, there, conversation, form or "json")
+            _print_export(screen, there, conversation, form, secrets)
             return
-        size = export_file(there, conversation, file, format=form or "", force=force)
+        size = export_file(there, conversation, file, format=form, force=force, secrets=secrets)
+        held = 0 if secrets or form != "json" else _secrets_in(there, conversation)
     if screen.json_output:
-        screen.emit({"conversation": conversation, "file": file, "size_bytes": size})
+        screen.emit({"conversation": conversation, "file": file, "size_bytes": size, "secrets": held})
     else:
         screen.line(f"{conversation} is in {file} ({size:,} bytes).")
+        if held:
+            screen.line(("yellow", f"It is whole and holds {number(held, 'secret')}: see refold scan {conversation}."))
 
 
-def _print_export(screen: Screen, store: Store, conversation: str, form: str) -> None:
+def _secrets_in(store: Store, conversation: str) -> int:
+    from refold.scanning import scanned
+
+    return scanned(store, [conversation]).total
+
+
+def _print_export(screen: Screen, store: Store, conversation: str, form: str, secrets: bool) -> None:
     from refold.transfer import chunks_of
 
-    for chunk in chunks_of(store, conversation, form):
+    for chunk in chunks_of(store, conversation, form, secrets=secrets):
         if screen.is_terminal:
             screen.text(chunk.decode("utf-8", "replace"))
         else:
