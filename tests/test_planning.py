@@ -88,12 +88,13 @@ def worked(context, others: int) -> int:
     return seq
 
 
+@pytest.mark.parametrize("others", [20, 120])
 @pytest.mark.parametrize("writer", [None, GOOD])
 @pytest.mark.parametrize("strategies", [(), ("summarize",), ("gist",), ("dedup", "summarize", "hide")])
-def test_a_result_that_the_kept_tail_works_on_is_kept_or_listed_with_its_handle(strategies, writer):
+def test_a_result_that_the_kept_tail_works_on_is_kept_or_listed_with_its_handle(strategies, writer, others):
     """Y-56: the file that the tail edits was read before; the page still says so, and where."""
     context = opened(Scripted(writer) if writer else None, window=64_000)
-    seq = worked(context, 20)
+    seq = worked(context, others)
     assert context.compact(*strategies, target=6_000).batch
     told = shown(context)
     handles = rf"#{seq} read {re.escape(PARSER)}|#{seq + 1} tool\n|#{seq} agent\n"

@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from refold.core.model import Applied, Message, Slot, Text, ToolCall
 from refold.strategies.choice import chosen
+from refold.strategies.densest import Queue
 from refold.strategies.gist import without_last
 from refold.strategies.lines import Passage, Shown, count_words, cut, merged, passage, tells, windows
 from refold.strategies.names import Needs, names_of
-from refold.strategies.passages import Reader, flat
+from refold.strategies.passages import Reader, flat, kept_lines
 from tests.strategies.talks import brief_of, log_of, said, state_of
 
 # --- names --------------------------------------------------------------------------------------------------------
@@ -52,6 +53,43 @@ def test_what_a_gist_noted_counts_for_the_next() -> None:
         first.observe("assistant", [("own_name",)])
     second.recall(first.now, first.noted(["own_name", "never"]))
     assert second.odds(["own_name"]) == first.odds(["own_name"])
+
+
+NAMES = st.sampled_from(["own_name", "load_user", "a.py"])
+MESSAGES = st.tuples(st.sampled_from(["user", "assistant", "tool"]), st.lists(st.tuples(NAMES, NAMES), max_size=4))
+
+
+@given(st.lists(MESSAGES, max_size=8), st.sets(NAMES))
+def test_what_is_known_of_some_names_is_what_is_known_of_all_without_the_others(
+    messages: list[tuple[str, list[tuple[str, ...]]]], only: set[str]
+) -> None:
+    every, some = Needs(), Needs(only)
+    for role, names in messages:
+        every.observe(role, names)
+        some.observe(role, names)
+    noted = {"own_name": [1, 9, 9, 1, 1, 0], "a.py": [0, 1, 1, 1, 5, 1]}
+    every.recall(9, noted)
+    some.recall(9, noted)
+    assert (some.now, some.noted(sorted(every.rows))) == (every.now, every.noted(sorted(only)))
+
+
+DENSITIES = st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), max_size=12)
+
+
+@given(DENSITIES, DENSITIES)
+def test_a_queue_gives_the_densest_first_and_among_equals_the_lower_number(
+    densities: list[float], again: list[float]
+) -> None:
+    queue = Queue(densities, floor=0.25)
+    for index, density in enumerate(again):
+        queue.push(density, index)
+    expected = sorted([(-d, i) for i, d in enumerate(densities) if d >= 0.25] + [(-d, i) for i, d in enumerate(again)])
+    while expected:
+        density, index = expected.pop(0)
+        assert not queue.is_ahead_of(-density)
+        assert queue.pop() == index
+        assert all(queue.is_ahead_of(limit) == (bool(expected) and -expected[0][0] > limit) for limit in (0.0, 0.5))
+    assert not queue
 
 
 # --- lines --------------------------------------------------------------------------------------------------------
@@ -132,12 +170,21 @@ def test_broken_arguments_are_read_as_they_came() -> None:
 def test_a_gist_gives_its_lines_back_under_their_own_messages() -> None:
     ledger = "[Earlier steps #3-9, shortened]\nFiles changed:\n- #4 modified a.py"
     text = f"{ledger}\n#4 agent\nNow a.py.\n#5 tool\nx = 1\ny = 2"
-    log = log_of([said("user", "go")])
-    found = Reader(brief_of(log)).kept_lines(Slot(3, 9, said("user", text), 40))
-    assert [(one.seq, one.role, one.lines) for one in found] == [
-        (4, "assistant", ["Now a.py."]),
-        (5, "tool", ["x = 1", "y = 2"]),
-    ]
+    found = [(one.seq, one.role, one.lines) for one in kept_lines(text, before=10)]
+    assert found == [(4, "assistant", ["Now a.py."]), (5, "tool", ["x = 1", "y = 2"])]
+    assert [one.seq for one in kept_lines(text, before=5)] == [4]
+
+
+def test_gists_that_stay_are_read_once_and_forgotten_when_they_go() -> None:
+    texts = ["[Earlier]\n#4 agent\nWe must call load_user first.", "[Earlier]\n#9 tool\nload_user"]
+    brief = brief_of(log_of([said("user", "go")]))
+    gists = [Slot(3 + at, 3 + at, said("user", text), 40) for at, text in enumerate(texts)]
+    both = Reader(brief).shown_by_gists(gists)
+    assert both.told() == {"load_user": 1.0}
+    first = brief.scratch["gists"][texts[0]]
+    assert Reader(brief).shown_by_gists(gists[:1]).lines == {"We must call load_user first."}
+    assert brief.scratch["gists"] == {texts[0]: first}
+    assert first is not both
 
 
 def test_a_message_that_the_page_shows_cut_is_folded_from_all_its_lines() -> None:

@@ -71,7 +71,7 @@ def protected(view: View) -> set[int]:
     held = {*view.pins, view.request}
     out: set[int] = set()
     for unit in units(view.slots):
-        if any(view.slots[i].seq in held for i in unit):
+        if not held.isdisjoint([view.slots[i].seq for i in unit]):
             out.update(view.slots[i].seq for i in unit)
     return out
 

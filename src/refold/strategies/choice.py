@@ -10,10 +10,10 @@ is kept can be understood. Neighbours: `lines` (what a line tells), `names` (wha
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from heapq import heapify, heappop, heappush, heapreplace
 
 from msgspec import Struct
 
+from refold.strategies.densest import Queue
 from refold.strategies.lines import (
     BARE,
     GAP_CHARS,
@@ -33,18 +33,17 @@ BESIDE = 0.04  # worth of having the line next to it as well
 TAG_CHARS = 9
 
 Kept = dict[tuple[int, int], Pieces]  # by seq and number of the line in its passage, the most needed first
-Rows = list[tuple[str, float, float]]  # for each name of a candidate: the name, its need, how well it is told
 
 
 class Candidate(Struct, gc=False):
-    """A line, or a piece of a long one, that could be kept. Its `rows` are found out when its turn comes: most
-    candidates are told by others by then, and never need them."""
+    """A line, or a piece of a long one, that could be kept. `bare` are the names that it hardly tells, found out when
+    its turn comes: most candidates are told by others by then, and never need it."""
 
     at: int
     start: int
     end: int
     names: Sequence[str]
-    rows: Rows | None = None
+    bare: Sequence[str] | None = None
 
 
 def chosen(
@@ -55,8 +54,7 @@ def chosen(
     tokens per character."""
     choice = Choice(span, need, shown, floor, per_char)
     room -= choice.keep_requests(room * request_share, request_chars)
-    choice.gather()
-    choice.take_best(room)
+    choice.take_best(choice.gathered(), room)
     homes = ((at, choice.home[at], pieces) for at, pieces in choice.kept.items())
     return {(span[home].seq, at - choice.first[home]): pieces for at, home, pieces in homes}
 
@@ -68,23 +66,31 @@ class Choice:
         self, span: Sequence[Passage], need: dict[str, float], shown: Shown, floor: float, per_char: float
     ) -> None:
         self.span, self.need, self.floor, self.per_char = span, need, floor, per_char
-        self.on_page, self.told, self.beside = set(shown.lines), dict(shown.told), set(shown.beside)
+        self.on_page, self.told, self.beside = set(shown.lines), shown.told(), set(shown.names)
+        self._number_lines()
+        self.candidates: list[Candidate] = []
+        self.of_line: dict[int, list[int]] = {}
+        self.kept: dict[int, Pieces] = {}
+        self.tagged: set[int] = set()  # messages of which something is kept
+        self.lone: set[int] = set()  # lines that stood beside a kept one
+        self.repeats: dict[str, int] = {}  # how many further lines a name has got
+        self.done: set[int] = set()
+        self.gain = dict(need)  # what a line is worth for a name that it tells well
+        self.bound = {name: value * (1.0 + BESIDE) for name, value in need.items()}  # what it is worth at most
+        for name in need.keys() & self.told.keys():
+            self._weigh(name)
+
+    def _number_lines(self) -> None:
         self.lines: list[str] = []
         self.names: list[tuple[str, ...]] = []
         self.home: list[int] = []  # the message that a line belongs to
         self.first: list[int] = []  # the first line of a message
-        for index, given in enumerate(span):
+        for index, given in enumerate(self.span):
             self.first.append(len(self.lines))
             self.lines += given.lines
             self.names += given.names
             self.home += [index] * len(given.lines)
         self.first.append(len(self.lines))
-        self.candidates: list[Candidate] = []
-        self.of_line: dict[int, list[int]] = {}
-        self.kept: dict[int, Pieces] = {}
-        self.tagged: set[int] = set()  # messages of which something is kept
-        self.repeats: dict[str, int] = {}  # how many further lines a name has got
-        self.done: set[int] = set()
 
     # candidates
 
@@ -110,58 +116,70 @@ class Choice:
         self.take(index)
         return price
 
-    def gather(self) -> None:
+    def gathered(self) -> Queue:
         """Every distinct line not on the page yet, newest copy first, that could be worth its tokens."""
-        met, need_of = set(self.on_page), self.need.__getitem__
+        met, need, all_lines, all_names = set(self.on_page), self.need, self.lines, self.names
         least = self.floor / (1 + BESIDE) * self.per_char
-        for at in reversed(range(len(self.lines))):
-            names, line = self.names[at], self.lines[at]
-            if not names or line in met:
+        for at in reversed(range(len(all_lines))):
+            names = all_names[at]
+            if not names or (line := all_lines[at]) in met:
                 continue
             met.add(line)
             if len(line) > PIECE_CHARS:
                 for (start, end), held in windows(line, names).items():
                     self.add(at, start, end, held)
-            elif sum(map(need_of, names)) >= least * (len(line) + 1):
+            elif sum([need[name] for name in names]) >= least * (len(line) + 1):
                 self.add(at, 0, len(line), names)
+        return Queue([self._density(candidate) for candidate in self.candidates], self.floor)
 
     def add(self, at: int, start: int, end: int, names: Sequence[str]) -> int:
+        index = len(self.candidates)
         self.candidates.append(Candidate(at, start, end, names))
-        self.of_line.setdefault(at, []).append(len(self.candidates) - 1)
-        return len(self.candidates) - 1
+        self.of_line.setdefault(at, []).append(index)
+        return index
 
-    def rows_of(self, candidate: Candidate) -> Rows:
-        if candidate.rows is None:
+    def bare_of(self, candidate: Candidate) -> Sequence[str]:
+        if candidate.bare is None:
             text = self.lines[candidate.at][candidate.start : candidate.end]
-            words, need = words_in(text), self.need
-            candidate.rows = [(name, need[name], 1.0 if tells(text, words, name) else BARE) for name in candidate.names]
-        return candidate.rows
+            words = words_in(text)
+            candidate.bare = [name for name in candidate.names if not tells(text, words, name)]
+        return candidate.bare
 
     # worth and price
 
-    def bound(self, candidate: Candidate) -> float:
+    def _weigh(self, name: str) -> None:
+        """Notes what lines are worth for a name, as it is told now: adding that up is all that a candidate costs."""
+        need, more = self.need[name], 1.0 - self.told.get(name, 0.0)
+        self.gain[name] = need * (more if more > AGAIN else AGAIN / (1 + self.repeats.get(name, 0)))
+        self.bound[name] = need * ((more if more > AGAIN else AGAIN) + BESIDE)
+
+    def _bound(self, candidate: Candidate) -> float:
         """What a candidate is worth at most, by its names alone."""
-        need, told, worth = self.need, self.told, 0.0
+        worth, bound = 0.0, self.bound
         for name in candidate.names:
-            more = 1.0 - told.get(name, 0.0)
-            worth += need[name] * ((more if more > AGAIN else AGAIN) + BESIDE)
+            worth += bound[name]
         return worth
 
-    def worth(self, candidate: Candidate) -> float:
-        told, worth = self.told, 0.0
-        for name, need, quality in self.rows_of(candidate):
-            more = quality - told.get(name, 0.0)
-            worth += need * (more if more > AGAIN else AGAIN / (1 + self.repeats.get(name, 0)))
+    def _worth(self, candidate: Candidate, bare: Sequence[str]) -> float:
+        """What a candidate is worth if these are the names that it hardly tells."""
+        worth, gain = 0.0, self.gain
+        for name in candidate.names:
+            worth += self._bare_gain(name) if name in bare else gain[name]
         return worth + BESIDE * self._company(candidate)
+
+    def _bare_gain(self, name: str) -> float:
+        more = BARE - self.told.get(name, 0.0)
+        return self.need[name] * (more if more > AGAIN else AGAIN / (1 + self.repeats.get(name, 0)))
 
     def _company(self, candidate: Candidate) -> float:
         """Worth of completing a pair: this line and the one beside it, or a kept line that has this one beside it."""
         worth, beside = 0.0, self.beside
-        if candidate.names and self._is_present(self.neighbour(candidate.at)):
-            worth += sum(self.need[name] for name in candidate.names if name not in beside)
-        for other in (candidate.at - 1, candidate.at + 1):
-            if other in self.kept and self.neighbour(other) == candidate.at:
-                worth += sum(self.need[name] for name in self.names[other] if name not in beside)
+        if not beside.issuperset(candidate.names) and self._is_present(self.neighbour(candidate.at)):
+            worth += sum([self.need[name] for name in candidate.names if name not in beside])
+        if candidate.at in self.lone:
+            for other in (candidate.at - 1, candidate.at + 1):
+                if other in self.kept and self.neighbour(other) == candidate.at:
+                    worth += sum([self.need[name] for name in self.names[other] if name not in beside])
         return worth
 
     def neighbour(self, at: int) -> int:
@@ -175,71 +193,87 @@ class Choice:
         return at >= 0 and (len(self.lines[at]) <= 2 or self.lines[at] in self.on_page)
 
     def price(self, candidate: Candidate) -> float:
-        size = candidate.end - candidate.start
-        pieces = self.kept.get(candidate.at)
-        if pieces is None:
-            size += 1 if self.home[candidate.at] in self.tagged else 1 + TAG_CHARS
-            return size * self.per_char
-        overlap = sum(max(0, min(b, candidate.end) - max(a, candidate.start)) for a, b in pieces)
+        at, size = candidate.at, candidate.end - candidate.start
+        if at not in self.kept:
+            return (size + (1 if self.home[at] in self.tagged else 1 + TAG_CHARS)) * self.per_char
+        overlap = sum(max(0, min(b, candidate.end) - max(a, candidate.start)) for a, b in self.kept[at])
         return max(1, size + GAP_CHARS - overlap) * self.per_char
 
     # the choice itself
 
-    def take_best(self, room: float) -> None:
+    def take_best(self, queue: Queue, room: float) -> None:
         """Takes the densest candidate while there is room. Worth only falls as others are taken, but for the
         neighbours of what was taken: those are pushed anew."""
-        heap = [(-density, i) for i in range(len(self.candidates)) if (density := self._density(i)) >= self.floor]
-        heapify(heap)
-        while heap and room > LINE_CHARS_MIN * self.per_char:
-            index = heap[0][1]
-            candidate = self.candidates[index]
-            density = 0.0 if index in self.done else self._density(index)
-            if density < self.floor:
-                heappop(heap)
-            elif len(heap) > 1 and -density > min(heap[1:3])[0]:
-                heapreplace(heap, (-density, index))
-            elif candidate.rows is None:
-                self.rows_of(candidate)
-            else:
-                heappop(heap)
+        while queue and room > LINE_CHARS_MIN * self.per_char:
+            index = queue.pop()
+            if self._is_best(index, queue):
                 self.done.add(index)
-                room -= self._taken(heap, index, room)
+                room -= self._taken(queue, index, room)
 
-    def _taken(self, heap: list[tuple[float, int]], index: int, room: float) -> float:
+    def _is_best(self, index: int, queue: Queue) -> bool:
+        """Whether a candidate is worth its tokens and no other is denser; if one may be, it goes back to the queue."""
+        candidate = self.candidates[index]
+        if candidate.bare is None:
+            price = self.price(candidate)
+            if not self._stays_first(self._bound(candidate) / price, index, queue):
+                return False
+            # It is not looked at if it would not do even if it told all of its names well.
+            if self._worth(candidate, ()) / price < self.floor:
+                return False
+            self.bare_of(candidate)
+        return self._stays_first(0.0 if index in self.done else self._density(candidate), index, queue)
+
+    def _stays_first(self, density: float, index: int, queue: Queue) -> bool:
+        if density < self.floor:
+            return False
+        if queue.is_ahead_of(density):
+            queue.push(density, index)
+            return False
+        return True
+
+    def _taken(self, queue: Queue, index: int, room: float) -> float:
         """Takes a candidate if there is room for it, and gives its price."""
         price = self.price(self.candidates[index])
         if price > room:
             return 0.0
-        self._push(heap, self.take(index))
+        self._push(queue, self.take(index))
         return price
 
-    def _density(self, index: int) -> float:
+    def _density(self, candidate: Candidate) -> float:
         """Worth per token, or the most it can be as long as the candidate was not looked at."""
-        candidate = self.candidates[index]
-        worth = self.bound(candidate) if candidate.rows is None else self.worth(candidate)
+        bare = candidate.bare
+        worth = self._bound(candidate) if bare is None else self._worth(candidate, bare)
         return worth / self.price(candidate)
 
-    def _push(self, heap: list[tuple[float, int]], risen: Iterable[int]) -> None:
+    def _push(self, queue: Queue, risen: Iterable[int]) -> None:
         for index in risen:
-            self.rows_of(self.candidates[index])  # a pair may be worth more than the bound
-            if index not in self.done and (density := self._density(index)) >= self.floor:
-                heappush(heap, (-density, index))
+            candidate = self.candidates[index]
+            self.bare_of(candidate)  # a pair may be worth more than the bound
+            if index not in self.done and (density := self._density(candidate)) >= self.floor:
+                queue.push(density, index)
 
     def take(self, index: int) -> list[int]:
         """Keeps a candidate; gives those whose worth may have risen by that."""
         candidate = self.candidates[index]
         at = candidate.at
         self.tagged.add(self.home[at])
+        self.lone.add(self.neighbour(at))
         self.kept[at] = merged(self.kept.get(at, []), candidate.start, candidate.end)
         if candidate.start == 0:
             self.on_page.add(self.lines[at])
-        for name, _, quality in self.rows_of(candidate):
+        self._tell(candidate)
+        self._pair(at)
+        return self._risen(at, index)
+
+    def _tell(self, candidate: Candidate) -> None:
+        bare = self.bare_of(candidate)
+        for name in candidate.names:
+            quality = BARE if name in bare else 1.0
             if quality > self.told.get(name, 0.0):
                 self.told[name] = quality
             else:
                 self.repeats[name] = self.repeats.get(name, 0) + 1
-        self._pair(at)
-        return self._risen(at, index)
+            self._weigh(name)
 
     def _pair(self, at: int) -> None:
         if self._is_present(self.neighbour(at)):

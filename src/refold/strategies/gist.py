@@ -9,7 +9,8 @@ Neighbours: `layout` divides the page, `passages` reads messages, `names` and `c
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
+from itertools import chain
 from typing import Any
 
 from msgspec import Struct
@@ -21,8 +22,8 @@ from refold.strategies.brief import Brief, text_tokens
 from refold.strategies.choice import Kept, chosen
 from refold.strategies.excerpt import excerpts
 from refold.strategies.layout import Layout, laid_out, runs
-from refold.strategies.ledger import facts_of, ledger_lines, merged
-from refold.strategies.lines import Passage, Pieces, Shown, cut
+from refold.strategies.ledger import facts_of, files_in_work, ledger_lines, merged
+from refold.strategies.lines import Passage, Pieces, cut
 from refold.strategies.names import Needs
 from refold.strategies.passages import Reader, flat, is_gist, tag
 
@@ -102,17 +103,27 @@ class _Text:
         self.slots = [slot for run in parts for slot in run]
         self.read = {slot.seq: reader.read(slot) for slot in self.slots}
         kept_text = {slot.seq: [reader.shown(slot)] for slot in kept}
-        self.noted = _needs([*frozen, *self.slots], self.read)
         everything = sorted([*frozen, *self.slots, *kept], key=lambda slot: slot.seq)
         self.needs = _needs(everything, self.read | kept_text)
-        self.shown = _shown(reader, kept_text, frozen)
+        self.shown = reader.shown_by_gists(frozen)
+        for passages in kept_text.values():
+            self.shown.add(passages[0])
         self.passages = self.of(self.slots)
 
     def of(self, run: Sequence[Slot]) -> list[Passage]:
         return [one for slot in run for one in self.read[slot.seq]]
 
     def odds(self) -> dict[str, float]:
-        return self.needs.odds({name for one in self.passages for names in one.names for name in names})
+        lines = chain.from_iterable(one.names for one in self.passages)
+        return self.needs.odds(set(chain.from_iterable(lines)))
+
+    def noted(self, kept: Kept) -> Needs:
+        """What a later gist has to know of the names on the kept lines: what can be seen without what stays whole."""
+        lines: dict[int, list[int]] = {}
+        for seq, at in kept:
+            lines.setdefault(seq, []).append(at)
+        only = {name for one in self.passages for at in lines.get(one.seq, ()) for name in one.names[at]}
+        return _needs([*self.frozen, *self.slots], self.read, only)
 
 
 def _drafted(brief: Brief, layout: Layout, text: _Text, room: int, starved: bool) -> list[Summarize]:
@@ -120,24 +131,27 @@ def _drafted(brief: Brief, layout: Layout, text: _Text, room: int, starved: bool
     rate = per_char(brief, text.slots)
     facts = facts_of([slot for slot in text.slots if not slot.standin], brief.config, brief.view.facts)
     told = facts if text.frozen else merged(brief.view.facts, facts)
-    ledger = ledger_lines(told, int(LEDGER_SHARE * (room + max(0, room - LEDGER_ROOM)) / rate))
-    kept = chosen(
-        text.passages,
-        text.odds(),
-        text.shown,
-        room=room - text_tokens(brief.count, "\n".join(ledger)) - HEADING_TOKENS * len(text.parts),
-        floor=FLOOR * (1 + HASTE * layout.pace) * min(1.0, 2 * layout.spare),
-        per_char=rate,
-        request_chars=REQUEST_CHARS,
-        request_share=REQUEST_SHARE,
-    )
-    draft = _Draft(brief=brief, text=text, ledger=ledger, facts=facts, starved=starved)
+    in_work = files_in_work(layout.kept, brief.config)
+    ledger = ledger_lines(told, int(LEDGER_SHARE * (room + max(0, room - LEDGER_ROOM)) / rate), in_work)
+    left = room - text_tokens(brief.count, "\n".join(ledger)) - HEADING_TOKENS * len(text.parts)
+    kept = _chosen(layout, text, left, rate)
+    noted = text.noted(kept)
+    draft = _Draft(brief=brief, text=text, noted=noted, ledger=ledger, facts=facts, starved=starved)
     return draft.within(room, kept, rate)
 
 
-def _needs(slots: Sequence[Slot], text: Mapping[int, Sequence[Passage]]) -> Needs:
+def _chosen(layout: Layout, text: _Text, room: int, rate: float) -> Kept:
+    """The most needed lines, in this many tokens."""
+    floor = FLOOR * (1 + HASTE * layout.pace) * min(1.0, 2 * layout.spare)
+    return chosen(
+        text.passages, text.odds(), text.shown, room=room, floor=floor, per_char=rate, request_chars=REQUEST_CHARS,
+        request_share=REQUEST_SHARE,
+    )  # fmt: skip
+
+
+def _needs(slots: Sequence[Slot], text: Mapping[int, Sequence[Passage]], only: Set[str] | None = None) -> Needs:
     """What is known of the names in these slots, in order: what can be seen, and what earlier gists noted."""
-    needs = Needs()
+    needs = Needs(only)
     for slot in slots:
         passages, notes = text.get(slot.seq, ()), slot.notes or {}
         if is_gist(slot):
@@ -150,20 +164,12 @@ def _needs(slots: Sequence[Slot], text: Mapping[int, Sequence[Passage]]) -> Need
     return needs
 
 
-def _shown(reader: Reader, kept: Mapping[int, Sequence[Passage]], frozen: Sequence[Slot]) -> Shown:
-    """What the page tells besides the gist to be made."""
-    shown = Shown()
-    for passages in [*kept.values(), *(reader.kept_lines(slot) for slot in frozen)]:
-        for one in passages:
-            shown.add(one)
-    return shown
-
-
 class _Draft(Struct, frozen=True, kw_only=True):
     """The summaries of one fold, one per run of messages; the largest has the ledger."""
 
     brief: Brief
     text: _Text
+    noted: Needs
     ledger: list[str]
     facts: tuple[Fact, ...]
     starved: bool
@@ -205,7 +211,7 @@ class _Draft(Struct, frozen=True, kw_only=True):
     def _notes(self, passages: Sequence[Passage], lines: Mapping[int, Mapping[int, Pieces]]) -> dict[str, Any]:
         """What a later gist has to know of the names that this one keeps."""
         names = {name for one in passages for at in lines.get(one.seq, ()) for name in one.names[at]}
-        found = {"gist": 1, "now": self.text.noted.now, "names": self.text.noted.noted(sorted(names))}
+        found = {"gist": 1, "now": self.noted.now, "names": self.noted.noted(sorted(names))}
         return {**found, "starved": True} if self.starved else found
 
 

@@ -43,22 +43,24 @@ def laid_out(brief: Brief) -> Layout:
     whole = [slot for slot in view.slots if slot.seq in held and not slot.standin]
     fixed = view.system_tokens + view.tools_tokens + sum(slot.tokens for slot in whole)
     free = max(0, (brief.full or view.tokens) - fixed)
-    tail = tail_start(view, keep_messages=len(view.slots), keep_tokens=int(TAIL * free))
-    rest = [slot for slot in view.slots[:tail] if slot.seq not in held or slot.standin]
-    newest = [slot for slot in view.slots[tail:] if slot.seq not in held]
+    older, tail = parted(view, held, int(TAIL * free))
     spare, goal = aimed(brief, fixed, free)
     return Layout(
-        kept=[*whole, *newest],
-        gists=[slot for slot in rest if is_gist(slot)],
-        raw=[slot for slot in rest if not is_gist(slot)],
-        newest=[view.slots[i] for unit in units(view.slots)[-1:] for i in unit],
-        free=free,
-        fixed=fixed,
-        tail_tokens=sum(slot.tokens for slot in newest),
-        pace=pace_of(view, held) / max(1, free),
-        spare=spare,
-        goal=goal,
-    )
+        kept=[*whole, *tail], gists=[*filter(is_gist, older)], raw=[slot for slot in older if not is_gist(slot)],
+        newest=newest_unit(view), free=free, fixed=fixed, tail_tokens=sum(slot.tokens for slot in tail),
+        pace=pace_of(view, held) / max(1, free), spare=spare, goal=goal,
+    )  # fmt: skip
+
+
+def parted(view: View, held: set[int], tail_tokens: int) -> tuple[list[Slot], list[Slot]]:
+    """What may be folded, and the raw tail behind it, both without what is held anyway."""
+    start = tail_start(view, keep_messages=len(view.slots), keep_tokens=tail_tokens)
+    older = [slot for slot in view.slots[:start] if slot.seq not in held or slot.standin]
+    return older, [slot for slot in view.slots[start:] if slot.seq not in held]
+
+
+def newest_unit(view: View) -> list[Slot]:
+    return [view.slots[i] for unit in units(view.slots)[-1:] for i in unit]
 
 
 def task_of(view: View) -> set[int]:

@@ -19,7 +19,7 @@ from refold.strategies.outcomes import payload, tests_failed
 from refold.strategies.sentences import marked, own_text
 from refold.strategies.todos import Listing, checked, listings, settled_todos
 
-__all__ = ["facts_of", "ledger_lines", "merged", "rank", "telling_line"]
+__all__ = ["facts_of", "files_in_work", "ledger_lines", "merged", "rank", "telling_line"]
 
 FACTS_MAX = 400
 REQUEST_MAX = 2_000
@@ -51,6 +51,11 @@ def facts_of(slots: Sequence[Slot], config: Config, known: Sequence[Fact] = ()) 
     before = {(fact.kind, fact.text): fact for fact in known}
     new = {(fact.kind, fact.text): fact for fact in found if _says_more(before.get((fact.kind, fact.text)), fact)}
     return tuple(sorted(new.values(), key=lambda fact: (fact.seq, fact.kind, fact.text)))
+
+
+def files_in_work(slots: Sequence[Slot], config: Config) -> frozenset[str]:
+    """The files that these messages work on."""
+    return frozenset(action.path for action in actions_of(slots, config) if action.path)
 
 
 def _says_more(old: Fact | None, new: Fact) -> bool:

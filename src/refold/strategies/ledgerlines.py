@@ -6,7 +6,7 @@ where they are whole. `rank` says what is needed most. Neighbour: `ledger` makes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from refold.core.model import Fact
 
@@ -14,6 +14,7 @@ REQUEST_SHOWN = 400  # of an older request
 CHARACTERS = 12_000
 GROUP_SHARE = 0.35  # of the room, for one group, while others need it
 COUNT_ROOM = 40  # for the line that counts what is not shown
+RANK_CHANGED = 2  # of files that were changed
 RANK_KEPT = 4  # up to this rank a fact never leaves the ledger
 
 _GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
@@ -42,7 +43,7 @@ def rank(fact: Fact) -> int:
         case "todo", "open":
             return 1
         case "file", "created" | "modified" | "deleted":
-            return 2
+            return RANK_CHANGED
         case "error", "open":
             return 5
         case "decision", _:
@@ -59,11 +60,13 @@ def rank(fact: Fact) -> int:
             return 8
 
 
-def ledger_lines(facts: Sequence[Fact], characters_max: int = CHARACTERS) -> list[str]:
-    """The lines, headings included, of the facts that fit; the last line counts those that did not."""
+def ledger_lines(facts: Sequence[Fact], characters_max: int = CHARACTERS, in_work: Set[str] = frozenset()) -> list[str]:
+    """The lines, headings included, of the facts that fit; the last line counts those that did not. What is known of
+    the files `in_work` is needed as much as what was changed."""
     newest = max((fact.seq for fact in facts if fact.kind == "request"), default=0)
     lines = {id(fact): _line(fact, fact.seq == newest, characters_max) for fact in facts}
-    shown = _fitting(facts, lines, newest, characters_max)
+    order = sorted(facts, key=lambda fact: _turn(fact, newest, in_work))
+    shown = _fitting(order, lines, characters_max)
     out: list[str] = []
     for heading, kind, states in _GROUPS:
         group = [fact for fact in facts if id(fact) in shown and _belongs(fact, kind, states)]
@@ -74,10 +77,14 @@ def ledger_lines(facts: Sequence[Fact], characters_max: int = CHARACTERS) -> lis
     return [*out, f"({left_out} more facts are not shown)"] if left_out else out
 
 
-def _fitting(facts: Sequence[Fact], lines: dict[int, str], newest: int, characters_max: int) -> set[int]:
-    """The most needed facts that fit, newest first among equals; one group takes all the room only if no other
-    needs it."""
-    order = sorted(facts, key=lambda f: (f.kind != "request" or f.seq != newest, rank(f), -f.seq, f.text))
+def _turn(fact: Fact, newest: int, in_work: Set[str]) -> tuple[bool, int, int, str]:
+    """When a fact's turn for room comes: the newest request, then by need, newest first among equals."""
+    need = RANK_CHANGED if fact.kind == "file" and fact.text in in_work else rank(fact)
+    return fact.kind != "request" or fact.seq != newest, need, -fact.seq, fact.text
+
+
+def _fitting(order: Sequence[Fact], lines: dict[int, str], characters_max: int) -> set[int]:
+    """The first facts that fit; one group takes all the room only if no other needs it."""
     shown: set[int] = set()
     used: dict[str, int] = {}
     for share in (GROUP_SHARE * characters_max, characters_max):

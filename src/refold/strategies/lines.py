@@ -33,7 +33,7 @@ class Passage(Struct, gc=False):
 
 
 def passage(seq: int, role: str, text: str) -> Passage:
-    lines = [line for line in map(str.strip, text.splitlines()) if line]
+    lines = list(filter(None, map(str.strip, text.splitlines())))
     return Passage(seq, role, lines, [names_of(line[:LINE_CHARS_READ]) for line in lines])
 
 
@@ -61,33 +61,38 @@ class _Counts(dict[str, int]):
     def __missing__(self, name: str) -> int:
         if len(self) >= 100_000:
             self.clear()
-        self[name] = count_words(name)
-        return self[name]
+        self[name] = count = count_words(name)
+        return count
 
 
 words_in = _Counts().__getitem__
 
 
 class Shown(Struct):
-    """What the rest of the page tells already: lines verbatim, how well each name is told, names with a line beside."""
+    """What the rest of the page tells already: lines verbatim, the names on them, and those that a line tells well."""
 
     lines: set[str] = set()
-    told: dict[str, float] = {}
-    beside: set[str] = set()
+    names: set[str] = set()
+    well: set[str] = set()
 
     def add(self, given: Passage) -> None:
         """All of this message is on the page."""
         self.lines.update(given.lines)
+        self.names.update(*given.names)
         for line, names in zip(given.lines, given.names):
-            if names:
-                self.beside.update(names)
+            if not self.well.issuperset(names):
                 words = words_in(line[:LINE_CHARS_READ])
-                for name in names:
-                    self._tell(name, 1.0 if tells(line, words, name) else BARE)
+                self.well.update([name for name in names if tells(line, words, name)])
 
-    def _tell(self, name: str, worth: float) -> None:
-        if worth > self.told.get(name, 0.0):
-            self.told[name] = worth
+    def join(self, other: Shown) -> None:
+        """All that the other tells is on the page too."""
+        self.lines |= other.lines
+        self.names |= other.names
+        self.well |= other.well
+
+    def told(self) -> dict[str, float]:
+        """How well each name is told."""
+        return dict.fromkeys(self.names, BARE) | dict.fromkeys(self.well, 1.0)
 
 
 # --- pieces ------------------------------------------------------------------------------------------------------

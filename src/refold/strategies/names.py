@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import chain
 from math import exp, log
+
+from msgspec import Struct
+from msgspec.structs import astuple
 
 NAME_CHARS_MIN, NAME_CHARS_MAX = 4, 120
 NAMES_MAX = 20_000
@@ -20,7 +23,8 @@ MEMORY_MAX = 100_000
 
 PATH, FILE, NUMBER, ID, SNAKE, CAMEL = range(6)
 
-_tokens_of = re.compile(r"[\w./#-]{4,}").findall
+# The ASCII letters and digits are in \w too, but a set that names them is matched by one look into a table.
+_tokens_of = re.compile(r"[A-Za-z0-9_./#\w-]{4,}").findall
 _EXTENSIONS = frozenset(
     ["py", "js", "ts", "tsx", "jsx", "go", "rs", "c", "h", "cpp", "java", "rb", "md", "txt", "json", "yaml", "yml",
      "toml", "cfg", "ini", "sh", "html", "css", "sql", "csv", "xml", "lock"]
@@ -39,36 +43,43 @@ class _Memory(dict[str, tuple[str, ...]]):
     def __missing__(self, token: str) -> tuple[str, ...]:
         if len(self) >= MEMORY_MAX:
             self.clear()
-        # Most tokens are plain words, and seen to be that at once.
-        plain = token.isalpha() and (token.islower() or token.istitle())
-        names = () if plain else tuple(n for n in _found(token) if NAME_CHARS_MIN <= len(n) <= NAME_CHARS_MAX)
-        self[token] = names
+        self[token] = names = _names_in(token)
         return names
 
 
-_names_in = _Memory()
+_known = _Memory().__getitem__
 
 
 def names_of(line: str) -> tuple[str, ...]:
     """The distinct names on a line, in order."""
-    found: list[str] = []
-    for token in _tokens_of(line):
-        if names := _names_in[token]:
+    found: tuple[str, ...] = ()
+    for names in map(_known, _tokens_of(line)):
+        if names:
             found += names
-    return tuple(dict.fromkeys(found)) if len(found) > 1 else tuple(found)
+    return tuple(dict.fromkeys(found)) if len(found) > 1 else found
 
 
-def _found(token: str) -> Iterable[str]:
-    """The names in one token: a path whole, else its parts between dots and dashes that are names by themselves."""
-    if "/" in token:
-        yield token.strip("./-#")  # `/testbed` and `./terminal/...` are paths as well
-        return
+def _names_in(token: str) -> tuple[str, ...]:
+    """The distinct names in one token: a path whole, else its parts that are names by themselves."""
+    # Most tokens are plain words, and seen to be that at once.
+    if token.isalpha() and (token.islower() or token.istitle()):
+        return ()
+    whole, is_path = token.strip("./#-"), "/" in token  # `/testbed` and `./terminal/...` are paths as well
+    if is_path or whole.replace("_", "a").isalnum():
+        return (whole,) if NAME_CHARS_MIN <= len(whole) <= NAME_CHARS_MAX and (is_path or is_name(whole)) else ()
+    return tuple(dict.fromkeys([name for name in _parts(whole) if NAME_CHARS_MIN <= len(name) <= NAME_CHARS_MAX]))
+
+
+def _parts(token: str) -> list[str]:
+    """The names between dots and dashes, a file with its extension."""
+    found: list[str] = []
     for piece in token.replace("#", "-").split("-"):
         parts = [part for part in piece.split(".") if part]
         if len(parts) > 1 and parts[-1] in _EXTENSIONS:
-            yield f"{parts[-2]}.{parts[-1]}"
+            found.append(f"{parts[-2]}.{parts[-1]}")
             parts = parts[:-2]
-        yield from (part for part in parts if is_name(part))
+        found += [part for part in parts if is_name(part)]
+    return found
 
 
 def is_name(word: str) -> bool:
@@ -77,6 +88,8 @@ def is_name(word: str) -> bool:
         return len(word) >= 4
     if "_" in word.strip("_"):
         return True
+    if word.islower():  # neither in humps nor in capitals
+        return _DIGIT_THEN_LETTER.search(word) is not None
     return bool(_CAMEL.fullmatch(word) or _DIGIT_THEN_LETTER.search(word) or _LETTERS_THEN_DIGITS.fullmatch(word))
 
 
@@ -89,6 +102,8 @@ def kind_of(name: str) -> int:
         return NUMBER
     if "_" in name:
         return SNAKE
+    if name.isalpha():
+        return CAMEL
     return ID if _DIGIT_THEN_LETTER.search(name) or _LETTERS_THEN_DIGITS.fullmatch(name) else CAMEL
 
 
@@ -104,44 +119,57 @@ CROWD = -0.3  # per log(1 + names in the least crowded message that held it)
 NOW = -0.55  # per log(messages so far): the more there is, the smaller each one's part
 KINDS = (0.0, 0.5, -0.4, -0.4, 0.0, 0.15)
 
-Row = list[int]  # messages of the agent, messages, lines, last position, least crowd, in a user message
+Note = list[int]  # a row as a gist notes it
+
+
+class Row(Struct, gc=False):
+    """What is known of a name. There are thousands of these, so the garbage collector is not to look at them."""
+
+    own: int  # messages of the agent that held it
+    held: int  # messages that held it
+    lines: int
+    last: int  # position of the last one
+    crowd: int  # names in the least crowded one
+    user: int  # whether a user's held it
 
 
 class Needs:
-    """Per name: who used it how often, when it was last seen, in what company."""
+    """Per name: who used it how often, when it was last seen, in what company. Of all names, or of some `only`."""
 
-    def __init__(self) -> None:
+    def __init__(self, only: Set[str] | None = None) -> None:
         self.now = 0
+        self.only = only
         self.rows: dict[str, Row] = {}
 
     def observe(self, role: str, names: Sequence[tuple[str, ...]]) -> None:
         """One more message, given the names on each of its lines."""
         self.now += 1
         counts = Counter(chain.from_iterable(names))
-        own, user, crowd, now = int(role == "assistant"), int(role == "user"), len(counts), self.now
-        for name, lines in counts.items():
-            row = self.rows.get(name)
+        own, user, crowd, now, rows = int(role == "assistant"), int(role == "user"), len(counts), self.now, self.rows
+        for name in counts if self.only is None else counts.keys() & self.only:
+            row = rows.get(name)
             if row is None:
-                self.rows[name] = [own, 1, lines, now, crowd, user]
+                rows[name] = Row(own, 1, counts[name], now, crowd, user)
                 continue
-            row[0] += own
-            row[1] += 1
-            row[2] += lines
-            row[3] = now
-            row[4] = min(row[4], crowd)
-            row[5] |= user
+            row.own += own
+            row.held += 1
+            row.lines += counts[name]
+            row.last = now
+            if crowd < row.crowd:
+                row.crowd = crowd
+            row.user |= user
 
-    def recall(self, now: int, rows: dict[str, Row]) -> None:
+    def recall(self, now: int, notes: Mapping[str, Note]) -> None:
         """Takes in what an earlier gist noted of the names it kept."""
-        for name, row in rows.items():
-            known = self.rows.get(name)
-            if known is None or row[1] > known[1]:
-                self.rows[name] = list(row)
+        for name in notes if self.only is None else notes.keys() & self.only:
+            row, known = Row(*notes[name]), self.rows.get(name)
+            if known is None or row.held > known.held:
+                self.rows[name] = row
         self.now = max(self.now, now)
 
-    def noted(self, names: Iterable[str]) -> dict[str, Row]:
+    def noted(self, names: Iterable[str]) -> dict[str, Note]:
         """What a later gist should know of these names."""
-        return {name: self.rows[name] for name in names if name in self.rows}
+        return {name: list(astuple(self.rows[name])) for name in names if name in self.rows}
 
     def odds(self, names: Iterable[str]) -> dict[str, float]:
         """For each name the probability that it is needed again soon."""
@@ -152,8 +180,7 @@ class Needs:
         row = self.rows.get(name)
         if row is None:
             return 0.0
-        own, held, lines, last, crowd, user = row
-        age = self.now - last
-        weight = starts[kind_of(name)] + OWN * own / held + LINES * log(1 + lines) + USER * user
-        weight += AGE * log(1 + age) + FRESH * max(0.0, 1 - age / FRESH_MESSAGES) + CROWD * log(1 + crowd)
+        age = self.now - row.last
+        weight = starts[kind_of(name)] + OWN * row.own / row.held + LINES * log(1 + row.lines) + USER * row.user
+        weight += AGE * log(1 + age) + FRESH * max(0.0, 1 - age / FRESH_MESSAGES) + CROWD * log(1 + row.crowd)
         return 1.0 / (1.0 + exp(-weight))

@@ -8,6 +8,7 @@ Neighbours: `gist` asks, `lines` has the passage, `names` finds the names.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable
 
 import msgspec
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 from refold.core.fold import text_of
 from refold.core.model import Message, Slot, Span, Thinking, ToolCall
 from refold.strategies.brief import Brief
-from refold.strategies.lines import Passage, passage
+from refold.strategies.lines import Passage, Shown, passage
 
 READ_TOKENS_MAX = 150_000
 READ_WINDOWS_MAX = 2
@@ -56,7 +57,7 @@ class Reader:
             return (self._batch(slot.span) if cut else []) or [self.shown(slot)]
         originals = self._originals(slot.span)
         first = originals[0].seq if originals else slot.last + 1
-        return [*(one for one in self.kept_lines(slot) if one.seq < first), *originals]
+        return [*kept_lines(flat(slot.message), first), *originals]
 
     def shown(self, slot: Slot) -> Passage:
         """The lines of a message as the page shows it."""
@@ -66,15 +67,16 @@ class Reader:
             self.memory[slot.seq] = passage(slot.seq, slot.message.role, flat(slot.message))
         return self.memory[slot.seq]
 
-    def kept_lines(self, slot: Slot) -> list[Passage]:
-        """The lines that a gist shows, under the messages they came from."""
-        found: list[tuple[int, str, list[str]]] = []
-        for line in flat(slot.message).split("\n"):
-            if head := _TAG.fullmatch(line):
-                found.append((int(head[1]), "assistant" if head[2] == "agent" else head[2], []))
-            elif found:
-                found[-1][2].append(line)
-        return [passage(seq, role, "\n".join(lines)) for seq, role, lines in found]
+    def shown_by_gists(self, gists: Iterable[Slot]) -> Shown:
+        """What gists show that stay as they are. Each is read once: what it shows is remembered by its text."""
+        known: dict[str, Shown] = self.brief.scratch.get("gists", {})
+        texts = [flat(slot.message) for slot in gists]
+        now = {text: known.get(text) or _shown_by_gist(text) for text in texts}
+        self.brief.scratch["gists"] = now
+        together = Shown()
+        for one in now.values():
+            together.join(one)
+        return together
 
     def _originals(self, span: Span) -> list[Passage]:
         """The messages of a span, from its end back to where the bound is met."""
@@ -96,6 +98,25 @@ class Reader:
         found = [self.memory[seq] for seq in seqs if seq not in self.brief.view.pins]
         self.left -= sum(len(line) for one in found for line in one.lines) // CHARS_PER_TOKEN
         return [one for one in found if one is not NOTHING]
+
+
+def kept_lines(text: str, before: int) -> list[Passage]:
+    """The lines that a gist shows of messages before a seq, under the messages they came from."""
+    found: list[tuple[int, str, list[str]]] = []
+    for line in text.split("\n"):
+        head = _TAG.fullmatch(line) if line.startswith("#") else None
+        if head:
+            found.append((int(head[1]), "assistant" if head[2] == "agent" else head[2], []))
+        elif found:
+            found[-1][2].append(line)
+    return [passage(seq, role, "\n".join(lines)) for seq, role, lines in found if seq < before]
+
+
+def _shown_by_gist(text: str) -> Shown:
+    shown = Shown()
+    for one in kept_lines(text, sys.maxsize):
+        shown.add(one)
+    return shown
 
 
 def flat(message: Message) -> str:

@@ -19,7 +19,7 @@ from refold.core.model import Edit, Fact, Slot, Span, Summarize, ToolCall, View
 from refold.core.plan import Ask
 from refold.strategies.brief import Brief, protected
 from refold.strategies.gist import one_line, per_char
-from refold.strategies.ledger import facts_of, ledger_lines, merged
+from refold.strategies.ledger import facts_of, files_in_work, ledger_lines, merged
 
 REASON = "summarize"
 TOKENS_MAX = 4_096
@@ -40,10 +40,12 @@ def summarize(brief: Brief) -> list[Edit | Ask]:
     facts = facts_of(raw, brief.config, view.facts)
     told = merged(view.facts, facts)
     room = LEDGER_SHARE * min(TOKENS_MAX, WINDOW_RATIO * brief.budget.window) / per_char(brief, raw)
+    gone = {slot.seq for run in runs for slot in run}
+    in_work = files_in_work([slot for slot in view.slots if slot.seq not in gone], brief.config)
     asks: list[Edit | Ask] = []
     for run in runs:
         first = not asks
-        draft = _draft(brief, run, ledger_lines(told, int(room)) if first else [], facts if first else ())
+        draft = _draft(brief, run, ledger_lines(told, int(room), in_work) if first else [], facts if first else ())
         asks.append(Ask(span=draft.span, draft=draft, instructions=instructions))
     return asks
 
