@@ -22,7 +22,7 @@ from refold.strategies.lines import Passage, Shown, passage
 READ_TOKENS_MAX = 150_000
 READ_WINDOWS_MAX = 2
 READ_AT_ONCE = 200
-REMEMBERED_MAX = 8_000
+REMEMBERED_MAX = 1_000  # messages; the oldest are forgotten first
 CHARS_PER_TOKEN = 4
 NOTHING = Passage(0, "", [], [])  # stands for an event that is not a message
 
@@ -46,8 +46,8 @@ class Reader:
         self.memory: dict[int, Passage] = brief.scratch.setdefault("passages", {})
         visible = sum(slot.tokens for slot in brief.view.slots)
         self.left = min(READ_TOKENS_MAX, READ_WINDOWS_MAX * brief.budget.window) - visible
-        if len(self.memory) > REMEMBERED_MAX:
-            self.memory.clear()
+        for seq in sorted(self.memory)[:-REMEMBERED_MAX]:
+            del self.memory[seq]
 
     def read(self, slot: Slot) -> list[Passage]:
         """The lines of a message as it came, whatever the page shows of it; of a gist, those of the messages behind
