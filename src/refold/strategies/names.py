@@ -19,7 +19,7 @@ from msgspec.structs import astuple
 
 NAME_CHARS_MIN, NAME_CHARS_MAX = 4, 120
 NAMES_MAX = 20_000
-MEMORY_MAX = 40_000
+MEMORY_MAX = 20_000
 
 PATH, FILE, NUMBER, ID, SNAKE, CAMEL = range(6)
 
