@@ -588,3 +588,10 @@ def test_an_edit_by_another_writer_makes_the_plan_be_drawn_up_again(tmp_path):
     assert dialects.dialect("openai_chat").check(one.request("openai_chat")) == []
     one.close()
     two.close()
+
+
+def test_a_model_that_is_in_no_table_is_spoken_to_in_its_providers_format():
+    context = opened(model="claude-of-tomorrow", window=None, system="Be brief.")
+    context.append({"role": "user", "content": "hi"})
+    request = context.request()
+    assert "system" in request and dialects.dialect("anthropic").check(request) == []

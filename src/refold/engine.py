@@ -130,7 +130,7 @@ class Context(Past):
         return self._budget
 
     def _per_token(self) -> float | None:
-        return self._model.prices.input / 1e6 if self._model.prices else None
+        return models.input_price(self._model)
 
     # --- writing ---
 

@@ -143,8 +143,7 @@ class Past:
 
     def _dialect_name(self) -> str:
         """The configured dialect, else the model's, else that of the last reply."""
-        named = self.config.dialect or (self._model.dialect if self._model.known else None)
-        if named:
+        if named := self.config.dialect or self._model.dialect:
             return named
         slots = reversed(self._log.state.slots)
         return next(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from refold.core.model import Text
-from refold.dialects import DIALECTS, dialect, dialect_of, for_model, parse
+from refold.dialects import DIALECTS, dialect, dialect_of, parse
 from refold.dialects.wire import plain, plain_id
 from refold.errors import Invalid
 
@@ -169,31 +169,6 @@ def test_a_message_tells_its_dialect_only_where_it_is_sure(message: dict[str, An
     assert dialect_of(message) == spoken
     assert dialect_of(message, "anthropic") == (spoken or "anthropic")
     assert parse(message, "anthropic")[0].dialect == (spoken or "anthropic")
-
-
-@pytest.mark.parametrize(
-    ("model", "name"),
-    [
-        ("claude-sonnet-4-5", "anthropic"),
-        ("anthropic/claude-opus-4.1", "anthropic"),
-        ("us.anthropic.claude-3-7-sonnet-20250219-v1:0", "anthropic"),
-        ("gpt-5", "openai_chat"),
-        ("openai/gpt-4o-mini", "openai_chat"),
-        ("o3-mini", "openai_chat"),
-        ("openrouter/openai/o4-mini", "openai_chat"),
-        ("openai/some-new-model", "openai_chat"),
-        ("chatgpt-4o-latest", "openai_chat"),
-        ("gemini-2.5-pro", "gemini"),
-        ("models/gemini-2.5-flash", "gemini"),
-        ("vertex_ai/gemini-3-pro-preview", "gemini"),
-        ("google/some-new-model", "gemini"),
-        ("vertex_ai/claude-sonnet-4-5", "anthropic"),
-        ("llama-3", None),
-        ("", None),
-    ],
-)
-def test_model_names_tell_their_dialect(model: str, name: str | None) -> None:
-    assert for_model(model) == name
 
 
 def test_ids_made_plain_stay_distinct() -> None:

@@ -224,3 +224,32 @@ def test_nothing_is_read_before_it_is_asked_for() -> None:
 def test_any_name_has_an_answer(name: str) -> None:
     """Y-05: never an error, always a window."""
     assert model_info(name).window > 0
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ("claude-sonnet-4-5", "anthropic"),
+        ("anthropic/claude-opus-4.1", "anthropic"),
+        ("us.anthropic.claude-3-7-sonnet-20250219-v1:0", "anthropic"),
+        ("gpt-5", "openai_chat"),
+        ("openai/gpt-4o-mini", "openai_chat"),
+        ("o3-mini", "openai_chat"),
+        ("openrouter/anthropic/claude-sonnet-4-5", "openai_chat"),
+        ("openai/some-new-model", "openai_chat"),
+        ("chatgpt-4o-latest", "openai_chat"),
+        ("gemini-2.5-pro", "gemini"),
+        ("models/gemini-2.5-flash", "gemini"),
+        ("vertex_ai/gemini-3-pro-preview", "gemini"),
+        ("google/some-new-model", "gemini"),
+        ("vertex_ai/claude-sonnet-4-5", "anthropic"),
+        ("claude-of-tomorrow", "anthropic"),
+        ("azure/my-deployment", "openai_chat"),
+        ("anthropic/some-new-model", "anthropic"),
+        ("llama-3", ""),
+        ("", ""),
+    ],
+)
+def test_model_names_tell_their_dialect(model: str, name: str) -> None:
+    """Also of models that the table does not know: their window is assumed, their wire format is not."""
+    assert model_info(model).dialect == name

@@ -5,7 +5,6 @@ A dialect is a module that satisfies `protocol.Dialect`; it is imported when it 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from importlib import import_module
@@ -30,15 +29,6 @@ DIALECTS: dict[str, str] = {
     "anthropic": "refold.dialects.anthropic",
     "gemini": "refold.dialects.gemini",
 }
-_MODELS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("anthropic", re.compile(r"(^|[./])claude", re.IGNORECASE)),
-    ("gemini", re.compile(r"(^|/)gemini-", re.IGNORECASE)),
-    ("openai_chat", re.compile(r"(^|/)(gpt|chatgpt|codex|o\d|ft:gpt|ft:o\d)", re.IGNORECASE)),
-)
-_PROVIDERS = {
-    "anthropic": "anthropic", "openai": "openai_chat", "azure": "openai_chat", "gemini": "gemini", "google": "gemini",
-    "vertex_ai": "gemini",
-}  # fmt: skip
 _loaded: dict[str, Dialect] = {}
 
 
@@ -92,14 +82,6 @@ def tool_calls(response: Any) -> list[ToolCall]:
     calls = [block for block in dialect(name).reply(value).message.blocks if isinstance(block, ToolCall)]
     read = [arguments_of(call) for call in calls]
     return [call if given is None else replace(call, arguments=given) for call, given in zip(calls, read)]
-
-
-def for_model(model: str) -> str | None:
-    """The dialect that a model is usually called in, by its name; None if the name does not tell."""
-    for name, pattern in _MODELS:
-        if pattern.search(model):
-            return name
-    return _PROVIDERS.get(model.partition("/")[0].lower()) if "/" in model else None
 
 
 def _opened(message: Any) -> Mapping[str, Any]:

@@ -68,6 +68,7 @@ class Table(Struct, frozen=True, kw_only=True):
     default_window: int
     added: str = ""
     dialects: dict[str, str] = field(default_factory=dict)
+    hosts: dict[str, str] = field(default_factory=dict)  # what stands before the slash, where it is no provider's name
     gateways: tuple[str, ...] = ()
     patterns: tuple[Pattern, ...] = ()
     models: dict[str, Model] = field(default_factory=dict)
@@ -132,7 +133,9 @@ def _longest_prefix(form: str, rows: dict[str, Model]) -> str | None:
 def _assumed(wanted: str) -> Model:
     found = next((pattern for pattern in table().patterns if pattern.contains in wanted), None)
     if found is None or found.window is None:
-        provider = found.provider if found else ""
+        host = wanted.partition("/")[0] if "/" in wanted else ""
+        named = table().hosts.get(host, host if host in table().dialects else "")
+        provider = found.provider if found else named
         return Model(name=wanted, provider=provider, window=table().default_window, known=False)
     return Model(name=wanted, provider=found.provider, window=found.window)
 
