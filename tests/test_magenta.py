@@ -37,8 +37,15 @@ def test_what_is_not_followed_is_said(tmp_path):
     (tmp_path / "refold.toml").write_text(
         '[context_management.semantic_memory]\nenabled = true\nembedding_model = "ada"\nvector_store = "chroma"\n'
     )
-    said = remarks(tmp_path)
+    said = remarks(folder=tmp_path)
     assert len(said) == 2 and "chroma" in said[1]
+    heard = []
+    context = refold.open("work", store="memory:", config=block())
+    context.on("setting-unused", lambda notice: heard.append(notice.reason))
+    context.append({"role": "user", "content": "hi"})
+    assert [line.partition(" = ")[0].rpartition(".")[2] for line in heard] == [
+        "embedding_model", "vector_store", "similarity_threshold",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ NUMBERS = (
 )  # fmt: skip
 
 Durability = Literal["turn", "append", "none"]
-Channel = Literal["summaries", "exports", "logs", "uploads"]
+Channel = Literal["summaries", "exports", "logs"]
 CHANNELS: tuple[Channel, ...] = get_args(Channel)
 
 

@@ -2,8 +2,8 @@
 
 `append` and `record` write to the log; `request` folds it into a page that fits and is valid; everything that makes
 the page shorter is an edit in the log and can be undone. A `Context` may be shared by threads: one lock guards the
-log, and listeners are called with no lock held. Neighbours: `log` (the log and its fold), `page` (the request),
-`compaction` (plans), `offload` (large outputs).
+log, and listeners are called with no lock held. Here is what writes and what is sent; `shortening` has compaction,
+`past` what can be asked. Neighbours: `log` (the log and its fold), `page` (the request), `offload` (large outputs).
 """
 
 from __future__ import annotations
@@ -18,23 +18,18 @@ from refold import dialects, handover, history, offload
 from refold.asking import Writer
 from refold.compactor import Compactor
 from refold.config import Config
-from refold.core.budget import Budget, current_tokens
+from refold.core.budget import current_tokens
 from refold.core.codec import conversation_checked
 from refold.core.model import Artifact, Body, Checkpoint, Event, Message, Meta, Origin, Span, View
-from refold.core.plan import Plan, Receipt
-from refold.dialects.protocol import Reply
-from refold.dialects.wire import plain
 from refold.drafting import Desk
 from refold.errors import Conflict, OverBudget, RefoldError
-from refold.hooks import After, Before
 from refold.log import Draft, Log
 from refold.notices import Guard, Listener, Notices
-from refold.overflow import overflow_of
 from refold.page import Page, Rendered
-from refold.past import Past
 from refold.recovery import Recovery
 from refold.redaction import redactor
 from refold.search.embedders import Embedder
+from refold.shortening import Shortening
 from refold.stats import Stats, stats_of
 from refold.stores.protocol import Store
 from refold.tokens import counter as counters
@@ -45,7 +40,7 @@ from refold.workspace import changed_files
 PREPARE_TRIES_MAX = 3
 
 
-class Context(Past):
+class Context(Shortening):
     """One conversation, held open. Use `refold.open`; close it, or use it in a `with` block."""
 
     def __init__(
@@ -62,6 +57,7 @@ class Context(Past):
         writer: Writer | None = None,
         embedder: Embedder | bool | None = None,
         owns_store: bool = False,
+        remarks: Sequence[str] = (),
     ) -> None:
         self.conversation = conversation_checked(conversation)
         self.config = config or Config()
@@ -84,6 +80,8 @@ class Context(Past):
         self.use(model=model, window=window, system=system, tools=tools)
         if self._counter.note:
             self._notices.add("counter-missing", reason=self._counter.note)
+        for remark in remarks:
+            self._notices.add("setting-unused", reason=remark)
 
     # --- what the conversation is about ---
 
@@ -116,22 +114,6 @@ class Context(Past):
             if tools is not None and tools != known.tools:
                 self._pending.append(draft(Meta(tools=tools), counters.count_tools(tools, self._counter)))
 
-    def _resize(self) -> None:
-        self._budget = self._recovery.budget(self._model, self._window)
-        self._compactor.settled_at = -1  # what was enough for other limits may be too little for these
-        self._desk.sized_for(self._budget.window)
-
-    @property
-    def budget(self) -> Budget:
-        """Window, reserve and thresholds that hold now."""
-        factor = self._recovery.factor(self._log.state, self._model.name)
-        if factor != self._budget.factor:
-            self._budget = replace(self._budget, factor=factor)
-        return self._budget
-
-    def _per_token(self) -> float | None:
-        return models.input_price(self._model)
-
     # --- writing ---
 
     def append(self, message: Any, *, by: str | None = None) -> list[Event]:
@@ -153,7 +135,7 @@ class Context(Past):
 
     def record(self, response: Any) -> list[Event]:
         """Appends a provider's reply and its usage. Recording the same response again changes nothing."""
-        reply = _reply(response, self._dialect_name())
+        reply = dialects.reply(response, self._dialect_name())
         with self._guard:
             self._catch_up()
             usage = reply.usage
@@ -235,10 +217,6 @@ class Context(Past):
             self._append([])
         self._compactor.watch()
 
-    def _fits(self) -> bool:
-        budget = self.budget
-        return current_tokens(self._log.state, budget.factor) <= budget.window
-
     def _show(self, dialect: str) -> Rendered:
         view = self._log.state.view()
         rendered = self._page(dialect).render(view, cache=self.config.cache)
@@ -262,48 +240,10 @@ class Context(Past):
         """The numbers: current size, breakdown, counts, billed totals, cost."""
         with self._guard:
             view, now = self.view, self._log.clock()
-            return stats_of(view, self.budget, conversation=self.conversation, model=self._model.name, now_ms=now)
-
-    # --- compaction ---
-
-    def plan(self, *strategies: str, target: int | None = None, task: str = "", **settings: Any) -> Plan:
-        """What `compact` would do, and its price. Changes nothing."""
-        with self._guard:
-            self._catch_up()
-            return self._compactor.plan(self._compactor.job(strategies, target=target, task=task, settings=settings))
-
-    def compact(
-        self, *strategies: str, target: int | None = None, task: str = "", instructions: str = "", **settings: Any
-    ) -> Receipt:
-        """Makes the page shorter, as one batch that `undo` and `revert` take back. Without names, the ladder.
-        `instructions` are for the writer, if there is one."""
-        with self._guard:
-            self._catch_up()
-            job = self._compactor.job(
-                strategies, target=target, task=task, settings=settings, instructions=instructions
-            )  # fmt: skip
-        return self._compactor.compact(job)
-
-    def before_compaction(self, hook: Before) -> None:
-        """Calls the hook before every compaction. It may return instructions for the writer, or a `Veto`."""
-        self._compactor.hooks.befores.append(hook)
-
-    def after_compaction(self, hook: After) -> None:
-        """Calls the hook with the receipt of every compaction."""
-        self._compactor.hooks.afters.append(hook)
-
-    def recover(self, error: Any) -> bool:
-        """After a failed call. True if the provider refused the page as too long: its limit is learnt, the page is
-        much shorter now, call again. False for any other error. The same page refused twice raises OverBudget."""
-        overflow = overflow_of(error)
-        if overflow is None:
-            return False
-        with self._guard:
-            self._catch_up()
-            self._recovery.learn(overflow, self._log.state, self.budget, self._model.name, shown=self._shown)
-            self._resize()
-        self._recovery.reduce(self._compactor, overflow)
-        return True
+            there = sum(not output.cleaned_ms for output in self.outputs.list())
+            return stats_of(
+                view, self.budget, conversation=self.conversation, model=self._model.name, artifacts=there, now_ms=now
+            )
 
     # --- going back ---
 
@@ -449,11 +389,3 @@ class Context(Past):
     def _sync(self, moment: str) -> None:
         if self.config.durability == moment or (moment == "turn" and self.config.durability == "append"):
             self._store.flush()
-
-
-def _reply(response: Any, preferred: str) -> Reply:
-    """A provider's response taken apart, by the dialect whose response it is."""
-    wire = plain(response)
-    names = [preferred, *(name for name in dialects.DIALECTS if name != preferred)]
-    found = next((name for name in names if dialects.dialect(name).is_response(wire)), preferred)
-    return dialects.dialect(found).reply(response)

@@ -3,8 +3,8 @@
     {"context_management": {"strategy": "importance_based", "max_messages": 50, "summarize_threshold": 40}}
 
 Its strategies become ladders that end in `hide`, so that a page always fits. It counts messages where we count tokens:
-its limits become `messages_cap`, beside the window. Which embedding model and which database it names is not ours to
-follow, and `unused` says so. Neighbour: `settings` reads it wherever a setting may stand.
+its limits become `messages_cap`, beside the window. What it says of semantic memory (a model, a database, a threshold)
+is not ours to follow, and `unused` says so. Neighbour: `settings` reads it wherever a setting may stand.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from refold.config import check_names
 from refold.errors import Invalid
 
 NAME = "context_management"
+INSTEAD = "vectors are made by `embedder=`, kept beside the store and used by `search`"
 
 _LADDERS: dict[str, tuple[str, ...]] = {
     "sliding_window": ("window", "hide"),
@@ -61,13 +62,10 @@ def settings_of(given: Mapping[str, Any], origin: str) -> dict[str, Any]:
 
 def unused(given: Mapping[str, Any], origin: str) -> list[str]:
     """What the block asks for and we do otherwise, in words."""
-    memory = _checked(given, origin).semantic_memory
-    named = {"embedding_model": memory.embedding_model, "vector_store": memory.vector_store}
-    return [
-        f"{NAME}.semantic_memory.{name} = {value!r}: vectors are made by `embedder=` and kept beside the store"
-        for name, value in named.items()
-        if value and memory.enabled
-    ]
+    if not _checked(given, origin).semantic_memory.enabled:
+        return []
+    asked = {name: value for name, value in given["semantic_memory"].items() if name != "enabled"}
+    return [f"{NAME}.semantic_memory.{name} = {value!r}: {INSTEAD}" for name, value in asked.items()]
 
 
 def _checked(given: Mapping[str, Any], origin: str) -> Block:

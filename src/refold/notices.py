@@ -23,7 +23,7 @@ WAITING_MAX = 100
 class Notice(Struct, frozen=True, kw_only=True):
     """`name` is one of: context-warning, context-critical, auto-compacting, compaction-complete, compaction-failed,
     compaction-skipped, budget-unreachable, unknown-model, overflow-recovered, hook-failed, listener-failed,
-    counter-missing, cleanup-failed, storage-recovered, index-rebuilt, index-in-memory, index-behind,
+    counter-missing, setting-unused, cleanup-failed, storage-recovered, index-rebuilt, index-in-memory, index-behind,
     embedder-failed, embedder-changed."""
 
     name: str

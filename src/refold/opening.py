@@ -10,7 +10,7 @@ from refold.config import Config
 from refold.core.codec import conversation_checked
 from refold.engine import Context
 from refold.search.embedders import Embedder
-from refold.settings import default_store, loaded
+from refold.settings import default_store, loaded, remarks
 from refold.stores import open_store
 from refold.stores.protocol import Store
 
@@ -41,7 +41,7 @@ def open(
     effective, _ = loaded(config)
     given = {
         "model": model, "system": system, "tools": tools, "window": window, "counter": counter, "writer": writer,
-        "embedder": embedder,
+        "embedder": embedder, "remarks": remarks(config),
     }  # fmt: skip
     if store is None or isinstance(store, str):
         opened = open_store(store or default_store())

@@ -92,9 +92,10 @@ def _translated(found: dict[str, Any], origin: str) -> dict[str, Any]:
     return {**magenta.settings_of(block, origin), **rest}
 
 
-def remarks(folder: Path | None = None) -> list[str]:
-    """What the files ask for and we do otherwise, in words."""
-    tables = [(name, table.get(magenta.NAME)) for name, table in _from_files(folder or Path.cwd())]
+def remarks(given: Config | Mapping[str, Any] | None = None, *, folder: Path | None = None) -> list[str]:
+    """What the files and the arguments ask for and we do otherwise, in words."""
+    arguments = [("arguments", given)] if isinstance(given, Mapping) else []
+    tables = [(name, table.get(magenta.NAME)) for name, table in [*_from_files(folder or Path.cwd()), *arguments]]
     return [line for name, block in tables if isinstance(block, Mapping) for line in magenta.unused(block, name)]
 
 

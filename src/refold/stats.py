@@ -43,7 +43,7 @@ class Stats(Struct, frozen=True, kw_only=True):
         return self.active / self.messages if self.messages else 1.0
 
 
-def stats_of(view: View, budget: Budget, *, conversation: str, model: str, now_ms: int) -> Stats:
+def stats_of(view: View, budget: Budget, *, conversation: str, model: str, artifacts: int, now_ms: int) -> Stats:
     """The numbers of a view under a budget."""
     current = current_tokens(view, budget.factor)
     standins = [slot for slot in view.slots if slot.standin]
@@ -62,7 +62,7 @@ def stats_of(view: View, budget: Budget, *, conversation: str, model: str, now_m
         active=len(view.slots) - len(standins),
         summaries=len(standins),
         by_role=dict(view.counts),
-        artifacts=len(view.artifacts),
+        artifacts=artifacts,
         checkpoints=len(view.checkpoints),
         pins=len(view.pins),
         billed=view.totals,

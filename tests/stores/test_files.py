@@ -16,7 +16,7 @@ import pytest
 import refold
 from refold.core import codec
 from refold.core.model import Artifact, Event
-from refold.errors import Corrupt, Denied, Invalid, NotFound, Unavailable
+from refold.errors import Corrupt, Denied, Invalid, Unavailable
 from refold.stores import files_log, files_tree, open_store
 from refold.stores.contract.kit import TEXT, grown, sealed, titled
 from refold.stores.files import FilesStore
@@ -109,24 +109,6 @@ def test_ids_that_differ_only_in_case_have_folders_that_differ_in_more(tmp_path:
     logs = {id: grown(store, id, 2) for id in ids}
     assert [found.id for found in store.conversations()] == sorted(ids)
     assert all(store.read(id) == events for id, events in logs.items())
-
-
-def test_reading_a_store_that_is_not_there_creates_nothing(tmp_path: Path) -> None:
-    store = FilesStore(str(tmp_path / "a" / "s"))
-    assert store.conversations() == [] and store.bookmark("log") is None
-    for refused in (
-        lambda: store.read("log"),
-        lambda: store.keep_bookmark("log", b""),
-        lambda: store.fork("log", 1, "new"),
-        lambda: store.delete("log"),
-        lambda: store.erase("log", 1),
-    ):
-        with pytest.raises(NotFound):
-            refused()
-    store.append("log", [], expect=0)
-    store.flush()
-    store.close()
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_those_who_only_read_change_nothing(tmp_path: Path) -> None:

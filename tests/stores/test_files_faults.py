@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from refold.core import codec
 from refold.core.model import Event
 from refold.errors import Denied, Unavailable
 from refold.stores import open_store
 from refold.stores.contract.kit import grown, sealed, titled
 from refold.stores.files import FilesStore
 from tests.stores.disks import needs_strace, run, tmpfs
-from tests.stores.test_sqlite_faults import APPENDER
+from tests.stores.syncs import check_kept, injected
 
 
 def test_a_read_only_disk_can_be_read_and_says_so_when_written(tmp_path: Path) -> None:
@@ -121,15 +118,6 @@ def test_a_disk_without_room_leaves_no_half_conversation_and_no_half_title(tmp_p
 
 
 @needs_strace
-def test_a_flush_is_one_sync_and_none_when_nothing_was_appended(tmp_path: Path) -> None:
-    command = ["strace", "-f", "-e", "trace=fsync,fdatasync,write", "-o", tmp_path / "trace", sys.executable, "-c"]
-    run(*command, APPENDER, f"files:{tmp_path / 'x'}")
-    trace = (tmp_path / "trace").read_text()
-    between = [part.count("sync(") for part in trace.split('"acked')][1:-1]
-    assert between == [1] * 5, trace
-
-
-@needs_strace
 @pytest.mark.parametrize(
     ("call", "when"),
     [("fdatasync", n) for n in (1, 2, 4, 6)] + [("fsync", n) for n in (1, 2, 3, 4)]
@@ -140,18 +128,7 @@ def test_nothing_is_acknowledged_after_a_failed_sync_and_no_write_error_is_hidde
 ) -> None:
     """P4: each of these calls fails once with EIO; the trace of a good run says that it is made."""
     url = f"files:{tmp_path / 'x'}"
-    failing = [f"inject={call}:error=EIO:when={when}"] + (["inject=write:error=ENOSPC:when=12"] * (call == "ftruncate"))
-    command = ["strace", "-f", "-o", "/dev/null", *(part for one in failing for part in ("-e", one))]
-    done = subprocess.run([*command, sys.executable, "-c", APPENDER, url], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.split("\n")[:-1]
-    acked = [int(line.split()[1]) for line in lines if line.startswith("acked")]
-    errors = [line for line in lines if not line.startswith("acked")]
-    assert errors or call == "ftruncate", lines
-    assert {line.rsplit(" ", 1)[0] for line in errors} <= {"unavailable hinted", "conflict hinted"}, lines
-    if (failed := "unavailable hinted True") in lines:
-        assert not any(line.startswith("acked") for line in lines[lines.index(failed) :]), lines
-    store = open_store(url)
-    read = store.read("log") if store.conversations() else []
-    assert [event.seq for event in read][: len(acked)] == acked and list(codec.check(read)) == []
-    store.close()
+    full = ["write:error=ENOSPC:when=12"] if call == "ftruncate" else []
+    lines = injected(url, f"{call}:error=EIO:when={when}", *full)
+    errors = check_kept(url, lines)
+    assert (errors or full) and set(errors) <= {"unavailable hinted", "conflict hinted"}, lines

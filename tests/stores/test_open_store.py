@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from refold.errors import Invalid
+from refold.errors import Invalid, NotFound
 from refold.stores import open_store
 from refold.stores.contract.kit import grown
+from tests.stores.disks import needs_strace, run
+from tests.stores.syncs import APPENDER
 
 
 def test_memory_alone_gives_a_fresh_store_each_time() -> None:
@@ -48,3 +50,32 @@ def test_what_is_no_store_is_refused_with_a_hint(url: str) -> None:
 def test_opening_a_memory_store_does_not_load_sqlite() -> None:
     code = "import sys; from refold.stores import open_store; open_store('memory:'); print('apsw' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
+
+
+@pytest.mark.parametrize("place", ["sqlite:{}/a/x.db", "files:{}/a/s"])
+def test_reading_a_store_that_is_not_there_creates_nothing(place: str, tmp_path: Path) -> None:
+    store = open_store(place.format(tmp_path))
+    assert store.conversations() == [] and store.bookmark("log") is None
+    for refused in (
+        lambda: store.read("log"),
+        lambda: store.keep_bookmark("log", b""),
+        lambda: store.fork("log", 1, "new"),
+        lambda: store.delete("log"),
+        lambda: store.erase("log", 1),
+    ):
+        with pytest.raises(NotFound):
+            refused()
+    store.append("log", [], expect=0)
+    store.flush()
+    store.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+@needs_strace
+@pytest.mark.parametrize("place", ["sqlite:{}/x/x.db", "files:{}/x"])
+def test_a_flush_is_one_sync_and_none_when_nothing_was_appended(place: str, tmp_path: Path) -> None:
+    command = ["strace", "-f", "-e", "trace=fsync,fdatasync,write", "-o", tmp_path / "trace", sys.executable, "-c"]
+    run(*command, APPENDER, place.format(tmp_path))
+    trace = (tmp_path / "trace").read_text()
+    between = [part.count("sync(") for part in trace.split('"acked')][1:-1]
+    assert between == [1] * 5, trace

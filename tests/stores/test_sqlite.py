@@ -11,7 +11,7 @@ import apsw
 import pytest
 
 from refold.core.model import Event
-from refold.errors import Conflict, Corrupt, Denied, Invalid, NotFound, Unavailable
+from refold.errors import Conflict, Corrupt, Denied, Invalid, Unavailable
 from refold.stores.contract.kit import grown, sealed
 from refold.stores.sqlite import SqliteStore
 from tests.stores.places import filled
@@ -34,24 +34,6 @@ def test_files_and_folders_are_private_whatever_the_umask(umask: int, tmp_path: 
     assert {path.name: mode(path) for path in folder.iterdir()} == dict.fromkeys(names, 0o600)
     assert mode(folder) == mode(tmp_path / "a") == 0o700
     store.close()
-
-
-def test_reading_a_store_that_is_not_there_creates_nothing(tmp_path: Path) -> None:
-    store = SqliteStore(str(tmp_path / "a" / "x.db"))
-    assert store.conversations() == [] and store.bookmark("log") is None
-    for refused in (
-        lambda: store.read("log"),
-        lambda: store.keep_bookmark("log", b""),
-        lambda: store.fork("log", 1, "new"),
-        lambda: store.delete("log"),
-        lambda: store.erase("log", 1),
-    ):
-        with pytest.raises(NotFound):
-            refused()
-    store.append("log", [], expect=0)
-    store.flush()
-    store.close()
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_store_that_comes_to_be_elsewhere_is_seen(tmp_path: Path) -> None:

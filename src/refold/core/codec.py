@@ -215,7 +215,6 @@ def conversation_checked(id: str) -> str:
     return id
 
 
-
 def artifact_id(digest: str) -> str:
     """The short name of an artifact: the same on every device, because it follows from the content."""
     return "art-" + base64.b32encode(bytes.fromhex(digest))[:12].decode().lower()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from refold.core.model import Message, ToolCall, ToolResult
-from refold.dialects.protocol import Dialect
+from refold.dialects.protocol import Dialect, Reply
 from refold.errors import Invalid
 
 if TYPE_CHECKING:
@@ -69,6 +69,16 @@ def answering(message: Message, asked: Callable[[], Message | None]) -> Message:
 
     calling = asked()
     return gemini_fields.answering(message, calling) if calling is not None else message
+
+
+def reply(response: Any, preferred: str) -> Reply:
+    """A provider's response taken apart, by the dialect whose response it is."""
+    from refold.dialects.wire import plain
+
+    wire = plain(response)
+    names = [preferred, *(name for name in DIALECTS if name != preferred)]
+    found = next((name for name in names if dialect(name).is_response(wire)), preferred)
+    return dialect(found).reply(response)
 
 
 def tool_calls(response: Any) -> list[ToolCall]:

@@ -173,9 +173,7 @@ def _place(piece: Piece) -> tuple[int, int]:
     return piece.slot.seq, piece.block
 
 
-def _lowered(
-    brief: Brief, group: Sequence[Piece], wanted: int, floor: int
-) -> dict[tuple[int, int], tuple[Edit, int]]:
+def _lowered(brief: Brief, group: Sequence[Piece], wanted: int, floor: int) -> dict[tuple[int, int], tuple[Edit, int]]:
     """Cuts to the level at which the group frees what is wanted; sizes are estimates, so a shortfall lowers it."""
     cuts: dict[tuple[int, int], tuple[Edit, int]] = {}
     aim = wanted + wanted // 50

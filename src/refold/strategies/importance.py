@@ -113,9 +113,7 @@ def _recent(brief: Brief, free: Sequence[range]) -> set[range]:
     return {unit for unit in free if unit.stop > start}
 
 
-def _crowded_out(
-    brief: Brief, values: Sequence[float], older: Sequence[range], recent: Iterable[range]
-) -> list[range]:
+def _crowded_out(brief: Brief, values: Sequence[float], older: Sequence[range], recent: Iterable[range]) -> list[range]:
     """What does not fit: first the newest find room, then the best by value per token."""
     slots = brief.view.slots
     newest_first = sorted(recent, key=lambda unit: -unit.start)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,7 +11,7 @@ from refold.edges.cli.options import command, opened_store
 from refold.edges.cli.screen import Screen, number, one_line
 
 if TYPE_CHECKING:
-    from refold.copying import Copied, Listener, Progress
+    from refold.copying import Copied, Listener
 
 SAID = {"copied": "copied", "continued": "brought up to date", "same": "there already", "ahead": "there, and went on"}
 
@@ -32,8 +31,8 @@ def copy_(screen: Screen, source: str, target: str, names: tuple[str, ...]) -> N
     from refold.copying import copy
     from refold.errors import OUTCOMES, Corrupt
 
-    with opened_store(source) as here, opened_store(target) as there, _bar(screen) as listener:
-        results = copy(here, there, names, progress=listener)
+    with opened_store(source) as here, opened_store(target) as there, screen.progress("comparing") as show:
+        results = copy(here, there, names, progress=show and _teller(show))
         urls = {"from": here.url, "to": there.url}
     if screen.json_output:
         screen.emit({**urls, "conversations": [_as_json(one) for one in results]})
@@ -41,6 +40,10 @@ def copy_(screen: Screen, source: str, target: str, names: tuple[str, ...]) -> N
         _print(screen, results, urls)
     if any(one.problems for one in results):
         raise click.exceptions.Exit(OUTCOMES[Corrupt.code][1])
+
+
+def _teller(show: Callable[[str, int, int], None]) -> Listener:
+    return lambda at: show(at.conversation, at.done, at.total)
 
 
 def _as_json(one: Copied) -> dict[str, Any]:
@@ -59,24 +62,3 @@ def _print(screen: Screen, results: list[Copied], urls: dict[str, str]) -> None:
     events, artifacts = sum(one.events for one in results), sum(one.artifacts for one in results)
     wrote = f"{number(events, 'event')} and {number(artifacts, 'artifact')} written"
     screen.line(f"{number(len(results), 'conversation')} in {urls['to']}: {wrote}, all read again.")
-
-
-@contextmanager
-def _bar(screen: Screen) -> Iterator[Listener | None]:
-    """What shows progress while the block runs; None where nobody watches."""
-    if screen.json_output or not (screen.has_colour and screen.is_utf8):
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console = Console(file=screen.out, markup=False, emoji=False, highlight=False)
-    with Bar(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("comparing", total=None)
-
-        def show(progress: Progress) -> None:
-            bar.update(task, description=progress.conversation, completed=progress.done, total=progress.total)
-
-        yield show

@@ -21,7 +21,6 @@ SQLITE_MIN = (3, 51, 3)
 FREE_BYTES_MIN = 200 * 1024 * 1024
 MASK = "***"
 _SECRET_NAME = re.compile(r"key|secret|token|passw|credential|auth", re.IGNORECASE)
-_SECRET_VALUE = re.compile(r"\b(?:sk|pk|ghp|gho|xox[abp]|AKIA|AIza|glpat|hf)[-_A-Za-z0-9]{12,}")
 _URL_PASSWORD = re.compile(r"(?<=//)([^/@\s]*):[^/@\s]*@")
 
 
@@ -211,7 +210,9 @@ def without_secrets(value: Any) -> Any:
         case list() | tuple():
             return [without_secrets(item) for item in value]
         case str():
-            return _SECRET_VALUE.sub(MASK, without_password(value))
+            from refold.redaction import redacted
+
+            return redacted(without_password(value))
         case _:
             return value
 

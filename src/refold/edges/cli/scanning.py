@@ -5,8 +5,6 @@ The status is no error's, so that a script can tell "there are secrets" from "th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,7 +13,7 @@ from refold.edges.cli.options import command, named, opened_store, store_option
 from refold.edges.cli.screen import Screen, number
 
 if TYPE_CHECKING:
-    from refold.scanning import Finding, Listener, Report
+    from refold.scanning import Finding, Report
 
 SECRETS_FOUND = 9
 
@@ -35,8 +33,8 @@ def scan_(screen: Screen, conversations: tuple[str, ...], doubtful: bool, store:
 
     with opened_store(store) as there:
         ids = [named(there, name) for name in conversations]
-        with _bar(screen) as listener:
-            report = scanned(there, ids, doubtful=doubtful, progress=listener)
+        with screen.progress("scanning") as show:
+            report = scanned(there, ids, doubtful=doubtful, progress=show)
         if screen.json_output:
             screen.emit(_as_json(report, there.url))
         else:
@@ -75,19 +73,3 @@ def _verdict(report: Report) -> tuple[str, str]:
 def _row(one: Finding) -> tuple[str, ...]:
     shown = one.masked if one.sure else f"{one.masked} (unsure)"
     return one.kind, one.conversation, f"#{one.seq}", one.artifact, f"{one.line:,}", shown
-
-
-@contextmanager
-def _bar(screen: Screen) -> Iterator[Listener | None]:
-    """What shows progress while the block runs; None where nobody watches."""
-    if screen.json_output or not (screen.has_colour and screen.is_utf8):
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
-    console = Console(file=screen.out, markup=False, emoji=False, highlight=False)
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("scanning", total=None)
-        yield lambda id, done, total: bar.update(task, description=id, completed=done, total=total)

@@ -1,8 +1,8 @@
 """The one place that prints. Whatever comes from content passes `visible` here: a stored text can neither steer the
 terminal nor forge a line of ours, and is never read as markup.
 
-Colour only on a terminal that wants it, rich only for its tables, ASCII only where the locale is not UTF-8; `--json` is
-one object in ASCII, which no terminal obeys. Neighbours: `app` makes the screen, the commands print on it.
+Colour only on a terminal that wants it, rich only for its tables and bars, ASCII only where the locale is not UTF-8;
+`--json` is one object in ASCII, which no terminal obeys. Neighbours: `app` makes the screen, the commands print on it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import json
 import os
 import sys
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TextIO
 
 from click.exceptions import Exit
@@ -63,6 +64,24 @@ class Screen:
             self._rich_table(heads, cells)
         else:
             self._plain_table(heads, [[self._escaped(cell) for cell in row] for row in cells])
+
+    @contextmanager
+    def progress(self, doing: str) -> Iterator[Callable[[str, int, int], None] | None]:
+        """What shows progress on standard error while the block runs: `show(what, done, total)`. None where nobody
+        watches."""
+        watched = Screen(no_color=self.no_color, out=sys.stderr)
+        if self.json_output or not (watched.has_colour and watched.is_utf8):
+            yield None
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        described = TextColumn("{task.description}", markup=False)
+        console = Console(file=sys.stderr, markup=False, emoji=False, highlight=False)
+        columns = (described, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=console, transient=True) as bar:
+            task = bar.add_task(doing, total=None)
+            yield lambda what, done, total: bar.update(task, description=what, completed=done, total=total)
 
     def emit(self, value: Mapping[str, Any]) -> None:
         """Prints one JSON object."""

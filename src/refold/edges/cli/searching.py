@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -79,8 +80,9 @@ def index_(screen: Screen, rebuild: bool, full_text: bool, store: str | None) ->
 
     Searching does this by itself, a bounded number of events at a time. The index holds nothing that the logs do not.
     """
-    with searching(store, full_text=full_text) as searcher, _progress(screen) as progress:
-        events = searcher.rebuild(progress) if rebuild else searcher.complete(progress)
+    with searching(store, full_text=full_text) as searcher, screen.progress("indexing") as show:
+        told = partial(show, "indexing") if show else None
+        events = searcher.rebuild(told) if rebuild else searcher.complete(told)
         if screen.json_output:
             screen.emit({"index": searcher.path, "events": events, "rebuilt": rebuild, **_notices(searcher)})
             return
@@ -149,18 +151,3 @@ def _say(searcher: Searcher) -> None:
     errors = Screen(out=sys.stderr)
     for name, reason in searcher.said:
         errors.line(f"refold: {name}: {reason}")
-
-
-@contextmanager
-def _progress(screen: Screen) -> Iterator[Callable[[int, int], None] | None]:
-    """A bar on standard error while the index is made, where somebody can see it."""
-    errors = Screen(out=sys.stderr, no_color=screen.no_color)
-    if screen.json_output or not errors.has_colour:
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(file=sys.stderr), transient=True) as bar:
-        task = bar.add_task("indexing", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)

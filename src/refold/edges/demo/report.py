@@ -79,9 +79,7 @@ class Report(Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
 
 
-def report_of(
-    story: Story, answers: list[Answer], undone: Undone, returned: Returned, searched: Searched
-) -> Report:
+def report_of(story: Story, answers: list[Answer], undone: Undone, returned: Returned, searched: Searched) -> Report:
     """The figures of a story that has been played."""
     sides = {
         "everything": _side(story, story.everything, [answer.everything for answer in answers]),

@@ -1,0 +1,92 @@
+"""What makes the page of a `Context` shorter, and how large it may be: budget, plan, compaction, hooks, recovery.
+
+`Context` is built on this, as this is on `past`. Neighbours: `compactor` carries plans out, `recovery` knows what a
+provider's refusals taught, `core.budget` has the thresholds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from refold.compactor import Compactor
+from refold.core.budget import Budget, current_tokens
+from refold.core.plan import Plan, Receipt
+from refold.hooks import After, Before
+from refold.overflow import overflow_of
+from refold.past import Past
+from refold.recovery import Recovery
+from refold.tokens import models
+
+
+class Shortening(Past):
+    """The budget of a conversation that is held open, and everything that keeps its page within it."""
+
+    _compactor: Compactor
+    _recovery: Recovery
+    _window: int | None
+    _shown: int
+
+    # --- the budget ---
+
+    @property
+    def budget(self) -> Budget:
+        """Window, reserve and thresholds that hold now."""
+        factor = self._recovery.factor(self._log.state, self._model.name)
+        if factor != self._budget.factor:
+            self._budget = replace(self._budget, factor=factor)
+        return self._budget
+
+    def _resize(self) -> None:
+        self._budget = self._recovery.budget(self._model, self._window)
+        self._compactor.settled_at = -1  # what was enough for other limits may be too little for these
+        self._desk.sized_for(self._budget.window)
+
+    def _fits(self) -> bool:
+        budget = self.budget
+        return current_tokens(self._log.state, budget.factor) <= budget.window
+
+    def _per_token(self) -> float | None:
+        return models.input_price(self._model)
+
+    # --- compaction ---
+
+    def plan(self, *strategies: str, target: int | None = None, task: str = "", **settings: Any) -> Plan:
+        """What `compact` would do, and its price. Changes nothing."""
+        with self._guard:
+            self._catch_up()
+            return self._compactor.plan(self._compactor.job(strategies, target=target, task=task, settings=settings))
+
+    def compact(
+        self, *strategies: str, target: int | None = None, task: str = "", instructions: str = "", **settings: Any
+    ) -> Receipt:
+        """Makes the page shorter, as one batch that `undo` and `revert` take back. Without names, the ladder.
+        `instructions` are for the writer, if there is one."""
+        with self._guard:
+            self._catch_up()
+            job = self._compactor.job(
+                strategies, target=target, task=task, settings=settings, instructions=instructions
+            )  # fmt: skip
+        return self._compactor.compact(job)
+
+    def before_compaction(self, hook: Before) -> None:
+        """Calls the hook before every compaction. It may return instructions for the writer, or a `Veto`."""
+        self._compactor.hooks.befores.append(hook)
+
+    def after_compaction(self, hook: After) -> None:
+        """Calls the hook with the receipt of every compaction."""
+        self._compactor.hooks.afters.append(hook)
+
+    def recover(self, error: Any) -> bool:
+        """After a failed call. True if the provider refused the page as too long: its limit is learnt, the page is
+        much shorter now, call again. False for any other error. The same page refused twice raises OverBudget."""
+        overflow = overflow_of(error)
+        if overflow is None:
+            return False
+        with self._guard:
+            self._catch_up()
+            self._recovery.learn(overflow, self._log.state, self.budget, self._model.name, shown=self._shown)
+            self._resize()
+        self._recovery.reduce(self._compactor, overflow)
+        return True
