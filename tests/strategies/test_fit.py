@@ -55,6 +55,17 @@ def test_results_are_cut_before_arguments_and_texts() -> None:
     assert "unfold #4" in texts[3] and "unfold #3" in texts[2] and "cut" not in texts[1]
 
 
+def test_results_beside_the_latest_request_are_results() -> None:
+    """C-83: as Anthropic writes it, one user message answers the calls and asks for more; only the request is kept."""
+    calls = Message(role="assistant", blocks=(ToolCall("a", "read", "{}"), ToolCall("b", "read", "{}")))
+    answers = [ToolResult(id, content=(Text(id * 40_000),)) for id in "ab"]
+    asked = Message(role="user", blocks=(*answers, Text("and now fix it")))
+    done = climbed(log_of([said("user", "go"), calls, asked]), fit, target=8_000, window=WINDOW)
+    view = done.state.view()
+    assert view.tokens <= 8_000 and not broken(view)
+    assert view.slots[-1].message.blocks[-1] == Text("and now fix it")
+
+
 def test_the_largest_is_cut_and_the_small_stay() -> None:
     parts = [said("user", "go"), *used("a", "r" * 400), *used("b", "R" * 40_000), *used("c", "r" * 400)]
     done = climbed(log_of(parts), fit, target=2_000)

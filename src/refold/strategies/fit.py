@@ -88,11 +88,13 @@ def pieces(brief: Brief, slots: Sequence[Slot]) -> list[Piece]:
     huge = brief.budget.window / 4 / brief.budget.factor
     found: list[Piece] = []
     for slot in slots:
-        if slot.seq in fixed or is_notice(slot) or (slot.seq in kept and slot.tokens <= huge):
+        if slot.seq in fixed or is_notice(slot):
             continue
         for block, tokens in enumerate(shares(brief, slot)):
-            turn = KEPT if slot.seq in kept else _turn(slot.message.blocks[block])
-            if _may_go(slot, block):
+            turn = _turn(slot.message.blocks[block])
+            if slot.seq in kept and turn != RESULTS:  # results beside a request are no part of it
+                turn = KEPT
+            if _may_go(slot, block) and (turn != KEPT or slot.tokens > huge):
                 found.append(Piece(slot, block, tokens, turn))
     return sorted(found, key=lambda piece: -piece.tokens)
 

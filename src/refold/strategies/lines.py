@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from refold.strategies.memo import Memo
 from refold.strategies.names import names_of
 
 PIECE_CHARS = 160
@@ -55,17 +56,8 @@ def count_words(text: str) -> int:
     return len(_WORD.findall(text))
 
 
-class _Counts(dict[str, int]):
-    """Words per text. The same lines are weighed at every fold, so each is counted once."""
-
-    def __missing__(self, name: str) -> int:
-        if len(self) >= 100_000:
-            self.clear()
-        self[name] = count = count_words(name)
-        return count
-
-
-words_in = _Counts().__getitem__
+# The same lines are weighed at every fold, so each is counted once.
+words_in = Memo(count_words).__getitem__
 
 
 class Shown(Struct):

@@ -17,9 +17,10 @@ from math import exp, log
 from msgspec import Struct
 from msgspec.structs import astuple
 
+from refold.strategies.memo import Memo
+
 NAME_CHARS_MIN, NAME_CHARS_MAX = 4, 120
 NAMES_MAX = 20_000
-MEMORY_MAX = 20_000
 
 PATH, FILE, NUMBER, ID, SNAKE, CAMEL = range(6)
 
@@ -35,19 +36,6 @@ _LETTERS_THEN_DIGITS = re.compile(r"[A-Z]+\d+")
 
 
 # --- names in text ------------------------------------------------------------------------------------------------
-
-
-class _Memory(dict[str, tuple[str, ...]]):
-    """The names in a token. Tokens come again and again, so each is looked at once."""
-
-    def __missing__(self, token: str) -> tuple[str, ...]:
-        if len(self) >= MEMORY_MAX:
-            self.clear()
-        self[token] = names = _names_in(token)
-        return names
-
-
-_known = _Memory().__getitem__
 
 
 def names_of(line: str) -> tuple[str, ...]:
@@ -68,6 +56,9 @@ def _names_in(token: str) -> tuple[str, ...]:
     if is_path or whole.replace("_", "a").isalnum():
         return (whole,) if NAME_CHARS_MIN <= len(whole) <= NAME_CHARS_MAX and (is_path or is_name(whole)) else ()
     return tuple(dict.fromkeys([name for name in _parts(whole) if NAME_CHARS_MIN <= len(name) <= NAME_CHARS_MAX]))
+
+
+_known = Memo(_names_in).__getitem__  # tokens come again and again, so each is looked at once
 
 
 def _parts(token: str) -> list[str]:

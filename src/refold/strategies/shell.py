@@ -62,7 +62,7 @@ def reading_of(command: str | Sequence[str]) -> Reading:
     return _reading(command, 0)
 
 
-@lru_cache(maxsize=4_096)
+@lru_cache(maxsize=1_024)
 def _remembered(command: str) -> Reading:
     return _reading(command, 0)
 
