@@ -50,25 +50,25 @@ def policy_table(scores: Scores, share: float) -> Table:
 
 def family_table(scores: Scores, share: float) -> Table:
     """For each agent: refold's recall beside the best baseline's, its cost beside the cheapest one's."""
-    head = ["agent", "rich", "best baseline", "", "cost", "cheapest baseline", "", "ratio", "around", "fresh", "faults"]
-    head.append("needed")  # a family with a few dozen needs says little
-    table = Table(f"Per agent, budget {share:.0%}", head)
+    head = ["agent", "rich", "best baseline", "", "cost", "cheapest baseline", "", "ratio", "its rich", "its fresh"]
+    table = Table(f"Per agent, budget {share:.0%}", [*head, "around", "fresh", "faults", "needed"])
     for family in sorted(scores["refold"]):
         ours = scores["refold"][family]
         rivals = {name: scores[name][family] for name in RIVALS if name in scores}
         if rivals:
             table.add(family, *_compared(ours, rivals))
+    table.note("its rich, its fresh: of the cheapest baseline, which may be cheap because it leaves out what is large.")
+    table.note("needed: a family with a few dozen needs says little.")
     return table
 
 
 def _compared(ours: Score, rivals: dict[str, Score]) -> list[object]:
     best = max(rivals, key=lambda name: rivals[name].rich)
     cheap = min(rivals, key=lambda name: rivals[name].cost)
-    row = ours.row()
-    price = rivals[cheap].cost
+    row, its = ours.row(), rivals[cheap].row()
     return [
-        row["rich"], rivals[best].rich, best, row["cost"], price, cheap, row["cost"] / max(1e-9, price),
-        row["around"], row["fresh"], row["faults"], row["needed"],
+        row["rich"], rivals[best].rich, best, row["cost"], its["cost"], cheap, row["cost"] / max(1e-9, its["cost"]),
+        its["rich"], its["fresh"], row["around"], row["fresh"], row["faults"], row["needed"],
     ]  # fmt: skip
 
 
