@@ -4,8 +4,8 @@ itself, and how much would refold have kept in the same number of tokens?
 A case is a real summary in a session, the messages that it replaced, and the names that the next sixty messages use
 before anything brings them back. The agent can only use what its summary held or what it found again, so the comparison
 leans to its summary. System prompts are kept in any case and left out on both sides. After its summary an agent is told
-to go on; refold is told so before it compacts, so that the last step counts as past on both sides. What refold never
-shortens, the first request, is part of its page and of its tokens.
+to go on; refold is told so before it compacts, so that the last step counts as past on both sides. What refold keeps
+whole, the first request unless it is half of the page, is part of its page and of its tokens.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ GO_ON: Message = {"role": "user", "content": "Please continue."}
 # All of the page may be used: what is asked for is one page of exactly the summary's size.
 EXACT = {
     "reserve_tokens": 0, "tokens_cap": WINDOW_ALL, "warn_ratio": 0.9, "compact_ratio": 1.0, "critical_ratio": 1.0,
-    "target_ratio": 0.98, "auto": False,
+    "target_ratio": 0.999, "auto": False,
 }  # fmt: skip
 
 

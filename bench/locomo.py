@@ -2,7 +2,8 @@
 
 Every talk becomes a conversation of its own, a turn a message, at the time of its session. A question is searched as it
 stands, in its own conversation; recall@k is the share of its evidence turns among the first k hits, averaged over the
-questions. Plain BM25 (SQLite's own, with the same stemmer) answers the same questions beside it.
+questions. Plain BM25 (SQLite's own, with the same stemmer) answers the same questions beside it. Talks are halved by
+their place in the list: what makes the ranking better should do so in both halves.
 
     python -m bench.locomo FOLDER
 """
@@ -34,6 +35,7 @@ TURN_MS = 30_000
 
 Turn = tuple[str, int, str]  # id, time, text
 Question = tuple[str, frozenset[str], int]  # text, ids of its evidence, category
+Row = tuple[int, tuple[float, ...], int]  # category, recall at every depth, the talk's half
 Ranking = Callable[[str, int], list[str]]  # a question and a depth, to ids of turns
 
 
@@ -111,16 +113,17 @@ def plain(turns: list[Turn]) -> Ranking:
 # --- the measure --------------------------------------------------------------------------------------------------
 
 
-def recalls(ranking: Ranking, questions: list[Question]) -> list[tuple[int, tuple[float, ...]]]:
+def recalls(ranking: Ranking, questions: list[Question], half: int = 0) -> list[Row]:
     """Per question its category and its recall at every depth."""
     out = []
     for text, wanted, category in questions:
         found = ranking(text, max(DEPTHS))
-        out.append((category, tuple(len(wanted & set(found[:depth])) / len(wanted) for depth in DEPTHS)))
+        recall = tuple(len(wanted & set(found[:depth])) / len(wanted) for depth in DEPTHS)
+        out.append((category, recall, half))
     return out
 
 
-def mean(rows: list[tuple[int, tuple[float, ...]]]) -> tuple[float, ...]:
+def mean(rows: list[Row]) -> tuple[float, ...]:
     return tuple(sum(row[1][at] for row in rows) / max(1, len(rows)) for at in range(len(DEPTHS)))
 
 
@@ -133,24 +136,28 @@ def run(folder: Path | None) -> list[Table] | str:
         "full text": lambda turns: ours(turns, embedder=False),
         "with vectors": ours,
     }
-    found: dict[str, list[tuple[int, tuple[float, ...]]]] = {name: [] for name in makers}
-    for turns, questions in talks(folder / "locomo" if (folder / "locomo").is_dir() else folder).values():
+    found: dict[str, list[Row]] = {name: [] for name in makers}
+    read = talks(folder / "locomo" if (folder / "locomo").is_dir() else folder)
+    for number, (turns, questions) in enumerate(read.values()):
         for name, maker in makers.items():
-            found[name] += recalls(maker(turns), questions)
+            found[name] += recalls(maker(turns), questions, number % 2)
     return [recall_table(found), goal_table(found)]
 
 
-def recall_table(found: dict[str, list[tuple[int, tuple[float, ...]]]]) -> Table:
+def recall_table(found: dict[str, list[Row]]) -> Table:
     table = Table("LoCoMo, recall of evidence turns", ["ranking", "questions", *(f"@{depth}" for depth in DEPTHS)])
     for name, rows in found.items():
         table.add(name, len(rows), *mean(rows))
         for category, label in CATEGORIES.items():
             part = [row for row in rows if row[0] == category]
             table.add(f"  {label}", len(part), *mean(part))
+        for half, label in enumerate(("first half", "second half")):
+            part = [row for row in rows if row[2] == half]
+            table.add(f"  {label}", len(part), *mean(part))
     return table
 
 
-def goal_table(found: dict[str, list[tuple[int, tuple[float, ...]]]]) -> Table:
+def goal_table(found: dict[str, list[Row]]) -> Table:
     table = Table("LoCoMo, goals", ["what", "refold", "goal", "met"])
     for name, floors in FLOORS.items():
         for depth, value, floor in zip(DEPTHS, mean(found[name]), floors):

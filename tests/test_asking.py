@@ -8,6 +8,7 @@ import pytest
 
 import refold
 from refold import asking
+from refold.acceptance import Rejected, judged
 from refold.asking import Answer, Asker, Request
 from refold.core.model import Summarize, Usage
 from refold.tokens.counter import ESTIMATE
@@ -48,13 +49,36 @@ def test_the_writer_is_told_which_tools_were_used_how_often_and_how():
     context.compact("summarize")
     _, told = writer.prompt.split("Tools used, counted by code:\n")
     bash, write = told.split("\n")[:2]
-    assert bash == '- Bash ×6: {"command": "pytest -q"} (failed); {"command": "pwd"}; {"command": "ls"}'
+    assert bash == '- Bash ×6: failed: {"command": "pytest -q"}; {"command": "pwd"}; {"command": "ls"}'
     assert write.startswith('- Write ×1: {"file_path": "a.py"')
     assert len(write) < 200
     assert AWS not in writer.prompt
-    text = summaries(context)[0].text
+    text, notes = summaries(context)[0].text, summaries(context)[0].notes
     assert "Bash ×6" in text
     assert "a.py" in text
+    assert notes["tools"] == {"Bash": 6, "Write": 1}
+    assert f"- Bash ×6: {'; '.join(notes['uses']['Bash'])}" == bash  # the record has what the writer was told
+    assert f"- Write ×1: {notes['uses']['Write'][0]}" == write
+
+
+def test_the_noted_uses_of_tools_hold_no_secret_and_outlive_the_next_summary():
+    """Y-44, Y-54: secrets go before a use is cut to a line; the next writer is told of earlier uses, too."""
+    key = "MIIEpAIBAAKCAQEA7bq98a1xZk0Tn5Yw2uE4r6T8y0U1i3O5p7A9s1D3f5G7h9J1"
+    pem = f"-----BEGIN PRIVATE KEY-----\n{key}\n{key}\n-----END PRIVATE KEY-----"
+    writer = Scripted()
+    context = opened(writer)
+    used(context, 1, "Write", {"file_path": "key.pem", "content": pem}, "ok")
+    used(context, 2, "Bash", {"command": "x" * 95 + f" {AWS}"}, "ok")
+    for round in range(2):
+        talked(context, 40, start=round * 40)
+        context.compact("summarize")
+        notes = summaries(context)[-1].notes
+        assert notes["tools"] == {"Bash": 1, "Write": 1}
+        assert len(notes["uses"]["Bash"]) == len(notes["uses"]["Write"]) == 1
+        assert "key.pem" in notes["uses"]["Write"][0]
+        assert key[:10] not in str(notes)
+        assert "AKIA" not in str(notes)
+        assert "- Bash ×1: " in writer.prompt
 
 
 def test_a_call_without_a_result_is_closed():
@@ -196,6 +220,125 @@ def test_the_previous_summary_is_part_of_the_next_input():
     standins = [slot for slot in context.view.slots if slot.standin]
     assert [slot.seq for slot in standins] == [1]
     assert all(later.seq > standins[0].last for later in context.view.slots[1:])
+
+
+def test_what_the_last_summary_said_stays_when_the_writer_fails():
+    """Y-43: and it is replaced, not doubled, once the writer is back."""
+    words = "Goal: ship. The customer agreed to PLAN-B."
+    context = opened(Scripted(words, RuntimeError("down"), RuntimeError("down"), words + " And to PLAN-C."))
+    counts = []
+    for round in range(4):
+        talked(context, 40, start=40 * round)
+        context.compact("summarize")
+        shown = "\n".join(page(context))
+        counts.append((shown.count("PLAN-B"), shown.count("PLAN-C"), shown.count("<background>")))
+    assert counts == [(1, 0, 1), (1, 0, 1), (1, 0, 1), (1, 1, 1)]
+    assert len(summaries(context)) == 4
+
+
+def test_a_ledger_of_many_requests_does_not_keep_the_writer_out():
+    """Y-43: where requests are most of what is covered, the ledger gives way, so that prose goes on."""
+
+    def told(request: Request) -> str:
+        return " ".join(dict.fromkeys(re.findall(r"PROSE-\d", request.prompt))) + f" PROSE-{len(writer.requests)}"
+
+    writer = Scripted(told)
+    context = opened(writer)
+    heard = heard_by(context)
+    for round in range(5):
+        talked(context, 20, start=20 * round, size=240)
+        assert context.compact("summarize", keep=2).batch
+    text = summaries(context)[-1].text
+    assert re.findall(r"PROSE-\d", text) == [f"PROSE-{n}" for n in range(1, 6)]
+    assert [notice.reason for notice in heard if notice.name == "compaction-failed"] == []
+
+
+def test_no_room_for_prose_is_said_and_is_not_the_writers_fault():
+    """Y-43, Y-53: the user learns why nobody was asked; the writer does not rest for it."""
+    writer = Scripted()
+    context = opened(writer, window=4_000)
+    heard = heard_by(context)
+    for round in range(3):
+        talked(context, 16, start=16 * round, size=500)
+        assert context.compact("summarize").batch
+    reasons = {notice.reason for notice in heard if notice.name == "compaction-failed"}
+    assert reasons == {asking.NO_ROOM}
+    assert [n.details["asked"] for n in heard if n.name == "compaction-complete"] == [0, 0, 0]
+    assert writer.requests == []
+    assert not context._compactor.asker.resting
+
+
+ECHOES = {
+    "as it came": lambda prompt: prompt[:6_000],
+    "on one line": lambda prompt: " ".join(prompt.split())[:6_000],
+    "in short lines": lambda prompt: "\n".join(prompt[:6_000].split()),
+    "in capitals, with bullets": lambda prompt: "- " + " - ".join(prompt[:6_000].upper().split()),
+    "with a preface": lambda prompt: (
+        "Here is my summary of all that was done so far: " + " ".join(prompt.split())[:6_000]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ECHOES)
+def test_an_echo_is_found_however_its_lines_are_broken(name):
+    """X-37: in each of five compactions; the facts stay and the cap holds."""
+    context = opened(Scripted(lambda request: ECHOES[name](request.prompt)), window=64_000)
+    heard = heard_by(context)
+    for round in range(5):
+        used(context, round, "Write", {"file_path": f"file{round}.py", "content": "x = 1\n" * 50}, "ok")
+        for n in range(20):
+            used(context, f"{round}-{n}", "Bash", {"command": f"run part {n}"}, f"line {n} of round {round} " * 60)
+        assert context.compact("summarize", keep=4).batch
+    reasons = [notice.reason for notice in heard if notice.name == "compaction-failed"]
+    assert ["word for word" in reason for reason in reasons] == [True] * 5
+    assert max(slot.tokens for slot in context.view.slots if slot.standin) <= 0.05 * 64_000
+    changed = {fact.text for fact in context.view.facts if fact.kind == "file"}
+    assert changed >= {f"file{round}.py" for round in range(5)}
+
+
+RULE = "Please make the login page remember people for thirty days, and never touch the file config/base.py at all."
+ERROR = "AssertionError: expected a cookie with max-age 2592000 but the server sent a cookie with max-age 3600 instead"
+FOUND = "The session cookie is set in src/app/http/session/cookie.py and lives for one hour only, which is too short."
+DONE = "I changed TOKEN_TTL in src/app/http/session/cookie.py and ran the tests of the whole package again, all green."
+HISTORY = [RULE, FOUND, f"E   {ERROR}", DONE, "ls:\n" + "\n".join(f"src/app/http/part{n}/page.py" for n in range(30))]
+SUMMARIES = {
+    "names and paths": "Goal: logins of thirty days. Done: TOKEN_TTL raised in src/app/http/session/cookie.py. Files: "
+    + ", ".join(f"src/app/http/part{n}/page.py" for n in range(0, 30, 2)),
+    "the user's words": f"Goal: longer logins.\nDone: a session lives longer now, and the suite was started.\nUser "
+    f"constraints: {RULE}\nNext steps: see whether the suite passes, then tell the user.",
+    "one telling line alone": ERROR,
+    "what still holds, and news": f"{RULE} {FOUND} {ERROR} Since then the constant was raised, the suite passed "
+    "without a single failure, the release notes mention it, and somebody else has to look at it before it goes out.",
+}
+COPIES = {
+    "all of it": " ".join(HISTORY),
+    "in another order": " ".join(reversed(HISTORY[:4])),
+    "with a few words around it": f"In short: {RULE} And: {FOUND} Besides: {ERROR} At last: {DONE} That is all.",
+    "in a language without spaces": "请让登录页面记住用户三十天，并且绝对不要修改配置文件。"
+    "会话只保留一个小时，这对用户来说太短了，需要改成三十天。",
+}
+
+
+@pytest.mark.parametrize("name", SUMMARIES)
+def test_a_summary_may_quote(name):
+    """X-37: names, paths, a telling line, the user's own words, and what still holds of the last summary."""
+    judged(SUMMARIES[name], tokens=50, covered=1_000, sources=HISTORY)
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_a_summary_that_says_next_to_nothing_of_its_own_is_a_copy(name):
+    """X-37"""
+    sources = [*HISTORY, COPIES["in a language without spaces"].replace("。", "。\n")]
+    with pytest.raises(Rejected, match="word for word"):
+        judged(COPIES[name], tokens=50, covered=1_000, sources=sources)
+
+
+def test_a_sentence_over_and_over_is_found_on_one_line_too():
+    """X-37"""
+    with pytest.raises(Rejected, match="repeats itself"):
+        judged("The tests were run again, and they failed once more. " * 9, tokens=50, covered=1_000, sources=[])
+    lines = [f"Done: step number {n} was carried out as it had been asked for." for n in range(9)]
+    judged("\n".join(lines), tokens=50, covered=1_000, sources=[])
 
 
 def test_a_writer_that_echoes_cannot_make_the_summary_grow():

@@ -7,7 +7,6 @@ import time
 import pytest
 
 from refold import cleaning
-from refold.cleaning import drop_orphans, holders
 from refold.core.model import Hide
 from refold.errors import Invalid, NotFound
 from refold.stores import open_store
@@ -168,19 +167,3 @@ def test_bounds_of_a_cleanup_are_checked(store):
         clean(store, keep_count=0, conversation="nobody")
     assert clean(store, keep_count=0).removed == ()
     assert outputs_in(opened(store, "new")).clean(keep_count=0).removed == ()
-
-
-def test_what_only_deleted_conversations_had_goes_with_them(store):
-    """T-16: contents are kept once, so one that another conversation names stays."""
-    one, two = opened(store, "one"), opened(store, "two")
-    shared, own = ran(one, long("the same")), ran(one, long("only here"))
-    assert ran(two, long("the same")) == shared
-    digests = {output.id: output.artifact.digest for output in outputs_in(one).list()}
-    held = holders(store)
-    assert held == {digests[shared]: {"one", "two"}, digests[own]: {"one"}}
-    store.delete("one")
-    assert drop_orphans(store, held, ["one"], now_ms=clock_ms()) == 0  # they are new
-    assert drop_orphans(store, held, ["one"], now_ms=clock_ms() + 1_000, grace_s=0) == 1
-    assert two.unfold(shared).content
-    with pytest.raises(NotFound):
-        list(store.get(digests[own]))

@@ -203,11 +203,15 @@ def test_the_size_of_the_next_request_is_known_before_it_is_sent():
 
 
 def test_the_parts_of_the_breakdown_sum_to_the_whole():
-    """Y-10."""
+    """Y-10: system, tools, summaries, artifacts (stubs of results that were moved out) and the rest."""
     context = opened(system="s" * 4_000, tools=[{"name": "t", "description": "d", "input_schema": {"type": "object"}}])
     context.append({"role": "user", "content": "go"})
     worked(context, 60)
+    without = context.stats().breakdown
+    context.append(call(60))
+    [*_, stub] = context.append_result("c60", LONG * 2_000)
     stats = context.stats()
+    assert without["artifacts"] == 0 and stats.breakdown["artifacts"] == stub.tokens
     assert sum(stats.breakdown.values()) == stats.current
     assert all(part > 0 for part in stats.breakdown.values())
 

@@ -7,13 +7,16 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from bench import outputs as bench
 
 import refold
+from refold.core.model import Erase
 from refold.errors import Invalid, NotFound
 from refold.listing import hash_query
+from refold.log import Draft, Log
 from refold.outputs import outputs_of
 from refold.stores import open_store
-from tests.toolruns import long, opened, outputs_in, ran
+from tests.toolruns import clean, forget_page, long, opened, outputs_in, ran
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -66,6 +69,49 @@ def test_outputs_are_known_again_on_resume_without_reading_a_content(tmp_path, m
     after = outputs_of(store, "work").list()
     assert after == before and len(after) == 5
     store.close()
+
+
+@pytest.mark.parametrize("held_max", [10_000, 50])
+def test_very_many_outputs_are_known_by_a_few_numbers_each_and_found_all_the_same(tmp_path, monkeypatch, held_max):
+    """T-20, small: a list that is too long to be held reads its outputs when they are looked at."""
+    count, url = 1_200, f"sqlite:{tmp_path}/refold.db"
+    monkeypatch.setattr("refold.listing.HELD_MAX", held_max)
+    bench.written(url, count)
+    for step in bench.MANY_STEPS:
+        assert bench.many(url, step, count)["right"], step
+    outputs = outputs_of(open_store(url), "work")
+    found = outputs.list()
+    assert len(found) == count and [one.seq for one in found[3:9:2]] == [4, 6, 8]
+    assert [one.artifact for one in found] == [bench.artifact(n) for n in range(1, count + 1)]
+    assert next(reversed(found)).seq == count == found[-1].seq
+    newest = outputs.select("nothing like it", limit=3)
+    assert [one.output.seq for one in newest] == [count - 2, count - 1, count]
+    shelf = outputs._shelf
+    numbers = [shelf._seqs, shelf._keys, *shelf._groups.values()]
+    assert sum(one.itemsize for one in numbers) <= 28 and {len(one) for one in numbers} == {count}
+
+
+def test_a_list_follows_what_is_kept_cleaned_up_and_erased(store):
+    """T-18, T-19: only what came since is read; an erased one is gone."""
+    context = opened(store)
+    outputs = outputs_in(context)
+    one, two = ran(context, long("first")), ran(context, long("second"))
+    before = outputs.list()
+    three = ran(context, long("third"))
+    assert [output.id for output in before] == [one, two]
+    assert [output.id for output in outputs.list()] == [one, two, three] and outputs.count() == 3
+    forget_page(context)
+    clean(store, keep_count=1)
+    assert [bool(output.cleaned_ms) for output in outputs.list()] == [True, True, False] and outputs.count() == 1
+    assert outputs.named(three)[0].id == three
+    with pytest.raises(NotFound, match="no artifact 'art-aaaaaaaaaaaa'") as caught:
+        outputs.original("art-aaaaaaaaaaaa")
+    assert caught.value.hint
+    gone = outputs.list()[0].seq
+    context._log.append([Draft(body=Erase(seq=gone), by="test")])
+    store.erase("work", gone)
+    context._log.state = Log(store, "work").state
+    assert [output.id for output in outputs.list()] == [two, three]
 
 
 # --- selecting ---------------------------------------------------------------------------------------------------

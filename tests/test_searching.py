@@ -4,6 +4,7 @@ M-27, X-05)."""
 from __future__ import annotations
 
 import os
+import random
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -13,9 +14,9 @@ import apsw
 import pytest
 
 import refold
-from refold.core.model import Erase
+from refold.core.model import Erase, Message, Text
 from refold.errors import Corrupt, Invalid, NotFound, Unavailable
-from refold.log import Draft
+from refold.log import Draft, Log
 from refold.searching import Searcher
 from refold.stores import open_store
 from tests.search.talks import DAY_MS, Topics, memory, talk
@@ -113,6 +114,25 @@ def test_the_newest_come_first_when_that_is_asked_over_all_conversations():
     hits = full_text(store).search("login", newest=True, limit=4)
     assert [(hit.conversation, hit.seq) for hit in hits] == [("new", 3), ("new", 1), ("mid", 1), ("old", 2)]
     assert full_text(store).search("login nothing", newest=True) == []
+
+
+@pytest.mark.parametrize("many", [1, 3, 80])
+def test_the_newest_are_the_same_however_they_are_looked_for(many):
+    """Walking the lanes, one look at the highest ids, and sorting by time are shortcuts to one answer."""
+    chance, store = random.Random(many), memory()
+    said = []
+    times = iter(range(10**9))
+    logs = [Log(store, f"c{number}", clock=lambda: next(times)) for number in range(many)]
+    for _ in range(400):
+        log = chance.choice(logs) if chance.random() < 0.5 else logs[0]
+        text = " ".join(chance.choices(["walrus", "carpenter", "oyster", "sand", "sea"], [1, 2, 20, 50, 50], k=4))
+        log.append([Draft(body=Message(role="user", blocks=(Text(text),)), by="test")])
+        said.append((text, log.conversation, log.state.head))
+    for word in ("walrus", "carpenter", "oyster", "walrus carpenter"):
+        for limit in (1, 10, 60):
+            hits = full_text(store).search(word, newest=True, limit=limit)
+            holding = [one[1:] for one in reversed(said) if set(word.split()) <= set(one[0].split())]
+            assert [(hit.conversation, hit.seq) for hit in hits] == holding[:limit]
 
 
 def test_the_newest_of_very_many_conversations_are_in_order():
@@ -514,6 +534,25 @@ def test_something_that_is_near_nothing_finds_nothing():
     store = memory()
     talk(store, "a", ["the engine is broken", "we had noodles"])
     assert Searcher(store, embedder=Topics()).search("zzzz") == []
+
+
+class Anagrams:
+    """An embedder without a threshold: texts of the same letters are one, all others are near only by chance."""
+
+    def __call__(self, texts: list[str]) -> list[list[float]]:
+        letters = [random.Random("".join(sorted(text))) for text in texts]
+        return [[one.gauss(0, 1) for _ in range(64)] for one in letters]
+
+
+def test_without_a_threshold_only_what_stands_out_from_chance_is_near():
+    """Something is always nearest; that is no answer to nonsense."""
+    store = memory()
+    names = [first + second + third for first in "bcdfgh" for second in "aeiou" for third in "klmnprs"]
+    talk(store, "a", [*names, "listen"])
+    searcher = Searcher(store, embedder=Anagrams())
+    assert seqs(searcher.search("silent")) == [len(names) + 1]
+    answered = [name for name in names if searcher.search(f"x{name}x")]
+    assert len(answered) <= len(names) // 10
 
 
 def test_an_embedder_that_fails_leaves_the_full_text():

@@ -7,7 +7,9 @@ import json
 import os
 import re
 import stat
+import tracemalloc
 from pathlib import Path
+from typing import BinaryIO, cast
 
 import pytest
 from hypothesis import given, settings
@@ -16,6 +18,7 @@ from hypothesis import strategies as st
 import refold
 from refold.core.model import Artifact, Event, Message, Meta, Text, ToolCall, ToolResult
 from refold.errors import Conflict, Corrupt, Invalid, NotFound, RefoldError
+from refold.nesting import Nesting
 from refold.stores.memory import MemoryStore
 from refold.stores.sqlite import SqliteStore
 from refold.transcript import inline, markdown_chunks, visible
@@ -337,3 +340,55 @@ def test_what_is_visible_holds_nothing_that_steers(text: str) -> None:
 def test_plain_text_is_shown_as_it_is() -> None:
     assert visible("Plain text,\n\tÄÖ 漢字 🙂 [/nope]") == "Plain text,\n\tÄÖ 漢字 🙂 [/nope]"
     assert visible("\x1b[0m\x9b\u202e\r\U000e0041") == "\\x1b[0m\\x9b\\u202e\\x0d\\U000e0041"
+
+
+# --- what cannot be an export --------------------------------------------------------------------------------------
+
+
+class Endless(io.RawIOBase):
+    """A document that goes on for as long as anybody reads; counts what was read of it."""
+
+    def __init__(self, start: bytes, more: bytes) -> None:
+        self.start, self.more, self.read_bytes = start, more, 0
+
+    def read(self, size: int = -1) -> bytes:
+        part = (self.start + self.more * (size // len(self.more) + 1))[:size]
+        self.start = b""
+        self.read_bytes += len(part)
+        return part
+
+
+@pytest.mark.parametrize("more", [b"[", b'{"a":', b'{"\\"":[', b"1,"])
+def test_a_nested_document_is_not_read_to_its_end(more: bytes) -> None:
+    """X-52: it is refused while it comes, so 100 MB of it take no memory."""
+    start = b'{"format": "refold-export", "version": 1, "events": [{"body": ["' + b'a\\"' + b'", '
+    stream = Endless(start, more)
+    with pytest.raises(Corrupt, match=r"nested more than 64|more than 16,777,216 bytes"):
+        read_stream(cast(BinaryIO, stream))
+    assert stream.read_bytes < 20_000_000
+
+
+def test_a_file_is_looked_through_before_it_is_read(tmp_path: Path) -> None:
+    """X-52: 100 MB on one line take a few MB."""
+    place = tmp_path / "deep.json"
+    with open(place, "wb") as file:
+        file.write(b'{"format": "refold-export", "events": [{"body": ')
+        for _ in range(100):
+            file.write(b"[" * 1_000_000)
+    tracemalloc.start()
+    try:
+        with pytest.raises(Corrupt, match="nested more than 64 levels deep"):
+            read_document(str(place))
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@given(st.recursive(st.text() | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
+def test_brackets_are_counted_wherever_a_document_is_cut(value: object) -> None:
+    document = json.dumps(value).encode()
+    for size in (1, 2, 3, 7):
+        nesting = Nesting(3)
+        for at in range(0, len(document), size):
+            nesting.take(document[at : at + size])
+        assert nesting.depth == 0

@@ -17,15 +17,21 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from refold.acceptance import SHARE_MAX, Rejected, additions, background, capped, judged, said
+from refold.acceptance import Rejected, additions, judged, said
 from refold.core.model import Fact, Slot, Summarize, Usage
 from refold.core.plan import Ask
 from refold.quoting import Redact, fenced, quoted, shortened
+from refold.strategies.prose import (
+    FRAME_TOKENS,
+    PROSE_TOKENS_MIN,
+    SHARE_MAX,
+    TOKENS_MAX,
+    background,
+    cap_tokens,
+    capped,
+    parted,
+)
 
-PROSE_TOKENS_MAX = 4_096
-PROSE_WINDOW_RATIO = 0.05  # of the window: what a summary may have on the page
-PROSE_TOKENS_MIN = 48  # less room than this is not worth a call
-FRAME_TOKENS = 60  # the heading and the marks around prose
 WINDOW_DEFAULT = 32_000
 WINDOW_SHARE = 0.8  # of the writer's window: our count is an estimate of its own
 ROOM_MIN = 200
@@ -33,6 +39,7 @@ PARTS_MAX = 200
 NOTES_SHARE = 8  # notes on one part may have an eighth of the room, so every round is eight times shorter
 REST_S = 300.0
 USELESS_MAX = 2
+NO_ROOM = "the writer was not asked: what code made leaves no room for prose"
 
 SYSTEM = (
     "You write summaries of an agent's work for the agent itself, which will go on with it. Everything between the "
@@ -55,7 +62,7 @@ class Request(Struct, frozen=True, kw_only=True):
 
     prompt: str
     system: str = SYSTEM
-    max_tokens: int = PROSE_TOKENS_MAX
+    max_tokens: int = TOKENS_MAX
     wait_s: float = 30.0
 
 
@@ -72,13 +79,14 @@ Writer = Callable[[Request], "Answer | str"]
 
 
 class Question(Struct, frozen=True, kw_only=True):
-    """An ask with all it needs: the slots to be put in words, what they weigh, and what must be named."""
+    """An ask with all it needs: the slots to be put in words, what they weigh, and what must be named. Without room for
+    prose (`tokens_max` is 0) nobody is asked, and the outcome says so."""
 
     ask: Ask
     slots: tuple[Slot, ...]
     facts: tuple[Fact, ...] = ()
     covered: int = 0
-    tokens_max: int = PROSE_TOKENS_MAX
+    tokens_max: int = TOKENS_MAX
     instructions: str = ""
 
 
@@ -93,7 +101,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
 def room_for(draft: int, covered: int, window: int, *, beside_gist: bool) -> int:
     """How many tokens of prose fit beside a draft. Both together stay below the share of what they replace, and
     below the cap; a gist has a budget of its own, so there the cap is for the prose alone."""
-    cap = min(PROSE_TOKENS_MAX, int(PROSE_WINDOW_RATIO * window))
+    cap = cap_tokens(window)
     return min(cap if beside_gist else cap - draft - FRAME_TOKENS, int(SHARE_MAX * covered) - draft - FRAME_TOKENS)
 
 
@@ -125,7 +133,10 @@ class Asker:
         return got
 
     def _learn(self, outcomes: Sequence[Outcome]) -> None:
-        self._useless = 0 if any(not outcome.reason for outcome in outcomes) else self._useless + 1
+        asked = _asked(outcomes)
+        if not asked:
+            return
+        self._useless = 0 if any(not outcome.reason for outcome in asked) else self._useless + 1
         self._rests_until = time.monotonic() + REST_S
 
     def _each(self, questions: Sequence[Question], call: _Call, deadline: float) -> None:
@@ -151,17 +162,18 @@ class Asker:
     def _accepted(self, question: Question, pen: _Pen) -> Summarize:
         texts = quoted(question.slots, self.redact)
         words = self.redact(pen.summary(texts))
-        judged(words, tokens=self.count(words), covered=question.covered, sources=texts)
+        judged(words, tokens=self.count(words), covered=question.covered, sources=[*texts, SECTIONS])
         draft = question.ask.draft
+        _, made = parted(draft.text)  # without the prose that it carries on: this is its new form
         facts = [replace(fact, text=self.redact(fact.text)) for fact in question.facts]
         words = capped(words, question.tokens_max, self.count)
-        added = additions(f"{words}\n{draft.text}", facts)
+        added = additions(f"{words}\n{made}", facts)
         if added:
             # What code adds must be named; prose makes room for it.
             room = question.tokens_max - self.count("\n".join(added))
             words = capped(words, max(PROSE_TOKENS_MIN // 2, room), self.count)
-            added = additions(f"{words}\n{draft.text}", facts)
-        return replace(draft, text=f"{background(words, draft.span, added)}\n{draft.text}")
+            added = additions(f"{words}\n{made}", facts)
+        return replace(draft, text=f"{background(words, draft.span, added)}\n{made}")
 
 
 def _unanswered(question: Question, reason: str, usage: Sequence[Usage] = ()) -> Outcome:
@@ -209,6 +221,8 @@ class _Pen:
         self.room = window - self.tokens_max - count(own) - 100
 
     def check_room(self) -> None:
+        if self.question.tokens_max < PROSE_TOKENS_MIN:
+            raise Rejected(NO_ROOM)
         if self.room < ROOM_MIN:
             raise Rejected("the writer's window is too small to ask anything")
 
@@ -218,7 +232,7 @@ class _Pen:
         if len(parts) > PARTS_MAX:
             raise Rejected(f"the history is {len(parts)} times the writer's window")
         while len(parts) > 1:
-            size = max(16, min(PROSE_TOKENS_MAX, self.room // NOTES_SHARE))
+            size = max(16, min(TOKENS_MAX, self.room // NOTES_SHARE))
             notes = [self._asked(part, NOTES, size) for part in parts]
             shorter = self._parts([f"Notes on part {n}:\n{note}" for n, note in enumerate(notes, 1)])
             if len(shorter) >= len(parts):
@@ -264,11 +278,16 @@ class _Pen:
         return "\n\n".join([history, task, *extra, f"Write at most {max(20, max_tokens * 6 // 10)} words."])
 
 
+def _asked(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """Those for which there was room to ask."""
+    return [outcome for outcome in outcomes if outcome.reason != NO_ROOM]
+
+
 def bill(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """What the writer was asked and what it used, for a notice."""
     used = [usage for outcome in outcomes for usage in outcome.usage]
     return {
-        "asked": len(outcomes),
+        "asked": len(_asked(outcomes)),
         "accepted": sum(not outcome.reason for outcome in outcomes),
         "calls": len(used),
         "input": sum(usage.input for usage in used),

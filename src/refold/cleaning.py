@@ -9,18 +9,19 @@ that nobody misses, never a handle without an explanation. Neighbours: `outputs`
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from refold.core.fold import Fold, text_of
-from refold.core.model import Artifact, Block, ToolResult
-from refold.errors import Invalid
+from refold.core.model import Artifact, Block, Conversation, ToolResult
+from refold.errors import Conflict, Corrupt, Invalid, NotFound
 from refold.listing import Output, listed
 from refold.log import Draft, Log
 from refold.offload import CLEANER
+from refold.salvaging import named_by
 from refold.sessions import conversations
 from refold.stores.protocol import Store
 
@@ -46,10 +47,12 @@ class Item(Struct, frozen=True, kw_only=True):
 
 
 class Cleanup(Struct, frozen=True, kw_only=True):
-    """What was removed (or would be), and what was over the bounds but had to stay."""
+    """What was removed (or would be), and what was over the bounds but had to stay. `damaged` are the conversations
+    whose logs could not be read, each with the reason: what is known of them stays."""
 
     removed: tuple[Item, ...] = ()
     kept: tuple[Item, ...] = ()
+    damaged: dict[str, str] = {}
 
     @property
     def size_bytes(self) -> int:
@@ -90,14 +93,16 @@ def cleaned(
     before_ms = now_ms - round(grace_s * 1000)
     removed: list[tuple[_Holding, str]] = []
     kept: list[Item] = []
-    for holding, why in _excess(_survey(store, conversation, before_ms), quota, now_ms):
+    scope, damaged = _survey(store, conversation, before_ms)
+    for holding, why in _excess(scope, quota, now_ms):
         if holding.needed:
             kept.append(holding.item(f"{why}, but {holding.needed}"))
         else:
             removed.append((holding, why))
     if not dry_run:
         removed = _removed(store, removed, before_ms)
-    return Cleanup(removed=tuple(holding.item(why) for holding, why in removed), kept=tuple(kept))
+    gone = tuple(holding.item(why) for holding, why in removed)
+    return Cleanup(removed=gone, kept=tuple(kept), damaged=damaged)
 
 
 def _check(quota: Quota) -> None:
@@ -111,16 +116,17 @@ def _check(quota: Quota) -> None:
 # --- what there is -------------------------------------------------------------------------------------------------
 
 
-def _survey(store: Store, conversation: str | None, before_ms: int) -> list[_Holding]:
-    """The contents in question, oldest first, with what every conversation of the store says about them."""
+def _survey(store: Store, conversation: str | None, before_ms: int) -> tuple[list[_Holding], dict[str, str]]:
+    """The contents in question, oldest first, with what every conversation of the store says about them; and which
+    conversations could not be asked."""
     holdings: dict[str, _Holding] = {}
+    damaged: dict[str, str] = {}
     for about in conversations(store):
-        log = Log(store, about.id)
-        named = named_in(log.state) if log.state.artifacts else set()
-        for output in listed(log):
-            if not output.cleaned_ms:
-                found = holdings.setdefault(output.artifact.digest, _Holding(output.artifact))
-                found.learn(about.id, output, named)
+        try:
+            _ask(store, about, holdings)
+        except Corrupt as error:
+            damaged[about.id] = str(error)
+            _spare(store, about, holdings)
     scope = [one for one in holdings.values() if conversation is None or conversation in one.conversations]
     for one in scope:
         others = one.conversations - {conversation}
@@ -128,7 +134,23 @@ def _survey(store: Store, conversation: str | None, before_ms: int) -> list[_Hol
             one.needed = one.needed or f"{min(others)} has it, too"
         elif one.at_ms >= before_ms:
             one.needed = one.needed or "it is new"
-    return sorted(scope, key=lambda one: one.at_ms)
+    return sorted(scope, key=lambda one: one.at_ms), damaged
+
+
+def _ask(store: Store, about: Conversation, holdings: dict[str, _Holding]) -> None:
+    log = Log(store, about.id)
+    named = named_in(log.state) if log.state.artifacts else set()
+    for output in list(listed(log)):
+        if not output.cleaned_ms:
+            holdings.setdefault(output.artifact.digest, _Holding(output.artifact)).learn(about.id, output, named)
+
+
+def _spare(store: Store, about: Conversation, holdings: dict[str, _Holding]) -> None:
+    """Keeps what a damaged log still names: whether it needs it cannot be known."""
+    for artifact in named_by(store, about):
+        found = holdings.setdefault(artifact.digest, _Holding(artifact))
+        found.conversations.add(about.id)
+        found.needed = found.needed or f"{about.id} is damaged and names it"
 
 
 def named_in(state: Fold) -> set[str]:
@@ -191,23 +213,29 @@ def _write(store: Store, conversation: str, artifacts: list[Artifact], by: str) 
     Log(store, conversation).append([Draft(body=artifact, by=by) for artifact in artifacts])
 
 
-# --- when conversations go -------------------------------------------------------------------------------------------
+# --- one by hand ---------------------------------------------------------------------------------------------------
 
 
-def holders(store: Store) -> dict[str, set[str]]:
-    """Which conversations name each content, by its digest. Ask before some of them are deleted."""
-    found: dict[str, set[str]] = {}
-    for about in conversations(store):
-        for output in listed(Log(store, about.id)):
-            found.setdefault(output.artifact.digest, set()).add(about.id)
-    return found
+def removed_by_hand(store: Store, conversation: str, id: str, *, now_ms: int) -> Item:
+    """Removes one artifact from a conversation, whatever the page shows; its bytes too, unless another conversation has
+    it. NotFound if there is none, or none any more."""
+    found = next((one for one in reversed(listed(Log(store, conversation))) if one.id == id), None)
+    if found is None or found.cleaned_ms:
+        state = "was removed already" if found else f"is not in {conversation}"
+        raise NotFound(f"{id!r:.200} {state}", hint=f"refold artifacts list {conversation} names those there are")
+    holding = _Holding(found.artifact)
+    holding.learn(conversation, found, set())
+    scope, damaged = _survey(store, None, now_ms)
+    same = [one for one in scope if one.artifact.digest == found.artifact.digest]
+    others = {id for one in same for id in one.conversations} - {conversation}
+    if others or damaged:
+        _write(store, conversation, [found.artifact], CLEANER)
+        store.flush()
+        return holding.item(f"its bytes stay: {min(others)} has it, too" if others else _UNKNOWN)
+    # One more: what was put in this very moment is meant, too.
+    if not _removed(store, [(holding, "")], now_ms + 1):
+        raise Conflict(f"{id} was put again just now", hint="try again")
+    return holding.item("its bytes are gone")
 
 
-def drop_orphans(
-    store: Store, held: Mapping[str, set[str]], deleted: Collection[str], *, now_ms: int, grace_s: float = GRACE_S
-) -> int:
-    """Removes the contents that only deleted conversations named; gives how many. One that is new stays."""
-    before_ms = now_ms - round(grace_s * 1000)
-    gone = set(deleted)
-    orphans = [digest for digest, ids in held.items() if ids <= gone]
-    return sum(store.drop(digest, before_ms=before_ms) for digest in orphans)
+_UNKNOWN = "its bytes stay: another conversation is damaged, and may have it"

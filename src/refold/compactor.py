@@ -27,12 +27,14 @@ from refold.hooks import Flight, Hooks
 from refold.log import Log
 from refold.notices import Guard, Notices
 from refold.redaction import redactor
+from refold.strategies.registry import check_settings, check_tables
 from refold.tokens.counter import count_message
 
 PLAN_TRIES_MAX = 3
 TASK_CHARS_MAX = 4_000
 UNREACHABLE = "system, tools, pins and the latest request alone are over the trigger"
 IN_FLIGHT = "another compaction is in flight"
+RECENTLY = "compacted-recently"
 EDITED = "the page was edited by another writer meanwhile; try again"
 
 
@@ -43,6 +45,7 @@ class _Drawn(Struct, frozen=True, kw_only=True):
     before: View
     after: View
     fresh: Callable[[Fold], bool]
+    redacted: bool = False  # then the page that it leaves is a little smaller
 
 
 class Compactor:
@@ -54,6 +57,7 @@ class Compactor:
     ) -> None:  # fmt: skip
         self.log, self.desk, self.notices, self.guard = log, desk, notices, guard
         self.config = desk.config
+        check_tables(self.config.strategy)
         self.budget, self.per_token = budget, per_token
         self.redact = redactor(self.config.redact, "summaries")
         self.asker = asking.Asker(writer, count=desk.counter, redact=self.redact) if writer else None
@@ -73,11 +77,13 @@ class Compactor:
         instructions: str = "",
     ) -> compaction.Job:
         """What a plan is to be drawn up from. Without names, the configured ladder."""
+        check_settings(settings or {}, ladder or self.config.ladder)
         return compaction.Job(
             budget=self.budget(),
             config=self.config,
             count=self._count,
             originals=self.log.originals,
+            ages=self.log.ages,
             batch=secrets.token_hex(8),
             ladder=ladder or self.config.ladder,
             task=task or self._task(),
@@ -102,10 +108,23 @@ class Compactor:
         return Receipt(reason=IN_FLIGHT)
 
     def _compacted(self, job: compaction.Job, *, auto: bool = False) -> Receipt:
+        if not auto and self._just_done(job):
+            return Receipt(reason=RECENTLY)
         instructions, veto = self._asked_hooks(job)
         if veto is not None:
             return veto
         return self._told(self._carried_out(replace(job, instructions=instructions), auto=auto))
+
+    def _just_done(self, job: compaction.Job) -> bool:
+        """Whether the usual is asked for a second time with nothing new: that would only lose more."""
+        with self.guard:
+            state = self.log.state
+            usual = job.target is None and job.ladder == self.config.ladder and not (job.settings or job.instructions)
+            full = current_tokens(state, job.budget.factor) >= job.budget.compact_at
+            if not usual or full or not compaction.nothing_new(state):
+                return False
+            self.notices.add("compaction-skipped", reason=RECENTLY)
+            return True
 
     def compact_now(self, job: compaction.Job) -> Receipt:
         """Applies a plan without a writer, a veto or waiting, for a page that was refused. A compaction in flight
@@ -135,7 +154,7 @@ class Compactor:
                 self.notices.add("hook-failed", reason=failure)
             if said.veto is not None:
                 reason = f"hook: {said.veto.reason}" if said.veto.reason else "hook"
-                return "", self._skipped(replace(plan, reason=reason, after=plan.current))
+                return "", self._skipped(replace(plan, reason=reason, tokens_after=plan.tokens_before))
         return "\n".join(text for text in (job.instructions, said.instructions) if text), None
 
     # --- one compaction ---
@@ -160,9 +179,9 @@ class Compactor:
         state = self.log.state
         before = state.view()
         plan, after = compaction.drawn_up(state, job)
-        plan = compaction.without_secrets(plan, self.redact, job.count)
-        fresh = partial(_untouched, list(state.undoable), set(state.pins), plan)
-        return _Drawn(plan=plan, before=before, after=after, fresh=fresh)
+        clean = compaction.without_secrets(plan, self.redact, job.count)
+        fresh = partial(_untouched, list(state.undoable), set(state.pins), clean)
+        return _Drawn(plan=clean, before=before, after=after, fresh=fresh, redacted=clean is not plan)
 
     def _questions(self, drawn: _Drawn, job: compaction.Job, *, auto: bool) -> list[asking.Question]:
         """What the writer is asked for this plan; nothing without one, and nothing by itself while it rests."""
@@ -188,6 +207,9 @@ class Compactor:
 
     def _applied(self, drawn: _Drawn, job: compaction.Job, bill: dict[str, Any] | None = None) -> Receipt | None:
         plan = drawn.plan
+        for step in plan.steps:
+            if step.note:
+                self.notices.add("compaction-failed", reason=step.note, strategy=step.strategy)
         if not plan.proposals:
             return self._skipped(plan)
         drafts = [self.desk.draft(p.edit, p.tokens, by=plan.strategy) for p in plan.proposals]
@@ -195,12 +217,12 @@ class Compactor:
             return None
         self.log.keep_bookmark()
         self.done_at, after = self.log.state.head, drawn.after
-        if plan.asks or bill:
+        if plan.asks or bill or drawn.redacted:
             after = self.log.state.view()
             plan = compaction.measured(plan, drawn.before, after, job)
         receipt = compaction.receipt_of(plan, drawn.before, after, job.batch)
         self.notices.rearm()
-        sizes = {"before": plan.current, "after": plan.after}
+        sizes = {"before": plan.tokens_before, "after": plan.tokens_after}
         self.notices.add(
             "compaction-complete", receipt=receipt, strategy=receipt.strategy, details=bill or {}, **sizes
         )  # fmt: skip
@@ -208,8 +230,11 @@ class Compactor:
 
     def _skipped(self, plan: Plan) -> Receipt:
         self.done_at = self.log.state.head
-        self.notices.add("compaction-skipped", reason=plan.reason, before=plan.current, after=plan.after)
-        return Receipt(reason=plan.reason, steps=plan.steps, tokens_before=plan.current, tokens_after=plan.after)
+        before, after = plan.tokens_before, plan.tokens_after
+        self.notices.add("compaction-skipped", reason=plan.reason, before=before, after=after)
+        return Receipt(
+            reason=plan.reason, steps=plan.steps, tokens_before=before, tokens_after=after, target=plan.target
+        )  # fmt: skip
 
     # --- by itself ---
 
@@ -238,8 +263,12 @@ class Compactor:
             state, budget, due = self.log.state, self.budget(), self._due()
             if due == "yes" and self._reachable(state, budget):
                 current = current_tokens(state, budget.factor)
-                self.notices.add("auto-compacting", percent=budget.percent(current), tokens=current, max=budget.window)
-                return self.job()
+                job = self.job(() if current >= budget.compact_at else compaction.early(state, budget, self.config))
+                self.notices.add(
+                    "auto-compacting", percent=budget.percent(current), tokens=current, max=budget.window,
+                    strategy="+".join(job.ladder),
+                )  # fmt: skip
+                return job
             if due not in ("yes", "no"):
                 self.notices.once(due, "compaction-skipped", reason=due)
             self.settled_at = state.head
@@ -247,12 +276,12 @@ class Compactor:
 
     def _reachable(self, state: Fold, budget: Budget) -> bool:
         """Whether a compaction can help. Where the fixed part alone is over the trigger it is said once, and only a
-        page over the hard limit is still cut."""
+        page over the hard limit is still cut; where that part is over the limit too, one over the window."""
         fixed = round(compaction.fixed_tokens(state.view()) * budget.factor)
         if fixed < budget.compact_at:
             return True
         self.notices.once("unreachable", "budget-unreachable", tokens=fixed, max=budget.compact_at, reason=UNREACHABLE)
-        return current_tokens(state, budget.factor) > budget.input_max
+        return current_tokens(state, budget.factor) > (budget.input_max if fixed < budget.input_max else budget.window)
 
     def watch(self) -> None:
         """Says once that the page is getting full. Cheap where nothing came since the last time."""

@@ -22,6 +22,7 @@ NUMBERS = (
 Durability = Literal["turn", "append", "none"]
 Channel = Literal["summaries", "exports", "logs"]
 CHANNELS: tuple[Channel, ...] = get_args(Channel)
+EMAILS: Literal["emails"] = "emails"  # named among the channels: e-mail addresses are taken out, too
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -47,7 +48,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     cache: bool = True
     durability: Durability = "turn"
     writer_wait_s: float = 30.0
-    redact: bool | tuple[Channel, ...] = True  # secrets are taken out in every channel, in none, or in those named
+    # Secrets are taken out in every channel, in none, or in those named; with "emails", addresses go too.
+    redact: bool | tuple[Channel | Literal["emails"], ...] = True
     dialect: str | None = None
     force: bool = False
     strategy: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)

@@ -8,7 +8,6 @@ the message that names it. Neighbours: `offload` makes stubs, `engine` appends t
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -60,9 +59,10 @@ class Desk:
     def _counted(self, message: Message, by: str | None = None) -> Draft:
         return self.draft(message, count_message(message, self.counter), by or author(message))
 
-    def result(self, call: str, output: Any, *, is_error: bool, name: str, task: str, query: str) -> list[Draft]:
+    def result(
+        self, call: str, text: offload.Content, *, is_error: bool, name: str, task: str, query: str
+    ) -> list[Draft]:
         """What a tool call gave, as a message of its own."""
-        text = offload.output_text(output)
         asked = self.calls(call)
         result = ToolResult(call, is_error=is_error, name=name or (asked.name if asked else ""))
         by = f"tool:{result.name}" if result.name else "tool"
@@ -96,7 +96,7 @@ class Desk:
         name = asked.name if asked else result.name
         return name in self.config.exclude_tools or offload.is_own(name)
 
-    def _moved(self, result: ToolResult, text: str | bytes, origin: Origin) -> tuple[Artifact, ToolResult]:
+    def _moved(self, result: ToolResult, text: offload.Content, origin: Origin) -> tuple[Artifact, ToolResult]:
         mime = "text/plain" if isinstance(text, str) else "application/octet-stream"
         name = origin.description or "output"
         artifact = offload.kept(self.store, text, name=name, type="command_output", mime=mime, origin=origin)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from refold import dialects, handover, history, offload
 from refold.asking import Writer
@@ -22,7 +22,7 @@ from refold.core.budget import current_tokens
 from refold.core.codec import conversation_checked
 from refold.core.model import Artifact, Body, Checkpoint, Event, Message, Meta, Origin, Span, View
 from refold.drafting import Desk
-from refold.errors import Conflict, OverBudget, RefoldError
+from refold.errors import Conflict, NotFound, OverBudget, RefoldError
 from refold.log import Draft, Log
 from refold.notices import Guard, Listener, Notices
 from refold.page import Page, Rendered
@@ -94,44 +94,59 @@ class Context(Shortening):
         tools: list[Any] | None = None,
         title: str | None = None,
         tags: Sequence[str] | None = None,
+        metadata: dict[str, Any] | None = None,
     ) -> None:
-        """Sets the model, its window, the system prompt, the tools, title or tags from here on; limits follow at
-        once. Only what changed is written, with the next append or request."""
+        """Sets the model, its window, the system prompt, the tools, title, tags or metadata of your own from here on;
+        limits follow at once. Only what changed is written, with the next append or request, or at the end."""
         with self._guard:
             known = self._log.state.meta
-            self._model = models.model_info(model or known.model or None)
-            self._window = window or getattr(self, "_window", None)
-            self._pages.clear()
-            self._resize()
+            self._window = window if window is not None else getattr(self, "_window", None)
+            self._take_model(model or known.model)
             draft = self._desk.draft
             if not self._model.known and not self._window and (model or known.model):
                 self._notices.add("unknown-model", reason=f"{model or known.model}: a window of 128,000 is assumed")
-            given = Meta(model=model, title=title, tags=tuple(tags) if tags is not None else None)
-            if any(v not in (None, getattr(known, n)) for n in ("model", "title", "tags") if (v := getattr(given, n))):
+            tagged = tuple(tags) if tags is not None else None
+            given = Meta(model=model or None, title=title, tags=tagged, metadata=metadata)
+            if any(value not in (None, getattr(known, name)) for name, value in asdict(given).items()):
                 self._pending.append(draft(given))
             if system is not None and system != known.system:
                 self._pending.append(draft(Meta(system=system), counters.count_system(system, self._counter)))
             if tools is not None and tools != known.tools:
                 self._pending.append(draft(Meta(tools=tools), counters.count_tools(tools, self._counter)))
 
+    def _take_model(self, name: str | None) -> None:
+        self._named = name
+        self._model = models.model_info(name or None)
+        self._pages.clear()
+        self._resize()
+
+    def _follow(self) -> None:
+        """The model that the log names now: another writer may have changed it, and a restore takes it back."""
+        name = self._log.state.meta.model
+        if name != self._named and not any(isinstance(d.body, Meta) and d.body.model for d in self._pending):
+            self._take_model(name)
+
     # --- writing ---
 
     def append(self, message: Any, *, by: str | None = None) -> list[Event]:
         """Appends a message in any provider's shape, an SDK object, or a `Message`. Never waits, compacts or
-        refuses for size: a large tool result is kept whole as an artifact and shown as a stub."""
+        refuses for size: a tool result larger than the window, or than `offload_tokens` if that is set, is kept whole
+        as an artifact and shown as a stub. `append_result` shows stubs from a smaller size on."""
         parsed = [message] if isinstance(message, Message) else dialects.parse(message, self._dialect_name())
         with self._guard:
             answers = [dialects.answering(one, self._log.calling) for one in parsed]
             return self._append([draft for one in answers for draft in self._desk.message(one, by)])
 
     def append_result(
-        self, call: str, output: Any, *, is_error: bool = False, name: str = "", task: str = "", query: str = ""
-    ) -> list[Event]:
-        """Appends what a tool call gave: text, bytes, or plain data. `task` and `query` group large outputs."""
+        self, call: str, output: Any, *, is_error: bool = False, name: str = "", task: str = "", query: str = "",
+        on_error: str = "raise",
+    ) -> list[Event]:  # fmt: skip
+        """Appends what a tool call gave: text, bytes, or data (see `encoding`). `task` and `query` group large outputs.
+        What cannot be written is Invalid, or kept as its `repr` with `on_error="degrade"`."""
         with self._guard:
             self._check_open()
-            drafts = self._desk.result(call, output, is_error=is_error, name=name, task=task, query=query)
-            return self._append(drafts)
+            text = offload.output_text(output, on_error=on_error)
+            return self._append(self._desk.result(call, text, is_error=is_error, name=name, task=task, query=query))
 
     def record(self, response: Any) -> list[Event]:
         """Appends a provider's reply and its usage. Recording the same response again changes nothing."""
@@ -158,6 +173,7 @@ class Context(Shortening):
         except BaseException:
             self._pending = pending
             raise
+        self._follow()
         if self.config.checkpoint_every:
             self._mark(sum(event.kind == "message" for event in events))
         self._sync("append")
@@ -212,6 +228,7 @@ class Context(Shortening):
     def _prepare(self) -> None:
         """What must have happened before a page is rendered: others' events read, our own written."""
         self._catch_up()
+        self._follow()
         self._tell_mended()
         if self._pending:
             self._append([])
@@ -240,10 +257,10 @@ class Context(Shortening):
         """The numbers: current size, breakdown, counts, billed totals, cost."""
         with self._guard:
             view, now = self.view, self._log.clock()
-            there = sum(not output.cleaned_ms for output in self.outputs.list())
             return stats_of(
-                view, self.budget, conversation=self.conversation, model=self._model.name, artifacts=there, now_ms=now
-            )
+                view, self.budget, conversation=self.conversation, model=self._model.name,
+                artifacts=self.outputs.count(), now_ms=now,
+            )  # fmt: skip
 
     # --- going back ---
 
@@ -254,6 +271,11 @@ class Context(Shortening):
     def undo(self) -> bool:
         """Switches off the newest compaction or restore; undoing again redoes it. False if there is nothing."""
         return bool(self._decided(lambda: [body] if (body := history.undoing(self._log.state)) else []))
+
+    def clear(self) -> None:
+        """Takes everything but the system prompt, the tools and the pins off the page, as one batch; `undo` brings it
+        back."""
+        self._decided(lambda: history.clearing(self._log.state))
 
     def checkpoint(self, name: str = "") -> int:
         """Names the position the log is at; gives its seq. Every seq can be restored without a name, too."""
@@ -334,21 +356,33 @@ class Context(Shortening):
         """What was appended so far survives power loss once this returns."""
         with self._guard:
             self._check_open()
+            self._write_pending()
             self._store.flush()
 
     def close(self) -> None:
-        """Keeps the bookmark, syncs, and lets go of the store. Closing twice is fine."""
+        """Keeps the bookmark, syncs, and lets go of the store. Closing twice is fine, and so is closing a conversation
+        that was deleted meanwhile."""
         with self._guard:
             if self._closed:
                 return
-            if self._log.state.head:
-                self._clean_up()
-                self._log.keep_bookmark()
-                self._searcher.close(conversation=self.conversation)
-            self._store.flush()
-            self._closed = True
-            if self._owns_store:
-                self._store.close()
+            try:
+                if self._log.state.head:
+                    self._write_pending()
+                    self._clean_up()
+                    self._log.keep_bookmark()
+                    self._searcher.close(conversation=self.conversation)
+                self._store.flush()
+            except NotFound:
+                pass
+            finally:
+                self._closed = True
+                if self._owns_store:
+                    self._store.close()
+
+    def _write_pending(self) -> None:
+        """Writes what `use` set; a conversation that has nothing else yet is not begun by that."""
+        if self._pending and self._log.state.head:
+            self._append([])
 
     def _clean_up(self) -> None:
         """Removes old outputs, if the configuration says how many may stay. A failure is said and stops nothing."""

@@ -2,7 +2,8 @@
 
 The other agent has a conversation of its own. It starts with one message that says where it comes from, what was found
 out so far (the ledger, unless the caller gives words of its own) and which artifacts it may unfold. No message of the
-first conversation is in it. Neighbours: `engine` (`Context.spawn`), `strategies.ledger` makes the facts.
+first conversation is in it, and no secret, like in every summary; artifacts and task are handed on as they are.
+Neighbours: `engine` (`Context.spawn`), `strategies.ledger` makes the facts, `redaction` finds secrets.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 from refold.config import Config
 from refold.core.model import Artifact, Message, Text, View
 from refold.errors import NotFound
+from refold.redaction import redactor
 from refold.strategies.ledger import facts_of
 from refold.strategies.ledgerlines import ledger_lines
 
@@ -26,7 +28,8 @@ def handed_over(
     lines = [f"[handed over from the conversation {origin}, #1-{view.head}]", told.strip()]
     if artifacts:
         lines += ["", "Artifacts", *(_named(artifact) for artifact in artifacts)]
-    return Message(role="user", blocks=(Text("\n".join(lines).strip()),), metadata={"handed_over": origin})
+    text = redactor(config.redact, "summaries")("\n".join(lines).strip())
+    return Message(role="user", blocks=(Text(text),), metadata={"handed_over": origin})
 
 
 def known(view: View, config: Config) -> str:

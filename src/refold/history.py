@@ -7,9 +7,11 @@ taken away: the fold skips what is switched off. Neighbours: `core.fold` applies
 
 from __future__ import annotations
 
+import secrets
+
 from refold.core.fold import Fold
 from refold.core.laws import units
-from refold.core.model import Checkpoint, Pin, Restore, Revert
+from refold.core.model import Checkpoint, Hide, Pin, Restore, Revert
 from refold.errors import Invalid, NotFound
 from refold.log import Log
 
@@ -50,6 +52,13 @@ def checkpointing(state: Fold, messages: int, every: int) -> Checkpoint | None:
     if not every or count // every == (count - messages) // every:
         return None
     return Checkpoint(name=f"message-{count}", seq=state.head)
+
+
+def clearing(state: Fold) -> list[Hide]:
+    """Takes everything off the page but system messages and pins."""
+    going = [slot for slot in state.slots if slot.seq not in state.pins and slot.message.role != "system"]
+    batch = secrets.token_hex(8)
+    return [Hide(batch=batch, span=slot.span, reason="clear") for slot in going]
 
 
 def pinning(log: Log, seq: int, *, on: bool) -> list[Pin]:

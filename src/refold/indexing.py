@@ -17,6 +17,7 @@ from typing import TypeVar
 from refold.core.codec import decode
 from refold.core.model import Artifact, Conversation, Erase, Event
 from refold.errors import Corrupt, Denied, Invalid, NotFound, Unavailable
+from refold.listing import near_runs
 from refold.search import database, embedders
 from refold.search.documents import Document, documents_of
 from refold.search.embedders import Embedder
@@ -26,7 +27,7 @@ from refold.stores.protocol import Store
 
 BATCH_EVENTS, PAGE_EVENTS, BATCH_VECTORS = 5_000, 200, 200
 BATCH_CHARS = 4_000_000
-LOOK_BACK_EVENTS, NEAR_EVENTS = 20, 8
+LOOK_BACK_EVENTS = 20
 ARTIFACT_BYTES_MAX = 16 * 1024 * 1024
 EMBEDDER_PAUSE_S = 60.0
 PAGE = 100
@@ -321,17 +322,6 @@ class Keeper:
 
 # Connections of a parent process. Closing them here would touch the parent's files; so they are kept, unused.
 _LEFT_ALONE: list[Index | None] = []
-
-
-def near_runs(seqs: Iterable[int]) -> list[tuple[int, int]]:
-    """Runs that hold these seqs; what lies close together is one read."""
-    out: list[tuple[int, int]] = []
-    for seq in sorted(set(seqs)):
-        if out and seq - out[-1][1] <= NEAR_EVENTS:
-            out[-1] = out[-1][0], seq
-        else:
-            out.append((seq, seq))
-    return out
 
 
 def chosen(embedder: Embedder | bool | None) -> Embedder | None:

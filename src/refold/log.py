@@ -129,6 +129,11 @@ class Log:
                 state.step(event)
         return state.slots
 
+    def ages(self, seqs: Sequence[int]) -> dict[int, int]:
+        """How many milliseconds ago these events came, by seq."""
+        now = self.clock()
+        return {seq: now - event.at_ms for seq, event in (self._events(seqs) or {}).items()}
+
     def call(self, id: str) -> ToolCall | None:
         """The newest tool call of that id on the page."""
         for slot in reversed(self.state.slots):

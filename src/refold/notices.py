@@ -1,6 +1,7 @@
 """What the engine has to say: notices, told to listeners with no lock held (`Guard`).
 
-Listeners are independent: one that raises is reported as a `listener-failed` notice and stops nothing. A warning is
+Listeners are independent: one that raises is reported as a `listener-failed` notice and stops nothing. One that is a
+coroutine function is run to its end at once, or, where a loop runs in this thread, as a task of that loop. A warning is
 given once, and armed again after a compaction or when the page has shrunk by five points.
 """
 
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from msgspec import Struct, field
@@ -38,7 +39,7 @@ class Notice(Struct, frozen=True, kw_only=True):
     details: dict[str, Any] = field(default_factory=dict)
 
 
-Listener = Callable[[Notice], None]
+Listener = Callable[[Notice], Awaitable[None] | None]
 
 
 class Guard:
@@ -68,6 +69,7 @@ class Notices:
         self._listeners: list[tuple[str, Listener]] = []
         self._waiting: deque[Notice] = deque(maxlen=WAITING_MAX)
         self._said: set[str] = set()
+        self._running: set[Any] = set()
         self._guard = threading.Lock()
 
     def on(self, name: str, listener: Listener) -> Callable[[], None]:
@@ -93,8 +95,8 @@ class Notices:
             self.add(name, **fields)
 
     def rearm(self) -> None:
-        """Lets everything that is said once be said again."""
-        self._said.clear()
+        """Lets what a compaction may have mended be said again."""
+        self._said &= {"unreachable"}
 
     def watch(self, current: int, budget: Budget) -> None:
         """The warning, and the critical level."""
@@ -121,7 +123,32 @@ class Notices:
 
     def _call(self, listener: Listener, notice: Notice) -> None:
         try:
-            listener(notice)
+            answer = listener(notice)
         except Exception as error:  # noqa: BLE001 - a listener is the caller's code and may raise anything
-            if notice.name != "listener-failed":
-                self.add("listener-failed", reason=f"{type(error).__name__}: {error}", details={"notice": notice.name})
+            self._failed(notice, error)
+        else:
+            if answer is not None and hasattr(answer, "__await__"):
+                self._run(self._awaited(answer, notice))
+
+    def _run(self, told: Coroutine[Any, Any, None]) -> None:
+        import asyncio
+
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            asyncio.run(told)
+            return
+        # A loop holds its tasks weakly: without us, one that waits may vanish.
+        task = loop.create_task(told)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def _awaited(self, answer: Awaitable[None], notice: Notice) -> None:
+        try:
+            await answer
+        except Exception as error:  # noqa: BLE001 - as above
+            self._failed(notice, error)
+
+    def _failed(self, notice: Notice, error: Exception) -> None:
+        if notice.name != "listener-failed":
+            self.add("listener-failed", reason=f"{type(error).__name__}: {error}", details={"notice": notice.name})

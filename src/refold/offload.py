@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import codecs
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 
+from refold import encoding
 from refold.core.codec import EVENT_BYTES_MAX, artifact_id
 from refold.core.model import Artifact, Origin, ToolCall
 from refold.errors import Invalid
+from refold.results import Results, results_of
 from refold.stores.protocol import Store
 
 BYTES = "application/octet-stream"
+ON_ERROR = ("raise", "degrade")
 STUB_CHARS_MAX = 2_000
 CHUNK_CHARS = 256 * 1024
 LINE_CHARS_MAX = 160
@@ -34,9 +37,15 @@ SUFFIXES = {
 }
 
 
-def output_text(output: Any) -> str | bytes:
-    """A tool's output as text where it can be one: JSON for plain data, bytes for what is not UTF-8. What no event
-    could hold stays bytes, also if it is text: it goes to the store as it is, and is not held twice."""
+Content = str | bytes | encoding.Written
+
+
+def output_text(output: Any, *, on_error: str = "raise") -> Content:
+    """A tool's output as text where it can be one: JSON for data, bytes for what is not UTF-8. What no event could
+    hold stays what it is, also if it is text: it goes to the store in pieces, and is not held twice. What cannot be
+    written is Invalid, or its `repr` if `on_error` is "degrade"."""
+    if on_error not in ON_ERROR:
+        raise Invalid(f"on_error={on_error!r:.80}", hint="one of: " + ", ".join(ON_ERROR))
     if isinstance(output, str):
         return output
     if output is None:
@@ -44,10 +53,12 @@ def output_text(output: Any) -> str | bytes:
     if isinstance(output, bytes | bytearray | memoryview):
         return _text_or_bytes(bytes(output))
     try:
-        return _text_or_bytes(msgspec.json.encode(output, enc_hook=_plain))
-    except (TypeError, ValueError, RecursionError, UnicodeEncodeError) as error:
-        kind = type(output).__name__
-        raise Invalid(f"a tool output of type {kind} is not JSON: {error}", hint="pass text or plain data") from error
+        written = encoding.Written(output)
+    except Invalid:
+        if on_error == "raise":
+            raise
+        return encoding.degraded(output)
+    return written if written.whole is None else written.whole.decode()
 
 
 def _text_or_bytes(content: bytes) -> str | bytes:
@@ -59,24 +70,18 @@ def _text_or_bytes(content: bytes) -> str | bytes:
         return content
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, set | frozenset):
-        return sorted(value, key=repr)
-    if isinstance(value, BaseException):
-        return f"{type(value).__name__}: {value}"
-    raise TypeError(f"{type(value).__name__} is not plain data")
-
-
 def is_own(tool: str) -> bool:
     """Whether a tool is one of ours: what it gives is bounded already, and a stub for it would only lead back to it."""
     return tool in OWN_TOOLS
 
 
-def kept(store: Store, content: str | bytes, *, name: str, type: str, mime: str, origin: Origin) -> Artifact:
+def kept(store: Store, content: Content, *, name: str, type: str, mime: str, origin: Origin) -> Artifact:
     """The content as an artifact of the store, streamed, never copied whole. Bytes that nobody knew anything about are
     text if they can be."""
     chars, lines = _measures(content)
     mime = "text/plain" if mime == BYTES and chars else mime
+    if type == "command_output" and chars and _results(content):
+        type = "search_result"
     digest = store.put(_chunks(content), suffix=SUFFIXES.get(mime, ".txt" if isinstance(content, str) else ".bin"))
     return msgspec.convert(
         {
@@ -88,13 +93,18 @@ def kept(store: Store, content: str | bytes, *, name: str, type: str, mime: str,
     )  # fmt: skip
 
 
-def content_bytes(content: str | bytes) -> int:
+def content_bytes(content: Content) -> int:
+    if isinstance(content, encoding.Written):
+        return content.size_bytes
     if isinstance(content, bytes) or content.isascii():
         return len(content)
     return sum(len(chunk) for chunk in _chunks(content))
 
 
-def _chunks(content: str | bytes) -> Iterator[bytes]:
+def _chunks(content: Content) -> Iterator[bytes]:
+    if isinstance(content, encoding.Written):
+        yield from content
+        return
     for at in range(0, len(content), CHUNK_CHARS):
         part = content[at : at + CHUNK_CHARS]
         yield part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
@@ -105,10 +115,12 @@ def count_lines(text: str) -> int:
     return text.count("\n") + (not text.endswith("\n") if text else 0)
 
 
-def _measures(content: str | bytes) -> tuple[int, int]:
+def _measures(content: Content) -> tuple[int, int]:
     """The characters and lines of a content; none if it is no text."""
     if isinstance(content, str):
         return len(content), count_lines(content)
+    if isinstance(content, encoding.Written):
+        return content.size_chars, 1
     decoder = codecs.getincrementaldecoder("utf-8")()
     chars = newlines = 0
     try:
@@ -121,8 +133,9 @@ def _measures(content: str | bytes) -> tuple[int, int]:
     return chars, newlines + (chars > 0 and not content.endswith(b"\n"))
 
 
-def stub(artifact: Artifact, content: str | bytes, location: str | None) -> str:
-    """What the page shows in the artifact's place: its size, its first and last lines, its handle."""
+def stub(artifact: Artifact, content: Content, location: str | None) -> str:
+    """What the page shows in the artifact's place: its size, its handle, and its first and last lines, or how many
+    results a search gave and where."""
     size = f"{artifact.lines:,} lines, " if artifact.lines else ""
     where = f" It is the file {location} too." if location and len(location) < 300 else ""
     head = (
@@ -131,6 +144,8 @@ def stub(artifact: Artifact, content: str | bytes, location: str | None) -> str:
     )
     if not artifact.size_chars:
         return head
+    if artifact.type == "search_result" and (found := _results(content)):
+        return f"{head}\n{found.said()}"
     room = STUB_CHARS_MAX - len(head) - 120
     start, end = _ends(content, room * 2)
     first = _lines(start.split("\n"), room * 2 // 3)
@@ -141,13 +156,28 @@ def stub(artifact: Artifact, content: str | bytes, location: str | None) -> str:
     return "\n".join([head, *first, f"… {left_out:,} lines …", *last])
 
 
-def _ends(content: str | bytes, chars: int) -> tuple[str, str]:
+def _results(content: Content) -> Results | None:
+    return None if isinstance(content, encoding.Written) else results_of(content)
+
+
+def _ends(content: Content, chars: int) -> tuple[str, str]:
     """The first and the last characters of a content."""
     if isinstance(content, str):
         return content[:chars], content[-chars:]
     size = 4 * chars
+    if isinstance(content, encoding.Written):
+        content = _ends_of(content, size)
     start, end = content[:size].decode("utf-8", "ignore"), content[-size:].decode("utf-8", "ignore")
     return start[:chars], end[-chars:]
+
+
+def _ends_of(pieces: Iterable[bytes], size: int) -> bytes:
+    """The first and the last bytes of what comes in pieces, as if nothing lay between."""
+    start = end = b""
+    for piece in pieces:
+        start += piece[: size - len(start)]
+        end = (end + piece[-size:])[-size:]
+    return start + end
 
 
 def _lines(lines: list[str], room: int) -> list[str]:

@@ -13,10 +13,11 @@ from msgspec import Struct
 
 from refold import cleaning, selecting
 from refold.config import Config
-from refold.errors import NotFound
+from refold.core.model import Artifact
+from refold.errors import Corrupt, NotFound
 from refold.grepping import WAIT_S, Grepped, check, grepped
-from refold.listing import Output, listed, query_id
-from refold.log import Log
+from refold.listing import Output, Shelf, query_id
+from refold.log import Log, now_ms
 from refold.notices import Guard
 from refold.stores.protocol import Store
 from refold.unfolding import MOST, Original, Part, content_of, lines_between, original
@@ -36,6 +37,7 @@ class Outputs:
 
     def __init__(self, log: Log, guard: Guard, fresh: Callable[[], object]) -> None:
         self._log, self._guard, self._fresh = log, guard, fresh
+        self._shelf = Shelf(log)
 
     @property
     def conversation(self) -> str:
@@ -43,19 +45,28 @@ class Outputs:
 
     def list(self, *, task: str | None = None, query: str | None = None, tool: str | None = None) -> Sequence[Output]:
         """The outputs in the order in which they were kept: all, or those of a task, a query (its text or its
-        `hash_query`), a tool. Cleaned-up ones are among them."""
+        `hash_query`), a tool. Cleaned-up ones are among them. Of very many, each is read when it is looked at."""
+        given = {"task": task, "query": query_id(query) if query is not None else None, "tool": tool}
+        wanted = {name: str(value) for name, value in given.items() if value is not None}
         with self._guard:
-            self._fresh()
-            found = listed(self._log)
-        origins = (one.artifact.origin for one in found)
-        wanted = None if query is None else query_id(query)
-        return [
-            one
-            for one, origin in zip(found, origins)
-            if (task is None or origin.task == str(task))
-            and (tool is None or origin.tool == tool)
-            and (wanted is None or (origin.query and query_id(origin.query) == wanted))
-        ]
+            shelf = self._refreshed()
+            return (shelf.grouped(**wanted) if wanted else shelf.listing()).held()
+
+    def count(self) -> int:
+        """How many outputs have their bytes still."""
+        with self._guard:
+            return self._refreshed().count()
+
+    def named(self, handle: str) -> Sequence[Artifact]:
+        """The artifact that a handle names; of an unknown one the newest others."""
+        id = handle.strip().removeprefix("artifact://")
+        with self._guard:
+            return self._refreshed().named(id) if id.startswith("art-") else []
+
+    def _refreshed(self) -> Shelf:
+        self._fresh()
+        self._shelf.refresh()
+        return self._shelf
 
     def select(
         self, query: str, *, limit: int | None = 10, score_min: float = 0.0, tokens_max: int | None = None,
@@ -63,15 +74,13 @@ class Outputs:
     ) -> Sequence[selecting.Selected]:  # fmt: skip
         """The outputs that a query needs, best first, each with its score and why. Where none matches, the newest that
         fit. `judge` may be a model: it is given the best candidates and says which are relevant."""
-        there = [one for one in (self.list() if among is None else among) if not one.cleaned_ms]
         bounds = selecting.Bounds(limit=limit, score_min=score_min, tokens_max=tokens_max)
-        return selecting.selected(self._log.store, there, query, bounds, judge)
+        return selecting.selected(self._log.store, self.list() if among is None else among, query, bounds, judge)
 
     def original(self, handle: str, *, level: str = "full") -> Original:
         """What a handle names, as a stream; NotFound or Invalid if it names nothing here."""
         with self._guard:
-            self._fresh()
-            return original(self._log, [one.artifact for one in listed(self._log)], handle, level=level)
+            return original(self._log, self.named(handle), handle, level=level)
 
     def lines(self, handle: str, first: int, last: int | None = None, *, chars_max: int = MOST) -> Part:
         """Some lines of what a handle names, counted from 1, read as a stream: no more is held than what is given."""
@@ -90,10 +99,10 @@ class Outputs:
             left_s = min(wait_s, max(0.05, deadline - time.monotonic()))
             try:
                 one = grepped(chunks, pattern, regex=regex, ignore_case=ignore_case, most=most, wait_s=left_s)
-            except NotFound as error:
+            except (NotFound, Corrupt) as error:
                 if handle:
                     raise
-                found.append(Found(handle=name, grepped=Grepped(ended=str(error))))
+                found.append(Found(handle=name, grepped=Grepped(ended=f"{name} was left out: {error}")))
                 continue
             if one.lines or one.ended or handle:
                 found.append(Found(handle=name, grepped=one))
@@ -104,9 +113,11 @@ class Outputs:
 
     def _contents(self, handle: str) -> Iterator[tuple[str, Iterable[bytes]]]:
         if not handle:
-            outputs = {one.id: one.artifact for one in self.list() if not one.cleaned_ms}
-            for id, artifact in reversed(outputs.items()):
-                yield id, content_of(self._log, artifact)
+            read: set[str] = set()
+            for output in reversed(self.list()):
+                if not output.cleaned_ms and output.id not in read:
+                    read.add(output.id)
+                    yield output.id, content_of(self._log, output.artifact)
             return
         found = self.original(handle)
         if found.artifact is not None:
@@ -128,6 +139,17 @@ class Outputs:
         except NotFound:
             # A conversation that nothing was appended to is not in the store yet.
             return cleaning.Cleanup()
+        with self._guard:
+            self._fresh()
+        return done
+
+    def remove(self, handle: str) -> cleaning.Item:
+        """Removes one output from this conversation; its bytes too, unless another one has it. The log keeps what it
+        was. NotFound if there is none, or none any more."""
+        id = handle.strip().removeprefix("artifact://")
+        with self._guard:
+            self._fresh()
+        done = cleaning.removed_by_hand(self._log.store, self._log.conversation, id, now_ms=now_ms())
         with self._guard:
             self._fresh()
         return done

@@ -10,8 +10,9 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from refold.core.model import Artifact, Event
+from refold.core.model import Artifact, Event, Totals
 from refold.errors import Invalid
+from refold.history import restoring
 
 if TYPE_CHECKING:
     from refold.config import Config
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from refold.log import Log
     from refold.notices import Guard, Notices
     from refold.outputs import Outputs
+    from refold.points import Difference, Point, Restored
     from refold.search.embedders import Embedder
     from refold.search.hits import Hit
     from refold.searching import Searcher
@@ -48,12 +50,13 @@ class Past:
     # --- originals ---
 
     def why(self, seq: int) -> list[Trace]:
-        """Every event that hid, changed, pinned or brought back a message, oldest first, with its time and reason."""
+        """Every event that hid, changed, pinned or brought back a message, or changed the file it shows, oldest first,
+        with its time and reason."""
         from refold.tracing import traced
 
         with self._guard:
             self._catch_up()
-            return traced(self._log, seq)
+            return traced(self._log, seq, self.config)
 
     def unfold(self, handle: str | int, *, level: str = "full", lines: tuple[int, int] | None = None) -> Unfolded:
         """The originals behind a handle: `#41`, `#41-58`, `art-…`. Levels of a summary: line, paragraph, full."""
@@ -61,7 +64,7 @@ class Past:
 
         with self._guard:
             self._catch_up()
-            return unfolded(self._log, self.artifacts(), str(handle), level=level, lines=lines)
+            return unfolded(self._log, self.outputs.named(str(handle)), str(handle), level=level, lines=lines)
 
     def events(self, *, after: int = 0, limit: int = 1_000) -> list[Event]:
         """The log itself, a page at a time."""
@@ -71,16 +74,59 @@ class Past:
                 return []
             return self._store.read(self.conversation, after=after, limit=limit)
 
-    def export(self, path: str, *, secrets: bool = False) -> None:
+    def export(self, path: str, *, secrets: bool | None = None) -> None:
         """Writes the conversation to a file, by its ending: `.json`, whole, to be imported again; `.md`, to be read,
-        without secrets unless they are asked for."""
-        from refold.redaction import is_redacted
+        without secrets. `secrets=True` leaves them in, `False` takes them out of `.json`, too, which is another log
+        then."""
+        from refold.redaction import cleaner, is_redacted
         from refold.transfer import export_file
 
-        shown = secrets or not is_redacted(self.config.redact, "exports")
+        redact = self.config.redact
+        shown = True if secrets is None and not is_redacted(redact, "exports") else secrets
         with self._guard:
             self._check_open()
-            export_file(self._store, self.conversation, path, force=True, secrets=shown)
+            export_file(self._store, self.conversation, path, force=True, secrets=shown, redact=cleaner(redact))
+
+    # --- points to go back to ---
+
+    def points(self, *, every: int = 10, keep: int = 5, hours: float = 24.0) -> list[Point]:
+        """Where `restore` can go, newest first: checkpoints by name, every so many messages, and before each
+        compaction, undo and restore. Those without a name are listed for so many hours, the newest `keep` for ever;
+        any other seq can be restored as well."""
+        from refold.points import points_of
+
+        with self._guard:
+            self._catch_up()
+            events = self._log.read() if self._log.state.head else ()
+            return points_of(events, self._log.clock(), every=every, keep=keep, hours=hours)
+
+    def diff(self, first: int | str, last: int | str | None = None) -> Difference:
+        """What the page at one point (a seq or a checkpoint) shows otherwise than at another; `last` is the head."""
+        from refold.points import difference
+
+        with self._guard:
+            self._catch_up()
+            start = restoring(self._log.state, first).seq
+            end = self._log.state.head if last is None else restoring(self._log.state, last).seq
+            return difference(self._log, start, end, self.config)
+
+    def plan_restore(self, to: int | str) -> Restored:
+        """What `restore` would switch off. Changes nothing."""
+        from refold.points import restored
+
+        with self._guard:
+            self._catch_up()
+            return restored(self._log, restoring(self._log.state, to).seq, self.config)
+
+    @cached_property
+    def _inherited(self) -> Totals:
+        """What had been billed to the parent where this conversation left it; nothing unless it is a fork."""
+        from refold.stats import inherited_totals
+
+        with self._guard:
+            self._catch_up()
+            left = self._store.conversation(self.conversation).parent_seq if self._log.state.head else 0
+            return inherited_totals(self._log.read(0, left))
 
     # --- outputs ---
 

@@ -11,16 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-import msgspec
-
 from refold.core.fold import text_of
 from refold.core.laws import settled
 from refold.core.model import Block, Media, Slot, Thinking, ToolCall, ToolResult
-from refold.strategies.outcomes import exit_status, failed
+from refold.strategies.uses import arguments_text, tools_used
 
 RESULT_CHARS_MAX = 2_000
 TEXT_CHARS_MAX = 12_000
-USES_SHOWN, USE_CHARS = 3, 120
+USE_CHARS = 120
 TOOLS_SHOWN = 30
 
 _DATA_URL = re.compile(r"data:[\w/+.-]{1,100};base64,[A-Za-z0-9+/=_-]{1,10000000}")
@@ -45,34 +43,16 @@ def fenced(texts: Sequence[str], marker: str) -> str:
 
 
 def tool_uses(slots: Sequence[Slot], redact: Redact) -> list[str]:
-    """A line per tool: how often it was called, and the uses worth a word, those that failed first, then the newest."""
-    blocks = [block for slot in slots for block in slot.message.blocks]
-    bad = {b.call for b in blocks if isinstance(b, ToolResult) and (b.is_error or _failed(text_of(b)))}
-    calls: dict[str, list[ToolCall]] = {}
-    for block in blocks:
-        if isinstance(block, ToolCall):
-            calls.setdefault(block.name, []).append(block)
-    most = sorted(calls.items(), key=lambda item: (-len(item[1]), item[0]))[:TOOLS_SHOWN]
-    return [f"- {name} ×{len(used)}: {'; '.join(_notable(used, bad, redact))}" for name, used in most]
+    """A line per tool: how often it was called, and the uses worth a word."""
+    most = list(tools_used(slots).items())[:TOOLS_SHOWN]
+    told = [(name, used.count, use_lines(used.notable, redact)) for name, used in most]
+    return [f"- {name} ×{count}" + (f": {'; '.join(uses)}" if uses else "") for name, count, uses in told]
 
 
-def _notable(calls: Sequence[ToolCall], bad: set[str], redact: Redact) -> list[str]:
-    shown: list[str] = []
-    for call in sorted(reversed(calls), key=lambda call: call.id not in bad):
-        use = _use(call, redact) + (" (failed)" if call.id in bad else "")
-        shown += [use] if use not in shown else []
-        if len(shown) == USES_SHOWN:
-            break
-    return shown
-
-
-def _use(call: ToolCall, redact: Redact) -> str:
-    line = " ".join(without_base64(redact(_arguments(call))).split())
-    return line if len(line) <= USE_CHARS else line[: USE_CHARS - 1] + "…"
-
-
-def _failed(output: str) -> bool:
-    return failed(output) or exit_status(output) not in (None, 0)
+def use_lines(uses: Sequence[str], redact: Redact) -> list[str]:
+    """Uses of a tool, each as one short line, none twice."""
+    lines = [" ".join(without_base64(redact(use)).split()) for use in uses]
+    return list(dict.fromkeys(line if len(line) <= USE_CHARS else line[: USE_CHARS - 1] + "…" for line in lines))
 
 
 def shortened(text: str, size: int) -> str:
@@ -110,7 +90,7 @@ def _words(slot: Slot, names: dict[str, str], redact: Redact) -> str:
 def _block(block: Block, names: dict[str, str], redact: Redact) -> str:
     match block:
         case ToolCall():
-            return f"[tool call {block.name}]\n{_clean(_arguments(block), RESULT_CHARS_MAX, redact)}"
+            return f"[tool call {block.name}]\n{_clean(arguments_text(block), RESULT_CHARS_MAX, redact)}"
         case ToolResult():
             name = block.name or names.get(block.call, "")
             state = " (error)" if block.is_error else ""
@@ -120,10 +100,6 @@ def _block(block: Block, names: dict[str, str], redact: Redact) -> str:
             return _media(block)
         case _:
             return _clean(text_of(block), TEXT_CHARS_MAX, redact)
-
-
-def _arguments(call: ToolCall) -> str:
-    return call.arguments if isinstance(call.arguments, str) else msgspec.json.encode(call.arguments).decode()
 
 
 def _clean(text: str, size: int, redact: Redact) -> str:

@@ -56,7 +56,7 @@ class Recovery:
 
     def budget(self, model: Model, window: int | None) -> Budget:
         """The budget of a model, or of a window given by hand, within what was learnt."""
-        lesson, own = self.lessons.get(model.name), window or model.window
+        lesson, own = self.lessons.get(model.name), model.window if window is None else window
         if lesson is None or lesson.limit >= own:
             return budget_for(
                 self.config, window=own, output=model.output, input_max=None if window else model.input_max
@@ -115,10 +115,10 @@ class Recovery:
         learnt; where by our own estimate the page would have fitted, the estimate is wrong, and a quarter is dared."""
         current = current_tokens(state, budget.factor)
         explained = overflow.limit is not None and current > budget.input_max
-        hard = max(1, min(budget.input_max, current if explained else current // KEPT_SHARE) - self.margin)
-        full = min(current, hard)
-        fixed = min(full, round(compaction.fixed_tokens(state.view()) * budget.factor))
-        target = fixed + (full - fixed) // KEPT_SHARE
+        full = max(1, min(current, budget.input_max) - self.margin)
+        hard = full if explained else max(1, min(full, current // KEPT_SHARE - self.margin))
+        fixed = min(hard, round(compaction.fixed_tokens(state.view()) * budget.factor))
+        target = min(hard, fixed + (full - fixed) // KEPT_SHARE)
         return replace(budget, reserve=budget.window - hard, compact_at=target)
 
     def _tell(self, compactor: Compactor, receipt: Receipt, overflow: Overflow, budget: Budget) -> None:

@@ -5,7 +5,7 @@ stand; a value behind a telling name (`password=`, `API_TOKEN:`) if it looks lik
 What may be a secret but is more likely a fixture or a picture is found as not `sure`: it is taken out too, because that
 costs little, but `refold scan` does not ring for it. What stood there is named, never shown. Redacting twice changes
 nothing. The log and the page keep what they were given: the model has seen it already. `Config.redact` says for which
-channels this is done.
+channels this is done, and whether e-mail addresses go too.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter
 from typing import NamedTuple
 
-from refold.config import CHANNELS, Channel
+from refold.config import CHANNELS, EMAILS, Channel
 from refold.naming import is_code, is_placeholder, is_random, named, places
-from refold.shapes import RUN, SHAPES
+from refold.shapes import EMAIL, RUN, SHAPES
 
 KEY_CHARS, HELD_CHARS, LINE_CHARS = 20_000, 64_000, 1_000_000
 PASSES_MAX = 10
 KEY_SIGNS = 16  # how many different signs there are in a key at least; a block of dots or of one letter is a fixture
+
+Redact = Callable[[str], str]
 
 
 class Found(NamedTuple):
@@ -44,23 +46,32 @@ def is_redacted(redact: bool | tuple[str, ...], channel: Channel) -> bool:
     return redact if isinstance(redact, bool) else channel in redact
 
 
-def redactor(redact: bool | tuple[str, ...], channel: Channel = "summaries") -> Callable[[str], str]:
-    """The function to put texts of a channel through: `redacted`, or one that leaves them alone."""
-    return redacted if is_redacted(redact, channel) else str
+def redactor(redact: bool | tuple[str, ...], channel: Channel = "summaries") -> Redact:
+    """The function to put texts of a channel through: `cleaner`, or one that leaves them alone."""
+    return cleaner(redact) if is_redacted(redact, channel) else str
+
+
+def cleaner(redact: bool | tuple[str, ...]) -> Redact:
+    """The function that takes out what the setting `redact` says, wherever it is asked for."""
+    return redacted_with_emails if not isinstance(redact, bool) and EMAILS in redact else redacted
 
 
 # --- texts ---------------------------------------------------------------------------------------------------------
 
 
-def redacted(text: str) -> str:
-    """The text with every secret replaced by a note that says what stood there."""
+def redacted(text: str, *, emails: bool = False) -> str:
+    """The text with every secret replaced by a note that says what stood there; e-mail addresses too if asked."""
     for _ in range(PASSES_MAX):
-        hits = found(text)
+        hits = found(text, emails=emails)
         if not hits:
             break
         # A secret that hung on to another shows only when that one is gone, so what is left is searched again.
         text = _noted(text, hits)
     return text
+
+
+def redacted_with_emails(text: str) -> str:
+    return redacted(text, emails=True)
 
 
 def _noted(text: str, hits: list[Found]) -> str:
@@ -71,11 +82,11 @@ def _noted(text: str, hits: list[Found]) -> str:
     return "".join((*parts, text[done:]))
 
 
-def found(text: str) -> list[Found]:
+def found(text: str, *, emails: bool = False) -> list[Found]:
     """The secrets of a text, in order, none over another. Of rules that find the same, the first names it."""
     # One sign of Unicode becomes two in lower case, which would move all behind it.
     lowered = text.replace("İ", "i").lower()
-    hits = [hit for rule in _RULES for hit in rule(text, lowered)]
+    hits = [hit for rule in (*_RULES, _emails) if emails or rule is not _emails for hit in rule(text, lowered)]
     # Sorting is stable: where two rules found the same place, that of the earlier rule comes first.
     hits.sort(key=attrgetter("start"))
     apart: list[Found] = []
@@ -97,9 +108,9 @@ def masked(secret: str) -> str:
 # --- streams -------------------------------------------------------------------------------------------------------
 
 
-def redacted_chunks(chunks: Iterable[bytes]) -> Iterator[bytes]:
+def redacted_chunks(chunks: Iterable[bytes], redact: Redact = redacted) -> Iterator[bytes]:
     """A stream of UTF-8 text without its secrets, such as an export for reading."""
-    return (redacted(piece).encode() for piece in pieces(chunks))
+    return (redact(piece).encode() for piece in pieces(chunks))
 
 
 def pieces(chunks: Iterable[bytes]) -> Iterator[str]:
@@ -202,6 +213,10 @@ def _in_requests(text: str, lowered: str) -> Iterator[Found]:
             match = _REQUEST.match(text, at + len(word))
             if match and is_random(match["secret"]) and not is_code(match["secret"]):
                 yield Found("token", *match.span("secret"), not is_placeholder(match["secret"]))
+
+
+def _emails(text: str, lowered: str) -> Iterator[Found]:
+    return (Found("e-mail", *match.span()) for match in EMAIL.finditer(text) if "@" in text)
 
 
 def _behind_names(text: str, lowered: str) -> Iterator[Found]:

@@ -110,13 +110,14 @@ class Searcher:
     def _hits(
         self, index: Index, query: Wanted, found: Sequence[tuple[int, float]], limit: int, wanted: list[str] | None
     ) -> list[Hit]:
-        entries = index.entries([id for id, _ in found])
         hits: dict[tuple[str, int], Hit] = {}
         at = 0
         # As many are read as are still needed; usually that is all.
         while at < len(found) and len(hits) < limit:
-            part = [(entries[id], score) for id, score in found[at : at + limit - len(hits)] if id in entries]
-            at += limit - len(hits)
+            taken = found[at : at + limit - len(hits)]
+            at += len(taken)
+            entries = index.entries([id for id, _ in taken])
+            part = [(entries[id], score) for id, score in taken if id in entries]
             events = self._keeper.events_of([entry for entry, _ in part])
             for entry, score in part:
                 place = entry.conversation, entry.seq

@@ -16,13 +16,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from refold.core.model import Artifact
-from refold.errors import Invalid, NotFound
+from refold.errors import Corrupt, Invalid, NotFound
 from refold.listing import Output
+from refold.stores.artifacts import opened
 from refold.stores.protocol import Store
 from refold.strategies.words import weight, words
 
 HEAD_BYTES, TAIL_BYTES = 8_192, 4_096
 SAMPLED_MAX = 1_000  # outputs, the newest: the others are known by what the tool was asked
+MATCHES_MAX = 10_000  # that are held at a time; of more, the best by what is known until then
 JUDGED_MAX = 50
 ASKED_WEIGHT, SIMILAR_WEIGHT, SIMILAR_CHARS = 2.0, 0.4, 4
 SATURATION, LENGTH_SHARE = 1.2, 0.5
@@ -53,18 +55,19 @@ def selected(
     store: Store, outputs: Sequence[Output], query: str, bounds: Bounds, judge: Judge | None = None
 ) -> list[Selected]:
     """The outputs that match, best first, the newer of two equals before the older. Where none does, the newest that
-    fit, in their order."""
+    fit, in their order. Those whose bytes were cleaned up are left out."""
     if (bounds.limit or 0) < 0 or (bounds.tokens_max or 0) < 0:
         raise Invalid(f"a bound is negative: {bounds}", hint="give numbers that are not negative, or None")
     ranked = _ranked(store, outputs, query)
     if not ranked:
-        newest = [Selected(output=one, why="nothing matches the query; it is among the newest") for one in outputs]
-        return _fitting(newest[::-1], bounds)[::-1] if bounds.score_min <= 0 else []
+        why = "nothing matches the query; it is among the newest"
+        newest = (Selected(output=one, why=why) for one in reversed(outputs) if not one.cleaned_ms)
+        return _fitting(newest, bounds)[::-1] if bounds.score_min <= 0 else []
     good = [one for one in ranked if one.score >= bounds.score_min]
     return _fitting(_judged(good, query, judge) if judge else good, bounds)
 
 
-def _fitting(ranked: Sequence[Selected], bounds: Bounds) -> list[Selected]:
+def _fitting(ranked: Iterable[Selected], bounds: Bounds) -> list[Selected]:
     """The first of them, leaving out those for which there is no room."""
     taken: list[Selected] = []
     room = bounds.tokens_max
@@ -106,26 +109,53 @@ class _Text(Struct, frozen=True):
         return self.asked.total() + self.given.total()
 
 
+class _Match(Struct, frozen=True):
+    """An output that has words of the query: which, how often, and how long its text is."""
+
+    output: Output
+    counts: dict[str, float]
+    size: int
+    why: str
+
+
 def _ranked(store: Store, outputs: Sequence[Output], query: str) -> list[Selected]:
-    """The outputs that have a word of the query, best first."""
+    """The outputs that have a word of the query, best first. They are gone through one by one: of those that do not
+    match, and of very many that do, only what the ranking needs of them is kept."""
     terms = _terms(query)
-    if not terms or not outputs:
-        return []
+    matches, holding, total, words_all = list[_Match](), Tally[str](), 0, 0
     first_sampled = len(outputs) - SAMPLED_MAX
-    texts = [_text(store, one.artifact, sampled=at >= first_sampled) for at, one in enumerate(outputs)]
-    found = [{term: count for term in terms if (count := _count(text, term))} for text in texts]
-    total, mean = len(texts), max(1.0, sum(text.size for text in texts) / len(texts))
-    # A word that stands nowhere says as much as one that stands once: a text without it is no full match.
-    weights = {term: weight(max(1, sum(term in counts for counts in found)), total) for term in terms}
-    best = sum(weights.values()) * (SATURATION + 1)
-    matching = [
+    for at, one in enumerate(outputs if terms else ()):
+        if one.cleaned_ms:
+            continue
+        text = _text(store, one.artifact, sampled=at >= first_sampled)
+        total, words_all = total + 1, words_all + text.size
+        counts = {term: count for term in terms if (count := _count(text, term))}
+        if counts:
+            holding.update(counts.keys())
+            matches.append(_Match(one, counts, text.size, _why(counts, terms, text)))
+            if len(matches) >= 2 * MATCHES_MAX:
+                matches = _best(matches, _weights(terms, holding, total), words_all / total)[:MATCHES_MAX]
+    weights = _weights(terms, holding, total)
+    mean, best = max(1.0, words_all / max(1, total)), sum(weights.values()) * (SATURATION + 1)
+    return [
         Selected(
-            output=one, score=round(_score(counts, weights, text.size / mean) / best, 4),
-            matched=_said(counts, terms), why=_why(counts, terms, text),
+            output=one.output, score=round(_score(one.counts, weights, one.size / mean) / best, 4),
+            matched=_said(one.counts, terms), why=one.why,
         )
-        for one, text, counts in zip(outputs, texts, found) if counts
+        for one in _best(matches, weights, mean)
     ]  # fmt: skip
-    return sorted(matching, key=lambda one: (-one.score, -one.output.seq))
+
+
+def _weights(terms: Iterable[str], holding: Tally[str], total: int) -> dict[str, float]:
+    # A word that stands nowhere says as much as one that stands once: a text without it is no full match.
+    return {term: weight(max(1, holding[term]), total) for term in terms}
+
+
+def _best(matches: list[_Match], weights: dict[str, float], mean: float) -> list[_Match]:
+    """Best first, the newer of two equals before the older."""
+    best = sum(weights.values()) * (SATURATION + 1)
+    scores = {id(one): round(_score(one.counts, weights, one.size / max(1.0, mean)) / best, 4) for one in matches}
+    return sorted(matches, key=lambda one: (-scores[id(one)], -one.output.seq))
 
 
 def _terms(query: str) -> dict[str, str]:
@@ -181,11 +211,11 @@ def _sample(store: Store, artifact: Artifact) -> Iterator[bytes]:
         if path is None:
             yield next(iter(store.get(artifact.digest)), b"")[:HEAD_BYTES]
             return
-        with open(path, "rb", buffering=0) as file:
+        with opened(path, artifact.size_bytes) as file:
             yield file.read(HEAD_BYTES)
             if artifact.size_bytes > HEAD_BYTES:
                 file.seek(max(HEAD_BYTES, artifact.size_bytes - TAIL_BYTES), os.SEEK_SET)
                 yield file.read(TAIL_BYTES)
-    except (OSError, NotFound):
-        # What is missing is for `refold verify` to report; the others are ranked all the same.
+    except (OSError, NotFound, Corrupt):
+        # What is missing or damaged is for `refold verify` to report; the others are ranked all the same.
         return

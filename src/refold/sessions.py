@@ -2,7 +2,7 @@
 
 A conversation is named by its id, or by its place in that order: `@1` (or `@`) is the one that was written to last. A
 sweep removes whole conversations by age and number; one that others were forked from stays for as long as they are
-there. Neighbours: a store below, the command line and `opening` above.
+there. Neighbours: a store below, `purging` removes, the command line and `opening` above.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from refold import bookmark
 from refold.core.codec import decode
 from refold.core.fold import text_of
 from refold.core.model import Conversation, Message, ToolResult
-from refold.errors import Conflict, Corrupt, Invalid, NotFound, RefoldError
+from refold.errors import Corrupt, Invalid, NotFound, RefoldError
 from refold.stores.protocol import Store
 
 PAGE = 200
@@ -24,11 +24,14 @@ PREVIEW_EVENTS = 20
 DAY_MS = 24 * 60 * 60 * 1_000
 
 
-class Swept(Struct, frozen=True):
-    """What a sweep removed, or would remove, and what it had to leave, with the reason."""
+class Swept(Struct, frozen=True, kw_only=True):
+    """What was removed, or would be, and what had to stay, with the reason; how many contents went with it, and what
+    somebody should know."""
 
     removed: tuple[str, ...] = ()
     left: dict[str, str] = {}
+    contents: int = 0
+    notes: tuple[str, ...] = ()
 
 
 def newest(store: Store, *, tag: str = "") -> list[Conversation]:
@@ -46,8 +49,11 @@ def conversations(store: Store) -> Iterator[Conversation]:
 
 
 def tags(store: Store, conversation: str) -> tuple[str, ...]:
-    """The tags of a conversation, as its bookmark knows them."""
-    mark = bookmark.read(store.bookmark(conversation))
+    """The tags of a conversation, as its bookmark knows them; none if it cannot be read."""
+    try:
+        mark = bookmark.read(store.bookmark(conversation))
+    except Corrupt:
+        return ()
     return (mark.meta.tags or ()) if mark is not None else ()
 
 
@@ -87,34 +93,12 @@ def swept(
 ) -> Swept:
     """Removes conversations that were not written to for so many days, and all but the newest `keep`."""
     going = _stale(newest(store), now_ms=now_ms, older_than_days=older_than_days, keep=keep)
+    ids = [about.id for about in going]
     if dry_run:
-        return Swept(tuple(about.id for about in going))
-    from refold import cleaning  # it asks us for the conversations
+        return Swept(removed=tuple(ids))
+    from refold.purging import purged  # it asks us for the conversations
 
-    removed: list[str] = []
-    try:
-        held = cleaning.holders(store)
-    except Corrupt:
-        # What a damaged log names cannot be known: then every content stays.
-        held = {}
-    left = _removed(store, [about.id for about in going], removed)
-    # What was kept by a fork may go once the fork is away.
-    while left and len(again := _removed(store, list(left), removed)) < len(left):
-        left = again
-    cleaning.drop_orphans(store, held, removed, now_ms=now_ms)
-    return Swept(tuple(removed), left)
-
-
-def _removed(store: Store, ids: Sequence[str], removed: list[str]) -> dict[str, str]:
-    """Removes what can be removed; gives the rest, with the reason."""
-    left: dict[str, str] = {}
-    for id in ids:
-        try:
-            store.delete(id)
-            removed.append(id)
-        except (Conflict, NotFound) as error:
-            left[id] = str(error)
-    return left
+    return purged(store, ids)
 
 
 def _stale(

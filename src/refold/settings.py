@@ -138,10 +138,11 @@ def _named(environ: Mapping[str, str], known: Iterable[str], prefix: str = PREFI
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     """`REFOLD_WARN_RATIO=0.7`: the value is read as JSON where the setting is not a text."""
-    return {name: _value(text) for name, text in _named(environ, Config.__struct_fields__).items()}
+    return {name: value_of(text) for name, text in _named(environ, Config.__struct_fields__).items()}
 
 
-def _value(text: str) -> Any:
+def value_of(text: str) -> Any:
+    """A value that came as text: as JSON says it, else the text itself."""
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError:

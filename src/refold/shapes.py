@@ -167,3 +167,10 @@ SHAPES: tuple[Shape, ...] = (
     *_several("EasyPost key", "EZAK EZTK", f"{WORD}{{54}}"),
     shape("JSON web token", "eyJ", r"[A-Za-z0-9_-]{8,}+\.eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}+"),
 )  # fmt: skip
+
+# No secret, but nobody's business either: taken out only where the setting asks for it. `git@host:` is an address of
+# code, and `name@2x.png` a file.
+EMAIL = re.compile(
+    r"(?<![A-Za-z0-9._%+/-])(?!git@)[A-Za-z0-9][A-Za-z0-9._%+-]{0,63}+@"
+    r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.){1,8}(?!(?:png|jpe?g|gif|svg|webp)\b)[A-Za-z]{2,24}\b"
+)

@@ -5,14 +5,21 @@ Two different things, never mixed: `current` is the size of the next request; `b
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec import Struct
 
 from refold.core.budget import Budget, Level, current_tokens
-from refold.core.model import Totals, View
+from refold.core.fold import Fold
+from refold.core.model import Event, Slot, ToolResult, Totals, View
+
+NOTHING = Totals()
 
 
 class Stats(Struct, frozen=True, kw_only=True):
-    """`breakdown` parts always sum to `current`. Ages are in milliseconds; 0 messages have none."""
+    """`breakdown` parts always sum to `current`; its `artifacts` are the messages that show stubs of results which
+    were moved out. `inherited` is the part of `billed` that a fork brought from its parent. Ages are in milliseconds; 0
+    messages have none."""
 
     conversation: str
     title: str
@@ -32,6 +39,7 @@ class Stats(Struct, frozen=True, kw_only=True):
     checkpoints: int
     pins: int
     billed: Totals
+    inherited: Totals = NOTHING
     cost: float | None
     created_ms: int
     updated_ms: int
@@ -43,7 +51,10 @@ class Stats(Struct, frozen=True, kw_only=True):
         return self.active / self.messages if self.messages else 1.0
 
 
-def stats_of(view: View, budget: Budget, *, conversation: str, model: str, artifacts: int, now_ms: int) -> Stats:
+def stats_of(
+    view: View, budget: Budget, *, conversation: str, model: str, artifacts: int, now_ms: int,
+    inherited: Totals = NOTHING,
+) -> Stats:  # fmt: skip
     """The numbers of a view under a budget."""
     current = current_tokens(view, budget.factor)
     standins = [slot for slot in view.slots if slot.standin]
@@ -57,7 +68,7 @@ def stats_of(view: View, budget: Budget, *, conversation: str, model: str, artif
         level=budget.level(current),
         warn_at=budget.warn_at,
         compact_at=budget.compact_at,
-        breakdown=_breakdown(view, current, sum(slot.tokens for slot in standins)),
+        breakdown=_breakdown(view, current),
         messages=sum(view.counts.values()),
         active=len(view.slots) - len(standins),
         summaries=len(standins),
@@ -66,6 +77,7 @@ def stats_of(view: View, budget: Budget, *, conversation: str, model: str, artif
         checkpoints=len(view.checkpoints),
         pins=len(view.pins),
         billed=view.totals,
+        inherited=inherited,
         cost=None if view.totals.unpriced else view.totals.cost,
         created_ms=view.first_at_ms,
         updated_ms=view.updated_ms,
@@ -73,12 +85,28 @@ def stats_of(view: View, budget: Budget, *, conversation: str, model: str, artif
     )
 
 
-def _breakdown(view: View, current: int, summaries: int) -> dict[str, int]:
+def inherited_totals(events: Iterable[Event]) -> Totals:
+    """What had been billed when these events were all there was."""
+    state = Fold()
+    for event in events:
+        if event.kind == "usage":
+            state.step(event, live=False)
+    return state.totals
+
+
+def _breakdown(view: View, current: int) -> dict[str, int]:
     """Our estimate of each part, scaled to the provider's number; the conversation takes the rounding."""
     scale = current / view.tokens if view.tokens else 0.0
+    summaries = sum(slot.tokens for slot in view.slots if slot.standin)
+    stubs = sum(slot.tokens for slot in view.slots if _shows_stub(slot))
     parts = {
         "system": round(view.system_tokens * scale),
         "tools": round(view.tools_tokens * scale),
         "summaries": round(summaries * scale),
+        "artifacts": round(stubs * scale),
     }
     return {**parts, "conversation": current - sum(parts.values())}
+
+
+def _shows_stub(slot: Slot) -> bool:
+    return any(isinstance(block, ToolResult) and block.artifact for block in slot.message.blocks)

@@ -1,7 +1,8 @@
 """Why a message looks as it does: the chain of events that touched it, oldest first, each with its time and reason.
 
 Edits name what they did and which strategy asked for it; a revert or restore that switched them off is part of the
-chain, and so is a pin that kept them away. Reads the log once, from the message on. Neighbours: `core.fold` applies
+chain, and so is a pin that kept them away, and the call that changed a file whose text the message shows. A large
+result begins with the artifact that it became. Reads the log once, from the message on. Neighbours: `core.fold` applies
 what is traced here, `engine` asks.
 """
 
@@ -12,11 +13,26 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
+from refold.config import Config
 from refold.core.codec import decode
 from refold.core.fold import CONTROLS, Switches, switches
-from refold.core.model import Body, Erase, Event, Hide, Pin, Replace, Restore, Revert, Span, Summarize
+from refold.core.model import (
+    Body,
+    Erase,
+    Event,
+    Hide,
+    Message,
+    Pin,
+    Replace,
+    Restore,
+    Revert,
+    Span,
+    Summarize,
+    ToolResult,
+)
 from refold.errors import NotFound
-from refold.log import Log
+from refold.log import Log, message_of
+from refold.strategies.actions import made_stale
 
 
 class Trace(Struct, frozen=True, kw_only=True):
@@ -34,16 +50,37 @@ class Trace(Struct, frozen=True, kw_only=True):
     live: bool = True
 
 
-def traced(log: Log, seq: int) -> list[Trace]:
+def traced(log: Log, seq: int, config: Config) -> list[Trace]:
     """The chain of one message; NotFound if there is no such message."""
     event = next(iter(log.read(seq - 1, seq)), None) if 0 < seq <= log.state.head else None
     if event is None or event.kind != "message":
         raise NotFound(f"there is no message #{seq}", hint="context.view.slots lists the messages by seq")
+    message = message_of(event, log.state)
     controls = [event for event in log.read(seq) if event.kind in CONTROLS]
-    return list(_chain(controls, seq, switches(controls)))
+    chain = _chain(controls, seq, switches(controls), len(message.blocks) if message else 0)
+    return sorted([*_moved_out(event, message), *chain, *_stale(log, seq, config)], key=lambda trace: trace.seq)
 
 
-def _chain(controls: Iterable[Event], seq: int, found: Switches) -> Iterator[Trace]:
+def _moved_out(event: Event, message: Message | None) -> Iterator[Trace]:
+    """The results that were too large for the page when they came: a stub stands there, an artifact has them whole."""
+    for index, block in enumerate(message.blocks if message else ()):
+        if isinstance(block, ToolResult) and block.artifact:
+            action, reason = f"kept as artifact {block.artifact}", "too large for the page: a stub stands for it"
+            yield Trace(
+                seq=event.seq, at_ms=event.at_ms, action=action, by=event.by, reason=reason, block=index,
+                handle=block.artifact,
+            )  # fmt: skip
+
+
+def _stale(log: Log, seq: int, config: Config) -> Iterator[Trace]:
+    """The call that made a text stale which the page still shows. Nothing is done about it: no other text is newer."""
+    change, path = made_stale(log.state.view(), seq, config) or (0, "")
+    for event in log.read(change - 1, change) if change else ():
+        reason, handle = f"{path} was changed after this was read", str(Span(change, change))
+        yield Trace(seq=change, at_ms=event.at_ms, action="made stale", by=event.by, reason=reason, handle=handle)
+
+
+def _chain(controls: Iterable[Event], seq: int, found: Switches, blocks: int) -> Iterator[Trace]:
     batches: set[str] = set()
     seen: set[int] = set()
     for event in controls:
@@ -53,7 +90,8 @@ def _chain(controls: Iterable[Event], seq: int, found: Switches) -> Iterator[Tra
         seen.add(event.seq)
         if isinstance(body, Replace | Hide | Summarize):
             batches.add(body.batch)
-        yield _trace(event, body, live=_holds(event, body, seq, found))
+        is_nowhere = isinstance(body, Replace) and not 0 <= body.block < blocks  # the fold passes it by
+        yield _trace(event, body, live=not is_nowhere and _holds(event, body, seq, found))
 
 
 def _holds(event: Event, body: Body, seq: int, found: Switches) -> bool:

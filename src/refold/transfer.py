@@ -2,8 +2,9 @@
 
 The export is one JSON document: the whole log, every body as the bytes it was born with, and the artifacts it names;
 nothing else is needed to import it. It is streamed out, and holds every secret that the log holds: a backup that lacks
-something is none. The export for reading is redacted unless secrets are asked for. An import is checked to its last
-byte before anything is written. Neighbours: `codec` has the lines, `transcript` the export for reading, `redaction`.
+something is none. A copy without secrets is another log (`withholding`); the export for reading has none unless they
+are asked for. An import is checked to its last byte before anything is written, and its nesting while it is read.
+Neighbours: `codec` has the lines, `transcript` the export for reading, `redaction` finds secrets.
 """
 
 from __future__ import annotations
@@ -16,19 +17,21 @@ import stat
 import struct
 from collections.abc import Iterable, Iterator
 from secrets import token_hex
-from typing import Any, BinaryIO
+from typing import BinaryIO, Protocol
 
 import msgspec
 
 from refold.core import codec
 from refold.core.model import Artifact, Conversation, Event
 from refold.errors import Conflict, Corrupt, Invalid, NotFound
+from refold.nesting import Nesting, depth_checked
 from refold.offload import CLEANER, SUFFIXES
-from refold.redaction import redacted_chunks
+from refold.redaction import Redact, redacted, redacted_chunks
 from refold.stores import door
 from refold.stores.artifacts import sync_folder
 from refold.stores.protocol import Store
 from refold.transcript import events_of, is_text, markdown_chunks
+from refold.withholding import Withheld
 
 FORMAT = "refold-export"
 VERSION = 1
@@ -38,6 +41,7 @@ SNIFF_BYTES = 4_096
 STREAM_BYTES = 1 << 20
 IDS_TRIED_MAX = 1_000
 NUMBER_MAX = (1 << 63) - 1
+FRAME_LEVELS = 3  # the document, its list of events, the line of an event: then comes the body
 BASE64_BYTES = 3 * 64 * 1024
 AGAIN = "export it again from its store; nothing was written"
 
@@ -45,17 +49,44 @@ AGAIN = "export it again from its store; nothing was written"
 # --- export as JSON ------------------------------------------------------------------------------------------------
 
 
-def json_chunks(store: Store, conversation: str) -> Iterator[bytes]:
-    """The conversation as one JSON document: an event or artifact per line."""
-    about = store.conversation(conversation)
-    head = _described(about)
+class _Source(Protocol):
+    """What an export is made of."""
+
+    def about(self) -> Conversation: ...
+    def events(self) -> Iterator[Event]: ...
+    def content(self, digest: str) -> Iterator[bytes]: ...
+
+
+class _Whole:
+    """A conversation as it is."""
+
+    def __init__(self, store: Store, conversation: str) -> None:
+        self._store, self._about = store, store.conversation(conversation)
+
+    def about(self) -> Conversation:
+        return self._about
+
+    def events(self) -> Iterator[Event]:
+        return events_of(self._store, self._about)
+
+    def content(self, digest: str) -> Iterator[bytes]:
+        return self._store.get(digest)
+
+
+def json_chunks(store: Store, conversation: str, redact: Redact | None = None) -> Iterator[bytes]:
+    """The conversation as one JSON document: an event or artifact per line. With `redact`, a copy without secrets."""
+    return _document(Withheld(store, conversation, redact) if redact else _Whole(store, conversation))
+
+
+def _document(source: _Source) -> Iterator[bytes]:
+    head = _described(source.about())
     yield f'{{"format":"{FORMAT}","version":{VERSION},"conversation":'.encode() + head + b',"events":['
     # The chain does not cover everything that an event carries (its size in tokens, say); this digest does.
     hasher = codec.content_hasher()
     hasher.update(head)
     artifacts: dict[str, Artifact] = {}
     before = codec.ZERO
-    for event in events_of(store, about):
+    for event in source.events():
         line, before = _line(event, before), event.chain
         yield (b"\n" if event.seq == 1 else b",\n") + line
         hasher.update(line)
@@ -66,7 +97,7 @@ def json_chunks(store: Store, conversation: str) -> Iterator[bytes]:
     yield b'\n],"artifacts":['
     for index, artifact in enumerate(artifacts.values()):
         yield b",\n" if index else b"\n"
-        yield from _content_chunks(store, artifact)
+        yield from _content_chunks(source, artifact)
     yield f'\n],"digest":"{hasher.hexdigest()}"}}\n'.encode()
 
 
@@ -87,12 +118,12 @@ def _line(event: Event, before: bytes) -> bytes:
     return line
 
 
-def _content_chunks(store: Store, artifact: Artifact) -> Iterator[bytes]:
+def _content_chunks(source: _Source, artifact: Artifact) -> Iterator[bytes]:
     """The artifact's bytes: as text where they are one, in base64 where not. Read twice, never held whole."""
     about = {"digest": artifact.digest, "suffix": SUFFIXES.get(artifact.mime, ".bin")}
-    readable = is_text(store.get(artifact.digest))
+    readable = is_text(source.content(artifact.digest))
     yield msgspec.json.encode(about)[:-1] + (b',"text":"' if readable else b',"data":"')
-    yield from _escaped(store.get(artifact.digest)) if readable else _base64(store.get(artifact.digest))
+    yield from (_escaped if readable else _base64)(source.content(artifact.digest))
     yield b'"}'
 
 
@@ -123,24 +154,28 @@ def format_of(path: str) -> str:
     return FORMATS[extension]
 
 
-def chunks_of(store: Store, conversation: str, format: str, *, secrets: bool = False) -> Iterator[bytes]:
-    """The export in a format, `json` or `markdown`. The latter is redacted unless it is to show `secrets`."""
+def chunks_of(
+    store: Store, conversation: str, format: str, *, secrets: bool | None = None, redact: Redact = redacted
+) -> Iterator[bytes]:
+    """The export in a format, `json` or `markdown`. By default the former is whole, the latter put through `redact`;
+    `secrets` says otherwise."""
     match format:
         case "json":
-            return json_chunks(store, conversation)
+            return json_chunks(store, conversation, redact if secrets is False else None)
         case "markdown":
             chunks = markdown_chunks(store, conversation)
-            return chunks if secrets else redacted_chunks(chunks)
+            return chunks if secrets else redacted_chunks(chunks, redact)
         case _:
             raise Invalid(f"there is no format {format!r}", hint="formats: " + ", ".join(FORMATS.values()))
 
 
 def export_file(
-    store: Store, conversation: str, path: str, *, format: str = "", force: bool = False, secrets: bool = False
-) -> int:
-    """Writes the export and gives its size in bytes. An existing file is replaced by `force` only; an export for
-    reading is redacted unless it is to show `secrets`."""
-    chunks = chunks_of(store, conversation, format or format_of(path), secrets=secrets)
+    store: Store, conversation: str, path: str, *, format: str = "", force: bool = False, secrets: bool | None = None,
+    redact: Redact = redacted,
+) -> int:  # fmt: skip
+    """Writes the export and gives its size in bytes. An existing file is replaced by `force` only; `secrets` and
+    `redact` are those of `chunks_of`."""
+    chunks = chunks_of(store, conversation, format or format_of(path), secrets=secrets, redact=redact)
     if os.path.lexists(path) and not force:
         raise Conflict(f"{path} exists already", hint="choose another name, or use --force to replace it")
     return write_file(path, chunks)
@@ -189,32 +224,39 @@ def read_document(path: str) -> bytes:
 
 
 def _read_regular(descriptor: int, path: str) -> bytes:
-    found = os.fstat(descriptor)
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         raise Invalid(f"{path} is not a regular file", hint="name a file that refold export wrote")
     with os.fdopen(descriptor, "rb", closefd=False) as file:
-        _sniffed(file.read(SNIFF_BYTES), found.st_size, path)
+        size = sum(map(len, _checked_pieces(file, path)))
         file.seek(0)
         # A file that grows meanwhile is cut, which the check of its content finds.
-        return file.read(found.st_size)
+        return file.read(size)
 
 
 def read_stream(stream: BinaryIO, name: str = "standard input") -> bytes:
-    """The same from a stream, whose size only its end tells."""
-    start = stream.read(SNIFF_BYTES)
-    pieces, size = [_sniffed(start, 0, name)], 0
-    while piece := stream.read(STREAM_BYTES):
-        pieces.append(piece)
+    """The same from a stream, which can be read once only."""
+    return b"".join(_checked_pieces(stream, name))
+
+
+def _checked_pieces(stream: BinaryIO, name: str) -> Iterator[bytes]:
+    """The bytes of a document, looked at while they come: what cannot be one is not read to its end."""
+    nesting, size = Nesting(FRAME_LEVELS), 0
+    piece = _sniffed(stream.read(SNIFF_BYTES), name)
+    while piece:
         size += len(piece)
-        _sniffed(start, size, name)
-    return b"".join(pieces)
+        if size > DOCUMENT_BYTES_MAX:
+            raise Invalid(f"{name} has more than {DOCUMENT_BYTES_MAX:,} bytes", hint="copy the store itself")
+        try:
+            nesting.take(piece)
+        except Invalid as error:
+            raise Corrupt(f"{name} is damaged: {error}", hint=AGAIN) from error
+        yield piece
+        piece = stream.read(STREAM_BYTES)
 
 
-def _sniffed(start: bytes, size: int, path: str) -> bytes:
+def _sniffed(start: bytes, name: str) -> bytes:
     if not start.lstrip().startswith(b"{") or f'"{FORMAT}"'.encode() not in start:
-        raise Invalid(f"{path} is not a refold export", hint="refold export ID FILE.json writes one")
-    if size > DOCUMENT_BYTES_MAX:
-        raise Invalid(f"{path} has {size:,} bytes, the most is {DOCUMENT_BYTES_MAX:,}", hint="copy the store itself")
+        raise Invalid(f"{name} is not a refold export", hint="refold export ID FILE.json writes one")
     return start
 
 
@@ -302,7 +344,7 @@ def _checked_event(line: bytes, seq: int, before: bytes, name: str) -> Event:
         if not (0 <= event.at_ms <= NUMBER_MAX and abs(event.tokens) <= NUMBER_MAX):
             faults.append(f"event {seq}: its numbers are out of bounds")
         if not faults and not event.erased:
-            _depth_checked(msgspec.json.decode(event.body))
+            depth_checked(msgspec.json.decode(event.body))
             codec.decode(event)
     except (Corrupt, struct.error, ValueError, RecursionError) as error:
         raise Corrupt(f"{name}, event {seq}: {error}", hint=AGAIN) from error
@@ -347,17 +389,3 @@ def _free_id(store: Store, wanted: str, newest: Event, *, fixed: bool) -> str:
 
 def _chain_at(store: Store, id: str, seq: int) -> bytes:
     return store.read(id, after=seq - 1, last=seq, limit=1)[0].chain
-
-
-def _depth_checked(value: Any) -> Any:
-    """The value itself, if it is nested at most codec.DEPTH_MAX deep; walks without recursion."""
-    stack = [(value, 1)]
-    while stack:
-        item, depth = stack.pop()
-        if depth > codec.DEPTH_MAX:
-            raise Invalid(f"nested more than {codec.DEPTH_MAX} levels deep", hint="pass deep structures as text")
-        if isinstance(item, dict):
-            stack.extend((child, depth + 1) for child in item.values() if isinstance(child, dict | list | tuple))
-        elif isinstance(item, list | tuple):
-            stack.extend((child, depth + 1) for child in item if isinstance(child, dict | list | tuple))
-    return value

@@ -23,11 +23,13 @@ from refold.core.model import Artifact, Block, Message, Opaque, Slot, Span, Summ
 from refold.errors import Invalid, NotFound
 from refold.log import Log, runs
 from refold.offload import CLEANER
+from refold.stores.artifacts import check_size
 from refold.transcript import moment
 
 LEVELS = ("line", "paragraph", "full")
 MOST = sys.maxsize
 SPAN_EVENTS = 200
+_REFERENCE = re.compile(r"artifact://(art-[0-9a-z]+)|(?<![\w-])(art-[a-z2-7]{12})(?![\w-])")
 _SPAN = re.compile(r"#?(\d{1,15})(?:\s*-\s*#?(\d{1,15}))?")
 
 
@@ -99,6 +101,12 @@ def original(log: Log, artifacts: Sequence[Artifact], handle: str, *, level: str
     return Original(handle=str(span), level="full", texts=_slot_texts(_messages(log, span)))
 
 
+def references(text: str) -> list[str]:
+    """The ids of the artifacts that a text names, as `artifact://art-…` or by the handle alone, each once, in order.
+    Whether there is such an artifact is another question."""
+    return list(dict.fromkeys(match[1] or match[2] for match in _REFERENCE.finditer(text)))
+
+
 def span_of(handle: str) -> Span:
     found = _SPAN.fullmatch(handle)
     if found is None:
@@ -145,8 +153,12 @@ def _artifact(artifacts: Sequence[Artifact], name: str) -> Artifact:
 
 
 def content_of(log: Log, artifact: Artifact) -> Iterator[bytes]:
-    """The bytes of an artifact. NotFound says when it was cleaned up and what it was, if that is why they are gone."""
+    """The bytes of an artifact. NotFound says when it was cleaned up and what it was, if that is why they are gone;
+    Corrupt, before the first byte, if a file of another size stands in their place: who reads a part of it would never
+    come to the end, where the digest tells."""
     try:
+        if path := log.store.location(artifact.digest):
+            check_size(path, artifact.size_bytes)
         yield from log.store.get(artifact.digest)
     except NotFound as error:
         cleaned = cleaned_ms(log, artifact)

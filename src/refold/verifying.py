@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from itertools import islice
 from typing import Literal
 
 import msgspec
@@ -16,13 +17,14 @@ from msgspec.structs import replace
 
 from refold import bookmark, dialects
 from refold.core import codec, laws
-from refold.core.fold import Fold, folded, switches
+from refold.core.fold import Fold, folded, switches, text_of
 from refold.core.model import Artifact, Conversation, Event, Message, Meta, ToolResult, View
 from refold.errors import Corrupt, Invalid, NotFound, RefoldError
 from refold.offload import CLEANER
 from refold.page import Page
 from refold.stores.protocol import Store
 from refold.transcript import events_of
+from refold.unfolding import references
 
 READ_EVENTS = 500
 LIST_CONVERSATIONS = 100
@@ -43,12 +45,13 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What was walked, and what was found."""
+    """What was walked, and what was found. `remarks` are no damage: a text may name what there never was."""
 
     conversations: int
     events: int
     artifacts: int
     problems: tuple[Problem, ...]
+    remarks: tuple[Problem, ...] = ()
 
 
 def verified(store: Store, conversation: str | None = None) -> Report:
@@ -61,8 +64,9 @@ def verified(store: Store, conversation: str | None = None) -> Report:
     except Corrupt as error:
         problems.append(Problem(part="store", what=str(error), file=walk.file))
     return Report(
-        conversations=walk.conversations, events=walk.events, artifacts=len(walk.contents), problems=tuple(problems)
-    )
+        conversations=walk.conversations, events=walk.events, artifacts=len(walk.contents), problems=tuple(problems),
+        remarks=tuple(walk.remarks),
+    )  # fmt: skip
 
 
 def _ids(store: Store) -> Iterator[str]:
@@ -79,6 +83,7 @@ class _Walk:
         self.store = store
         self.file = store.url.removeprefix("sqlite:")
         self.conversations = self.events = 0
+        self.remarks: list[Problem] = []
         self.contents: dict[str, str] = {}  # what is wrong with a content, by its digest; empty if nothing is
 
     def problems(self, id: str) -> list[Problem]:
@@ -94,6 +99,7 @@ class _Walk:
         self.conversations += 1
         log = _Log(self, about)
         found = log.problems()
+        self.remarks += log.remarks()
         if len(found) > PROBLEMS_MAX:
             more = Problem(part="log", what="there is more; the walk ended here", conversation=id, file=self.file)
             return [*found[:PROBLEMS_MAX], more]
@@ -184,6 +190,7 @@ class _Log:
         self.title = ""
         self.artifacts: set[str] = set()
         self.named: dict[str, int] = {}
+        self.mentioned: dict[str, int] = {}  # artifacts that a text names, and where it does so for the last time
         self.has_erased_artifact = False
         self.missing: dict[str, Problem] = {}  # by digest, unless the log says later that the content was cleaned up
 
@@ -257,6 +264,8 @@ class _Log:
             case Artifact():
                 self.artifacts.add(body.id)
             case Message():
+                texts = (text_of(block) for block in body.blocks)
+                self.mentioned.update((id, event.seq) for text in texts for id in references(text))
                 results = (block for block in body.blocks if isinstance(block, ToolResult) and block.artifact)
                 self.named.update({result.artifact: event.seq for result in results})
             case _:
@@ -290,6 +299,14 @@ class _Log:
         missing = {} if self.has_erased_artifact else {k: v for k, v in self.named.items() if k not in self.artifacts}
         for artifact, seq in missing.items():
             yield self._problem("artifact", f"the result names {artifact}, which the log does not have", seq)
+
+    def remarks(self) -> list[Problem]:
+        """The artifacts that a text names and the log does not have. Nothing is known of those that were erased."""
+        if self.has_erased_artifact:
+            return []
+        missing = {id: seq for id, seq in self.mentioned.items() if id not in self.artifacts and id not in self.named}
+        said = ((f"the text names {id}, which the log does not have", seq) for id, seq in missing.items())
+        return [self._problem("artifact", what, seq) for what, seq in islice(said, PROBLEMS_MAX)]
 
     def _problem(self, part: Part, what: str, seq: int = 0, file: str = "") -> Problem:
         return Problem(part=part, what=what, conversation=self.about.id, seq=seq, file=file or self.walk.file)

@@ -136,3 +136,23 @@ def test_hostile_names_and_contents_cannot_steer_the_terminal(url: str) -> None:
     id = as_json("artifacts", "list", "hostile")["artifacts"][-1]["id"]
     shown = run("artifacts", "show", "hostile", id).stdout
     assert "\\x1b[31mred" in shown and "\x1b" not in shown and HOSTILE[-1] in shown
+
+
+def test_one_artifact_is_deleted_once(url: str) -> None:
+    """M-20."""
+    [artifact] = as_json("artifacts", "list", "fix-login")["artifacts"]
+    assert run("artifacts", "delete", "fix-login", artifact["id"]).exit_code == 2
+    told = as_json("artifacts", "delete", "fix-login", artifact["id"], "--yes")
+    assert told["removed"]["id"] == artifact["id"] and told["left"] == 0
+    again = run("artifacts", "delete", "fix-login", artifact["id"], "--yes")
+    assert again.exit_code == 3 and "removed already" in again.stderr
+    assert run("verify").exit_code == 0
+
+
+def test_verify_tells_of_artifacts_that_are_named_and_not_there(url: str) -> None:
+    """M-04."""
+    with refold.open("fix-login", store=url) as context:
+        [event] = context.append({"role": "user", "content": "see artifact://art-nowhere"})
+    told = run("verify")
+    assert told.exit_code == 0 and "art-nowhere" in told.stdout and "all is as it was written" in told.stdout
+    assert [one["seq"] for one in as_json("verify")["remarks"]] == [event.seq]

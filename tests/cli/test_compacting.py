@@ -1,7 +1,9 @@
-"""A writer on the command line: `refold compact --writer`."""
+"""`refold compact`: a writer (`--writer`), a task and settings (`--task`, `--set`), and what a dry run tells."""
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -84,3 +86,69 @@ def test_a_writer_that_is_not_named_in_full_is_refused_before_anything_is_writte
     assert refused.exit_code != 0
     assert "secret" not in refused.output
     assert "nothing to undo" in run("undo", "fix-login").stdout
+
+
+# --- settings ------------------------------------------------------------------------------------------------------
+
+RELEVANCE = ("compact", "fix-login", "--strategy", "relevance", "--set", "keep_recent=0")
+
+
+@pytest.mark.usefixtures("long")
+@pytest.mark.parametrize("strategy", ["importance", "relevance"])
+def test_a_dry_run_lists_what_would_go_with_its_scores(strategy: str) -> None:
+    """M-83"""
+    before = as_json("show", "fix-login")
+    arguments = ("compact", "fix-login", "--strategy", strategy, "--set", "max_tokens=900", "--dry-run")
+    shown = run(*arguments).stdout
+    assert re.search(r"#\d+(-\d+)? hidden, .* tokens  least important \(.*0\.\d\d.*\)", shown), shown
+    assert all("least important (" in item["reason"] for item in as_json(*arguments)["items"])
+    assert as_json("show", "fix-login") == before
+
+
+@pytest.mark.usefixtures("long")
+def test_relevance_is_told_a_task_and_a_size() -> None:
+    """M-80, M-83: without a size it says what to give; the task decides what stays."""
+    refused = run(*RELEVANCE, "--task", "something about the form 4")
+    assert refused.exit_code != 0 and "set max_tokens" in refused.stderr
+    slots = {}
+    for task in ("step 4", "step 16"):
+        assert as_json(*RELEVANCE, "--task", task, "--set", "max_tokens=1200")["batch"]
+        slots[task] = json.dumps(as_json("show", "fix-login")["slots"])
+        run("undo", "fix-login")
+    assert "step 4:" in slots["step 4"] and "step 4:" not in slots["step 16"]
+
+
+@pytest.mark.usefixtures("long")
+def test_settings_are_read_as_json_else_as_text() -> None:
+    done = as_json(*COMPACT[:2], "--strategy", "hide", "--set", "preset=half", "--target", "0", "--dry-run")
+    assert done["items"][0]["reason"] == "truncation half"
+    done = as_json(*COMPACT[:2], "--strategy", "hide", "--set", "fraction=0.5", "--target", "0")
+    assert done["items"][0]["reason"] == "0.5 of the messages"
+    run("undo", "fix-login")
+    weights = 'weights={"recency": 0, "marks": 2.5}'
+    assert run(*COMPACT[:2], "--strategy", "importance", "--set", weights, "--target", "900").exit_code == 0
+
+
+@pytest.mark.usefixtures("long")
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("--set", "presett=half"), "did you mean preset?"), (("--set", "preset"), "NAME=VALUE"),
+        (("--set", "=half"), "NAME=VALUE"), (("--set", "self=1"), "known: preset, fraction"),
+        (("--set", "task=x"), "give --task"), (("--set", "target=5"), "give --target"),
+        (("--set", "fraction=much"), "float"), (("--set", "fraction=7"), "from 0 to 1"),
+        (("--set", "preset=third"), "known: none"), (("--set", "preset=5"), "str"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)])
+def test_a_setting_that_is_none_is_refused_in_one_line(given: tuple[str, ...], said: str, dry: tuple[str, ...]) -> None:
+    refused = run(*COMPACT[:2], "--strategy", "hide", "--target", "0", *given, *dry)
+    assert refused.exit_code != 0 and refused.stderr.count("\n") == 1
+    assert said in refused.stderr and refused.stderr.startswith("refold: ")
+    assert "nothing to undo" in run("undo", "fix-login").stdout
+
+
+@pytest.mark.usefixtures("long")
+def test_the_newest_conversation_is_compacted_by_its_number() -> None:
+    assert as_json("compact", "@1", "--strategy", "hide", "--target", "900")["batch"]
+    assert as_json("undo", "fix-login")["undone"]

@@ -105,9 +105,10 @@ def test_a_summary_is_never_taken_for_a_request():
 
 
 def test_hiding_the_latest_request_or_a_pin_breaks_a_law():
-    log = [user("a"), user("b"), Pin(seq=1)]
+    log = [user("0"), user("a"), user("b"), Pin(seq=2)]
     assert broken(fold(sealed(log))) == []
-    assert "latest user request" in broken(fold(sealed([*log, Hide(batch="b", span=Span(2, 2))])))[0]
+    assert "latest user request" in broken(fold(sealed([*log, Hide(batch="b", span=Span(3, 3))])))[0]
+    assert broken(fold(sealed([*log, Hide(batch="b", span=Span(1, 3))]))) == []  # M-23: cleared, nothing is asked
 
 
 def test_thinking_from_before_a_change_is_dropped():

@@ -21,7 +21,7 @@ from refold.dialects.gemini_render import UNSIGNED
 from refold.errors import Invalid
 from tests.dialects import shapes
 from tests.dialects.gemini_shapes import gemini_lists, snaked
-from tests.dialects.test_golden import stored
+from tests.dialects.test_golden import lawful, stored
 from tests.dialects.test_reply import Model
 
 RELAXED = settings(deadline=None, max_examples=60)
@@ -75,8 +75,7 @@ def test_contents_are_valid_for_the_others(wires: list[dict[str, Any]]) -> None:
     | st.tuples(st.just("anthropic"), shapes.anthropic_lists.filter(bool))
 )
 def test_others_messages_are_valid_contents(given: tuple[str, list[dict[str, Any]]]) -> None:
-    name, wires = given
-    assert gemini.check(requested(parsed(wires, name))) == []
+    assert gemini.check(requested(lawful(parsed(given[1], given[0])))) == []
 
 
 @RELAXED
@@ -319,10 +318,15 @@ def test_code_that_the_provider_ran_is_kept_for_it_and_read_by_others() -> None:
     assert openai_chat.render([message], [])[0]["content"] == "print(1)\n\n1"
 
 
-def test_system_messages_are_said_by_the_user() -> None:
+def test_system_messages_join_the_instruction_or_are_said_by_the_user() -> None:
+    """X-04: those that lead the page, and those in the middle of it."""
     wires: list[Any] = [{"role": "system", "content": "rule"}, {"role": "system", "parts": [{"text": "new"}]}]
-    rendered = gemini.render([message for wire in wires for message in parse(wire, "gemini")], [])
-    assert rendered == [user({"text": f"<system>\n{text}\n</system>"}) for text in ("rule", "new")]
+    page = [message for wire in [*wires, U, *wires] for message in parse(wire, "gemini")]
+    said = [user({"text": f"<system>\n{text}\n</system>"}) for text in ("rule", "new")]
+    request = gemini.request(gemini.render(page, []), system="first", tools=None, marks=[0], lost=[])
+    assert request["config"] == {"system_instruction": {"parts": [{"text": t} for t in ("first", "rule", "new")]}}
+    assert request["contents"] == [U, *said]
+    assert requested(page[:2]) == {"contents": said}
 
 
 def test_nothing_empty_is_sent() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from refold.core import codec
-from refold.core.laws import units
+from refold.core.laws import settled, units
 from refold.core.model import Message, Slot
 from refold.dialects import dialect, dialect_of, parse
 from refold.shielding import encoded
@@ -39,6 +39,11 @@ def stored(message: Message) -> Message:
     return decoded
 
 
+def lawful(messages: list[Message]) -> list[Message]:
+    """The messages in the order in which a page shows them."""
+    return [slot.message for slot in settled([Slot(seq, seq, one, 0) for seq, one in enumerate(messages, 1)])[0]]
+
+
 @pytest.fixture(params=GOLDEN, ids=lambda path: path.stem)
 def conversation(request: pytest.FixtureRequest) -> dict[str, Any]:
     return golden(request.param)
@@ -54,8 +59,12 @@ def test_every_message_comes_back_byte_for_byte_through_the_log(conversation: di
 
 def test_the_other_dialect_says_it_as_written_down_and_names_what_is_lost(conversation: dict[str, Any]) -> None:
     lost: list[str] = []
-    rendered = dialect(OTHER[conversation["dialect"]]).render(parsed(conversation), lost)
-    assert [json.dumps(wire) for wire in rendered] == [json.dumps(wire) for wire in conversation["elsewhere"]]
+    other = dialect(OTHER[conversation["dialect"]])
+    request = other.request(other.render(parsed(conversation), lost), system=None, tools=None, marks=[], lost=[])
+    assert [json.dumps(wire) for wire in request["messages"]] == [
+        json.dumps(wire) for wire in conversation["elsewhere"]
+    ]
+    assert request.get("system") == conversation.get("elsewhere_system")
     assert lost == conversation["lost"]
 
 

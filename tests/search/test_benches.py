@@ -25,6 +25,7 @@ def test_locomo_reads_turns_questions_and_malformed_evidence(tmp_path):
     assert asked == [("How long has Ben had the snakes?", frozenset({"D1:2"}), 4)]
     table, _ = locomo.run(tmp_path)
     assert ["with vectors", "1", "1.000", "1.000", "1.000", "1.000"] in table.rows
+    assert [row[1] for row in table.rows if row[0].strip() in ("first half", "second half")] == ["1", "0"] * 3
 
 
 def test_recall_asks_only_for_names_that_were_seen_before_and_indexes_only_what_came_before(tmp_path):

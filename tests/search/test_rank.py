@@ -10,14 +10,20 @@ from refold.search.dates import Date, dates_in, nearness
 
 
 def test_a_short_message_borrows_the_words_of_its_neighbours_more_from_those_before():
-    found = rank.borrowed({10: 1}, {10}, dict.fromkeys(range(5, 16), 10))
+    found = rank.borrowed({10: 1}, {10}, dict.fromkeys(range(5, 16), 10), set())
     assert found == {10: 1.0, 12: 0.4, 11: 0.4, 9: 0.2, 8: 0.2}
+
+
+def test_what_follows_a_question_takes_its_words_whole_and_other_neighbours_as_before():
+    found = rank.borrowed({10: 1}, {10}, dict.fromkeys(range(5, 16), 10), {10})
+    assert found == {10: 1.0, 12: 0.4, 11: rank.ANSWER_SHARE, 9: 0.2, 8: 0.2}
+    assert rank.ANSWER_SHARE == 1.0
 
 
 def test_a_long_message_neither_lends_nor_borrows():
     sizes = {9: 10, 10: 500, 11: 10}
-    assert rank.borrowed({10: 1}, {10}, sizes) == {10: 1.0}
-    assert rank.borrowed({9: 1}, {9}, sizes) == {9: 1.0, 11: 0.4}
+    assert rank.borrowed({10: 1}, {10}, sizes, set()) == {10: 1.0}
+    assert rank.borrowed({9: 1}, {9}, sizes, set()) == {9: 1.0, 11: 0.4}
 
 
 def test_a_rare_term_says_more_than_a_common_one():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from refold.core.model import Event
 from refold.errors import Corrupt, Invalid, RefoldError
 from refold.stores.contract.kit import TEXT, grown, sealed
 from refold.stores.files import FilesStore
-from refold.stores.files_log import batch_of
+from refold.stores.files_log import READ_BYTES_MAX, batch_of
 
 
 def filled(root: Path, count: int = 5) -> list[Event]:
@@ -256,3 +257,41 @@ def test_a_newer_version_is_refused_and_both_versions_are_named(tmp_path: Path) 
     path.write_bytes(path.read_bytes().replace(b'"v": 1', b'"v": 7'))
     with pytest.raises(Invalid, match=r"version 7.*up to 1"):
         FilesStore(str(tmp_path)).read("log")
+
+
+# --- long lines ---------------------------------------------------------------------------------------------------
+
+
+def test_a_line_longer_than_any_event_is_damage_and_never_read_whole(tmp_path: Path) -> None:
+    """X-52: 100 MB in one line, at the end or in the middle, cost some pieces of memory and an error with its place."""
+    events = filled(tmp_path, 3)
+    whole = log_of(tmp_path).read_bytes()
+    for kept in (whole, whole[: whole.index(b"\n") + 1]):
+        rest = whole[len(kept) :]
+        with open(log_of(tmp_path), "wb") as file:
+            file.write(kept)
+            file.seek(100_000_000, os.SEEK_CUR)  # zeros that take no room on the disk
+            file.write(b"\n" + rest)
+        tracemalloc.start()
+        store = FilesStore(str(tmp_path))
+        with pytest.raises(Corrupt, match=f"byte {len(kept):,}: a line of more than"):
+            store.read("log")
+        store.conversations()
+        store.close()
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 8 * READ_BYTES_MAX
+    assert len(events) == 3
+
+
+def test_long_events_are_read_back_and_longer_ones_refused(tmp_path: Path) -> None:
+    """X-52: bodies up to the limit of an event, also those that are carried in base64."""
+    store = FilesStore(str(tmp_path))
+    bodies = [b'"a"', b'"' + b"x" * 3_000_000 + b'"', b'"b"', b"\n" * codec.EVENT_BYTES_MAX, b'"c"']
+    events = sealed(None, bodies)
+    store.append("log", events, expect=0)
+    assert store.read("log") == events and FilesStore(str(tmp_path)).read("log", after=3) == events[3:]
+    with pytest.raises(Invalid, match="over the limit"):
+        store.append("log", sealed(events[-1], [b"\n" * (codec.EVENT_BYTES_MAX + 100_000)]), expect=5)
+    assert store.conversation("log").head == 5
+    store.close()

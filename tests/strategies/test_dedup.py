@@ -157,6 +157,14 @@ def test_paths_are_compared_in_one_form() -> None:
     assert replaced([*reads("c1", "/w/a.py", "x" * 500), *reads("c2", "a.py")], config) == {3}
 
 
+def test_case_counts_unless_the_configuration_says_otherwise() -> None:
+    """C-17: also between a read and a mention; the notice has the spelling that came first."""
+    parts = [asks(mention("Src/A.txt", "x" * 500)), *reads("c1", "src/a.txt")]
+    assert not edits_of(parts)
+    config = Config(strategy={"actions": {"ignore_case": True}})
+    assert "the latest text of src/a.txt is at" in edits_of(parts, config)[2, 0]
+
+
 WHOLE: dict[str, Any] = {}
 
 
@@ -243,9 +251,10 @@ def test_the_same_file_twice_in_one_message() -> None:
 
 def test_signs_are_taken_literally() -> None:
     """C-22."""
-    path = "a$&b\\1.txt"
-    found = edits_of([asks(mention(path, LONG + "\\g<0> $1")), *reads("c1", path)])
-    assert found[2, 0].startswith(f'<file_content path="{path}">[')
+    for path in ("a$&b\\1.txt", "a\\1b.txt", "a(.*)[x.txt", "a'b.txt"):
+        found = edits_of([asks(mention(path, LONG + "\\g<0> $1")), *reads("c1", path)])
+        assert found[2, 0].startswith(f'<file_content path="{path}">[')
+        assert f"the latest text of {path} is at" in found[2, 0]
 
 
 def test_unclosed_tags_are_left_alone() -> None:

@@ -60,6 +60,10 @@ def kept_lines(text: str) -> list[tuple[int, str]]:
     return found
 
 
+def request_seq(log: Sequence[Event], request: str) -> int:
+    return next(slot.seq for slot in state_of(log).view().slots if flat(slot.message) == request)
+
+
 # --- what a gist says ---------------------------------------------------------------------------------------------
 
 
@@ -91,6 +95,21 @@ def test_a_line_that_stands_twice_in_the_span_is_kept_once() -> None:
     assert page.count(again) == 1
 
 
+def test_what_the_ledger_says_of_a_request_is_not_said_again_below_it() -> None:
+    request = "Please look at the basket as well, it forgets what is in it."
+    log = log_of([*session(8), said("user", request), *work(8, 8), said("user", "Go on."), *work(2, 16)])
+    page = "\n".join(flat(slot.message) for slot in gists(fold_page(log, 900)))
+    assert page.count(request) == 1 and f"- #{request_seq(log, request)} {request}" in page
+
+
+def test_results_in_a_user_message_are_not_kept_as_what_a_user_asked_for() -> None:
+    """Some agents hand results over as the user's: their beginning has no claim to room (row Y-41)."""
+    noise = [said("user", f"<returncode>0</returncode>\nnothing to see in run number {n}") for n in range(6)]
+    between = [part for n, one in enumerate(noise) for part in [*work(2, 2 * n), one]]
+    log = log_of([*session(0), *between, said("user", "Go on."), *work(2, 12)])
+    assert not any("nothing to see" in flat(slot.message) for slot in gists(fold_page(log, 900)))
+
+
 def test_a_gist_keeps_no_tool_call_and_breaks_no_law() -> None:
     done = fold_page(log_of(session(20)), 900)
     assert not broken(done.state.view())
@@ -116,6 +135,24 @@ def test_what_stands_before_the_first_request_is_folded_too() -> None:
     done = fold_page(log, 900)
     assert done.state.tokens <= 900
     assert gists(done)[0].seq == 1
+
+
+def test_a_first_request_that_leaves_no_room_for_work_is_folded_and_the_next_one_stays() -> None:
+    """A pasted document of more than half the window keeps how it begins and what is needed of it (row C-50)."""
+    rules = [f"Rule {n} of the shop says that nobody may ever change shop_{n}.py on a Sunday." for n in range(120)]
+    parts = [said("user", "Here are our rules.\n" + "\n".join(rules)), said("user", "Fix the login of every shop.")]
+    log = log_of([*parts, *work(12), said("user", "Go on."), *work(2, 12)])
+    assert log[0].tokens > WINDOW / 2
+    done = fold_page(log, 1_500)
+    assert done.state.tokens <= 1_500
+    assert same_slots(state_of(log).view(), done.state.view(), {2})
+    assert "#1 user\nHere are our rules.\n" in flat(gists(done)[0].message)
+
+
+def test_a_first_request_below_half_of_the_window_stays_whole() -> None:
+    log = log_of([said("user", "Fix the login of every shop, please.\n" * 150), *work(12), said("user", "Go on.")])
+    assert WINDOW / 4 < log[0].tokens < WINDOW / 2
+    assert same_slots(state_of(log).view(), fold_page(log, 2_500).state.view(), {1})
 
 
 def test_the_newest_step_stays_even_where_the_target_is_out_of_reach() -> None:

@@ -204,6 +204,13 @@ def test_the_edits_touch_nothing_protected() -> None:
         assert not protected(view) & set(range(edit.span.first, edit.span.last + 1))
 
 
+@pytest.mark.parametrize(("fraction", "hidden"), [(0.0, 0), (0, 0), (0.1, 0), (0.5, 4), (1.0, 9)])
+def test_a_fraction_is_of_the_messages_after_the_first_and_0_is_none(fraction: float, hidden: int) -> None:
+    """X-25: 0 hides nothing, although the target is not met. At 1.0 only the latest request is kept, by law."""
+    log = log_of(alternating(11))
+    assert len(indices(climbed(log, hide, target=0, fraction=fraction), 11)) == hidden
+
+
 def test_unknown_settings_say_what_is_known() -> None:
     log = log_of(alternating(11))
     with pytest.raises(Invalid, match="third"):

@@ -1,19 +1,22 @@
-"""Rows G-12, G-15, X-26 and M-71 to M-83: what a message is worth, and what goes for want of it."""
+"""Rows G-12, G-15, G-21, X-26 and M-71 to M-83: what a message is worth, and what goes for want of it."""
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
+import refold
 from refold.core.laws import broken
-from refold.core.model import Body, Event, Pin
+from refold.core.model import Body, Event, Pin, Span
 from refold.errors import Invalid
 from refold.strategies import importance as module
 from refold.strategies.hide import is_notice
 from refold.strategies.importance import Score, explain, importance, relevance
-from tests.strategies.talks import alternating, brief_of, climbed, log_of, pages, resized, said, state_of, used
+from tests.scripted import GOOD, Scripted
+from tests.strategies.talks import alternating, brief_of, climbed, log_of, pages, resized, said, shown, state_of, used
 
 
 def scored(log: list[Event], **options: Any) -> dict[int, Score]:
@@ -49,6 +52,26 @@ def test_a_failed_tool_scores_below_the_same_that_worked() -> None:
     log = log_of([said("user", "go"), *used("a", "same"), *used("b", "same", error=True), *used("c", "x")])
     found = scored(log, weights={"recency": 0, "novelty": 0})  # M-71
     assert found[5].score < found[3].score
+
+
+@pytest.mark.parametrize("between", [0, 1, 30])
+@pytest.mark.parametrize("failed_last", [True, False])
+@pytest.mark.parametrize("text", ["same", "Traceback in a.py: error, see b.py", "we decided: done"])
+def test_a_failure_scores_below_the_same_words_of_a_success_wherever_it_stands(
+    text: str, failed_last: bool, between: int
+) -> None:
+    """M-71: also when it comes later, however far, with the weights as they are."""
+    parts = [said("user", "go"), *used("a", text, error=not failed_last)]
+    for number in range(between):
+        parts += used(f"n{number}", f"number {number} of c.py")
+    log = log_of([*parts, *used("b", text, error=failed_last)])
+    first, last = (scored(log)[seq].score for seq in (3, len(log)))
+    assert (last < first) if failed_last else (first < last)
+
+
+def test_of_two_failures_in_the_same_words_the_later_is_news() -> None:
+    log = log_of([said("user", "go"), *used("a", "no", error=True), *used("b", "no", error=True)])
+    assert [scored(log)[seq].factors["novelty"] for seq in (3, 5)] == [0.0, 1.0]
 
 
 @pytest.mark.parametrize(
@@ -116,6 +139,64 @@ def test_below_the_threshold_goes() -> None:
     assert left(log, preset="threshold", keep_recent=0, **only) == [1, 2, 4, 5, 7]  # G-12
     assert left(log, threshold=0.9, keep_recent=0, **only) == [1, 2, 7]
     assert left(log, threshold=0.9, keep_recent=2, **only) == [1, 2, 6, 7]
+
+
+def scores_of_the_row() -> tuple[list[Event], dict[str, Any]]:
+    """Messages that are worth 1.0, 0.6, 0.8 and 0 by their marks alone: of these 0.7 keeps the first and the third."""
+    texts = ["we decided", "an error", "the plan", "so"]
+    only = {"weights": {**dict.fromkeys(module.WEIGHTS, 0.0), "marks": 1.0}}
+    return talk(*(text.ljust(800, ".") for text in texts)), {"threshold": 0.7, "keep_recent": 0, **only}
+
+
+def test_the_rest_goes_into_the_summary_if_that_is_asked_for() -> None:
+    """G-12: .9 .5 .7 .2: keep 1 and 3; 2 and 4 in the summary."""
+    log, settings = scores_of_the_row()
+    done = climbed(log, importance, rest="summarize", **settings)
+    slots = done.state.view().slots
+    assert [slot.seq for slot in slots if not slot.standin] == [1, 2, 4, 6]
+    assert [ask.span for ask in done.asks] == [Span(3, 3), Span(5, 5)], "a writer is asked as by `summarize`"
+    assert [slot.notes and slot.notes["summary"] for slot in slots if slot.standin] == [1, 1]
+    assert [proposal.edit.reason for proposal in done.proposals] == ["least important (0.60)", "least important (0.00)"]
+    assert left(log, rest="hide", **settings) == [1, 2, 4, 6]
+    with pytest.raises(Invalid, match="burn"):
+        importance(brief_of(log, rest="burn", **settings))
+
+
+def test_a_writer_puts_the_rest_in_words() -> None:
+    """G-12."""
+    writer = Scripted(GOOD)
+    context = refold.open("rest", store="memory:", window=100_000, writer=writer)
+    for number in range(24):
+        context.append({"role": "assistant" if number % 2 else "user", "content": f"so it is {number} " * 60})
+    context.compact("importance", threshold=1.0, keep_recent=2, rest="summarize", target=0)
+    assert writer.requests and any("[Summary of" in text for slot in context.view.slots for text in shown(slot))
+
+
+@pytest.mark.parametrize("threshold", [-0.1, 1.01, 40])
+def test_a_threshold_that_no_score_can_meet_is_refused(threshold: float) -> None:
+    """G-12, G-21."""
+    with pytest.raises(Invalid, match="threshold"):
+        importance(brief_of(talk("a", "b"), threshold=threshold))
+
+
+def test_a_score_at_the_threshold_stays() -> None:
+    """G-12: at least, not more than. A sum of floats may lie a hair below."""
+    log = talk(*("x" * 800 for _ in range(2)), "y" * 800)
+    value = scored(log)[4].score
+    assert 4 in left(log, threshold=value, keep_recent=0)
+    assert 4 not in left(log, threshold=value + 0.001, keep_recent=0)
+
+
+def test_a_plan_says_the_scores_of_what_would_go() -> None:
+    """M-83: one by one where they are few, else from the lowest to the highest."""
+    log, settings = scores_of_the_row()
+    assert [item.edit.reason for item in climbed(log, importance, **settings).proposals] == [
+        "least important (0.60)", "least important (0.00)",
+    ]  # fmt: skip
+    reasons = [item.edit.reason for item in climbed(log_of(alternating(7)), importance, keep_recent=0).proposals]
+    assert re.fullmatch(r"least important \(#2 0\.\d\d, .*#5 0\.\d\d, #6 0\.\d\d\)", reasons[0])
+    reasons = [item.edit.reason for item in climbed(log_of(alternating(21)), importance, keep_recent=0).proposals]
+    assert re.fullmatch(r"least important \(0\.\d\d to 0\.\d\d\)", reasons[0])
 
 
 def test_the_recent_and_the_best_older_fit_in_order() -> None:

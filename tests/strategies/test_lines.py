@@ -112,9 +112,7 @@ def choice(lines: list[str], room: float, shown: Shown | None = None, floor: flo
     """The numbers of the lines that are kept, the most needed first; every name is needed alike."""
     given = passage(7, "tool", "\n".join(lines))
     need = {name: 0.5 for names in given.names for name in names}
-    kept = chosen(
-        [given], need, shown or Shown(), room=room, floor=floor, per_char=0.25, request_chars=0, request_share=0.0
-    )
+    kept = chosen([given], need, shown or Shown(), room=room, floor=floor, per_char=0.25)
     return [at for _, at in kept]
 
 
@@ -131,6 +129,12 @@ def test_what_the_page_shows_already_is_not_kept_again() -> None:
     shown = Shown()
     shown.add(passage(1, "user", "alpha_one stands on the page already"))
     assert choice(["alpha_one stands on the page already", "beta_two is still to be told here"], 100, shown) == [1]
+
+
+def test_the_first_request_and_then_the_newest_have_their_share_of_the_room() -> None:
+    span = [passage(seq, "user", f"Request number {seq} is for the shop.") for seq in (1, 2, 3, 4)]
+    kept = chosen(span, {}, Shown(), room=40, floor=0.0, per_char=0.25, requests={1, 3, 4}, request_share=0.5)
+    assert list(kept) == [(1, 0), (4, 0)]
 
 
 def test_a_line_below_the_floor_is_left_out_whatever_the_room() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from refold.config import Config
 from refold.core.fold import fold
 from refold.core.laws import broken, calls_of, in_order, results_of
-from refold.core.model import Event, Hide, Replace, Slot
+from refold.core.model import Event, Hide, Replace, Slot, Summarize
 from refold.core.plan import Proposal
 from refold.strategies.brief import Strategy, protected
 from refold.strategies.clear import clear
@@ -48,6 +48,8 @@ CASES: dict[str, tuple[Strategy, dict[str, Any]]] = {
     "window tokens": (window, {"max_tokens": 300}),
     "importance": (importance, {"keep_recent": 2}),
     "importance threshold": (importance, {"preset": "threshold", "keep_recent": 0, "task": "fix login"}),
+    "importance summarized": (importance, {"threshold": 0.6, "rest": "summarize", "keep_recent": 0}),
+    "relevance summarized": (relevance, {"max_tokens": 900, "rest": "summarize", "task": "fix login"}),
     "relevance": (relevance, {"max_tokens": 300, "keep_recent": 1, "task": "fix login"}),
     "fit": (fit, {}),
 }
@@ -194,7 +196,7 @@ def test_edits_say_why_and_belong_to_the_batch() -> None:
         parts += used(f"u{number}", "line of output\n" * 200)
     for case in CASES:
         for proposal in done(case, log_of(parts), 1_000).proposals:
-            assert isinstance(proposal.edit, Hide | Replace)
+            assert isinstance(proposal.edit, Hide | Replace | Summarize)
             assert proposal.edit.reason and proposal.edit.batch == "b-test"
 
 

@@ -105,7 +105,7 @@ def switches(events: Iterable[Event]) -> Switches:
             case _:
                 continue
     off.update(seq for first, last in spans for seq in range(first + 1, last))
-    held = frozenset(seq for seq, on in pins.items() if on)
+    held = frozenset(seq for seq, on in pins.items() if on and seq not in off)  # what is off cannot be held
     return Switches(off=frozenset(off), pins=held, erased=erased, winners=winners, again=frozenset(again))
 
 
@@ -181,7 +181,7 @@ class Fold:
                         self.originals[event.seq] = body
             case Usage():
                 self._bill(body)
-                if live:
+                if live and body.input > 0:
                     self._anchor(event, body)
             case Artifact():
                 self.artifacts.append(event.seq)
@@ -230,7 +230,8 @@ class Fold:
         )  # fmt: skip
 
     def _anchor(self, event: Event, usage: Usage) -> None:
-        """Ties the provider's count to our own estimate of what that request showed."""
+        """Ties the provider's count to our own estimate of what that request showed; a count of nothing ties nothing. A
+        ratio out of bounds tells of something else, such as tools that the caller added, and is not learnt."""
         later = reply = 0
         for slot in reversed(self.slots):
             if slot.seq <= usage.upto:
@@ -238,10 +239,9 @@ class Fold:
             later += slot.tokens
             reply += slot.tokens if usage.replied and slot.seq == event.seq - 1 else 0
         shown = self.tokens - later
-        answered = usage.output if reply else 0
-        self.anchor = Anchor(usage.input + answered, shown + reply, usage.upto)
-        if shown > 0 and usage.input > 0:
-            ratio = min(max(usage.input / shown, CALIBRATION_MIN), CALIBRATION_MAX)
+        self.anchor = Anchor(usage.input + (usage.output if reply else 0), shown + reply, usage.upto)
+        ratio = usage.input / max(1, shown)
+        if CALIBRATION_MIN <= ratio <= CALIBRATION_MAX:
             known = self.calibration.get(usage.model)
             self.calibration[usage.model] = ratio if known is None else known + CALIBRATION_STEP * (ratio - known)
 
@@ -348,11 +348,11 @@ class Fold:
                 head=self.head, chain=self.chain, slots=tuple(self.slots), system=self.meta.system,
                 tools=self.meta.tools, system_tokens=self.system_tokens, tools_tokens=self.tools_tokens,
                 slot_tokens=self.slot_tokens, title=self.meta.title or "", tags=self.meta.tags or (),
-                model=self.meta.model or "", pins=frozenset(self.pins), request=self.request,
-                anchor=self.anchor, totals=self.totals, calibration=dict(self.calibration),
+                metadata=self.meta.metadata or {}, model=self.meta.model or "", pins=frozenset(self.pins),
+                request=self.request, anchor=self.anchor, totals=self.totals, calibration=dict(self.calibration),
                 counts=dict(self.counts), artifacts=tuple(self.artifacts), checkpoints=dict(self.checkpoints),
-                facts=tuple(self.facts.values()),
-                undoable=tuple(self.undoable), first_at_ms=self.first_at_ms, updated_ms=self.updated_ms,
+                facts=tuple(self.facts.values()), undoable=tuple(self.undoable), first_at_ms=self.first_at_ms,
+                updated_ms=self.updated_ms,
             )  # fmt: skip
         return self._view
 

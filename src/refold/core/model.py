@@ -245,6 +245,7 @@ class Meta(Struct, frozen=True, kw_only=True, omit_defaults=True):
     model: str | None = None
     system: Any = None
     tools: list[Any] | None = None
+    metadata: dict[str, Any] | None = None
 
 
 class Pin(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -332,6 +333,7 @@ class View(Struct, frozen=True, kw_only=True):
     slot_tokens: int = 0
     title: str = ""
     tags: tuple[str, ...] = ()
+    metadata: dict[str, Any] = field(default_factory=dict)
     model: str = ""
     pins: frozenset[int] = frozenset()
     request: int = 0

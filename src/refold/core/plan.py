@@ -64,43 +64,19 @@ class Step(Struct, frozen=True, kw_only=True):
     edits: int
     tokens_before: int
     tokens_after: int
+    cpu_ms: float = 0.0
     note: str = ""
 
 
-class Plan(Struct, frozen=True, kw_only=True):
-    """Proposed edits and their price, for the log up to `head`."""
+class _Account(Struct, frozen=True, kw_only=True):
+    """What a plan and its receipt both tell. `reason` says why nothing is to be done."""
 
-    head: int
-    proposals: tuple[Proposal, ...] = ()
-    asks: tuple[Ask, ...] = ()
-    items: tuple[Item, ...] = ()
-    steps: tuple[Step, ...] = ()
-    price: Price = Price()
-    current: int = 0
-    after: int = 0
-    target: int = 0
-    reason: str = ""
-
-    @property
-    def strategy(self) -> str:
-        return "+".join(step.strategy for step in self.steps if step.edits) or "none"
-
-    @property
-    def reached(self) -> bool:
-        return self.after <= self.target
-
-
-class Receipt(Struct, frozen=True, kw_only=True):
-    """What an applied plan did. `batch` is what `revert` takes; empty if nothing was done, and `reason` says why."""
-
-    batch: str = ""
     items: tuple[Item, ...] = ()
     steps: tuple[Step, ...] = ()
     price: Price = Price()
     tokens_before: int = 0
     tokens_after: int = 0
-    messages_before: int = 0
-    messages_after: int = 0
+    target: int = 0
     reason: str = ""
 
     @property
@@ -110,6 +86,27 @@ class Receipt(Struct, frozen=True, kw_only=True):
     @property
     def saved_tokens(self) -> int:
         return self.tokens_before - self.tokens_after
+
+    @property
+    def reached(self) -> bool:
+        return self.tokens_after <= self.target
+
+
+class Plan(_Account, frozen=True, kw_only=True):
+    """Proposed edits and their price, for the log up to `head`."""
+
+    head: int
+    proposals: tuple[Proposal, ...] = ()
+    asks: tuple[Ask, ...] = ()
+
+
+class Receipt(_Account, frozen=True, kw_only=True):
+    """What an applied plan did. `batch` is what `revert` takes; empty if nothing was done."""
+
+    batch: str = ""
+    messages_before: int = 0
+    messages_after: int = 0
+    messages_hidden: int = 0
 
 
 def price_of(before: View, after: View, *, per_token: float | None = None) -> Price:

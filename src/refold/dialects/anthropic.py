@@ -9,14 +9,16 @@ what is unusual, `tools` translates tool definitions.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from refold.core.model import Block, Media, Message, Opaque, Role, Text, Thinking, ToolCall, ToolResult, Usage
 from refold.dialects import tools as definitions
 from refold.dialects.anthropic_check import check as check
 from refold.dialects.anthropic_ids import distinct
-from refold.dialects.anthropic_render import NAME, as_system, own_part, usual
+from refold.dialects.anthropic_render import ELSEWHERE, NAME, own_part, usual
 from refold.dialects.anthropic_render import render as render
+from refold.dialects.crossing import as_system, leading, said_by_system
 from refold.dialects.form import Found, Same, Speech, message_of
 from refold.dialects.protocol import Reply
 from refold.dialects.wire import MARKS, alike, count_in, is_json, opened, plain, refused, report, role_of, same, text_in
@@ -25,8 +27,10 @@ name = NAME
 _SPEECH = Speech(NAME, usual, own_part)
 
 MARKS_MAX = 4
+_SYSTEM = ("system", ELSEWHERE)
+_ROLE = itemgetter("role")
 _MARK = {"type": "ephemeral"}
-_ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
+_ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system", ELSEWHERE: "system"}
 _PARTS = frozenset({
     "tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use", "mcp_tool_use", "mcp_tool_result",
     "mcp_tool_listing", "container_upload", "compaction", "fallback", "tool_addition", "tool_removal",
@@ -175,31 +179,44 @@ def request(
     messages: list[dict[str, Any]], *, system: Any, tools: list[Any] | None, marks: Sequence[int], lost: list[str]
 ) -> dict[str, Any]:
     """The keyword arguments of the call. With marks, the system prompt (or the tools) and the marked messages,
-    newest first, end cacheable prefixes, four in all; marks that were given with system and tools give way."""
+    newest first, end cacheable prefixes, four in all; marks that were given with system and tools give way. System
+    messages that lead the page stand behind the system prompt."""
     defined = definitions.for_anthropic(tools, lost, unmarked=bool(marks))
-    prompt = _prompt(system, unmarked=bool(marks))
+    lead = leading(messages, _SYSTEM)
+    prompt = _prompt(system, messages[:lead], unmarked=bool(marks))
     room = MARKS_MAX
     if marks and (prompt or defined):
         prompt, defined = (_marked_prompt(prompt), defined) if prompt else (prompt, _marked_last(defined))
         room -= 1
     kwargs: dict[str, Any] = {"system": prompt} if prompt else {}
-    kwargs["messages"] = _marked(distinct(_begun(messages, lost)), marks, room)
+    kwargs["messages"] = _marked(distinct(_begun(messages[lead:], lost)), [mark - lead for mark in marks], room)
     return {**kwargs, "tools": defined} if defined else kwargs
 
 
 def _begun(messages: list[dict[str, Any]], lost: list[str]) -> list[dict[str, Any]]:
-    """The messages, a user first: what the system says before is said by the user. Reports an end that is no user's."""
+    """The messages, a user first: what another provider's system says among them, or the system alone, is said by
+    the user. Reports an end that is no user's."""
     if messages and messages[-1]["role"] == "assistant":
         report(lost, "the conversation ends with the assistant: a prefill, which newer models refuse")
-    begin = next((index for index, message in enumerate(messages) if message["role"] != "system"), len(messages))
-    said = [{"role": "user", "content": as_system(parse(message)[0])} for message in messages[:begin]]
-    return [*said, *messages[begin:]]
+    by_user = _SYSTEM if messages and messages[0]["role"] in _SYSTEM else (ELSEWHERE,)
+    if not any(role in map(_ROLE, messages) for role in by_user):
+        return messages
+    return [
+        {"role": "user", "content": as_system(_said(message))} if message["role"] in by_user else message
+        for message in messages
+    ]
 
 
-def _prompt(system: Any, *, unmarked: bool) -> str | list[dict[str, Any]]:
-    if isinstance(system, str):
+def _said(message: dict[str, Any]) -> str:
+    """What a system message on the wire says."""
+    return said_by_system(_parsed({**message, "role": "system"}, same))
+
+
+def _prompt(system: Any, said: Sequence[dict[str, Any]], *, unmarked: bool) -> str | list[dict[str, Any]]:
+    """The system prompt as it was given, and each system message that leads the page as a block behind it."""
+    if isinstance(system, str) and not said:
         return system if system.strip() else ""
-    return definitions.text_blocks(system, unmarked=unmarked)
+    return definitions.text_blocks([system, *map(_said, said)], unmarked=unmarked)
 
 
 def _marked_prompt(prompt: str | list[dict[str, Any]]) -> list[dict[str, Any]]:

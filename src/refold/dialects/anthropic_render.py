@@ -13,7 +13,7 @@ from typing import Any, assert_never
 from msgspec.structs import replace
 
 from refold.core.model import Block, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
-from refold.dialects.crossing import media_as_note, opaque_as_text, with_object
+from refold.dialects.crossing import media_as_note, opaque_as_text, said_by_system, with_object
 from refold.dialects.form import Misfit, fill
 from refold.dialects.wire import (
     EMPTY,
@@ -27,6 +27,9 @@ from refold.dialects.wire import (
 )
 
 NAME = "anthropic"
+# A role that this provider does not have: what another provider's system said. `request` sees the whole page and
+# gives it its place, in the system prompt or in a user message.
+ELSEWHERE = "developer"
 _ID_LENGTH_MAX = 1_000
 
 
@@ -57,7 +60,8 @@ class _Rendering:
         own = message.dialect == NAME
         message = _signed(message, self.lost) if own else _translated(message, self.lost)
         if message.role == "system" and not own:
-            self.add_text(as_system(message))
+            self.merging = False
+            self.out.append({"role": ELSEWHERE, "content": said_by_system(message)})
             return
         wire = _with_content(_wire(message))
         if not any(type(block) is ToolResult for block in message.blocks):
@@ -114,12 +118,6 @@ def _with_content(wire: dict[str, Any]) -> dict[str, Any]:
     elif _is_blank(content):
         wire["content"] = EMPTY
     return wire
-
-
-def as_system(message: Message) -> str:
-    """A system message as text that a user message may carry."""
-    text = "\n\n".join(shown_text(block) for block in message.blocks if isinstance(block, Text | Media | Opaque))
-    return f"<system>\n{text}\n</system>"
 
 
 # --- what may be sent ---------------------------------------------------------------------------------------------

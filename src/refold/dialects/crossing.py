@@ -5,9 +5,12 @@ Neighbours: the render modules, which know what their own provider can say; `wir
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from msgspec.structs import replace
 
-from refold.core.model import Media, Opaque, Text, ToolCall
+from refold.core.model import Media, Message, Opaque, Text, ToolCall
 from refold.dialects.wire import arguments_of, report, shown_text
 
 
@@ -33,3 +36,22 @@ def with_object(call: ToolCall, lost: list[str]) -> ToolCall:
         report(lost, f"the arguments of call {call.id} are not a JSON object: sent as text under _raw")
         arguments = {"_raw": call.arguments}
     return replace(call, arguments=arguments)
+
+
+# --- system messages where the system prompt stands apart -----------------------------------------------------------
+
+
+def said_by_system(message: Message) -> str:
+    """The text of a system message."""
+    return "\n\n".join(shown_text(block) for block in message.blocks if isinstance(block, Text | Media | Opaque))
+
+
+def as_system(text: str) -> str:
+    """What the system says in the middle of a conversation, as text that a user message may carry."""
+    return f"<system>\n{text}\n</system>"
+
+
+def leading(messages: Sequence[Mapping[str, Any]], roles: tuple[str, ...]) -> int:
+    """How many messages of these roles lead the page and belong to the system prompt; none if nothing else is said,
+    because a request needs a message."""
+    return next((index for index, message in enumerate(messages) if message["role"] not in roles), 0)

@@ -19,6 +19,7 @@ from refold.core.codec import DEPTH_MAX
 from refold.core.model import Block, Media, Message, Opaque, Role, Text, Thinking, ToolCall, ToolResult, Usage
 from refold.dialects import openai_chat
 from refold.dialects import tools as definitions
+from refold.dialects.crossing import as_system, leading
 from refold.dialects.form import ANSWER_KEYS, Found, Same, Speech, message_of
 from refold.dialects.gemini_check import check as check
 from refold.dialects.gemini_fields import NAME, Numbering, value_in
@@ -238,23 +239,33 @@ _COUNTS = (
 def request(
     messages: list[dict[str, Any]], *, system: Any, tools: list[Any] | None, marks: Sequence[int], lost: list[str]
 ) -> dict[str, Any]:
-    """The keyword arguments of the call. The provider finds what it can cache by itself: no marks."""
+    """The keyword arguments of the call. The provider finds what it can cache by itself: no marks. System messages
+    that lead the page stand behind the system prompt."""
     if messages and messages[-1].get("role") == "model":
         report(lost, "the conversation ends with the model: some Gemini models refuse that")
-    prompt = [{"text": block["text"]} for block in definitions.text_blocks(system)]
+    lead = leading(messages, ("system",))
+    prompt = [{"text": block["text"]} for block in definitions.text_blocks([system, *map(_said, messages[:lead])])]
     config: dict[str, Any] = {"system_instruction": {"parts": prompt}} if prompt else {}
     defined = definitions.for_gemini(tools, lost)
     if defined:
         config["tools"] = defined
-    contents = {"contents": _alternating(messages)}
+    contents = {"contents": _alternating(messages[lead:])}
     return {**contents, "config": config} if config else contents
 
 
+def _said(system: dict[str, Any]) -> str:
+    text: str = system["parts"][0]["text"]
+    return text
+
+
 def _alternating(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Contents of the model that follow each other as one: a call must come directly after the user's turn."""
+    """Contents of the model that follow each other as one: a call must come directly after the user's turn. What the
+    system says in the middle of a conversation is said by the user."""
     out: list[dict[str, Any]] = []
     for message in messages:
-        if out and message["role"] == "model" == out[-1]["role"]:
+        if message["role"] == "system":
+            out.append({"role": "user", "parts": [{"text": as_system(_said(message))}]})
+        elif out and message["role"] == "model" == out[-1]["role"]:
             out[-1] = {**out[-1], "parts": [*out[-1]["parts"], *message["parts"]]}
         else:
             out.append(message)

@@ -15,8 +15,7 @@ from typing import Any, assert_never
 from msgspec.structs import replace
 
 from refold.core.model import Block, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
-from refold.dialects.anthropic_render import as_system
-from refold.dialects.crossing import media_as_note, opaque_as_text, with_object
+from refold.dialects.crossing import media_as_note, opaque_as_text, said_by_system, with_object
 from refold.dialects.form import HOLE, Misfit, beside_text, fill, words_of
 from refold.dialects.gemini_fields import NAME, Numbering, is_made, value_in
 from refold.dialects.wire import EMPTY, copied, is_gone, report
@@ -44,8 +43,10 @@ class _Rendering:
 
     def add(self, message: Message) -> None:
         own = message.dialect == NAME
-        if message.role == "system":
-            message, own = Message(role="user", blocks=(Text(as_system(message)),)), False
+        if message.role == "system":  # `request` sees the whole page and gives it its place
+            self.answers = []
+            self.out.append({"role": "system", "parts": [{"text": said_by_system(message)}]})
+            return
         if message.role == "assistant":
             self.calls = _shown_calls(message, own)
         asked = [block.call for block in message.blocks if type(block) is ToolResult]

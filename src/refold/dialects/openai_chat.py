@@ -227,5 +227,10 @@ def _system_messages(system: Any) -> list[dict[str, Any]]:
     entries = given if isinstance(given, list) else [given]
     if all(isinstance(entry, dict) and "role" in entry for entry in entries):
         return [unmarked(entry) for entry in entries]
-    blocks = definitions.text_blocks(entries)
-    return [{"role": "system", "content": blocks}] if blocks else []
+    # A message a block: where the system prompt stands apart, each system message that led the page is a block of it.
+    return [{"role": "system", "content": _plain_text(block)} for block in definitions.text_blocks(entries)]
+
+
+def _plain_text(block: dict[str, Any]) -> Any:
+    """The text of a block that is nothing else, else the block as the only part."""
+    return block["text"] if block.keys() <= {"type", "text"} else [{"type": "text", **block}]

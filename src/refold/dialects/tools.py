@@ -55,7 +55,7 @@ def text_blocks(system: Any, *, unmarked: bool = True) -> list[dict[str, Any]]:
         case None | "":
             return []
         case str():
-            return [{"type": "text", "text": system}]
+            return [{"type": "text", "text": system}] if system.strip() else []
         case list() | tuple():
             return [block for entry in system for block in text_blocks(entry, unmarked=unmarked)]
         case {"role": "system" | "developer", "content": content}:

@@ -2,8 +2,8 @@
 
 An embedder is a callable from a list of texts to as many vectors, all of one length. It may have a `name` (another name
 means other vectors: the old ones are thrown away) and may be `additive`: the vector of a text is the mean of those of
-its words, so that the words of a query can be weighed one by one. `threshold` is the least cosine that means something.
-Nothing here downloads anything.
+its words, so that the words of a query can be weighed one by one. `threshold` is the least cosine that means something;
+without one, what has none of the query's words must stand out among the rest. Nothing here downloads anything.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class WordVectors:
 
     name = "wordllama-l2_supercat-256"
     additive = True
-    threshold = 0.25
+    threshold = 0.25  # 19 of 20 queries of nonsense reach less, in talks of some hundred messages
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

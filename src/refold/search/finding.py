@@ -18,6 +18,7 @@ from refold.search.words import Query, Term
 POSTINGS_MAX, POSTINGS_MIN, POSTINGS_ALL, SEEDS_MAX = 5_000, 500, 40_000, 1_000
 LANES_FIRST, LANES_WALKED = 1, 64
 AUTHOR_ROWS_MIN, QUESTION_WORDS = 3, 3
+_NEAR = "SELECT id, words, asks FROM entries WHERE id IN carray(?)"
 _AUTHORS = "SELECT author, sum(rows) FROM authors WHERE conversation BETWEEN ? AND ? GROUP BY author"
 
 
@@ -34,11 +35,14 @@ def scored(
     """The score of every entry worth ranking. Some may still fail the filters, being only neighbours of others."""
     total, mean = index.size(ranges)
     kept = rank.seeds(found, total, SEEDS_MAX, _among(index, query, found, ranges, filters))
-    sizes = index.sizes(rank.around(kept, 4))
-    out = rank.scores(found, kept & sizes.keys(), sizes, total, mean)
+    near = index.rows(_NEAR, (carried(rank.around(kept, 4)),))
+    sizes, asking = {id: words for id, words, _ in near}, {id for id, _, asks in near if asks}
+    out = rank.scores(found, kept & sizes.keys(), sizes, asking, total, mean)
     if len(query.terms) + len(query.quiet) < QUESTION_WORDS:
         # Who looks for a word or two wants these words; an answer without them is for who asks a question.
         out = {id: score for id, score in out.items() if id in kept}
+    else:
+        out.update((id, rank.QUESTION_FACTOR * out[id]) for id in asking & out.keys())
     return _preferred(index, query, ranges, out)
 
 
@@ -117,17 +121,26 @@ def newest(index: Index, query: Query, ranges: Sequence[Range], filters: Filters
 def _walked(index: Index, match: str, ranges: Sequence[Range], filters: Filters, most: int) -> dict[int, int]:
     """The newest of many: lane by lane, the one that was written to last first, until the others are older."""
     found: dict[int, int] = {}
+    top: list[tuple[int, int]] = []  # those with the highest ids, wherever they are
     for walked, (first, last, updated) in enumerate(_lanes(index, ranges, filters)):
         if len(found) >= most and sorted(found.values())[-most] >= updated:
             break
-        if walked == LANES_FIRST and ranges == EVERYWHERE:
-            everything = _tail(index, match, 0, ID_MAX, filters, most + 1)
-            if len(everything) <= most:
-                return dict(everything)
         if walked == LANES_WALKED and ranges == EVERYWHERE:
             return dict(_by_time(index, match, filters, most))
-        found.update(_tail(index, match, first, last, filters, most))
+        if not top and ranges == EVERYWHERE and (walked == LANES_FIRST or _is_newest(index, last)):
+            top = _tail(index, match, 0, ID_MAX, filters, most + 1)
+            if len(top) <= most:
+                return dict(top)
+        here = [row for row in top if first <= row[0] <= last]
+        is_all = len(here) >= most or (top and top[-1][0] < first)
+        found.update(here if is_all else _tail(index, match, first, last, filters, most))
     return found
+
+
+def _is_newest(index: Index, id: int) -> bool:
+    """Whether an id is of the conversation that came last: the highest ids are then mostly its own."""
+    newest = index.rows("SELECT max(number) FROM lanes")[0][0]
+    return bool(newest >> KIND_BITS == id >> CONVERSATION_BITS)
 
 
 def _lanes(index: Index, ranges: Sequence[Range], filters: Filters) -> Iterator[tuple[int, int, int]]:

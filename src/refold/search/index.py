@@ -132,10 +132,12 @@ class Index:
             sum_words += size
             recent.append(size)
             tools = "\n".join(["", *one.tools, ""]) if one.tools else ""
-            entries.append((id, one.seq, one.at_ms, size, one.role, tools, one.author, one.start))
+            # A long text may hold a question; it is none.
+            asks = size <= rank.SHORT_WORDS and words.asks(one.text)
+            entries.append((id, one.seq, one.at_ms, size, one.role, tools, one.author, one.start, asks))
             if one.author:
                 authors[one.author] = authors.get(one.author, 0) + 1
-        self.connection.executemany("INSERT INTO entries VALUES (?,?,?,?,?,?,?,?)", entries)
+        self.connection.executemany("INSERT INTO entries VALUES (?,?,?,?,?,?,?,?,?)", entries)
         texts = ((id, *words.columns(one.text)) for id, one in enumerate(documents, first))
         self.connection.executemany("INSERT INTO documents(rowid, text, parts) VALUES (?,?,?)", texts)
         self.connection.executemany(_AUTHOR_SEEN, [(number, *item) for item in authors.items()])

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from refold.search.forms import forms_of
 from refold.search.words import Query, parts_of
 
 SNIPPET_CHARS, LEAD_CHARS = 240, 60
@@ -30,7 +31,7 @@ class Wanted(Struct, frozen=True):
 
 
 def wanted_of(query: Query, tokens: Tokens) -> Wanted:
-    terms = [term.text for term in (*query.terms, *query.required)]
+    terms = [form for term in (*query.terms, *query.required) for form in forms_of(term.text)]
     stems = frozenset(stem for text in terms for _, _, stem in tokens(text))
     return Wanted(stems, tuple(text for text in terms if not text.isascii()))
 

@@ -9,6 +9,7 @@ Only here is numpy imported, and only when there is an embedder.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import log, sqrt
 from typing import Any
 
 from msgspec import Struct
@@ -23,7 +24,7 @@ from refold.search.words import Query
 PIECE_CHARS, PIECES_MAX = 1_000, 8
 WHOLE_MAX = 50_000  # entries that are compared one and all; of more, only those that the full text found
 COMMON_SHARE = 0.15
-NEAR_DEVIATIONS = 2.0
+NOISE_MARGIN = 0.7  # deviations above what the nearest of so many reaches by chance
 QUIET_RARITY = 1.5  # what a stop word says of a message, about
 EMBEDDED_KINDS = ("message", "artifact")
 _CODES = ",".join(str(KINDS.index(kind)) for kind in EMBEDDED_KINDS)
@@ -144,7 +145,7 @@ class Vectors:
         out = {id: (score - mean) / deviation for id, score in scored.items()}
         nothing = -mean / deviation
         # What has none of the words must be near by itself: something is always nearest, also to nonsense.
-        close = near >= getattr(self.embedder, "threshold", near.mean() + NEAR_DEVIATIONS * near.std())
+        close = near >= least_near(near, self.embedder)
         for id, value, is_close in zip(loaded.ids.tolist(), nearness.tolist(), close.tolist()):
             if id in out or is_close:
                 out[id] = out.get(id, nothing) + value
@@ -212,6 +213,16 @@ class Vectors:
             beside = short[here] & short[there] & (ids[there] - ids[here] == step)
             out[here] += share * beside[:, None] * firsts[there]
         return _units(out)
+
+
+def least_near(near: Any, embedder: Embedder) -> float:
+    """How near something must be that has none of the words. The nearest of n that mean nothing stands about
+    √(2 ln n) deviations above their mean; with the margin, 19 of 20 queries of nonsense find nothing, measured in
+    talks of 30 to 3,000 messages. An embedder that knows its least cosine finds more at the same price."""
+    known = getattr(embedder, "threshold", None)
+    if known is not None:
+        return float(known)
+    return float(near.mean() + (sqrt(2 * log(len(near))) + NOISE_MARGIN) * near.std())
 
 
 def pieces_of(text: str) -> list[str]:

@@ -13,6 +13,8 @@ from functools import lru_cache
 
 from msgspec import Struct
 
+from refold.search.forms import forms_of
+
 TOKENIZER = ("porter", "unicode61", "remove_diacritics", "2")
 QUERY_CHARS_MAX, TERMS_MAX, PHRASES_MAX = 20_000, 256, 8
 PHRASE_WEIGHT = 2.0
@@ -24,6 +26,8 @@ _WORD = re.compile(r"[^\W_]+")
 _PIECE = re.compile(f"[{_CJK}]+|[^\\W_{_CJK}]+")
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])")
 _DIGIT, _INNER_CAPITAL = re.compile("[0-9]"), re.compile("[A-Za-z][A-Z]")
+# A mark behind which a word ends: not that of a URL, nor of `value?.name`.
+_ASKED = re.compile(r"\?[^\w\s]*(?:\s|$)|[？؟]")
 _QUOTED = re.compile(r'"([^"]*)"')
 _EDGES = ".,;:!?()[]{}<>'`*-–—/\\|&=+~^%$#@\"…“”‘’"
 
@@ -91,6 +95,11 @@ def count(text: str) -> int:
     return number if text.isascii() else number + sum(len(run) for run in _CJK_RUN.findall(text))
 
 
+def asks(text: str) -> bool:
+    """Whether somebody asks something in a text."""
+    return _ASKED.search(text) is not None
+
+
 # --- into a query -------------------------------------------------------------------------------------------------
 
 
@@ -103,9 +112,9 @@ def query_of(text: str, stems: Stems) -> Query:
     phrases = [term for phrase in quoted[:PHRASES_MAX] if (term := _phrase(phrase))]
     terms, quiet = _terms(text.replace('"', " "), stems)
     if phrases and _WORD.search(_QUOTED.sub(" ", text)):
-        known = {term.match for term in phrases}
+        known = {term.text for term in phrases}
         heavy = [Term(term.match, term.text, PHRASE_WEIGHT) for term in phrases]
-        terms, phrases = [*heavy, *(term for term in terms if term.match not in known)], []
+        terms, phrases = [*heavy, *(term for term in terms if term.text not in known)], []
     return Query(tuple(terms[:TERMS_MAX]), tuple(phrases), quiet, text)
 
 
@@ -114,7 +123,11 @@ def _terms(text: str, stems: Stems) -> tuple[list[Term], tuple[str, ...]]:
     found: dict[str, Term] = {}
     for chunk in text.split():
         for term in _of_chunk(chunk.strip(_EDGES)):
-            found.setdefault(" ".join(stems(term.text)), term)
+            forms = forms_of(term.text)
+            stem = " ".join(stems(forms[0]))
+            # `met` says more than `meeting`: it looks for both.
+            if len(forms) > 1 or stem not in found:
+                found[stem] = _any_of(forms, term.text) if len(forms) > 1 else term
     found.pop("", None)
     telling = [term for term in found.values() if term.text.lower() not in STOP]
     if not telling:
@@ -137,6 +150,10 @@ def _word(piece: str) -> Term:
     if _CJK_RUN.match(piece):
         return Term(f'"{piece}" *', piece) if len(piece) == 1 else Term(_quoted(_pieced(piece)), piece)
     return Term(_quoted(piece), piece)
+
+
+def _any_of(forms: tuple[str, ...], text: str) -> Term:
+    return Term(f"({' OR '.join(map(_quoted, forms))})", text)
 
 
 def _phrase(text: str) -> Term | None:

@@ -2,7 +2,8 @@
 
 A file is named by the artifact's id and a fitting suffix. The id is 60 bits of the digest: where a file of that name
 holds other content, the name carries the whole digest instead, and is looked for first. A file appears under its name
-only when it is complete and synced: it never has to wait for the flush of the event that names it.
+only when it is complete and synced: it never has to wait for the flush of the event that names it. What is no regular
+file is none of ours: a link that somebody put in its place is never followed.
 
 The time of a file is when its content was put last. `put` and `drop` look at it under a lock on the folder that holds
 between processes, so content that is put again while somebody cleans up is never lost.
@@ -12,14 +13,16 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import errno
 import fcntl
 import os
 import re
 import secrets
+import stat
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import IO, Any
 
 from refold.core import codec
 from refold.errors import Corrupt, Invalid, NotFound
@@ -56,9 +59,11 @@ class Artifacts:
         return digest
 
     def get(self, digest: str) -> Iterator[bytes]:
-        """The bytes in chunks; NotFound at once if there are none, Corrupt at the end if they changed."""
+        """The bytes in chunks; NotFound at once if there are none, Corrupt at once if no file of ours stands in their
+        place, and at the end if they changed."""
         path = self.location(digest)
         if path is None:
+            self._check_places(digest)
             raise NotFound(f"there is no artifact {codec.artifact_id(digest)}", hint="refold artifacts lists them")
         return _chunks(path, digest)
 
@@ -123,9 +128,16 @@ class Artifacts:
         for stem in (_long(digest), codec.artifact_id(digest)):
             if name := self._names.get(stem):
                 path = os.path.join(self.folder, name)
-                if os.path.isfile(path):
+                if _is_regular(path):
                     return path
         return None
+
+    def _check_places(self, digest: str) -> None:
+        """Corrupt if something else than a file has the name of this content."""
+        for stem in (_long(digest), codec.artifact_id(digest)):
+            path = os.path.join(self.folder, self._names.get(stem, stem))
+            if os.path.lexists(path):
+                raise _not_ours(path)
 
     def _scan(self, *, anyway: bool = False) -> None:
         """Reads the names in the folder again if it changed. Contents are never read here."""
@@ -209,7 +221,7 @@ def _write_all(file: Any, chunk: bytes, hasher: Any) -> None:
 def _chunks(path: str, digest: str) -> Iterator[bytes]:
     hasher = codec.content_hasher()
     try:
-        with open(path, "rb", buffering=0) as file:
+        with opened(path) as file:
             while chunk := file.read(CHUNK_BYTES):
                 hasher.update(chunk)
                 yield chunk
@@ -221,9 +233,52 @@ def _chunks(path: str, digest: str) -> Iterator[bytes]:
         raise Corrupt(f"{path} does not hold what was put there", hint="refold verify")
 
 
+def opened(path: str, size_bytes: int | None = None) -> IO[bytes]:
+    """The file of an artifact, for reading. Corrupt if it is no regular file, or not of the size that is known."""
+    try:
+        # Without O_NONBLOCK, opening a named pipe would wait for its writer for ever.
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise _not_ours(path) from error
+        raise
+    file = os.fdopen(fd, "rb", buffering=0)
+    try:
+        _check(os.fstat(fd), path, size_bytes)
+    except Corrupt:
+        file.close()
+        raise
+    return file
+
+
+def check_size(path: str, size_bytes: int) -> None:
+    """The same without opening it. A file that is gone is for the reader to miss."""
+    with contextlib.suppress(FileNotFoundError):
+        _check(os.lstat(path), path, size_bytes)
+
+
+def _check(found: os.stat_result, path: str, size_bytes: int | None) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise _not_ours(path)
+    if size_bytes is not None and found.st_size != size_bytes:
+        size = f"{path} has {found.st_size:,} bytes, {size_bytes:,} were put there"
+        raise Corrupt(size, hint="refold verify")
+
+
+def _not_ours(path: str) -> Corrupt:
+    return Corrupt(f"{path} is not the file that was put there", hint="remove it; refold verify says what is missing")
+
+
+def _is_regular(path: str) -> bool:
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except OSError:
+        return False
+
+
 def _digest_of(path: str) -> str:
     hasher = codec.content_hasher()
-    with open(path, "rb", buffering=0) as file:
+    with opened(path) as file:
         while chunk := file.read(CHUNK_BYTES):
             hasher.update(chunk)
     return str(hasher.hexdigest())

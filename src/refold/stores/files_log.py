@@ -32,6 +32,8 @@ NEAR_BYTES = 16 * 1024
 READ_BYTES = 4 * 1024
 READ_BYTES_MAX = 1024 * 1024
 PLACES_MAX = 4_096
+# An event as large as it may be, carried in base64, and its envelope. No longer line is ever read whole.
+LINE_BYTES_MAX = 4 * codec.EVENT_BYTES_MAX // 3 + 64 * 1024
 _READ_ONLY = {errno.EACCES, errno.EPERM, errno.EROFS}
 _FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _SEQ = re.compile(rb'\{"v":\d+,"seq":(\d+),')
@@ -52,6 +54,14 @@ def batch_of(events: Sequence[Event]) -> bytes:
 
 def line_of(event: Event) -> bytes:
     """The event as one line, without its end."""
+    line = _encoded(event)
+    if len(line) > LINE_BYTES_MAX:
+        size = f"event {event.seq} has {len(line):,} bytes, over the limit of {LINE_BYTES_MAX:,}"
+        raise Invalid(size, hint="store large content as an artifact")
+    return line
+
+
+def _encoded(event: Event) -> bytes:
     try:
         line = codec.to_line(event)
         if b"\n" not in line and _reads_back(line, event):
@@ -143,7 +153,7 @@ class LogFile:
             self._forget()
         if end > self.end:
             start = self._newline_before(end - 1) + 1
-            newest = self._event(start, self._bytes(start, end - 1))
+            newest = self._event(start, self._line(start, end - 1))
             before = self._seq_at(self._newline_before(start - 1) + 1) if start else newest.seq - 1
             if newest.seq != before + 1:
                 raise self._damage(start, f"event {newest.seq} follows event {before}")
@@ -181,7 +191,8 @@ class LogFile:
         raise self._damage(start, f"the log ends before event {last}")
 
     def lines(self, offset: int = 0) -> Iterator[tuple[int, bytes]]:
-        """Every line from there on with its place, read in pieces that grow."""
+        """Every line from there on with its place, read in pieces that grow; a long line by itself, once its end is
+        known."""
         start = offset
         rest, step = b"", READ_BYTES
         while offset < self.end:
@@ -192,6 +203,11 @@ class LogFile:
                 start += len(line) + 1
             offset += len(piece)
             step = min(2 * step, READ_BYTES_MAX)
+            if len(rest) >= READ_BYTES_MAX:
+                rest = b""
+                stop = self._newline_after(offset, min(start + LINE_BYTES_MAX + 1, self.end))
+                yield start, self._line(start, stop)
+                start = offset = stop + 1
 
     def newest_title(self, last: int, *, without: int = 0) -> tuple[str, int] | None:
         """The newest title that an event up to `last` gave here, and its seq; one event may be left out."""
@@ -322,6 +338,12 @@ class LogFile:
         return int(found[1])
 
     # --- bytes ---
+
+    def _line(self, start: int, stop: int) -> bytes:
+        """The line between two places; without a stop, or longer than any event, it is damage and not read."""
+        if stop < 0 or stop - start > LINE_BYTES_MAX:
+            raise self._damage(start, f"a line of more than {LINE_BYTES_MAX:,} bytes is no event")
+        return self._bytes(start, stop)
 
     def _bytes(self, start: int, stop: int) -> bytes:
         content = os.pread(self.fd, stop - start, start)

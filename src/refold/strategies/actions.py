@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from refold.config import Config
 from refold.core.fold import text_of
 from refold.core.laws import NO_RESULT
-from refold.core.model import Block, Message, Slot, Text, ToolCall, ToolResult
+from refold.core.model import Block, Message, Slot, Text, ToolCall, ToolResult, View
 from refold.strategies.arguments import (
     arguments_of,
     code_of,
@@ -31,7 +31,7 @@ from refold.strategies.arguments import (
 from refold.strategies.excerpts import Header, header
 from refold.strategies.outcomes import exit_status, failed
 from refold.strategies.patches import patched
-from refold.strategies.paths import joined, normal
+from refold.strategies.paths import Spellings, joined
 from refold.strategies.scripts import SUFFIXES, changes_of
 from refold.strategies.shell import Reading, reading_of
 from refold.strategies.shellreads import END, Effect
@@ -88,30 +88,44 @@ class _Pair(Struct):
     result_block: int = 0
 
 
-def cwd_of(config: Config) -> str:
-    """The folder that relative paths are taken from, if the configuration names one."""
-    value = config.strategy.get("actions", {}).get("cwd", "")
-    return value if isinstance(value, str) else ""
+def spellings_of(config: Config) -> Spellings:
+    """How paths are compared: from the folder `cwd`, and without case if `ignore_case` is set."""
+    settings = config.strategy.get("actions", {})
+    return Spellings(settings.get("cwd", ""), ignore_case=settings.get("ignore_case", False))
 
 
-def actions_of(slots: Sequence[Slot], config: Config) -> list[Action]:
+def actions_of(slots: Sequence[Slot], config: Config, spellings: Spellings | None = None) -> list[Action]:
     """The actions of a page in order. Stand-ins are no messages and have none."""
-    return actions_in(((slot.seq, slot.message) for slot in slots if not slot.standin), config)
+    return actions_in(((slot.seq, slot.message) for slot in slots if not slot.standin), config, spellings)
 
 
-def actions_in(messages: Iterable[tuple[int, Message]], config: Config) -> list[Action]:
+def actions_in(
+    messages: Iterable[tuple[int, Message]], config: Config, spellings: Spellings | None = None
+) -> list[Action]:
     """The actions of messages, each given with its seq."""
     out: list[Action] = []
-    desk, cwd = _Desk(), cwd_of(config)
+    desk, spellings = _Desk(), spellings or spellings_of(config)
     for pair in _paired(messages):
         for action in [pair] if isinstance(pair, Action) else _actions(pair, config, desk):
             if action.path:
-                action = replace(action, path=normal(action.path, cwd))
+                action = replace(action, path=spellings.form(action.path))
                 desk.opened = action.path if action.kind in ("read", "create") else desk.opened
             if action.written and action.path.endswith(SUFFIXES):
                 desk.scripts[action.path.rsplit("/", 1)[-1]] = whole_text(action.arguments)
             out.append(action)
     return out
+
+
+def made_stale(view: View, seq: int, config: Config) -> tuple[int, str] | None:
+    """The first change, by its seq, of a file after the message at `seq` showed its text, and the file; from the page,
+    or from the ledger where the change is no longer on it. None if its text still holds, or is not shown whole."""
+    if not any(slot.seq == seq and not slot.edits for slot in view.slots):
+        return None
+    found = actions_of(view.slots, config)
+    read = {action.path for action in found if action.kind == "read" and action.ok and action.result_seq == seq}
+    changes = [(action.seq, action.path) for action in found if action.kind in CHANGES and action.ok is not False]
+    told = [(fact.seq, fact.text) for fact in view.facts if fact.kind == "file" and fact.state != "read"]
+    return min((change for change in (*changes, *told) if change[0] > seq and change[1] in read), default=None)
 
 
 def _paired(messages: Iterable[tuple[int, Message]]) -> list[_Pair | Action]:

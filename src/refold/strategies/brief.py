@@ -7,7 +7,7 @@ shows it to the next rung, and stops at the target. Neighbours: `ladder` runs st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -22,15 +22,21 @@ from refold.errors import Invalid
 
 Count = Callable[[Message], int]
 Originals = Callable[[Span], Sequence[Slot]]
+Ages = Callable[[Sequence[int]], Mapping[int, int]]
+
+
+def _timeless(seqs: Sequence[int]) -> Mapping[int, int]:
+    return {}
 
 
 class Brief(Struct, frozen=True, kw_only=True):
     """The page, the budget, and the size to reach, in tokens of our own estimate (`view.tokens`).
 
     `full` is the size at which a page is compacted, `enough` one that makes the last resort needless, both likewise.
-    `count` sizes a whole message. `originals` reads the messages of a span as they came, from the log. `task` is
-    what the agent works on now, for relevance; `settings` are the strategy's own, from the configuration; `scratch`
-    outlives the plan, for what is dear to find out twice and never needed.
+    `count` sizes a whole message. `originals` reads the messages of a span as they came, from the log, `ages` how many
+    milliseconds ago events came, by seq; neither costs anything unless it is asked. `task` is what the agent works on
+    now, for relevance; `settings` are the strategy's own, from the configuration; `scratch` outlives the plan, for what
+    is dear to find out twice and never needed.
     """
 
     view: View
@@ -40,6 +46,7 @@ class Brief(Struct, frozen=True, kw_only=True):
     target: int
     batch: str
     originals: Originals
+    ages: Ages = _timeless
     enough: int = 0
     full: int = 0
     task: str = ""
@@ -54,16 +61,20 @@ class Brief(Struct, frozen=True, kw_only=True):
     def setting(self, name: str, default: Any) -> Any:
         """One of the strategy's own settings; its type follows from the default."""
         value = self.settings.get(name, default)
-        if (
-            default is not None
-            and not isinstance(value, type(default))
-            and not (isinstance(default, float) and isinstance(value, int))
-        ):
-            raise Invalid(f"the setting {name} is {value!r}", hint=f"give a {type(default).__name__}")
+        if default is not None:
+            check_kind(name, value, (type(default),))
         return value
 
 
 Strategy = Callable[[Brief], "list[Edit | Ask]"]
+
+
+def check_kind(name: str, value: object, kinds: Sequence[type]) -> None:
+    """Refuses a value that is of none of these types. A whole number will do for any number, yes and no for none."""
+    taken = (*kinds, int) if float in kinds else tuple(kinds)
+    if not isinstance(value, taken) or (isinstance(value, bool) and bool not in kinds):
+        known = " or ".join(kind.__name__ for kind in kinds)
+        raise Invalid(f"the setting {name} is {value!r}", hint=f"give a value of type {known}")
 
 
 def protected(view: View) -> set[int]:

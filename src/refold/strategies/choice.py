@@ -9,7 +9,7 @@ is kept can be understood. Neighbours: `lines` (what a line tells), `names` (wha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 
 from msgspec import Struct
 
@@ -31,6 +31,7 @@ LINE_CHARS_MIN = 6  # a shorter line has no room for a name
 AGAIN = 0.02  # worth of one more line for a name that has one
 BESIDE = 0.04  # worth of having the line next to it as well
 TAG_CHARS = 9
+REQUEST_CHARS = 300  # of every request that are kept whatever they tell
 
 Kept = dict[tuple[int, int], Pieces]  # by seq and number of the line in its passage, the most needed first
 
@@ -48,12 +49,12 @@ class Candidate(Struct, gc=False):
 
 def chosen(
     span: Sequence[Passage], need: dict[str, float], shown: Shown, *, room: float, floor: float, per_char: float,
-    request_chars: int, request_share: float,
+    requests: Set[int] = frozenset(), request_share: float = 0.0,
 ) -> Kept:  # fmt: skip
     """The pieces to keep, the most needed first. `room` is in tokens, `floor` the least worth per token, `per_char`
-    tokens per character."""
+    tokens per character. The beginning of each of the `requests`, given by seq, has this share of the room."""
     choice = Choice(span, need, shown, floor, per_char)
-    room -= choice.keep_requests(room * request_share, request_chars)
+    room -= choice.keep_requests(requests, room * request_share)
     choice.take_best(choice.gathered(), room)
     homes = ((at, choice.home[at], pieces) for at, pieces in choice.kept.items())
     return {(span[home].seq, at - choice.first[home]): pieces for at, home, pieces in homes}
@@ -94,11 +95,12 @@ class Choice:
 
     # candidates
 
-    def keep_requests(self, room: float, chars: int) -> float:
-        """Keeps the beginning of every user message, newest first while there is room; gives what that took."""
+    def keep_requests(self, requests: Set[int], room: float) -> float:
+        """Keeps how requests begin, the first one and then the newest while there is room; gives what that took."""
         used = 0.0
-        for home in reversed(range(len(self.span))):
-            left = chars if self.span[home].role == "user" else 0
+        homes = [home for home in reversed(range(len(self.span))) if self.span[home].seq in requests]
+        for home in homes[-1:] + homes[:-1]:
+            left = REQUEST_CHARS
             for at in range(self.first[home], self.first[home + 1]):
                 if left <= 0 or used >= room:
                     break

@@ -17,11 +17,10 @@ from refold.config import Config
 from refold.core.fold import GAP, text_of
 from refold.core.model import Block, Edit, Media, Opaque, Replace, Slot, Text, ToolResult
 from refold.core.plan import Ask
-from refold.strategies.actions import CHANGES, Action, actions_of, cwd_of
+from refold.strategies.actions import CHANGES, Action, actions_of, spellings_of
 from refold.strategies.brief import Brief, protected
 from refold.strategies.excerpts import excerpts
 from refold.strategies.outcomes import failed, is_cut, payload, shown_lines
-from refold.strategies.paths import normal
 from refold.strategies.shellreads import END
 
 NOTICE_MAX = 200
@@ -151,13 +150,13 @@ class _Page:
 
     def __init__(self, slots: Sequence[Slot], config: Config, untouchable: set[int]) -> None:
         self.slots, self.config, self.untouchable = slots, config, untouchable
-        self.cwd = cwd_of(config)
+        self.spellings = spellings_of(config)
         self.texts: dict[tuple[int, int], str] = {}
         self.reads: dict[tuple[int, int], Action] = {}
         self.kinds: dict[tuple[int, int], Action] = {}
         self.written: dict[int, list[Action]] = {}
         self.changes: dict[str, list[int]] = {}
-        for action in actions_of(slots, config):
+        for action in actions_of(slots, config, self.spellings):
             self._note(action)
 
     def _note(self, action: Action) -> None:
@@ -210,7 +209,7 @@ class _Page:
             body = text[start:end]
             if body.startswith(NOTICE_START) or f"\n{GAP} " in body or failed(body):
                 continue
-            found.append(Copy(normal(path, self.cwd), *place, start, end, movable=movable, cut=is_cut(body)))
+            found.append(Copy(self.spellings.form(path), *place, start, end, movable=movable, cut=is_cut(body)))
         return found
 
     def _excluded(self, block: Block, action: Action | None) -> bool:

@@ -86,7 +86,5 @@ def _worth_keeping(lines: Sequence[str], start: int, end: int, needs: Needs, sho
     texts = [lines[n - 1].strip() for n in numbers]
     middle = Passage(0, "tool", texts, [names_of(text) for text in texts])
     need = needs.odds({name for names in middle.names for name in names})
-    kept = chosen(
-        [middle], need, shown, room=MIDDLE_SHARE * chars, floor=0.0, per_char=1.0, request_chars=0, request_share=0.0
-    )
+    kept = chosen([middle], need, shown, room=MIDDLE_SHARE * chars, floor=0.0, per_char=1.0)
     return sorted(numbers[at] for _, at in kept)

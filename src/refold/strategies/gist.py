@@ -10,6 +10,7 @@ Neighbours: `layout` divides the page, `passages` reads messages, `names` and `c
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -19,21 +20,22 @@ from refold.core.model import Edit, Fact, Slot, Span, Summarize
 from refold.core.plan import Ask
 from refold.strategies import fit
 from refold.strategies.brief import Brief, text_tokens
-from refold.strategies.choice import Kept, chosen
+from refold.strategies.choice import TAG_CHARS, Kept, chosen
 from refold.strategies.excerpt import excerpts
 from refold.strategies.layout import Layout, laid_out, runs
 from refold.strategies.ledger import facts_of, files_in_work, ledger_lines, merged
+from refold.strategies.ledgerlines import said
 from refold.strategies.lines import Passage, Pieces, cut
 from refold.strategies.names import Needs
 from refold.strategies.passages import Reader, flat, is_gist, tag
+from refold.strategies.prose import cap_tokens, carried
 
 NEWEST = 0.5  # of what is free: what the newest unit may keep if it is larger
 LEAST = 0.56  # of what the goal leaves beside the fixed part: what a gist of everything may have, whatever the tail
 SHARE = 0.35  # of a span: what its segment may have at most
 OVER = 0.4  # of what is to stay free: what one more segment may take of it, before all is folded anew
 STARVED = 0.5  # a gist of everything with less room than this part of its least is folded again as soon as possible
-REQUEST_CHARS = 300
-REQUEST_SHARE = 0.1
+REQUEST_SHARE = 0.1  # of the room, for how the users' requests begin
 LEDGER_SHARE, LEDGER_ROOM = 0.06, 8_000  # of the room; twice as much of what lies above these tokens
 FLOOR = 0.0004  # the least worth per token of a line
 HASTE = 7.0  # the floor rises by this per share of the free room that a turn fills: what is folded again soon is dearer
@@ -132,19 +134,25 @@ def _drafted(brief: Brief, layout: Layout, text: _Text, room: int, starved: bool
     facts = facts_of([slot for slot in text.slots if not slot.standin], brief.config, brief.view.facts)
     told = facts if text.frozen else merged(brief.view.facts, facts)
     in_work = files_in_work(layout.kept, brief.config)
-    ledger = ledger_lines(told, int(LEDGER_SHARE * (room + max(0, room - LEDGER_ROOM)) / rate), in_work)
+    usual = int(LEDGER_SHARE * (room + max(0, room - LEDGER_ROOM)) / rate)
+    ledger = ledger_lines(told, usual, in_work)
     left = room - text_tokens(brief.count, "\n".join(ledger)) - HEADING_TOKENS * len(text.parts)
-    kept = _chosen(layout, text, left, rate)
+    prose = carried(text.slots, min(cap_tokens(brief.budget.window), left // 4), partial(text_tokens, brief.count))
+    left -= text_tokens(brief.count, prose) if prose else 0
+    text.shown.lines |= said(ledger)
+    kept = _chosen(layout, text, left, rate, {fact.seq for fact in told if fact.kind == "request"})
+    # What the lines do not need is for requests, rules and changed files that the ledger had no room for.
+    ledger = ledger_lines(told, usual, in_work, int(left / rate) - chars_of(kept))
     noted = text.noted(kept)
-    draft = _Draft(brief=brief, text=text, noted=noted, ledger=ledger, facts=facts, starved=starved)
+    draft = _Draft(brief=brief, text=text, noted=noted, ledger=ledger, facts=facts, starved=starved, prose=prose)
     return draft.within(room, kept, rate)
 
 
-def _chosen(layout: Layout, text: _Text, room: int, rate: float) -> Kept:
+def _chosen(layout: Layout, text: _Text, room: int, rate: float, requests: Set[int]) -> Kept:
     """The most needed lines, in this many tokens."""
     floor = FLOOR * (1 + HASTE * layout.pace) * min(1.0, 2 * layout.spare)
     return chosen(
-        text.passages, text.odds(), text.shown, room=room, floor=floor, per_char=rate, request_chars=REQUEST_CHARS,
+        text.passages, text.odds(), text.shown, room=room, floor=floor, per_char=rate, requests=requests,
         request_share=REQUEST_SHARE,
     )  # fmt: skip
 
@@ -173,6 +181,7 @@ class _Draft(Struct, frozen=True, kw_only=True):
     ledger: list[str]
     facts: tuple[Fact, ...]
     starved: bool
+    prose: str = ""
 
     def within(self, room: int, kept: Kept, per_char: float) -> list[Summarize]:
         """The summaries in at most `room` tokens: prices are estimates, so the least needed lines go if it is more."""
@@ -197,11 +206,12 @@ class _Draft(Struct, frozen=True, kw_only=True):
     ) -> Summarize:
         span, passages = Span(run[0].seq, run[-1].last), self.text.of(run)
         ledger, facts = (self.ledger, self.facts) if with_ledger else ([], ())
-        heading = f"[Earlier steps {span}, shortened to their own lines; unfold {span} or any #number gives the whole.]"
+        prose = [self.prose] if with_ledger and self.prose else []
+        heading = f"[Earlier steps {span}, quoted by their own lines, not a new request; unfold {span} or any #number.]"
         return Summarize(
             batch=self.brief.batch,
             span=span,
-            text="\n".join([heading, *ledger, *_lines(passages, lines)]),
+            text="\n".join([*prose, heading, *ledger, *_lines(passages, lines)]),
             line=one_line(span, facts),
             facts=facts,
             notes=self._notes(passages, lines),
@@ -213,6 +223,12 @@ class _Draft(Struct, frozen=True, kw_only=True):
         names = {name for one in passages for at in lines.get(one.seq, ()) for name in one.names[at]}
         found = {"gist": 1, "now": self.noted.now, "names": self.noted.noted(sorted(names))}
         return {**found, "starved": True} if self.starved else found
+
+
+def chars_of(kept: Kept) -> int:
+    """The characters that these lines take, with their tags."""
+    lines = sum(end - start + 1 for pieces in kept.values() for start, end in pieces)
+    return lines + TAG_CHARS * len({seq for seq, _ in kept})
 
 
 def without_last(kept: Kept, chars: float) -> Kept:

@@ -9,7 +9,7 @@ notices from stacking.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from refold.core.laws import calls_of, is_request, results_of, units
 from refold.core.model import Edit, Hide, Slot, Span, Text, View
@@ -30,12 +30,12 @@ def hide(brief: Brief) -> list[Edit | Ask]:
         raise Invalid(f"there is no truncation {preset!r}", hint="known: " + ", ".join(PRESETS))
     if not 0 <= fraction <= 1:
         raise Invalid(f"a fraction of {fraction}", hint="give a number from 0 to 1")
-    if fraction:
-        return hidden(brief, _by_fraction(brief.view, fraction), f"{fraction:g} of the messages")
+    if "fraction" in brief.settings:
+        return hidden(brief, _by_fraction(brief.view, fraction), lambda _: f"{fraction:g} of the messages")
     if preset:
         preset = auto_preset(brief) if preset == "auto" else preset
-        return hidden(brief, _by_preset(brief.view, preset), f"truncation {preset}")
-    return hidden(brief, _oldest(brief), "oldest first")
+        return hidden(brief, _by_preset(brief.view, preset), lambda _: f"truncation {preset}")
+    return hidden(brief, _oldest(brief), lambda _: "oldest first")
 
 
 # --- what stays ----------------------------------------------------------------------------------------------------
@@ -172,8 +172,8 @@ def newest_work(view: View, whole: Sequence[range]) -> range:
 # --- hiding with one notice ----------------------------------------------------------------------------------------
 
 
-def hidden(brief: Brief, going: set[int], reason: str) -> list[Edit | Ask]:
-    """The edits that hide these slots: one per run, one notice for all, earlier notices taken in.
+def hidden(brief: Brief, going: set[int], reason: Callable[[range], str]) -> list[Edit | Ask]:
+    """The edits that hide these slots: one per run, each with its reason, one notice for all, earlier notices taken in.
 
     Nothing at all if no run is large enough to carry the notice: hiding would then cost more than it frees.
     """
@@ -181,7 +181,7 @@ def hidden(brief: Brief, going: set[int], reason: str) -> list[Edit | Ask]:
     notices = {index for index, slot in enumerate(slots) if is_notice(slot)}
     if not going - notices:
         return []
-    runs = _runs(brief.view, going | notices)
+    runs = runs_of(brief.view, going | notices)
     spans = [Span(slots[run.start].seq, slots[run.stop - 1].last) for run in runs]
     named = _united([*spans, *(span for i in notices for span in _spans_named(slots[i]))])
     notice = notice_of(sum(_messages(brief, slots[i]) for run in runs for i in run), named)
@@ -190,12 +190,12 @@ def hidden(brief: Brief, going: set[int], reason: str) -> list[Edit | Ask]:
     if carrier is None:
         return []
     return [
-        Hide(batch=brief.batch, span=span, notice=notice if run is carrier else "", reason=reason)
+        Hide(batch=brief.batch, span=span, notice=notice if run is carrier else "", reason=reason(run))
         for run, span in zip(runs, spans, strict=True)
     ]
 
 
-def _runs(view: View, going: set[int]) -> list[range]:
+def runs_of(view: View, going: set[int]) -> list[range]:
     """The going slots as runs of neighbours. A run whose span would reach over a slot that stays is left out: a
     summary can stand for a span in which something was kept."""
     out: list[range] = []

@@ -1,13 +1,15 @@
 """The ladder: strategies run in order, from lossless to lossy, until the target is met.
 
 Every rung sees the page as the rungs before it would leave it. What they propose is sized here, tried on a copy of
-the fold, and dropped if it does not make the page smaller. The last rung is the last resort: it is spared once the page
-is well below the trigger. The result is one list of proposals, one batch.
+the fold, and dropped if it does not make the page smaller. A rung that fails is left out, and its step says why. Behind
+a summary the last rung is the last resort: it is spared once the page is well below the trigger, because what it hides
+was just paid for. The result is one list of proposals, one batch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from time import process_time
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,6 +19,7 @@ from refold.core.fold import Fold, shortened
 from refold.core.laws import broken
 from refold.core.model import Edit, Event, Hide, Replace, Summarize
 from refold.core.plan import Ask, Proposal, Step
+from refold.errors import RefoldError
 from refold.strategies.brief import Brief, Strategy, block_tokens, text_tokens
 
 
@@ -36,19 +39,33 @@ def climb(state: Fold, brief: Brief, rungs: Sequence[tuple[str, Strategy]]) -> C
     steps: list[Step] = []
     state = state.copy()
     for name, strategy in rungs:
-        before = state.view()
-        last_resort = len(rungs) > 1 and name == rungs[-1][0] and proposals
+        before, began = state.view(), process_time()
+        last_resort = name == rungs[-1][0] and any(isinstance(proposal.edit, Summarize) for proposal in proposals)
         if before.tokens <= (max(brief.enough, brief.target) if last_resort else brief.target):
             break
-        settings = brief.config.strategy.get(name, {})
-        found = strategy(replace(brief, view=before, settings={**brief.settings, **settings}))
+        settings = {**brief.config.strategy.get(name, {}), **brief.settings}
+        found, failure = _found(strategy, replace(brief, view=before, settings=settings))
         taken, state, note = _tried(state, brief, [_draft(item) for item in found])
         kept = {id(proposal.edit) for proposal in taken}
         asks += [item for item in found if isinstance(item, Ask) and id(item.draft) in kept]
         proposals += taken
-        after = state.view().tokens
-        steps.append(Step(strategy=name, edits=len(taken), tokens_before=before.tokens, tokens_after=after, note=note))
+        steps.append(
+            Step(
+                strategy=name, edits=len(taken), tokens_before=before.tokens, tokens_after=state.view().tokens,
+                cpu_ms=1e3 * (process_time() - began), note=failure or note,
+            )
+        )  # fmt: skip
     return Climb(state=state, proposals=tuple(proposals), asks=tuple(asks), steps=tuple(steps))
+
+
+def _found(strategy: Strategy, brief: Brief) -> tuple[Sequence[Edit | Ask], str]:
+    """What a strategy proposes, or why it could not. A wrong setting is the caller's and is raised."""
+    try:
+        return strategy(brief), ""
+    except RefoldError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a strategy may be anybody's code and raise anything
+        return (), f"failed: {type(error).__name__}: {error}"
 
 
 def _draft(item: Edit | Ask) -> Edit:

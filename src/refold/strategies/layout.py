@@ -1,7 +1,8 @@
 """How a page is divided when it is folded: what stays whole, what is a gist already, what is to be folded, and how much
 room there is for it.
 
-What stays whole: the opening, pins, the latest request, and a short tail in whole units. Neighbour: `gist` folds.
+What stays whole: the opening unless it is half of the window, pins, the latest request, and a short tail in whole
+units. Neighbour: `gist` folds.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from refold.core.model import Slot, View
 from refold.strategies.brief import Brief, protected, tail_start
 from refold.strategies.passages import is_gist
 
+TASK = 0.5  # of the window: the most that a first request may fill and still stay whole
 TAIL = 0.05  # of what is free: the raw tail, in whole units
 MEANT = 0.02  # a target by so much of the free room below the usual one was asked for
 
@@ -39,7 +41,7 @@ class Layout(Struct, frozen=True, kw_only=True):
 def laid_out(brief: Brief) -> Layout:
     """What stays whole, what is a gist already, and what is to be folded."""
     view = brief.view
-    held = protected(view) | task_of(view)
+    held = protected(view) | task_of(view, TASK * brief.budget.window / brief.budget.factor)
     whole = [slot for slot in view.slots if slot.seq in held and not slot.standin]
     fixed = view.system_tokens + view.tools_tokens + sum(slot.tokens for slot in whole)
     free = max(0, (brief.full or view.tokens) - fixed)
@@ -63,11 +65,12 @@ def newest_unit(view: View) -> list[Slot]:
     return [view.slots[i] for unit in units(view.slots)[-1:] for i in unit]
 
 
-def task_of(view: View) -> set[int]:
-    """The seqs of the task itself: the system messages at the beginning, and the first user request. What else
-    stands before that request (a session that was taken up in the middle) is work like any other."""
+def task_of(view: View, tokens_max: float) -> set[int]:
+    """The seqs of the task itself: the system messages at the beginning, and the first user request that leaves room
+    for work. What else stands before that request is work like any other: a session that was taken up in the middle,
+    or a document that an agent hands over before the user says a word."""
     leading = takewhile(lambda slot: slot.message.role == "system" and not slot.standin, view.slots)
-    first = next((slot.seq for slot in view.slots if is_request(slot)), None)
+    first = next((slot.seq for slot in view.slots if is_request(slot) and slot.tokens <= tokens_max), None)
     return {slot.seq for slot in leading} | ({first} if first is not None else set())
 
 

@@ -6,6 +6,7 @@ where they are whole. `rank` says what is needed most. Neighbour: `ledger` makes
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence, Set
 
 from refold.core.model import Fact
@@ -17,6 +18,7 @@ COUNT_ROOM = 40  # for the line that counts what is not shown
 RANK_CHANGED = 2  # of files that were changed
 RANK_KEPT = 4  # up to this rank a fact never leaves the ledger
 
+_MARK = re.compile(r"^- #\d+ ")
 _GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     # heading, kind, states (empty: any)
     ("User requests", "request", ()),
@@ -60,13 +62,16 @@ def rank(fact: Fact) -> int:
             return 8
 
 
-def ledger_lines(facts: Sequence[Fact], characters_max: int = CHARACTERS, in_work: Set[str] = frozenset()) -> list[str]:
+def ledger_lines(
+    facts: Sequence[Fact], characters_max: int = CHARACTERS, in_work: Set[str] = frozenset(), spare: int = 0
+) -> list[str]:
     """The lines, headings included, of the facts that fit; the last line counts those that did not. What is known of
-    the files `in_work` is needed as much as what was changed."""
+    the files `in_work` is needed as much as what was changed. Facts that never leave the ledger may have `spare`
+    characters more."""
     newest = max((fact.seq for fact in facts if fact.kind == "request"), default=0)
     lines = {id(fact): _line(fact, fact.seq == newest, characters_max) for fact in facts}
     order = sorted(facts, key=lambda fact: _turn(fact, newest, in_work))
-    shown = _fitting(order, lines, characters_max)
+    shown = _fitting(order, lines, characters_max, spare)
     out: list[str] = []
     for heading, kind, states in _GROUPS:
         group = [fact for fact in facts if id(fact) in shown and _belongs(fact, kind, states)]
@@ -77,22 +82,29 @@ def ledger_lines(facts: Sequence[Fact], characters_max: int = CHARACTERS, in_wor
     return [*out, f"({left_out} more facts are not shown)"] if left_out else out
 
 
+def said(lines: Sequence[str]) -> set[str]:
+    """The same lines as they were said: without the ledger's mark."""
+    return {_MARK.sub("", line).strip() for entry in lines for line in entry.split("\n")}
+
+
 def _turn(fact: Fact, newest: int, in_work: Set[str]) -> tuple[bool, int, int, str]:
     """When a fact's turn for room comes: the newest request, then by need, newest first among equals."""
     need = RANK_CHANGED if fact.kind == "file" and fact.text in in_work else rank(fact)
     return fact.kind != "request" or fact.seq != newest, need, -fact.seq, fact.text
 
 
-def _fitting(order: Sequence[Fact], lines: dict[int, str], characters_max: int) -> set[int]:
+def _fitting(order: Sequence[Fact], lines: dict[int, str], characters_max: int, spare: int) -> set[int]:
     """The first facts that fit; one group takes all the room only if no other needs it."""
     shown: set[int] = set()
     used: dict[str, int] = {}
-    for share in (GROUP_SHARE * characters_max, characters_max):
-        for fact in order:
+    kept = [fact for fact in order if rank(fact) <= RANK_KEPT] if spare > 0 else []
+    usual, most = characters_max, characters_max + spare
+    for share, room, facts in ((GROUP_SHARE * usual, usual, order), (usual, usual, order), (most, most, kept)):
+        for fact in facts:
             heading = _heading(fact)
             need = len(lines[id(fact)]) + 1 + (0 if heading in used else len(heading) + 2)
             first = fact is order[0] or used.get(heading, 0) + need <= share
-            if heading and id(fact) not in shown and first and sum(used.values()) + need <= characters_max - COUNT_ROOM:
+            if heading and id(fact) not in shown and first and sum(used.values()) + need <= room - COUNT_ROOM:
                 used[heading] = used.get(heading, 0) + need
                 shown.add(id(fact))
     return shown

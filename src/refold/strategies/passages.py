@@ -18,10 +18,12 @@ from refold.core.fold import text_of
 from refold.core.model import Message, Slot, Span, Thinking, ToolCall
 from refold.strategies.brief import Brief
 from refold.strategies.lines import Passage, Shown, passage
+from refold.strategies.tools import BY_NAME, compact
 
 READ_TOKENS_MAX = 150_000
 READ_WINDOWS_MAX = 2
 READ_AT_ONCE = 200
+TODO = "todo"
 REMEMBERED_MAX = 1_000  # messages; the oldest are forgotten first
 CHARS_PER_TOKEN = 4
 NOTHING = Passage(0, "", [], [])  # stands for an event that is not a message
@@ -120,7 +122,8 @@ def _shown_by_gist(text: str) -> Shown:
 
 
 def flat(message: Message) -> str:
-    """A message as text: what it says, and each call as its name and a line per argument. Thinking is left out."""
+    """A message as text: what it says, and each call as its name and a line per argument. Thinking is left out, and so
+    are lists of to-dos: the ledger tells them in their newest state, and an old one would open what is done."""
     return "\n".join(part for part in _parts(message) if part)
 
 
@@ -128,7 +131,7 @@ def _parts(message: Message) -> Iterable[str]:
     for block in message.blocks:
         if isinstance(block, ToolCall):
             yield block.name
-            yield argument_lines(block)
+            yield "" if BY_NAME.get(compact(block.name)) == TODO else argument_lines(block)
         elif not isinstance(block, Thinking):
             yield text_of(block)
 

@@ -1,48 +1,113 @@
-"""The strategies by name. A new one is a file beside this and a line here; a caller may register its own."""
+"""The strategies by name, each with the settings it takes. A new one is a file beside this and a line here; a caller
+may register its own, and say which settings that one takes.
+
+Settings are checked here and nowhere else: those of the configuration when a conversation is opened, those of a call
+before its plan is drawn up. The types stand here and not in the strategies, so that none has to be imported for that.
+"""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
+from typing import Any
 
+from refold.config import check_names
 from refold.errors import Invalid
-from refold.strategies.brief import Strategy
+from refold.strategies.brief import Strategy, check_kind
 
-BUILT_IN: dict[str, str] = {
-    # name: module of this room; the function has the name of the strategy
-    "dedup": "dedup",
-    "gist": "gist",
-    "hide": "hide",
-    "fit": "fit",
-    "clear": "clear",
-    "keep": "keep",
-    "window": "window",
-    "importance": "importance",
-    "relevance": "importance",
-    "summarize": "summarize",
+Kinds = type | tuple[type, ...]
+Settings = Mapping[str, Kinds]
+
+_NAMES = (list, tuple)
+_IMPORTANCE: Settings = {
+    "preset": str, "threshold": float, "rest": str, "weights": dict, "keep_recent": int, "max_tokens": int,
+    "trigger_tokens": int,
+}  # fmt: skip
+_CLEAR: Settings = {
+    "preset": str, "keep": int, "trigger_tokens": int, "trigger_uses": int, "protect_tokens": int, "total_tokens": int,
+    "clear_at_least": int, "clear_inputs": (bool, *_NAMES), "exclude_tools": _NAMES, "thinking": int,
+}  # fmt: skip
+
+BUILT_IN: dict[str, tuple[str, Settings]] = {
+    # name: module of this room, whose function has the name of the strategy; its settings with their types
+    "dedup": ("dedup", {"same_chars": int}),
+    "gist": ("gist", {"instructions": str}),
+    "hide": ("hide", {"preset": str, "fraction": float}),
+    "fit": ("fit", {}),
+    "clear": ("clear", _CLEAR),
+    "keep": ("keep", {"head": int, "tail": int, "lines": int, "min_tokens": int}),
+    "window": ("window", {"by": str, "keep": int, "max_tokens": int, "max_age_hours": float}),
+    "importance": ("importance", _IMPORTANCE),
+    "relevance": ("importance", _IMPORTANCE),
+    "summarize": ("summarize", {"keep": int, "threshold": int, "instructions": str}),
 }
-_registered: dict[str, Strategy] = {}
+# No strategies, but read by several: how tool calls are understood.
+SHARED: dict[str, Settings] = {"actions": {"cwd": str, "ignore_case": bool}}
+_registered: dict[str, tuple[Strategy, Settings | None]] = {}
 
 
-def register(name: str, strategy: Strategy) -> None:
-    """Makes a strategy of the caller's own usable by name."""
-    _registered[name] = strategy
+def register(name: str, strategy: Strategy, *, settings: Settings | None = None) -> None:
+    """Makes a strategy of the caller's own usable by name. `settings` are those it takes, with their types
+    (`{"tokens_max": int}`): any other is refused then. Without them it takes anything."""
+    _registered[name] = (strategy, settings)
 
 
 def strategy(name: str) -> Strategy:
     """The strategy of that name."""
     if name in _registered:
-        return _registered[name]
+        return _registered[name][0]
     if name not in BUILT_IN:
         known = sorted({*BUILT_IN, *_registered})
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"did you mean {near[0]}?" if near else "known: " + ", ".join(known)
         raise Invalid(f"there is no strategy {name!r}", hint=hint)
-    found: Strategy = getattr(import_module(f"refold.strategies.{BUILT_IN[name]}"), name)
+    found: Strategy = getattr(import_module(f"refold.strategies.{BUILT_IN[name][0]}"), name)
     return found
 
 
 def rungs(names: Sequence[str]) -> list[tuple[str, Strategy]]:
     """A ladder by names."""
     return [(name, strategy(name)) for name in names]
+
+
+# --- settings ------------------------------------------------------------------------------------------------------
+
+
+def check_tables(tables: Mapping[str, Mapping[str, Any]]) -> None:
+    """Refuses a setting of the configuration that its strategy does not take. A strategy that is not known here is left
+    alone: it may be registered later, or in another program that shares the file."""
+    for name, given in tables.items():
+        check_settings(given, [name], f"strategy.{name}")
+
+
+def check_settings(given: Mapping[str, Any], names: Sequence[str], origin: str = "") -> None:
+    """Refuses a setting that none of these strategies takes, and a value of a wrong type. What is given in a call is
+    for all of its strategies: each takes what it knows."""
+    tables = [_settings_of(name) for name in names]
+    known = {name: _kinds(tables, name) for table in tables for name in table or ()}
+    origin = origin or f"the call of {'+'.join(names)}"
+    if None not in tables:
+        _check_known(given, list(known), origin)
+    for name, value in given.items():
+        if name in known:
+            check_kind(f"{name} of {origin}", value, known[name])
+
+
+def _check_known(given: Mapping[str, Any], known: Sequence[str], origin: str) -> None:
+    if given and not known:
+        raise Invalid(f"{origin} has an unknown name {next(iter(given))!r}", hint="it takes no settings")
+    check_names(given, origin, known)
+
+
+def _settings_of(name: str) -> Settings | None:
+    """The settings of a strategy; None if it takes anything."""
+    if name in _registered:
+        return _registered[name][1]
+    return BUILT_IN[name][1] if name in BUILT_IN else SHARED.get(name)
+
+
+def _kinds(tables: Sequence[Settings | None], name: str) -> tuple[type, ...]:
+    """The types that one of the strategies takes for a setting."""
+    found = [table[name] for table in tables if table and name in table]
+    return tuple(kind for kinds in found for kind in (kinds if isinstance(kinds, tuple) else (kinds,)))

@@ -3,28 +3,33 @@
 The last `keep` messages stay (from a seam on), and so do the latest request, pins and system messages at the front;
 what lies between them is asked for span by span. The draft is a heading that tells what is covered, and the ledger of
 the whole conversation so far, so it can stand alone. An earlier summary is covered by the next one, which therefore
-carries its counts and facts on. Neighbours: `gist` chooses lines instead; the engine puts an ask in words.
+carries its counts, facts and prose on; where room is short, the ledger gives way first. Neighbours: `gist` chooses
+lines instead; `prose` and `uses` have what is carried on; the engine puts an ask in words.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
 
 from refold.core.laws import units
-from refold.core.model import Edit, Fact, Slot, Span, Summarize, ToolCall, View
+from refold.core.model import Edit, Fact, Slot, Span, Summarize, View
 from refold.core.plan import Ask
-from refold.strategies.brief import Brief, protected
+from refold.strategies.brief import Brief, protected, text_tokens
 from refold.strategies.gist import one_line, per_char
 from refold.strategies.ledger import facts_of, files_in_work, ledger_lines, merged
+from refold.strategies.prose import FRAME_TOKENS, SHARE_MAX, cap_tokens, carried
+from refold.strategies.uses import Used, noted, tools_used
 
 REASON = "summarize"
-TOKENS_MAX = 4_096
-WINDOW_RATIO = 0.05  # of the window: what a summary may have, its prose included
-LEDGER_SHARE = 0.55  # of that: the ledger; the rest is for prose
+LEDGER_SHARE = 0.55  # of what a summary may have: the ledger; the rest is for prose
+DRAFT_SHARE = 0.9  # of what it replaces: a draft must make the page shorter
+CARRIED_SHARE = 0.8  # of a draft: prose that is carried on may have this much, the ledger has the rest for sure
+NEW_PROSE_TOKENS = 200  # left free for a writer's new words, beside what is carried on
+LEDGER_TOKENS_MIN = 400  # but not for the first ones, if the ledger had less than this: it tells a short span alone
 RAW_MIN = 2  # messages that are not summarized yet: fewer are not worth a summary
 TOOLS_SHOWN = 12
 
@@ -33,21 +38,21 @@ def summarize(brief: Brief) -> list[Edit | Ask]:
     """An ask for every run of messages before the last `keep`."""
     view, keep = brief.view, brief.setting("keep", brief.config.keep_recent)
     instructions, threshold = brief.setting("instructions", ""), brief.setting("threshold", 0)
-    runs = covered(view, keep)
-    raw = [slot for run in runs for slot in run if not slot.standin]
-    if len(raw) < RAW_MIN or len(view.slots) <= threshold:
+    return [*asks_for(brief, covered(view, keep), instructions)] if len(view.slots) > threshold else []
+
+
+def asks_for(brief: Brief, runs: Sequence[Sequence[Slot]], instructions: str = "") -> list[Ask]:
+    """An ask for each of these runs; the largest has the ledger. None if so little is not worth a summary."""
+    view, raw = brief.view, [slot for run in runs for slot in run if not slot.standin]
+    if len(raw) < RAW_MIN:
         return []
     facts = facts_of(raw, brief.config, view.facts)
-    told = merged(view.facts, facts)
-    room = LEDGER_SHARE * min(TOKENS_MAX, WINDOW_RATIO * brief.budget.window) / per_char(brief, raw)
     gone = {slot.seq for run in runs for slot in run}
     in_work = files_in_work([slot for slot in view.slots if slot.seq not in gone], brief.config)
-    asks: list[Edit | Ask] = []
-    for run in runs:
-        first = not asks
-        draft = _draft(brief, run, ledger_lines(told, int(room), in_work) if first else [], facts if first else ())
-        asks.append(Ask(span=draft.span, draft=draft, instructions=instructions))
-    return asks
+    ledger = _Ledger(merged(view.facts, facts), facts, in_work, per_char(brief, raw))
+    largest = max(runs, key=_tokens)
+    drafts = [_draft(brief, run, ledger if run is largest else _Ledger()) for run in runs]
+    return [Ask(span=draft.span, draft=draft, instructions=instructions) for draft in drafts]
 
 
 def covered(view: View, keep: int) -> list[list[Slot]]:
@@ -66,29 +71,59 @@ def covered(view: View, keep: int) -> list[list[Slot]]:
     return [run for run in runs if run]
 
 
+class _Ledger(Struct, frozen=True):
+    """What a summary tells by code: all that is known, what is new in it, and what its text weighs."""
+
+    told: tuple[Fact, ...] = ()
+    new: tuple[Fact, ...] = ()
+    in_work: Set[str] = frozenset()
+    per_char: float = 1.0
+
+    def lines(self, tokens_max: float) -> list[str]:
+        return ledger_lines(self.told, int(tokens_max / self.per_char), self.in_work)
+
+
 class _Tally(Struct, frozen=True):
     """How many messages a run stands for, and which tools were called in them."""
 
     messages: int
-    tools: dict[str, int]
+    tools: dict[str, Used]
 
 
-def _draft(brief: Brief, run: Sequence[Slot], ledger: Sequence[str], facts: tuple[Fact, ...]) -> Summarize:
+def _draft(brief: Brief, run: Sequence[Slot], ledger: _Ledger) -> Summarize:
     span, tally = Span(run[0].seq, run[-1].last), _tally(brief, run)
     return Summarize(
         batch=brief.batch,
         span=span,
-        text="\n".join([_heading(span, tally), *ledger]),
-        line=one_line(span, facts),
-        facts=facts,
-        notes={"summary": 1, "messages": tally.messages, "tools": tally.tools},
+        text=_text(brief, run, _heading(span, tally), ledger),
+        line=one_line(span, ledger.new),
+        facts=ledger.new,
+        notes={"summary": 1, "messages": tally.messages, **noted(tally.tools)},
         reason=REASON,
     )
 
 
+def _text(brief: Brief, run: Sequence[Slot], heading: str, ledger: _Ledger) -> str:
+    """Prose of earlier summaries, the heading, and of the ledger what fits: so much that a writer still has room for
+    its words, in the place of the prose or where there was none yet."""
+    cap, replaced, count = cap_tokens(brief.budget.window), _tokens(run), partial(text_tokens, brief.count)
+    own, shorter = count(heading), DRAFT_SHARE * replaced
+    most = max(0.0, min(cap, shorter) - own - FRAME_TOKENS)
+    prose = carried(run, int(CARRIED_SHARE * most), count)
+    beside = (count(prose) if prose else FRAME_TOKENS) + NEW_PROSE_TOKENS
+    room = min(LEDGER_SHARE * cap, cap - own - beside, SHARE_MAX * replaced - own - beside)
+    least = (1 - CARRIED_SHARE) * most if prose else min(LEDGER_TOKENS_MIN, LEDGER_SHARE * cap, shorter - own)
+    lines = ledger.lines(max(room, least, 0))
+    return "\n".join([*([prose] if prose else []), heading, *lines])
+
+
+def _tokens(slots: Sequence[Slot]) -> int:
+    return sum(slot.tokens for slot in slots)
+
+
 def _heading(span: Span, tally: _Tally) -> str:
-    most = sorted(tally.tools.items(), key=lambda item: (-item[1], item[0]))[:TOOLS_SHOWN]
-    tools = f" Tools used: {', '.join(f'{name} ×{count}' for name, count in most)}." if most else ""
+    most = list(tally.tools.items())[:TOOLS_SHOWN]
+    tools = f" Tools used: {', '.join(f'{name} ×{used.count}' for name, used in most)}." if most else ""
     what = "1 earlier message" if tally.messages == 1 else f"{tally.messages} earlier messages"
     return f"[Summary of {what}, {span}: background, not a new request; unfold {span} gives them whole.{tools}]"
 
@@ -96,14 +131,11 @@ def _heading(span: Span, tally: _Tally) -> str:
 def _tally(brief: Brief, run: Sequence[Slot]) -> _Tally:
     """Counted from the page; a summary noted its own counts, so the log is read only where another strategy left a
     stand-in."""
-    messages, tools = 0, Counter[str]()
+    messages, read = 0, list[Slot]()
     for slot in run:
-        noted: dict[str, Any] = (slot.notes or {}) if slot.standin else {}
-        if "messages" in noted:
-            messages += noted["messages"]
-            tools.update(noted.get("tools", {}))
-            continue
-        originals = brief.originals(slot.span) if slot.standin else [slot]
-        messages += len(originals)
-        tools.update(block.name for one in originals for block in one.message.blocks if isinstance(block, ToolCall))
-    return _Tally(messages, dict(sorted(tools.items())))
+        notes: dict[str, Any] = (slot.notes or {}) if slot.standin else {}
+        known = "messages" in notes or not slot.standin
+        found = [slot] if known else brief.originals(slot.span)
+        messages += notes.get("messages", len(found))
+        read += found
+    return _Tally(messages, tools_used(read))

@@ -1,6 +1,7 @@
-"""`refold artifacts`: the outputs that are kept, what they hold, which of their lines match, and removing old ones.
+"""`refold artifacts`: the outputs that are kept, what they hold, which of their lines match, and removing them.
 
-Outputs are named by id, and only in the conversation that has them. `clean` says what it would remove with --dry-run.
+Outputs are named by id, and only in the conversation that has them. `clean` says what it would remove with --dry-run;
+`delete` asks.
 """
 
 from __future__ import annotations
@@ -15,11 +16,15 @@ import click
 from refold.edges.cli.options import (
     HELP,
     command,
+    confirm,
     conversation_argument,
+    end_with_damage,
     named,
     opened_store,
     output_options,
     store_option,
+    tell_damage,
+    yes_option,
 )
 from refold.edges.cli.screen import Screen, number, one_line
 
@@ -52,7 +57,7 @@ def _amount(kind: str, units: dict[str, int]) -> Callable[[click.Context, click.
 @click.group("artifacts", context_settings=HELP, invoke_without_command=True)
 @click.pass_context
 def artifacts_(ctx: click.Context) -> None:
-    """Lists, shows, searches and cleans up stored outputs."""
+    """Lists, shows, searches and removes stored outputs."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 
@@ -231,9 +236,11 @@ def _clean(
         done = cleaned(there, quota, conversation=id, now_ms=now_ms(), dry_run=dry_run)
     if screen.json_output:
         rows = {name: [_item_fields(item) for item in getattr(done, name)] for name in ("removed", "kept")}
-        screen.emit({"dry_run": dry_run, "size_bytes": done.size_bytes, **rows})
+        screen.emit({"dry_run": dry_run, "size_bytes": done.size_bytes, **rows, "damaged": done.damaged})
     else:
         _print(screen, done, "would be removed" if dry_run else "removed")
+        tell_damage(screen, done.damaged)
+    end_with_damage(done.damaged)
 
 
 def _item_fields(item: Item) -> dict[str, Any]:
@@ -251,5 +258,30 @@ def _print(screen: Screen, done: Cleanup, verb: str) -> None:
     screen.line(f"{number(len(done.removed), 'output')} {verb} ({done.size_bytes:,} bytes){kept}.")
 
 
-for _command in (_list, _show, _grep, _clean):
+# --- delete ----------------------------------------------------------------------------------------------------------
+
+
+@command(
+    "delete",
+    conversation_argument,
+    click.argument("artifact", metavar="ARTIFACT"),
+    yes_option,
+    store_option,
+)
+def _delete(screen: Screen, conversation: str, artifact: str, yes: bool, store: str | None) -> None:
+    """Removes one output for good, also one that the page names.
+
+    Its bytes stay if another conversation has it. The log keeps what it was.
+    """
+    with _outputs(conversation, store) as there:
+        confirm(screen, f"Remove {one_line(artifact, 40)} from {there.conversation} for good?", yes)
+        done = there.remove(artifact)
+        left = there.count()
+    if screen.json_output:
+        screen.emit({"removed": _item_fields(done), "left": left})
+    else:
+        screen.line(f"{done.artifact.id} is removed, {done.why}; {number(left, 'output')} left.")
+
+
+for _command in (_list, _show, _grep, _clean, _delete):
     artifacts_.add_command(_command)

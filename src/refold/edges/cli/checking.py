@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 def verify_(screen: Screen, conversation: str | None, store: str | None) -> None:
     """Says what is not as it was written.
 
-    Walks every event, artifact, bookmark and page of the store, or of one conversation.
+    Walks every event, artifact, bookmark and page of the store, or of one conversation. An artifact that a text names
+    and that is not there is a remark, no damage.
     """
     from refold.errors import OUTCOMES, Corrupt
     from refold.verifying import verified
@@ -33,16 +34,22 @@ def verify_(screen: Screen, conversation: str | None, store: str | None) -> None
 
 
 def _as_json(report: Report, url: str) -> dict[str, Any]:
-    problems = [{name: getattr(problem, name) for name in problem.__struct_fields__} for problem in report.problems]
     return {
-        "store": url, "ok": not problems, "conversations": report.conversations, "events": report.events,
-        "artifacts": report.artifacts, "problems": problems,
+        "store": url, "ok": not report.problems, "conversations": report.conversations, "events": report.events,
+        "artifacts": report.artifacts, "problems": [*map(_fields, report.problems)],
+        "remarks": [*map(_fields, report.remarks)],
     }  # fmt: skip
+
+
+def _fields(problem: Problem) -> dict[str, Any]:
+    return {name: getattr(problem, name) for name in problem.__struct_fields__}
 
 
 def _print(screen: Screen, report: Report) -> None:
     for problem in report.problems:
         screen.line(("red", _place(problem)), f": {one_line(problem.what, 500)}", ("dim", f" [{problem.file}]"))
+    for remark in report.remarks:
+        screen.line(("yellow", _place(remark)), f": {one_line(remark.what, 500)}")
     walked = [number(getattr(report, f"{name}s"), name) for name in ("conversation", "event", "artifact")]
     found = len(report.problems)
     verdict = ("red", f"{number(found, 'problem')}.") if found else ("green", "all is as it was written.")

@@ -1,37 +1,37 @@
-"""`refold delete` and `refold sweep`: conversations go for good. On a terminal both ask first; nothing else here does.
+"""`refold delete` and `refold sweep`: conversations go for good. On a terminal both ask first.
 
 What is gone cannot be brought back, so a sweep can be tried with `--dry-run`, and a pipe must say `--yes`.
 """
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
-from refold.edges.cli.options import command, named, opened_store, store_option
-from refold.edges.cli.screen import Screen
-from refold.errors import Invalid
+from refold.edges.cli.options import command, confirm, named, opened_store, store_option, yes_option
+from refold.edges.cli.screen import Screen, number
 
 if TYPE_CHECKING:
     from refold.sessions import Swept
 
-yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
-
 
 @command("delete", click.argument("conversations", metavar="ID...", nargs=-1, required=True), yes_option, store_option)
 def delete_(screen: Screen, conversations: tuple[str, ...], yes: bool, store: str | None) -> None:
-    """Removes conversations for good."""
+    """Removes conversations for good.
+
+    With them go the outputs that only they have, and what the search index knows of them.
+    """
+    from refold.errors import OUTCOMES, Conflict
+    from refold.purging import purged
+
     with opened_store(store) as there:
         ids = [there.conversation(named(there, name)).id for name in conversations]
-        _confirm(screen, f"Remove {', '.join(ids)} for good?", yes)
-        for id in ids:
-            there.delete(id)
-    if screen.json_output:
-        screen.emit({"removed": ids})
-    else:
-        screen.line(f"Removed: {', '.join(ids)}.")
+        confirm(screen, f"Remove {', '.join(ids)} for good?", yes)
+        done = purged(there, ids)
+    _told(screen, done, "removed")
+    if done.left:
+        raise click.exceptions.Exit(OUTCOMES[Conflict.code][1])
 
 
 @command(
@@ -55,23 +55,18 @@ def sweep_(
         if dry_run or not going.removed:
             _told(screen, going, "would be removed")
             return
-        _confirm(screen, f"Remove {len(going.removed):,} conversations for good?", yes)
+        confirm(screen, f"Remove {len(going.removed):,} conversations for good?", yes)
         _told(screen, swept(there, **limits), "removed")  # type: ignore[arg-type]
 
 
 def _told(screen: Screen, done: Swept, what: str) -> None:
     if screen.json_output:
-        screen.emit({what.replace(" ", "_"): list(done.removed), "left": done.left})
+        gone = {what.replace(" ", "_"): list(done.removed), "contents": done.contents}
+        screen.emit({**gone, "left": done.left, "notes": list(done.notes)})
         return
-    screen.line(f"{len(done.removed):,} {what}{': ' + ', '.join(done.removed) if done.removed else '.'}")
+    outputs = f", and {number(done.contents, 'output')} that nobody else has" if done.contents else ""
+    screen.line(f"{len(done.removed):,} {what}{': ' + ', '.join(done.removed) if done.removed else ''}{outputs}.")
     for id, reason in done.left.items():
         screen.line(f"{id} stays: {reason}")
-
-
-def _confirm(screen: Screen, question: str, yes: bool) -> None:
-    if yes:
-        return
-    if screen.json_output or not sys.stdin.isatty():
-        raise Invalid("this removes conversations for good", hint="say --yes if that is meant")
-    if not click.confirm(question, default=False):
-        raise click.Abort
+    for note in done.notes:
+        screen.line(("yellow", note))

@@ -1,18 +1,27 @@
 """`refold compact` and `refold undo`: the page made shorter by hand, and made whole again.
 
 A writer is asked only if the command line says so: `--writer URL`, or `--writer` alone for the one that the settings
-name. Its key is read from the environment and nowhere else.
+name. Its key is read from the environment and nowhere else. `--set` gives what a strategy is told in a call
+(`context.compact("hide", preset="half")`), and is checked in the same place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from refold.edges.cli.options import command, conversation_argument, opened, opened_store, store_option, window_option
+from refold.edges.cli.options import (
+    command,
+    conversation_argument,
+    named,
+    opened,
+    opened_store,
+    store_option,
+    window_option,
+)
 from refold.edges.cli.screen import Screen, one_line
 
 if TYPE_CHECKING:
@@ -23,6 +32,7 @@ if TYPE_CHECKING:
 
 ITEMS_SHOWN = 20
 CONFIGURED = "configured"
+OWN_OPTIONS = ("target", "task", "instructions")
 
 
 @command(
@@ -30,6 +40,9 @@ CONFIGURED = "configured"
     conversation_argument,
     click.option("--strategy", "strategies", metavar="NAME", multiple=True, help="By default, the configured ladder."),
     click.option("--target", type=click.IntRange(min=0), help="The size to reach, in tokens."),
+    click.option("--task", default="", help="What the agent works on, for relevance; by default the latest request."),
+    click.option("--set", "given", metavar="NAME=VALUE", multiple=True,
+                 help="A setting of the strategies, such as max_tokens=4000 or preset=half. Many may be given."),
     click.option("--dry-run", is_flag=True, help="Print the plan and change nothing; no writer is asked."),
     click.option("--writer", metavar="URL", is_flag=False, flag_value=CONFIGURED,
                  help="The model that writes summaries, by its address; without one, that of the settings."),
@@ -41,8 +54,9 @@ CONFIGURED = "configured"
     store_option,
 )  # fmt: skip
 def compact_(
-    screen: Screen, conversation: str, strategies: tuple[str, ...], target: int | None, dry_run: bool,
-    instructions: str, window: int | None, store: str | None, **named: str | None,
+    screen: Screen, conversation: str, strategies: tuple[str, ...], target: int | None, task: str,
+    given: tuple[str, ...], dry_run: bool, instructions: str, window: int | None, store: str | None,
+    **endpoint: str | None,
 ) -> None:  # fmt: skip
     """Makes the page of a conversation shorter.
 
@@ -50,13 +64,33 @@ def compact_(
     """
     if dry_run:
         with opened(conversation, store, window=window) as context:
-            _print_plan(screen, conversation, context.plan(*strategies, target=target))
+            settings = _settings(given, strategies or context.config.ladder)
+            _print_plan(screen, conversation, context.plan(*strategies, target=target, task=task, **settings))
         return
-    with _opened(conversation, store, window, _writer(**named)) as context:
+    with _opened(conversation, store, window, _writer(**endpoint)) as context:
         notices: list[Notice] = []
         context.on("*", notices.append)
-        receipt = context.compact(*strategies, target=target, instructions=instructions)
-    _print_receipt(screen, conversation, receipt, _asked(notices) if named["writer"] else None)
+        settings = _settings(given, strategies or context.config.ladder)
+        receipt = context.compact(*strategies, target=target, task=task, instructions=instructions, **settings)
+    _print_receipt(screen, conversation, receipt, _asked(notices) if endpoint["writer"] else None)
+
+
+def _settings(given: Sequence[str], strategies: Sequence[str]) -> dict[str, Any]:
+    """The settings that the command line gives; Invalid for a name that the strategies do not take."""
+    from refold.errors import Invalid
+    from refold.settings import value_of
+    from refold.strategies.registry import check_settings
+
+    settings: dict[str, Any] = {}
+    for text in given:
+        name, separator, value = text.partition("=")
+        if not separator or not name.isidentifier():
+            raise Invalid(f"--set {text!r} is no setting", hint="give it as NAME=VALUE, such as --set max_tokens=4000")
+        if name in OWN_OPTIONS:
+            raise Invalid(f"--set {name} is an option of its own", hint=f"give --{name}")
+        settings[name] = value_of(value)
+    check_settings(settings, strategies)
+    return settings
 
 
 def _writer(
@@ -84,7 +118,7 @@ def _opened(conversation: str, url: str | None, window: int | None, writer: Endp
 
     config, _ = loaded()
     with opened_store(url) as store:
-        store.conversation(conversation)
+        conversation = store.conversation(named(store, conversation)).id
         context = Context(store, conversation, config=config, window=window, writer=writer)
         yield context
         context.close()
@@ -100,15 +134,15 @@ def _asked(notices: list[Notice]) -> dict[str, Any]:
 
 def _print_plan(screen: Screen, conversation: str, plan: Plan) -> None:
     if screen.json_output:
-        sizes = {"tokens_before": plan.current, "tokens_after": plan.after, "target": plan.target}
+        sizes = {"tokens_before": plan.tokens_before, "tokens_after": plan.tokens_after, "target": plan.target}
         screen.emit({"conversation": conversation, "dry_run": True, **_fields(plan), **sizes, "reached": plan.reached})
         return
     if not plan.proposals:
         screen.line(f"Nothing would be done: {plan.reason}.")
         return
     screen.line(
-        ("bold", f"Plan by {one_line(plan.strategy, 200)}"), f": {plan.current:,} -> {plan.after:,} tokens, "
-        f"target {plan.target:,}. Nothing was changed."
+        ("bold", f"Plan by {one_line(plan.strategy, 200)}"), f": {plan.tokens_before:,} -> {plan.tokens_after:,} "
+        f"tokens, target {plan.target:,}. Nothing was changed."
     )  # fmt: skip
     _print_items(screen, plan.items, plan.price)
 

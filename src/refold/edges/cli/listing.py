@@ -10,13 +10,23 @@ from collections import Counter as Tally
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import Struct
 
-from refold.edges.cli.options import command, conversation_argument, opened, opened_store, store_option, window_option
+from refold.edges.cli.options import (
+    command,
+    conversation_argument,
+    end_with_damage,
+    opened,
+    opened_store,
+    store_option,
+    tell_damage,
+    window_option,
+)
 from refold.edges.cli.screen import Screen
 
 if TYPE_CHECKING:
     from refold.core.budget import Sized
-    from refold.core.model import Conversation, Totals
+    from refold.core.model import Conversation
     from refold.engine import Context
     from refold.stats import Stats
     from refold.stores.protocol import Store
@@ -38,26 +48,34 @@ def list_(screen: Screen, tag: str, limit: int | None, store: str | None) -> Non
     """
     from refold.sessions import newest
 
+    damaged: dict[str, str] = {}
     with opened_store(store) as there:
-        rows = (_row(there, about) for about in newest(there, tag=tag)[:limit])
+        rows = (_row(there, about, damaged) for about in newest(there, tag=tag)[:limit])
         if screen.json_output:
             screen.emit_each({"store": there.url}, "conversations", rows)
-            return
-        shown = [_cells(row) for row in rows]
-        if shown:
+        elif shown := [_cells(row) for row in rows]:
             screen.table(("ID", "TITLE", ">MESSAGES", ">TOKENS", "UPDATED", "PARENT"), shown)
+            tell_damage(screen, damaged)
         else:
             screen.line(f"There are no conversations in {there.url}.")
+    end_with_damage(damaged)
 
 
-def _row(store: Store, about: Conversation) -> dict[str, Any]:
+def _row(store: Store, about: Conversation, damaged: dict[str, str]) -> dict[str, Any]:
+    """What the list shows of a conversation. One that cannot be read is in it all the same, and in `damaged`."""
+    from refold.errors import Corrupt
     from refold.sessions import preview
 
-    sizes = _sizes(store, about)
+    try:
+        sizes = _sizes(store, about)
+    except Corrupt as error:
+        sizes = None
+        damaged[about.id] = str(error)
     return {
         "id": about.id, "title": about.title, "preview": preview(store, about.id), "head": about.head,
         "messages": sizes and sizes[0], "tokens": sizes and sizes[1], "created_ms": about.at_ms,
         "updated_ms": about.updated_ms, "parent": about.parent, "parent_seq": about.parent_seq,
+        "damaged": damaged.get(about.id, ""),
     }  # fmt: skip
 
 
@@ -66,11 +84,14 @@ def _cells(row: dict[str, Any]) -> list[str]:
 
     sizes = ["-" if row[name] is None else f"{row[name]:,}" for name in ("messages", "tokens")]
     parent = f"{row['parent']}#{row['parent_seq']}" if row["parent"] else ""
-    return [row["id"], row["title"] or row["preview"] or "Untitled", *sizes, moment(row["updated_ms"]), parent]
+    title = row["title"] or row["preview"] or "Untitled"
+    said = f"[damaged] {title}" if row["damaged"] else title
+    return [row["id"], said, *sizes, moment(row["updated_ms"]), parent]
 
 
 def _sizes(store: Store, about: Conversation) -> tuple[int, int] | None:
-    """Messages and tokens, as `stats` counts them; None where only the whole log would tell."""
+    """Messages and tokens, as `stats` counts them; None where only the whole log would tell. Corrupt if what has to be
+    read for it cannot be."""
     from refold import bookmark
     from refold.core.model import View
 
@@ -83,20 +104,15 @@ def _sizes(store: Store, about: Conversation) -> tuple[int, int] | None:
 
 
 def _folded_sizes(store: Store, about: Conversation, after: int) -> tuple[int, int] | None:
-    from refold.errors import Corrupt
     from refold.log import Log
 
     if about.head - after > TAIL_EVENTS:
         return None
-    try:
-        tail = store.read(about.id, after=after, last=about.head, limit=TAIL_EVENTS) if about.head > after else []
-        if about.head > TAIL_EVENTS and any(event.kind not in PLAIN_KINDS for event in tail):
-            # Such an event may reach back into the log, and then all of it would be read.
-            return None
-        view = Log(store, about.id).state.view()
-    except Corrupt:
-        # The list still shows that it is there; `refold verify` says what is wrong with it.
+    tail = store.read(about.id, after=after, last=about.head, limit=TAIL_EVENTS) if about.head > after else []
+    if about.head > TAIL_EVENTS and any(event.kind not in PLAIN_KINDS for event in tail):
+        # Such an event may reach back into the log, and then all of it would be read.
         return None
+    view = Log(store, about.id).state.view()
     return sum(view.counts.values()), _current(view, view.model)
 
 
@@ -123,10 +139,11 @@ def stats_(screen: Screen, conversation: str, window: int | None, store: str | N
 
 def _as_json(stats: Stats) -> dict[str, Any]:
     values = {name: getattr(stats, name) for name in stats.__struct_fields__}
-    return {**values, "billed": _billed(stats.billed), "ratio": stats.ratio}
+    plain = {name: _billed(value) if isinstance(value, Struct) else value for name, value in values.items()}
+    return {**plain, "ratio": stats.ratio}
 
 
-def _billed(totals: Totals) -> dict[str, Any]:
+def _billed(totals: Struct) -> dict[str, Any]:
     return {name: getattr(totals, name) for name in totals.__struct_fields__}
 
 

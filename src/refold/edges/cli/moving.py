@@ -6,6 +6,7 @@ On standard output an export is data: the very bytes for a pipe or a file, made 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -26,36 +27,46 @@ STDIO = "-"
     click.option("--format", "form", type=click.Choice(["json", "markdown"]), help="By default, what FILE ends in."),
     click.option("--force", is_flag=True, help="Replace FILE if it exists."),
     click.option("--secrets", is_flag=True, help="Keep secrets in what is to be read; warn of none in what is whole."),
+    click.option("--redacted", is_flag=True, help="Take secrets out, of JSON too: then it is a copy to hand on."),
     store_option,
 )
 def export_(
-    screen: Screen, conversation: str, file: str, form: str | None, force: bool, secrets: bool, store: str | None
+    screen: Screen, conversation: str, file: str, form: str | None, force: bool, secrets: bool, redacted: bool,
+    store: str | None,
 ) -> None:  # fmt: skip
     """Writes a conversation to a file.
 
     FILE ends in .json, whole, to be imported again, or in .md, to be read, without secrets; - is standard output.
     """
-    from refold.redaction import is_redacted
+    from refold.redaction import cleaner, is_redacted
     from refold.settings import loaded
-    from refold.transfer import export_file, format_of
+    from refold.transfer import chunks_of, export_file, format_of
+
+    if secrets and redacted:
+        raise click.UsageError("--secrets keeps secrets, --redacted takes them out")
 
     if file == STDIO and screen.json_output and form == "markdown":
         raise click.UsageError("--json prints one JSON object, --format markdown is none")
     form = form or ("json" if file == STDIO else format_of(file))
-    secrets = secrets or not is_redacted(loaded()[0].redact, "exports")
+    redact = loaded()[0].redact
+    known = secrets or not is_redacted(redact, "exports")
+    shown = False if redacted else True if known else None
     with opened_store(store) as there:
         conversation = named(there, conversation)
         if file == STDIO:
-            _print_export(screen, there, conversation, form, secrets)
+            _print_export(screen, chunks_of(there, conversation, form, secrets=shown, redact=cleaner(redact)))
             return
-        size = export_file(there, conversation, file, format=form, force=force, secrets=secrets)
-        held = 0 if secrets or form != "json" else _secrets_in(there, conversation)
+        size = export_file(
+            there, conversation, file, format=form, force=force, secrets=shown, redact=cleaner(redact)
+        )  # fmt: skip
+        held = _secrets_in(there, conversation) if shown is None and form == "json" else 0
     if screen.json_output:
         screen.emit({"conversation": conversation, "file": file, "size_bytes": size, "secrets": held})
     else:
         screen.line(f"{conversation} is in {file} ({size:,} bytes).")
         if held:
-            screen.line(("yellow", f"It is whole and holds {number(held, 'secret')}: see refold scan {conversation}."))
+            told = f"It is whole and holds {number(held, 'secret')}: see refold scan {conversation}, or use --redacted."
+            screen.line(("yellow", told))
 
 
 def _secrets_in(store: Store, conversation: str) -> int:
@@ -64,10 +75,8 @@ def _secrets_in(store: Store, conversation: str) -> int:
     return scanned(store, [conversation]).total
 
 
-def _print_export(screen: Screen, store: Store, conversation: str, form: str, secrets: bool) -> None:
-    from refold.transfer import chunks_of
-
-    for chunk in chunks_of(store, conversation, form, secrets=secrets):
+def _print_export(screen: Screen, chunks: Iterator[bytes]) -> None:
+    for chunk in chunks:
         if screen.is_terminal:
             screen.text(chunk.decode("utf-8", "replace"))
         else:

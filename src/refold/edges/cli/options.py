@@ -6,11 +6,15 @@ shown; here they only stand in the help. Reading commands never write, not even 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from refold.edges.cli.screen import Screen, one_line
+from refold.errors import OUTCOMES, Corrupt, Invalid
 
 if TYPE_CHECKING:
     from refold.engine import Context
@@ -27,6 +31,7 @@ output_options: tuple[Decorator, ...] = (
 )
 store_option = click.option("--store", metavar="URL", help="The store; by default the .refold folder of this project.")
 window_option = click.option("--window", type=click.IntRange(min=1), help="The model's window in tokens.")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 conversation_argument = click.argument("conversation", metavar="ID")  # or @1, the newest: see `named`
 
 
@@ -75,3 +80,28 @@ def named(store: Store, name: str) -> str:
     from refold.sessions import found
 
     return found(store, name)
+
+
+# --- what goes for good, and what is damaged ------------------------------------------------------------------------
+
+
+def confirm(screen: Screen, question: str, yes: bool) -> None:
+    """Asks on a terminal; elsewhere --yes must say it."""
+    if yes:
+        return
+    if screen.json_output or not sys.stdin.isatty():
+        raise Invalid("what this removes cannot be brought back", hint="say --yes if that is meant")
+    if not click.confirm(question, default=False):
+        raise click.Abort
+
+
+def tell_damage(screen: Screen, damaged: Mapping[str, str]) -> None:
+    """Says which conversations could not be read."""
+    for id, reason in damaged.items():
+        screen.line(("red", f"{id} is damaged: "), f"{one_line(reason, 300)}; refold verify {id} says more.")
+
+
+def end_with_damage(damaged: Mapping[str, str]) -> None:
+    """The exit status of damage, if there is any, after all the rest was done."""
+    if damaged:
+        raise click.exceptions.Exit(OUTCOMES[Corrupt.code][1])

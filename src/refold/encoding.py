@@ -1,0 +1,294 @@
+"""Any value that a tool can give, as JSON that leads back to it.
+
+What JSON has no word for is written as an object with one tag: a set as `{"$set": [1, 2]}`, a time as
+`{"$datetime": "2026-11-16T03:14:15"}`, not-a-number as `{"$float": "nan"}`, a mapping whose keys are not texts as
+`{"$dict": [[1, "one"]]}`; a model reads it as it stands, `decoded` makes the value of it again. Data that happens to
+look like a tag is written as `$dict`, too. What has no such form (an open file, a list that holds itself) is refused,
+and the error says where it stands. Dataclasses and enums become what they hold; tuples become lists. Neighbour:
+`offload`, which keeps the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields, is_dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from math import isfinite
+from traceback import format_exception_only
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from refold.core.codec import EVENT_BYTES_MAX
+from refold.errors import Invalid
+
+DEPTH_MAX, KEYS_SHOWN = 100, 10
+PIECE_CHARS, PIECE_ITEMS, SMALL_CHARS, SMALL_ITEMS = 256 * 1024, 256, 1_024, 64
+_PLAIN = frozenset((str, int, bool, type(None)))
+_USUAL, _HOLDERS, _TEXT = frozenset((dict, list)), frozenset((dict, list, tuple)), frozenset((str,))
+# In this order: a datetime is a date, too.
+_SAID: tuple[tuple[str, type], ...] = (
+    ("$bytes", bytes), ("$datetime", datetime), ("$date", date), ("$time", time), ("$timedelta", timedelta),
+    ("$decimal", Decimal), ("$uuid", UUID),
+)  # fmt: skip
+
+
+_Text = Callable[[str], Any]
+
+
+class _Unfit(Exception):
+    """Something that cannot be written, and the way to it, innermost key first."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.way: list[str] = []
+
+
+def encoded(value: Any) -> bytes:
+    """The value as JSON; Invalid, with the key at which it stands, if a part of it has no form."""
+    written = Written(value)
+    return b"".join(written) if written.whole is None else written.whole
+
+
+class Written:
+    """A value as JSON, in pieces, made anew whenever it is gone through: a large one is never held twice. `whole` has
+    all of one that is not large. Invalid, with the key at which it stands, if a part of it has no form."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = _in_words(value)
+        try:
+            self._measure()
+        except UnicodeEncodeError:
+            # Lone surrogates are rare, and looking for them in every text would not be cheap.
+            self._value = _in_words(value, _escaped)
+            self._measure()
+
+    def _measure(self) -> None:
+        self.size_bytes = self.size_chars = 0
+        held: list[bytes] = []
+        for piece in self:
+            self.size_bytes += len(piece)
+            self.size_chars += len(piece.decode())
+            if self.size_bytes <= EVENT_BYTES_MAX:
+                held.append(piece)
+            else:
+                held.clear()
+        self.whole = b"".join(held) if self.size_bytes <= EVENT_BYTES_MAX else None
+
+    def __iter__(self) -> Iterator[bytes]:
+        return _pieces(self._value)
+
+
+def _in_words(value: Any, text: _Text = str) -> Any:
+    try:
+        return _written(value, set(), text=text)
+    except _Unfit as error:
+        where = "".join(error.way[: -KEYS_SHOWN - 1 : -1]) + ("…" if len(error.way) > KEYS_SHOWN else "")
+        raise Invalid(
+            f"a tool output of type {type(value).__name__} cannot be kept: {f'at {where}: ' if where else ''}{error}",
+            hint="pass text or plain data, or keep its repr with on_error='degrade'",
+        ) from error
+
+
+def _pieces(value: Any) -> Iterator[bytes]:
+    """The JSON of plain data, no piece of it large."""
+    if _is_small(value):
+        yield msgspec.json.encode(value)
+    elif isinstance(value, str):
+        yield b'"'
+        for at in range(0, len(value), PIECE_CHARS):
+            yield msgspec.json.encode(value[at : at + PIECE_CHARS])[1:-1]
+        yield b'"'
+    elif isinstance(value, dict):
+        for at, (key, item) in enumerate(value.items()):
+            yield (b"," if at else b"{") + msgspec.json.encode(key) + b":"
+            yield from _pieces(item)
+        yield b"}"
+    else:
+        yield from _list_pieces(value)
+
+
+def _list_pieces(values: Sequence[Any]) -> Iterator[bytes]:
+    """The items one by one, small ones together: there may be millions of them."""
+    comma, batch = b"[", list[Any]()
+    for value in values:
+        is_small = _is_small(value)
+        if is_small:
+            batch.append(value)
+        if batch and (not is_small or len(batch) >= PIECE_ITEMS):
+            yield comma + msgspec.json.encode(batch)[1:-1]
+            comma, batch = b",", []
+        if not is_small:
+            yield comma
+            yield from _pieces(value)
+            comma = b","
+    yield comma + msgspec.json.encode(batch)[1:-1] + b"]" if batch else b"]" if comma == b"," else b"[]"
+
+
+def _is_small(value: Any) -> bool:
+    """Whether a value is encoded at once: a number, a short text, or a few of them."""
+    if type(value) is str:
+        return len(value) <= SMALL_CHARS
+    if type(value) not in _HOLDERS:
+        return True
+    items = value.values() if type(value) is dict else value
+    if len(value) > SMALL_ITEMS or not _HOLDERS.isdisjoint(map(type, items)):
+        return False
+    return all(len(item) <= SMALL_CHARS for item in items if type(item) is str)
+
+
+def degraded(value: Any) -> str:
+    """What a value says of itself, whatever it is: for who would rather have that than an error."""
+    try:
+        return repr(value)
+    except Exception as error:  # noqa: BLE001 - `repr` is the caller's code and may raise anything
+        return f"<{type(value).__name__}, whose repr failed: {type(error).__name__}>"
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+def _written(value: Any, above: set[int], *, text: _Text = str) -> Any:
+    """The value in JSON's own words; the very same object where nothing had to be said differently."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return text(value) if kind is str else value
+    if kind not in _USUAL and (said := _said(value, text)) is not None:
+        return said
+    if id(value) in above:
+        raise _Unfit("it holds itself")
+    if len(above) >= DEPTH_MAX:
+        raise _Unfit(f"it is nested more than {DEPTH_MAX} deep")
+    above.add(id(value))
+    written = _opened(value, above, text)
+    above.discard(id(value))
+    return written
+
+
+def _said(value: Any, text: _Text) -> Any:
+    """A value that holds no others, in JSON's words; None if it does, or has no such form."""
+    match value:
+        case Enum():
+            return None
+        case str():
+            return text(str.__str__(value))
+        case float():
+            return float(value) if isfinite(value) else {"$float": str(float(value))}
+        case int():
+            return int(value)
+        case BaseException():
+            return {"$exception": "".join(format_exception_only(value)).strip()}
+    return next(({tag: msgspec.to_builtins(value)} for tag, kind in _SAID if isinstance(value, kind)), None)
+
+
+def _opened(value: Any, above: set[int], text: _Text) -> Any:
+    """A value that holds others."""
+    if isinstance(value, dict):
+        return _mapping(value, above, text)
+    if isinstance(value, list | tuple):
+        return _items(value, above, text)
+    match value:
+        case set() | frozenset():
+            return {"$set": _items(sorted(value, key=repr), above, text)}
+        case bytearray() | memoryview():
+            return _written(bytes(value), above, text=text)
+        case Enum():
+            return _written(value.value, above, text=text)
+        case msgspec.Struct():
+            return _mapping(msgspec.structs.asdict(value), above, text)
+    if is_dataclass(value) and not isinstance(value, type):
+        return _mapping({field.name: getattr(value, field.name) for field in fields(value)}, above, text)
+    raise _Unfit(f"{type(value).__name__} is not plain data")
+
+
+def _items(values: list[Any] | tuple[Any, ...], above: set[int], text: _Text) -> list[Any] | tuple[Any, ...]:
+    changed: list[Any] | None = None
+    plain = _PLAIN if text is str else _PLAIN - {str}
+    for at, value in enumerate(values):
+        if type(value) in plain:
+            continue
+        written = _at(at, value, above, text)
+        if written is not value:
+            changed = list(values) if changed is None else changed
+            changed[at] = written
+    return values if changed is None else changed
+
+
+def _mapping(values: dict[Any, Any], above: set[int], text: _Text) -> dict[str, Any]:
+    looks_tagged = len(values) == 1 and next(iter(values)) in _TAGS
+    if looks_tagged or set(map(type, values)) - _TEXT or any(text(key) is not key for key in values if text is not str):
+        return {"$dict": _items([[key, value] for key, value in values.items()], above, text)}
+    changed: dict[str, Any] | None = None
+    plain = _PLAIN if text is str else _PLAIN - {str}
+    for key, value in values.items():
+        if type(value) in plain:
+            continue
+        written = _at(key, value, above, text)
+        if written is not value:
+            changed = dict(values) if changed is None else changed
+            changed[key] = written
+    return values if changed is None else changed
+
+
+def _at(key: str | int, value: Any, above: set[int], text: _Text) -> Any:
+    if type(value) is float and isfinite(value):
+        return value
+    try:
+        return _written(value, above, text=text)
+    except _Unfit as error:
+        error.way.append(f".{key:.80}" if isinstance(key, str) else f"[{key}]")
+        raise
+
+
+def _escaped(text: str) -> Any:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return {"$escaped": text.encode("unicode_escape").decode()}
+    return text
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+def decoded(text: str | bytes) -> Any:
+    """The value that `encoded` wrote; Invalid if it is no JSON."""
+    try:
+        return _read(msgspec.json.decode(text))
+    except (msgspec.MsgspecError, RecursionError, UnicodeError, TypeError, ValueError) as error:
+        raise Invalid(f"this is not what a value was written as: {error}", hint="text is kept as it is") from error
+
+
+def _read(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_read(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if len(value) == 1:
+        [(tag, held)] = value.items()
+        if tag in _TAGS:
+            return _TAGS[tag](held)
+    return {key: _read(item) for key, item in value.items()}
+
+
+def _hashable(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(map(_hashable, value))
+    return frozenset(value) if isinstance(value, set) else value
+
+
+def _converter(kind: type) -> Callable[[Any], Any]:
+    return lambda held: msgspec.convert(held, kind)
+
+
+_TAGS: dict[str, Callable[[Any], Any]] = {
+    "$float": float,
+    "$set": lambda held: {_hashable(_read(item)) for item in held},
+    "$dict": lambda held: {_hashable(_read(key)): _read(item) for key, item in held},
+    "$exception": str,
+    "$escaped": lambda held: held.encode().decode("unicode_escape"),
+    **{tag: _converter(kind) for tag, kind in _SAID},
+}

@@ -1,0 +1,162 @@
+"""Points to go back to: which are listed, what lies between two of them, what a restore takes off."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import refold
+from refold.core.model import Totals
+from refold.errors import Invalid, NotFound
+
+HOUR_MS = 3_600_000
+
+
+def opened(id: str = "work", **given: Any) -> refold.Context:
+    return refold.open(id, store="memory:", **{"window": 24_000, "config": {"auto": False}, **given})
+
+
+def said(context: refold.Context, count: int, size: int = 1) -> None:
+    for n in range(count):
+        context.append({"role": "user" if n % 2 == 0 else "assistant", "content": f"message {n} " + "word " * size})
+
+
+def used(context: refold.Context, id: str, name: str, output: str = "ok", **arguments: Any) -> None:
+    context.append({"role": "assistant", "content": [{"type": "tool_use", "id": id, "name": name, "input": arguments}]})
+    context.append_result(id, output)
+
+
+def replied(context: refold.Context, n: int) -> None:
+    context.request("openai_chat")
+    message, usage = {"role": "assistant", "content": f"reply {n}"}, {"prompt_tokens": 100, "completion_tokens": 10}
+    choice = {"index": 0, "finish_reason": "stop", "message": message}
+    context.record({"id": f"r{n}", "object": "chat.completion", "model": "gpt-4o", "choices": [choice], "usage": usage})
+
+
+# --- which there are ----------------------------------------------------------------------------------------------
+
+
+def test_every_tenth_message_and_the_place_before_a_compaction_are_listed() -> None:
+    """G-31: 25 messages: two points, and one before the compaction; nothing is written for any of them."""
+    context = opened()
+    said(context, 25, size=300)
+    before = context.view.head
+    context.compact("summarize", target=3_000)
+    head = context.view.head
+    assert [(p.seq, p.messages, p.reason) for p in context.points()] == [
+        (before, 25, "before a compaction"), (20, 20, "message 20"), (10, 10, "message 10"),
+    ]  # fmt: skip
+    assert context.view.head == head
+    context.undo()
+    context.restore(before)
+    assert [p.reason for p in context.points()[:3]] == ["before a restore", "before a revert", "before a compaction"]
+    assert [p.seq for p in context.points(every=8)][-3:] == [24, 16, 8]
+
+
+def test_checkpoints_are_listed_by_the_name_they_have_now() -> None:
+    """G-31, G-33: `restore` takes a point's name or seq."""
+    context = opened()
+    said(context, 10)
+    context.checkpoint("draft")
+    said(context, 3)
+    context.checkpoint("draft")
+    context.checkpoint("final")
+    points = context.points()
+    assert [(p.name, p.messages) for p in points] == [("final", 13), ("draft", 13), ("", 10)]
+    assert all(context.plan_restore(p.name or p.seq).seq == p.seq for p in points)
+
+
+def test_old_points_leave_the_list_and_named_ones_do_not() -> None:
+    """G-33: ten old points and two names: the five newest and the names. All can still be restored."""
+    context = opened()
+    said(context, 50)
+    context.checkpoint("a")
+    said(context, 50)
+    context.checkpoint("b")
+    now = context._log.clock()
+    assert len(context.points()) == 12
+    context._log.clock = lambda: now + 25 * HOUR_MS
+    assert [p.name or p.messages for p in context.points()] == ["b", 100, 90, 80, 70, 60, "a"]
+    assert len(context.points(hours=48)) == 12 and len(context.points(keep=0)) == 2
+
+
+def test_a_new_conversation_has_no_points() -> None:
+    context = opened()
+    assert context.points() == []
+    assert context.plan_restore(0).requests == [] and context.diff(0).added == ()
+
+
+# --- what lies between two ----------------------------------------------------------------------------------------
+
+
+def test_two_points_differ_by_messages_edits_artifacts_and_files() -> None:
+    """M-85: and looking changes nothing."""
+    context = opened(config={"auto": False, "offload_tokens": 500})
+    said(context, 12, size=200)
+    first = context.checkpoint("first")
+    context.append({"role": "user", "content": "now edit"})
+    used(context, "c1", "edit", path="a.py", old_string="x", new_string="y")
+    used(context, "c2", "bash", "line of the build\n" * 900, command="make")
+    full = context.view.head
+    receipt = context.compact("window", keep=5)
+    head = context.view.head
+    grown = context.diff("first", full)
+    assert (grown.removed, grown.changed, grown.batches, grown.files) == ((), (), (), ("a.py",))
+    assert len(grown.added) == 5 and all(seq > first for seq in grown.added)
+    assert grown.artifacts == tuple(artifact.id for artifact in context.artifacts())
+    shortened = context.diff(full)
+    assert shortened.batches == (receipt.batch,) and shortened.removed and not shortened.added
+    back = context.diff(full, "first")
+    assert back.removed == grown.added and back.added == ()
+    assert context.view.head == head
+    with pytest.raises(NotFound):
+        context.diff("nope")
+    with pytest.raises(Invalid):
+        context.diff(1, 9_999)
+
+
+# --- what a restore takes off -------------------------------------------------------------------------------------
+
+
+def test_what_a_restore_would_take_off_is_told_before_it_happens() -> None:
+    """C-67, M-85: requests and billed calls behind the point, files as they are on disk; nothing changes."""
+    context = opened()
+    context.append({"role": "user", "content": "first"})
+    replied(context, 1)
+    point = context.checkpoint("start")
+    [second] = context.append({"role": "user", "content": "second"})
+    replied(context, 2)
+    used(context, "c1", "edit", path="a.py", old_string="x", new_string="y")
+    [third] = context.append({"role": "user", "content": "third"})
+    replied(context, 3)
+    head, billed = context.view.head, context.stats().billed
+    planned = context.plan_restore("start")
+    assert context.view.head == head and planned == context.plan_restore(point)
+    assert (planned.seq, planned.files, planned.requests) == (point, ["a.py"], [second.seq, third.seq])
+    assert [call.response for call in planned.calls] == ["r2", "r3"]
+    context.restore("start")
+    assert context.stats().billed == billed
+    again = context.plan_restore("start")
+    assert (again.requests, again.calls, again.files) == ([], [], ["a.py"])  # off already; on disk still so
+    context.undo()
+    assert context.plan_restore("start").requests == [second.seq, third.seq]
+
+
+# --- forks --------------------------------------------------------------------------------------------------------
+
+
+def test_a_fork_knows_which_totals_it_inherited() -> None:
+    """Y-11: billed totals at the fork point; neither side's calls change the other's."""
+    context = opened()
+    context.append({"role": "user", "content": "first"})
+    replied(context, 1)
+    at = context.stats().billed
+    twin = context.fork("twin")
+    twin.append({"role": "user", "content": "mine"})
+    replied(twin, 2)
+    replied(context, 3)
+    assert twin.stats().billed.calls == 2 and twin._inherited == at
+    assert context.stats().billed.calls == 2 and context._inherited == Totals()
+    third = twin.fork("third")
+    assert third._inherited == twin.stats().billed
