@@ -156,7 +156,7 @@ def test_a_fork_knows_which_totals_it_inherited() -> None:
     twin.append({"role": "user", "content": "mine"})
     replied(twin, 2)
     replied(context, 3)
-    assert twin.stats().billed.calls == 2 and twin._inherited == at
-    assert context.stats().billed.calls == 2 and context._inherited == Totals()
+    assert twin.stats().billed.calls == 2 and twin.stats().inherited == at
+    assert context.stats().billed.calls == 2 and context.stats().inherited == Totals()
     third = twin.fork("third")
-    assert third._inherited == twin.stats().billed
+    assert third.stats().inherited == twin.stats().billed

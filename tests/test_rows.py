@@ -7,7 +7,9 @@ import pytest
 import refold
 from refold.core.laws import broken
 from refold.errors import Invalid, NotFound
-from refold.strategies.registry import BUILT_IN, register
+from refold.stores import open_store
+from refold.strategies import registry
+from refold.verifying import verified
 from tests.scripted import GOOD, Scripted, heard_by
 
 REPLY = {"object": "chat.completion", "choices": [{"index": 0, "message": {"role": "assistant", "content": "ok"}}]}
@@ -43,9 +45,9 @@ def failing():
     def bad(brief):
         raise RuntimeError("no idea")
 
-    register("bad", bad)
+    registry.register("bad", bad)
     yield "bad"
-    BUILT_IN.pop("bad", None)
+    registry._registered.pop("bad")
 
 
 def test_a_strategy_that_raises_is_left_out_and_said(failing):
@@ -265,3 +267,38 @@ def test_a_pin_on_what_a_restore_switched_off_does_not_hold():
     context.pin(seq)
     context.undo()
     assert broken(context.view) == []
+
+
+def test_the_decision_says_what_the_next_request_would_do():
+    """Y-22"""
+    context = opened()
+    talked(context, 5)
+    assert not context.decision().needed and context.decision().strategy == "none"
+    talked(context, 40)
+    full = context.decision()
+    assert (full.needed, full.strategy, full.should_warn) == (True, "compact", True)
+    still = opened(config={"auto": False})
+    talked(still, 45)
+    assert (still.decision().needed, still.decision().should_warn) == (False, True)
+    assert still.decision().reason == "automatic compaction is off"
+
+
+def test_whether_a_message_fits_is_told_to_the_token():
+    """G-01: 100 in all and 60 used: a message of 40 fits, one of 41 does not."""
+    context = opened(window=2_000, config={"reserve_tokens": 0})
+    context.append({"role": "user", "content": "a" * 1_000})
+    left = context.budget.input_max - context.stats().current
+    frame = context.message_tokens({"role": "user", "content": "b"}) - 1
+    assert context.fits({"role": "user", "content": "b" * (left - frame)})
+    assert not context.fits({"role": "user", "content": "b" * (left - frame + 1)})
+
+
+def test_something_that_lies_between_events_is_found(tmp_path):
+    """M-15: each event can be read by itself, and yet the log is not as it was written."""
+    store = f"files:{tmp_path}/s"
+    with refold.open("c", store=store) as context:
+        talked(context, 5)
+    (log,) = (path for path in (tmp_path / "s").rglob("*.jsonl") if path.stat().st_size)
+    lines = log.read_bytes().splitlines(keepends=True)
+    log.write_bytes(b"".join([*lines[:4], b"x" * 100_000 + b"\n", *lines[4:]]))
+    assert verified(open_store(store)).problems

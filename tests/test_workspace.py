@@ -71,15 +71,15 @@ def test_a_restore_names_the_files_that_were_changed_behind_the_point():
     agent.edit("a.py")
     agent.call("str_replace", "Error: old_str was not found", is_error=True, path="failed.py", old_str="a", new_str="b")
     agent.call("bash", "", command="rm c.py && echo hi > d.txt")
-    assert agent.context.restore(point) == ["a.py", "b.py", "c.py", "d.txt"]
-    assert agent.context.restore("start") == ["a.py", "b.py", "c.py", "d.txt"]  # still so on the disk
+    assert agent.context.restore(point).files == ["a.py", "b.py", "c.py", "d.txt"]
+    assert agent.context.restore("start").files == ["a.py", "b.py", "c.py", "d.txt"]  # still so on the disk
 
 
 def test_a_restore_to_the_head_names_nothing():
     """C-68."""
     agent = Agent()
     agent.edit("a.py")
-    assert agent.context.restore(agent.context.view.head) == []
+    assert agent.context.restore(agent.context.view.head).files == []
 
 
 # --- what is needed again (X-33) ----------------------------------------------------------------------------------

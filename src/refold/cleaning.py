@@ -48,7 +48,7 @@ class Item(Struct, frozen=True, kw_only=True):
 
 class Cleanup(Struct, frozen=True, kw_only=True):
     """What was removed (or would be), and what was over the bounds but had to stay. `damaged` are the conversations
-    whose logs could not be read, each with the reason: what is known of them stays."""
+    whose logs could not be read, each with the reason: what they name or may name stays."""
 
     removed: tuple[Item, ...] = ()
     kept: tuple[Item, ...] = ()
@@ -121,12 +121,13 @@ def _survey(store: Store, conversation: str | None, before_ms: int) -> tuple[lis
     conversations could not be asked."""
     holdings: dict[str, _Holding] = {}
     damaged: dict[str, str] = {}
+    doubt = ""
     for about in conversations(store):
         try:
             _ask(store, about, holdings)
         except Corrupt as error:
             damaged[about.id] = str(error)
-            _spare(store, about, holdings)
+            doubt = doubt if _spare(store, about, holdings) else f"{about.id} is damaged and may name it"
     scope = [one for one in holdings.values() if conversation is None or conversation in one.conversations]
     for one in scope:
         others = one.conversations - {conversation}
@@ -134,6 +135,7 @@ def _survey(store: Store, conversation: str | None, before_ms: int) -> tuple[lis
             one.needed = one.needed or f"{min(others)} has it, too"
         elif one.at_ms >= before_ms:
             one.needed = one.needed or "it is new"
+        one.needed = one.needed or doubt
     return sorted(scope, key=lambda one: one.at_ms), damaged
 
 
@@ -145,12 +147,14 @@ def _ask(store: Store, about: Conversation, holdings: dict[str, _Holding]) -> No
             holdings.setdefault(output.artifact.digest, _Holding(output.artifact)).learn(about.id, output, named)
 
 
-def _spare(store: Store, about: Conversation, holdings: dict[str, _Holding]) -> None:
-    """Keeps what a damaged log still names: whether it needs it cannot be known."""
-    for artifact in named_by(store, about):
-        found = holdings.setdefault(artifact.digest, _Holding(artifact))
-        found.conversations.add(about.id)
-        found.needed = found.needed or f"{about.id} is damaged and names it"
+def _spare(store: Store, about: Conversation, holdings: dict[str, _Holding]) -> bool:
+    """Keeps what a damaged log still names: whether it needs it cannot be known. False if it may name more."""
+    found, is_all = named_by(store, about)
+    for artifact in found:
+        holding = holdings.setdefault(artifact.digest, _Holding(artifact))
+        holding.conversations.add(about.id)
+        holding.needed = holding.needed or f"{about.id} is damaged and names it"
+    return is_all
 
 
 def named_in(state: Fold) -> set[str]:
@@ -225,10 +229,8 @@ def removed_by_hand(store: Store, conversation: str, id: str, *, now_ms: int) ->
         raise NotFound(f"{id!r:.200} {state}", hint=f"refold artifacts list {conversation} names those there are")
     holding = _Holding(found.artifact)
     holding.learn(conversation, found, set())
-    scope, damaged = _survey(store, None, now_ms)
-    same = [one for one in scope if one.artifact.digest == found.artifact.digest]
-    others = {id for one in same for id in one.conversations} - {conversation}
-    if others or damaged:
+    others, doubt = _others(store, conversation, found.artifact.digest)
+    if others or doubt:
         _write(store, conversation, [found.artifact], CLEANER)
         store.flush()
         return holding.item(f"its bytes stay: {min(others)} has it, too" if others else _UNKNOWN)
@@ -236,6 +238,18 @@ def removed_by_hand(store: Store, conversation: str, id: str, *, now_ms: int) ->
     if not _removed(store, [(holding, "")], now_ms + 1):
         raise Conflict(f"{id} was put again just now", hint="try again")
     return holding.item("its bytes are gone")
+
+
+def _others(store: Store, conversation: str, digest: str) -> tuple[set[str], bool]:
+    """Which other conversations have a content, and whether one that is damaged may have it."""
+    found: dict[str, _Holding] = {}
+    doubt = False
+    for about in conversations(store):
+        try:
+            _ask(store, about, found)
+        except Corrupt:
+            doubt |= not _spare(store, about, found)
+    return (found[digest].conversations if digest in found else set()) - {conversation}, doubt
 
 
 _UNKNOWN = "its bytes stay: another conversation is damaged, and may have it"

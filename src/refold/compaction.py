@@ -301,6 +301,27 @@ def still_fits(plan: Plan, state: Fold) -> bool:
 # --- when ---------------------------------------------------------------------------------------------------------
 
 
+class Decision(Struct, frozen=True, kw_only=True):
+    """What the next `request` would do about the size of the page. `strategy`: none, prune (below the trigger) or
+    compact; `reason` says why nothing is done although the page is full."""
+
+    needed: bool
+    strategy: str
+    percent: float
+    should_warn: bool
+    reason: str = ""
+
+
+def decided(state: Fold, budget: Budget, config: Config) -> Decision:
+    current = current_tokens(state, budget.factor)
+    said = due(state, budget, config) if config.auto else "automatic compaction is off"
+    strategy = "none" if said != "yes" else "compact" if current >= budget.compact_at else "prune"
+    return Decision(
+        needed=said == "yes", strategy=strategy, percent=budget.percent(current),
+        should_warn=current >= budget.warn_at, reason="" if said in ("yes", "no") else said,
+    )  # fmt: skip
+
+
 def due(state: Fold, budget: Budget, config: Config) -> str:
     """Whether the page should be compacted by itself now: 'yes', 'no', or why not although it is full."""
     current = current_tokens(state, budget.factor)

@@ -2,8 +2,9 @@
 
 `append` and `record` write to the log; `request` folds it into a page that fits and is valid; everything that makes
 the page shorter is an edit in the log and can be undone. A `Context` may be shared by threads: one lock guards the
-log, and listeners are called with no lock held. Here is what writes and what is sent; `shortening` has compaction,
-`past` what can be asked. Neighbours: `log` (the log and its fold), `page` (the request), `offload` (large outputs).
+log, and listeners are called with no lock held. Here is what writes and what is sent; `returning` goes back,
+`shortening` has compaction, `past` what can be asked. Neighbours: `log` (the log and its fold), `page` (the request),
+`offload` (large outputs).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from refold.compactor import Compactor
 from refold.config import Config
 from refold.core.budget import current_tokens
 from refold.core.codec import conversation_checked
-from refold.core.model import Artifact, Body, Checkpoint, Event, Message, Meta, Origin, Span, View
+from refold.core.model import Artifact, Event, Message, Meta, Origin, View
 from refold.drafting import Desk
 from refold.errors import Conflict, NotFound, OverBudget, RefoldError
 from refold.log import Draft, Log
@@ -28,19 +29,18 @@ from refold.notices import Guard, Listener, Notices
 from refold.page import Page, Rendered
 from refold.recovery import Recovery
 from refold.redaction import redactor
+from refold.returning import Returning
 from refold.search.embedders import Embedder
-from refold.shortening import Shortening
 from refold.stats import Stats, stats_of
 from refold.stores.protocol import Store
 from refold.tokens import counter as counters
 from refold.tokens import models
 from refold.tokens.choice import counter_for
-from refold.workspace import changed_files
 
 PREPARE_TRIES_MAX = 3
 
 
-class Context(Shortening):
+class Context(Returning):
     """One conversation, held open. Use `refold.open`; close it, or use it in a `with` block."""
 
     def __init__(
@@ -259,41 +259,10 @@ class Context(Shortening):
             view, now = self.view, self._log.clock()
             return stats_of(
                 view, self.budget, conversation=self.conversation, model=self._model.name,
-                artifacts=self.outputs.count(), now_ms=now,
+                artifacts=self.outputs.count(), now_ms=now, inherited=self._inherited,
             )  # fmt: skip
 
-    # --- going back ---
-
-    def revert(self, batch: str) -> None:
-        """Switches a compaction off: its slots are on the page again as they were."""
-        self._decided(lambda: [history.reverting(self._log.state, batch)])
-
-    def undo(self) -> bool:
-        """Switches off the newest compaction or restore; undoing again redoes it. False if there is nothing."""
-        return bool(self._decided(lambda: [body] if (body := history.undoing(self._log.state)) else []))
-
-    def clear(self) -> None:
-        """Takes everything but the system prompt, the tools and the pins off the page, as one batch; `undo` brings it
-        back."""
-        self._decided(lambda: history.clearing(self._log.state))
-
-    def checkpoint(self, name: str = "") -> int:
-        """Names the position the log is at; gives its seq. Every seq can be restored without a name, too."""
-        with self._guard:
-            self._catch_up()
-            seq = self._log.state.head
-            self._append([self._desk.draft(Checkpoint(name=name or f"checkpoint-{seq}", seq=seq))])
-            return seq
-
-    def restore(self, to: int | str) -> list[str]:
-        """Takes the page back to what it was at a seq or checkpoint. The log keeps everything; `undo` comes back.
-        Gives the files that tool calls changed behind that point: on disk they stay as they are."""
-        with self._guard:
-            self._catch_up()
-            restore = history.restoring(self._log.state, to)
-            behind = self._log.originals(Span(restore.seq + 1, self._log.state.head))
-            self._append([self._desk.draft(restore)])
-            return changed_files(behind, self.config)
+    # --- other conversations ---
 
     def fork(self, new: str, *, at: int | None = None) -> Context:
         """A new conversation that shares this log up to `at` (the head) and then goes its own way."""
@@ -336,15 +305,7 @@ class Context(Shortening):
             writer=self._writer, embedder=self._embedder,
         )  # fmt: skip
 
-    # --- pins, listeners ---
-
-    def pin(self, seq: int) -> None:
-        """Keeps a message, with its tool pair, on the page verbatim through every compaction."""
-        self._decided(lambda: history.pinning(self._log, seq, on=True))
-
-    def unpin(self, seq: int) -> None:
-        """Lets a compaction take the message again."""
-        self._decided(lambda: history.pinning(self._log, seq, on=False))
+    # --- listeners ---
 
     def on(self, name: str, listener: Listener) -> Callable[[], None]:
         """Calls the listener with every notice of that name (`*`: all). Gives the function that ends it."""
@@ -403,13 +364,6 @@ class Context(Shortening):
         self.close()
 
     # --- inside ---
-
-    def _decided(self, bodies: Callable[[], Sequence[Body]]) -> list[Event]:
-        """Appends what follows from the log as it is now."""
-        with self._guard:
-            self._catch_up()
-            drafts = [self._desk.draft(body) for body in bodies()]
-            return self._append(drafts) if drafts else []
 
     def _tell_mended(self) -> None:
         """Says which torn tails the store has moved aside."""

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 
 from refold.core.model import Conversation
-from refold.errors import Conflict, NotFound, RefoldError
+from refold.errors import Conflict, Corrupt, NotFound
 from refold.listing import listed
 from refold.log import Log, now_ms
 from refold.salvaging import named_by
@@ -42,7 +42,7 @@ def _deleted(store: Store, ids: Iterable[str], removed: list[str]) -> dict[str, 
         try:
             store.delete(id)
             removed.append(id)
-        except (Conflict, NotFound) as error:
+        except (Conflict, NotFound, Corrupt) as error:
             left[id] = str(error)
     return left
 
@@ -52,19 +52,27 @@ def _deleted(store: Store, ids: Iterable[str], removed: list[str]) -> dict[str, 
 
 def _named(store: Store, about: Conversation) -> set[str]:
     """The digests that the conversation's own events name, as far as they can be read."""
-    return {artifact.digest for artifact in named_by(store, about, about.parent_seq if about.parent else 0)}
+    found, _ = named_by(store, about, about.parent_seq if about.parent else 0)
+    return {artifact.digest for artifact in found}
 
 
 def _orphans(store: Store, digests: set[str]) -> tuple[set[str], list[str]]:
     """Those of these contents that no conversation names any more; none if that cannot be known."""
     for about in conversations(store) if digests else ():
-        try:
-            held = {one.artifact.digest for one in listed(Log(store, about.id)) if not one.cleaned_ms}
-        except RefoldError as error:
-            reason = f"{len(digests)} contents stay: whether {about.id} names them cannot be known, {error}"
-            return set(), [reason]
+        held = _held(store, about)
+        if held is None:
+            return set(), [f"{len(digests)} contents stay: {about.id} is damaged, and may name them"]
         digests = digests - held
     return digests, []
+
+
+def _held(store: Store, about: Conversation) -> set[str] | None:
+    """The digests of the contents that a conversation has; None if that cannot be known."""
+    try:
+        return {one.artifact.digest for one in listed(Log(store, about.id)) if not one.cleaned_ms}
+    except Corrupt:
+        found, is_all = named_by(store, about)
+        return {artifact.digest for artifact in found} if is_all else None
 
 
 # --- the index ------------------------------------------------------------------------------------------------------

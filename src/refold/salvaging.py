@@ -52,14 +52,16 @@ def _page(store: Store, id: str, after: int, last: int) -> Iterator[Event | Corr
             yield from _page(store, id, seq - 1, seq)
 
 
-def named_by(store: Store, about: Conversation, after: int = 0) -> Iterator[Artifact]:
-    """The artifacts that the readable events name."""
+def named_by(store: Store, about: Conversation, after: int = 0) -> tuple[list[Artifact], bool]:
+    """The artifacts that the readable events name, and whether that is all: an event that cannot be read may name
+    another."""
+    found: list[Artifact] = []
+    is_all = True
     for event in readable(store, about, after):
-        if isinstance(event, Corrupt) or event.kind != "artifact":
-            continue
         try:
-            body = decode(event)
+            body = decode(event) if not isinstance(event, Corrupt) and event.kind == "artifact" else None
         except Corrupt:
-            continue
-        if isinstance(body, Artifact):
-            yield body
+            body, is_all = None, False
+        is_all &= not isinstance(event, Corrupt)
+        found += [body] if isinstance(body, Artifact) else []
+    return found, is_all

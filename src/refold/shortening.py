@@ -10,14 +10,17 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from refold import compaction, dialects
 from refold.compactor import Compactor
 from refold.core.budget import Budget, current_tokens
+from refold.core.model import Message
 from refold.core.plan import Plan, Receipt
 from refold.hooks import After, Before
 from refold.overflow import overflow_of
 from refold.past import Past
 from refold.recovery import Recovery
 from refold.tokens import models
+from refold.tokens.counter import count_message
 
 
 class Shortening(Past):
@@ -49,6 +52,24 @@ class Shortening(Past):
 
     def _per_token(self) -> float | None:
         return models.input_price(self._model)
+
+    def decision(self) -> compaction.Decision:
+        """Whether the next request compacts, by what, and whether a warning is due. Changes nothing."""
+        with self._guard:
+            self._catch_up()
+            return compaction.decided(self._log.state, self.budget, self.config)
+
+    def message_tokens(self, message: Any) -> int:
+        """The tokens of a message as it is given, in the provider's count. Nothing is appended."""
+        parsed = [message] if isinstance(message, Message) else dialects.parse(message, self._dialect_name())
+        return round(sum(count_message(one, self._desk.counter) for one in parsed) * self.budget.factor)
+
+    def fits(self, message: Any) -> bool:
+        """Whether the next request would still be within the input budget with this message."""
+        with self._guard:
+            self._catch_up()
+            current = current_tokens(self._log.state, self.budget.factor)
+            return current + self.message_tokens(message) <= self.budget.input_max
 
     # --- compaction ---
 

@@ -213,12 +213,17 @@ class _Log:
         after = 0
         while after < self.about.head:
             last = min(after + READ_EVENTS, self.about.head)
+            fault: Corrupt | None = None
             try:
                 events = self.walk.store.read(self.about.id, after=after, last=last, limit=READ_EVENTS)
-            except Corrupt:
-                events = []
+            except Corrupt as error:
+                events, fault = [], error
             whole = len(events) == last - after
-            yield from events if whole else (self._one(seq) for seq in range(after + 1, last + 1))
+            steps: list[Event | Problem] = [*events] if whole else [*map(self._one, range(after + 1, last + 1))]
+            yield from steps
+            if fault is not None and all(isinstance(step, Event) for step in steps):
+                # Each is found by itself, and yet they cannot be read in a row: something else lies between them.
+                yield self._problem("log", f"cannot be read: {fault}", last)
             after = last
 
     def _one(self, seq: int) -> Event | Problem:
