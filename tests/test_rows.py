@@ -302,3 +302,18 @@ def test_something_that_lies_between_events_is_found(tmp_path):
     lines = log.read_bytes().splitlines(keepends=True)
     log.write_bytes(b"".join([*lines[:4], b"x" * 100_000 + b"\n", *lines[4:]]))
     assert verified(open_store(store)).problems
+
+
+def test_a_ready_rule_prunes_before_the_trigger():
+    """M-82: above 150,000 down to 100,000, the last 20 stay, once."""
+    rule = {"trigger_tokens": 150_000, "max_tokens": 100_000, "keep_recent": 20}
+    context = opened(window=200_000, config={"ladder": ("importance",), "strategy": {"importance": rule}})
+    heard = heard_by(context)
+    talked(context, 125, size=600)
+    context.append({"role": "user", "content": "go"})
+    assert 150_000 < context.stats().current < context.budget.compact_at
+    context.request("openai_chat")
+    context.append({"role": "assistant", "content": "ok"})
+    context.request("openai_chat")
+    assert context.stats().current <= 100_000
+    assert names(heard).count("compaction-complete") == 1

@@ -350,7 +350,7 @@ class Fold:
                 slot_tokens=self.slot_tokens, title=self.meta.title or "", tags=self.meta.tags or (),
                 metadata=self.meta.metadata or {}, model=self.meta.model or "", pins=frozenset(self.pins),
                 request=self.request, anchor=self.anchor, totals=self.totals, calibration=dict(self.calibration),
-                counts=dict(self.counts), artifacts=tuple(self.artifacts), checkpoints=dict(self.checkpoints),
+                counts=dict(self.counts), checkpoints=dict(self.checkpoints),
                 facts=tuple(self.facts.values()), undoable=tuple(self.undoable), first_at_ms=self.first_at_ms,
                 updated_ms=self.updated_ms,
             )  # fmt: skip

@@ -341,7 +341,6 @@ class View(Struct, frozen=True, kw_only=True):
     totals: Totals = Totals()
     calibration: dict[str, float] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
-    artifacts: tuple[int, ...] = ()
     checkpoints: dict[str, int] = field(default_factory=dict)
     facts: tuple[Fact, ...] = ()
     undoable: tuple[tuple[int, str], ...] = ()

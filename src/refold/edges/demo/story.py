@@ -99,10 +99,10 @@ class Story:
             {"type": "tool_result", "tool_use_id": id, "content": outcome.text, "is_error": outcome.failed}
             for id, outcome in outcomes.items()
         ]
-        known = len(self.folded.context.view.artifacts)
+        known = self.folded.context.outputs.count()
         seq = self.folded.append_results(outcomes)
         self._append(seq, {"role": "user", "content": blocks}, "\n".join(o.text for o in outcomes.values()))
-        if len(self.folded.context.view.artifacts) > known:
+        if self.folded.context.outputs.count() > known:
             self._tell_stub(outcomes)
 
     def _append(self, seq: int, wire: dict[str, Any], text: str) -> None:
