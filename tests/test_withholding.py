@@ -10,14 +10,15 @@ import pytest
 import refold
 from refold.config import config_from
 from refold.core import codec
-from refold.core.model import Summarize
+from refold.core.model import Replace, Span, Summarize
 from refold.errors import Conflict
-from refold.redaction import cleaner, redacted, redactor
+from refold.log import Draft, Log
+from refold.redaction import redacted, redactor, takes_emails
 from refold.scanning import scanned
 from refold.stores.memory import MemoryStore
 from refold.transfer import chunks_of, import_document
 from refold.verifying import verified
-from tests.secret_kinds import PREFIXED, WORD, drawn
+from tests.secret_kinds import BASE64, PREFIXED, WORD, drawn
 from tests.test_redaction import secretive
 
 TOKEN = "ghp_" + drawn("withheld token", WORD, 36)
@@ -172,8 +173,6 @@ def test_erased_events_cleaned_contents_and_text_that_json_cannot_hold_are_copie
         lost = context.store_artifact(f"{TOKEN}\n" * 50, name="a.txt")
         kept = context.store_artifact(f"{TOKEN}\nkept\n" * 50, name="b.txt")
     store.erase("odd", event.seq)
-    from refold.log import Draft, Log
-
     Log(store, "odd").append([Draft(body=lost, by="cleaner")])
     store.drop(lost.digest, before_ms=2**50)
     document, fresh = copied(store, "odd")
@@ -183,6 +182,23 @@ def test_erased_events_cleaned_contents_and_text_that_json_cannot_hold_are_copie
         assert copy.unfold(copy.outputs.list()[1].id).text == "[redacted GitHub token]\nkept\n" * 50
         assert kept.id != copy.outputs.list()[1].id
         assert copy.unfold("#2").text == "\ud800 [redacted GitHub token] and so on"
+
+
+def test_lines_that_an_edit_keeps_are_the_same_in_the_copy():
+    store = MemoryStore()
+    lines = (drawn(f"key {n}", BASE64, 64) for n in range(20))
+    key = "\n".join(["-----BEGIN RSA " + "PRIVATE KEY-----", *lines, "-----END RSA " + "PRIVATE KEY-----"])
+    with refold.open("key", store=store) as context:
+        call = {"id": "c1", "type": "function", "function": {"name": "cat", "arguments": "{}"}}
+        context.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        text = "\n".join([*(f"before {n}" for n in range(30)), key, *(f"after {n}" for n in range(30))])
+        [event] = context.append_result("c1", text)
+        edit = Replace(batch="b", seq=event.seq, block=0, keep=(Span(60, 65),))
+        Log(store, "key").append([Draft(body=edit, by="user")])
+    _, fresh = copied(store, "key")
+    pages = [refold.Context(there, "key").request("openai_chat")["messages"] for there in (store, fresh)]
+    assert "after 10" in str(pages[0]) and pages[0] == pages[1]
+    assert verified(fresh).problems == () and scanned(fresh).total == 0
 
 
 def test_a_thought_that_was_changed_is_no_longer_signed():
@@ -210,9 +226,10 @@ def test_addresses_go_only_where_the_setting_says_so(tmp_path):
     wanted = config_from({"redact": ["summaries", "exports", "emails"]}).redact
     clean = redactor(wanted, "summaries")
     assert clean(said) == "write to [redacted e-mail], mailto:[redacted e-mail] or <[redacted e-mail]>"
+    assert takes_emails(wanted) and not takes_emails(True)
     assert clean(clean(said)) == clean(said) and redactor(wanted, "logs")(said) == said
     for text in ("git@github.com:a/b.git", "icon@2x.png", "@property", "user@localhost", "a @ b.c"):
-        assert cleaner(wanted)(text) == text
+        assert clean(text) == text
     context = worked(config={"redact": wanted})
     for name in ("a.md", "b.json"):
         context.export(str(tmp_path / name), secrets=False)

@@ -78,14 +78,14 @@ class Past:
         """Writes the conversation to a file, by its ending: `.json`, whole, to be imported again; `.md`, to be read,
         without secrets. `secrets=True` leaves them in, `False` takes them out of `.json`, too, which is another log
         then."""
-        from refold.redaction import cleaner, is_redacted
+        from refold.redaction import is_redacted, takes_emails
         from refold.transfer import export_file
 
         redact = self.config.redact
         shown = True if secrets is None and not is_redacted(redact, "exports") else secrets
         with self._guard:
             self._check_open()
-            export_file(self._store, self.conversation, path, force=True, secrets=shown, redact=cleaner(redact))
+            export_file(self._store, self.conversation, path, force=True, secrets=shown, emails=takes_emails(redact))
 
     # --- points to go back to ---
 

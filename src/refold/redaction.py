@@ -14,6 +14,7 @@ import codecs
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -47,37 +48,35 @@ def is_redacted(redact: bool | tuple[str, ...], channel: Channel) -> bool:
 
 
 def redactor(redact: bool | tuple[str, ...], channel: Channel = "summaries") -> Redact:
-    """The function to put texts of a channel through: `cleaner`, or one that leaves them alone."""
-    return cleaner(redact) if is_redacted(redact, channel) else str
+    """The function to put texts of a channel through: `redacted`, or one that leaves them alone."""
+    return partial(redacted, emails=takes_emails(redact)) if is_redacted(redact, channel) else str
 
 
-def cleaner(redact: bool | tuple[str, ...]) -> Redact:
-    """The function that takes out what the setting `redact` says, wherever it is asked for."""
-    return redacted_with_emails if not isinstance(redact, bool) and EMAILS in redact else redacted
+def takes_emails(redact: bool | tuple[str, ...]) -> bool:
+    """Whether the setting `redact` means e-mail addresses, too."""
+    return not isinstance(redact, bool) and EMAILS in redact
 
 
 # --- texts ---------------------------------------------------------------------------------------------------------
 
 
-def redacted(text: str, *, emails: bool = False) -> str:
-    """The text with every secret replaced by a note that says what stood there; e-mail addresses too if asked."""
+def redacted(text: str, *, emails: bool = False, keep_lines: bool = False) -> str:
+    """The text with every secret replaced by a note that says what stood there; e-mail addresses too if asked. With
+    `keep_lines` it has as many lines as before: somebody may have noted their numbers."""
     for _ in range(PASSES_MAX):
         hits = found(text, emails=emails)
         if not hits:
             break
         # A secret that hung on to another shows only when that one is gone, so what is left is searched again.
-        text = _noted(text, hits)
+        text = _noted(text, hits, keep_lines)
     return text
 
 
-def redacted_with_emails(text: str) -> str:
-    return redacted(text, emails=True)
-
-
-def _noted(text: str, hits: list[Found]) -> str:
+def _noted(text: str, hits: list[Found], keep_lines: bool) -> str:
     parts, done = [], 0
     for one in hits:
-        parts += [text[done : one.start], f"[redacted {one.kind}]"]
+        lines = "\n" * text.count("\n", one.start, one.end) if keep_lines else ""
+        parts += [text[done : one.start], f"[redacted {one.kind}]", lines]
         done = one.end
     return "".join((*parts, text[done:]))
 
@@ -108,9 +107,9 @@ def masked(secret: str) -> str:
 # --- streams -------------------------------------------------------------------------------------------------------
 
 
-def redacted_chunks(chunks: Iterable[bytes], redact: Redact = redacted) -> Iterator[bytes]:
+def redacted_chunks(chunks: Iterable[bytes], *, emails: bool = False) -> Iterator[bytes]:
     """A stream of UTF-8 text without its secrets, such as an export for reading."""
-    return (redact(piece).encode() for piece in pieces(chunks))
+    return (redacted(piece, emails=emails).encode() for piece in pieces(chunks))
 
 
 def pieces(chunks: Iterable[bytes]) -> Iterator[str]:

@@ -1,8 +1,9 @@
 """Walks conversations and says where secrets stand: every event of the log, also what no page shows, and artifacts.
 
-Nothing is changed, and no finding holds a secret, only its masked form. A content that several artifacts share is read
-once. Of a fork only its own events are walked when its parent is walked too. Memory is bounded: contents are streamed,
-and beyond `FINDINGS_MAX` findings are only counted. Neighbours: `redaction` finds, `edges.cli.scanning` prints.
+Nothing is changed, no finding holds a secret, only its masked form, and damage does not end the walk. A content that
+several artifacts share is read once. Of a fork only its own events are walked when its parent is walked too. Memory is
+bounded: contents are streamed, and beyond `FINDINGS_MAX` findings are only counted. Neighbours: `redaction` finds,
+`edges.cli.scanning` prints.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from refold.core.model import Artifact, Conversation, Event
 from refold.errors import Corrupt, NotFound
 from refold.offload import CLEANER
 from refold.redaction import found, masked, pieces
+from refold.salvaging import readable
 from refold.stores.protocol import Store
 from refold.transcript import READ_EVENTS
 
@@ -43,7 +45,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What was walked and what was found. `kinds` counts all; `unread` are artifacts whose content is missing."""
+    """What was walked and what was found. `kinds` counts all; `unread` are artifacts whose content is missing or
+    damaged, `damaged` the conversations that have events which cannot be read, each with the first reason."""
 
     conversations: int
     events: int
@@ -51,6 +54,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     kinds: dict[str, int]
     findings: tuple[Finding, ...]
     unread: tuple[str, ...] = ()
+    damaged: dict[str, str] = {}
 
     @property
     def total(self) -> int:
@@ -86,18 +90,23 @@ class _Walk:
         self.findings: list[Finding] = []
         self.kinds: Tally[str] = Tally()
         self.unread: list[str] = []
+        self.damaged: dict[str, str] = {}
         self.contents: set[str] = set()
         self.conversations = self.events = 0
 
     def conversation(self, about: Conversation, after: int) -> None:
         self.conversations += 1
-        while events := self.store.read(about.id, after=after, last=about.head, limit=READ_EVENTS):
-            for event in events:
+        for event in readable(self.store, about, after):
+            try:
                 self._event(about.id, event)
-            after = events[-1].seq
-            self.progress(about.id, after, about.head)
+            except Corrupt as error:
+                self.damaged.setdefault(about.id, str(error))
+            if not isinstance(event, Corrupt) and (event.seq % READ_EVENTS == 0 or event.seq == about.head):
+                self.progress(about.id, event.seq, about.head)
 
-    def _event(self, id: str, event: Event) -> None:
+    def _event(self, id: str, event: Event | Corrupt) -> None:
+        if isinstance(event, Corrupt):
+            raise event
         self.events += 1
         if event.erased:
             return
@@ -112,8 +121,8 @@ class _Walk:
         self.contents.add(artifact.digest)
         try:
             self._search(pieces(self.store.get(artifact.digest)), id, seq, artifact.id)
-        except NotFound:
-            # It was cleaned up, or is lost: which of the two is for `refold verify` to say.
+        except (NotFound, Corrupt):
+            # It was cleaned up, is lost or damaged: which of these is for `refold verify` to say.
             self.unread.append(artifact.id)
 
     def _search(self, parts: Iterable[str], id: str, seq: int, artifact: str = "") -> None:
@@ -138,6 +147,7 @@ class _Walk:
         return Report(
             conversations=self.conversations, events=self.events, artifacts=len(self.contents) - len(self.unread),
             kinds=dict(self.kinds.most_common()), findings=tuple(self.findings), unread=tuple(self.unread),
+            damaged=self.damaged,
         )  # fmt: skip
 
 

@@ -26,7 +26,7 @@ from refold.core.model import Artifact, Conversation, Event
 from refold.errors import Conflict, Corrupt, Invalid, NotFound
 from refold.nesting import Nesting, depth_checked
 from refold.offload import CLEANER, SUFFIXES
-from refold.redaction import Redact, redacted, redacted_chunks
+from refold.redaction import redacted_chunks
 from refold.stores import door
 from refold.stores.artifacts import sync_folder
 from refold.stores.protocol import Store
@@ -73,9 +73,9 @@ class _Whole:
         return self._store.get(digest)
 
 
-def json_chunks(store: Store, conversation: str, redact: Redact | None = None) -> Iterator[bytes]:
-    """The conversation as one JSON document: an event or artifact per line. With `redact`, a copy without secrets."""
-    return _document(Withheld(store, conversation, redact) if redact else _Whole(store, conversation))
+def json_chunks(store: Store, conversation: str) -> Iterator[bytes]:
+    """The conversation as one JSON document: an event or artifact per line."""
+    return _document(_Whole(store, conversation))
 
 
 def _document(source: _Source) -> Iterator[bytes]:
@@ -155,27 +155,29 @@ def format_of(path: str) -> str:
 
 
 def chunks_of(
-    store: Store, conversation: str, format: str, *, secrets: bool | None = None, redact: Redact = redacted
+    store: Store, conversation: str, format: str, *, secrets: bool | None = None, emails: bool = False
 ) -> Iterator[bytes]:
-    """The export in a format, `json` or `markdown`. By default the former is whole, the latter put through `redact`;
-    `secrets` says otherwise."""
+    """The export in a format, `json` or `markdown`. By default the former is whole, the latter without secrets;
+    `secrets` says otherwise. With `emails`, addresses go where secrets go."""
     match format:
+        case "json" if secrets is False:
+            return _document(Withheld(store, conversation, emails=emails))
         case "json":
-            return json_chunks(store, conversation, redact if secrets is False else None)
+            return json_chunks(store, conversation)
         case "markdown":
             chunks = markdown_chunks(store, conversation)
-            return chunks if secrets else redacted_chunks(chunks, redact)
+            return chunks if secrets else redacted_chunks(chunks, emails=emails)
         case _:
             raise Invalid(f"there is no format {format!r}", hint="formats: " + ", ".join(FORMATS.values()))
 
 
 def export_file(
     store: Store, conversation: str, path: str, *, format: str = "", force: bool = False, secrets: bool | None = None,
-    redact: Redact = redacted,
+    emails: bool = False,
 ) -> int:  # fmt: skip
     """Writes the export and gives its size in bytes. An existing file is replaced by `force` only; `secrets` and
-    `redact` are those of `chunks_of`."""
-    chunks = chunks_of(store, conversation, format or format_of(path), secrets=secrets, redact=redact)
+    `emails` are those of `chunks_of`."""
+    chunks = chunks_of(store, conversation, format or format_of(path), secrets=secrets, emails=emails)
     if os.path.lexists(path) and not force:
         raise Conflict(f"{path} exists already", hint="choose another name, or use --force to replace it")
     return write_file(path, chunks)

@@ -14,6 +14,7 @@ import binascii
 import hashlib
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -22,7 +23,7 @@ from msgspec.structs import replace
 from refold.core import codec
 from refold.core.model import Artifact, Conversation, Event
 from refold.errors import Corrupt, NotFound
-from refold.redaction import Redact, found, pieces
+from refold.redaction import found, pieces, redacted
 from refold.scanning import ENCODED, NAMED_CHARS
 from refold.stores.protocol import Store
 from refold.transcript import events_of, is_text
@@ -34,8 +35,10 @@ _ID = re.compile(r"art-[a-z2-7]{12}")
 class Withheld:
     """A conversation as it is told without its secrets. Contents are streamed; of each only what it became is held."""
 
-    def __init__(self, store: Store, conversation: str, redact: Redact) -> None:
-        self._store, self._redact = store, redact
+    def __init__(self, store: Store, conversation: str, *, emails: bool = False) -> None:
+        self._store = store
+        # An edit may say which lines of a result stay.
+        self._redact = partial(redacted, emails=emails, keep_lines=True)
         self._about = store.conversation(conversation)
         self._artifacts: dict[str, Artifact] = {}  # what became of an artifact, by the digest that it had
         self._digests: dict[str, str] = {}  # the digest that a content had, by the one it has now

@@ -10,7 +10,7 @@ import pytest
 
 import refold
 from refold.edges.cli.scanning import SECRETS_FOUND
-from refold.errors import OUTCOMES, Corrupt
+from refold.errors import OUTCOMES
 from refold.scanning import scanned
 from refold.stores import open_store
 from refold.stores.memory import MemoryStore
@@ -130,11 +130,13 @@ def test_what_was_erased_is_gone_and_a_content_that_is_missing_is_named(url: str
     assert f"{artifact.id} has no content here" in run("scan").stdout
 
 
-def test_an_event_that_cannot_be_read_stops_the_scan_with_its_place() -> None:
+def test_an_event_that_cannot_be_read_is_said_with_its_place_and_does_not_end_the_scan() -> None:
     store = MemoryStore()
-    store.append("odd", sealed([user(), ("future-kind", b'{"note": "' + b"\xff" + b'"}')]), expect=0)
-    with pytest.raises(Corrupt, match="odd: event 2"):
-        scanned(store)
+    after = ("future-kind", json.dumps({"note": GITHUB}).encode())
+    store.append("odd", sealed([user(), ("future-kind", b'{"note": "' + b"\xff" + b'"}'), after]), expect=0)
+    report = scanned(store)
+    assert report.total == 1 and report.findings[0].seq == 3
+    assert list(report.damaged) == ["odd"] and "event 2" in report.damaged["odd"]
 
 
 def test_what_a_later_version_wrote_is_scanned_too() -> None:
@@ -225,10 +227,29 @@ def test_a_whole_export_is_written_with_a_warning_that_names_no_secret(url: str,
     assert run("import", "a.json", "--id", "again").exit_code == 0
 
 
+def test_a_redacted_copy_can_be_imported_and_has_nothing_to_find(url: str, tmp_path: Path) -> None:
+    """X-51: exports, as JSON too."""
+    seed(url)
+    for name in ("copy.json", "copy.md"):
+        told = run("export", "leaky", name, "--redacted")
+        assert told.exit_code == 0 and "secret" not in told.stdout, told.output
+        assert GITHUB not in (tmp_path / name).read_text()
+    assert GITHUB not in run("export", "leaky", "-", "--redacted").stdout
+    other = f"sqlite:{tmp_path}/other.db"
+    assert run("import", "copy.json", "--store", other).exit_code == 0
+    assert run("scan", "--store", other).exit_code == run("verify", "--store", other).exit_code == 0
+    assert run("export", "leaky", "b.json", "--redacted", "--secrets").exit_code == 2
+
+
 def test_a_context_exports_without_secrets_unless_they_are_asked_for(url: str, tmp_path: Path) -> None:
     """X-51: exports."""
     seed(url)
-    for redact, secrets, there in ((True, False, False), (True, True, True), (["logs"], False, True)):
+    for redact, secrets, there in (
+        (True, None, False),
+        (True, True, True),
+        (["logs"], None, True),
+        (["logs"], False, False),
+    ):
         with refold.open("leaky", store=url, config={"redact": redact}) as context:
             context.export("a.md", secrets=secrets)
         assert (GITHUB in (tmp_path / "a.md").read_text()) is there

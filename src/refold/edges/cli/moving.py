@@ -38,7 +38,7 @@ def export_(
 
     FILE ends in .json, whole, to be imported again, or in .md, to be read, without secrets; - is standard output.
     """
-    from refold.redaction import cleaner, is_redacted
+    from refold.redaction import is_redacted, takes_emails
     from refold.settings import loaded
     from refold.transfer import chunks_of, export_file, format_of
 
@@ -54,10 +54,10 @@ def export_(
     with opened_store(store) as there:
         conversation = named(there, conversation)
         if file == STDIO:
-            _print_export(screen, chunks_of(there, conversation, form, secrets=shown, redact=cleaner(redact)))
+            _print_export(screen, chunks_of(there, conversation, form, secrets=shown, emails=takes_emails(redact)))
             return
         size = export_file(
-            there, conversation, file, format=form, force=force, secrets=shown, redact=cleaner(redact)
+            there, conversation, file, format=form, force=force, secrets=shown, emails=takes_emails(redact)
         )  # fmt: skip
         held = _secrets_in(there, conversation) if shown is None and form == "json" else 0
     if screen.json_output:

@@ -1,4 +1,4 @@
-"""`refold scan`: says where secrets stand, and never shows one. Exit status 9 if there are any.
+"""`refold scan`: says where secrets stand, and never shows one. Exit status 9 if there are any, else 5 for damage.
 
 The status is no error's, so that a script can tell "there are secrets" from "the scan failed" (`errors.OUTCOMES`).
 """
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from refold.edges.cli.options import command, named, opened_store, store_option
+from refold.edges.cli.options import command, end_with_damage, named, opened_store, store_option, tell_damage
 from refold.edges.cli.screen import Screen, number
 
 if TYPE_CHECKING:
@@ -39,16 +39,19 @@ def scan_(screen: Screen, conversations: tuple[str, ...], doubtful: bool, store:
             screen.emit(_as_json(report, there.url))
         else:
             _print(screen, report)
+            tell_damage(screen, report.damaged)
     if report.total:
         raise click.exceptions.Exit(SECRETS_FOUND)
+    end_with_damage(report.damaged)
 
 
 def _as_json(report: Report, url: str) -> dict[str, Any]:
     findings = [{name: getattr(one, name) for name in one.__struct_fields__} for one in report.findings]
     return {
-        "store": url, "ok": not report.total, "conversations": report.conversations, "events": report.events,
-        "artifacts": report.artifacts, "unread": list(report.unread), "total": report.total, "kinds": report.kinds,
-        "truncated": len(findings) < report.total, "findings": findings,
+        "store": url, "ok": not report.total and not report.damaged, "conversations": report.conversations,
+        "events": report.events, "artifacts": report.artifacts, "unread": list(report.unread), "total": report.total,
+        "kinds": report.kinds, "truncated": len(findings) < report.total, "findings": findings,
+        "damaged": report.damaged,
     }  # fmt: skip
 
 
