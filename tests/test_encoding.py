@@ -168,7 +168,7 @@ def test_a_value_that_is_too_large_to_hold_is_written_piece_by_piece(monkeypatch
     context.append_result("c", value)
     [artifact] = context.artifacts()
     assert context.unfold(artifact.id).text.encode() == encoded(value) and decoded(encoded(value)) == value
-    assert (artifact.size_bytes, artifact.mime, artifact.lines) == (len(encoded(value)), "text/plain", 1)
+    assert (artifact.size_bytes, artifact.mime, artifact.lines) == (len(encoded(value)), "application/json", 1)
     stub = context.view.slots[-1].message.blocks[0].content[0].text
     assert '{"rows":[{"n":0,' in stub and '"last":{"$set":[1,2]}}' in stub
 

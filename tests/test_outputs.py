@@ -202,6 +202,47 @@ def test_a_judge_chooses_and_one_that_fails_leaves_the_ranking(store):
         assert "the judge failed" in fallen_back[0].why
 
 
+def meaning(texts):
+    """Vectors of two numbers: how much a text is about cars, and how much about anything else."""
+    return [[sum(text.count(word) for word in ("car", "automobile", "engine")), 1.0] for text in texts]
+
+
+def test_an_embedder_finds_what_says_the_same_in_other_words(store):
+    """T-13: fused with the words; both have a part in the score, and the reason says which."""
+    context = opened(store)
+    weather = ran(context, long("rain and wind"))
+    engines = ran(context, long("automobile automobile with an engine"))
+    ran(context, long("sun and snow"))
+    outputs = outputs_in(context)
+    assert "newest" in outputs.select("car")[0].why
+    [best] = outputs.select("car", embedder=meaning)
+    assert best.output.id == engines and "alike in meaning" in best.why and 0 < best.score <= 1 and not best.matched
+    both = outputs.select("rain car", embedder=meaning)
+    assert {one.output.id for one in both} == {weather, engines}
+    by_words = next(one for one in both if one.output.id == weather)
+    assert by_words.matched == ("rain",) and "in what it gave" in by_words.why
+    assert outputs.select("car", embedder=meaning, score_min=0.99) == []
+    assert (
+        outputs.select("car", embedder=meaning, judge=lambda query, found: [found[0].output.id])[0].score == best.score
+    )
+
+
+def test_an_embedder_that_fails_leaves_the_ranking(store):
+    """T-13."""
+    context = opened(store)
+    needle = ran(context, long("needle"))
+    ran(context, long("hay"))
+    outputs = outputs_in(context)
+
+    def broken(texts):
+        raise TimeoutError("no answer")
+
+    for embedder in (broken, lambda texts: [[1.0]], lambda texts: [[float("nan")]] * len(texts), lambda texts: None):
+        [found] = outputs.select("needle", embedder=embedder)
+        assert found.output.id == needle and "the embedder failed" in found.why
+        assert found.score == outputs.select("needle")[0].score
+
+
 # --- contents and handles ------------------------------------------------------------------------------------------
 
 
@@ -251,10 +292,14 @@ def test_bytes_that_no_event_could_hold_are_kept_as_the_text_they_are(tmp_path):
     store = open_store(f"sqlite:{tmp_path}/refold.db")
     context = opened(store)
     text = "é first line\n" + "a line with a 汉字 in it\n" * 700_000 + "the last line"
-    for output, content in ((text.encode(), text.encode()), ([text], json.dumps([text], ensure_ascii=False).encode())):
+    written = json.dumps([text], ensure_ascii=False).encode()
+    for output, content, mime in (
+        (text.encode(), text.encode(), "text/plain"),
+        ([text], written, "application/json"),
+    ):
         id = ran(context, output)
         [artifact] = [one.artifact for one in outputs_in(context).list() if one.id == id]
-        assert artifact.mime == "text/plain" and artifact.size_bytes == len(content) > 16 * 1024 * 1024
+        assert artifact.mime == mime and artifact.size_bytes == len(content) > 16 * 1024 * 1024
         assert artifact.size_chars == len(content.decode()) and context.unfold(id).content == content
         shown = context.view.slots[-1].message.blocks[0].content[0].text
         assert "é first line" in shown and "the last line" in shown and len(shown) <= 2_000

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 import refold
@@ -317,3 +319,24 @@ def test_a_ready_rule_prunes_before_the_trigger():
     context.request("openai_chat")
     assert context.stats().current <= 100_000
     assert names(heard).count("compaction-complete") == 1
+
+
+def test_a_finished_to_do_is_not_shown_as_open_by_an_older_line():
+    """Y-51: the lines of an earlier list are told without their states; the ledger has the newest."""
+    context = opened(window=200_000)
+    context.append({"role": "user", "content": "go"})
+
+    def listed(n: int, state: str) -> None:
+        todos = [{"content": "Ship the beta_build of src/app.py", "status": state, "id": "1"}]
+        function = {"name": "TodoWrite", "arguments": json.dumps({"todos": todos})}
+        call = {"id": f"t{n}", "type": "function", "function": function}
+        context.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        context.append_result(f"t{n}", "ok")
+
+    listed(1, "in_progress")
+    talked(context, 10)
+    listed(2, "completed")
+    talked(context, 20)
+    context.compact(target=4_000)
+    page = str(context.request("openai_chat"))
+    assert "beta_build" in page and "in_progress" not in page

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from refold.core import codec
 from refold.core.model import Artifact, Conversation, Event
 from refold.errors import Conflict, Corrupt, Invalid, NotFound
-from refold.offload import CLEANER, SUFFIXES
+from refold.offload import CLEANER, suffix_of
 from refold.sessions import conversations, found
 from refold.stores.protocol import Store
 
@@ -224,7 +224,7 @@ class _Copier:
 
     def _suffix(self, artifact: Artifact) -> str:
         path = self.source.location(artifact.digest)
-        return os.path.splitext(path)[1] if path else SUFFIXES.get(artifact.mime, ".bin")
+        return os.path.splitext(path)[1] if path else suffix_of(artifact)
 
     def _tell(self, id: str, count: int) -> None:
         self.done += count

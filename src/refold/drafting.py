@@ -8,6 +8,7 @@ the message that names it. Neighbours: `offload` makes stubs, `engine` appends t
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -15,6 +16,8 @@ from refold import offload
 from refold.config import Config
 from refold.core.budget import offload_tokens
 from refold.core.model import Artifact, Body, Message, Origin, Text, ToolCall, ToolResult
+from refold.describing import summarized
+from refold.encoding import Written
 from refold.log import Draft
 from refold.stores.protocol import Store
 from refold.tokens.counter import MESSAGE_TOKENS, Counter, count_message
@@ -23,13 +26,19 @@ from refold.tokens.counter import MESSAGE_TOKENS, Counter, count_message
 CHARS_PER_TOKEN_MAX, TOKENS_PER_CHAR_MAX = 8, 4
 
 Calls = Callable[[str], ToolCall | None]
+Tell = Callable[..., None]
+
+
+def _unheard(name: str, **fields: Any) -> None:
+    """Nobody is told."""
 
 
 class Desk:
-    """Where drafts are made, for one store, configuration and counter. `calls` finds a tool call on the page."""
+    """Where drafts are made, for one store, configuration and counter. `calls` finds a tool call on the page; `tell`
+    hears what is kept out of the page, and which function of the caller's failed (see `notices`)."""
 
-    def __init__(self, store: Store, config: Config, counter: Counter, calls: Calls) -> None:
-        self.store, self.config, self.counter, self.calls = store, config, counter, calls
+    def __init__(self, store: Store, config: Config, counter: Counter, calls: Calls, tell: Tell = _unheard) -> None:
+        self.store, self.config, self.counter, self.calls, self.tell = store, config, counter, calls, tell
         self.sized_for(0)
 
     def sized_for(self, window: int) -> None:
@@ -48,7 +57,7 @@ class Desk:
         blocks = []
         for block in message.blocks:
             if isinstance(block, ToolResult) and self._is_large(block, self.message_tokens_max):
-                origin = offload.origin_of(self.calls(block.call), name=block.name)
+                origin = offload.origin_of(self.calls(block.call), self._failed, name=block.name)
                 artifact, block = self._moved(block, "\n".join(_texts(block)), origin)
                 drafts.append(self.draft(artifact, by=f"tool:{origin.tool}"))
             blocks.append(block)
@@ -60,25 +69,29 @@ class Desk:
         return self.draft(message, count_message(message, self.counter), by or author(message))
 
     def result(
-        self, call: str, text: offload.Content, *, is_error: bool, name: str, task: str, query: str
+        self, call: str, content: offload.Content, *, is_error: bool, name: str, task: str, query: str
     ) -> list[Draft]:
-        """What a tool call gave, as a message of its own."""
+        """What a tool call gave, as a message of its own. Its mime says that it was data, and no text that looks the
+        same."""
         asked = self.calls(call)
         result = ToolResult(call, is_error=is_error, name=name or (asked.name if asked else ""))
         by = f"tool:{result.name}" if result.name else "tool"
-        if isinstance(text, str) and (small := self._small(result, text, by)) is not None:
+        mime = offload.JSON if isinstance(content, Written) else None
+        if isinstance(content, Written) and content.whole is not None:
+            content = content.whole.decode()
+        if isinstance(content, str) and (small := self._small(result, content, by, mime)) is not None:
             return [small]
-        origin = offload.origin_of(asked, name=name, task=task, query=query)
-        artifact, stubbed = self._moved(result, text, origin)
-        return [self.draft(artifact, by=by), self._counted(Message(role="tool", blocks=(stubbed,)), by)]
+        origin = offload.origin_of(asked, self._failed, name=name, task=task, query=query)
+        artifact, stubbed = self._moved(result, content, origin, mime)
+        return [self.draft(artifact, by=by), self._counted(_answer(stubbed, mime), by)]
 
-    def _small(self, result: ToolResult, text: str, by: str) -> Draft | None:
+    def _small(self, result: ToolResult, text: str, by: str, mime: str | None) -> Draft | None:
         """The result whole, counted, unless it is so large that it is to be moved out."""
         limit, stays = self.result_tokens_max, self._stays(result)
         if not stays and len(text) > limit * CHARS_PER_TOKEN_MAX:
             return None
         whole = replace(result, content=(Text(text),)) if text else result
-        draft = self._counted(Message(role="tool", blocks=(whole,)), by)
+        draft = self._counted(_answer(whole, mime), by)
         return draft if stays or draft.tokens - MESSAGE_TOKENS <= limit else None
 
     def _is_large(self, result: ToolResult, limit: int) -> bool:
@@ -96,13 +109,23 @@ class Desk:
         name = asked.name if asked else result.name
         return name in self.config.exclude_tools or offload.is_own(name)
 
-    def _moved(self, result: ToolResult, text: offload.Content, origin: Origin) -> tuple[Artifact, ToolResult]:
-        mime = "text/plain" if isinstance(text, str) else "application/octet-stream"
+    def _moved(
+        self, result: ToolResult, content: offload.Content, origin: Origin, mime: str | None = None
+    ) -> tuple[Artifact, ToolResult]:
         name = origin.description or "output"
-        artifact = offload.kept(self.store, text, name=name, type="command_output", mime=mime, origin=origin)
-        shown = offload.stub(artifact, text, self.store.location(artifact.digest))
+        artifact = offload.kept(self.store, content, name=name, type="command_output", mime=mime, origin=origin)
+        summary = summarized(lambda: offload.sample(content), origin, self._failed) if artifact.size_chars else ""
+        shown = offload.stub(artifact, content, self.store.location(artifact.digest), summary)
+        self.tell("output-kept", details={"handle": artifact.id, "bytes": artifact.size_bytes, "tool": origin.tool})
         others = tuple(part for part in result.content if not isinstance(part, Text))
         return artifact, replace(result, content=(Text(shown), *others), artifact=artifact.id)
+
+    def _failed(self, reason: str) -> None:
+        self.tell("hook-failed", reason=reason)
+
+
+def _answer(result: ToolResult, mime: str | None) -> Message:
+    return Message(role="tool", blocks=(result,), metadata={"mime": mime} if mime else {})
 
 
 def _texts(result: ToolResult) -> list[str]:

@@ -66,7 +66,7 @@ class Context(Returning):
         self._guard = Guard(self._notices.tell)
         self._log = Log(store, conversation)
         self._counter = counter_for(counter, model or self._log.state.meta.model)
-        self._desk = Desk(store, self.config, self._counter, self._log.call)
+        self._desk = Desk(store, self.config, self._counter, self._log.call, self._notices.add)
         self._pages: dict[str, Page] = {}
         self._pending: list[Draft] = []
         self._shown = self._log.state.head  # the head that the last request showed
@@ -188,15 +188,18 @@ class Context(Returning):
 
     def store_artifact(
         self,
-        content: str | bytes,
+        content: Any,
         *,
         name: str,
         type: str = "custom",
-        mime: str = "text/plain",
+        mime: str | None = None,
         origin: Origin | None = None,
     ) -> Artifact:
-        """Keeps bytes with the conversation; `artifact://ID` in any text refers to them."""
+        """Keeps text, bytes, or data (as JSON) with the conversation; `artifact://ID` in any text refers to them.
+        Without a `mime` it follows from the bytes and the ending of the name."""
         with self._guard:
+            self._check_open()
+            content = content if isinstance(content, bytes) else offload.output_text(content)
             artifact = offload.kept(self._store, content, name=name, type=type, mime=mime, origin=origin or Origin())
             self._append([self._desk.draft(artifact)])
             return artifact

@@ -24,8 +24,8 @@ WAITING_MAX = 100
 class Notice(Struct, frozen=True, kw_only=True):
     """`name` is one of: context-warning, context-critical, auto-compacting, compaction-complete, compaction-failed,
     compaction-skipped, budget-unreachable, unknown-model, overflow-recovered, hook-failed, listener-failed,
-    counter-missing, setting-unused, cleanup-failed, storage-recovered, index-rebuilt, index-in-memory, index-behind,
-    embedder-failed, embedder-changed."""
+    counter-missing, setting-unused, output-kept, cleanup-failed, storage-recovered, index-rebuilt, index-in-memory,
+    index-behind, embedder-failed, embedder-changed."""
 
     name: str
     percent: float = 0.0

@@ -8,28 +8,35 @@ from __future__ import annotations
 
 import codecs
 import hashlib
-from collections.abc import Iterable, Iterator
-from typing import Any
+import mimetypes
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from typing import Any, get_args, get_type_hints
 
 import msgspec
+from msgspec.structs import replace
 
 from refold import encoding
 from refold.core.codec import EVENT_BYTES_MAX, artifact_id
 from refold.core.model import Artifact, Origin, ToolCall
+from refold.describing import Failed, described
 from refold.errors import Invalid
 from refold.results import Results, results_of
 from refold.stores.protocol import Store
 
-BYTES = "application/octet-stream"
+TEXT, JSON, BYTES = "text/plain", "application/json", "application/octet-stream"
+TYPES = get_args(get_type_hints(Artifact)["type"])
 ON_ERROR = ("raise", "degrade")
 STUB_CHARS_MAX = 2_000
 CHUNK_CHARS = 256 * 1024
 LINE_CHARS_MAX = 160
+SAMPLE_CHARS = 100_000
 CLEANER = "cleaner"  # who writes an artifact's event again when its bytes are cleaned up
 OWN_TOOLS = ("refold_search", "refold_unfold", "refold_grep", "refold_outputs")  # see `toolbox`
 SUFFIXES = {
-    "text/plain": ".txt",
-    "application/json": ".json",
+    TEXT: ".txt",
+    JSON: ".json",
     "text/markdown": ".md",
     "text/html": ".html",
     "text/csv": ".csv",
@@ -41,24 +48,26 @@ Content = str | bytes | encoding.Written
 
 
 def output_text(output: Any, *, on_error: str = "raise") -> Content:
-    """A tool's output as text where it can be one: JSON for data, bytes for what is not UTF-8. What no event could
-    hold stays what it is, also if it is text: it goes to the store in pieces, and is not held twice. What cannot be
-    written is Invalid, or its `repr` if `on_error` is "degrade"."""
+    """What is kept of a tool's output: text as it is, bytes as text where they are UTF-8, any other value as JSON. What
+    no event could hold stays what it is, also if it is text: it goes to the store in pieces, and is not held twice.
+    What cannot be written is Invalid, or its `repr` if `on_error` is "degrade"."""
     if on_error not in ON_ERROR:
         raise Invalid(f"on_error={on_error!r:.80}", hint="one of: " + ", ".join(ON_ERROR))
     if isinstance(output, str):
         return output
-    if output is None:
-        return ""
     if isinstance(output, bytes | bytearray | memoryview):
         return _text_or_bytes(bytes(output))
     try:
-        written = encoding.Written(output)
+        return encoding.Written(output)
     except Invalid:
         if on_error == "raise":
             raise
         return encoding.degraded(output)
-    return written if written.whole is None else written.whole.decode()
+
+
+def value_of(content: str | bytes, mime: Any) -> Any:
+    """The output of which `output_text` made this content."""
+    return encoding.decoded(content) if mime == JSON else content
 
 
 def _text_or_bytes(content: bytes) -> str | bytes:
@@ -75,22 +84,55 @@ def is_own(tool: str) -> bool:
     return tool in OWN_TOOLS
 
 
-def kept(store: Store, content: Content, *, name: str, type: str, mime: str, origin: Origin) -> Artifact:
-    """The content as an artifact of the store, streamed, never copied whole. Bytes that nobody knew anything about are
-    text if they can be."""
+def kept(store: Store, content: Content, *, name: str, type: str, mime: str | None = None, origin: Origin) -> Artifact:
+    """The content as an artifact of the store, streamed, never copied whole. Without a `mime` it is what its bytes and
+    its name say. Invalid, before anything is kept, if it can be no artifact."""
     chars, lines = _measures(content)
-    mime = "text/plain" if mime == BYTES and chars else mime
+    size = content_bytes(content)
+    if not mime:
+        is_data, ending = isinstance(content, encoding.Written), _ending(name, origin)
+        mime = JSON if is_data else _mime(ending, is_text=chars > 0 or not size)
     if type == "command_output" and chars and _results(content):
         type = "search_result"
-    digest = store.put(_chunks(content), suffix=SUFFIXES.get(mime, ".txt" if isinstance(content, str) else ".bin"))
-    return msgspec.convert(
-        {
-            "id": artifact_id(digest), "digest": digest, "type": type, "name": name, "mime": mime,
-            "size_bytes": content_bytes(content), "size_chars": chars, "lines": lines,
-            "origin": msgspec.to_builtins(origin),
-        },
-        Artifact,
-    )  # fmt: skip
+    about = {
+        "id": "", "digest": "", "type": type, "name": name, "mime": mime, "size_bytes": size, "size_chars": chars,
+        "lines": lines, "origin": msgspec.to_builtins(origin),
+    }  # fmt: skip
+    try:
+        artifact = msgspec.convert(about, Artifact)
+    except msgspec.ValidationError as error:
+        raise Invalid(f"this can be no artifact: {error}", hint="types: " + ", ".join(TYPES)) from error
+    digest = store.put(_chunks(content), suffix=suffix_of(artifact))
+    return replace(artifact, id=artifact_id(digest), digest=digest)
+
+
+def _mime(ending: str, *, is_text: bool) -> str:
+    """What the ending of a name says, unless the bytes say otherwise: a text may be called `a.ts`, which is a video
+    elsewhere, and bytes that are none `a.txt`."""
+    named = _endings().get(ending, "")
+    if is_text:
+        return named if named.startswith("text/") or (named in SUFFIXES and named != BYTES) else TEXT
+    return BYTES if named.startswith("text/") or named in SUFFIXES else named or BYTES
+
+
+def _ending(name: str, origin: Origin) -> str:
+    """The ending of a file's name. That of a tool's output describes the call: it ends as an argument does, and says
+    nothing of the content."""
+    return "" if name == origin.description else os.path.splitext(str(name))[1].lower()
+
+
+def suffix_of(artifact: Artifact) -> str:
+    """How the file of an artifact is to end."""
+    if artifact.mime in SUFFIXES:
+        return SUFFIXES[artifact.mime]
+    ending = _ending(artifact.name, artifact.origin)
+    return ending if _endings().get(ending) == artifact.mime else ".txt" if artifact.size_chars else ".bin"
+
+
+@cache
+def _endings() -> Mapping[str, str]:
+    """Types by the ending of a name: ours, and those that Python knows, whatever this machine adds."""
+    return mimetypes.MimeTypes().types_map[True] | {suffix: mime for mime, suffix in SUFFIXES.items()}
 
 
 def content_bytes(content: Content) -> int:
@@ -133,17 +175,17 @@ def _measures(content: Content) -> tuple[int, int]:
     return chars, newlines + (chars > 0 and not content.endswith(b"\n"))
 
 
-def stub(artifact: Artifact, content: Content, location: str | None) -> str:
-    """What the page shows in the artifact's place: its size, its handle, and its first and last lines, or how many
-    results a search gave and where."""
+def stub(artifact: Artifact, content: Content, location: str | None, summary: str = "") -> str:
+    """What the page shows in the artifact's place: its size, its handle, and the summary if there is one, else its
+    first and last lines, or how many results a search gave and where."""
     size = f"{artifact.lines:,} lines, " if artifact.lines else ""
     where = f" It is the file {location} too." if location and len(location) < 300 else ""
     head = (
         f"[Large output kept whole as artifact://{artifact.id} ({size}{artifact.size_bytes:,} bytes). "
         f"unfold {artifact.id} gives any part of it.{where}]"
     )
-    if not artifact.size_chars:
-        return head
+    if summary or not artifact.size_chars:
+        return f"{head}\n{summary}" if summary else head
     if artifact.type == "search_result" and (found := _results(content)):
         return f"{head}\n{found.said()}"
     room = STUB_CHARS_MAX - len(head) - 120
@@ -158,6 +200,11 @@ def stub(artifact: Artifact, content: Content, location: str | None) -> str:
 
 def _results(content: Content) -> Results | None:
     return None if isinstance(content, encoding.Written) else results_of(content)
+
+
+def sample(content: Content) -> str:
+    """The text of a content; of one that is not held as text, its beginning and its end."""
+    return content if isinstance(content, str) else "\n…\n".join(_ends(content, SAMPLE_CHARS))
 
 
 def _ends(content: Content, chars: int) -> tuple[str, str]:
@@ -195,8 +242,9 @@ def _lines(lines: list[str], room: int) -> list[str]:
 # --- origin -------------------------------------------------------------------------------------------------------
 
 
-def origin_of(call: ToolCall | None, *, name: str = "", task: str = "", query: str = "") -> Origin:
-    """Where an output came from: the tool, its arguments and their hash, a one-line description."""
+def origin_of(call: ToolCall | None, failed: Failed, *, name: str = "", task: str = "", query: str = "") -> Origin:
+    """Where an output came from: the tool, its arguments and their hash, a one-line description. `failed` hears why a
+    describer of the caller's had none."""
     if call is None:
         return Origin(tool=name, description=name, task=task, query=query)
     encoded = arguments_text(call.arguments)
@@ -204,7 +252,7 @@ def origin_of(call: ToolCall | None, *, name: str = "", task: str = "", query: s
         tool=call.name,
         arguments=encoded[:512],
         arguments_hash=hashlib.sha256(encoded.encode("utf-8", "surrogatepass")).hexdigest()[:12],
-        description=described(call.name, call.arguments),
+        description=described(call.name, call.arguments, failed),
         task=task,
         query=query,
     )
@@ -218,19 +266,3 @@ def arguments_text(arguments: str | dict[str, Any]) -> str:
         except (msgspec.DecodeError, RecursionError):
             return str(arguments)
     return msgspec.json.encode(arguments, order="deterministic").decode()
-
-
-def described(tool: str, arguments: str | dict[str, Any]) -> str:
-    """`readFile: /src/index.ts`, `searchCode with 2 argument(s)`, `listFiles` (T-09)."""
-    values = arguments
-    if isinstance(values, str):
-        try:
-            values = msgspec.json.decode(values)
-        except (msgspec.DecodeError, RecursionError):
-            values = {"input": arguments} if arguments else {}
-    if not isinstance(values, dict) or not values:
-        return tool
-    first = next(iter(values.values()))
-    if not isinstance(first, str):
-        return f"{tool} with {len(values)} argument(s)"
-    return f"{tool}: {first if len(first) <= 50 else first[:50] + '...'}"

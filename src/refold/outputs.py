@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from msgspec import Struct
 
 from refold import cleaning, selecting
 from refold.config import Config
-from refold.core.model import Artifact
-from refold.errors import Corrupt, NotFound
+from refold.core.model import Artifact, ToolResult
+from refold.errors import Corrupt, Invalid, NotFound
 from refold.grepping import WAIT_S, Grepped, check, grepped
 from refold.listing import Output, Shelf, query_id
 from refold.log import Log, now_ms
 from refold.notices import Guard
+from refold.offload import value_of
+from refold.search.embedders import Embedder
 from refold.stores.protocol import Store
-from refold.unfolding import MOST, Original, Part, content_of, lines_between, original
+from refold.unfolding import MOST, Original, Part, body_text, content_of, lines_between, original, span_of
 
 DAY_S = 24 * 60 * 60
 
@@ -70,17 +73,38 @@ class Outputs:
 
     def select(
         self, query: str, *, limit: int | None = 10, score_min: float = 0.0, tokens_max: int | None = None,
-        among: Sequence[Output] | None = None, judge: selecting.Judge | None = None,
+        among: Sequence[Output] | None = None, judge: selecting.Judge | None = None, embedder: Embedder | None = None,
     ) -> Sequence[selecting.Selected]:  # fmt: skip
         """The outputs that a query needs, best first, each with its score and why. Where none matches, the newest that
-        fit. `judge` may be a model: it is given the best candidates and says which are relevant."""
+        fit. `judge` may be a model: it is given the best candidates and says which are relevant. `embedder`, as for
+        `search`, finds what says the same in other words, too."""
         bounds = selecting.Bounds(limit=limit, score_min=score_min, tokens_max=tokens_max)
-        return selecting.selected(self._log.store, self.list() if among is None else among, query, bounds, judge)
+        outputs = self.list() if among is None else among
+        return selecting.selected(self._log.store, outputs, query, bounds, judge, embedder)
 
     def original(self, handle: str, *, level: str = "full") -> Original:
         """What a handle names, as a stream; NotFound or Invalid if it names nothing here."""
         with self._guard:
             return original(self._log, self.named(handle), handle, level=level)
+
+    def value(self, handle: str) -> Any:
+        """What `append_result` was given, again: data as data, None as None, text as text, bytes that are no text as
+        bytes. The handle is that of an output, or `#41` of the message that answers the call."""
+        found = self.original(handle)
+        if found.artifact is not None:
+            return self._value(found.artifact, found.artifact.mime)
+        with self._guard:
+            messages = [slot.message for slot in self._log.originals(span_of(found.handle))]
+        match [message.blocks for message in messages]:
+            case [[ToolResult(artifact=id)]]:
+                mime, artifact = messages[0].metadata.get("mime"), self.original(id).artifact if id else None
+                return self._value(artifact, mime) if artifact else value_of(body_text(messages[0]), mime)
+        raise Invalid(f"{found.handle} is not what one tool gave", hint="unfold gives any message")
+
+    def _value(self, artifact: Artifact, mime: Any) -> Any:
+        content = b"".join(content_of(self._log, artifact))
+        is_text = artifact.size_chars or not content
+        return value_of(content.decode("utf-8", "surrogatepass") if is_text else content, mime)
 
     def lines(self, handle: str, first: int, last: int | None = None, *, chars_max: int = MOST) -> Part:
         """Some lines of what a handle names, counted from 1, read as a stream: no more is held than what is given."""

@@ -2,8 +2,9 @@
 
 Words come from what the tool was asked (its description and arguments) and from the beginning and the end of what it
 gave; `login` finds `/src/auth/login.ts`, `file` finds `readFile`, and `authentication` a little of `auth/`. The score
-is BM25 as a share of the best that a text could have: 1 is every word, often. A model may be the judge; one that fails
-leaves the ranking as it is, and the reason says so. Neighbours: `outputs` asks, `strategies.words` has the words.
+is BM25 as a share of the best that a text could have: 1 is every word, often. An embedder adds what says the same in
+other words, and a model may be the judge; one that fails leaves the ranking as it is, and the reason says so.
+Neighbours: `outputs` asks, `strategies.words` has the words.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 import os
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from statistics import fmean, pstdev
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,6 +21,8 @@ from msgspec.structs import replace
 from refold.core.model import Artifact
 from refold.errors import Corrupt, Invalid, NotFound
 from refold.listing import Output
+from refold.search.embedders import Embedder
+from refold.search.rank import VECTOR_WEIGHT
 from refold.stores.artifacts import opened
 from refold.stores.protocol import Store
 from refold.strategies.words import weight, words
@@ -28,6 +33,8 @@ MATCHES_MAX = 10_000  # that are held at a time; of more, the best by what is kn
 JUDGED_MAX = 50
 ASKED_WEIGHT, SIMILAR_WEIGHT, SIMILAR_CHARS = 2.0, 0.4, 4
 SATURATION, LENGTH_SHARE = 1.2, 0.5
+EMBEDDED_MAX, EMBEDDED_CHARS = 200, 2_000
+NEAR_DEVIATIONS = 0.9  # above the mean, for what has no word of the query; of two, the nearer one has 1
 
 
 class Bounds(Struct, frozen=True, kw_only=True):
@@ -52,13 +59,16 @@ Judge = Callable[[str, Sequence[Selected]], Sequence[str]]
 
 
 def selected(
-    store: Store, outputs: Sequence[Output], query: str, bounds: Bounds, judge: Judge | None = None
-) -> list[Selected]:
+    store: Store, outputs: Sequence[Output], query: str, bounds: Bounds, judge: Judge | None = None,
+    embedder: Embedder | None = None,
+) -> list[Selected]:  # fmt: skip
     """The outputs that match, best first, the newer of two equals before the older. Where none does, the newest that
     fit, in their order. Those whose bytes were cleaned up are left out."""
     if (bounds.limit or 0) < 0 or (bounds.tokens_max or 0) < 0:
         raise Invalid(f"a bound is negative: {bounds}", hint="give numbers that are not negative, or None")
     ranked = _ranked(store, outputs, query)
+    if embedder is not None and query.strip():
+        ranked = _fused(store, outputs, query, ranked, embedder)
     if not ranked:
         why = "nothing matches the query; it is among the newest"
         newest = (Selected(output=one, why=why) for one in reversed(outputs) if not one.cleaned_ms)
@@ -93,6 +103,58 @@ def _judged(ranked: list[Selected], query: str, judge: Judge) -> list[Selected]:
         reason = f"; the judge failed: {type(error).__name__}: {error}"
         return [replace(one, why=one.why + reason) for one in ranked]
     return [replace(one, why=f"chosen by the judge; {one.why}") for one in chosen]
+
+
+# --- an embedder -----------------------------------------------------------------------------------------------------
+
+
+def _fused(
+    store: Store, outputs: Sequence[Output], query: str, ranked: list[Selected], embedder: Embedder
+) -> list[Selected]:
+    """The ranking by words and by nearness together. What has no word of the query is taken in if it stands out. Only
+    the best by words and the newest of the others are compared."""
+    known = {one.output.seq: one for one in ranked}
+    newest = (one for one in reversed(outputs) if not one.cleaned_ms and one.seq not in known)
+    others = [Selected(output=one) for one in islice(newest, EMBEDDED_MAX)]
+    compared = [*ranked[:EMBEDDED_MAX], *others]
+    texts = [_words_of(store, one.output.artifact) for one in compared]
+    try:
+        near = _nearness(embedder, query, texts)
+    except Exception as error:  # noqa: BLE001 - an embedder is the caller's code and may raise anything
+        reason = f"; the embedder failed: {type(error).__name__}: {error}"
+        return [replace(one, why=one.why + reason) for one in ranked]
+    least = _least(near, embedder)
+    joined = [_joined(one, cosine) for one, cosine in zip(compared, near) if one.matched or cosine >= least]
+    joined += [_joined(one, 0.0) for one in ranked[EMBEDDED_MAX:]]
+    return sorted(joined, key=lambda one: (-one.score, -one.output.seq))
+
+
+def _words_of(store: Store, artifact: Artifact) -> str:
+    given = b"\n".join(_sample(store, artifact))[: 4 * EMBEDDED_CHARS].decode("utf-8", "replace")
+    return f"{artifact.name}\n{given}"[:EMBEDDED_CHARS]
+
+
+def _nearness(embedder: Embedder, query: str, texts: list[str]) -> list[float]:
+    """The cosines of the texts with the query."""
+    import numpy
+
+    vectors = numpy.asarray(embedder([query, *texts]), dtype=numpy.float32)
+    if vectors.ndim != 2 or len(vectors) != len(texts) + 1 or not numpy.isfinite(vectors).all():
+        raise Invalid(f"it gave {vectors.shape} for {len(texts) + 1} texts", hint="one finite vector for each text")
+    units = vectors / numpy.maximum(numpy.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
+    return [float(cosine) for cosine in units[1:] @ units[0]]
+
+
+def _least(near: list[float], embedder: Embedder) -> float:
+    """How near something must be that has no word of the query."""
+    known = getattr(embedder, "threshold", None)
+    return float(known) if known is not None else fmean(near or [0.0]) + NEAR_DEVIATIONS * pstdev(near or [0.0])
+
+
+def _joined(one: Selected, cosine: float) -> Selected:
+    score = round((one.score + VECTOR_WEIGHT * max(0.0, cosine)) / (1 + VECTOR_WEIGHT), 4)
+    near = f"{round(100 * cosine)} % alike in meaning" if cosine > 0 else ""
+    return replace(one, score=score, why="; ".join(filter(None, (one.why, near))))
 
 
 # --- the ranking -----------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from refold.core import codec
 from refold.core.model import Artifact, Conversation, Event
 from refold.errors import Conflict, Corrupt, Invalid, NotFound
 from refold.nesting import Nesting, depth_checked
-from refold.offload import CLEANER, SUFFIXES
+from refold.offload import CLEANER, suffix_of
 from refold.redaction import redacted_chunks
 from refold.stores import door
 from refold.stores.artifacts import sync_folder
@@ -120,7 +120,7 @@ def _line(event: Event, before: bytes) -> bytes:
 
 def _content_chunks(source: _Source, artifact: Artifact) -> Iterator[bytes]:
     """The artifact's bytes: as text where they are one, in base64 where not. Read twice, never held whole."""
-    about = {"digest": artifact.digest, "suffix": SUFFIXES.get(artifact.mime, ".bin")}
+    about = {"digest": artifact.digest, "suffix": suffix_of(artifact)}
     readable = is_text(source.content(artifact.digest))
     yield msgspec.json.encode(about)[:-1] + (b',"text":"' if readable else b',"data":"')
     yield from (_escaped if readable else _base64)(source.content(artifact.digest))

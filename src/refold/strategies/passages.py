@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -18,12 +19,12 @@ from refold.core.fold import text_of
 from refold.core.model import Message, Slot, Span, Thinking, ToolCall
 from refold.strategies.brief import Brief
 from refold.strategies.lines import Passage, Shown, passage
+from refold.strategies.todos import items_of
 from refold.strategies.tools import BY_NAME, compact
 
 READ_TOKENS_MAX = 150_000
 READ_WINDOWS_MAX = 2
 READ_AT_ONCE = 200
-TODO = "todo"
 REMEMBERED_MAX = 1_000  # messages; the oldest are forgotten first
 CHARS_PER_TOKEN = 4
 NOTHING = Passage(0, "", [], [])  # stands for an event that is not a message
@@ -122,8 +123,7 @@ def _shown_by_gist(text: str) -> Shown:
 
 
 def flat(message: Message) -> str:
-    """A message as text: what it says, and each call as its name and a line per argument. Thinking is left out, and so
-    are lists of to-dos: the ledger tells them in their newest state, and an old one would open what is done."""
+    """A message as text: what it says, and each call as its name and a line per argument. Thinking is left out."""
     return "\n".join(part for part in _parts(message) if part)
 
 
@@ -131,17 +131,21 @@ def _parts(message: Message) -> Iterable[str]:
     for block in message.blocks:
         if isinstance(block, ToolCall):
             yield block.name
-            yield "" if BY_NAME.get(compact(block.name)) == TODO else argument_lines(block)
+            yield argument_lines(block)
         elif not isinstance(block, Thinking):
             yield text_of(block)
 
 
 def argument_lines(call: ToolCall) -> str:
-    """A line per argument; the text itself where it is not an object."""
-    if isinstance(call.arguments, dict):
-        return text_of(call)
-    try:
-        values = msgspec.json.decode(call.arguments)
-    except (msgspec.DecodeError, RecursionError):
-        return call.arguments
-    return text_of(replace(call, arguments=values)) if isinstance(values, dict) else call.arguments
+    """A line per argument; the text itself where it is not an object. A list of to-dos is told without their states,
+    because the ledger knows the newest, and an old one would open what is done."""
+    values: Any = call.arguments
+    if isinstance(values, str):
+        try:
+            values = msgspec.json.decode(values)
+        except (msgspec.DecodeError, RecursionError):
+            values = None
+    if not isinstance(values, dict):
+        return str(call.arguments)
+    todos = items_of(values)[0] if BY_NAME.get(compact(call.name)) == "todo" else []
+    return "; ".join(text for text, _ in todos) or text_of(replace(call, arguments=values))

@@ -43,7 +43,7 @@ def listings(actions: Iterable[Action], known: Sequence[Fact]) -> Iterator[Listi
     for action in actions:
         if action.kind != "todo" or action.ok is False:
             continue
-        items, whole = _items(action.arguments)
+        items, whole = items_of(action.arguments)
         if not items:
             items = _single(action, names)
         if items or whole:
@@ -81,7 +81,7 @@ def settled_todos(found: Iterable[Listing], known: Sequence[Fact]) -> dict[str, 
     return {text: fact for text, fact in state.items() if before.get(text) != fact}
 
 
-def _items(arguments: Mapping[str, Any]) -> tuple[list[tuple[str, str]], bool]:
+def items_of(arguments: Mapping[str, Any]) -> tuple[list[tuple[str, str]], bool]:
     """The items of a complete list, and whether there was one."""
     value = next((arguments[name] for name in _LIST_NAMES if name in arguments), None)
     if isinstance(value, str):

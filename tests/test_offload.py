@@ -1,0 +1,151 @@
+"""What is kept of contents: their type, their file, and the value that comes back."""
+
+from __future__ import annotations
+
+import os
+from datetime import date
+
+import pytest
+
+import refold
+from refold.errors import Invalid
+from refold.stores import open_store
+from tests.toolruns import long, opened, outputs_in
+
+
+@pytest.fixture
+def store(tmp_path):
+    held = open_store(f"sqlite:{tmp_path}/refold.db")
+    yield held
+    held.close()
+
+
+def file_of(store, artifact) -> str:
+    return os.path.basename(store.location(artifact.digest))
+
+
+@pytest.mark.parametrize("wrong", [{"type": "bogus"}, {"name": 5}, {"mime": 5}])
+def test_what_can_be_no_artifact_is_refused_before_its_bytes_are_kept(store, tmp_path, wrong):
+    """M-03: the error names the types there are, and no file is left behind."""
+    context = opened(store)
+    with pytest.raises(Invalid) as refused:
+        context.store_artifact("x", **{"name": "n", **wrong})
+    assert "file, search_result, command_output, custom" in str(refused.value.hint)
+    context.close()
+    with pytest.raises(Invalid, match="closed"):
+        context.store_artifact("x", name="n")
+    assert not (tmp_path / "artifacts").exists() or not os.listdir(tmp_path / "artifacts")
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "mime", "suffix"),
+    [
+        ({"a": [1]}, "anything", "application/json", ".json"),
+        (None, "nothing", "application/json", ".json"),
+        ('{"a": 1}', "data.json", "application/json", ".json"),
+        (b'{"a": 2}', "DATA.JSON", "application/json", ".json"),
+        (b"\x00\xff", "b.bin", "application/octet-stream", ".bin"),
+        (b"\x00\xff", "b", "application/octet-stream", ".bin"),
+        (b"\x00\xff\x01", "notes.txt", "application/octet-stream", ".bin"),
+        (b"\x00\xff\x02", "no.json", "application/octet-stream", ".bin"),
+        (b"\x89PNG\xff", "a.png", "image/png", ".png"),
+        ("print()", "main.py", "text/x-python", ".py"),
+        ("# a", "README.md", "text/markdown", ".md"),
+        ("let a", "a.ts", "text/plain", ".txt"),
+        ("a picture, I swear", "a.png", "text/plain", ".txt"),
+        ("text", "b.bin", "text/plain", ".txt"),
+        ("é", "no ending", "text/plain", ".txt"),
+        ("", "empty", "text/plain", ".txt"),
+        ("y", "../../x.py/..", "text/plain", ".txt"),
+    ],
+)
+def test_the_file_of_a_content_follows_what_it_is(store, content, name, mime, suffix):
+    """M-05: by the bytes first, then by the ending of the name."""
+    context = opened(store)
+    artifact = context.store_artifact(content, name=name)
+    assert (artifact.mime, file_of(store, artifact)) == (mime, artifact.id + suffix)
+    if isinstance(content, str | bytes):
+        assert context.unfold(artifact.id).content == (content.encode() if isinstance(content, str) else content)
+    else:
+        assert outputs_in(context).value(artifact.id) == content
+
+
+def test_a_type_that_is_given_wins(store):
+    """M-05."""
+    context = opened(store)
+    for content, mime, suffix in (
+        ("a,b", "text/csv", ".csv"),
+        (b"text", "application/octet-stream", ".bin"),
+        ("{}", "text/plain", ".txt"),
+        (b"\xff", "image/webp", ".bin"),
+    ):
+        artifact = context.store_artifact(content, name="x.json", mime=mime)
+        assert (artifact.mime, file_of(store, artifact)) == (mime, artifact.id + suffix)
+
+
+def answered(context, output, **given) -> str:
+    """The handle of the message that answers a call with this output."""
+    return f"#{context.append_result('c', output, **given)[-1].seq}"
+
+
+ALIKE = [
+    None,
+    "",
+    "null",
+    [1, 2],
+    "[1,2]",
+    {"a": {1}},
+    '{"a":{"$set":[1]}}',
+    5,
+    "5",
+    date(2026, 11, 16),
+    b"\x00\xff",
+    "é",
+]
+
+
+@pytest.mark.parametrize("offload_tokens", [0, 8_000])
+def test_values_that_look_alike_come_back_as_what_they_were(store, offload_tokens):
+    """T-04: kept as an artifact or on the page, data is told from the text that is written the same."""
+    context = opened(store, config=refold.Config(offload_tokens=offload_tokens))
+    handles = [answered(context, value) for value in ALIKE]
+    for outputs in (outputs_in(context), outputs_in(opened(store))):
+        back = [outputs.value(handle) for handle in handles]
+        assert [*map(type, back)] == [*map(type, ALIKE)] and back == ALIKE
+
+
+def test_the_artifact_of_data_is_json_and_that_of_a_text_that_looks_like_it_is_not(store):
+    """T-04, M-05: whatever the call's arguments end in."""
+    context = opened(store)
+    call = {"id": "c", "type": "function", "function": {"name": "read", "arguments": '{"path": "data.json"}'}}
+    context.append({"role": "assistant", "content": None, "tool_calls": [call]})
+    rows = [{"n": n} for n in range(200)]
+    answered(context, rows)
+    answered(context, long("{}"))
+    answered(context, b"\xff" * 500)
+    data, text, binary = context.artifacts()
+    assert data.name == text.name == "read: data.json"
+    assert [file_of(store, one).partition(".")[2] for one in (data, text, binary)] == ["json", "txt", "bin"]
+    values = [outputs_in(context).value(one.id) for one in (data, text, binary)]
+    assert values == [rows, long("{}"), b"\xff" * 500]
+
+
+def test_what_says_that_a_result_is_data_is_not_sent(store):
+    """T-04: the page of data is that of its text."""
+    one, two = opened(store, "one"), opened(store, "two")
+    for context, output in ((one, [1, 2]), (two, "[1,2]")):
+        call = {"id": "c", "type": "function", "function": {"name": "run", "arguments": "{}"}}
+        context.append({"role": "user", "content": "go"})
+        context.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        context.append_result("c", output)
+    for dialect in ("openai_chat", "openai_responses", "anthropic", "gemini"):
+        assert one.request(dialect) == two.request(dialect)
+
+
+def test_a_handle_that_is_no_result_has_no_value(store):
+    context = opened(store)
+    context.append({"role": "user", "content": "hello"})
+    answered(context, "a")
+    for handle in ("#1", "#1-2"):
+        with pytest.raises(Invalid, match="not what one tool gave"):
+            outputs_in(context).value(handle)
