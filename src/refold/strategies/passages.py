@@ -19,7 +19,7 @@ from refold.core.fold import text_of
 from refold.core.model import Message, Slot, Span, Thinking, ToolCall
 from refold.strategies.brief import Brief
 from refold.strategies.lines import Passage, Shown, passage
-from refold.strategies.todos import items_of
+from refold.strategies.todos import stateless
 from refold.strategies.tools import BY_NAME, compact
 
 READ_TOKENS_MAX = 150_000
@@ -147,5 +147,6 @@ def argument_lines(call: ToolCall) -> str:
             values = None
     if not isinstance(values, dict):
         return str(call.arguments)
-    todos = items_of(values)[0] if BY_NAME.get(compact(call.name)) == "todo" else []
-    return "; ".join(text for text, _ in todos) or text_of(replace(call, arguments=values))
+    if BY_NAME.get(compact(call.name)) == "todo":
+        values = stateless(values)
+    return text_of(replace(call, arguments=values))

@@ -24,6 +24,7 @@ _STATES = {
 }  # fmt: skip
 _TEXT_NAMES = ("content", "step", "description", "title", "subject", "task", "text", "name")
 _LIST_NAMES = ("todos", "plan", "items", "tasks", "todolist", "todo_list", "task_list", "todoList")
+_STATE_NAMES = ("status", "state")
 _CHECK = re.compile(r"[ \t]{0,20}(?:[-*+]|\d{1,3}[.)]) \[([ xX~-])\] +(\S[^\n]{0,1000})")
 _CREATED = re.compile(r"[Tt]ask #?(\w{1,20}) created")
 
@@ -43,7 +44,7 @@ def listings(actions: Iterable[Action], known: Sequence[Fact]) -> Iterator[Listi
     for action in actions:
         if action.kind != "todo" or action.ok is False:
             continue
-        items, whole = items_of(action.arguments)
+        items, whole = _items(action.arguments)
         if not items:
             items = _single(action, names)
         if items or whole:
@@ -81,7 +82,21 @@ def settled_todos(found: Iterable[Listing], known: Sequence[Fact]) -> dict[str, 
     return {text: fact for text, fact in state.items() if before.get(text) != fact}
 
 
-def items_of(arguments: Mapping[str, Any]) -> tuple[list[tuple[str, str]], bool]:
+def stateless(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """What a tool that keeps a list was told, without the states of its items."""
+    bare = _bare(arguments)
+    return {name: [*map(_bare, value)] if isinstance(value, list) else value for name, value in bare.items()}
+
+
+def _bare(entry: Any) -> Any:
+    return (
+        {name: value for name, value in entry.items() if name not in _STATE_NAMES}
+        if isinstance(entry, Mapping)
+        else entry
+    )
+
+
+def _items(arguments: Mapping[str, Any]) -> tuple[list[tuple[str, str]], bool]:
     """The items of a complete list, and whether there was one."""
     value = next((arguments[name] for name in _LIST_NAMES if name in arguments), None)
     if isinstance(value, str):
