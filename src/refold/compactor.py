@@ -3,7 +3,8 @@
 Automatic compaction runs in `request` only, never in `append`. It acts at the trigger, aims well below it, does not
 act twice without enough new tokens, sleeps after an undo, and says so once when the page cannot be made to fit. With a
 writer, the lock is let go while it is asked; what was appended meanwhile stays, and a page that was edited meanwhile is
-planned again. Neighbours: `compaction` has the arithmetic, `asking` the writer, `log` takes the edits, `notices` tells.
+planned again. Neighbours: `compaction` has the arithmetic, `wording` and `asking` the writer, `log` takes the edits,
+`notices` tells.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from refold import asking, compaction
+from refold import asking, compaction, wording
 from refold.core.budget import Budget, current_tokens
 from refold.core.fold import Fold
 from refold.core.model import Message, Text, View
@@ -179,7 +180,7 @@ class Compactor:
         state = self.log.state
         before = state.view()
         plan, after = compaction.drawn_up(state, job)
-        clean = compaction.without_secrets(plan, self.redact, job.count)
+        clean = wording.without_secrets(plan, self.redact, job.count)
         fresh = partial(_untouched, list(state.undoable), set(state.pins), clean)
         return _Drawn(plan=clean, before=before, after=after, fresh=fresh, redacted=clean is not plan)
 
@@ -187,7 +188,7 @@ class Compactor:
         """What the writer is asked for this plan; nothing without one, and nothing by itself while it rests."""
         if self.asker is None or self.config.writer_wait_s <= 0 or (auto and self.asker.resting):
             return []
-        return compaction.questions_of(drawn.plan, drawn.before, job)
+        return wording.questions_of(drawn.plan, drawn.before, job)
 
     def _worded(
         self, drawn: _Drawn, job: compaction.Job, outcomes: Sequence[asking.Outcome],
@@ -202,7 +203,7 @@ class Compactor:
             reason = "; ".join(dict.fromkeys(failed))
             self.notices.add("compaction-failed", reason=reason, strategy=drawn.plan.strategy, details=bill)
         edits = {id(question.ask.draft): outcome.edit for question, outcome in zip(questions, outcomes, strict=True)}
-        plan = compaction.reworded(drawn.plan, edits, job.count)
+        plan = wording.reworded(drawn.plan, edits, job.count)
         return self._applied(replace(drawn, plan=plan, before=self.log.state.view()), job, bill)
 
     def _applied(self, drawn: _Drawn, job: compaction.Job, bill: dict[str, Any] | None = None) -> Receipt | None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import refold
-from refold import compaction
+from refold import compaction, wording
 from refold.errors import Invalid
 from refold.strategies import registry
 from refold.strategies.brief import Brief
@@ -44,7 +44,8 @@ def test_what_a_strategy_asks_for_is_what_it_declares(name: str) -> None:
     module, declared = BUILT_IN[name]
     asked = {one or other for one, other in _LITERAL.findall(source(module))}
     assert asked <= set(declared)
-    everything = source(module) + Path(compaction.__file__).read_text(encoding="utf-8")
+    beside = [Path(str(one.__file__)).read_text(encoding="utf-8") for one in (compaction, wording)]
+    everything = source(module) + "".join(beside)
     assert not [setting for setting in declared if f'"{setting}"' not in everything]
 
 
