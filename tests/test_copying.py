@@ -188,7 +188,7 @@ def test_what_was_erased_here_is_erased_there_and_never_comes_back(tmp_path: Pat
 def test_content_that_is_lost_here_is_named_and_does_not_stop_the_rest(tmp_path: Path) -> None:
     source, target = opened("sqlite", tmp_path / "a"), opened("files", tmp_path / "b")
     working(source)
-    lost, damaged, *_ = sorted((tmp_path / "a" / "artifacts").glob("art-*"))
+    lost, damaged, *_ = sorted((tmp_path / "a").rglob("art-*"))
     lost.unlink()
     damaged.write_bytes(b"other")
     [result] = copy(source, target)

@@ -23,6 +23,7 @@ from refold.search.documents import Document, documents_of
 from refold.search.embedders import Embedder
 from refold.search.index import Entry, Index, Mark
 from refold.search.vectors import Vectors
+from refold.stores.artifacts import beside
 from refold.stores.protocol import Store
 
 BATCH_EVENTS, PAGE_EVENTS, BATCH_VECTORS = 5_000, 200, 200
@@ -342,7 +343,4 @@ def index_path(url: str) -> str:
         return os.path.join(os.path.abspath(rest), "index.db")
     if scheme != "sqlite":
         return database.MEMORY
-    folder, name = os.path.split(os.path.abspath(rest))
-    # Two stores may lie in one folder, and each has an index of its own.
-    stem = name.removesuffix(".db")
-    return os.path.join(folder, "index.db" if stem == "refold" else f"{stem}.index.db")
+    return beside(os.path.abspath(rest), "index.db")

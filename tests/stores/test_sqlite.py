@@ -294,3 +294,13 @@ def test_a_migration_that_fails_leaves_the_database_as_it_was(tmp_path: Path) ->
     left = apsw.Connection(str(path))
     assert left.pragma("user_version") == 0
     assert "title" not in [row[1] for row in left.execute("PRAGMA table_info(conversations)")]
+
+
+def test_two_databases_in_a_folder_do_not_share_their_contents(tmp_path):
+    """X-54: what one of them drops is still there for the other."""
+    one, other = SqliteStore(f"{tmp_path}/refold.db"), SqliteStore(f"{tmp_path}/work.db")
+    digest = one.put([b"the same output"])
+    assert other.put([b"the same output"]) == digest
+    assert one.drop(digest, before_ms=1 << 42)
+    assert b"".join(other.get(digest)) == b"the same output"
+    assert sorted(name for name in os.listdir(tmp_path) if "artifacts" in name) == ["artifacts", "work.artifacts"]

@@ -34,6 +34,14 @@ _SUFFIX = re.compile(r"\.[a-z0-9]{1,10}")
 _PENDING = ".pending-"
 
 
+def beside(path: str, name: str) -> str:
+    """Where something of a database lies: beside it, under the database's own name unless that is the usual one.
+    Two databases may lie in one folder, and what one of them removes must not be the other's."""
+    folder, file = os.path.split(path)
+    stem = file.removesuffix(".db")
+    return os.path.join(folder, name if stem == "refold" else f"{stem}.{name}")
+
+
 class Artifacts:
     """The folder of artifacts of one store. `durable=False` leaves out every fsync, for tests."""
 

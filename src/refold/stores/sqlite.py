@@ -33,7 +33,7 @@ from refold.core import codec
 from refold.core.model import Conversation, Event
 from refold.errors import Corrupt, Invalid, RefoldError
 from refold.stores import door, sqlite_file, sqlite_log
-from refold.stores.artifacts import Artifacts
+from refold.stores.artifacts import Artifacts, beside
 from refold.stores.protocol import Recovery
 
 P = ParamSpec("P")
@@ -68,7 +68,7 @@ class SqliteStore:
     def __init__(self, path: str, *, durable: bool = True) -> None:
         self.path = os.path.abspath(path)
         self.url = f"sqlite:{self.path}"
-        self._artifacts = Artifacts(os.path.join(os.path.dirname(self.path), "artifacts"), durable=durable)
+        self._artifacts = Artifacts(beside(self.path, "artifacts"), durable=durable)
         self._lock, self._flushing = threading.RLock(), threading.RLock()
         self._connection: apsw.Connection | None = None
         self._wal: sqlite_file.Wal | None = None
