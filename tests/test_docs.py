@@ -46,3 +46,9 @@ def test_every_path_that_the_architecture_names_exists():
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     for path in set(re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.(?:py|json|md))`", text)):
         assert any((base / path).exists() for base in (ROOT, ROOT / "src" / "refold")), path
+
+
+def test_the_architecture_names_every_module_of_the_engines_floor():
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    modules = {path.stem for path in (ROOT / "src" / "refold").glob("*.py")} - {"__init__"}
+    assert not {name for name in modules if f"`{name}`" not in text and f"`{name}.py`" not in text}
