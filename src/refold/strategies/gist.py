@@ -24,7 +24,7 @@ from refold.strategies.choice import TAG_CHARS, Kept, chosen
 from refold.strategies.excerpt import excerpts
 from refold.strategies.layout import Layout, laid_out, runs
 from refold.strategies.ledger import facts_of, files_in_work, ledger_lines, merged
-from refold.strategies.ledgerlines import said
+from refold.strategies.ledgerlines import is_cut, said
 from refold.strategies.lines import Passage, Pieces, cut
 from refold.strategies.names import Needs
 from refold.strategies.passages import Reader, flat, is_gist, tag
@@ -141,8 +141,8 @@ def _drafted(brief: Brief, layout: Layout, text: _Text, room: int, starved: bool
     left -= text_tokens(brief.count, prose) if prose else 0
     text.shown.lines |= said(ledger)
     kept = _chosen(layout, text, left, rate, {fact.seq for fact in told if fact.kind == "request"})
-    # What the lines do not need is for requests, rules and changed files that the ledger had no room for.
-    ledger = ledger_lines(told, usual, in_work, int(left / rate) - chars_of(kept))
+    if is_cut(ledger):  # what the lines do not need is for requests, rules and changed files
+        ledger = ledger_lines(told, usual, in_work, int(left / rate) - chars_of(kept))
     noted = text.noted(kept)
     draft = _Draft(brief=brief, text=text, noted=noted, ledger=ledger, facts=facts, starved=starved, prose=prose)
     return draft.within(room, kept, rate)

@@ -15,6 +15,7 @@ REQUEST_SHOWN = 400  # of an older request
 CHARACTERS = 12_000
 GROUP_SHARE = 0.35  # of the room, for one group, while others need it
 COUNT_ROOM = 40  # for the line that counts what is not shown
+LEFT_OUT = " more facts are not shown)"
 RANK_CHANGED = 2  # of files that were changed
 RANK_KEPT = 4  # up to this rank a fact never leaves the ledger
 
@@ -79,7 +80,12 @@ def ledger_lines(
             out.append(f"{heading}:")
             out += [lines[id(fact)] for fact in sorted(group, key=lambda fact: (fact.seq, fact.text))]
     left_out = len(facts) - len(shown)
-    return [*out, f"({left_out} more facts are not shown)"] if left_out else out
+    return [*out, f"({left_out}{LEFT_OUT}"] if left_out else out
+
+
+def is_cut(lines: Sequence[str]) -> bool:
+    """Whether there was no room for some facts."""
+    return bool(lines) and lines[-1].endswith(LEFT_OUT)
 
 
 def said(lines: Sequence[str]) -> set[str]:
