@@ -16,7 +16,7 @@ from typing import Any
 import refold
 from bench.baselines import BASELINES, Policy
 from bench.sessions import Message, tokens_of_text
-from refold.strategies.names import Needs
+from refold.strategies.gist.names import Needs
 from refold.strategies.registry import strategy
 
 PRESETS: dict[str, tuple[str, ...]] = {

@@ -22,14 +22,14 @@ import refold
 from bench.contenders import simple
 from bench.sessions import session_of, session_paths
 from bench.tables import Table, verdict
-from refold.copying import Copied, copy
+from refold.conversations.copy import Copied, copy
 from refold.core.codec import decode
 from refold.core.model import Artifact
 from refold.dialects import DIALECTS, dialect
+from refold.dialects.page import Page
 from refold.errors import RefoldError
-from refold.log import Log
-from refold.page import Page
-from refold.sessions import conversations
+from refold.log.log import Log
+from refold.log.reading import conversations
 from refold.stores import open_store
 from refold.stores.protocol import Store
 

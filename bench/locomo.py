@@ -22,9 +22,9 @@ import apsw
 
 from bench.tables import Table, text_of_tables
 from refold.core.model import Message, Text
-from refold.log import Draft, Log
+from refold.log.log import Draft, Log
+from refold.search.searcher import Searcher
 from refold.search.words import STOP, TOKENIZER
-from refold.searching import Searcher
 from refold.stores.memory import MemoryStore
 
 DEPTHS = (5, 10, 25, 50)

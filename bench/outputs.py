@@ -24,10 +24,10 @@ from typing import Any
 import refold
 from bench import environment
 from bench.tables import Table, text_of_tables
+from refold.artifacts.outputs import outputs_of
 from refold.core.codec import SALT_BYTES, ZERO, artifact_id, content_hasher, encode, seal, uuid7
 from refold.core.model import Artifact, Event, Origin
-from refold.log import Log
-from refold.outputs import outputs_of
+from refold.log.log import Log
 from refold.stores import open_store
 
 MEGABYTES = (20, 100)

@@ -24,7 +24,7 @@ import refold
 from bench.tables import Table
 from refold.core.codec import SALT_BYTES, ZERO, encode, seal, uuid7
 from refold.core.model import Event, Message, Text
-from refold.searching import Searcher
+from refold.search.searcher import Searcher
 from refold.stores import open_store
 
 MESSAGES, CONVERSATIONS = 1_000_000, 10

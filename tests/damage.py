@@ -6,7 +6,7 @@ import os
 
 import apsw
 
-from refold.stores.sqlite_log import SEQ_BITS
+from refold.stores.sqlite.log import SEQ_BITS
 
 
 def spoil(url: str, id: str, seq: int = 2) -> None:

@@ -7,9 +7,9 @@ import threading
 
 import refold
 from refold import dialects
-from refold.asking import Request
 from refold.core.codec import decode
 from refold.core.model import Summarize
+from refold.writer.asker import Request
 
 AWS = "AKIA" + "IOSFODNN7EXAMPLE"
 GOOD = "Goal: make the login work.\nDone: looked at everything.\nNext steps: run the tests."

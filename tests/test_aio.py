@@ -11,9 +11,9 @@ import pytest
 
 import refold
 from refold import aio, dialects
-from refold.asking import Answer
-from refold.engine import Context
+from refold.engine.context import Context
 from refold.errors import Invalid, NotFound
+from refold.writer.asker import Answer
 
 LINE = "src/app/login.py:41: the session expires too early and the token is lost\n"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 import refold
-from refold.cleaning import Quota, cleaned
-from refold.outputs import Outputs
+from refold.artifacts.cleanup import Quota, cleaned
+from refold.artifacts.outputs import Outputs
 
 
 def opened(store, id="work", **given):

@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Context": "refold.engine",
+    "Context": "refold.engine.context",
     "Config": "refold.config",
-    "open": "refold.opening",
+    "open": "refold.engine.opening",
     "tool_calls": "refold.dialects",
     "open_store": "refold.stores",
     **dict.fromkeys(("Artifact", "Event", "Message", "Origin", "Slot", "Span", "View"), "refold.core.model"),
     **dict.fromkeys(("Plan", "Receipt"), "refold.core.plan"),
-    "Stats": "refold.stats",
-    "Notice": "refold.notices",
-    "Unfolded": "refold.unfolding",
+    "Stats": "refold.engine.stats",
+    "Notice": "refold.log.notices",
+    "Unfolded": "refold.log.unfold",
     **dict.fromkeys(
         ("RefoldError", "NotFound", "Conflict", "Invalid", "Corrupt", "OverBudget", "Denied", "Unavailable"),
         "refold.errors",
@@ -66,7 +66,9 @@ if TYPE_CHECKING:
     from refold.core.plan import Plan as Plan
     from refold.core.plan import Receipt as Receipt
     from refold.dialects import tool_calls as tool_calls
-    from refold.engine import Context as Context
+    from refold.engine.context import Context as Context
+    from refold.engine.opening import open as open
+    from refold.engine.stats import Stats as Stats
     from refold.errors import Conflict as Conflict
     from refold.errors import Corrupt as Corrupt
     from refold.errors import Denied as Denied
@@ -75,8 +77,6 @@ if TYPE_CHECKING:
     from refold.errors import OverBudget as OverBudget
     from refold.errors import RefoldError as RefoldError
     from refold.errors import Unavailable as Unavailable
-    from refold.notices import Notice as Notice
-    from refold.opening import open as open
-    from refold.stats import Stats as Stats
+    from refold.log.notices import Notice as Notice
+    from refold.log.unfold import Unfolded as Unfolded
     from refold.stores import open_store as open_store
-    from refold.unfolding import Unfolded as Unfolded

@@ -17,8 +17,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from refold import opening
-from refold.engine import Context
+from refold.engine import opening
+from refold.engine.context import Context
 
 
 async def open(conversation: str, **given: Any) -> AsyncContext:

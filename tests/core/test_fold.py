@@ -6,21 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from refold import bookmark
+from refold.core import bookmark
 from refold.core.codec import check, from_line, seal, to_line
 from refold.core.fold import Fold, fold, folded, kept_lines, switches
-from refold.core.model import (
-    Event,
-    Hide,
-    Pin,
-    Replace,
-    Restore,
-    Revert,
-    Span,
-    Summarize,
-    Usage,
-    View,
-)
+from refold.core.model import Event, Hide, Pin, Replace, Restore, Revert, Span, Summarize, Usage, View
 from tests.core.logs import bodies, call, logs, result, sealed, user
 
 

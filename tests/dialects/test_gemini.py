@@ -16,8 +16,8 @@ from refold.core.fold import edited
 from refold.core.laws import units
 from refold.core.model import Media, Message, Opaque, Replace, Slot, Text, Thinking, ToolCall, ToolResult
 from refold.dialects import anthropic, dialect, gemini, openai_chat, parse
-from refold.dialects.gemini_fields import answering
-from refold.dialects.gemini_render import UNSIGNED
+from refold.dialects.gemini.fields import answering
+from refold.dialects.gemini.render import UNSIGNED
 from refold.errors import Invalid
 from tests.dialects import shapes
 from tests.dialects.gemini_shapes import gemini_lists, snaked

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from refold.core.model import Message, Text
-from refold.log import Draft, Log
+from refold.log.log import Draft, Log
 from refold.stores import open_store
 from refold.stores.protocol import Store
 

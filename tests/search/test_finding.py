@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from refold.core.model import Message, Text, ToolCall, ToolResult
-from refold.log import Draft
-from refold.searching import Searcher
+from refold.log.log import Draft
+from refold.search.searcher import Searcher
 from tests.search.talks import memory, talk
 
 ASKED = "user|How did you two get to know each other?"

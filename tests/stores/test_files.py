@@ -17,9 +17,11 @@ import refold
 from refold.core import codec
 from refold.core.model import Artifact, Event
 from refold.errors import Corrupt, Denied, Invalid, Unavailable
-from refold.stores import files_log, files_tree, open_store
+from refold.stores import open_store
 from refold.stores.contract.kit import TEXT, grown, sealed, titled
 from refold.stores.files import FilesStore
+from refold.stores.files import log as files_log
+from refold.stores.files import tree as files_tree
 
 LATER_MS = 1 << 42
 

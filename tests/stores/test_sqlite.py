@@ -177,7 +177,7 @@ def test_a_store_of_another_user_is_denied(tmp_path: Path) -> None:
 
 
 def test_a_busy_database_is_unavailable_with_a_time_to_retry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("refold.stores.sqlite_file.BUSY_MS", 50)
+    monkeypatch.setattr("refold.stores.sqlite.file.BUSY_MS", 50)
     filled(tmp_path / "x.db")
     other = apsw.Connection(str(tmp_path / "x.db"))
     other.execute("BEGIN IMMEDIATE")
@@ -193,7 +193,7 @@ def test_a_busy_database_is_unavailable_with_a_time_to_retry(tmp_path: Path, mon
 
 
 def test_a_wal_that_was_taken_away_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("refold.stores.sqlite_file.WAL_CHECK_S", 0.0)
+    monkeypatch.setattr("refold.stores.sqlite.file.WAL_CHECK_S", 0.0)
     store = SqliteStore(str(tmp_path / "x.db"))
     events = grown(store, "log", 2)
     store.flush()

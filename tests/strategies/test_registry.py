@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import refold
-from refold import compaction, wording
+from refold.compaction import planning as compaction
+from refold.compaction import prose as wording
 from refold.errors import Invalid
 from refold.strategies import registry
 from refold.strategies.brief import Brief
@@ -36,7 +37,8 @@ def talk(**options: Any) -> refold.Context:
 
 
 def source(module: str) -> str:
-    return (ROOM / f"{module}.py").read_text(encoding="utf-8")
+    place = ROOM / f"{module}.py"
+    return (place if place.exists() else ROOM / module / "__init__.py").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", BUILT_IN)

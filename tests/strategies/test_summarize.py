@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given, settings
 from msgspec.structs import replace
 
-from refold.asking import room_for
 from refold.core.laws import broken, calls_of, results_of
 from refold.core.model import Pin, Span, Summarize
 from refold.core.plan import Ask
 from refold.strategies.prose import Prose, background, parted
 from refold.strategies.summarize import summarize
+from refold.writer.asker import room_for
 from tests.strategies.talks import (
     alternating,
     answered,

@@ -19,20 +19,7 @@ from uuid import UUID
 
 import msgspec
 
-from refold.core.model import (
-    Artifact,
-    Body,
-    Checkpoint,
-    Edit,
-    Erase,
-    Event,
-    Message,
-    Meta,
-    Pin,
-    Restore,
-    Revert,
-    Usage,
-)
+from refold.core.model import Artifact, Body, Checkpoint, Edit, Erase, Event, Message, Meta, Pin, Restore, Revert, Usage
 from refold.errors import Corrupt, Invalid
 
 FORMAT = 1

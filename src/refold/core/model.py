@@ -11,6 +11,7 @@ from typing import Any, Literal
 from msgspec import Struct, field
 
 Role = Literal["system", "user", "assistant", "tool"]
+CLEANER = "cleaner"  # who writes an artifact's event again when its bytes are cleaned up
 ROLES: tuple[Role, ...] = ("system", "user", "assistant", "tool")
 
 

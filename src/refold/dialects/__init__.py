@@ -65,7 +65,7 @@ def answering(message: Message, asked: Callable[[], Message | None]) -> Message:
     the newest message that calls tools."""
     if message.dialect != "gemini" or not any(isinstance(block, ToolResult) for block in message.blocks):
         return message
-    from refold.dialects import gemini_fields
+    from refold.dialects.gemini import fields as gemini_fields
 
     calling = asked()
     return gemini_fields.answering(message, calling) if calling is not None else message

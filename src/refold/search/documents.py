@@ -13,17 +13,7 @@ from msgspec import Struct
 
 from refold.core.codec import decode
 from refold.core.fold import text_of
-from refold.core.model import (
-    Artifact,
-    Block,
-    Checkpoint,
-    Event,
-    Message,
-    Meta,
-    Summarize,
-    ToolCall,
-    ToolResult,
-)
+from refold.core.model import Artifact, Block, Checkpoint, Event, Message, Meta, Summarize, ToolCall, ToolResult
 from refold.errors import Corrupt
 
 PIECE_CHARS = 4_000

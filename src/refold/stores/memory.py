@@ -14,7 +14,7 @@ import msgspec
 from refold.core import codec
 from refold.core.model import Conversation, Event
 from refold.errors import Invalid, NotFound
-from refold.stores import door
+from refold.stores import checks as door
 from refold.stores.protocol import Recovery
 
 CHUNK_BYTES = 256 * 1024

@@ -17,11 +17,11 @@ from refold.config import Config
 from refold.core.fold import GAP, text_of
 from refold.core.model import Block, Edit, Media, Opaque, Replace, Slot, Text, ToolResult
 from refold.core.plan import Ask
-from refold.strategies.actions import CHANGES, Action, actions_of, spellings_of
+from refold.ledger.actions import CHANGES, Action, actions_of, spellings_of
+from refold.ledger.file_mentions import excerpts
+from refold.ledger.outcomes import failed, is_cut, payload, shown_lines
+from refold.ledger.shell_reads import END
 from refold.strategies.brief import Brief, protected
-from refold.strategies.excerpts import excerpts
-from refold.strategies.outcomes import failed, is_cut, payload, shown_lines
-from refold.strategies.shellreads import END
 
 NOTICE_MAX = 200
 NOTICE_START = "[this earlier copy was removed: "

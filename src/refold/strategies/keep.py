@@ -16,7 +16,7 @@ from refold.core.model import Edit, Replace, Span, Text
 from refold.core.plan import Ask
 from refold.strategies.brief import Brief, protected, tail_start
 from refold.strategies.clear import Use, part_tokens, uses
-from refold.strategies.words import words
+from refold.strategies.terms import words
 
 MARKERS = ("error", "fail", "exception", "traceback", "panic", "fatal", "warning", "denied", "not found", "assert")
 HITS_PER_WORD = 24

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from refold.core.fold import text_of
 from refold.core.model import Message, Role, ToolResult
 from refold.strategies.brief import Brief
-from refold.strategies.words import mentioning, weight, words
+from refold.strategies.terms import mentioning, weight, words
 
 ROLES: dict[Role, float] = {"user": 1.0, "assistant": 0.6, "tool": 0.4, "system": 0.2}
 WEIGHTS: dict[str, float] = {

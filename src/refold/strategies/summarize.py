@@ -18,11 +18,11 @@ from msgspec import Struct
 from refold.core.laws import units
 from refold.core.model import Edit, Fact, Slot, Span, Summarize, View
 from refold.core.plan import Ask
+from refold.ledger.ledger import facts_of, files_in_work, ledger_lines, merged
+from refold.ledger.uses import Used, noted, tools_used
 from refold.strategies.brief import Brief, protected, text_tokens
 from refold.strategies.gist import one_line, per_char
-from refold.strategies.ledger import facts_of, files_in_work, ledger_lines, merged
 from refold.strategies.prose import FRAME_TOKENS, SHARE_MAX, cap_tokens, carried
-from refold.strategies.uses import Used, noted, tools_used
 
 REASON = "summarize"
 LEDGER_SHARE = 0.55  # of what a summary may have: the ledger; the rest is for prose

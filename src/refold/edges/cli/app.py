@@ -125,7 +125,7 @@ def _report(screen: Screen, code: str, message: str, hint: str) -> None:
 def _without_secrets(text: str) -> str:
     """An error may quote an address, an argument or a content; what it says ends in logs."""
     from refold.redaction import redactor
-    from refold.settings import loaded
+    from refold.settings.sources import loaded
 
     try:
         redact = loaded()[0].redact

@@ -29,9 +29,9 @@ from refold.edges.cli.options import (
 from refold.edges.cli.screen import Screen, number, one_line
 
 if TYPE_CHECKING:
-    from refold.cleaning import Cleanup, Item
-    from refold.listing import Output
-    from refold.outputs import Outputs
+    from refold.artifacts.cleanup import Cleanup, Item
+    from refold.artifacts.listing import Output
+    from refold.artifacts.outputs import Outputs
 
 SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 BYTES = {"": 1, "b": 1, "kb": 1_000, "mb": 1_000_000, "gb": 1_000_000_000}
@@ -69,7 +69,7 @@ for _decorate in output_options:
 @contextmanager
 def _outputs(conversation: str, url: str | None) -> Iterator[Outputs]:
     """The outputs of a conversation that is there already; NotFound if it is not."""
-    from refold.outputs import outputs_of
+    from refold.artifacts.outputs import outputs_of
 
     with opened_store(url) as store:
         yield outputs_of(store, named(store, conversation))
@@ -120,7 +120,7 @@ def _match_cells(output: Output, why: str) -> list[str]:
 
 
 def _cells(output: Output) -> list[str]:
-    from refold.transcript import moment
+    from refold.display import moment
 
     artifact = output.artifact
     gone = f"[cleaned up {moment(output.cleaned_ms)}] " if output.cleaned_ms else ""
@@ -157,7 +157,7 @@ def _show(screen: Screen, conversation: str, artifact: str, lines: str | None, s
 
 
 def _lines(texts: Iterator[str], first: int, last: int) -> Iterator[str]:
-    from refold.unfolding import lines_between
+    from refold.log.unfold import lines_between
 
     if (first, last) == (1, -1):
         yield from texts
@@ -226,8 +226,8 @@ def _clean(
 
     Never removes what a page shows or names, what was stored by hand, or what is new.
     """
-    from refold.cleaning import Quota, cleaned
-    from refold.log import now_ms
+    from refold.artifacts.cleanup import Quota, cleaned
+    from refold.log.log import now_ms
 
     size = None if keep_bytes is None else int(keep_bytes)
     quota = Quota(older_than_s=older_than, keep_bytes=size, keep_count=keep_count)

@@ -10,7 +10,7 @@ from refold.edges.cli.options import command, opened_store, store_option
 from refold.edges.cli.screen import Screen, number, one_line
 
 if TYPE_CHECKING:
-    from refold.verifying import Problem, Report
+    from refold.conversations.verify import Problem, Report
 
 
 @command("verify", click.argument("conversation", metavar="[ID]", required=False), store_option)
@@ -20,8 +20,8 @@ def verify_(screen: Screen, conversation: str | None, store: str | None) -> None
     Walks every event, artifact, bookmark and page of the store, or of one conversation. An artifact that a text names
     and that is not there is a remark, no damage.
     """
+    from refold.conversations.verify import verified
     from refold.errors import OUTCOMES, Corrupt
-    from refold.verifying import verified
 
     with opened_store(store) as there:
         report = verified(there, conversation)

@@ -13,7 +13,7 @@ from refold.edges.cli.options import command, confirm, named, opened_store, stor
 from refold.edges.cli.screen import Screen, number
 
 if TYPE_CHECKING:
-    from refold.sessions import Swept
+    from refold.conversations.listing import Swept
 
 
 @command("delete", click.argument("conversations", metavar="ID...", nargs=-1, required=True), yes_option, store_option)
@@ -22,8 +22,8 @@ def delete_(screen: Screen, conversations: tuple[str, ...], yes: bool, store: st
 
     With them go the outputs that only they have, and what the search index knows of them.
     """
+    from refold.conversations.delete import purged
     from refold.errors import OUTCOMES, Conflict
-    from refold.purging import purged
 
     with opened_store(store) as there:
         ids = [there.conversation(named(there, name)).id for name in conversations]
@@ -46,8 +46,8 @@ def sweep_(
     screen: Screen, days: float | None, keep: int | None, dry_run: bool, yes: bool, store: str | None
 ) -> None:  # fmt: skip
     """Removes old conversations for good, by age and by number."""
-    from refold.log import now_ms
-    from refold.sessions import swept
+    from refold.conversations.listing import swept
+    from refold.log.log import now_ms
 
     with opened_store(store) as there:
         limits = {"older_than_days": days, "keep": keep, "now_ms": now_ms()}

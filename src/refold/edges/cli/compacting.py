@@ -26,9 +26,9 @@ from refold.edges.cli.screen import Screen, one_line
 
 if TYPE_CHECKING:
     from refold.core.plan import Item, Plan, Price, Receipt
-    from refold.edges.writer import Endpoint
-    from refold.engine import Context
-    from refold.notices import Notice
+    from refold.edges.endpoints.writer import Endpoint
+    from refold.engine.context import Context
+    from refold.log.notices import Notice
 
 ITEMS_SHOWN = 20
 CONFIGURED = "configured"
@@ -78,7 +78,7 @@ def compact_(
 def _settings(given: Sequence[str], strategies: Sequence[str]) -> dict[str, Any]:
     """The settings that the command line gives; Invalid for a name that the strategies do not take."""
     from refold.errors import Invalid
-    from refold.settings import value_of
+    from refold.settings.sources import value_of
     from refold.strategies.registry import check_settings
 
     settings: dict[str, Any] = {}
@@ -97,7 +97,7 @@ def _writer(
     *, writer: str | None, writer_model: str | None, writer_kind: str | None, writer_key_env: str | None
 ) -> Endpoint | None:
     """The writer that the command line names; Invalid if it speaks of one that nothing names."""
-    from refold.edges.writer import configured
+    from refold.edges.endpoints.writer import configured
     from refold.errors import Invalid
 
     about = {"model": writer_model, "kind": writer_kind, "key_env": writer_key_env}
@@ -113,8 +113,8 @@ def _writer(
 @contextmanager
 def _opened(conversation: str, url: str | None, window: int | None, writer: Endpoint | None) -> Iterator[Context]:
     """A conversation that is there already, with a writer; kept like an agent's."""
-    from refold.engine import Context
-    from refold.settings import loaded
+    from refold.engine.context import Context
+    from refold.settings.sources import loaded
 
     config, _ = loaded()
     with opened_store(url) as store:

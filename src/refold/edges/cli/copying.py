@@ -11,7 +11,7 @@ from refold.edges.cli.options import command, opened_store
 from refold.edges.cli.screen import Screen, number, one_line
 
 if TYPE_CHECKING:
-    from refold.copying import Copied, Listener
+    from refold.conversations.copy import Copied, Listener
 
 SAID = {"copied": "copied", "continued": "brought up to date", "same": "there already", "ahead": "there, and went on"}
 
@@ -28,7 +28,7 @@ def copy_(screen: Screen, source: str, target: str, names: tuple[str, ...]) -> N
     FROM and TO are stores, such as files:DIR or sqlite:PATH. Every event keeps its bytes, every fork its parent, and
     all is read again at the end. A copy that was interrupted goes on; a log that differs there is left as it is.
     """
-    from refold.copying import copy
+    from refold.conversations.copy import copy
     from refold.errors import OUTCOMES, Corrupt
 
     with opened_store(source) as here, opened_store(target) as there, screen.progress("comparing") as show:

@@ -104,7 +104,7 @@ def terminal(screen: Screen) -> Iterator[Finding]:
 
 def store_findings(url: str | None) -> Iterator[Finding]:
     from refold.errors import RefoldError
-    from refold.settings import default_store
+    from refold.settings.sources import default_store
     from refold.stores import open_store
 
     place = url or default_store()
@@ -180,7 +180,7 @@ def wal_fault(folder: str) -> str:
 
 def configuration() -> Iterator[Finding]:
     from refold.errors import RefoldError
-    from refold.settings import loaded, remarks
+    from refold.settings.sources import loaded, remarks
 
     try:
         config, origins = loaded()

@@ -27,8 +27,8 @@ from refold.edges.cli.screen import Screen
 if TYPE_CHECKING:
     from refold.core.budget import Sized
     from refold.core.model import Conversation
-    from refold.engine import Context
-    from refold.stats import Stats
+    from refold.engine.context import Context
+    from refold.engine.stats import Stats
     from refold.stores.protocol import Store
 
 TAIL_EVENTS = 300
@@ -46,7 +46,7 @@ def list_(screen: Screen, tag: str, limit: int | None, store: str | None) -> Non
 
     Wherever an ID is asked for, @1 stands for the first of this list, @2 for the second.
     """
-    from refold.sessions import newest
+    from refold.conversations.listing import newest
 
     damaged: dict[str, str] = {}
     with opened_store(store) as there:
@@ -63,8 +63,8 @@ def list_(screen: Screen, tag: str, limit: int | None, store: str | None) -> Non
 
 def _row(store: Store, about: Conversation, damaged: dict[str, str]) -> dict[str, Any]:
     """What the list shows of a conversation. One that cannot be read is in it all the same, and in `damaged`."""
+    from refold.conversations.listing import preview
     from refold.errors import Corrupt
-    from refold.sessions import preview
 
     try:
         sizes = _sizes(store, about)
@@ -80,7 +80,7 @@ def _row(store: Store, about: Conversation, damaged: dict[str, str]) -> dict[str
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
-    from refold.transcript import moment
+    from refold.display import moment
 
     sizes = ["-" if row[name] is None else f"{row[name]:,}" for name in ("messages", "tokens")]
     parent = f"{row['parent']}#{row['parent_seq']}" if row["parent"] else ""
@@ -92,7 +92,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
 def _sizes(store: Store, about: Conversation) -> tuple[int, int] | None:
     """Messages and tokens, as `stats` counts them; None where only the whole log would tell. Corrupt if what has to be
     read for it cannot be."""
-    from refold import bookmark
+    from refold.core import bookmark
     from refold.core.model import View
 
     mark = bookmark.read(store.bookmark(about.id))
@@ -104,7 +104,7 @@ def _sizes(store: Store, about: Conversation) -> tuple[int, int] | None:
 
 
 def _folded_sizes(store: Store, about: Conversation, after: int) -> tuple[int, int] | None:
-    from refold.log import Log
+    from refold.log.log import Log
 
     if about.head - after > TAIL_EVENTS:
         return None
@@ -148,8 +148,8 @@ def _billed(totals: Struct) -> dict[str, Any]:
 
 
 def _as_fields(stats: Stats, context: Context) -> list[tuple[str, str]]:
+    from refold.display import counted, moment, plural
     from refold.tokens.models import dollars
-    from refold.transcript import counted, moment, plural
 
     types = Tally(artifact.type for artifact in context.artifacts())
     hidden = stats.messages - stats.active

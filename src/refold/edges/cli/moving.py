@@ -38,9 +38,9 @@ def export_(
 
     FILE ends in .json, whole, to be imported again, or in .md, to be read, without secrets; - is standard output.
     """
+    from refold.conversations.transfer import chunks_of, export_file, format_of
     from refold.redaction import is_redacted, takes_emails
-    from refold.settings import loaded
-    from refold.transfer import chunks_of, export_file, format_of
+    from refold.settings.sources import loaded
 
     if secrets and redacted:
         raise click.UsageError("--secrets keeps secrets, --redacted takes them out")
@@ -70,7 +70,7 @@ def export_(
 
 
 def _secrets_in(store: Store, conversation: str) -> int:
-    from refold.scanning import scanned
+    from refold.conversations.scan import scanned
 
     return scanned(store, [conversation]).total
 
@@ -94,7 +94,7 @@ def import_(screen: Screen, file: str, id_: str | None, store: str | None) -> No
 
     FILE is what `refold export` wrote as JSON; - is standard input. It is checked whole before anything is written.
     """
-    from refold.transfer import import_document, read_document, read_stream
+    from refold.conversations.transfer import import_document, read_document, read_stream
 
     document = read_stream(sys.stdin.buffer) if file == STDIO else read_document(file)
     with opened_store(store) as there:

@@ -17,7 +17,7 @@ from refold.edges.cli.screen import Screen, one_line
 from refold.errors import OUTCOMES, Corrupt, Invalid
 
 if TYPE_CHECKING:
-    from refold.engine import Context
+    from refold.engine.context import Context
     from refold.stores.protocol import Store
 
 Decorator = Callable[[Any], Any]
@@ -50,7 +50,7 @@ def command(name: str, *decorators: Decorator) -> Callable[[Callable[..., None]]
 @contextmanager
 def opened_store(url: str | None) -> Iterator[Store]:
     """The store of that URL, or of this project; closed at the end."""
-    from refold.settings import default_store
+    from refold.settings.sources import default_store
     from refold.stores import open_store
 
     store = open_store(url or default_store())
@@ -63,8 +63,8 @@ def opened_store(url: str | None) -> Iterator[Store]:
 @contextmanager
 def opened(conversation: str, url: str | None, *, window: int | None = None, writes: bool = False) -> Iterator[Context]:
     """A conversation that is there already; NotFound if it is not. What a command `writes` is kept like an agent's."""
-    from refold.engine import Context
-    from refold.settings import loaded
+    from refold.engine.context import Context
+    from refold.settings.sources import loaded
 
     config, _ = loaded()
     with opened_store(url) as store:
@@ -77,7 +77,7 @@ def opened(conversation: str, url: str | None, *, window: int | None = None, wri
 
 def named(store: Store, name: str) -> str:
     """The id of a conversation that was named by it, or as `@1` for the newest, `@2` for the one before."""
-    from refold.sessions import found
+    from refold.conversations.listing import found
 
     return found(store, name)
 

@@ -13,7 +13,7 @@ from refold.edges.cli.options import command, end_with_damage, named, opened_sto
 from refold.edges.cli.screen import Screen, number
 
 if TYPE_CHECKING:
-    from refold.scanning import Finding, Report
+    from refold.conversations.scan import Finding, Report
 
 SECRETS_FOUND = 9
 
@@ -29,7 +29,7 @@ def scan_(screen: Screen, conversations: tuple[str, ...], doubtful: bool, store:
 
     Looks through every event and artifact of the store, or of the conversations named. Exit status 9 if any is found.
     """
-    from refold.scanning import scanned
+    from refold.conversations.scan import scanned
 
     with opened_store(store) as there:
         ids = [named(there, name) for name in conversations]

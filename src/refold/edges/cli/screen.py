@@ -106,7 +106,7 @@ class Screen:
         return f"\x1b[{STYLES[style]}m{text}\x1b[0m" if style and self.has_colour else text
 
     def _escaped(self, text: str) -> str:
-        from refold.transcript import visible
+        from refold.display import visible
 
         text = visible(text)
         return text if self.is_utf8 else text.encode("ascii", "backslashreplace").decode()

@@ -24,7 +24,7 @@ from refold.search.hits import KINDS, LIMIT_MAX
 
 if TYPE_CHECKING:
     from refold.search.hits import Hit
-    from refold.searching import Searcher
+    from refold.search.searcher import Searcher
 
 _AGO = re.compile(r"(\d{1,5})([mhdw])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -93,7 +93,7 @@ def index_(screen: Screen, rebuild: bool, full_text: bool, store: str | None) ->
 @contextmanager
 def searching(url: str | None, *, full_text: bool = False) -> Iterator[Searcher]:
     """A searcher over a store; both are closed at the end."""
-    from refold.searching import Searcher
+    from refold.search.searcher import Searcher
 
     with opened_store(url) as store:
         searcher = Searcher(store, embedder=False if full_text else None)
@@ -121,7 +121,7 @@ def moment(text: str | None) -> datetime | None:
 
 
 def _print(screen: Screen, hit: Hit) -> None:
-    from refold.transcript import moment as shown
+    from refold.display import moment as shown
 
     where = f"{hit.artifact} line {hit.line}" if hit.artifact else hit.role or hit.kind
     facts = [where, hit.tool, shown(hit.at_ms), "hidden" if hit.hidden else ""]

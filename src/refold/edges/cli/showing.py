@@ -17,7 +17,7 @@ from refold.edges.cli.screen import Screen, one_line
 
 if TYPE_CHECKING:
     from refold.core.model import Applied, Event, Slot, View
-    from refold.engine import Context
+    from refold.engine.context import Context
 
 BRIEF_CHARS = 100
 _LINES = re.compile(r"(\d{1,9})(?:-(\d{0,9}))?")
@@ -148,7 +148,7 @@ def _slot_fields(context: Context, slot: Slot) -> dict[str, Any]:
 
 
 def _show_slot(screen: Screen, context: Context, slot: Slot, brief: bool) -> None:
-    from refold.unfolding import body_text
+    from refold.log.unfold import body_text
 
     role = "stand-in" if slot.standin else slot.message.role
     screen.line(("cyan", f"{slot.span} {role}"), f", {slot.tokens:,} tokens")
@@ -215,7 +215,7 @@ def _show_message(screen: Screen, event: Event, state: str, brief: bool) -> None
     from refold.core.codec import decode
     from refold.core.fold import ERASED
     from refold.core.model import Message
-    from refold.unfolding import body_text
+    from refold.log.unfold import body_text
 
     body = decode(event)
     role = body.role if isinstance(body, Message) else "erased"

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from refold.edges.demo.billing import unmarked
 from refold.edges.demo.report import Told
-from refold.engine import Context
+from refold.engine.context import Context
 
 QUERY_WORDS, HITS, LINE_CHARS = 3, 5, 70
 _NAME = re.compile(r"[A-Za-z_]{5,}")

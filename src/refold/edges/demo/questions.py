@@ -18,10 +18,10 @@ from refold.edges.demo import script
 from refold.edges.demo.billing import MARK
 from refold.edges.demo.sides import Entry
 from refold.edges.demo.workshop import Outcome
-from refold.engine import Context
+from refold.engine.context import Context
 from refold.errors import NotFound
+from refold.log.unfold import body_text
 from refold.tokens.estimate import estimate
-from refold.unfolding import body_text
 
 NEAR_CHARS = 300
 HANDLE = re.compile(r"art-[a-z2-7]{12}|#\d+(?:-\d+)?")

@@ -12,15 +12,15 @@ from typing import Any
 
 from msgspec import Struct
 
+from refold.artifacts.offload import STUB_CHARS_MAX
 from refold.config import Config
 from refold.core.model import Usage
 from refold.dialects import dialect
 from refold.edges.demo.billing import DIALECT, MARK, Bill, Scale, Unit, size
 from refold.edges.demo.workshop import Outcome
-from refold.engine import Context
+from refold.engine.context import Context
 from refold.errors import Invalid
-from refold.notices import Notice
-from refold.offload import STUB_CHARS_MAX
+from refold.log.notices import Notice
 from refold.stores import open_store
 from refold.tokens.models import Model
 

@@ -18,7 +18,7 @@ from refold.edges.demo.script import Call, Turn
 from refold.edges.demo.sides import Entry, Folded, Messages, Sent, fixed_part, reserve_for
 from refold.edges.demo.workshop import TOOLS, Outcome, Workshop
 from refold.errors import Corrupt
-from refold.notices import Notice
+from refold.log.notices import Notice
 from refold.tokens.models import model_info
 
 MODEL = "claude-sonnet-4-5"

@@ -1,0 +1,1 @@
+"""Whole stored conversations: list, copy, export, import, verify, scan, delete. No Context needed."""

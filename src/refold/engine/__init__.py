@@ -1,0 +1,1 @@
+"""Context: one conversation held open, where the rooms meet."""

@@ -1,0 +1,52 @@
+"""What one agent tells another when it hands work over: a summary and some artifacts, and nothing else.
+
+The other agent has a conversation of its own. It starts with one message that says where it comes from, what was found
+out so far (the ledger, unless the caller gives words of its own) and which artifacts it may unfold. No message of the
+first conversation is in it, and no secret, like in every summary; artifacts and task are handed on as they are.
+Neighbours: `engine` (`Context.spawn`), `strategies.ledger` makes the facts, `redaction` finds secrets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from refold.config import Config
+from refold.core.model import Artifact, Message, Text, View
+from refold.errors import NotFound
+from refold.ledger.ledger import facts_of
+from refold.ledger.text import ledger_lines
+from refold.redaction import redactor
+
+SUMMARY_CHARS = 12_000
+
+
+def handed_over(
+    origin: str, view: View, config: Config, *, summary: str | None, artifacts: Sequence[Artifact]
+) -> Message:
+    """The message that opens the other conversation."""
+    told = known(view, config) if summary is None else summary
+    lines = [f"[handed over from the conversation {origin}, #1-{view.head}]", told.strip()]
+    if artifacts:
+        lines += ["", "Artifacts", *(_named(artifact) for artifact in artifacts)]
+    text = redactor(config.redact, "summaries")("\n".join(lines).strip())
+    return Message(role="user", blocks=(Text(text),), metadata={"handed_over": origin})
+
+
+def known(view: View, config: Config) -> str:
+    """What the page and the ledger know, by code."""
+    return "\n".join(ledger_lines(facts_of(view.slots, config, view.facts), SUMMARY_CHARS))
+
+
+def chosen(there: Sequence[Artifact], ids: Sequence[str]) -> list[Artifact]:
+    """The artifacts of these ids, in the order asked for."""
+    by_id = {artifact.id: artifact for artifact in there}
+    for id in ids:
+        if id not in by_id:
+            raise NotFound(
+                f"there is no artifact {id!r} to hand over", hint="context.artifacts() lists those there are"
+            )
+    return [by_id[id] for id in ids]
+
+
+def _named(artifact: Artifact) -> str:
+    return f"- artifact://{artifact.id} {artifact.name} ({artifact.lines:,} lines)"

@@ -1,0 +1,95 @@
+"""File text inside other text: `<file_content path="…">` mentions, `<final_file_content …>` after an edit, and the
+`[read_file for 'path'] Result:` headers of agents that speak in plain text.
+
+Everything is found literally. A tag that is not closed, or that holds another one, is left alone: it never takes the
+text behind it along. Neighbours: `actions` reads the headers, `dedup` the tags.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from refold.ledger.paths import PATH_MAX, is_path
+
+TAGS = ("final_file_content", "file_content")
+TAGS_MAX = 10_000
+HEADER_MAX = 5_000
+
+
+class Excerpt(NamedTuple):
+    """The text of one file between its tags: characters `start` to `end` (exclusive) of the block's text."""
+
+    path: str
+    start: int
+    end: int
+
+
+class Header(NamedTuple):
+    """`[tool for 'subject'] Result:` at the beginning of a text, and where it ends."""
+
+    tool: str
+    subject: str
+    end: int
+
+
+def excerpts(text: str) -> list[Excerpt]:
+    """Every file text between tags, in order."""
+    found = [excerpt for tag in TAGS for excerpt in _tagged(text, tag)] if "file_content path=" in text else []
+    return _apart(sorted(found, key=lambda excerpt: excerpt.start))
+
+
+def _tagged(text: str, tag: str) -> list[Excerpt]:
+    """Tags of one name, paired like brackets; what was never closed pairs with nothing."""
+    waiting: list[tuple[str, int]] = []
+    found: list[Excerpt] = []
+    opening, closing = f'<{tag} path="', f"</{tag}>"
+    at, close = text.find(opening), text.find(closing)
+    for _ in range(TAGS_MAX):
+        if close < 0:
+            break
+        if 0 <= at < close:
+            path, start = _opened(text, at + len(opening))
+            if start:
+                waiting.append((path, start))
+            at = text.find(opening, at + len(opening))
+        else:
+            if waiting:
+                path, start = waiting.pop()
+                found.append(Excerpt(path, start, close))
+            close = text.find(closing, close + len(closing))
+    return found
+
+
+def _opened(text: str, at: int) -> tuple[str, int]:
+    """The path of an opening tag and where its content starts; 0 if this is no tag."""
+    end = text.find('">', at, at + PATH_MAX + 2)
+    path = text[at:end] if end >= 0 else ""
+    return (path, end + 2) if is_path(path) else ("", 0)
+
+
+def _apart(found: list[Excerpt]) -> list[Excerpt]:
+    """Without those that hold one another: which of them is the file cannot be told."""
+    out: list[Excerpt] = []
+    reach, nested = -1, False
+    for excerpt in found:
+        if excerpt.start < reach:
+            nested = True
+        elif nested:
+            out.pop()
+            nested = False
+        if not nested:
+            out.append(excerpt)
+        reach = max(reach, excerpt.end)
+    return out[:-1] if nested else out
+
+
+def header(text: str) -> Header | None:
+    """The header of a result given as text."""
+    if not text.startswith("["):
+        return None
+    line_end = text.find("\n", 0, HEADER_MAX)
+    line = text[: line_end if line_end >= 0 else HEADER_MAX]
+    mark, quote = line.find(" for '"), line.find("'] Result:")
+    if not 1 < mark < quote or " " in line[1:mark]:
+        return None
+    return Header(line[1:mark], line[mark + 6 : quote], quote + len("'] Result:"))

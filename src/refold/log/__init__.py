@@ -1,0 +1,1 @@
+"""One conversation's log, open: read, appended to, gone back in."""

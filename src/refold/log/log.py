@@ -1,0 +1,230 @@
+"""One conversation's log, open for appending, with the fold of it always at hand.
+
+Opening reads a bookmark, the events after it and the visible bodies, not the log. Appending writes first and folds
+then; when another writer was faster, its events are read, folded, and ours go on top of them under the same ids.
+Neighbours: a store below, `engine` above. Not locked: the engine holds the lock.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from msgspec import Struct
+
+from refold.core import bookmark
+from refold.core.codec import SALT_BYTES, kind_of, resealed, seal, uuid7
+from refold.core.fold import Fold, folded, switches
+from refold.core.laws import calls_of
+from refold.core.model import Body, Event, Message, Slot, Span, ToolCall
+from refold.core.surrogates import encoded
+from refold.errors import Conflict, Corrupt, NotFound
+from refold.stores.protocol import Store
+
+TRIES_MAX = 20
+PAGE_EVENTS = 500
+BOOKMARK_EVENTS = 256
+NEAR_EVENTS = 8
+
+Clock = Callable[[], int]
+Fresh = Callable[[Fold], bool]
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Draft(Struct, frozen=True, kw_only=True):
+    """A fact that is to become an event."""
+
+    body: Body
+    by: str
+    tokens: int = 0
+    counter: str = ""
+
+
+class Log:
+    """`state` is the fold at the head. `append` is the only way to write."""
+
+    def __init__(self, store: Store, conversation: str, *, clock: Clock = now_ms) -> None:
+        self.store, self.conversation, self.clock = store, conversation, clock
+        self.marked = 0  # the head at the last bookmark
+        self.state = self._opened()
+
+    # --- reading ---
+
+    def _opened(self) -> Fold:
+        try:
+            mark = bookmark.read(self.store.bookmark(self.conversation))
+            if mark is not None and mark.head > 0:
+                return self._resumed(mark) or self._refolded()
+            return self._refolded()
+        except NotFound:
+            return Fold()
+
+    def _resumed(self, mark: bookmark.Bookmark) -> Fold | None:
+        """The fold by the bookmark and the tail, if the bookmark still fits the log."""
+        tail = self.store.read(self.conversation, after=mark.head - 1, limit=PAGE_EVENTS)
+        if not tail or tail[0].seq != mark.head or tail[0].chain != mark.chain:
+            return None
+        events = self._events(bookmark.needed(mark))
+        if events is None:
+            return None
+        state = bookmark.resumed(mark, events)
+        self.marked = mark.head
+        while tail:
+            if not all(state.add(event) for event in tail if event.seq > mark.head):
+                return None
+            tail = self.store.read(self.conversation, after=state.head, limit=PAGE_EVENTS)
+        return state
+
+    def _events(self, seqs: Sequence[int]) -> dict[int, Event] | None:
+        """Events by seq, read in as few runs as there are gaps; None if one is missing."""
+        found: dict[int, Event] = {}
+        for span in runs(seqs):
+            found.update((event.seq, event) for event in self.read(span.first - 1, span.last))
+        return found if len(found) >= len(seqs) else None
+
+    def _refolded(self) -> Fold:
+        found = switches(self.read())
+        return folded(self.read(), found)
+
+    def read(self, after: int = 0, last: int | None = None) -> Iterator[Event]:
+        """The log, or a run of it, page by page."""
+        while last is None or after < last:
+            limit = PAGE_EVENTS if last is None else min(PAGE_EVENTS, last - after)
+            events = self.store.read(self.conversation, after=after, last=last, limit=limit)
+            yield from events
+            if len(events) < limit:
+                return
+            after = events[-1].seq
+
+    def catch_up(self) -> bool:
+        """Folds what other writers appended. True if there was something."""
+        before = self.state.head
+        if before == 0:
+            self.state = self._opened()
+            return self.state.head > 0
+        while events := self.store.read(self.conversation, after=self.state.head, limit=PAGE_EVENTS):
+            self._fold(events)
+        return self.state.head > before
+
+    def _fold(self, events: Iterable[Event]) -> None:
+        # What is folded is always decoded from the event's own bytes, so the page can never differ from the log.
+        for event in events:
+            if event.seq != self.state.head + 1:
+                raise Corrupt(
+                    f"{self.conversation}: event {event.seq} follows event {self.state.head}", hint="refold verify"
+                )
+            if not self.state.add(event):
+                self.state = self._refolded()
+                return
+
+    def originals(self, span: Span) -> list[Slot]:
+        """The messages of a span as they came."""
+        state = Fold()
+        for event in self.read(span.first - 1, span.last):
+            if event.kind == "message":
+                state.erased = self.state.erased
+                state.step(event)
+        return state.slots
+
+    def ages(self, seqs: Sequence[int]) -> dict[int, int]:
+        """How many milliseconds ago these events came, by seq."""
+        now = self.clock()
+        return {seq: now - event.at_ms for seq, event in (self._events(seqs) or {}).items()}
+
+    def call(self, id: str) -> ToolCall | None:
+        """The newest tool call of that id on the page."""
+        for slot in reversed(self.state.slots):
+            for block in slot.message.blocks:
+                if isinstance(block, ToolCall) and block.id == id:
+                    return block
+        return None
+
+    def calling(self) -> Message | None:
+        """The newest message on the page that calls tools."""
+        return next((slot.message for slot in reversed(self.state.slots) if calls_of(slot.message)), None)
+
+    # --- writing ---
+
+    def append(self, drafts: Sequence[Draft], *, fresh: Fresh | None = None) -> list[Event]:
+        """Writes the drafts on top of the log, all or nothing. `fresh` is asked again after other writers'
+        events were read: False means that the drafts no longer fit, and nothing is written."""
+        events = self._sealed(drafts)
+        for _ in range(TRIES_MAX):
+            try:
+                self.store.append(self.conversation, events, expect=self.state.head)
+                break
+            except Conflict:
+                self.catch_up()
+                if fresh is not None and not fresh(self.state):
+                    return []
+                events = self._rebased(events)
+        else:
+            raise Conflict(f"{self.conversation}: other writers were faster {TRIES_MAX} times", head=self.state.head)
+        self._fold(events)
+        if self.state.head - self.marked >= BOOKMARK_EVENTS:
+            self.keep_bookmark()
+        return events
+
+    def _sealed(self, drafts: Sequence[Draft]) -> list[Event]:
+        chain, seq, at_ms = self.state.chain, self.state.head, self.clock()
+        events = []
+        for draft in drafts:
+            seq += 1
+            randomness = os.urandom(10 + SALT_BYTES)
+            event = seal(
+                chain, seq, id=uuid7(at_ms, randomness), at_ms=at_ms, by=draft.by, kind=kind_of(draft.body),
+                body=encoded(draft.body), salt=randomness[10:], tokens=draft.tokens, counter=draft.counter,
+            )  # fmt: skip
+            chain = event.chain
+            events.append(event)
+        return events
+
+    def _rebased(self, events: Sequence[Event]) -> list[Event]:
+        """The same events, ids and bodies, on top of the head as it is now."""
+        chain, seq = self.state.chain, self.state.head
+        moved = []
+        for event in events:
+            seq += 1
+            moved.append(resealed(event, chain, seq))
+            chain = moved[-1].chain
+        return moved
+
+    def keep_bookmark(self) -> None:
+        """Keeps the state, so that the next open need not read the log. The log itself never depends on it."""
+        if self.state.head > self.marked:
+            self.store.keep_bookmark(self.conversation, bookmark.kept(self.state))
+            self.marked = self.state.head
+
+
+def runs(seqs: Iterable[int]) -> list[Span]:
+    """Sorted seqs as spans without gaps."""
+    out: list[Span] = []
+    for seq in sorted(seqs):
+        if out and seq <= out[-1].last + 1:
+            out[-1] = Span(out[-1].first, seq)
+        else:
+            out.append(Span(seq, seq))
+    return out
+
+
+def near_runs(seqs: Iterable[int]) -> list[tuple[int, int]]:
+    """Runs that hold these seqs; what lies close together is one read."""
+    out: list[tuple[int, int]] = []
+    for seq in sorted(set(seqs)):
+        if out and seq - out[-1][1] <= NEAR_EVENTS:
+            out[-1] = out[-1][0], seq
+        else:
+            out.append((seq, seq))
+    return out
+
+
+def message_of(event: Event, state: Fold) -> Message | None:
+    """The message that an event holds, as it came."""
+    twin = Fold()
+    twin.erased = state.erased
+    twin.step(event)
+    return twin.slots[0].message if twin.slots else None

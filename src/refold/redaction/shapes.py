@@ -1,0 +1,176 @@
+"""What secrets look like that can be told by their shape alone: one line per kind.
+
+Most begin with a prefix that their issuer chose for exactly this purpose; `shape` makes of prefix and body a pattern
+that takes the whole run of signs and starts only where a run starts, so every run is looked at once and no text can
+make the search slow. A rule is tried only where its `anchor` stands in the text. To teach a new kind, add a line and an
+example in `tests/redaction/test_redaction.py`. Neighbour: `redaction` uses this, and knows what has no shape.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+_STARTS = (
+    r"(?<![A-Za-z0-9_-]{p})", r"(?<=\\[nrtbf]{p})", r"(?<=%[0-9A-Fa-f][0-9A-Fa-f]{p})",
+    r"(?<=\[\dm{p})", r"(?<=[\[;]\d\dm{p})", r"(?<=;\dm{p})",
+)  # fmt: skip
+_END = r"(?![A-Za-z0-9])"
+WORD, HEX, URLSAFE = "[A-Za-z0-9]", "[a-f0-9]", "[A-Za-z0-9_-]"
+UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+
+
+# Every secret of a known shape lies in such a run; few other texts do, so anchors are looked for in these alone.
+RUN = re.compile(r"[A-Za-z0-9_+/=.~$:?&%@-]{20,}+")
+
+
+class Shape(NamedTuple):
+    """A kind of secret: the text without which there is none, and the pattern. The group `secret`, if the pattern has
+    one, is the part that must not be shown."""
+
+    kind: str
+    anchor: str
+    pattern: re.Pattern[str]
+
+
+def shape(kind: str, prefix: str, body: str) -> Shape:
+    """A secret that begins with `prefix`. It may stand behind anything that is no part of a word, and behind the
+    escapes of JSON, of addresses and of terminals, which end in a letter."""
+    literal = re.escape(prefix)
+    # The prefix comes first in the pattern and what stands before it is asked later: so the search can jump to it.
+    return Shape(kind, prefix, re.compile(f"{literal}{_starting(literal)}{body}{_END}"))
+
+
+def inner(kind: str, anchor: str, pattern: str) -> Shape:
+    """A secret that is told by an `anchor` somewhere inside."""
+    return Shape(kind, anchor, re.compile(f"{_starting('')}{pattern}{_END}"))
+
+
+def _starting(literal: str) -> str:
+    return f"(?:{'|'.join(start.replace('{p}', literal) for start in _STARTS)})"
+
+
+def _several(kind: str, prefixes: str, body: str) -> list[Shape]:
+    return [shape(kind, prefix, body) for prefix in prefixes.split()]
+
+
+SHAPES: tuple[Shape, ...] = (
+    # clouds
+    *_several("AWS key", "AKIA ASIA ABIA ACCA", "[A-Z0-9]{16}"),
+    shape("Google API key", "AIza", f"{URLSAFE}{{35}}"),
+    shape("Google OAuth secret", "GOCSPX-", f"{URLSAFE}{{20,}}+"),
+    shape("Google OAuth token", "ya29.", f"{URLSAFE}{{20,}}+"),
+    shape("Google refresh token", "1//0", f"{URLSAFE}{{40,}}+"),
+    inner("Azure client secret", "Q~", r"[A-Za-z0-9_~.]{3}\dQ~[A-Za-z0-9_~.-]{31,34}"),
+    Shape("Azure storage key", "AccountKey=", re.compile(r"AccountKey=(?P<secret>[A-Za-z0-9+/]{40,}+={0,2})")),
+    Shape("Azure shared key", "SharedAccessKey=", re.compile(r"SharedAccessKey=(?P<secret>[A-Za-z0-9+/]{40,}+={0,2})")),
+    Shape("Azure signature", "sig=", re.compile(r"(?<=[?&])sig=(?P<secret>[A-Za-z0-9%+/=_-]{32,}+)")),
+    shape("Alibaba key", "LTAI", f"{WORD}{{16,}}+"),
+    *_several("DigitalOcean token", "dop_v1_ doo_v1_ dor_v1_", f"{HEX}{{64}}"),
+    shape("Heroku key", "HRKU-", f"{URLSAFE}{{30,}}+"),
+    shape("Cloudflare key", "v1.0-", f"{HEX}{{24}}-{HEX}{{100,}}+"),
+    *_several("Fly token", "fm1r_ fm2_ fo1_", r"[A-Za-z0-9+/=_-]{40,}+"),
+    *_several("Netlify token", "nfp_ nfc_", f"{WORD}{{36,}}+"),
+    *_several("Vercel token", "vcp_ vci_ vck_ vca_ vcr_", f"{WORD}{{40,}}+"),
+    shape("Tailscale key", "tskey-", f"{URLSAFE}{{20,}}+"),
+    # models
+    shape("Anthropic key", "sk-ant-", f"{URLSAFE}{{16,}}+"),
+    *_several("OpenAI key", "sk-proj- sk-svcacct- sk-admin-", f"{URLSAFE}{{16,}}+"),
+    shape("OpenRouter key", "sk-or-", f"{URLSAFE}{{16,}}+"),
+    shape("API key", "sk-", r"(?=[A-Za-z_-]*+\d)[A-Za-z0-9_-]{16,}+"),
+    shape("Groq key", "gsk_", f"{WORD}{{40,}}+"),
+    shape("xAI key", "xai-", f"{WORD}{{40,}}+"),
+    shape("Perplexity key", "pplx-", f"{WORD}{{40,}}+"),
+    shape("Replicate token", "r8_", f"{WORD}{{36,}}+"),
+    *_several("Hugging Face token", "hf_ api_org_", f"{WORD}{{30,}}+"),
+    shape("Together key", "tgp_v1_", f"{URLSAFE}{{36,}}+"),
+    *_several("LangSmith key", "lsv2_pt_ lsv2_sk_", f"{HEX}{{32}}_{HEX}{{10}}"),
+    shape("Pinecone key", "pcsk_", f"{URLSAFE}{{40,}}+"),
+    shape("Tavily key", "tvly-", f"{URLSAFE}{{20,}}+"),
+    shape("E2B key", "e2b_", f"{HEX}{{40}}"),
+    shape("Firecrawl key", "fc-", f"{HEX}{{32}}"),
+    # code
+    *_several("GitHub token", "ghp_ gho_ ghu_ ghs_ ghr_", f"{WORD}{{20,}}+"),
+    shape("GitHub token", "github_pat_", r"[A-Za-z0-9_]{20,}+"),
+    *_several(
+        "GitLab token", "glpat- gldt- glrt- glcbt- glptt- glsoat- glimt- glagent- glft- glffct- GR1348941",
+        r"[A-Za-z0-9_.-]{16,}+",
+    ),
+    shape("Atlassian token", "ATATT3", r"[A-Za-z0-9_=-]{60,}+"),
+    shape("Bitbucket token", "ATBB", r"[A-Za-z0-9]{28,}+"),
+    shape("Bitbucket token", "ATCTT3", r"[A-Za-z0-9_=-]{60,}+"),
+    shape("npm token", "npm_", f"{WORD}{{30,}}+"),
+    shape("PyPI token", "pypi-", f"{URLSAFE}{{50,}}+"),
+    shape("RubyGems key", "rubygems_", f"{HEX}{{48}}"),
+    shape("crates.io token", "cio", f"{WORD}{{32}}"),
+    *_several("Docker token", "dckr_pat_ dckr_oat_", f"{URLSAFE}{{24,}}+"),
+    shape("NuGet key", "oy2", r"[a-z0-9]{43}"),
+    *_several("Sonar token", "sqp_ squ_ sqa_", f"{HEX}{{40}}"),
+    shape("JFrog key", "AKCp", f"{WORD}{{60,}}+"),
+    shape("CircleCI token", "CCIPAT_", f"{URLSAFE}{{40,}}+"),
+    *_several("Buildkite token", "bkua_ bkpt_", f"{WORD}{{36,}}+"),
+    *_several("Sentry token", "sntrys_ sntryu_", r"[A-Za-z0-9_+/=]{40,}+"),
+    # talk and mail
+    *_several("Slack token", "xoxa- xoxb- xoxe- xoxe. xoxo- xoxp- xoxr- xoxs-", r"[A-Za-z0-9.-]{16,}+"),
+    shape("Slack token", "xapp-", r"\d-[A-Z0-9]{8,}+-\d{8,}+-[a-z0-9]{30,}+"),
+    Shape("Slack webhook", "https://hooks.slack.com/", re.compile(
+        r"https://hooks\.slack\.com/(?:services|workflows|triggers)/(?P<secret>[A-Za-z0-9/]{20,}+)")),
+    Shape("Discord webhook", "/api/webhooks/", re.compile(
+        r"/api/webhooks/\d{17,20}/(?P<secret>[A-Za-z0-9_-]{60,}+)")),
+    Shape("Discord token", ".", re.compile(  # the part before the first dot is the public id
+        r"\.[A-Za-z0-9_-]{6}\.(?:(?<=[MNO][A-Za-z0-9_-]{23}\.[A-Za-z0-9_-]{6}\.)|(?<=[MNO][A-Za-z0-9_-]{25}\.[A-Za-z0-9_-]{6}\.))"
+        r"[A-Za-z0-9_-]{27,38}+(?![A-Za-z0-9_.-])")),
+    Shape("Teams webhook", ".webhook.office.com/", re.compile(
+        r"\.webhook\.office\.com/webhookb2/(?P<secret>[A-Za-z0-9@/-]{40,}+)")),
+    inner("Telegram token", ":AA", rf"\d{{8,10}}:AA{URLSAFE}{{33}}"),
+    shape("SendGrid key", "SG.", r"[A-Za-z0-9_-]{16,32}\.[A-Za-z0-9_-]{16,}+"),
+    shape("Mailgun key", "key-", f"{HEX}{{32}}"),
+    inner("Mailchimp key", "-us", rf"{HEX}{{32}}-us\d{{1,2}}"),
+    shape("Brevo key", "xkeysib-", f"{HEX}{{64}}-{WORD}{{16}}"),
+    shape("Resend key", "re_", r"[A-Za-z0-9]{8}_[A-Za-z0-9]{20,}+"),
+    shape("Twilio key", "SK", f"{HEX}{{32}}"),
+    # money and shops
+    *_several("Stripe key", "sk_live_ sk_test_ rk_live_ rk_test_ whsec_", r"[A-Za-z0-9+/=]{16,}+"),
+    *_several("Square token", "sq0atp- sq0csp-", f"{URLSAFE}{{20,}}+"),
+    *_several("Shopify token", "shpat_ shpss_ shpca_ shppa_", r"[a-fA-F0-9]{32}"),
+    *_several("Plaid token", "access-sandbox- access-development- access-production-", UUID),
+    Shape("PayPal token", "access_token$", re.compile(
+        r"access_token\$(?:production|sandbox)\$[a-z0-9]{16}\$[a-f0-9]{32}")),
+    # services
+    *_several("PlanetScale key", "pscale_tkn_ pscale_pw_ pscale_oauth_", r"[A-Za-z0-9_.=-]{32,}+"),
+    *_several("Supabase key", "sbp_ sb_secret_", r"[A-Za-z0-9_-]{30,}+"),
+    shape("Neon key", "napi_", f"{WORD}{{40,}}+"),
+    shape("Databricks token", "dapi", rf"{HEX}{{32}}(?:-\d)?"),
+    *_several("Linear key", "lin_api_ lin_oauth_", f"{WORD}{{32,}}+"),
+    *_several("Notion token", "ntn_ secret_", r"[A-Za-z0-9]{43,50}"),
+    *_several("Figma token", "figd_ figo_ figor_", f"{URLSAFE}{{36,}}+"),
+    shape("Airtable token", "pat", rf"{WORD}{{14}}\.{HEX}{{64}}"),
+    shape("Postman key", "PMAK-", rf"{HEX}{{24}}-{HEX}{{34}}"),
+    shape("Grafana token", "glsa_", rf"{WORD}{{32}}_[A-Fa-f0-9]{{8}}"),
+    shape("Grafana token", "glc_", r"[A-Za-z0-9+/=]{32,}+"),
+    *_several("New Relic key", "NRAK- NRJS- NRII- NRIQ-", r"[A-Za-z0-9_-]{19,}+"),
+    shape("Dynatrace token", "dt0c01.", r"[A-Z0-9]{24}\.[A-Z0-9]{64}"),
+    *_several("Doppler token", "dp.pt. dp.st. dp.ct. dp.sa. dp.scim. dp.audit.", r"[A-Za-z0-9._-]{40,}+"),
+    *_several("Vault token", "hvs. hvb. hvr.", f"{URLSAFE}{{20,}}+"),
+    inner("Terraform token", ".atlasv1.", rf"{WORD}{{14}}\.atlasv1\.[A-Za-z0-9_=-]{{60,70}}"),
+    shape("Pulumi token", "pul-", f"{HEX}{{40}}"),
+    shape("age key", "AGE-SECRET-KEY-1", "[A-Z0-9]{50,}+"),
+    shape("1Password token", "ops_eyJ", r"[A-Za-z0-9+/=_-]{100,}+"),
+    shape("LaunchDarkly key", "sdk-", UUID),
+    shape("Contentful token", "CFPAT-", f"{URLSAFE}{{40,}}+"),
+    shape("Mapbox token", "sk.eyJ", r"[A-Za-z0-9_-]{20,}+\.[A-Za-z0-9_-]{20,}+"),
+    shape("Facebook token", "EAA", r"(?<![+/,]EAA)[A-Za-z0-9]{80,}+"),  # not inside encoded bytes
+    shape("X bearer token", "AAAAAAAAAAAAAAAAAAAAA", r"(?=[A-Za-z0-9%]{60})(?:[A-Za-z0-9]|%2[BF]|%3D)++"),
+    shape("Adafruit key", "aio_", r"[A-Za-z0-9]{28}"),
+    shape("Prefect key", "pnu_", r"[A-Za-z0-9]{36}"),
+    *_several("Shippo token", "shippo_live_ shippo_test_", f"{HEX}{{40}}"),
+    *_several("EasyPost key", "EZAK EZTK", f"{WORD}{{54}}"),
+    shape("JSON web token", "eyJ", r"[A-Za-z0-9_-]{8,}+\.eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}+"),
+)  # fmt: skip
+
+# No secret, but nobody's business either: taken out only where the setting asks for it. `git@host:` is an address of
+# code, and `name@2x.png` a file.
+EMAIL = re.compile(
+    r"(?<![A-Za-z0-9._%+/-])(?!git@)[A-Za-z0-9][A-Za-z0-9._%+-]{0,63}+@"
+    r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.){1,8}(?!(?:png|jpe?g|gif|svg|webp)\b)[A-Za-z]{2,24}\b"
+)

@@ -1,0 +1,369 @@
+"""One log as a file: an event a line, appended; any part of it is found without reading the rest.
+
+A line is what `codec.to_line` gives. A space before the line's end says that its batch goes on with the next line: JSON
+does not see it, and a batch of which some lines are missing is told from a whole one, whoever was killed and wherever
+the power was cut. What follows the last whole batch is no part of the log: a writer is at work there, or died there.
+
+Lines carry their seq at the front, so a place in the middle is found by halving the file. Places that were found are
+remembered. A body that is not one line of JSON is carried in base64 beside it. Neighbour: `files_folder` locks and
+mends.
+"""
+
+from __future__ import annotations
+
+import base64
+import bisect
+import errno
+import os
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from refold.core import codec
+from refold.core.model import Event
+from refold.errors import Corrupt, Invalid
+from refold.stores import checks as door
+from refold.stores.files import tree as files_tree
+
+NEAR_BYTES = 16 * 1024
+READ_BYTES = 4 * 1024
+READ_BYTES_MAX = 1024 * 1024
+PLACES_MAX = 4_096
+# An event as large as it may be, carried in base64, and its envelope. No longer line is ever read whole.
+LINE_BYTES_MAX = 4 * codec.EVENT_BYTES_MAX // 3 + 64 * 1024
+_READ_ONLY = {errno.EACCES, errno.EPERM, errno.EROFS}
+_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_SEQ = re.compile(rb'\{"v":\d+,"seq":(\d+),')
+_BYTES = b'"body":null,"bytes":"'
+
+
+# --- lines --------------------------------------------------------------------------------------------------------
+
+
+class _Bytes(msgspec.Struct):
+    bytes: str
+
+
+def batch_of(events: Sequence[Event]) -> bytes:
+    """The events as the lines of one batch."""
+    return b" \n".join(map(line_of, events)) + b"\n"
+
+
+def line_of(event: Event) -> bytes:
+    """The event as one line, without its end."""
+    line = _encoded(event)
+    if len(line) > LINE_BYTES_MAX:
+        size = f"event {event.seq} has {len(line):,} bytes, over the limit of {LINE_BYTES_MAX:,}"
+        raise Invalid(size, hint="store large content as an artifact")
+    return line
+
+
+def _encoded(event: Event) -> bytes:
+    try:
+        line = codec.to_line(event)
+        if b"\n" not in line and _reads_back(line, event):
+            return line
+        envelope = codec.to_line(replace(event, body=b"null"))
+    except (UnicodeEncodeError, OverflowError, msgspec.MsgspecError) as error:
+        raise Invalid(f"not storable: {error}", hint="text without surrogates, numbers of 64 bits") from error
+    line = envelope[:-1] + b',"bytes":"' + base64.b64encode(event.body) + b'"}'
+    if not _reads_back(line, event):
+        raise Invalid(f"event {event.seq} is not storable", hint="its id is a UUID, its numbers have 64 bits")
+    return line
+
+
+def _reads_back(line: bytes, event: Event) -> bool:
+    try:
+        return event_of(line) == event
+    except Corrupt:
+        return False
+
+
+def event_of(line: bytes) -> Event:
+    """The event that a line holds."""
+    event = codec.from_line(line)
+    # Where the body is null, nothing but the envelope stands in the line, and there a quote is always escaped.
+    if event.body in (b"null", b"") and _BYTES in line:
+        try:
+            body = base64.b64decode(msgspec.json.decode(line, type=_Bytes).bytes, validate=True)
+        except (msgspec.DecodeError, ValueError) as error:
+            raise Corrupt(f"not an event: {error}", hint="refold verify") from error
+        return replace(event, body=body)
+    return event
+
+
+# --- the file -----------------------------------------------------------------------------------------------------
+
+
+class Tip(NamedTuple):
+    """What is kept in mind of the newest event: not its body, which may be large."""
+
+    seq: int
+    chain: bytes
+    at_ms: int
+
+
+class LogFile:
+    """An open log. `end` is where its last whole batch ends, `size` how long the file was when we looked."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.writable = True
+        try:
+            self.fd = os.open(path, os.O_RDWR | os.O_APPEND | _FLAGS)
+        except OSError as error:
+            if error.errno not in _READ_ONLY:
+                raise
+            self.fd, self.writable = os.open(path, os.O_RDONLY | _FLAGS), False
+        found = os.fstat(self.fd)
+        self.identity = (found.st_dev, found.st_ino)
+        if not stat.S_ISREG(found.st_mode):
+            self.close()
+            raise Corrupt(f"{path} is not a file", hint="move it away; refold verify tells what can still be read")
+        self._forget()
+
+    def _forget(self) -> None:
+        self.size = self.end = self.first = 0
+        self.newest: Tip | None = None
+        self._places: list[tuple[int, int]] = []  # a seq and where its line begins, sorted
+
+    @property
+    def is_torn(self) -> bool:
+        return self.size > self.end
+
+    def is_current(self) -> bool:
+        """Whether the path still names this file: it is another one after an erase or a delete."""
+        try:
+            there = os.stat(self.path, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return (there.st_dev, there.st_ino) == self.identity
+
+    def refresh(self) -> None:
+        """Learns where the log ends now, from its last line."""
+        size = os.fstat(self.fd).st_size
+        # Behind a torn tail the size says nothing: it may have been cut, and as much been appended.
+        if size == self.size and not self.is_torn:
+            return
+        end = self._whole(size)
+        if end < self.end:
+            self._forget()
+        if end > self.end:
+            start = self._newline_before(end - 1) + 1
+            newest = self._event(start, self._line(start, end - 1))
+            before = self._seq_at(self._newline_before(start - 1) + 1) if start else newest.seq - 1
+            if newest.seq != before + 1:
+                raise self._damage(start, f"event {newest.seq} follows event {before}")
+            self.newest = Tip(newest.seq, newest.chain, newest.at_ms)
+            self._remember(newest.seq, start)
+            self.first = self.first or self._seq_at(0)
+        self.size, self.end = size, end
+
+    def append(self, events: Sequence[Event], batch: bytes) -> None:
+        """Writes a batch behind the last. The caller holds the lock and has mended what was torn."""
+        try:
+            files_tree.write_all(self.fd, batch)
+        except BaseException:
+            # What we cannot take back either is a torn tail, and the next writer's to mend.
+            self.size = -1
+            os.ftruncate(self.fd, self.end)
+            raise
+        self.first = self.first or events[0].seq
+        self._remember(events[0].seq, self.end)
+        self.newest = Tip(events[-1].seq, events[-1].chain, events[-1].at_ms)
+        self.end = self.size = self.end + len(batch)
+
+    def events(self, first: int, last: int) -> list[Event]:
+        """Events of this file from `first` to `last`, both of which it holds."""
+        events: list[Event] = []
+        start = offset = self._offset_of(first)
+        for start, line in self.lines(offset):
+            event = self._event(start, line)
+            if event.seq != first + len(events):
+                raise self._damage(start, f"event {first + len(events)} is missing before event {event.seq}")
+            events.append(event)
+            if event.seq >= last:
+                self._remember(event.seq, start)
+                return events
+        raise self._damage(start, f"the log ends before event {last}")
+
+    def lines(self, offset: int = 0) -> Iterator[tuple[int, bytes]]:
+        """Every line from there on with its place, read in pieces that grow; a long line by itself, once its end is
+        known."""
+        start = offset
+        rest, step = b"", READ_BYTES
+        while offset < self.end:
+            piece = self._bytes(offset, min(offset + step, self.end))
+            *lines, rest = (rest + piece).split(b"\n")
+            for line in lines:
+                yield start, line
+                start += len(line) + 1
+            offset += len(piece)
+            step = min(2 * step, READ_BYTES_MAX)
+            if len(rest) >= READ_BYTES_MAX:
+                rest = b""
+                stop = self._newline_after(offset, min(start + LINE_BYTES_MAX + 1, self.end))
+                yield start, self._line(start, stop)
+                start = offset = stop + 1
+
+    def newest_title(self, last: int, *, without: int = 0) -> tuple[str, int] | None:
+        """The newest title that an event up to `last` gave here, and its seq; one event may be left out."""
+        found = None
+        for event in self._containing(b'"kind":"meta"'):
+            if event.seq > last:
+                break
+            if event.seq != without and (title := door.title_in([event])) is not None:
+                found = title, event.seq
+        return found
+
+    def naming(self, digest: str) -> list[Event]:
+        """The artifact events here that name a content."""
+        return [event for event in self._containing(digest.encode()) if event.kind == "artifact"]
+
+    def _containing(self, text: bytes) -> Iterator[Event]:
+        for start, line in self.lines():
+            if text in line:
+                yield self._event(start, line)
+
+    def write_without(self, seq: int, fd: int) -> None:
+        """Copies the log to another file, with body and salt of one event left out."""
+        offset = self._offset_of(seq)
+        [(_, line)] = [next(self.lines(offset))]
+        emptied = line_of(replace(self._event(offset, line), body=b"", salt=b""))
+        self._copy(0, offset, fd)
+        files_tree.write_all(fd, emptied + (b" " if line.endswith(b" ") else b""))
+        self._copy(offset + len(line), self.end, fd)
+
+    def torn(self) -> Iterator[bytes]:
+        """What lies behind the last whole batch."""
+        for start in range(self.end, self.size, READ_BYTES_MAX):
+            yield self._bytes(start, min(start + READ_BYTES_MAX, self.size))
+
+    def cut(self) -> None:
+        """Lets the file end with its last whole batch."""
+        os.ftruncate(self.fd, self.end)
+        self.size = self.end
+
+    def close(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def __del__(self) -> None:
+        if hasattr(self, "fd"):
+            self.close()
+
+    # --- places ---
+
+    def _whole(self, size: int) -> int:
+        """Where the last whole batch of the first `size` bytes ends."""
+        at = self._newline_before(size)
+        while at > 0 and os.pread(self.fd, 1, at - 1) == b" ":
+            at = self._newline_before(at)
+        return at + 1
+
+    def _newline_before(self, before: int) -> int:
+        """The last newline below an offset, -1 if there is none; read backwards in pieces that grow."""
+        step = READ_BYTES
+        while before > 0:
+            start = max(0, before - step)
+            found = self._bytes(start, before).rfind(b"\n")
+            if found >= 0:
+                return start + found
+            before, step = start, min(2 * step, READ_BYTES_MAX)
+        return -1
+
+    def _newline_after(self, start: int, stop: int) -> int:
+        """The first newline from `start` on, -1 if there is none below `stop`."""
+        step = READ_BYTES
+        while start < stop:
+            piece = self._bytes(start, min(start + step, stop))
+            found = piece.find(b"\n")
+            if found >= 0:
+                return start + found
+            start, step = start + len(piece), min(2 * step, READ_BYTES_MAX)
+        return -1
+
+    def _offset_of(self, seq: int) -> int:
+        """Where the line of an event begins: closed in between two known places, by turns where it would lie if all
+        lines were as long, and by halving, which is sure to end soon."""
+        at = bisect.bisect_right(self._places, (seq, self.end))
+        (near, low), (far, high) = self._around(at)
+        halves = False
+        while high - low > NEAR_BYTES and near < seq:
+            aim = low + (high - low) * (seq - near) // (far - near) - NEAR_BYTES // 2
+            probe = (low + high) // 2 if halves else max(aim, low + NEAR_BYTES)
+            newline, halves = self._newline_after(probe - 1, high), not halves
+            if newline < 0 or newline + 1 >= high:
+                high = probe
+                continue
+            found = self._seq_at(newline + 1)
+            self._remember(found, newline + 1)
+            if found <= seq:
+                near, low = found, newline + 1
+            else:
+                far, high = found, newline + 1
+        return self._skip(low, seq - near)
+
+    def _around(self, at: int) -> tuple[tuple[int, int], tuple[int, int]]:
+        """The known place before the `at`th and the `at`th itself, or the ends of the log."""
+        assert self.newest is not None
+        before = self._places[at - 1] if at else (self.first, 0)
+        after = self._places[at] if at < len(self._places) else (self.newest.seq + 1, self.end)
+        return before, after
+
+    def _skip(self, start: int, lines: int) -> int:
+        """The beginning of the line that comes so many lines later."""
+        if lines == 0:
+            return start
+        for at, (offset, _) in enumerate(self.lines(start)):
+            if at == lines:
+                return offset
+        raise self._damage(start, f"{lines} lines are missing")
+
+    def _remember(self, seq: int, offset: int) -> None:
+        if len(self._places) >= PLACES_MAX:
+            del self._places[1::2]
+        at = bisect.bisect_left(self._places, (seq, 0))
+        if at == len(self._places) or self._places[at][0] != seq:
+            self._places.insert(at, (seq, offset))
+
+    def _seq_at(self, offset: int) -> int:
+        found = _SEQ.match(os.pread(self.fd, 64, offset))
+        if found is None:
+            raise self._damage(offset, "there is no event")
+        return int(found[1])
+
+    # --- bytes ---
+
+    def _line(self, start: int, stop: int) -> bytes:
+        """The line between two places; without a stop, or longer than any event, it is damage and not read."""
+        if stop < 0 or stop - start > LINE_BYTES_MAX:
+            raise self._damage(start, f"a line of more than {LINE_BYTES_MAX:,} bytes is no event")
+        return self._bytes(start, stop)
+
+    def _bytes(self, start: int, stop: int) -> bytes:
+        content = os.pread(self.fd, stop - start, start)
+        while len(content) < stop - start:
+            more = os.pread(self.fd, stop - start - len(content), start + len(content))
+            if not more:
+                raise self._damage(start, "the file became shorter")
+            content += more
+        return content
+
+    def _copy(self, start: int, stop: int, fd: int) -> None:
+        for at in range(start, stop, READ_BYTES_MAX):
+            files_tree.write_all(fd, self._bytes(at, min(at + READ_BYTES_MAX, stop)))
+
+    def _event(self, offset: int, line: bytes) -> Event:
+        try:
+            return event_of(line)
+        except Corrupt as error:
+            raise self._damage(offset, str(error)) from error
+
+    def _damage(self, offset: int, what: str) -> Corrupt:
+        return Corrupt(f"{self.path}, byte {offset:,}: {what}", hint="refold verify tells what can still be read")

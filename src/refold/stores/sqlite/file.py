@@ -1,0 +1,251 @@
+"""The database file: how it comes to be, how it is opened, synced and left, and what its errors mean.
+
+It is made for the owner alone whatever the umask, marked as ours by its application id, and never touched when it is
+not ours or newer than we are. Neighbours: `sqlite` keeps logs in it; nothing else imports apsw.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+import sys
+import threading
+import time
+from urllib.parse import quote
+
+import apsw
+
+from refold.errors import Corrupt, Denied, Invalid, RefoldError, Unavailable
+from refold.stores import checks as door
+from refold.stores.contents import make_folder, sync_folder
+from refold.stores.sqlite import log as sqlite_log
+from refold.stores.sqlite import versions as sqlite_versions
+from refold.stores.sqlite.versions import VERSION
+
+APPLICATION_ID = 0x7265666F  # "refo"
+BUSY_MS = 10_000
+PAGE_BYTES = 1024
+WAL_PAGES = 1_000
+WAL_CHECK_S = 1.0
+
+# Closing any descriptor of a file drops all POSIX locks this process holds on it. Creating the database is the one
+# time we hold a descriptor of our own to it, so nobody may connect meanwhile.
+_CONNECTING = threading.Lock()
+
+
+def connect(path: str, *, writing: bool) -> apsw.Connection | None:
+    """A connection to the database, made if it is missing and we are writing; None if there is nothing to read."""
+    with _CONNECTING:
+        _refuse_strange_links(path)
+        if not _exists(path):
+            if not writing:
+                return None
+            _create(path)
+        connection = _opened(path)
+        try:
+            if _is_ours(connection, path) or (writing and _initialise(connection, path)):
+                return connection
+        except BaseException:
+            connection.close(True)
+            raise
+        connection.close()
+        return None
+
+
+def _refuse_strange_links(path: str) -> None:
+    """A link that somebody else may turn elsewhere is no place for a private log."""
+    for name in (path, os.path.dirname(path)):
+        try:
+            found = os.lstat(name)
+        except OSError:
+            # What cannot be looked at is reported by the open that follows, in its own words.
+            continue
+        if stat.S_ISLNK(found.st_mode) and found.st_uid not in (0, os.geteuid()):
+            raise Denied(f"{name} is a link that belongs to user {found.st_uid}", hint="use the real path of the store")
+
+
+def _exists(path: str) -> bool:
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise door.os_failure(error, f"cannot open {path}") from error
+    if not stat.S_ISREG(found.st_mode):
+        raise Invalid(f"{path} is not a file", hint="name the database file: sqlite:.refold/refold.db")
+    return True
+
+
+def _create(path: str) -> None:
+    try:
+        make_folder(os.path.dirname(path))
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            # SQLite gives the mode of the database to its -wal and -shm files, so this covers them too.
+            os.fchmod(fd, 0o600)
+        finally:
+            os.close(fd)
+    except FileExistsError:
+        # Another process was faster; its file is as good as ours.
+        return
+    except OSError as error:
+        raise door.os_failure(error, f"cannot create {path}") from error
+
+
+def _opened(path: str) -> apsw.Connection:
+    connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        _configure(connection)
+        connection.pragma("schema_version")
+    except apsw.CantOpenError:
+        connection.close(True)
+        if not _is_frozen(path):
+            raise
+        # On a read-only disk SQLite cannot make its -shm file. Nobody can write there and there is no WAL to miss,
+        # so the database may be read as it stands.
+        flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+        connection = apsw.Connection(f"file:{quote(path)}?immutable=1", flags=flags)
+        _configure(connection)
+    return connection
+
+
+def _is_frozen(path: str) -> bool:
+    wal = os.path.realpath(path) + "-wal"
+    on_read_only_disk = bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+    return on_read_only_disk and not (os.path.exists(wal) and os.path.getsize(wal))
+
+
+def _configure(connection: apsw.Connection) -> None:
+    connection.set_busy_timeout(BUSY_MS)
+    # Without this SQLite plans a statement anew whenever its LIMIT is bound: more than half the time of a short read.
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+    connection.execute(
+        f"PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON; PRAGMA secure_delete=ON; PRAGMA synchronous=NORMAL;"
+        f"PRAGMA wal_autocheckpoint={WAL_PAGES}; PRAGMA journal_size_limit={4 * WAL_PAGES * PAGE_BYTES};"
+        "PRAGMA checkpoint_fullfsync=ON"
+    ).fetchall()
+
+
+def _is_ours(connection: apsw.Connection, path: str) -> bool:
+    """True for a database of ours, False for an empty one; anything else is refused."""
+    application = connection.pragma("application_id")
+    version = connection.pragma("user_version")
+    if application == APPLICATION_ID:
+        if version > VERSION:
+            raise Invalid(f"{path} has version {version}, this refold reads up to {VERSION}", hint="upgrade refold")
+        if version < VERSION and not connection.in_transaction:
+            sqlite_versions.migrated(connection, path, version)
+        return True
+    if application or version or connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").get:
+        raise Corrupt(f"{path} is a database of another program", hint="name another file for the store")
+    return False
+
+
+def _initialise(connection: apsw.Connection, path: str) -> bool:
+    connection.pragma("page_size", PAGE_BYTES)
+    _use_wal(connection)
+    connection.execute("BEGIN IMMEDIATE")
+    # Another process may have done all this since we looked.
+    if not _is_ours(connection, path):
+        connection.execute(sqlite_log.SCHEMA)
+        connection.execute(f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}").fetchall()
+    connection.execute("COMMIT")
+    return True
+
+
+def _use_wal(connection: apsw.Connection) -> None:
+    """SQLite does not wait for this lock itself, so we do."""
+    deadline = time.monotonic() + BUSY_MS / 1000
+    while True:
+        try:
+            connection.pragma("journal_mode", "wal")
+            return
+        except apsw.BusyError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.005)
+
+
+class Wal:
+    """A descriptor of our own to the write-ahead log, to sync it without asking SQLite.
+
+    SQLite opens the file once per connection and keeps it; this is opened just after and closed with the connection,
+    so both mean the same file. SQLite puts no locks on the -wal file, so closing it releases none.
+    """
+
+    def __init__(self, path: str) -> None:
+        # SQLite follows a link to the database before it names the files beside it.
+        self.path = os.path.realpath(path) + "-wal"
+        self._new = True
+        self._checked_s = time.monotonic() - WAL_CHECK_S
+        self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+
+    def sync(self) -> None:
+        """Makes every commit so far survive power loss."""
+        if time.monotonic() - self._checked_s >= WAL_CHECK_S:
+            self._check()
+        _sync(self._fd)
+        if self._new:
+            sync_folder(os.path.dirname(self.path))
+            self._new = False
+
+    def _check(self) -> None:
+        """Notices that somebody took the file away. Once a second: after a stat, Linux must write the file's times
+        with the next commit, which made a turn cost a tenth more."""
+        there, mine = os.stat(self.path), os.fstat(self._fd)
+        if (there.st_dev, there.st_ino) != (mine.st_dev, mine.st_ino):
+            raise FileNotFoundError(errno.ENOENT, "the -wal file was replaced while the store was open")
+        self._checked_s = time.monotonic()
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def __del__(self) -> None:
+        if hasattr(self, "_fd"):
+            self.close()
+
+
+def _sync(fd: int) -> None:
+    if sys.platform == "darwin":
+        # There fsync only hands the bytes to the drive, which may still forget them.
+        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+    else:
+        os.fdatasync(fd)
+
+
+def failure(error: apsw.Error, path: str) -> RefoldError:
+    """The error of the family for what SQLite said; raise it `from` the original."""
+    reason = f"{path}: {error}"
+    match error:
+        case apsw.BusyError() | apsw.LockedError():
+            return Unavailable(f"{path} is busy: {error}", retry_after_s=1.0, hint="another process holds it")
+        case apsw.FullError():
+            return Unavailable(reason, hint="free some space, then try again")
+        case apsw.NotADBError() | apsw.CorruptError() | apsw.FormatError():
+            return Corrupt(reason, hint="refold verify tells what can still be read; restore the file from a copy")
+        case apsw.SQLError() | apsw.SchemaChangeError() | apsw.MismatchError():
+            return Corrupt(f"{path} is not laid out as ours: {error}", hint="refold verify")
+        case apsw.ReadOnlyError() | apsw.CantOpenError() | apsw.PermissionsError() | apsw.AuthError():
+            return _refusal(error, path)
+        case apsw.TooBigError():
+            return Invalid(reason, hint="store large content as an artifact")
+        case _:
+            return Unavailable(reason, hint="check the disk, then try again")
+
+
+def _refusal(error: apsw.Error, path: str) -> RefoldError:
+    """Why SQLite could not open or write: the disk, or us."""
+    folder = os.path.dirname(path)
+    if os.path.isdir(folder) and os.statvfs(folder).f_flag & os.ST_RDONLY:
+        return Unavailable(f"{path}: {error}", hint="the disk is read-only: reading works, writing needs another place")
+    if not (_allowed(path, os.R_OK | os.W_OK) and _allowed(folder, os.W_OK | os.X_OK)):
+        return Denied(f"{path}: {error}", hint="check the owner and the mode of the store's files")
+    return Unavailable(f"{path}: {error}", hint="check the path and the disk, then try again")
+
+
+def _allowed(path: str, mode: int) -> bool:
+    return os.access(path, mode, effective_ids=os.access in os.supports_effective_ids)

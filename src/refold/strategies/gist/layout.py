@@ -1,0 +1,106 @@
+"""How a page is divided when it is folded: what stays whole, what is a gist already, what is to be folded, and how much
+room there is for it.
+
+What stays whole: the opening unless it is half of the window, pins, the latest request, and a short tail in whole
+units. Neighbour: `gist` folds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import takewhile
+
+from msgspec import Struct
+
+from refold.core.laws import is_request, units
+from refold.core.model import Slot, View
+from refold.strategies.brief import Brief, protected, tail_start
+from refold.strategies.gist.passages import is_gist
+
+TASK = 0.5  # of the window: the most that a first request may fill and still stay whole
+TAIL = 0.05  # of what is free: the raw tail, in whole units
+MEANT = 0.02  # a target by so much of the free room below the usual one was asked for
+
+
+class Layout(Struct, frozen=True, kw_only=True):
+    """How the page is divided, and how much of it is free: what lies between the fixed part and the trigger. `pace` is
+    the share of that which a turn fills, `spare` the share that is to be left free, `goal` the size that leaves it."""
+
+    kept: list[Slot]
+    gists: list[Slot]
+    raw: list[Slot]
+    newest: list[Slot]
+    free: int
+    fixed: int
+    tail_tokens: int
+    pace: float
+    spare: float
+    goal: int
+
+
+def laid_out(brief: Brief) -> Layout:
+    """What stays whole, what is a gist already, and what is to be folded."""
+    view = brief.view
+    held = protected(view) | task_of(view, TASK * brief.budget.window / brief.budget.factor)
+    whole = [slot for slot in view.slots if slot.seq in held and not slot.standin]
+    fixed = view.system_tokens + view.tools_tokens + sum(slot.tokens for slot in whole)
+    free = max(0, (brief.full or view.tokens) - fixed)
+    older, tail = parted(view, held, int(TAIL * free))
+    spare, goal = aimed(brief, fixed, free)
+    return Layout(
+        kept=[*whole, *tail], gists=[*filter(is_gist, older)], raw=[slot for slot in older if not is_gist(slot)],
+        newest=newest_unit(view), free=free, fixed=fixed, tail_tokens=sum(slot.tokens for slot in tail),
+        pace=pace_of(view, held) / max(1, free), spare=spare, goal=goal,
+    )  # fmt: skip
+
+
+def parted(view: View, held: set[int], tail_tokens: int) -> tuple[list[Slot], list[Slot]]:
+    """What may be folded, and the raw tail behind it, both without what is held anyway."""
+    start = tail_start(view, keep_messages=len(view.slots), keep_tokens=tail_tokens)
+    older = [slot for slot in view.slots[:start] if slot.seq not in held or slot.standin]
+    return older, [slot for slot in view.slots[start:] if slot.seq not in held]
+
+
+def newest_unit(view: View) -> list[Slot]:
+    return [view.slots[i] for unit in units(view.slots)[-1:] for i in unit]
+
+
+def task_of(view: View, tokens_max: float) -> set[int]:
+    """The seqs of the task itself: the system messages at the beginning, and the first user request that leaves room
+    for work. What else stands before that request is work like any other: a session that was taken up in the middle,
+    or a document that an agent hands over before the user says a word."""
+    leading = takewhile(lambda slot: slot.message.role == "system" and not slot.standin, view.slots)
+    first = next((slot.seq for slot in view.slots if is_request(slot) and slot.tokens <= tokens_max), None)
+    return {slot.seq for slot in leading} | ({first} if first is not None else set())
+
+
+def pace_of(view: View, held: set[int]) -> float:
+    """Tokens per turn, of the turns that are on the page."""
+    new = [slot for slot in view.slots if not slot.standin and slot.seq not in held]
+    return sum(slot.tokens for slot in new) / max(1, sum(slot.message.role == "assistant" for slot in new))
+
+
+def aimed(brief: Brief, fixed: int, free: int) -> tuple[float, int]:
+    """Which share of the free room is to stay free, and the size that leaves it. The brief's target takes the opening
+    for something that could go; a target below the usual one is meant as it is."""
+    view, full = brief.view, fixed + free
+    pinned = sum(slot.tokens for slot in view.slots if slot.seq in {*view.pins, view.request} and not slot.standin)
+    spare = (full - brief.target) / max(1, full - view.system_tokens - view.tools_tokens - pinned)
+    if spare > 1 - brief.budget.target_ratio + MEANT:
+        return spare, brief.target
+    return spare, full - int(spare * free)
+
+
+def runs(slots: Sequence[Slot], between: Iterable[Slot]) -> list[list[Slot]]:
+    """The slots in runs, cut where something that stays lies between two of them."""
+    stops = sorted(slot.seq for slot in between)
+    out: list[list[Slot]] = []
+    at = 0
+    for slot in slots:
+        passed = at
+        while at < len(stops) and stops[at] < slot.seq:
+            at += 1
+        if not out or at > passed:
+            out.append([])
+        out[-1].append(slot)
+    return out

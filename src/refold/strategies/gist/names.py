@@ -1,0 +1,177 @@
+"""Names: the specific things an agent speaks of (paths, files, identifiers, ids, numbers), and how likely each is
+needed again.
+
+Only about one name in thirteen is ever needed after a pause. What tells them apart is mostly how often the agent itself
+used a name; then how long ago, in what company, and who else did. The weights were fitted on real sessions and rounded.
+Neighbour: `lines` chooses the lines that hold the needed names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence, Set
+from itertools import chain
+from math import exp, log
+
+from msgspec import Struct
+from msgspec.structs import astuple
+
+from refold.strategies.gist.memo import Memo
+
+NAME_CHARS_MIN, NAME_CHARS_MAX = 4, 120
+NAMES_MAX = 20_000
+
+PATH, FILE, NUMBER, ID, SNAKE, CAMEL = range(6)
+
+# The ASCII letters and digits are in \w too, but a set that names them is matched by one look into a table.
+_tokens_of = re.compile(r"[A-Za-z0-9_./#\w-]{4,}").findall
+_EXTENSIONS = frozenset(
+    ["py", "js", "ts", "tsx", "jsx", "go", "rs", "c", "h", "cpp", "java", "rb", "md", "txt", "json", "yaml", "yml",
+     "toml", "cfg", "ini", "sh", "html", "css", "sql", "csv", "xml", "lock"]
+)  # fmt: skip
+_CAMEL = re.compile(r"[A-Z]?[a-z]+[A-Z]\w+")
+_DIGIT_THEN_LETTER = re.compile(r"\d\w*[A-Za-z]")
+_LETTERS_THEN_DIGITS = re.compile(r"[A-Z]+\d+")
+
+
+# --- names in text ------------------------------------------------------------------------------------------------
+
+
+def names_of(line: str) -> tuple[str, ...]:
+    """The distinct names on a line, in order."""
+    found: tuple[str, ...] = ()
+    for names in map(_known, _tokens_of(line)):
+        if names:
+            found += names
+    return tuple(dict.fromkeys(found)) if len(found) > 1 else found
+
+
+def _names_in(token: str) -> tuple[str, ...]:
+    """The distinct names in one token: a path whole, else its parts that are names by themselves."""
+    # Most tokens are plain words, and seen to be that at once.
+    if token.isalpha() and (token.islower() or token.istitle()):
+        return ()
+    whole, is_path = token.strip("./#-"), "/" in token  # `/testbed` and `./terminal/...` are paths as well
+    if is_path or whole.replace("_", "a").isalnum():
+        return (whole,) if NAME_CHARS_MIN <= len(whole) <= NAME_CHARS_MAX and (is_path or is_name(whole)) else ()
+    return tuple(dict.fromkeys([name for name in _parts(whole) if NAME_CHARS_MIN <= len(name) <= NAME_CHARS_MAX]))
+
+
+_known = Memo(_names_in).__getitem__  # tokens come again and again, so each is looked at once
+
+
+def _parts(token: str) -> list[str]:
+    """The names between dots and dashes, a file with its extension."""
+    found: list[str] = []
+    for piece in token.replace("#", "-").split("-"):
+        parts = [part for part in piece.split(".") if part]
+        if len(parts) > 1 and parts[-1] in _EXTENSIONS:
+            found.append(f"{parts[-2]}.{parts[-1]}")
+            parts = parts[:-2]
+        found += [part for part in parts if is_name(part)]
+    return found
+
+
+def is_name(word: str) -> bool:
+    """Whether a word is a specific thing: an identifier, an id or a long number."""
+    if word.isdigit():
+        return len(word) >= 4
+    if "_" in word.strip("_"):
+        return True
+    if word.islower():  # neither in humps nor in capitals
+        return _DIGIT_THEN_LETTER.search(word) is not None
+    return bool(_CAMEL.fullmatch(word) or _DIGIT_THEN_LETTER.search(word) or _LETTERS_THEN_DIGITS.fullmatch(word))
+
+
+def kind_of(name: str) -> int:
+    if "/" in name:
+        return PATH
+    if "." in name:
+        return FILE
+    if name.isdigit():
+        return NUMBER
+    if "_" in name:
+        return SNAKE
+    if name.isalpha():
+        return CAMEL
+    return ID if _DIGIT_THEN_LETTER.search(name) or _LETTERS_THEN_DIGITS.fullmatch(name) else CAMEL
+
+
+# --- need ---------------------------------------------------------------------------------------------------------
+
+BASE = -0.3
+OWN = 2.2  # times the part of the messages holding it that were the agent's own
+LINES = 0.55  # per log(1 + lines that held it)
+USER = 1.0  # a user message held it
+AGE = -0.35  # per log(1 + messages since it was last seen)
+FRESH, FRESH_MESSAGES = 1.0, 10  # seen just now; falls to nothing over so many messages
+CROWD = -0.3  # per log(1 + names in the least crowded message that held it)
+NOW = -0.55  # per log(messages so far): the more there is, the smaller each one's part
+KINDS = (0.0, 0.5, -0.4, -0.4, 0.0, 0.15)
+
+Note = list[int]  # a row as a gist notes it
+
+
+class Row(Struct, gc=False):
+    """What is known of a name. There are thousands of these, so the garbage collector is not to look at them."""
+
+    own: int  # messages of the agent that held it
+    held: int  # messages that held it
+    lines: int
+    last: int  # position of the last one
+    crowd: int  # names in the least crowded one
+    user: int  # whether a user's held it
+
+
+class Needs:
+    """Per name: who used it how often, when it was last seen, in what company. Of all names, or of some `only`."""
+
+    def __init__(self, only: Set[str] | None = None) -> None:
+        self.now = 0
+        self.only = only
+        self.rows: dict[str, Row] = {}
+
+    def observe(self, role: str, names: Sequence[tuple[str, ...]]) -> None:
+        """One more message, given the names on each of its lines."""
+        self.now += 1
+        counts = Counter(chain.from_iterable(names))
+        own, user, crowd, now, rows = int(role == "assistant"), int(role == "user"), len(counts), self.now, self.rows
+        for name in counts if self.only is None else counts.keys() & self.only:
+            row = rows.get(name)
+            if row is None:
+                rows[name] = Row(own, 1, counts[name], now, crowd, user)
+                continue
+            row.own += own
+            row.held += 1
+            row.lines += counts[name]
+            row.last = now
+            if crowd < row.crowd:
+                row.crowd = crowd
+            row.user |= user
+
+    def recall(self, now: int, notes: Mapping[str, Note]) -> None:
+        """Takes in what an earlier gist noted of the names it kept."""
+        for name in notes if self.only is None else notes.keys() & self.only:
+            row, known = Row(*notes[name]), self.rows.get(name)
+            if known is None or row.held > known.held:
+                self.rows[name] = row
+        self.now = max(self.now, now)
+
+    def noted(self, names: Iterable[str]) -> dict[str, Note]:
+        """What a later gist should know of these names."""
+        return {name: list(astuple(self.rows[name])) for name in names if name in self.rows}
+
+    def odds(self, names: Iterable[str]) -> dict[str, float]:
+        """For each name the probability that it is needed again soon."""
+        starts = [BASE + NOW * log(self.now + 1) + kind for kind in KINDS]
+        return {name: self._odds(name, starts) for name in names}
+
+    def _odds(self, name: str, starts: Sequence[float]) -> float:
+        row = self.rows.get(name)
+        if row is None:
+            return 0.0
+        age = self.now - row.last
+        weight = starts[kind_of(name)] + OWN * row.own / row.held + LINES * log(1 + row.lines) + USER * row.user
+        weight += AGE * log(1 + age) + FRESH * max(0.0, 1 - age / FRESH_MESSAGES) + CROWD * log(1 + row.crowd)
+        return 1.0 / (1.0 + exp(-weight))

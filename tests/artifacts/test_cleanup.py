@@ -1,0 +1,169 @@
+"""Cleaning up: the oldest go until the bounds hold, and nothing that anybody needs is lost."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from refold.artifacts import cleanup as cleaning
+from refold.core.model import Hide
+from refold.errors import Invalid, NotFound
+from refold.stores import open_store
+from tests.toolruns import clean, clock_ms, forget_page, long, opened, outputs_in, ran
+
+MB = 1_000_000
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request, tmp_path):
+    store = open_store("memory:" if request.param == "memory" else f"sqlite:{tmp_path}/refold.db")
+    yield store
+    store.close()
+
+
+def test_the_oldest_go_until_the_quota_holds(store):
+    """T-19: quota 10 MB, 20 outputs of 1 MB: the oldest 10 go, are marked, and reading one says so."""
+    context = opened(store)
+    ids = [ran(context, f"{n:02}" + "x" * (MB - 2)) for n in range(20)]
+    forget_page(context)
+    done = clean(store, keep_bytes=10 * MB, conversation="work")
+    assert [item.artifact.id for item in done.removed] == ids[:10] and done.size_bytes == 10 * MB and done.kept == ()
+    outputs = outputs_in(context).list()
+    assert [bool(one.cleaned_ms) for one in outputs] == [True] * 10 + [False] * 10
+    with pytest.raises(NotFound, match=r"was cleaned up on 20.*1,000,000 bytes of 'bash: ls'"):
+        context.unfold(ids[0])
+    with pytest.raises(NotFound, match="cleaned up"):
+        context.unfold(ids[0], lines=(1, 2))
+    with pytest.raises(NotFound, match="cleaned up"):
+        outputs_in(context).grep("x", ids[0])
+    assert context.unfold(ids[10]).content.startswith(b"10x")
+    assert clean(store, keep_bytes=10 * MB).removed == ()
+
+
+def test_what_the_page_shows_or_names_stays(store):
+    """T-19: a slot of the page, a name in a visible text, a pin, the system prompt."""
+    context = opened(store)
+    slot, gone, pinned, named, in_system = (ran(context, long(f"output {n}")) for n in range(5))
+    pin = context.view.slots[5].seq
+    context.pin(pin)
+    hidden = {1: gone, 3: named, 4: in_system}
+    batch = [s for n, s in enumerate(context.view.slots) if n // 2 in hidden]
+    assert len(batch) == 6
+    log = context._log
+    log.append([context._desk.draft(Hide(batch="b", span=s.span)) for s in batch])
+    context.append({"role": "user", "content": f"look at artifact://{named}"})
+    context.use(system=f"See {in_system}")
+    context.request()
+    done = clean(store, keep_count=0)
+    assert [item.artifact.id for item in done.removed] == [gone]
+    assert {item.artifact.id for item in done.kept} == {slot, pinned, named, in_system}
+    assert all("the page of work names it" in item.why for item in done.kept)
+    for id in (slot, pinned, named, in_system):
+        assert context.unfold(id).content
+
+
+def test_what_another_conversation_has_stays(store):
+    """T-16: two conversations in one store; cleaning one leaves the other's, though contents are kept once."""
+    one, two = opened(store, "one"), opened(store, "two")
+    shared = ran(one, long("the same"))
+    own = ran(one, long("only here"))
+    assert ran(two, long("the same")) == shared
+    for context in (one, two):
+        forget_page(context)
+    done = clean(store, keep_count=0, conversation="one")
+    assert [item.artifact.id for item in done.removed] == [own]
+    assert [(item.artifact.id, "two has it, too" in item.why) for item in done.kept] == [(shared, True)]
+    assert two.unfold(shared).content
+    assert [item.conversations for item in clean(store, keep_count=0).removed] == [("one", "two")]
+    for context in (one, two):
+        with pytest.raises(NotFound, match="cleaned up"):
+            context.unfold(shared)
+
+
+def test_a_fork_has_the_outputs_of_its_parent(store):
+    context = opened(store)
+    id = ran(context, long("output"))
+    twin = context.fork("twin")
+    forget_page(context)
+    assert clean(store, keep_count=0, conversation="work").removed == ()
+    assert twin.unfold(id).content
+    assert "page of twin names it" in clean(store, keep_count=0).kept[0].why
+
+
+def test_what_a_user_stored_and_what_is_new_stays(store):
+    """T-19: a content is put before the event that names it, so a new one is left alone."""
+    context = opened(store)
+    stored = context.store_artifact("a plan", name="plan").id
+    ran(context, long("output"))
+    forget_page(context)
+    done = clean(store, keep_count=0, grace_s=3_600)
+    assert done.removed == () and [item.why.partition(", but ")[2] for item in done.kept] == [
+        "it was stored by user and is no tool's output", "it is new",
+    ]  # fmt: skip
+    assert context.unfold(stored).content == b"a plan"
+    assert outputs_in(context).clean(keep_count=0).removed == ()
+
+
+def test_age_counts_from_the_last_time_an_output_was_kept(store):
+    """T-19."""
+    context = opened(store)
+    clock = [clock_ms() - 10 * HOUR_MS]
+    context._log.clock = lambda: clock[0]
+    old, again = ran(context, long("old")), ran(context, long("again"))
+    clock[0] += 9 * HOUR_MS
+    assert ran(context, long("again")) == again
+    forget_page(context)
+    done = clean(store, older_than_s=2 * 3_600)
+    assert [item.artifact.id for item in done.removed] == [old] and "too old" in done.removed[0].why
+
+
+def test_an_output_that_comes_again_is_there_again(store):
+    context = opened(store)
+    id = ran(context, long("output"))
+    forget_page(context)
+    assert clean(store, keep_count=0).removed
+    assert ran(context, long("output")) == id
+    assert [one.cleaned_ms for one in outputs_in(context).list()] == [0, 0]
+    assert context.unfold(id).content == long("output").encode()
+
+
+def test_content_that_is_put_again_while_cleaning_is_not_lost(store, monkeypatch):
+    """T-19, T-23: another writer keeps the same content between the survey and the removal."""
+    context, other = opened(store), opened(store, "other")
+    id = ran(context, long("output"))
+    forget_page(context)
+    survey = cleaning._survey
+
+    def surveyed_then_put(*given):
+        found = survey(*given)
+        time.sleep(0.02)
+        assert ran(other, long("output")) == id
+        return found
+
+    monkeypatch.setattr(cleaning, "_survey", surveyed_then_put)
+    time.sleep(0.02)
+    assert clean(store, now_ms=clock_ms(), keep_count=0).removed == ()
+    monkeypatch.undo()
+    assert other.unfold(id).content == context.unfold(id).content == long("output").encode()
+    assert not any(one.cleaned_ms for one in outputs_in(context).list())
+
+
+def test_a_dry_run_changes_nothing(store):
+    context = opened(store)
+    id = ran(context, long("output"))
+    forget_page(context)
+    head = context.view.head
+    assert [item.artifact.id for item in clean(store, keep_count=0, dry_run=True).removed] == [id]
+    assert context.view.head == head and context.unfold(id).content
+
+
+def test_bounds_of_a_cleanup_are_checked(store):
+    for wrong in ({}, {"keep_bytes": -1}, {"older_than_s": float("nan")}):
+        with pytest.raises(Invalid):
+            clean(store, **wrong)
+    with pytest.raises(NotFound):
+        clean(store, keep_count=0, conversation="nobody")
+    assert clean(store, keep_count=0).removed == ()
+    assert outputs_in(opened(store, "new")).clean(keep_count=0).removed == ()

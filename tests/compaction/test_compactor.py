@@ -1,0 +1,322 @@
+"""Compactions with a writer: the whole way, what happens while it is asked, and the hooks around it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from random import Random
+
+from refold.compaction.hooks import Veto
+from refold.writer.asker import Request
+from tests.scripted import GOOD, Scripted, Slow, heard_by, in_thread, opened, page, summaries, talked
+
+# --- the whole way ------------------------------------------------------------------------------------------------
+
+
+def test_a_summary_by_a_writer_stands_for_all_but_the_last_messages():
+    """Y-40, Y-57, X-39: numbers are those of the pages, the summary is background and nobody's request."""
+    writer = Scripted()
+    context = opened(writer, system="be brief")
+    talked(context)
+    before = context.view.tokens
+    receipt = context.compact("summarize")
+    shown = page(context)
+    assert len(writer.requests) == 1
+    assert len(shown) == 12  # system, summary, ten messages
+    assert "Goal: make the login work." in shown[1]
+    assert "not a request" in shown[1]
+    assert "Summary of 35 earlier messages" in shown[1]
+    assert (receipt.messages_before, receipt.messages_after) == (45, 11)
+    assert receipt.tokens_before == before
+    assert receipt.tokens_after == context.view.tokens
+    assert context.view.request == 46  # the 45th message behind the system prompt, not the summary
+
+
+def test_undo_gives_the_page_back_byte_for_byte():
+    """P20"""
+    context = opened(Scripted())
+    talked(context)
+    before = page(context)
+    context.compact("summarize")
+    assert page(context) != before
+    context.undo()
+    assert page(context) == before
+
+
+def test_prose_stands_in_front_of_a_gist_and_the_gist_stays_what_it_was():
+    """X-37"""
+    plain, worded = opened(), opened(Scripted())
+    for context in (plain, worded):
+        talked(context, 60)
+        context.compact()
+    [gist], [both] = summaries(plain), summaries(worded)
+    assert both.text.endswith(gist.text)
+    assert both.text.startswith("[Background on")
+    assert both.notes == gist.notes
+    assert both.facts == gist.facts
+
+
+def test_a_gist_with_prose_is_folded_again_like_any_other():
+    context = opened(Scripted("#3 user\n" + GOOD), window=12_000)
+    for round in range(6):
+        talked(context, 30, start=30 * round)
+        page(context)
+        context.compact()
+    assert "(#3 user)" in page(context)[1] or "(#3 user)" in str(page(context))
+
+
+def test_a_page_that_is_due_is_put_in_words_by_itself():
+    writer = Scripted()
+    context = opened(writer, window=8_000)
+    heard = heard_by(context)
+    for n in range(60):
+        talked(context, 2, start=2 * n)
+        page(context)
+    assert writer.requests
+    names = [notice.name for notice in heard]
+    assert names.index("auto-compacting") < names.index("compaction-complete")
+    complete = next(notice for notice in heard if notice.name == "compaction-complete")
+    assert complete.details["accepted"] == complete.details["asked"] >= 1
+
+
+def test_a_number_of_messages_can_be_the_trigger():
+    """G-11: the 41st message."""
+    writer = Scripted()
+    context = opened(writer, config={"ladder": ("summarize",), "messages_cap": 40})
+    talked(context, 40)
+    assert len(page(context)) == 40
+    talked(context, 1, start=40)
+    assert len(page(context)) == 11
+    assert len(writer.requests) == 1
+    assert len(page(context)) == 11
+
+
+# --- while the writer is asked ------------------------------------------------------------------------------------
+
+
+def test_messages_appended_meanwhile_are_kept():
+    """X-35: no lock is held while the writer is asked."""
+    writer = Slow()
+    context = opened(writer)
+    talked(context)
+    thread, results = in_thread(context.compact, "summarize")
+    assert writer.asked.wait(5)
+    for n in range(3):
+        context.append({"role": "user", "content": f"meanwhile {n}"})
+    writer.go.set()
+    thread.join()
+    shown = page(context)
+    assert [text for text in shown if text.startswith("meanwhile")] == [f"meanwhile {n}" for n in range(3)]
+    assert GOOD in shown[0]
+    assert results[0].messages_after == 14
+
+
+def test_a_result_whose_call_would_be_taken_away_makes_the_plan_be_drawn_up_again():
+    """X-35: the result that came meanwhile is not orphaned."""
+    writer = Slow()
+    context = opened(writer, config={"keep_recent": 4})
+    talked(context, 30)
+    call = {"id": "open", "type": "function", "function": {"name": "run", "arguments": "{}"}}
+    context.append({"role": "assistant", "content": None, "tool_calls": [call]})
+    talked(context, 6, start=30)
+    thread, _ = in_thread(context.compact, "summarize")
+    assert writer.asked.wait(5)
+    context.append_result("open", "the late result")
+    writer.go.set()
+    thread.join()
+    assert any("the late result" in text for text in page(context))
+
+
+def test_a_page_that_another_process_edited_meanwhile_is_planned_again(tmp_path):
+    writer = Slow()
+    url = f"sqlite:{tmp_path}/refold.db"
+    one = opened(writer, store=url)
+    talked(one)
+    two = opened(store=url)
+    thread, results = in_thread(one.compact, "summarize")
+    assert writer.asked.wait(5)
+    two.compact("hide", target=3_000)
+    writer.go.set()
+    thread.join()
+    assert len(writer.requests) == 2
+    assert results[0].batch
+    page(one)
+    one.close()
+    two.close()
+
+
+def test_three_triggers_at_once_are_one_call():
+    """Y-55"""
+    writer = Slow()
+    context = opened(writer)
+    talked(context)
+    threads = [in_thread(context.compact, "summarize") for _ in range(3)]
+    assert writer.asked.wait(5)
+    time.sleep(0.1)
+    writer.go.set()
+    for thread, _ in threads:
+        thread.join()
+    assert len(writer.requests) == 1
+    reasons = sorted(results[0].reason for _, results in threads)
+    assert reasons == ["", "another compaction is in flight", "another compaction is in flight"]
+
+
+def test_requests_at_once_wait_for_one_compaction_and_all_get_its_page():
+    """Y-55"""
+    writer = Slow()
+    context = opened(writer, window=8_000)
+    talked(context, 100)
+    threads = [in_thread(page, context) for _ in range(3)]
+    assert writer.asked.wait(5)
+    writer.go.set()
+    for thread, _ in threads:
+        thread.join()
+    assert len(writer.requests) == 1
+    assert threads[0][1] == threads[1][1] == threads[2][1]
+
+
+def test_a_writer_that_hangs_is_waited_for_only_so_long():
+    """P19: the draft stands, and no second call starts while the first one hangs."""
+    writer = Slow()
+    context = opened(writer, config={"writer_wait_s": 0.2})
+    heard = heard_by(context)
+    talked(context)
+    started = time.monotonic()
+    assert context.compact("summarize").batch
+    assert time.monotonic() - started < 30
+    talked(context)
+    assert context.compact("summarize").batch
+    reasons = [notice.reason for notice in heard if notice.name == "compaction-failed"]
+    assert reasons == ["no answer within 0.2 s", "an earlier call is still running"]
+    assert GOOD not in str(page(context))
+    writer.go.set()
+
+
+def test_no_patience_means_no_call():
+    writer = Scripted()
+    context = opened(writer, config={"writer_wait_s": 0})
+    talked(context)
+    assert context.compact("summarize").batch
+    assert writer.requests == []
+
+
+def test_threads_that_append_compact_and_undo_lose_nothing_and_get_valid_pages():
+    """X-35, Y-55: with a writer that is slow and fails now and then."""
+    chance, errors = Random(7), []
+
+    def moody(request: Request) -> str:
+        time.sleep(0.005)
+        if chance.random() < 0.2:
+            raise RuntimeError("down")
+        return GOOD
+
+    context = opened(moody, window=9_000)
+
+    def work(k: int) -> None:
+        own = Random(k)
+        try:
+            for n in range(50):
+                context.append({"role": "user", "content": f"{k}:{n} " + "some words " * own.randint(1, 60)})
+                if own.random() < 0.5:
+                    page(context)
+                if own.random() < 0.1:
+                    context.compact(own.choice(["summarize", "gist", "hide"]))
+                if own.random() < 0.05:
+                    context.undo()
+        except Exception as error:  # noqa: BLE001 - a thread has nobody else to tell
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    texts = [str(context.unfold(event.seq)) for event in context.events() if event.kind == "message"]
+    assert {text.split()[0] for text in texts} == {f"{k}:{n}" for k in range(4) for n in range(50)}
+
+
+# --- hooks --------------------------------------------------------------------------------------------------------
+
+
+def test_a_hook_adds_instructions_and_what_it_stores_is_there_afterwards():
+    """X-20, X-34: called once, before the writer, with no lock held."""
+    writer = Scripted()
+    context = opened(writer)
+    talked(context)
+    order: list[str] = []
+
+    def remember(plan):
+        order.append("hook")
+        assert plan.proposals
+        thread, _ = in_thread(context.append, {"role": "user", "content": "a lasting fact"})
+        thread.join(5)
+        assert not thread.is_alive()
+        return "Mention the weather."
+
+    writer.answers = [lambda request: order.append("writer") or GOOD]
+    context.before_compaction(remember)
+    context.compact("summarize")
+    assert order == ["hook", "writer"]
+    assert "Mention the weather." in writer.prompt
+    assert "a lasting fact" in page(context)
+
+
+def test_a_hook_may_veto():
+    """X-20"""
+    writer = Scripted()
+    context = opened(writer)
+    heard = heard_by(context)
+    talked(context)
+    context.before_compaction(lambda plan: Veto("not during a release"))
+    head = context.view.head
+    assert context.compact("summarize").reason == "hook: not during a release"
+    assert [n.reason for n in heard if n.name == "compaction-skipped"] == ["hook: not during a release"]
+    assert context.view.head == head
+    assert writer.requests == []
+
+
+def test_a_hook_that_raises_is_reported_and_blocks_nothing():
+    """X-20"""
+    context = opened(Scripted())
+    heard = heard_by(context)
+    talked(context)
+
+    def broken(_):
+        raise ValueError("oops")
+
+    context.before_compaction(broken)
+    context.after_compaction(broken)
+    assert context.compact("summarize").batch
+    assert [n.reason for n in heard if n.name == "hook-failed"] == ["ValueError: oops"] * 2
+
+
+def test_hooks_are_told_what_was_done_and_not_asked_for_nothing():
+    context = opened(Scripted())
+    told: list = []
+    context.before_compaction(told.append)
+    context.after_compaction(told.append)
+    talked(context, 5)
+    context.compact("summarize")
+    assert told == []
+    talked(context)
+    receipt = context.compact("summarize")
+    assert told[1] == receipt
+
+
+def test_a_hook_may_ask_for_a_page_without_waiting_for_itself():
+    context = opened(Scripted(), window=8_000)
+    talked(context, 100)
+    context.before_compaction(lambda plan: str(context.compact().reason))
+    started = time.monotonic()
+    page(context)
+    assert time.monotonic() - started < 30
+
+
+def test_a_fork_has_the_same_writer():
+    writer = Scripted()
+    context = opened(writer)
+    talked(context)
+    twin = context.fork("twin")
+    twin.compact("summarize")
+    assert len(writer.requests) == 1

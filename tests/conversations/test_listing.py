@@ -1,0 +1,103 @@
+"""Conversations of a store: newest first, by place, with a preview; swept by age and number (Y-82)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+import refold
+from refold.conversations import listing as sessions
+from refold.edges.cli.app import Commands
+from refold.errors import Invalid, NotFound
+from refold.log.log import Log
+from refold.stores import open_store
+
+DAY_MS = sessions.DAY_MS
+
+
+@pytest.fixture
+def store(tmp_path):
+    opened = open_store(f"sqlite:{tmp_path}/refold.db")
+    yield opened
+    opened.close()
+
+
+def talk(store, id: str, words: str, *, days: float = 0, tags=None) -> None:
+    """A conversation whose last event is so many days old, counted from day 100."""
+    context = refold.Context(store, id)
+    context._log.clock = lambda: int((100 - days) * DAY_MS)
+    if tags:
+        context.use(tags=tags)
+    context.append({"role": "user", "content": words})
+    context.close()
+
+
+def filled(store) -> None:
+    talk(store, "old", "the oldest of them", days=40)
+    talk(store, "middle", "x" * 200, days=20, tags=["cwd:/work"])
+    talk(store, "new", "two\nlines   of words", days=1)
+
+
+def test_newest_first_and_by_place(store):
+    filled(store)
+    assert [about.id for about in sessions.newest(store)] == ["new", "middle", "old"]
+    assert [sessions.found(store, name) for name in ("@", "@1", "@3", "old")] == ["new", "new", "old", "old"]
+    with pytest.raises(NotFound):
+        sessions.found(store, "@4")
+    for name in ("@0", "@x", "@-1"):
+        with pytest.raises(Invalid):
+            sessions.found(store, name)
+
+
+def test_a_preview_is_one_line_of_at_most_80_characters(store):
+    filled(store)
+    assert sessions.preview(store, "new") == "two lines of words"
+    assert len(sessions.preview(store, "middle")) == 80
+
+
+def test_conversations_are_found_by_tag(store):
+    filled(store)
+    assert [about.id for about in sessions.newest(store, tag="cwd:/work")] == ["middle"]
+
+
+def test_a_sweep_takes_the_old_and_the_many(store):
+    filled(store)
+    now = 100 * DAY_MS
+    assert sessions.swept(store, now_ms=now, older_than_days=30, dry_run=True).removed == ("old",)
+    assert len(sessions.newest(store)) == 3
+    assert sessions.swept(store, now_ms=now, older_than_days=30).removed == ("old",)
+    assert sessions.swept(store, now_ms=now, keep=1).removed == ("middle",)
+    assert [about.id for about in sessions.newest(store)] == ["new"]
+    for limits in ({}, {"keep": -1}, {"older_than_days": -1}):
+        with pytest.raises(Invalid):
+            sessions.swept(store, now_ms=now, **limits)
+
+
+def test_a_sweep_takes_forks_before_what_they_were_forked_from(store):
+    filled(store)
+    store.fork("old", 1, "kept-fork")
+    store.fork("middle", 1, "gone-fork")
+    talk(store, "kept-fork", "still used", days=0)
+    done = sessions.swept(store, now_ms=100 * DAY_MS, older_than_days=10)
+    assert set(done.removed) == {"middle", "gone-fork"} and list(done.left) == ["old"]
+    assert Log(store, "kept-fork").state.head == 2
+
+
+def run(*args: str) -> tuple[int, str]:
+    done = CliRunner().invoke(Commands(), args)
+    return done.exit_code, done.output
+
+
+def test_the_commands(store, tmp_path):
+    filled(store)
+    where = ("--store", f"sqlite:{tmp_path}/refold.db")
+    listed = json.loads(run("list", "--json", "--limit", "2", *where)[1])["conversations"]
+    assert [row["id"] for row in listed] == ["new", "middle"] and listed[0]["preview"] == "two lines of words"
+    assert json.loads(run("stats", "@2", "--json", *where)[1])["conversation"] == "middle"
+    assert run("delete", "old", *where)[0] != 0 and len(sessions.newest(store)) == 3
+    assert json.loads(run("delete", "old", "--yes", "--json", *where)[1])["removed"] == ["old"]
+    assert json.loads(run("sweep", "--keep", "1", "--dry-run", "--json", *where)[1])["would_be_removed"] == ["middle"]
+    assert json.loads(run("sweep", "--keep", "1", "--yes", "--json", *where)[1])["removed"] == ["middle"]
+    assert run("sweep", *where)[0] == 2

@@ -1,0 +1,86 @@
+"""The block of the Magenta design loads as it is, means what it says, and answers mistakes (G-61, G-60)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import refold
+from refold import dialects
+from refold.errors import Invalid
+from refold.settings.sources import loaded, remarks
+
+# The block as the design has it.
+SOURCE = """{"context_management": {"strategy": "importance_based", "max_messages": 50, "summarize_threshold": 40,
+"importance_threshold": 0.6, "checkpoint_interval_messages": 10, "semantic_memory": {"enabled": true,
+"embedding_model": "text-embedding-ada-002", "vector_store": "chroma", "similarity_threshold": 0.7}}}"""
+WORDS = "nothing in particular, said at some length so that it counts for something on the page; "
+
+
+def block(**changed) -> dict:
+    return {"context_management": {**json.loads(SOURCE)["context_management"], **changed}}
+
+
+def test_the_sources_block_loads_and_what_stands_beside_it_wins(tmp_path):
+    config, origins = loaded(block(), folder=tmp_path, environ={})
+    assert config.ladder == ("importance", "gist", "hide") and config.messages_cap == 50
+    assert config.checkpoint_every == 10 and config.strategy["importance"] == {"threshold": 0.6}
+    assert origins["messages_cap"] == "arguments"
+    assert loaded({**block(), "messages_cap": 70}, folder=tmp_path, environ={})[0].messages_cap == 70
+    (tmp_path / "refold.toml").write_text('[context_management]\nstrategy = "summarization"\n')
+    config, origins = loaded(folder=tmp_path, environ={})
+    assert config.messages_cap == 40 and config.ladder[0] == "summarize" and origins["ladder"] == "refold.toml"
+
+
+def test_what_is_not_followed_is_said(tmp_path):
+    (tmp_path / "refold.toml").write_text(
+        '[context_management.semantic_memory]\nenabled = true\nembedding_model = "ada"\nvector_store = "chroma"\n'
+    )
+    said = remarks(folder=tmp_path)
+    assert len(said) == 2 and "chroma" in said[1]
+    heard = []
+    context = refold.open("work", store="memory:", config=block())
+    context.on("setting-unused", lambda notice: heard.append(notice.reason))
+    context.append({"role": "user", "content": "hi"})
+    assert [line.partition(" = ")[0].rpartition(".")[2] for line in heard] == [
+        "embedding_model", "vector_store", "similarity_threshold",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"summarize_threshold": 60}, "above max_messages"),
+        ({"max_mesages": 5}, "max_messages"),
+        ({"semantic_memory": {"enabeld": True}}, "enabled"),
+        ({"max_messages": "fifty"}, "context_management.max_messages"),
+        ({"semantic_memory": {"enabled": "yes"}}, "context_management.semantic_memory.enabled"),
+        ({"strategy": "magic"}, "importance_based"),
+        ({"importance_threshold": 1.5}, "between 0 and 1"),
+        ({"checkpoint_interval_messages": 0}, "positive"),
+    ],
+)
+def test_a_mistake_names_its_place(changed, words, tmp_path):
+    with pytest.raises(Invalid) as raised:
+        loaded(block(**changed), folder=tmp_path, environ={})
+    assert words in f"{raised.value} {raised.value.hint}"
+    with pytest.raises(Invalid):
+        loaded({"context_management": 7}, folder=tmp_path, environ={})
+
+
+@pytest.mark.parametrize("strategy", ["sliding_window", "summarization", "importance_based", "hierarchical"])
+def test_a_session_of_100_messages_stays_below_its_number_and_has_its_checkpoints(strategy):
+    """G-60: compressed when over, a checkpoint every ten messages, every request valid."""
+    compacted = []
+    context = refold.open("work", store="memory:", model="gpt-4o", config=block(strategy=strategy))
+    context.on("compaction-complete", compacted.append)
+    most = 0
+    for n in range(100):
+        context.append({"role": "user" if n % 2 == 0 else "assistant", "content": f"message {n}: " + WORDS * 3})
+        request = context.request("openai_chat")
+        assert dialects.dialect("openai_chat").check(request) == []
+        most = max(most, len(request["messages"]))
+    assert most <= 51 and 1 <= len(compacted) <= 10
+    assert len(context.view.checkpoints) == 10 and context.view.checkpoints["message-50"] > 0
+    context.close()

@@ -1,0 +1,102 @@
+"""Each room has a floor; imports point down. On one floor, only the doors listed here are open."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import refold
+
+ROOT = Path(refold.__file__).parent
+FLOORS = (
+    {"errors", "config", "display", "settings"},
+    {"core"},
+    {"tokens", "dialects", "stores", "ledger", "strategies", "redaction"},
+    {"log"},
+    {"artifacts", "search", "writer", "compaction", "memory", "conversations"},
+    {"engine", "aio"},
+    {"edges"},
+)
+DOORS = {
+    ("config", "errors"),
+    ("settings", "config"),
+    ("settings", "errors"),
+    ("strategies", "ledger"),
+    ("artifacts", "search"),
+    ("compaction", "artifacts"),
+    ("compaction", "writer"),
+    ("conversations", "artifacts"),
+    ("conversations", "search"),
+    ("memory", "search"),
+    ("aio", "engine"),
+}
+CORE_LINES_MAX = 2_100
+IMPURE = {"os", "time", "random", "secrets", "socket", "pathlib", "io", "threading", "datetime", "subprocess"}
+
+
+def room(module: str) -> str:
+    return module.split(".")[1]
+
+
+def floor(module: str) -> int:
+    return next(number for number, rooms in enumerate(FLOORS) if room(module) in rooms)
+
+
+def imports(path: Path) -> list[str]:
+    found = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("refold"):
+            found += [f"{node.module}.{name.name}" if node.module == "refold" else node.module for name in node.names]
+        elif isinstance(node, ast.Import):
+            found += [name.name for name in node.names if name.name.startswith("refold.")]
+    return [module for module in found if module != "refold.__version__"]
+
+
+def arrows() -> set[tuple[str, str]]:
+    """Every import between two rooms, as (importing module, imported module)."""
+    paths = [path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py"]
+    named = [("refold." + ".".join(path.relative_to(ROOT).with_suffix("").parts), path) for path in paths]
+    pairs = {(name, other) for name, path in named for other in imports(path)}
+    return {(name, other) for name, other in pairs if room(name) != room(other)}
+
+
+def test_imports_point_down_and_on_one_floor_only_through_the_doors():
+    wrong = [
+        f"{name} imports {other}"
+        for name, other in arrows()
+        if floor(other) >= floor(name) and (room(name), room(other)) not in DOORS
+    ]
+    assert sorted(wrong) == []
+
+
+def test_every_door_joins_rooms_of_one_floor():
+    for first, second in DOORS:
+        assert floor(f"refold.{first}") == floor(f"refold.{second}")
+
+
+def test_every_room_has_a_floor():
+    rooms = {path.stem for path in ROOT.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert rooms - {"__init__"} <= set().union(*FLOORS)
+
+
+def test_the_core_is_pure():
+    """No clock, file, socket, randomness or environment."""
+    for path in (ROOT / "core").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                assert not {name.name.split(".")[0] for name in node.names} & IMPURE, path.name
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                assert node.module.split(".")[0] not in IMPURE, path.name
+
+
+def test_the_core_can_be_read_in_one_sitting():
+    lines = sum(path.read_text(encoding="utf-8").count("\n") for path in (ROOT / "core").glob("*.py"))
+    assert lines < CORE_LINES_MAX
+
+
+def test_importing_refold_loads_nothing_heavy():
+    code = "import sys, refold; print([m for m in ('apsw', 'httpx', 'rich', 'click', 'msgspec') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
