@@ -22,9 +22,10 @@ demo: $(BIN)/.ready
 	@$(BIN)/refold demo
 
 test: $(BIN)/.ready
-	$(BIN)/ruff check src tests bench
+	$(BIN)/ruff format --check --quiet src tests bench
+	$(BIN)/ruff check --quiet src tests bench
 	$(BIN)/mypy
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2
 
 soak: $(BIN)/.ready
 	$(BIN)/python -m pytest -m soak

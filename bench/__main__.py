@@ -2,7 +2,8 @@
 
     python -m bench [turns|compaction|fidelity|probes|peers|all …] [--quick] [--data FOLDER] [--date DATE]
 
-Sections that are not run keep their former text. `peers` takes long (it installs other libraries) and is not in `all`.
+Sections that are not run keep their former text. `peers` takes long (it installs other libraries)
+and is not in `all`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,19 @@ from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 
-from bench import compaction, copies, fidelity, locomo, outputs, peers, probes, recall, search, tokens, turns
+from bench import (
+    compaction,
+    copies,
+    fidelity,
+    locomo,
+    outputs,
+    peers,
+    probes,
+    recall,
+    search,
+    tokens,
+    turns,
+)
 from bench.sessions import data_folder
 from bench.tables import Table, text_of_tables
 
@@ -69,7 +82,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], list[Table] | str]] = {
 ALL = [name for name in SECTIONS if name != "peers"]
 
 
-# --- the file -----------------------------------------------------------------------------------------------------
+# --- the file ---
 
 
 def facts_of_machine(day: str) -> str:
@@ -84,7 +97,10 @@ def section(name: str, command: str, facts: str, found: list[Table] | str) -> st
 
 def merged(former: str, sections: dict[str, str]) -> str:
     """The file with these sections new, and all others as they were."""
-    kept = {text.split("\n", 1)[0].strip(): f"## {text}" for text in re.split(r"^## ", former, flags=re.M)[1:]}
+    kept = {
+        text.split("\n", 1)[0].strip(): f"## {text}"
+        for text in re.split(r"^## ", former, flags=re.M)[1:]
+    }
     known = [*SECTIONS, *(name for name in kept if name not in SECTIONS)]
     texts = [sections.get(name) or kept.get(name) for name in known]
     return "\n".join([TITLE, *(text.rstrip() + "\n" for text in texts if text)])
@@ -92,10 +108,19 @@ def merged(former: str, sections: dict[str, str]) -> str:
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m bench")
-    parser.add_argument("what", nargs="*", choices=[*SECTIONS, "all", []], help="default: all, which leaves out peers")
-    parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs; writes no file")
+    parser.add_argument(
+        "what",
+        nargs="*",
+        choices=[*SECTIONS, "all", []],
+        help="default: all, which leaves out peers",
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="small sizes, to see that it runs; writes no file"
+    )
     parser.add_argument("--data", help="folder with recorded sessions (default: REFOLD_BENCH_DATA)")
-    parser.add_argument("--date", default=date.today().isoformat(), help="the day to write above each section")
+    parser.add_argument(
+        "--date", default=date.today().isoformat(), help="the day to write above each section"
+    )
     given = parser.parse_args(arguments)
     command = " ".join(["python -m bench", *(sys.argv[1:] if arguments is None else arguments)])
     names = ALL if not given.what or "all" in given.what else given.what

@@ -1,11 +1,12 @@
-"""Against the agents' own compactions: of what an agent went on to use, how much was in the summary that it made for
-itself, and how much would refold have kept in the same number of tokens?
+"""Against the agents' own compactions: of what an agent went on to use, how much was in the summary
+that it made for itself, and how much would refold have kept in the same number of tokens?
 
-A case is a real summary in a session, the messages that it replaced, and the names that the next sixty messages use
-before anything brings them back. The agent can only use what its summary held or what it found again, so the comparison
-leans to its summary. System prompts are kept in any case and left out on both sides. After its summary an agent is told
-to go on; refold is told so before it compacts, so that the last step counts as past on both sides. What refold keeps
-whole, the first request unless it is half of the page, is part of its page and of its tokens.
+A case is a real summary in a session, the messages that it replaced, and the names that the next
+sixty messages use before anything brings them back. The agent can only use what its summary held or
+what it found again, so the comparison leans to its summary. System prompts are kept in any case and
+left out on both sides. After its summary an agent is told to go on; refold is told so before it
+compacts, so that the last step counts as past on both sides. What refold keeps whole, the first
+request unless it is half of the page, is part of its page and of its tokens.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def _needed(replaced: list[Message], after: list[Message], tools: set[str]) -> s
     return needed
 
 
-# --- ways to shrink -----------------------------------------------------------------------------------------------
+# --- ways to shrink ---
 
 
 def newest(messages: list[Message], budget: int) -> list[Message]:
@@ -102,21 +103,25 @@ def newest(messages: list[Message], budget: int) -> list[Message]:
 
 def by_refold(messages: list[Message], budget: int) -> list[Message]:
     """The page that refold makes of all these messages at once, in a window of that size."""
-    context = refold.open("case", store="memory:", window=WINDOW_ALL, counter=tokens_of_text, config=EXACT)
+    context = refold.open(
+        "case", store="memory:", window=WINDOW_ALL, counter=tokens_of_text, config=EXACT
+    )
     for message in messages:
         if message["role"] != "system":
             context.append(simple(message))
     context.append(GO_ON)
     context.use(window=budget)
     context.compact()
-    context.use(window=WINDOW_ALL)  # a page that could not be made small enough is shown, and its size with it
+    context.use(
+        window=WINDOW_ALL
+    )  # a page that could not be made small enough is shown, and its size with it
     return [plain(message) for message in context.request(dialect="openai_chat")["messages"]]
 
 
 WAYS: dict[str, Shrink] = {"newest messages": newest, "refold": by_refold}
 
 
-# --- table --------------------------------------------------------------------------------------------------------
+# --- table ---
 
 
 class Tally:
@@ -152,9 +157,18 @@ def _table(cases: list[Case], tallies: dict[str, Tally]) -> Table:
     own = tallies["agent's own summary"].met
     for name, tally in tallies.items():
         share = sum(tally.telling) / count
-        table.add(name, tally.met / max(1, needed), tally.met / max(1, own), tally.tokens / count, tally.over, share)
+        table.add(
+            name,
+            tally.met / max(1, needed),
+            tally.met / max(1, own),
+            tally.tokens / count,
+            tally.over,
+            share,
+        )
     size = median(tokens_of(case.summary) for case in cases) if cases else 0
-    table.note(f"{len(cases)} compactions, {needed:,} names needed again, median summary {size:,.0f} tokens.")
+    table.note(
+        f"{len(cases)} compactions, {needed:,} names needed again, median summary {size:,.0f} tokens."
+    )
     met = verdict(tallies["refold"].met >= GOAL * own)
     table.note(f"Goal: refold's ref recall at least {GOAL:g} × the agent's; met: {met}.")
     table.note("Telling share: text in lines with three words or more besides a name.")
@@ -163,7 +177,9 @@ def _table(cases: list[Case], tallies: dict[str, Tally]) -> Table:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.agents")
-    parser.add_argument("data", nargs="?", help="folder of *.jsonl.gz files (default: REFOLD_BENCH_DATA)")
+    parser.add_argument(
+        "data", nargs="?", help="folder of *.jsonl.gz files (default: REFOLD_BENCH_DATA)"
+    )
     folder = data_folder(parser.parse_args().data)
     if folder is None:
         raise SystemExit("no data: name a folder, or set REFOLD_BENCH_DATA")

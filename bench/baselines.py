@@ -1,7 +1,8 @@
 """What people use today to keep a prompt within its window, each as its authors describe it.
 
-A policy is three methods: `start(budget)`, `observe(message)`, `prompt()`. Messages that belong together (a call and
-its results) are kept or dropped together. As a courtesy, policies that cut also bring back the user's latest request.
+A policy is three methods: `start(budget)`, `observe(message)`, `prompt()`. Messages that belong
+together (a call and its results) are kept or dropped together. As a courtesy, policies that cut
+also bring back the user's latest request.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ class Policy(Protocol):
 
 
 class Everything:
-    """Sends all there is; also what the others build on: the log, its sizes, its units, and what is replaced."""
+    """Sends all there is; also what the others build on: the log, its sizes, its units, and what
+    is replaced."""
 
     def start(self, budget: int) -> None:
         self.budget = budget
@@ -63,7 +65,8 @@ class Everything:
     def shown(self, indexes: Iterable[int]) -> list[Message]:
         """The messages as they stand now, with what took the place of some."""
         return [
-            {**self.log[at], "content": self.replaced[at]} if at in self.replaced else self.log[at] for at in indexes
+            {**self.log[at], "content": self.replaced[at]} if at in self.replaced else self.log[at]
+            for at in indexes
         ]
 
     def size(self, indexes: Iterable[int]) -> int:
@@ -88,7 +91,8 @@ class SlidingWindow(Everything):
 
 
 class CutToHalf(Everything):
-    """A window that is cut to half when it is full and then grows again, so that the cache breaks less often."""
+    """A window that is cut to half when it is full and then grows again, so that the cache
+    breaks less often."""
 
     def start(self, budget: int) -> None:
         super().start(budget)
@@ -100,14 +104,18 @@ class CutToHalf(Everything):
         return self.shown(self.from_unit(self.first))
 
     def _cut(self) -> None:
-        """To the first unit with which the page is at most half full. Sizes fall with every unit but for the
-        request that comes back, so the units are tried one by one."""
-        while self.first < len(self.units) - 1 and self.size(self.from_unit(self.first)) > HALF * self.budget:
+        """To the first unit with which the page is at most half full. Sizes fall with every unit
+        but for the request that comes back, so the units are tried one by one."""
+        while (
+            self.first < len(self.units) - 1
+            and self.size(self.from_unit(self.first)) > HALF * self.budget
+        ):
             self.first += 1
 
 
 class ClearResults(CutToHalf):
-    """When the page is full, all tool results but the newest few are cleared in place; then the window is cut."""
+    """When the page is full, all tool results but the newest few are cleared in place; then the
+    window is cut."""
 
     keep = 3
 
@@ -132,7 +140,8 @@ class MaskObservations(ClearResults):
 
 
 class DedupElseHalf(Everything):
-    """Repeated tool results but the newest are replaced; where that frees too little, half of the middle goes."""
+    """Repeated tool results but the newest are replaced; where that frees too little, half of
+    the middle goes."""
 
     enough = 0.7
 

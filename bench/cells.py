@@ -1,10 +1,12 @@
-"""One measurement in a process of its own, so that memory and caches are clean. Prints one JSON object.
+"""One measurement in a process of its own, so that memory and caches are clean. Prints one JSON
+object.
 
     python -m bench.cells seed  refold FOLDER --messages 10000     writes a history, turn by turn, without syncs
     python -m bench.cells score refold FOLDER --turns 300          opens it and scores durable turns on top
     python -m bench.cells open  refold FOLDER                      opens it cold and makes the first request
 
-`seed` also says what the compactions on the way cost, and how memory grew. `score` leaves what it appended.
+`seed` also says what the compactions on the way cost, and how memory grew. `score` leaves what it
+appended.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ from bench.subjects import SUBJECTS, WINDOW, Subject
 from bench.workload import Workload
 
 WARM_TURNS = 30
-MARK = "scored-from-here"  # a folder made between warming up and scoring, for who traces system calls
+MARK = (
+    "scored-from-here"  # a folder made between warming up and scoring, for who traces system calls
+)
 
 
 def written_bytes() -> int:
@@ -45,7 +49,7 @@ def timed_turn(subject: Subject, work: Workload) -> tuple[float, bool]:
     return time.process_time() - began, subject.compactions > before
 
 
-# --- the three measurements ---------------------------------------------------------------------------------------
+# --- the three measurements ---
 
 
 def seed(subject: Subject, folder: Path, messages: int, marks: list[int]) -> dict[str, Any]:
@@ -81,7 +85,8 @@ def _compaction_cost(usual: list[float], compacting: list[float]) -> dict[str, A
 
 
 def score(subject: Subject, folder: Path, turns: int, number: int = 1) -> dict[str, Any]:
-    """Durable turns on top of what is there. Every subject gets the same ones for the same number."""
+    """Durable turns on top of what is there. Every subject gets the same ones for the same
+    number."""
     work, base = Workload(seed=1_000 + number), memory_bytes()
     work.turns = number * 1_000_000  # ids must not come twice in one conversation
     subject.open(folder)
@@ -96,9 +101,13 @@ def score(subject: Subject, folder: Path, turns: int, number: int = 1) -> dict[s
     subject.close()
     usual = [cpu for cpu, compacted in found if not compacted]
     return {
-        "turn_us": 1e6 * median(usual), "turn_mean_us": 1e6 * mean(usual), "turns": len(usual),
-        "compacting": len(found) - len(usual), "written": written / turns, "memory": memory,
-    }  # fmt: skip
+        "turn_us": 1e6 * median(usual),
+        "turn_mean_us": 1e6 * mean(usual),
+        "turns": len(usual),
+        "compacting": len(found) - len(usual),
+        "written": written / turns,
+        "memory": memory,
+    }
 
 
 def cold_open(subject: Subject, folder: Path) -> dict[str, Any]:
@@ -132,7 +141,9 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=1_000)
     parser.add_argument("--marks", type=int, nargs="*", default=[])
     parser.add_argument("--turns", type=int, default=300)
-    parser.add_argument("--number", type=int, default=1, help="which turns to score; each once per folder")
+    parser.add_argument(
+        "--number", type=int, default=1, help="which turns to score; each once per folder"
+    )
     given = parser.parse_args()
     subject = SUBJECTS[given.subject]()
     match given.phase:

@@ -1,8 +1,8 @@
 """What one compaction costs: CPU time of `compact()` on pages of 50,000 to 400,000 tokens.
 
-Each page is a session in memory, made up or of real sessions where there is data, folded for the first time in a
-process of its own, so nothing is remembered from an earlier plan. The goal is 150 ms at 200,000 tokens, and a cost that
-grows with the page.
+Each page is a session in memory, made up or of real sessions where there is data, folded for the
+first time in a process of its own, so nothing is remembered from an earlier plan. The goal is 150
+ms at 200,000 tokens, and a cost that grows with the page.
 
     python -m bench.compaction
 """
@@ -57,7 +57,8 @@ def made_up(seed: int) -> Iterator[Message]:
 
 
 def recorded(seed: int) -> Iterator[Message]:
-    """Real sessions one after the other, another first one for each seed. Only agents whose ids are unique."""
+    """Real sessions one after the other, another first one for each seed. Only agents whose ids
+    are unique."""
     folder = data_folder()
     paths = [path for path in session_paths(folder) if family_of(path) == FAMILY] if folder else []
     for path in [*paths[7 * seed :], *paths[: 7 * seed]]:
@@ -76,9 +77,12 @@ SOURCES: dict[str, Source] = {"made-up": made_up, "real": recorded}
 
 
 def alone(source: str, tokens: int, seed: int) -> Found:
-    """One compaction in a new process: what an earlier one left in memory would make this one cheaper."""
+    """One compaction in a new process: what an earlier one left in memory would make this one
+    cheaper."""
     command = [sys.executable, "-m", "bench.compaction", "--one", source, str(tokens), str(seed)]
-    done = subprocess.run(command, cwd=REPOSITORY, env=environment(), capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        command, cwd=REPOSITORY, env=environment(), capture_output=True, text=True, check=True
+    )
     cpu_ms, after, strategy = json.loads(done.stdout)
     return cpu_ms, after, strategy
 
@@ -90,7 +94,10 @@ def typical(source: str, tokens: int, seeds: int, tries: int) -> Found:
 
 
 def run(sizes: tuple[int, ...] = SIZES, seeds: int = SEEDS, tries: int = TRIES) -> list[Table]:
-    table = Table("One compaction", ["page, tokens", "session", "after", "CPU ms", "ms per 1,000 tokens", "strategy"])
+    table = Table(
+        "One compaction",
+        ["page, tokens", "session", "after", "CPU ms", "ms per 1,000 tokens", "strategy"],
+    )
     goals = Table("One compaction, goals", ["what", "refold", "goal", "met"])
     for source in SOURCES if data_folder() else ["made-up"]:
         cpu: dict[int, float] = {}
@@ -98,7 +105,9 @@ def run(sizes: tuple[int, ...] = SIZES, seeds: int = SEEDS, tries: int = TRIES) 
             cpu[size], after, strategy = typical(source, size, seeds, tries)
             table.add(f"{size:,}", source, after, cpu[size], cpu[size] / size * 1_000, strategy)
         _add_goals(goals, source, cpu)
-    table.note(f"Each in a process of its own; the median of {seeds} pages, each the best of {tries} tries.")
+    table.note(
+        f"Each in a process of its own; the median of {seeds} pages, each the best of {tries} tries."
+    )
     return [table, goals]
 
 
@@ -108,12 +117,16 @@ def _add_goals(table: Table, name: str, best: dict[int, float]) -> None:
     small, large = min(best), max(best)
     if small < large:
         exponent = log(best[large] / best[small]) / log(large / small)
-        table.at_most(f"growth exponent {small:,} → {large:,}, {name} session", exponent, EXPONENT_MAX)
+        table.at_most(
+            f"growth exponent {small:,} → {large:,}, {name} session", exponent, EXPONENT_MAX
+        )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.compaction")
-    parser.add_argument("--one", nargs=3, metavar=("SESSION", "TOKENS", "SEED"), help="one page, as JSON")
+    parser.add_argument(
+        "--one", nargs=3, metavar=("SESSION", "TOKENS", "SEED"), help="one page, as JSON"
+    )
     given = parser.parse_args()
     if given.one is None:
         print(text_of_tables(run()))

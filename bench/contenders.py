@@ -1,8 +1,10 @@
-"""refold as a policy among others: the default configuration, its presets, and an oracle that knows the future.
+"""refold as a policy among others: the default configuration, its presets, and an oracle that knows
+the future.
 
-The whole window is usable as input (`reserve_tokens` 0), and refold counts as the measure does, so that all have the
-same budget. The oracle is the gist with one thing replaced: how likely a name is needed is not estimated but known.
-It says how much of what is lost could still be won by choosing better.
+The whole window is usable as input (`reserve_tokens` 0), and refold counts as the measure does, so
+that all have the same budget. The oracle is the gist with one thing replaced: how likely a name is
+needed is not estimated but known. It says how much of what is lost could still be won by choosing
+better.
 """
 
 from __future__ import annotations
@@ -35,13 +37,17 @@ class Refold:
         self.config = {"reserve_tokens": 0, **config}
 
     def start(self, budget: int) -> None:
-        self.context = refold.open("bench", store="memory:", window=budget, counter=tokens_of_text, config=self.config)
+        self.context = refold.open(
+            "bench", store="memory:", window=budget, counter=tokens_of_text, config=self.config
+        )
 
     def observe(self, message: Message) -> None:
         self.context.append(simple(message))
 
     def prompt(self) -> list[Message]:
-        return [plain(message) for message in self.context.request(dialect="openai_chat")["messages"]]
+        return [
+            plain(message) for message in self.context.request(dialect="openai_chat")["messages"]
+        ]
 
 
 def simple(message: Message) -> Message:
@@ -54,7 +60,9 @@ def plain(message: Message) -> Message:
     content = message.get("content") or ""
     if not isinstance(content, str):
         content = "\n".join(part.get("text", "") for part in content)
-    calls = [{"id": call["id"], **call.get("function", call)} for call in message.get("tool_calls") or ()]
+    calls = [
+        {"id": call["id"], **call.get("function", call)} for call in message.get("tool_calls") or ()
+    ]
     return {**message, "content": content, **({"tool_calls": calls} if calls else {})}
 
 

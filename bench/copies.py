@@ -1,9 +1,11 @@
-"""Copies from store to store change nothing: recorded sessions go from SQLite to plain files and back, and every log,
-every content and every request is compared, in every dialect, with what it was before.
+"""Copies from store to store change nothing: recorded sessions go from SQLite to plain files and
+back, and every log, every content and every request is compared, in every dialect, with what it was
+before.
 
-Each session is an agent's conversation with compactions and artifacts in it; every tenth has a fork. A request is
-rendered from the page as it stands, nothing is compacted for it, and the dialect's own strict check is asked for
-faults. What is compared are digests of the exact bytes, and the faults themselves.
+Each session is an agent's conversation with compactions and artifacts in it; every tenth has a
+fork. A request is rendered from the page as it stands, nothing is compacted for it, and the
+dialect's own strict check is asked for faults. What is compared are digests of the exact bytes, and
+the faults themselves.
 """
 
 from __future__ import annotations
@@ -99,7 +101,10 @@ def run(folder: Path | None, *, quick: bool = False) -> list[Table] | str:
         stores = [open_store(url) for url in urls]
         recorded(stores[0], paths)
         before = dict(held(stores[0]))
-        copies = Table("Copies", ["from, to", "conversations", "events", "artifacts", "CPU µs per event", "again"])
+        copies = Table(
+            "Copies",
+            ["from, to", "conversations", "events", "artifacts", "CPU µs per event", "again"],
+        )
         sides: list[Held] = []
         for source, target in pairwise(stores):
             _copied(copies, source, target)
@@ -125,16 +130,20 @@ def _events(results: list[Copied]) -> int:
 
 def _differences(before: Held, sides: list[Held], sessions: int) -> Table:
     table = Table(
-        f"Differences after the copies, {sessions} sessions", ["what", "compared", "sqlite → files", "→ sqlite", "0"]
+        f"Differences after the copies, {sessions} sessions",
+        ["what", "compared", "sqlite → files", "→ sqlite", "0"],
     )
     for what in dict.fromkeys(what for _, what in before):
         keys = [key for key in before if key[1] == what]
         differing = [sum(before[key] != side.get(key, ()) for key in keys) for side in sides]
         table.add(what, len(keys), *differing, verdict(not any(differing)))
     faults = {
-        name: sum(len(value) for (_, what), value in before.items() if what == f"{name} check") for name in DIALECTS
+        name: sum(len(value) for (_, what), value in before.items() if what == f"{name} check")
+        for name in DIALECTS
     }
     table.note(
-        "Faults by the strict checks, the same on all sides: " + ", ".join(f"{n} {c}" for n, c in faults.items()) + "."
+        "Faults by the strict checks, the same on all sides: "
+        + ", ".join(f"{n} {c}" for n, c in faults.items())
+        + "."
     )
     return table

@@ -1,7 +1,9 @@
-"""What of a session survives context management, and what it costs: all policies on the same real sessions, in one run.
+"""What of a session survives context management, and what it costs: all policies on the same real
+sessions, in one run.
 
-A policy sees a session message by message and gives a prompt before each turn of the assistant. Its budget is a share
-of the session. Once the session is longer than that, the turn's needs (`needs`) are looked for in the prompt:
+A policy sees a session message by message and gives a prompt before each turn of the assistant. Its
+budget is a share of the session. Once the session is longer than that, the turn's needs (`needs`)
+are looked for in the prompt:
 
 - rich: a telling line that held the name is there: the name and three other words within 160 characters. Needs for
   which no such line was ever seen do not count. `/sess.` is the mean over sessions with at least five such needs.
@@ -33,12 +35,25 @@ from bench.tables import Table, text_of_tables
 SHARES = (0.3, 0.15)
 TIGHT = 0.07  # where only faults are looked at
 RIVALS = [name for name in BASELINES if name != "everything"]  # what can be sent at all
-COLUMNS = ["rich", "/sess.", "line", "ref", "around", "fresh", "cost", "breaks", "faults", "ms/turn", "needed"]
-# Goals by share: rich pooled and per session, around, fresh, and cost relative to the cheapest baseline.
+COLUMNS = [
+    "rich",
+    "/sess.",
+    "line",
+    "ref",
+    "around",
+    "fresh",
+    "cost",
+    "breaks",
+    "faults",
+    "ms/turn",
+    "needed",
+]
+# Goals by share: rich pooled and per session, around, fresh, and cost relative to the cheapest
+# baseline.
 GOALS = {0.3: (0.95, 0.80, 0.99, 0.9), 0.15: (0.88, 0.65, 0.99, 0.9)}
 
 
-# --- tables -------------------------------------------------------------------------------------------------------
+# --- tables ---
 
 
 def policy_table(scores: Scores, share: float) -> Table:
@@ -49,15 +64,29 @@ def policy_table(scores: Scores, share: float) -> Table:
 
 
 def family_table(scores: Scores, share: float) -> Table:
-    """For each agent: refold's recall beside the best baseline's, its cost beside the cheapest one's."""
-    head = ["agent", "rich", "best baseline", "", "cost", "cheapest baseline", "", "ratio", "its rich", "its fresh"]
+    """For each agent: refold's recall beside the best baseline's, its cost beside the cheapest
+    one's."""
+    head = [
+        "agent",
+        "rich",
+        "best baseline",
+        "",
+        "cost",
+        "cheapest baseline",
+        "",
+        "ratio",
+        "its rich",
+        "its fresh",
+    ]
     table = Table(f"Per agent, budget {share:.0%}", [*head, "around", "fresh", "faults", "needed"])
     for family in sorted(scores["refold"]):
         ours = scores["refold"][family]
         rivals = {name: scores[name][family] for name in RIVALS if name in scores}
         if rivals:
             table.add(family, *_compared(ours, rivals))
-    table.note("its rich, its fresh: of the cheapest baseline, which may be cheap because it leaves out what is large.")
+    table.note(
+        "its rich, its fresh: of the cheapest baseline, which may be cheap because it leaves out what is large."
+    )
     table.note("needed: a family with a few dozen needs says little.")
     return table
 
@@ -67,9 +96,20 @@ def _compared(ours: Score, rivals: dict[str, Score]) -> list[object]:
     cheap = min(rivals, key=lambda name: rivals[name].cost)
     row, its = ours.row(), rivals[cheap].row()
     return [
-        row["rich"], rivals[best].rich, best, row["cost"], its["cost"], cheap, row["cost"] / max(1e-9, its["cost"]),
-        its["rich"], its["fresh"], row["around"], row["fresh"], row["faults"], row["needed"],
-    ]  # fmt: skip
+        row["rich"],
+        rivals[best].rich,
+        best,
+        row["cost"],
+        its["cost"],
+        cheap,
+        row["cost"] / max(1e-9, its["cost"]),
+        its["rich"],
+        its["fresh"],
+        row["around"],
+        row["fresh"],
+        row["faults"],
+        row["needed"],
+    ]
 
 
 def goal_table(scores: Scores, share: float) -> Table:
@@ -106,13 +146,18 @@ def tables_of(all_scores: dict[float, Scores]) -> list[Table]:
     return [*tables, fault_table(all_scores)]
 
 
-# --- command ------------------------------------------------------------------------------------------------------
+# --- command ---
 
 
 def run(
-    folder: Path, *, shares: Iterable[float] = (*SHARES, TIGHT), step: int = 1, only: Iterable[str] = (),
-    agents: bool = True, jobs: int = 1,
-) -> list[Table]:  # fmt: skip
+    folder: Path,
+    *,
+    shares: Iterable[float] = (*SHARES, TIGHT),
+    step: int = 1,
+    only: Iterable[str] = (),
+    agents: bool = True,
+    jobs: int = 1,
+) -> list[Table]:
     """All tables of the measure."""
     paths = session_paths(folder, step)
     tables = tables_of({share: measured(paths, share, only, jobs) for share in shares})
@@ -125,7 +170,9 @@ def run(
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.fidelity")
-    parser.add_argument("data", nargs="?", help="folder of *.jsonl.gz files (default: REFOLD_BENCH_DATA)")
+    parser.add_argument(
+        "data", nargs="?", help="folder of *.jsonl.gz files (default: REFOLD_BENCH_DATA)"
+    )
     parser.add_argument("--share", type=float, nargs="+", default=list(SHARES))
     parser.add_argument("--step", type=int, default=1, help="every Nth file")
     parser.add_argument("--only", nargs="+", default=[], help="parts of policy names")
@@ -135,7 +182,14 @@ def main(arguments: list[str] | None = None) -> None:
     folder = data_folder(given.data)
     if folder is None:
         raise SystemExit("no data: name a folder, or set REFOLD_BENCH_DATA")
-    tables = run(folder, shares=given.share, step=given.step, only=given.only, agents=given.agents, jobs=given.jobs)
+    tables = run(
+        folder,
+        shares=given.share,
+        step=given.step,
+        only=given.only,
+        agents=given.agents,
+        jobs=given.jobs,
+    )
     print(text_of_tables(tables))
 
 

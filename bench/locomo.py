@@ -1,9 +1,11 @@
-"""Does search find the turns that answer a question? LoCoMo: long talks, questions, and the turns with the evidence.
+"""Does search find the turns that answer a question? LoCoMo: long talks, questions, and the turns
+with the evidence.
 
-Every talk becomes a conversation of its own, a turn a message, at the time of its session. A question is searched as it
-stands, in its own conversation; recall@k is the share of its evidence turns among the first k hits, averaged over the
-questions. Plain BM25 (SQLite's own, with the same stemmer) answers the same questions beside it. Talks are halved by
-their place in the list: what makes the ranking better should do so in both halves.
+Every talk becomes a conversation of its own, a turn a message, at the time of its session. A
+question is searched as it stands, in its own conversation; recall@k is the share of its evidence
+turns among the first k hits, averaged over the questions. Plain BM25 (SQLite's own, with the same
+stemmer) answers the same questions beside it. Talks are halved by their place in the list: what
+makes the ranking better should do so in both halves.
 
     python -m bench.locomo FOLDER
 """
@@ -39,7 +41,7 @@ Row = tuple[int, tuple[float, ...], int]  # category, recall at every depth, the
 Ranking = Callable[[str, int], list[str]]  # a question and a depth, to ids of turns
 
 
-# --- the data -----------------------------------------------------------------------------------------------------
+# --- the data ---
 
 
 def talks(folder: Path) -> dict[str, tuple[list[Turn], list[Question]]]:
@@ -53,7 +55,9 @@ def talks(folder: Path) -> dict[str, tuple[list[Turn], list[Question]]]:
 
 def _turns(talk: dict[str, Any]) -> list[Turn]:
     out = []
-    sessions = sorted(int(name.removeprefix("session_")) for name in talk if re.fullmatch(r"session_\d+", name))
+    sessions = sorted(
+        int(name.removeprefix("session_")) for name in talk if re.fullmatch(r"session_\d+", name)
+    )
     for session in sessions:
         at_ms = _moment(talk[f"session_{session}_date_time"])
         for number, turn in enumerate(talk[f"session_{session}"]):
@@ -78,7 +82,7 @@ def _questions(rows: list[dict[str, Any]], known: set[str]) -> list[Question]:
     return out
 
 
-# --- the rankings -------------------------------------------------------------------------------------------------
+# --- the rankings ---
 
 
 def ours(turns: list[Turn], **given: Any) -> Ranking:
@@ -98,7 +102,9 @@ def ours(turns: list[Turn], **given: Any) -> Ranking:
 def plain(turns: list[Turn]) -> Ranking:
     """SQLite's BM25 over the same texts, stop words left out of the query."""
     connection = apsw.Connection(":memory:")
-    connection.execute(f"CREATE VIRTUAL TABLE turns USING fts5(text, tokenize='{' '.join(TOKENIZER)}')")
+    connection.execute(
+        f"CREATE VIRTUAL TABLE turns USING fts5(text, tokenize='{' '.join(TOKENIZER)}')"
+    )
     connection.executemany("INSERT INTO turns VALUES (?)", [(text,) for _, _, text in turns])
 
     def ranking(question: str, depth: int) -> list[str]:
@@ -110,7 +116,7 @@ def plain(turns: list[Turn]) -> Ranking:
     return ranking
 
 
-# --- the measure --------------------------------------------------------------------------------------------------
+# --- the measure ---
 
 
 def recalls(ranking: Ranking, questions: list[Question], half: int = 0) -> list[Row]:
@@ -145,7 +151,10 @@ def run(folder: Path | None) -> list[Table] | str:
 
 
 def recall_table(found: dict[str, list[Row]]) -> Table:
-    table = Table("LoCoMo, recall of evidence turns", ["ranking", "questions", *(f"@{depth}" for depth in DEPTHS)])
+    table = Table(
+        "LoCoMo, recall of evidence turns",
+        ["ranking", "questions", *(f"@{depth}" for depth in DEPTHS)],
+    )
     for name, rows in found.items():
         table.add(name, len(rows), *mean(rows))
         for category, label in CATEGORIES.items():

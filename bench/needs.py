@@ -1,8 +1,8 @@
 """What an agent's next action needs of what came before, and whether a prompt still gives it.
 
-An action names things. Those that were seen before are its needs: *fresh* ones were seen within the last ten messages,
-the others must have been remembered. The history does not depend on any policy, so it is kept once per session, and
-all policies are judged by the same needs.
+An action names things. Those that were seen before are its needs: *fresh* ones were seen within the
+last ten messages, the others must have been remembered. The history does not depend on any policy,
+so it is kept once per session, and all policies are judged by the same needs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ LINES_MAX = 400
 
 @dataclass
 class Need:
-    """One name that an action uses, with the lines that held it before, each with the line beside it."""
+    """One name that an action uses, with the lines that held it before, each with the line
+    beside it."""
 
     name: str
     fresh: bool
@@ -50,7 +51,9 @@ class History:
 
     def _need(self, name: str, index: int) -> Need:
         held, fresh = self.held[name], self.last[name] >= index - RECENT
-        return Need(name, fresh, held, [] if fresh else [piece for piece in held if is_telling(piece, name)])
+        return Need(
+            name, fresh, held, [] if fresh else [piece for piece in held if is_telling(piece, name)]
+        )
 
 
 def _beside(lines: list[str], at: int) -> str:
@@ -86,7 +89,8 @@ class Prompt:
 
 @dataclass
 class Recall:
-    """How many needs there were, and how many of them a policy's prompts met, in each sense of the word."""
+    """How many needs there were, and how many of them a policy's prompts met, in each sense of
+    the word."""
 
     needed: int = 0
     tellable: int = 0  # needs for which a telling line was ever seen
@@ -115,4 +119,6 @@ class Recall:
         met = [piece for piece in need.held if piece in holding]
         self.line += bool(met)
         self.rich += any(piece in holding for piece in need.telling)
-        self.around += any(beside and prompt.has(beside) for beside in map(need.held.__getitem__, met))
+        self.around += any(
+            beside and prompt.has(beside) for beside in map(need.held.__getitem__, met)
+        )

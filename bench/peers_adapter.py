@@ -1,7 +1,9 @@
-"""refold as one more row of the peers harness: an `Adapter` with the interface that its other adapters have.
+"""refold as one more row of the peers harness: an `Adapter` with the interface that its other
+adapters have.
 
-Copied beside them by `bench.peers`; imports nothing of this folder. The harness's messages have `call` (`id`, `name`,
-`args`) and `call_id`; its floor keeps a window of 100,000 tokens, so refold gets the same.
+Copied beside them by `bench.peers`; imports nothing of this folder. The harness's messages have
+`call` (`id`, `name`, `args`) and `call_id`; its floor keeps a window of 100,000 tokens, so refold
+gets the same.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ from typing import Any
 import refold
 
 WINDOW = 100_000
-SEED_STEP = 20  # messages between two requests while a history is loaded, so that compactions come as they would
+# Messages between two requests while a history is loaded, so that compactions come as they would
+SEED_STEP = 20
 
 
 class Adapter:
@@ -26,7 +29,9 @@ class Adapter:
 
     def open(self, new: bool) -> None:
         config = {"reserve_tokens": 0}
-        self.context = refold.open("peer", store=f"sqlite:{self.path}", window=WINDOW, config=config)
+        self.context = refold.open(
+            "peer", store=f"sqlite:{self.path}", window=WINDOW, config=config
+        )
 
     def seed(self, messages: list[dict[str, Any]]) -> None:
         for start in range(0, len(messages), SEED_STEP):
@@ -54,7 +59,9 @@ def _import_all() -> None:
     """Names are imported when they are first used; the harness times what comes after imports."""
     import refold.stores.sqlite
 
-    with refold.open("warm", store="memory:", window=WINDOW, config={"reserve_tokens": 0}) as context:
+    with refold.open(
+        "warm", store="memory:", window=WINDOW, config={"reserve_tokens": 0}
+    ) as context:
         context.append({"role": "user", "content": "warm"})
         context.request(dialect="openai_chat")
 

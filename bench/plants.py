@@ -1,8 +1,9 @@
 """Facts of the kinds that agents lose, phrased as people and agents phrase them, varied by a seed.
 
-Each fact has a key that stands nowhere else in the session, and one line that says it. `turns_of` puts facts into
-messages the way they come up: users set rules, the agent decides, tools fail and report, lists are kept and ticked off.
-The phrasings are not made to suit any rule of refold; several have none of the words that rules look for.
+Each fact has a key that stands nowhere else in the session, and one line that says it. `turns_of`
+puts facts into messages the way they come up: users set rules, the agent decides, tools fail and
+report, lists are kept and ticked off. The phrasings are not made to suit any rule of refold;
+several have none of the words that rules look for.
 """
 
 from __future__ import annotations
@@ -11,11 +12,42 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-KINDS = ("decision", "path", "number", "constraint", "error", "open to-do", "finished to-do", "modified file")
+KINDS = (
+    "decision",
+    "path",
+    "number",
+    "constraint",
+    "error",
+    "open to-do",
+    "finished to-do",
+    "modified file",
+)
 PER_KIND = 24
 
-_AREAS = ("billing", "import", "search", "login", "export", "archive", "webhook", "tenant", "report", "upload")
-_THINGS = ("ledger", "cursor", "digest", "window", "quota", "token", "batch", "shard", "probe", "mirror")
+_AREAS = (
+    "billing",
+    "import",
+    "search",
+    "login",
+    "export",
+    "archive",
+    "webhook",
+    "tenant",
+    "report",
+    "upload",
+)
+_THINGS = (
+    "ledger",
+    "cursor",
+    "digest",
+    "window",
+    "quota",
+    "token",
+    "batch",
+    "shard",
+    "probe",
+    "mirror",
+)
 
 PHRASES: dict[str, tuple[str, ...]] = {
     "decision": (
@@ -80,13 +112,17 @@ def planted(seed: int, per_kind: int = PER_KIND) -> list[Fact]:
     for kind in KINDS:
         for at in range(per_kind):
             key = f"{pick.choice(_THINGS)}_{pick.choice(_AREAS)}_{KINDS.index(kind)}{at:02d}{pick.randint(0, 9)}"
-            words = {"area": pick.choice(_AREAS), "thing": pick.choice(_THINGS), "number": pick.randint(1_000, 99_999)}
+            words = {
+                "area": pick.choice(_AREAS),
+                "thing": pick.choice(_THINGS),
+                "number": pick.randint(1_000, 99_999),
+            }
             facts.append(Fact(kind, key, pick.choice(PHRASES[kind]).format(key=key, **words)))
     pick.shuffle(facts)
     return facts
 
 
-# --- facts as messages --------------------------------------------------------------------------------------------
+# --- facts as messages ---
 
 Message = dict[str, Any]
 
@@ -101,29 +137,51 @@ def messages_of(fact: Fact, id: str) -> list[Message]:
     """How a fact comes up. To-dos stand in lists, see `list_messages`."""
     match fact.kind:
         case "constraint":
-            return [{"role": "user", "content": fact.line}, {"role": "assistant", "content": "Understood."}]
+            return [
+                {"role": "user", "content": fact.line},
+                {"role": "assistant", "content": "Understood."},
+            ]
         case "error":
             output = f"$ make check\ncollecting\n{fact.line}\n1 failed, 12 passed in 3.1s"
             return call_of(id, "bash", {"command": f"make check-{id}"}, output)
         case "number":
-            return call_of(id, "bash", {"command": f"tail report-{id}"}, f"report\n{fact.line}\ndone")
+            return call_of(
+                id, "bash", {"command": f"tail report-{id}"}, f"report\n{fact.line}\ndone"
+            )
         case "path" if fact.key[-1] in "02468":
             # A path that only a tool ever named is harder to keep than one that the agent spoke of.
-            return call_of(id, "bash", {"command": f"grep -rn part-{id}"}, f"3 matches\n{fact.line}\nend")
+            return call_of(
+                id, "bash", {"command": f"grep -rn part-{id}"}, f"3 matches\n{fact.line}\nend"
+            )
         case "decision" if fact.key[-1] in "02468":
-            return [{"role": "user", "content": fact.line}, {"role": "assistant", "content": "Good, then that."}]
+            return [
+                {"role": "user", "content": fact.line},
+                {"role": "assistant", "content": "Good, then that."},
+            ]
         case "modified file":
             change = {"path": fact.line, "old_string": "return None", "new_string": "return found"}
             return call_of(id, "edit_file", change, "The file was edited.", "Now the fix itself.")
         case _:
-            return call_of(id, "bash", {"command": f"ls part-{id}"}, "total 12", f"{fact.line} Let me look further.")
+            return call_of(
+                id,
+                "bash",
+                {"command": f"ls part-{id}"},
+                "total 12",
+                f"{fact.line} Let me look further.",
+            )
 
 
 def list_messages(facts: list[Fact], id: str, *, first: bool, by_tool: bool) -> list[Message]:
-    """The to-do list as the agent keeps it: all open at first, the finished ones ticked off later."""
+    """The to-do list as the agent keeps it: all open at first, the finished ones ticked off
+    later."""
     done = {fact.line: not first and fact.kind == "finished to-do" for fact in facts}
     if by_tool:
-        states = [{"content": line, "status": "completed" if done[line] else "pending"} for line in done]
+        states = [
+            {"content": line, "status": "completed" if done[line] else "pending"} for line in done
+        ]
         return call_of(id, "TodoWrite", {"todos": states}, "Todos have been modified successfully.")
     marks = [f"- [{'x' if done[line] else ' '}] {line}" for line in done]
-    return [{"role": "assistant", "content": "Where I am:\n" + "\n".join(marks)}, {"role": "user", "content": "Go on."}]
+    return [
+        {"role": "assistant", "content": "Where I am:\n" + "\n".join(marks)},
+        {"role": "user", "content": "Go on."},
+    ]

@@ -1,9 +1,9 @@
 """Facts planted in a session, looked for after one, two and three compactions.
 
-A fact is *visible* if the line that says it, or the 160 characters around its key, stands on the page; *one unfold
-away* if it stands behind a span (`#a-b`) or artifact (`art-…`) that the page names. Wrong: a finished to-do that the
-page shows as open only, a modified file that it does not name. The newest messages in the same tokens are what a window
-would show.
+A fact is *visible* if the line that says it, or the 160 characters around its key, stands on the
+page; *one unfold away* if it stands behind a span (`#a-b`) or artifact (`art-…`) that the page
+names. Wrong: a finished to-do that the page shows as open only, a modified file that it does not
+name. The newest messages in the same tokens are what a window would show.
 
     python -m bench.probes [--seeds 3] [--window 100000]
 """
@@ -33,21 +33,25 @@ TODOS = ("open to-do", "finished to-do")
 AROUND = 70  # characters beside a to-do in which its state stands
 
 
-# --- the session --------------------------------------------------------------------------------------------------
+# --- the session ---
 
 
 class Session:
-    """A context with facts in its first part, and as much ordinary work as its window needs to fill up."""
+    """A context with facts in its first part, and as much ordinary work as its window needs to
+    fill up."""
 
     def __init__(self, seed: int, window: int, per_kind: int = PER_KIND) -> None:
         config = {"reserve_tokens": 0, "auto": False}
-        self.context = refold.open("probe", store="memory:", window=window, counter=tokens_of_text, config=config)
+        self.context = refold.open(
+            "probe", store="memory:", window=window, counter=tokens_of_text, config=config
+        )
         self.work, self.window = Workload(seed), window
         self.facts = planted(seed, per_kind)
         self.sent: list[Message] = []
         for message in self.work.opening()[1:]:
             self.append(message)
-        # Spread evenly: as much other work after each fact as fills the window with the last of them.
+        # Spread evenly: as much other work after each fact as fills the window with the last of
+        # them.
         between = int(4 * FILLED * window / len(self.facts))
         for messages in self._planting():
             for message in messages:
@@ -81,10 +85,12 @@ class Session:
             self.work_on()
 
     def page(self) -> list[Message]:
-        return [plain(message) for message in self.context.request(dialect="openai_chat")["messages"]]
+        return [
+            plain(message) for message in self.context.request(dialect="openai_chat")["messages"]
+        ]
 
 
-# --- looking ------------------------------------------------------------------------------------------------------
+# --- looking ---
 
 
 def is_there(fact: Fact, text: str) -> bool:
@@ -103,13 +109,16 @@ def is_wrong(fact: Fact, page: str) -> bool:
 
 
 def states_of(todo: str, page: str) -> set[str]:
-    """Every state in which a page shows a to-do: by a mark beside it, or by the heading above it."""
+    """Every state in which a page shows a to-do: by a mark beside it, or by the heading above
+    it."""
     found, heading = set(), ""
     for line in page.splitlines():
         if line.endswith(":") and not line.startswith("-"):
             heading = line
         for at in (match.start() for match in re.finditer(re.escape(todo), line)):
-            beside = line[max(0, at - 8) : at + len(todo) + AROUND].replace(todo, "").split("content")[0]
+            beside = (
+                line[max(0, at - 8) : at + len(todo) + AROUND].replace(todo, "").split("content")[0]
+            )
             if _DONE.search(beside) or heading.startswith("Finished to-dos"):
                 found.add("done")
             elif _OPEN.search(beside) or heading.startswith("Open to-dos"):
@@ -120,7 +129,9 @@ def states_of(todo: str, page: str) -> set[str]:
 Count = Counter[tuple[int, str, str]]  # by round, kind, and what was found
 
 
-def probed(seed: int, window: int, counts: Count, per_kind: int = PER_KIND, rounds: int = ROUNDS) -> None:
+def probed(
+    seed: int, window: int, counts: Count, per_kind: int = PER_KIND, rounds: int = ROUNDS
+) -> None:
     session = Session(seed, window, per_kind)
     for round in range(1, rounds + 1):
         session.fill()
@@ -132,13 +143,15 @@ def probed(seed: int, window: int, counts: Count, per_kind: int = PER_KIND, roun
         for fact in session.facts:
             counts[round, fact.kind, "planted"] += 1
             counts[round, fact.kind, "visible"] += is_there(fact, text)
-            counts[round, fact.kind, "unfold"] += is_there(fact, unfolded) and not is_there(fact, text)
+            counts[round, fact.kind, "unfold"] += is_there(fact, unfolded) and not is_there(
+                fact, text
+            )
             counts[round, fact.kind, "wrong"] += is_wrong(fact, text)
             counts[round, fact.kind, "window"] += is_there(fact, tail)
         counts[round, "", "tokens"] += tokens_of_all(page)
 
 
-# --- table --------------------------------------------------------------------------------------------------------
+# --- table ---
 
 
 def run(seeds: int = SEEDS, window: int = WINDOW, per_kind: int = PER_KIND) -> list[Table]:
@@ -146,12 +159,19 @@ def run(seeds: int = SEEDS, window: int = WINDOW, per_kind: int = PER_KIND) -> l
     for seed in range(seeds):
         probed(seed, window, counts, per_kind)
     head = ["fact", "planted", *(f"visible {n}" for n in range(1, ROUNDS + 1))]
-    head += [*(f"unfold {n}" for n in range(1, ROUNDS + 1)), "lost", "wrong", *(f"window {n}" for n in (1, ROUNDS))]
+    head += [
+        *(f"unfold {n}" for n in range(1, ROUNDS + 1)),
+        "lost",
+        "wrong",
+        *(f"window {n}" for n in (1, ROUNDS)),
+    ]
     table = Table("Planted facts after 1, 2, 3 compactions", head)
     for kind in KINDS:
         table.add(kind, *_row(counts, kind))
     sizes = ", ".join(f"{counts[n, '', 'tokens'] / seeds:,.0f}" for n in range(1, ROUNDS + 1))
-    table.note(f"Window {window:,}; the page has {sizes} tokens after each. lost, wrong: after the last compaction.")
+    table.note(
+        f"Window {window:,}; the page has {sizes} tokens after each. lost, wrong: after the last compaction."
+    )
     table.note("window: visible in the newest messages of the same size.")
     return [table]
 

@@ -1,9 +1,11 @@
-"""Does search find what an agent is about to need? Recorded sessions, asked in the agent's own words.
+"""Does search find what an agent is about to need? Recorded sessions, asked in the agent's own
+words.
 
-Take an action that names something (a path, an identifier, an id): the query is what the agent said just before it,
-and right are the earlier messages whose lines hold that name, one to six of them. Only what came before is in the
-index. recall@k is the share of those messages among the first k hits. Plain BM25 (SQLite's own) answers beside it.
-Sessions are halved by their place in the list: what was tuned, was tuned on the first half.
+Take an action that names something (a path, an identifier, an id): the query is what the agent said
+just before it, and right are the earlier messages whose lines hold that name, one to six of them.
+Only what came before is in the index. recall@k is the share of those messages among the first k
+hits. Plain BM25 (SQLite's own) answers beside it. Sessions are halved by their place in the list:
+what was tuned, was tuned on the first half.
 
     python -m bench.recall FOLDER [--step 1]
 """
@@ -32,7 +34,9 @@ QUERIES_MAX = 8  # of one session
 WORDS_MIN = 4
 QUERY_CHARS = 2_000
 
-Score = tuple[int, bool, tuple[float, ...]]  # the half, whether the query names it, recall at every depth
+Score = tuple[
+    int, bool, tuple[float, ...]
+]  # the half, whether the query names it, recall at every depth
 
 
 class Ranking(Protocol):
@@ -61,15 +65,21 @@ class Plain:
 
     def __init__(self) -> None:
         self.connection = apsw.Connection(":memory:")
-        self.connection.execute(f"CREATE VIRTUAL TABLE said USING fts5(text, tokenize='{' '.join(TOKENIZER)}')")
+        self.connection.execute(
+            f"CREATE VIRTUAL TABLE said USING fts5(text, tokenize='{' '.join(TOKENIZER)}')"
+        )
 
     def add(self, number: int, message: Message) -> None:
-        self.connection.execute("INSERT INTO said(rowid, text) VALUES (?, ?)", (number, text_of(message)))
+        self.connection.execute(
+            "INSERT INTO said(rowid, text) VALUES (?, ?)", (number, text_of(message))
+        )
 
     def find(self, query: str, depth: int) -> list[int]:
         tokenizer: Any = self.connection.fts5_tokenizer("unicode61", [])
         words = [row[2] for row in tokenizer(query.encode(), apsw.FTS5_TOKENIZE_QUERY, None)]
-        match = " OR ".join(f'"{word}"' for word in dict.fromkeys(words) if word not in STOP) or '""'
+        match = (
+            " OR ".join(f'"{word}"' for word in dict.fromkeys(words) if word not in STOP) or '""'
+        )
         found = "SELECT rowid FROM said WHERE said MATCH ? ORDER BY bm25(said) LIMIT ?"
         return [row for (row,) in self.connection.execute(found, (match, depth))]
 
@@ -77,21 +87,31 @@ class Plain:
 def said(message: Message) -> Said:
     text = Text(message.get("content") or "")
     if message["role"] == "tool":
-        result = ToolResult(message.get("tool_call_id") or "", (text,), name=message.get("name") or "")
+        result = ToolResult(
+            message.get("tool_call_id") or "", (text,), name=message.get("name") or ""
+        )
         return Said(role="tool", blocks=(result,))
-    calls = [ToolCall(call["id"], call["name"], call["arguments"]) for call in message.get("tool_calls") or ()]
+    calls = [
+        ToolCall(call["id"], call["name"], call["arguments"])
+        for call in message.get("tool_calls") or ()
+    ]
     return Said(role=message["role"], blocks=(*((text,) if text.text else ()), *calls))
 
 
-# --- the queries --------------------------------------------------------------------------------------------------
+# --- the queries ---
 
 
 def asked(messages: list[Message]) -> Iterator[tuple[int, str, str, set[int]]]:
-    """The actions of a session worth asking for: the number of messages before, the query, the name, its holders."""
+    """The actions of a session worth asking for: the number of messages before, the query, the
+    name, its holders."""
     known, holders, number = schema_words(messages), {}, 0
     for index, message in enumerate(messages):
         query = (message.get("content") or "").strip()
-        if message["role"] == "assistant" and message.get("tool_calls") and len(query.split()) >= WORDS_MIN:
+        if (
+            message["role"] == "assistant"
+            and message.get("tool_calls")
+            and len(query.split()) >= WORDS_MIN
+        ):
             names = sorted(names_in(text_of({**message, "content": ""})) - known)
             fitting = [name for name in names if 1 <= len(holders.get(name, ())) <= HOLDERS_MAX]
             if fitting:
@@ -104,10 +124,16 @@ def asked(messages: list[Message]) -> Iterator[tuple[int, str, str, set[int]]]:
 
 def spread(items: list[Any], most: int) -> list[Any]:
     """At most so many of the items, from all over the list."""
-    return items if len(items) <= most else [items[round(at * (len(items) - 1) / (most - 1))] for at in range(most)]
+    return (
+        items
+        if len(items) <= most
+        else [items[round(at * (len(items) - 1) / (most - 1))] for at in range(most)]
+    )
 
 
-def scores(path: Path, half: int, makers: dict[str, Callable[[], Ranking]]) -> dict[str, list[Score]]:
+def scores(
+    path: Path, half: int, makers: dict[str, Callable[[], Ranking]]
+) -> dict[str, list[Score]]:
     messages = session_of(path)
     rankings = {name: maker() for name, maker in makers.items()}
     out: dict[str, list[Score]] = {name: [] for name in makers}
@@ -154,7 +180,9 @@ def goal_table(found: dict[str, list[Score]]) -> Table:
     base = _parts(found["plain BM25"])
     for name in ("full text", "with vectors"):
         for which, part in _parts(found[name]).items():
-            table.at_least(f"{name}, recall@10, {which}, of plain BM25's", mean(part)[1], mean(base[which])[1])
+            table.at_least(
+                f"{name}, recall@10, {which}, of plain BM25's", mean(part)[1], mean(base[which])[1]
+            )
     return table
 
 

@@ -1,7 +1,9 @@
-"""Sessions replayed through policies, side by side, message by message; scores per policy and agent family.
+"""Sessions replayed through policies, side by side, message by message; scores per policy and agent
+family.
 
-What is counted is said in `fidelity`. All policies see one session in step, so that what a turn needs is worked out
-once and is the same for all. Neighbours: `needs` says what a turn needs, `contenders` and `baselines` are the policies.
+What is counted is said in `fidelity`. All policies see one session in step, so that what a turn
+needs is worked out once and is the same for all. Neighbours: `needs` says what a turn needs,
+`contenders` and `baselines` are the policies.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ SESSION_NEEDS_MIN = 5
 Policies = dict[str, Callable[[], Policy]]
 
 
-# --- scores -------------------------------------------------------------------------------------------------------
+# --- scores ---
 
 
 @dataclass
@@ -99,14 +101,16 @@ def pooled(families: dict[str, Score]) -> Score:
     return total
 
 
-# --- one session --------------------------------------------------------------------------------------------------
+# --- one session ---
 
 
 def faults_of(prompt: list[Message], budget: int, request: str) -> list[str]:
-    """What a provider would refuse or a user not forgive: too long, the latest request gone, a result without its
-    call, a call without its result, an assistant who speaks before any user."""
+    """What a provider would refuse or a user not forgive: too long, the latest request gone, a
+    result without its call, a call without its result, an assistant who speaks before any user."""
     found = ["over budget"] if tokens_of_all(prompt) > budget else []
-    asked = {(message.get("content") or "")[:2_000] for message in prompt if message["role"] == "user"}
+    asked = {
+        (message.get("content") or "")[:2_000] for message in prompt if message["role"] == "user"
+    }
     if request and request[:2_000] not in asked:
         found.append("latest request missing")
     return found + _order_faults(prompt)
@@ -124,7 +128,9 @@ def _order_faults(prompt: list[Message]) -> list[str]:
         found += ["unanswered call"] if waiting else []
         waiting = {call["id"] for call in message.get("tool_calls") or ()}
         user_spoke = user_spoke or message["role"] == "user"
-        found += ["assistant before user"] if message["role"] == "assistant" and not user_spoke else []
+        found += (
+            ["assistant before user"] if message["role"] == "assistant" and not user_spoke else []
+        )
     return found
 
 
@@ -154,7 +160,8 @@ class Run:
                 self.score.recall.weigh(page, need)
 
     def _prompt(self) -> list[Message]:
-        """A policy that gives no prompt has failed the turn: that is a fault, and nothing of what it needs is there."""
+        """A policy that gives no prompt has failed the turn: that is a fault, and nothing of
+        what it needs is there."""
         try:
             return self.policy.prompt()
         except refold.OverBudget:
@@ -177,7 +184,9 @@ class Run:
 
 
 def same_prefix(before: list[str], now: list[str]) -> int:
-    return next((at for at, (a, b) in enumerate(zip(before, now)) if a != b), min(len(before), len(now)))
+    return next(
+        (at for at, (a, b) in enumerate(zip(before, now)) if a != b), min(len(before), len(now))
+    )
 
 
 def replay(messages: list[Message], budget: int, policies: Policies) -> dict[str, Score]:
@@ -215,11 +224,12 @@ def needs_by_turn(messages: list[Message]) -> list[tuple[int, list[str]]]:
     return found
 
 
-# --- all sessions -------------------------------------------------------------------------------------------------
+# --- all sessions ---
 
 
 def budget_of(messages: list[Message], share: float) -> int | None:
-    """The budget of a session; None if it would not overflow, or its opening would fill the page."""
+    """The budget of a session; None if it would not overflow, or its opening would fill the
+    page."""
     size = tokens_of_all(messages)
     budget = max(BUDGET_MIN, int(size * share))
     opening = tokens_of_all(messages[: opening_of(messages)])

@@ -1,9 +1,10 @@
 """What search costs at a million messages, and what it costs those who append.
 
-A store of ten conversations is written, indexed in bulk, and asked: for the newest, for a rare and for a common term.
-Times are CPU times of whole `search` calls, the catching up and the reading of hits included; full text only. Words are
-drawn as in real text, a few very often and most of them rarely. The append is measured in pairs, with the index of the
-store made and its searcher open, and without.
+A store of ten conversations is written, indexed in bulk, and asked: for the newest, for a rare and
+for a common term. Times are CPU times of whole `search` calls, the catching up and the reading of
+hits included; full text only. Words are drawn as in real text, a few very often and most of them
+rarely. The append is measured in pairs, with the index of the store made and its searcher open, and
+without.
 
     python -m bench.search [--messages 1000000]
 """
@@ -14,6 +15,7 @@ import argparse
 import random
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from statistics import median
@@ -34,10 +36,12 @@ START_MS = 1_700_000_000_000
 
 
 def texts(count: int, seed: int = 7) -> Any:
-    """Messages of about 150 characters; `commonplace` stands in a third of them, a `rare` one in a few."""
+    """Messages of about 150 characters; `commonplace` stands in a third of them, a `rare` one in
+    a few."""
     chance = random.Random(seed)
     names = [
-        "".join(chance.choice("bcdfglmprst") + chance.choice("aeiou") for _ in range(4)) for _ in range(VOCABULARY)
+        "".join(chance.choice("bcdfglmprst") + chance.choice("aeiou") for _ in range(4))
+        for _ in range(VOCABULARY)
     ]
     weights = list(accumulate(1 / (rank + 10) for rank in range(VOCABULARY)))
     for number in range(count):
@@ -61,13 +65,21 @@ def written(path: Path, count: int) -> None:
         chain, batch = ZERO, list[Event]()
         for seq in range(1, each + 1):
             at_ms = START_MS + (number * each + seq) * 1_000
-            body = encode(Message(role="user" if seq % 2 else "assistant", blocks=(Text(next(source)),)))
+            body = encode(
+                Message(role="user" if seq % 2 else "assistant", blocks=(Text(next(source)),))
+            )
             batch.append(
                 seal(
-                    chain, seq, id=uuid7(at_ms, bytes(10)), at_ms=at_ms, by="bench", kind="message", body=body,
+                    chain,
+                    seq,
+                    id=uuid7(at_ms, bytes(10)),
+                    at_ms=at_ms,
+                    by="bench",
+                    kind="message",
+                    body=body,
                     salt=bytes([1]) * SALT_BYTES,
                 )
-            )  # fmt: skip
+            )
             chain = batch[-1].chain
             if len(batch) == BATCH or seq == each:
                 store.append(f"talk-{number}", batch, expect=seq - len(batch))
@@ -101,7 +113,8 @@ def append_ratio(folder: Path) -> float:
             searcher = Searcher(store, embedder=False)
             if searched:
                 searcher.search("commonplace")
-            costs.append((searched, cpu_ms(lambda: [context.append({"role": "user", "content": t}) for t in source])))  # noqa: B023
+            rest = [{"role": "user", "content": text} for text in source]
+            costs.append((searched, cpu_ms(partial(list, map(context.append, rest)))))
             searcher.close()
             context.close()
             store.close()
@@ -120,19 +133,25 @@ def run(messages: int = MESSAGES) -> list[Table]:
         seldom = [rare(number) for number in range(17, RARE_EVERY, 5_000)] * 3
         common = [f"commonplace {text.split()[10]}" for text in texts(6)]
         figures = {
-            "newest first, common term, ms": (asked(searcher, ["commonplace"] * ASKED, newest=True), 1.0),
+            "newest first, common term, ms": (
+                asked(searcher, ["commonplace"] * ASKED, newest=True),
+                1.0,
+            ),
             "newest first, rare term, ms": (asked(searcher, seldom[:ASKED], newest=True), 1.0),
             "ranked, rare term, ms": (asked(searcher, seldom[:ASKED]), 10.0),
             "ranked, common term, ms": (asked(searcher, ["commonplace"] * 10), 50.0),
             "ranked, common and rarer term, ms": (asked(searcher, common), 50.0),
             "ranked, common term, one conversation, ms": (
-                asked(searcher, ["commonplace"] * 10, conversation="talk-3"), 50.0,
+                asked(searcher, ["commonplace"] * 10, conversation="talk-3"),
+                50.0,
             ),
-        }  # fmt: skip
+        }
         searcher.close()
         store.close()
         ratio = append_ratio(folder)
-    table = Table(f"Search at {messages:,} messages, full text (CPU)", ["what", "refold", "goal", "met"])
+    table = Table(
+        f"Search at {messages:,} messages, full text (CPU)", ["what", "refold", "goal", "met"]
+    )
     for what, (value, goal) in figures.items():
         table.at_most(what, value, goal)
     table.at_most("indexing in bulk, µs per message", indexed_us, 60.0)

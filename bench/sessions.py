@@ -1,8 +1,10 @@
-"""Recorded agent sessions, as the measures see them: messages, their text, their size, and the names in it.
+"""Recorded agent sessions, as the measures see them: messages, their text, their size, and the
+names in it.
 
-A message is `{"role", "content"}`, with `tool_calls` (`id`, `name`, `arguments`) or `tool_call_id`. Its text is what it
-says, then each call's name and a line per argument. A token is four characters, and a message costs four more. All
-policies are measured with this one counter, whatever they count with themselves.
+A message is `{"role", "content"}`, with `tool_calls` (`id`, `name`, `arguments`) or `tool_call_id`.
+Its text is what it says, then each call's name and a line per argument. A token is four characters,
+and a message costs four more. All policies are measured with this one counter, whatever they count
+with themselves.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ Message = dict[str, Any]
 
 MESSAGE_TOKENS = 4
 NAME_CHARS_MIN, NAME_CHARS_MAX = 4, 120
-EXTENSIONS = "py|js|ts|go|rs|c|h|cpp|java|rb|md|txt|json|yaml|yml|toml|cfg|ini|sh|html|css|sql|csv|xml|lock"
+EXTENSIONS = (
+    "py|js|ts|go|rs|c|h|cpp|java|rb|md|txt|json|yaml|yml|toml|cfg|ini|sh|html|css|sql|csv|xml|lock"
+)
 
 # In this order: at one place in the text the first kind that fits is taken.
 _KINDS = {
@@ -35,7 +39,7 @@ _NAME = re.compile("|".join(_KINDS.values()))
 _WORD = re.compile(r"[A-Za-z]{3,}")
 
 
-# --- text ---------------------------------------------------------------------------------------------------------
+# --- text ---
 
 
 def text_of(message: Message) -> str:
@@ -63,7 +67,7 @@ def tokens_of_all(messages: list[Message]) -> int:
     return sum(map(tokens_of, messages))
 
 
-# --- names --------------------------------------------------------------------------------------------------------
+# --- names ---
 
 
 def names_in(text: str) -> set[str]:
@@ -78,19 +82,26 @@ def words_besides(text: str, name: str) -> int:
 
 
 def is_telling(text: str, name: str) -> bool:
-    """A text tells something of a name if it says at least three other words: a bare list tells nothing."""
+    """A text tells something of a name if it says at least three other words: a bare list tells
+    nothing."""
     return words_besides(text, name) >= 3
 
 
 def telling_share(text: str) -> float:
-    """The part of a text's characters that stands in lines that tell of one of their names, or have three words."""
+    """The part of a text's characters that stands in lines that tell of one of their names, or
+    have three words."""
     lines = [line for line in map(str.strip, text.splitlines()) if line]
-    told = sum(len(line) for line in lines if any(is_telling(line, name) for name in names_in(line) or ("\n",)))
+    told = sum(
+        len(line)
+        for line in lines
+        if any(is_telling(line, name) for name in names_in(line) or ("\n",))
+    )
     return told / max(1, sum(map(len, lines)))
 
 
 def schema_words(messages: list[Message]) -> set[str]:
-    """The names of tools and of their arguments. They stand in the tool definitions: nobody has to remember them."""
+    """The names of tools and of their arguments. They stand in the tool definitions: nobody has
+    to remember them."""
     words: set[str] = set()
     for message in messages:
         for call in message.get("tool_calls") or ():
@@ -100,11 +111,12 @@ def schema_words(messages: list[Message]) -> set[str]:
     return words
 
 
-# --- files --------------------------------------------------------------------------------------------------------
+# --- files ---
 
 
 def data_folder(given: str | None = None) -> Path | None:
-    """The folder with `trajectories/`: as given, from the environment, or the one beside the repository."""
+    """The folder with `trajectories/`: as given, from the environment, or the one beside the
+    repository."""
     beside = Path(__file__).resolve().parents[1].parent / "shared" / "data"
     folder = Path(given or GIVEN.get("REFOLD_BENCH_DATA") or beside)
     return folder if folder.is_dir() else None
@@ -127,7 +139,8 @@ def rows_of(path: Path) -> list[Message]:
 
 
 def session_of(path: Path) -> list[Message]:
-    """A session as it would have been without compaction: system prompts, then from the first request on."""
+    """A session as it would have been without compaction: system prompts, then from the first
+    request on."""
     messages = [row for row in rows_of(path) if not row.get("compact_summary")]
     first = opening_of(messages) - 1
     return [one for one in messages[:first] if one["role"] == "system"] + messages[first:]

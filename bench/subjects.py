@@ -1,8 +1,8 @@
 """What is timed turn by turn: refold, and the least that would do, written by hand on bare SQLite.
 
-Both take the same turns and give the next prompt. The floor inserts each message as JSON in one durable transaction per
-turn (WAL, synchronous=FULL), keeps a running sum of sizes, and sends the opening and the newest messages that fit. It
-has no compaction, no laws, no second writer, no undo.
+Both take the same turns and give the next prompt. The floor inserts each message as JSON in one
+durable transaction per turn (WAL, synchronous=FULL), keeps a running sum of sizes, and sends the
+opening and the newest messages that fit. It has no compaction, no laws, no second writer, no undo.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ class Refold:
         import refold
 
         config = {"durability": "turn" if durable else "none"}
-        self.context = refold.open("bench", store=f"sqlite:{folder}/refold.db", window=WINDOW, config=config)
+        self.context = refold.open(
+            "bench", store=f"sqlite:{folder}/refold.db", window=WINDOW, config=config
+        )
         self.context.on("compaction-complete", self._compacted)
 
     def _compacted(self, notice: Any) -> None:
@@ -65,7 +67,9 @@ class Floor:
         self.database = sqlite3.connect(folder / "floor.db", isolation_level=None)
         self.database.execute("pragma journal_mode=wal")
         self.database.execute(f"pragma synchronous={'full' if durable else 'off'}")
-        self.database.execute("create table if not exists m(seq integer primary key, tokens int, body text)")
+        self.database.execute(
+            "create table if not exists m(seq integer primary key, tokens int, body text)"
+        )
         self.opening = self._read("where seq <= 2 order by seq")
         self.tail: list[tuple[int, dict[str, Any]]] = []
         self.tokens = sum(size for size, _ in self.opening)
@@ -77,7 +81,9 @@ class Floor:
 
     def _read_tail(self) -> None:
         """The newest messages that fit, the newest first until they are turned round."""
-        for size, body in self.database.execute("select tokens, body from m where seq > 2 order by seq desc"):
+        for size, body in self.database.execute(
+            "select tokens, body from m where seq > 2 order by seq desc"
+        ):
             if self.tokens + size > WINDOW:
                 break
             self.tokens += size

@@ -27,22 +27,30 @@ class Table:
 
     def __str__(self) -> str:
         widths = [max(map(len, column)) for column in zip(self.head, *self.rows)]
-        lines = [_line(self.head, widths), "|" + "|".join("-" * (width + 2) for width in widths) + "|"]
+        lines = [
+            _line(self.head, widths),
+            "|" + "|".join("-" * (width + 2) for width in widths) + "|",
+        ]
         lines += [_line(row, widths) for row in self.rows]
-        return "\n".join([f"### {self.title}", "", *lines, *(["", *self.notes] if self.notes else [])])
+        return "\n".join(
+            [f"### {self.title}", "", *lines, *(["", *self.notes] if self.notes else [])]
+        )
 
 
 def _line(cells: list[str], widths: list[int]) -> str:
-    first, *others = (cell.ljust(width) if at == 0 else cell.rjust(width) for at, (cell, width) in enumerate(
-        zip(cells, widths)
-    ))  # fmt: skip
+    first, *others = (
+        cell.ljust(width) if at == 0 else cell.rjust(width)
+        for at, (cell, width) in enumerate(zip(cells, widths))
+    )
     return "| " + " | ".join([first, *others]) + " |"
 
 
 def cell_of(value: object) -> str:
     """A number with three figures behind the point where they say something, text as it is."""
     if isinstance(value, bool) or not isinstance(value, float):
-        return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+        return (
+            f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+        )
     size = abs(value)
     if size >= 1_000:
         return f"{value:,.0f}"

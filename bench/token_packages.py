@@ -1,8 +1,10 @@
-"""Packages that count o200k tokens, side by side: those that can be imported, each in a process of its own.
+"""Packages that count o200k tokens, side by side: those that can be imported, each in a process of
+its own.
 
-A package is tried on texts (its counts beside those of ours), on a fresh start, and on input that breaks some: a
-million spaces, a million equal letters, a special token's name, a lone surrogate. tiktoken holds no ranks; it is left
-out unless TIKTOKEN_CACHE_DIR names a folder with them, because it would download them.
+A package is tried on texts (its counts beside those of ours), on a fresh start, and on input that
+breaks some: a million spaces, a million equal letters, a special token's name, a lone surrogate.
+tiktoken holds no ranks; it is left out unless TIKTOKEN_CACHE_DIR names a folder with them, because
+it would download them.
 """
 
 from __future__ import annotations
@@ -27,7 +29,12 @@ PACKAGES = {
     "bpe-openai": "import bpe_openai; t = bpe_openai.get_encoding('o200k_base'); f = t.encode",
     "tiktoken": "import tiktoken; t = tiktoken.get_encoding('o200k_base'); f = t.encode_ordinary",
 }
-HARD = {"spaces": " " * 1_000_000, "letters": "A" * 1_000_000, "special": "<|endoftext|>", "surrogate": "a\ud800"}
+HARD = {
+    "spaces": " " * 1_000_000,
+    "letters": "A" * 1_000_000,
+    "special": "<|endoftext|>",
+    "surrogate": "a\ud800",
+}
 
 # Run in the other process: reads the texts, prints what it found. A panic of Rust is no Exception.
 _SCRIPT = """
@@ -60,7 +67,9 @@ def table(texts: list[str]) -> Table:
         size = sum(map(len, texts))
         differs = sum(count != own for count, own in zip(found["counts"], ours))
         outcomes = [_outcome(*found["outcomes"][name]) for name in HARD]
-        shown.add(name, version(name), found["load"], size / found["seconds"] / 1e6, differs, *outcomes)
+        shown.add(
+            name, version(name), found["load"], size / found["seconds"] / 1e6, differs, *outcomes
+        )
     shown.note(
         f"{len(texts):,} messages of code; differs: counts unlike those of refold's exact counter. Spaces and letters: "
         "a million of them, in ms. Special: the name of a special token in a text has 7 tokens as text. An error's "
@@ -80,7 +89,9 @@ def _measured(name: str, load: str, texts: list[str]) -> dict[str, Any] | str:
         path = Path(folder) / "texts.json"
         path.write_text(json.dumps([texts, HARD]), encoding="utf-8")
         command = [sys.executable, "-c", _SCRIPT.format(load=load), str(path)]
-        done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=WAIT_S)
+        done = subprocess.run(
+            command, env=environment(), capture_output=True, text=True, timeout=WAIT_S
+        )
     found: dict[str, Any] = json.loads(done.stdout) if done.returncode == 0 else {}
     return found or f"failed: {done.stderr.strip().splitlines()[-1:]}"
 

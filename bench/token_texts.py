@@ -1,7 +1,9 @@
-"""Texts to count: code and English from Python's own library, our docs, JSON and Chinese made up by a seed.
+"""Texts to count: code and English from Python's own library, our docs, JSON and Chinese made up by
+a seed.
 
-Each kind is cut into messages of the sizes that agents send, lognormal around a kilobyte, and these into conversations.
-With a folder of recorded sessions, these are one more kind. The same texts on every machine with the same Python.
+Each kind is cut into messages of the sizes that agents send, lognormal around a kilobyte, and these
+into conversations. With a folder of recorded sessions, these are one more kind. The same texts on
+every machine with the same Python.
 """
 
 from __future__ import annotations
@@ -71,7 +73,9 @@ def _english() -> str:
 def _json(size: int) -> str:
     pick, lines, chars = random.Random(SEED), [], 0
     while chars < size:
-        lines.append(json.dumps(_record(pick, 0), indent=pick.choice((None, None, 2)), ensure_ascii=False))
+        lines.append(
+            json.dumps(_record(pick, 0), indent=pick.choice((None, None, 2)), ensure_ascii=False)
+        )
         chars += len(lines[-1])
     return "\n".join(lines)
 
@@ -83,7 +87,9 @@ def _record(pick: random.Random, depth: int) -> dict[str, object]:
 def _value(pick: random.Random, depth: int) -> object:
     kind = pick.randrange(7 if depth < 2 else 5)
     if kind == 0:
-        return pick.choice((pick.randrange(100), pick.randrange(10**9), round(pick.random() * 100, 2)))
+        return pick.choice(
+            (pick.randrange(100), pick.randrange(10**9), round(pick.random() * 100, 2))
+        )
     if kind == 1:
         return pick.choice((True, False, None))
     if kind == 2:
@@ -92,13 +98,19 @@ def _value(pick: random.Random, depth: int) -> object:
         return f"src/{pick.choice(_WORDS)}/{pick.choice(_WORDS)}_{pick.choice(_WORDS)}.py"
     if kind == 4:
         return " ".join(pick.choices(_WORDS, k=pick.randint(2, 9)))
-    return [_record(pick, depth + 1) for _ in range(pick.randint(1, 3))] if kind == 5 else _record(pick, depth + 1)
+    return (
+        [_record(pick, depth + 1) for _ in range(pick.randint(1, 3))]
+        if kind == 5
+        else _record(pick, depth + 1)
+    )
 
 
 def _chinese(size: int) -> str:
     pick, parts, chars = random.Random(SEED), [], 0
     while chars < size:
-        sentence = "，".join(pick.sample(_CLAUSES, pick.randint(1, 4))) + pick.choice(("。", "。", "！", "？", "。\n"))
+        sentence = "，".join(pick.sample(_CLAUSES, pick.randint(1, 4))) + pick.choice(
+            ("。", "。", "！", "？", "。\n")
+        )
         parts.append(sentence)
         chars += len(sentence)
     return "".join(parts)
@@ -107,7 +119,10 @@ def _chinese(size: int) -> str:
 def _recorded(folder: Path, sessions: int) -> Conversations:
     paths = session_paths(folder)
     chosen = paths[:: max(1, len(paths) // sessions)]
-    return [[text for message in session_of(path) if (text := text_of(message).strip())] for path in chosen]
+    return [
+        [text for message in session_of(path) if (text := text_of(message).strip())]
+        for path in chosen
+    ]
 
 
 def _messages(text: str) -> list[str]:

@@ -1,9 +1,11 @@
-"""How near the estimate comes to exact counts, how fast both are, and the packages that count exactly.
+"""How near the estimate comes to exact counts, how fast both are, and the packages that count
+exactly.
 
-Conversations of one kind of text each are led through a real `Context` that counts by the estimate. There is a request
-every second message, and its true size is reported. From the sixth on, the size that was expected is compared with the
-report: that is what thresholds see. Once more without any report after the fifth: what was learnt, alone.
-Packages are measured if they can be imported, each in a process of its own (`token_packages`).
+Conversations of one kind of text each are led through a real `Context` that counts by the estimate.
+There is a request every second message, and its true size is reported. From the sixth on, the size
+that was expected is compared with the report: that is what thresholds see. Once more without any
+report after the fifth: what was learnt, alone. Packages are measured if they can be imported, each
+in a process of its own (`token_packages`).
 
     python -m bench tokens [--data FOLDER]
 """
@@ -36,10 +38,15 @@ def run(folder: Path | None = None, *, quick: bool = False) -> list[Table] | str
         return f"Skipped: {exact.note}"
     kinds, estimate = texts(folder, quick), counter_for("estimate", MODEL)
     tables = [errors(kinds, estimate, exact), speed(kinds, estimate, exact)]
-    return [*tables, token_packages.table([text for talk in kinds["code"] for text in talk][: 40 if quick else 400])]
+    return [
+        *tables,
+        token_packages.table(
+            [text for talk in kinds["code"] for text in talk][: 40 if quick else 400]
+        ),
+    ]
 
 
-# --- errors -------------------------------------------------------------------------------------------------------
+# --- errors ---
 
 
 def errors(kinds: dict[str, Conversations], estimate: Counter, exact: Counter) -> Table:
@@ -64,12 +71,22 @@ def errors(kinds: dict[str, Conversations], estimate: Counter, exact: Counter) -
         single = sorted(_error(guess, true) for guess, true in counted)
         long = [talk for talk in conversations if len(talk) >= UNREPORTED]
         request = sorted(error for talk in long for error in _led(talk, estimate, exact))
-        silent = mean(_led(talk[:UNREPORTED], estimate, exact, reports_max=REPORTS)[-1] for talk in long)
+        silent = mean(
+            _led(talk[:UNREPORTED], estimate, exact, reports_max=REPORTS)[-1] for talk in long
+        )
         table.add(
-            kind, len(counted), 100 * (sum(guess for guess, _ in counted) / sum(true for _, true in counted) - 1),
-            median(single), _most(single), mean(request), _most(request), request[-1], silent,
-            f"≤ {ERROR_MAX:g}", verdict(max(_most(request), silent) <= ERROR_MAX),
-        )  # fmt: skip
+            kind,
+            len(counted),
+            100 * (sum(guess for guess, _ in counted) / sum(true for _, true in counted) - 1),
+            median(single),
+            _most(single),
+            mean(request),
+            _most(request),
+            request[-1],
+            silent,
+            f"≤ {ERROR_MAX:g}",
+            verdict(max(_most(request), silent) <= ERROR_MAX),
+        )
     table.note(
         "sum, a message: before calibration. request: the expected size of the sixth and later requests. no report: "
         f"the page after {UNREPORTED} messages, of which the first {2 * REPORTS} are covered by reports; the mean. "
@@ -78,11 +95,15 @@ def errors(kinds: dict[str, Conversations], estimate: Counter, exact: Counter) -
     return table
 
 
-def _led(talk: list[str], estimate: Counter, exact: Counter, reports_max: int = 1_000_000) -> list[float]:
+def _led(
+    talk: list[str], estimate: Counter, exact: Counter, reports_max: int = 1_000_000
+) -> list[float]:
     """The error of every expected request behind the fifth report."""
     found: list[float] = []
     true = reports = 0
-    with refold.open("talk", store="memory:", model=MODEL, window=WINDOW, counter=estimate, config=CONFIG) as context:
+    with refold.open(
+        "talk", store="memory:", model=MODEL, window=WINDOW, counter=estimate, config=CONFIG
+    ) as context:
         for number, text in enumerate(talk, 1):
             context.append({"role": "user", "content": text})
             true += exact(text) + MESSAGE_TOKENS
@@ -102,9 +123,12 @@ def _reply(number: int, tokens: int) -> dict[str, object]:
     usage = {"prompt_tokens": tokens, "completion_tokens": ANSWER_TOKENS}
     message = {"role": "assistant", "content": "ok"}
     return {
-        "id": f"reply-{number}", "object": "chat.completion", "model": MODEL, "usage": usage,
+        "id": f"reply-{number}",
+        "object": "chat.completion",
+        "model": MODEL,
+        "usage": usage,
         "choices": [{"index": 0, "finish_reason": "stop", "message": message}],
-    }  # fmt: skip
+    }
 
 
 def _error(guess: float, true: float) -> float:
@@ -115,7 +139,7 @@ def _most(ordered: list[float]) -> float:
     return ordered[len(ordered) * 19 // 20]
 
 
-# --- speed --------------------------------------------------------------------------------------------------------
+# --- speed ---
 
 
 def speed(kinds: dict[str, Conversations], estimate: Counter, exact: Counter) -> Table:
@@ -136,10 +160,17 @@ def speed(kinds: dict[str, Conversations], estimate: Counter, exact: Counter) ->
         size = sum(len(text.encode("utf-8", "replace")) for text in messages)
         quick, slow = _seconds(estimate, messages), _seconds(exact, messages)
         table.add(
-            kind, size // len(messages), size / quick / 1e6, quick / len(messages) * 1e6, size / slow / 1e6,
-            slow / len(messages) * 1e6, slow / quick,
-        )  # fmt: skip
-    table.note("Best of three passes over all messages; the exact counter remembers words that it has seen.")
+            kind,
+            size // len(messages),
+            size / quick / 1e6,
+            quick / len(messages) * 1e6,
+            size / slow / 1e6,
+            slow / len(messages) * 1e6,
+            slow / quick,
+        )
+    table.note(
+        "Best of three passes over all messages; the exact counter remembers words that it has seen."
+    )
     return table
 
 

@@ -1,9 +1,10 @@
 """What a turn costs at 100 to 100,000 messages, beside the floor in the same run.
 
-Each cell runs in a process of its own (`cells`): a history is written without syncs, then durable turns are scored on
-top, and the conversation is opened cold. A turn is append of call and result, then a request. Turns in which a
-compaction ran are left out of the turn and given apart, spread over all turns. Both subjects score the same turns, one
-after the other, several times; a ratio is the median of those of the pairs.
+Each cell runs in a process of its own (`cells`): a history is written without syncs, then durable
+turns are scored on top, and the conversation is opened cold. A turn is append of call and result,
+then a request. Turns in which a compaction ran are left out of the turn and given apart, spread
+over all turns. Both subjects score the same turns, one after the other, several times; a ratio is
+the median of those of the pairs.
 
     python -m bench.turns [--sizes 100 1000 …] [--turns 300] [--repeats 3]
 """
@@ -36,12 +37,23 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 Cell = dict[str, Any]
 
 
-# --- running ------------------------------------------------------------------------------------------------------
+# --- running ---
 
 
-def cell(phase: str, subject: str, folder: Path, *options: object, before: tuple[str, ...] = ()) -> Cell:
+def cell(
+    phase: str, subject: str, folder: Path, *options: object, before: tuple[str, ...] = ()
+) -> Cell:
     """One measurement in a new process."""
-    command = [*before, sys.executable, "-m", "bench.cells", phase, subject, str(folder), *map(str, options)]
+    command = [
+        *before,
+        sys.executable,
+        "-m",
+        "bench.cells",
+        phase,
+        subject,
+        str(folder),
+        *map(str, options),
+    ]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)}\n{done.stderr}")
@@ -50,13 +62,19 @@ def cell(phase: str, subject: str, folder: Path, *options: object, before: tuple
 
 
 def measured(messages: int, folder: Path, turns: int, repeats: int) -> dict[str, Cell]:
-    """All that is known of both subjects at one length. They take turns, on the same turns, so that what else the
-    machine does falls on both."""
+    """All that is known of both subjects at one length. They take turns, on the same turns, so
+    that what else the machine does falls on both."""
     marks = [size for size in SIZES if size <= messages]
-    found = {name: {"seed": cell("seed", name, folder, "--messages", messages, "--marks", *marks)} for name in SUBJECTS}
+    found = {
+        name: {"seed": cell("seed", name, folder, "--messages", messages, "--marks", *marks)}
+        for name in SUBJECTS
+    }
     opened = [{name: cell("open", name, folder) for name in SUBJECTS} for _ in range(OPENS)]
     scored = [
-        {name: cell("score", name, folder, "--turns", turns, "--number", number) for name in SUBJECTS}
+        {
+            name: cell("score", name, folder, "--turns", turns, "--number", number)
+            for name in SUBJECTS
+        }
         for number in range(1, repeats + 1)
     ]
     for name, known in found.items():
@@ -69,8 +87,9 @@ def measured(messages: int, folder: Path, turns: int, repeats: int) -> dict[str,
 
 
 def syncs_per_turn(subject: str, folder: Path) -> tuple[float, float] | None:
-    """Syncs per turn, by strace; None where it is not installed. The first are the log's own, all on one descriptor,
-    the second those of artifacts and of SQLite's checkpoints (the floor's are all SQLite's)."""
+    """Syncs per turn, by strace; None where it is not installed. The first are the log's own,
+    all on one descriptor, the second those of artifacts and of SQLite's checkpoints (the floor's
+    are all SQLite's)."""
     tracer = shutil.which("strace")
     if tracer is None:
         return None
@@ -94,22 +113,45 @@ def start_cpu_ms(command: list[str], times: int = STARTS) -> float:
     return median(found)
 
 
-# --- tables -------------------------------------------------------------------------------------------------------
+# --- tables ---
 
 Cells = dict[int, dict[str, Cell]]  # by length, by subject
 
 
 def turn_table(cells: Cells) -> Table:
-    head = ["messages", "refold µs", "floor µs", "ratio", "written", "floor's", "ratio", "open ms", "floor's"]
-    table = Table("Append + request per turn without compaction (CPU, bytes)", [*head, "compactions", "ms per turn"])
+    head = [
+        "messages",
+        "refold µs",
+        "floor µs",
+        "ratio",
+        "written",
+        "floor's",
+        "ratio",
+        "open ms",
+        "floor's",
+    ]
+    table = Table(
+        "Append + request per turn without compaction (CPU, bytes)",
+        [*head, "compactions", "ms per turn"],
+    )
     for messages, by_subject in cells.items():
         ours, floor = by_subject["refold"], by_subject["floor"]
         table.add(
-            f"{messages:,}", ours["turn_us"], floor["turn_us"], median(ours["ratios"]), ours["written"],
-            floor["written"], ours["written"] / floor["written"], ours["open_ms"], floor["open_ms"],
-            ours["seed"]["compactions"], ours["seed"]["amortised_ms"],
-        )  # fmt: skip
-    table.note("compactions, ms per turn: while the history was written, spread over all its turns.")
+            f"{messages:,}",
+            ours["turn_us"],
+            floor["turn_us"],
+            median(ours["ratios"]),
+            ours["written"],
+            floor["written"],
+            ours["written"] / floor["written"],
+            ours["open_ms"],
+            floor["open_ms"],
+            ours["seed"]["compactions"],
+            ours["seed"]["amortised_ms"],
+        )
+    table.note(
+        "compactions, ms per turn: while the history was written, spread over all its turns."
+    )
     return table
 
 
@@ -118,7 +160,9 @@ def goal_table(cells: Cells) -> Table:
     for messages, by_subject in cells.items():
         ratios = by_subject["refold"]["ratios"]
         spread = f"{ratios[0]:.2f} to {ratios[-1]:.2f}"
-        table.at_most(f"turn CPU of the floor's, {messages:,} messages ({spread})", median(ratios), 2.5)
+        table.at_most(
+            f"turn CPU of the floor's, {messages:,} messages ({spread})", median(ratios), 2.5
+        )
     largest = max(cells)
     _add_growth(table, cells)
     _add_syncs(table, cells)
@@ -135,19 +179,27 @@ def _add_growth(table: Table, cells: Cells) -> None:
     small, large = 10_000, 100_000
     if not {small, large} <= cells.keys():
         return
-    exponent = log(cells[large]["refold"]["turn_us"] / cells[small]["refold"]["turn_us"]) / log(large / small)
+    exponent = log(cells[large]["refold"]["turn_us"] / cells[small]["refold"]["turn_us"]) / log(
+        large / small
+    )
     table.at_most("growth exponent 10,000 → 100,000", exponent, 0.1)
     memory = cells[large]["refold"]["seed"]["memory"]
-    table.at_most("memory at 100,000 of that at 10,000", memory[str(large)] / memory[str(small)], 1.2)
+    table.at_most(
+        "memory at 100,000 of that at 10,000", memory[str(large)] / memory[str(small)], 1.2
+    )
 
 
 def _add_syncs(table: Table, cells: Cells) -> None:
     syncs = next((one["refold"]["syncs"] for one in cells.values() if one["refold"]["syncs"]), None)
     if syncs is None:
-        table.note("Syncs were not counted: strace is not installed, or 1,000 messages were not measured.")
+        table.note(
+            "Syncs were not counted: strace is not installed, or 1,000 messages were not measured."
+        )
         return
     table.at_most("fdatasyncs of the log per request", syncs[0], 1.0)
-    table.note(f"Besides these, {syncs[1]:.3f} syncs per turn: artifacts of large results, checkpoints of SQLite.")
+    table.note(
+        f"Besides these, {syncs[1]:.3f} syncs per turn: artifacts of large results, checkpoints of SQLite."
+    )
 
 
 def start_table(times: int = STARTS) -> Table:
@@ -155,14 +207,18 @@ def start_table(times: int = STARTS) -> Table:
     ours = start_cpu_ms([str(program), "--version"], times)
     bare = start_cpu_ms([sys.executable, "-c", "pass"], times)
     table = Table("Start (CPU)", ["what", "refold", "goal", "met"])
-    table.at_most(f"`refold --version` ({ours:.1f} ms) of `python -c pass` ({bare:.1f} ms)", ours / bare, 3.0)
+    table.at_most(
+        f"`refold --version` ({ours:.1f} ms) of `python -c pass` ({bare:.1f} ms)", ours / bare, 3.0
+    )
     return table
 
 
-# --- command ------------------------------------------------------------------------------------------------------
+# --- command ---
 
 
-def run(sizes: tuple[int, ...] = SIZES, *, turns: int = TURNS, repeats: int = REPEATS) -> list[Table]:
+def run(
+    sizes: tuple[int, ...] = SIZES, *, turns: int = TURNS, repeats: int = REPEATS
+) -> list[Table]:
     cells: Cells = {}
     for messages in sizes:
         with tempfile.TemporaryDirectory(prefix="refold-bench-") as folder:

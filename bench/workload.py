@@ -1,8 +1,9 @@
 """A coding session made up by a seed: the same messages on every machine, as long as you like.
 
-A turn is an assistant's words with one tool call, then its result. Results are lognormal around 4 KB, one in a hundred
-has 200 KB. The text is of the kinds that agents read (listings, logs, source, test output), with a stock of files and
-identifiers that come up again, so that a compaction has something to choose from.
+A turn is an assistant's words with one tool call, then its result. Results are lognormal around 4
+KB, one in a hundred has 200 KB. The text is of the kinds that agents read (listings, logs, source,
+test output), with a stock of files and identifiers that come up again, so that a compaction has
+something to choose from.
 """
 
 from __future__ import annotations
@@ -49,7 +50,10 @@ class Workload:
     def opening(self) -> list[dict[str, str]]:
         return [
             {"role": "system", "content": "You are a careful engineer.\n" + self.text(6_000)},
-            {"role": "user", "content": "Make the failing suite pass and say what was wrong.\n" + self.text(600)},
+            {
+                "role": "user",
+                "content": "Make the failing suite pass and say what was wrong.\n" + self.text(600),
+            },
         ]
 
     def turn(self) -> Turn:
@@ -58,7 +62,11 @@ class Workload:
         arguments = {"path": pick.choice(self.files), "command": self.text(pick.randint(20, 160))}
         call = {"id": id, "name": pick.choice(_TOOLS), "arguments": arguments}
         words = self.text(pick.randint(60, 400))
-        return {"role": "assistant", "content": words, "tool_calls": [call]}, id, self.text(self._size())
+        return (
+            {"role": "assistant", "content": words, "tool_calls": [call]},
+            id,
+            self.text(self._size()),
+        )
 
     def take(self, turns: int) -> Iterator[Turn]:
         for _ in range(turns):

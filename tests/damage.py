@@ -16,8 +16,12 @@ def spoil(url: str, id: str, seq: int = 2) -> None:
         _spoil_line(os.path.join(place, "conversations", id), seq)
         return
     connection = apsw.Connection(place)
-    [(number,)] = connection.execute("SELECT number FROM conversations WHERE id = ?", (id,)).fetchall()
-    connection.execute("UPDATE events SET body = x'00' WHERE place = ?", ((number << SEQ_BITS) + seq,))
+    [(number,)] = connection.execute(
+        "SELECT number FROM conversations WHERE id = ?", (id,)
+    ).fetchall()
+    connection.execute(
+        "UPDATE events SET body = x'00' WHERE place = ?", ((number << SEQ_BITS) + seq,)
+    )
     connection.execute("DELETE FROM bookmarks WHERE number = ?", (number,))
     connection.close()
 

@@ -16,7 +16,8 @@ GOOD = "Goal: make the login work.\nDone: looked at everything.\nNext steps: run
 
 
 class Scripted:
-    """A writer that plays its answers, the last one again and again, and remembers what it was asked."""
+    """A writer that plays its answers, the last one again and again, and remembers what it was
+    asked."""
 
     def __init__(self, *answers, window=32_000):
         self.answers, self.window, self.requests = list(answers) or [GOOD], window, []
@@ -42,7 +43,9 @@ def opened(writer=None, *, config=None, window=100_000, store="memory:", id="wor
 def talked(context, n=45, start=0, size=300):
     for i in range(start, start + n):
         role = "user" if i % 2 == 0 else "assistant"
-        context.append({"role": role, "content": f"message {i} " + f"about thing {i} " * (size // 16)})
+        context.append(
+            {"role": role, "content": f"message {i} " + f"about thing {i} " * (size // 16)}
+        )
 
 
 def used(context, n, name, arguments, output):

@@ -12,17 +12,25 @@ from typing import Any
 
 
 class Play:
-    """One answer: its status, body and headers; `delay_s` before it, `cut` bytes missing at its end."""
+    """One answer: its status, body and headers; `delay_s` before it, `cut` bytes missing at its
+    end."""
 
     def __init__(
-        self, body: Any = b"", status: int = 200, *, delay_s: float = 0.0, cut: int = 0, **headers: str
+        self,
+        body: Any = b"",
+        status: int = 200,
+        *,
+        delay_s: float = 0.0,
+        cut: int = 0,
+        **headers: str,
     ) -> None:
         self.body = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.status, self.delay_s, self.cut, self.headers = status, delay_s, cut, headers
 
 
 class Server:
-    """`url` to post to; `seen` holds every request: path, headers, body. The last play is repeated."""
+    """`url` to post to; `seen` holds every request: path, headers, body. The last play is
+    repeated."""
 
     def __init__(self, plays: list[Play]) -> None:
         self.plays, self.seen, self.url = plays, [], ""
@@ -66,7 +74,9 @@ def serving(*plays: Play) -> Iterator[Server]:
     server = Server(list(plays))
     http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(server))
     http.daemon_threads = True
-    thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread = threading.Thread(
+        target=http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+    )
     thread.start()
     server.url = f"http://127.0.0.1:{http.server_port}"
     try:
@@ -79,6 +89,10 @@ def serving(*plays: Play) -> Iterator[Server]:
 
 def chat(text: str | None, finish: str = "stop", **message: Any) -> dict[str, Any]:
     """An answer in the form of OpenAI's chat completions."""
-    choice = {"index": 0, "finish_reason": finish, "message": {"role": "assistant", "content": text, **message}}
+    choice = {
+        "index": 0,
+        "finish_reason": finish,
+        "message": {"role": "assistant", "content": text, **message},
+    }
     usage = {"prompt_tokens": 9, "completion_tokens": 3}
     return {"id": "x", "object": "chat.completion", "choices": [choice], "usage": usage}

@@ -1,7 +1,9 @@
-"""Stories: a conversation grows by chance, and everything that can be done to it is done, in an order drawn by a seed.
+"""Stories: a conversation grows by chance, and everything that can be done to it is done, in an
+order drawn by a seed.
 
-After every step the page must obey every law, fit, and be a request that every provider would take (`checked`). A story
-is told again exactly by its seed. Neighbours: `strategies.talks` draws the conversations.
+After every step the page must obey every law, fit, and be a request that every provider would take
+(`checked`). A story is told again exactly by its seed. Neighbours: `strategies.talks` draws the
+conversations.
 """
 
 from __future__ import annotations
@@ -33,7 +35,10 @@ ARRANGEMENTS: dict[str, Arrangement] = {
     **{case: ((strategy.__name__,), dict(options)) for case, (strategy, options) in CASES.items()},
     "the configured ladder": ((), {}),
     "every strategy": (tuple(BUILT_IN), {"max_tokens": 500, "task": "fix the login"}),
-    "every strategy, the other way round": (tuple(reversed(BUILT_IN)), {"max_tokens": 500, "task": "fix the login"}),
+    "every strategy, the other way round": (
+        tuple(reversed(BUILT_IN)),
+        {"max_tokens": 500, "task": "fix the login"},
+    ),
     "clear, gist": (("clear", "gist"), {}),
     "summarize, hide": (("summarize", "hide"), {}),
     "window, gist, summarize": (("window", "gist", "summarize"), {}),
@@ -48,11 +53,12 @@ REFUSALS = (
 )
 
 
-# --- what must hold -----------------------------------------------------------------------------------------------
+# --- what must hold ---
 
 
 def checked(context: refold.Context) -> int:
-    """How many requests could be made. Every one is valid by the dialect's own rules and fits; the page is lawful."""
+    """How many requests could be made. Every one is valid by the dialect's own rules and fits;
+    the page is lawful."""
     made = 0
     for name in dialects.DIALECTS:
         try:
@@ -69,38 +75,63 @@ def checked(context: refold.Context) -> int:
 
 
 def _cannot_fit(context: refold.Context) -> bool:
-    """Whether what must stay is too much by itself: system, tools, pins, the latest request, what belongs to them."""
+    """Whether what must stay is too much by itself: system, tools, pins, the latest request,
+    what belongs to them."""
     view = context.view
     held = protected(view)
-    stays = view.system_tokens + view.tools_tokens + sum(slot.tokens for slot in view.slots if slot.seq in held)
+    stays = (
+        view.system_tokens
+        + view.tools_tokens
+        + sum(slot.tokens for slot in view.slots if slot.seq in held)
+    )
     return stays * context.budget.factor > context.budget.compact_at or not context.config.auto
 
 
-# --- what happens -------------------------------------------------------------------------------------------------
+# --- what happens ---
 
 
 class Story:
     """One conversation, and what is done to it. `chance` decides everything."""
 
-    def __init__(self, seed: int, arrangement: Arrangement, parts: Iterator[Message] | None = None) -> None:
+    def __init__(
+        self, seed: int, arrangement: Arrangement, parts: Iterator[Message] | None = None
+    ) -> None:
         self.chance = chance = Random(seed)
         self.strategies, self.settings = arrangement
         self.parts = parts or _drawn(chance)
         self.store, self.forks = open_store("memory:"), 0
-        self.per_token = chance.choice((0.7, 1.0, 1.4))  # what the provider counts for one token of ours
+        self.per_token = chance.choice(
+            (0.7, 1.0, 1.4)
+        )  # what the provider counts for one token of ours
         self.given: dict[str, Any] = {
             "config": refold.Config(auto=chance.random() < 0.9, keep_recent=chance.choice((2, 10))),
             "writer": Scripted(GOOD, "", GOOD) if chance.random() < 0.3 else None,
         }
         self.context = refold.Context(
-            self.store, "story", window=chance.choice(WINDOWS), model=chance.choice((None, *MODELS)),
-            system="Be brief." if chance.random() < 0.5 else None, **self.given,
-        )  # fmt: skip
-        self.context.append(said("user", "Fix the login."))  # whatever comes then, somebody asked for something
+            self.store,
+            "story",
+            window=chance.choice(WINDOWS),
+            model=chance.choice((None, *MODELS)),
+            system="Be brief." if chance.random() < 0.5 else None,
+            **self.given,
+        )
+        self.context.append(
+            said("user", "Fix the login.")
+        )  # whatever comes then, somebody asked for something
 
     def told(self, steps: int) -> int:
-        """Tells it: first what every story has, then steps by chance. Gives the number of requests that were made."""
-        always = (self.grow, self.compact, self.grow, self.compact, self.undo, self.grow, self.restore, self.switch)
+        """Tells it: first what every story has, then steps by chance. Gives the number of
+        requests that were made."""
+        always = (
+            self.grow,
+            self.compact,
+            self.grow,
+            self.compact,
+            self.undo,
+            self.grow,
+            self.restore,
+            self.switch,
+        )
         made = 0
         for step in (*always, *(self.chance.choice(self.steps()) for _ in range(steps))):
             step()
@@ -109,9 +140,21 @@ class Story:
 
     def steps(self) -> Sequence[Callable[[], object]]:
         return (
-            self.grow, self.grow, self.compact, self.compact, self.undo, self.revert, self.restore, self.switch,
-            self.pin, self.recover, self.report, self.break_off, self.reopen, self.fork,
-        )  # fmt: skip
+            self.grow,
+            self.grow,
+            self.compact,
+            self.compact,
+            self.undo,
+            self.revert,
+            self.restore,
+            self.switch,
+            self.pin,
+            self.recover,
+            self.report,
+            self.break_off,
+            self.reopen,
+            self.fork,
+        )
 
     def grow(self) -> None:
         for _ in range(self.chance.randint(1, 12)):
@@ -143,7 +186,9 @@ class Story:
             self.context.revert(self.chance.choice(batches))
 
     def restore(self) -> None:
-        self.context.restore(self.chance.randint(self.context.view.head // 2, self.context.view.head))
+        self.context.restore(
+            self.chance.randint(self.context.view.head // 2, self.context.view.head)
+        )
 
     def switch(self) -> None:
         self.context.use(model=self.chance.choice(MODELS), window=self.chance.choice(WINDOWS))
@@ -151,7 +196,9 @@ class Story:
     def pin(self) -> None:
         slots = [slot for slot in self.context.view.slots if not slot.standin and slot.tokens < 300]
         if slots:
-            (self.context.pin if self.chance.random() < 0.6 else self.context.unpin)(self.chance.choice(slots).seq)
+            (self.context.pin if self.chance.random() < 0.6 else self.context.unpin)(
+                self.chance.choice(slots).seq
+            )
 
     def recover(self) -> None:
         with suppress(OverBudget):  # refused twice, or nothing can go: the caller is told
@@ -162,17 +209,28 @@ class Story:
         with suppress(OverBudget):
             self.context.request("openai_chat")
         size = round(self.context.view.tokens * self.per_token)
-        choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "done"}}
+        choice = {
+            "index": 0,
+            "finish_reason": "stop",
+            "message": {"role": "assistant", "content": "done"},
+        }
         usage = {"prompt_tokens": size, "completion_tokens": 1, "total_tokens": size + 1}
-        self.context.record({
-            "id": f"r{self.chance.random()}", "object": "chat.completion", "model": "m", "choices": [choice],
-            "usage": usage,
-        })  # fmt: skip
+        self.context.record(
+            {
+                "id": f"r{self.chance.random()}",
+                "object": "chat.completion",
+                "model": "m",
+                "choices": [choice],
+                "usage": usage,
+            }
+        )
 
     def break_off(self) -> None:
         """A call that is never answered, and a user who goes on."""
         id = f"open{self.chance.random()}"
-        self.context.append(Message(role="assistant", blocks=(ToolCall(id, "run", {"command": "wait"}),)))
+        self.context.append(
+            Message(role="assistant", blocks=(ToolCall(id, "run", {"command": "wait"}),))
+        )
         if self.chance.random() < 0.7:
             self.context.append(said("user", "never mind, go on"))
         if self.chance.random() < 0.3:
@@ -201,7 +259,8 @@ def _drawn(chance: Random) -> Iterator[Message]:
 
 
 def scrambled(messages: Sequence[Message], chance: Random) -> list[Message]:
-    """The messages with some lost, some twice, some in another place: results without calls, calls without results."""
+    """The messages with some lost, some twice, some in another place: results without calls,
+    calls without results."""
     out: list[Message] = []
     for message in messages:
         out += [message] * chance.choice((0, 1, 1, 1, 1, 2))

@@ -20,7 +20,10 @@ LINE = "src/app/login.py:41: the session expires too early and the token is lost
 
 def call(n: int) -> dict:
     function = {"name": "bash", "arguments": '{"command": "pytest"}'}
-    return {"role": "assistant", "tool_calls": [{"id": f"c{n}", "type": "function", "function": function}]}
+    return {
+        "role": "assistant",
+        "tool_calls": [{"id": f"c{n}", "type": "function", "function": function}],
+    }
 
 
 async def settled(value):
@@ -39,7 +42,12 @@ async def story(context) -> list[object]:
     receipt = await settled(context.compact(target=4_000))
     request = await settled(context.request("openai_chat"))
     assert dialects.dialect("openai_chat").check(request) == []
-    seen += [mark, receipt.tokens_after, json.dumps(request), (await settled(context.view)).slot_tokens]
+    seen += [
+        mark,
+        receipt.tokens_after,
+        json.dumps(request),
+        (await settled(context.view)).slot_tokens,
+    ]
     seen.append((await settled(context.unfold("#3"))).text)
     seen.append(await settled(context.undo()))
     twin = await settled(context.fork("twin"))
@@ -130,7 +138,9 @@ def test_listeners_may_be_coroutine_functions_and_fail_alone():
 def test_appends_at_once_are_all_kept_once():
     async def run() -> list[str]:
         async with await aio.open("work", store="memory:") as context:
-            await asyncio.gather(*(context.append({"role": "user", "content": f"m{n}"}) for n in range(50)))
+            await asyncio.gather(
+                *(context.append({"role": "user", "content": f"m{n}"}) for n in range(50))
+            )
             return [slot.message.blocks[0].text for slot in (await context.view).slots]
 
     assert sorted(asyncio.run(run())) == sorted(f"m{n}" for n in range(50))

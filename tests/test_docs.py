@@ -1,4 +1,5 @@
-"""What the docs show is run: every Python block of the README and the docs, and the sample lines of the format."""
+"""What the docs show is run: every Python block of the README and the docs, and the sample lines
+of the format."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 CASES = [
-    pytest.param(code, id=f"{page.name}-{n}") for page in PAGES for n, code in enumerate(blocks(page, "python"), 1)
+    pytest.param(code, id=f"{page.name}-{n}")
+    for page in PAGES
+    for n, code in enumerate(blocks(page, "python"), 1)
 ]
 
 

@@ -33,7 +33,18 @@ DOORS = {
     ("aio", "engine"),
 }
 CORE_LINES_MAX = 2_100
-IMPURE = {"os", "time", "random", "secrets", "socket", "pathlib", "io", "threading", "datetime", "subprocess"}
+IMPURE = {
+    "os",
+    "time",
+    "random",
+    "secrets",
+    "socket",
+    "pathlib",
+    "io",
+    "threading",
+    "datetime",
+    "subprocess",
+}
 
 
 def room(module: str) -> str:
@@ -48,7 +59,10 @@ def imports(path: Path) -> list[str]:
     found = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("refold"):
-            found += [f"{node.module}.{name.name}" if node.module == "refold" else node.module for name in node.names]
+            found += [
+                f"{node.module}.{name.name}" if node.module == "refold" else node.module
+                for name in node.names
+            ]
         elif isinstance(node, ast.Import):
             found += [name.name for name in node.names if name.name.startswith("refold.")]
     return [module for module in found if module != "refold.__version__"]
@@ -57,7 +71,9 @@ def imports(path: Path) -> list[str]:
 def arrows() -> set[tuple[str, str]]:
     """Every import between two rooms, as (importing module, imported module)."""
     paths = [path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py"]
-    named = [("refold." + ".".join(path.relative_to(ROOT).with_suffix("").parts), path) for path in paths]
+    named = [
+        ("refold." + ".".join(path.relative_to(ROOT).with_suffix("").parts), path) for path in paths
+    ]
     pairs = {(name, other) for name, path in named for other in imports(path)}
     return {(name, other) for name, other in pairs if room(name) != room(other)}
 
@@ -77,7 +93,11 @@ def test_every_door_joins_rooms_of_one_floor():
 
 
 def test_every_room_has_a_floor():
-    rooms = {path.stem for path in ROOT.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    rooms = {
+        path.stem
+        for path in ROOT.iterdir()
+        if path.suffix == ".py" or (path / "__init__.py").exists()
+    }
     assert rooms - {"__init__"} <= set().union(*FLOORS)
 
 
@@ -92,7 +112,9 @@ def test_the_core_is_pure():
 
 
 def test_the_core_can_be_read_in_one_sitting():
-    lines = sum(path.read_text(encoding="utf-8").count("\n") for path in (ROOT / "core").glob("*.py"))
+    lines = sum(
+        path.read_text(encoding="utf-8").count("\n") for path in (ROOT / "core").glob("*.py")
+    )
     assert lines < CORE_LINES_MAX
 
 

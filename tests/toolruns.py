@@ -20,7 +20,11 @@ def ran(context, output, tool="bash", arguments='{"command":"ls"}', **given):
     id = f"c{context.view.head}"
     function = {"name": tool, "arguments": arguments}
     context.append(
-        {"role": "assistant", "content": None, "tool_calls": [{"id": id, "type": "function", "function": function}]}
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": id, "type": "function", "function": function}],
+        }
     )
     context.append_result(id, output, **given)
     return outputs_in(context).list()[-1].id

@@ -1,4 +1,5 @@
-"""refold: a context engine for LLM agents. The log only grows; the page is folded from it, and can be folded again.
+"""refold: a context engine for LLM agents. The log only grows; the page is folded from it, and can
+be folded again.
 
     import refold
 
@@ -23,13 +24,24 @@ _HOMES = {
     "open": "refold.engine.opening",
     "tool_calls": "refold.dialects",
     "open_store": "refold.stores",
-    **dict.fromkeys(("Artifact", "Event", "Message", "Origin", "Slot", "Span", "View"), "refold.core.model"),
+    **dict.fromkeys(
+        ("Artifact", "Event", "Message", "Origin", "Slot", "Span", "View"), "refold.core.model"
+    ),
     **dict.fromkeys(("Plan", "Receipt"), "refold.core.plan"),
     "Stats": "refold.engine.stats",
     "Notice": "refold.log.notices",
     "Unfolded": "refold.log.unfold",
     **dict.fromkeys(
-        ("RefoldError", "NotFound", "Conflict", "Invalid", "Corrupt", "OverBudget", "Denied", "Unavailable"),
+        (
+            "RefoldError",
+            "NotFound",
+            "Conflict",
+            "Invalid",
+            "Corrupt",
+            "OverBudget",
+            "Denied",
+            "Unavailable",
+        ),
         "refold.errors",
     ),
 }

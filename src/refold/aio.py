@@ -1,12 +1,14 @@
-"""The same Context for async callers: one generic wrapper, which runs every call in a worker thread.
+"""The same Context for async callers: one generic wrapper, which runs every call in a worker
+thread.
 
     context = await refold.aio.open("fix-login", model="claude-sonnet-4-5")
     await context.append({"role": "user", "content": "Fix the login test"})
     response = await client.messages.create(max_tokens=4096, **await context.request())
 
-What is a method there is awaited here, a property too (`await context.view`), and a plain value stays one. Listeners,
-hooks, writers and embedders may be coroutine functions: they run on the loop of the caller. A call that was cancelled
-while it waited still comes to its end in its thread; nothing is left half-written. Neighbour: `engine`.
+What is a method there is awaited here, a property too (`await context.view`), and a plain value
+stays one. Listeners, hooks, writers and embedders may be coroutine functions: they run on the loop
+of the caller. A call that was cancelled while it waited still comes to its end in its thread;
+nothing is left half-written. Neighbour: `engine`.
 """
 
 from __future__ import annotations
@@ -66,8 +68,11 @@ def _threaded(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _bridged(loop: asyncio.AbstractEventLoop, value: Any) -> Any:
-    """A coroutine function as a plain one that waits, in its thread, until the loop has run it; else the value."""
-    if not callable(value) or not any(map(inspect.iscoroutinefunction, (value, type(value).__call__))):
+    """A coroutine function as a plain one that waits, in its thread, until the loop has run it;
+    else the value."""
+    if not callable(value) or not any(
+        map(inspect.iscoroutinefunction, (value, type(value).__call__))
+    ):
         return value
 
     @functools.wraps(value, updated=())

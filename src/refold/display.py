@@ -1,5 +1,5 @@
-"""What makes anything fit to be shown to a person: times, counts, and text that can neither steer a terminal nor forge
-a line."""
+"""What makes anything fit to be shown to a person: times, counts, and text that can neither
+steer a terminal nor forge a line."""
 
 from __future__ import annotations
 
@@ -40,11 +40,17 @@ def inline(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    """The text with every sign that would steer a terminal or turn the writing direction shown as an escape.
-    Newlines and tabs stay."""
+    """The text with every sign that would steer a terminal or turn the writing direction shown
+    as an escape. Newlines and tabs stay."""
     return _HIDDEN.sub(_escape, text)
 
 
 def _escape(found: re.Match[str]) -> str:
     code = ord(found[0])
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return (
+        f"\\x{code:02x}"
+        if code < 0x100
+        else f"\\u{code:04x}"
+        if code < 0x10000
+        else f"\\U{code:08x}"
+    )

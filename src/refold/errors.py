@@ -9,8 +9,8 @@
     ├── Denied        not allowed here
     └── Unavailable   not now: a full disk, a busy store, a server that is down
 
-Each error says one sentence with the offending value, and a hint that names the next step. `OUTCOMES` maps
-every code to its HTTP status and exit status; edges look there and nowhere else.
+Each error says one sentence with the offending value, and a hint that names the next step.
+`OUTCOMES` maps every code to its HTTP status and exit status; edges look there and nowhere else.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ class Conflict(RefoldError):
 
     code = "conflict"
 
-    def __init__(self, message: str, *, head: int = 0, hint: str = "read the new events, then append again") -> None:
+    def __init__(
+        self, message: str, *, head: int = 0, hint: str = "read the new events, then append again"
+    ) -> None:
         super().__init__(message, hint=hint)
         self.head = head
 

@@ -24,12 +24,17 @@ def store(request, tmp_path):
 
 
 def test_the_oldest_go_until_the_quota_holds(store):
-    """T-19: quota 10 MB, 20 outputs of 1 MB: the oldest 10 go, are marked, and reading one says so."""
+    """T-19: quota 10 MB, 20 outputs of 1 MB: the oldest 10 go, are marked, and reading one says
+    so."""
     context = opened(store)
     ids = [ran(context, f"{n:02}" + "x" * (MB - 2)) for n in range(20)]
     forget_page(context)
     done = clean(store, keep_bytes=10 * MB, conversation="work")
-    assert [item.artifact.id for item in done.removed] == ids[:10] and done.size_bytes == 10 * MB and done.kept == ()
+    assert (
+        [item.artifact.id for item in done.removed] == ids[:10]
+        and done.size_bytes == 10 * MB
+        and done.kept == ()
+    )
     outputs = outputs_in(context).list()
     assert [bool(one.cleaned_ms) for one in outputs] == [True] * 10 + [False] * 10
     with pytest.raises(NotFound, match=r"was cleaned up on 20.*1,000,000 bytes of 'bash: ls'"):
@@ -65,7 +70,8 @@ def test_what_the_page_shows_or_names_stays(store):
 
 
 def test_what_another_conversation_has_stays(store):
-    """T-16: two conversations in one store; cleaning one leaves the other's, though contents are kept once."""
+    """T-16: two conversations in one store; cleaning one leaves the other's, though contents are
+    kept once."""
     one, two = opened(store, "one"), opened(store, "two")
     shared = ran(one, long("the same"))
     own = ran(one, long("only here"))
@@ -74,7 +80,9 @@ def test_what_another_conversation_has_stays(store):
         forget_page(context)
     done = clean(store, keep_count=0, conversation="one")
     assert [item.artifact.id for item in done.removed] == [own]
-    assert [(item.artifact.id, "two has it, too" in item.why) for item in done.kept] == [(shared, True)]
+    assert [(item.artifact.id, "two has it, too" in item.why) for item in done.kept] == [
+        (shared, True)
+    ]
     assert two.unfold(shared).content
     assert [item.conversations for item in clean(store, keep_count=0).removed] == [("one", "two")]
     for context in (one, two):
@@ -100,8 +108,9 @@ def test_what_a_user_stored_and_what_is_new_stays(store):
     forget_page(context)
     done = clean(store, keep_count=0, grace_s=3_600)
     assert done.removed == () and [item.why.partition(", but ")[2] for item in done.kept] == [
-        "it was stored by user and is no tool's output", "it is new",
-    ]  # fmt: skip
+        "it was stored by user and is no tool's output",
+        "it is new",
+    ]
     assert context.unfold(stored).content == b"a plan"
     assert outputs_in(context).clean(keep_count=0).removed == ()
 

@@ -41,7 +41,9 @@ def desk_heard(store):
     def tell(name, **fields):
         heard.append((name, fields))
 
-    desk = Desk(store, refold.Config(offload_tokens=50), counter_for(None, None), lambda id: call, tell)
+    desk = Desk(
+        store, refold.Config(offload_tokens=50), counter_for(None, None), lambda id: call, tell
+    )
     return desk, heard
 
 
@@ -61,7 +63,11 @@ def test_a_tool_is_described_as_its_program_says(store):
     ran(context, long("b"), tool="write", arguments=ARGUMENTS)
     ran(context, long("c"), tool="read", arguments="{}")
     names = ["reads /src/index.ts", "write: /src/index.ts", "read"]
-    assert [one.name for one in context.artifacts()] == [one.origin.description for one in context.artifacts()] == names
+    assert (
+        [one.name for one in context.artifacts()]
+        == [one.origin.description for one in context.artifacts()]
+        == names
+    )
     register("*", describe=lambda arguments: "é\ud800" + "x" * 500)
     ran(context, long("d"), tool="write", arguments=ARGUMENTS)
     last = context.artifacts()[-1].name
@@ -69,7 +75,8 @@ def test_a_tool_is_described_as_its_program_says(store):
 
 
 def test_a_stub_shows_what_a_summarizer_says(store):
-    """M-60: the handle, the size and a summary, in 300 characters; it is given the whole text and its origin."""
+    """M-60: the handle, the size and a summary, in 300 characters; it is given the whole text
+    and its origin."""
     text = "\n".join(f"line {n}" for n in range(5_000))
     given = []
 
@@ -82,7 +89,9 @@ def test_a_stub_shows_what_a_summarizer_says(store):
     id = ran(context, text, tool="read", task="login")
     assert given == [(text, "read", "login")] and context.unfold(id).text == text
     shown = stub_of(context)
-    assert f"artifact://{id}" in shown and "5,000 lines" in shown and shown.endswith("]\nauth logic")
+    assert (
+        f"artifact://{id}" in shown and "5,000 lines" in shown and shown.endswith("]\nauth logic")
+    )
     assert len(shown) <= 300
     ran(context, b"\xff" * 5_000, tool="read")
     assert len(given) == 1
@@ -113,7 +122,9 @@ def test_a_describer_cannot_change_a_call(store):
 
     register("read", describe=greedy)
     call = ToolCall("c", "read", {"deep": {"n": 1}})
-    assert describing.described(call.name, call.arguments, failing) == "read" and call.arguments == {"deep": {"n": 1}}
+    assert describing.described(
+        call.name, call.arguments, failing
+    ) == "read" and call.arguments == {"deep": {"n": 1}}
 
 
 def test_an_output_that_is_kept_is_told(store):
@@ -135,5 +146,11 @@ def test_listeners_hear_what_is_kept_and_what_failed(store):
     register("read", summarize=failing)
     id = ran(context, long("x"), tool="read")
     kept = {"handle": id, "bytes": len(long("x").encode()), "tool": "read"}
-    assert [(one.name, one.details) for one in heard[:2]] == [("hook-failed", {}), ("output-kept", kept)]
-    assert heard[0].reason == "summarize read: TimeoutError: no answer" and heard[2].name == "listener-failed"
+    assert [(one.name, one.details) for one in heard[:2]] == [
+        ("hook-failed", {}),
+        ("output-kept", kept),
+    ]
+    assert (
+        heard[0].reason == "summarize read: TimeoutError: no answer"
+        and heard[2].name == "listener-failed"
+    )

@@ -27,7 +27,9 @@ def test_lines_come_out_of_a_stream_as_out_of_the_whole():
         pieces = [text[at : at + size] for at in range(0, len(text), size)]
         for first in range(1, len(lines) + 1):
             for last in (None, *range(first, len(lines) + 3)):
-                assert lines_between(iter(pieces), first, last).text == "\n".join(lines[first - 1 : last])
+                assert lines_between(iter(pieces), first, last).text == "\n".join(
+                    lines[first - 1 : last]
+                )
         cut = lines_between(iter(pieces), 2, None, most=6)
         assert (cut.text, cut.last, cut.cut) == ("two\n\nf", 4, True)
         assert lines_between(iter(pieces), 4, 4, skip=1).text == "our"
@@ -45,11 +47,19 @@ def test_grep_gives_numbered_lines(regex):
     for size in (1, 7, 1_000):
         chunks = [content[at : at + size] for at in range(0, len(content), size)]
         found = grepped(chunks, "needle", regex=regex, ignore_case=True)
-        assert [(line.number, line.text) for line in found.lines] == [(2, "Needle in a line"), (3, "last needle")]
+        assert [(line.number, line.text) for line in found.lines] == [
+            (2, "Needle in a line"),
+            (3, "last needle"),
+        ]
         assert found.ended == ""
     assert [line.number for line in grepped([content], "needle", regex=regex).lines] == [3]
-    assert grepped([b""], "x", regex=regex).lines == () and grepped([], "x", regex=regex).lines == ()
-    assert grepped([content], "needle", regex=regex, ignore_case=True, most=1).ended == "stopped at 1 lines"
+    assert (
+        grepped([b""], "x", regex=regex).lines == () and grepped([], "x", regex=regex).lines == ()
+    )
+    assert (
+        grepped([content], "needle", regex=regex, ignore_case=True, most=1).ended
+        == "stopped at 1 lines"
+    )
 
 
 def test_a_plain_pattern_is_not_a_regular_expression():
@@ -78,11 +88,15 @@ def test_bytes_that_are_no_text_can_be_grepped():
 def test_a_regular_expression_that_would_never_end_is_ended(pattern):
     """T-22: no catastrophic pattern; what was found before it is kept."""
     hits = "aaaa\n" if pattern.startswith("(a") else "ab.Cd\n"
-    found = grepped([hits.encode(), b"a" * 5_000 + b"!\n", hits.encode()], pattern, regex=True, wait_s=0.5)
+    found = grepped(
+        [hits.encode(), b"a" * 5_000 + b"!\n", hits.encode()], pattern, regex=True, wait_s=0.5
+    )
     assert found.ended.startswith("stopped after") and [line.number for line in found.lines] == [1]
 
 
-@pytest.mark.parametrize("pattern", ["(", "[", "a{99999999999}", "(?P<x", "(" * 400 + "a", "*", "(?<=a+)b", r"\2"])
+@pytest.mark.parametrize(
+    "pattern", ["(", "[", "a{99999999999}", "(?P<x", "(" * 400 + "a", "*", "(?<=a+)b", r"\2"]
+)
 def test_a_regular_expression_that_is_none_says_so(pattern):
     with pytest.raises(Invalid, match="cannot be used"):
         grepped([b"text\n"], pattern, regex=True)
@@ -92,7 +106,13 @@ def test_bounds_of_a_grep_are_checked():
     for wrong in ({"pattern": ""}, {"pattern": "x" * 1_001}, {"pattern": "two\nlines"}):
         with pytest.raises(Invalid):
             grepped([b"x"], **wrong)
-    for wrong in ({"most": 0}, {"most": 1_001}, {"wait_s": 0.0}, {"wait_s": 61.0}, {"wait_s": float("nan")}):
+    for wrong in (
+        {"most": 0},
+        {"most": 1_001},
+        {"wait_s": 0.0},
+        {"wait_s": 61.0},
+        {"wait_s": float("nan")},
+    ):
         with pytest.raises(Invalid):
             grepped([b"x"], "x", **wrong)
 
@@ -112,7 +132,9 @@ def test_an_error_while_reading_comes_through_and_leaves_no_process(monkeypatch)
         raise Corrupt("the content was changed", hint="refold verify")
 
     started, children = grepping._started, []
-    monkeypatch.setattr(grepping, "_started", lambda answer: children.append(started(answer)) or children[-1])
+    monkeypatch.setattr(
+        grepping, "_started", lambda answer: children.append(started(answer)) or children[-1]
+    )
     for regex in (False, True):
         with pytest.raises(Corrupt):
             grepped(damaged(), "zzz", regex=regex)
@@ -132,12 +154,19 @@ def test_grep_looks_into_one_output_a_message_or_all(store):
     context = opened(store)
     one, two = ran(context, long("needle one")), ran(context, long("needle two"))
     outputs = outputs_in(context)
-    assert [(found.handle, found.grepped.lines[0].number) for found in outputs.grep("needle")] == [(two, 1), (one, 1)]
+    assert [(found.handle, found.grepped.lines[0].number) for found in outputs.grep("needle")] == [
+        (two, 1),
+        (one, 1),
+    ]
     assert [found.handle for found in outputs.grep("needle", one)] == [one]
     assert [found.handle for found in outputs.grep("needle", most=1)] == [two]
     context.append({"role": "user", "content": "a needle\nin a message"})
     [found] = outputs.grep("message", f"#{context.view.head}")
     assert found.grepped.lines[0].number == 2
-    for wrong, error in (("../../x", Invalid), ("art-../../x", NotFound), ("art-aaaaaaaaaaaa", NotFound)):
+    for wrong, error in (
+        ("../../x", Invalid),
+        ("art-../../x", NotFound),
+        ("art-aaaaaaaaaaaa", NotFound),
+    ):
         with pytest.raises(error):
             outputs.grep("needle", wrong)

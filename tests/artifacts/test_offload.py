@@ -65,7 +65,9 @@ def test_the_file_of_a_content_follows_what_it_is(store, content, name, mime, su
     artifact = context.store_artifact(content, name=name)
     assert (artifact.mime, file_of(store, artifact)) == (mime, artifact.id + suffix)
     if isinstance(content, str | bytes):
-        assert context.unfold(artifact.id).content == (content.encode() if isinstance(content, str) else content)
+        assert context.unfold(artifact.id).content == (
+            content.encode() if isinstance(content, str) else content
+        )
     else:
         assert outputs_in(context).value(artifact.id) == content
 
@@ -106,7 +108,8 @@ ALIKE = [
 
 @pytest.mark.parametrize("offload_tokens", [0, 8_000])
 def test_values_that_look_alike_come_back_as_what_they_were(store, offload_tokens):
-    """T-04: kept as an artifact or on the page, data is told from the text that is written the same."""
+    """T-04: kept as an artifact or on the page, data is told from the text that is written the
+    same."""
     context = opened(store, config=refold.Config(offload_tokens=offload_tokens))
     handles = [answered(context, value) for value in ALIKE]
     for outputs in (outputs_in(context), outputs_in(opened(store))):
@@ -117,7 +120,11 @@ def test_values_that_look_alike_come_back_as_what_they_were(store, offload_token
 def test_the_artifact_of_data_is_json_and_that_of_a_text_that_looks_like_it_is_not(store):
     """T-04, M-05: whatever the call's arguments end in."""
     context = opened(store)
-    call = {"id": "c", "type": "function", "function": {"name": "read", "arguments": '{"path": "data.json"}'}}
+    call = {
+        "id": "c",
+        "type": "function",
+        "function": {"name": "read", "arguments": '{"path": "data.json"}'},
+    }
     context.append({"role": "assistant", "content": None, "tool_calls": [call]})
     rows = [{"n": n} for n in range(200)]
     answered(context, rows)
@@ -125,7 +132,11 @@ def test_the_artifact_of_data_is_json_and_that_of_a_text_that_looks_like_it_is_n
     answered(context, b"\xff" * 500)
     data, text, binary = context.artifacts()
     assert data.name == text.name == "read: data.json"
-    assert [file_of(store, one).partition(".")[2] for one in (data, text, binary)] == ["json", "txt", "bin"]
+    assert [file_of(store, one).partition(".")[2] for one in (data, text, binary)] == [
+        "json",
+        "txt",
+        "bin",
+    ]
     values = [outputs_in(context).value(one.id) for one in (data, text, binary)]
     assert values == [rows, long("{}"), b"\xff" * 500]
 

@@ -1,4 +1,5 @@
-"""Outputs: known without being read, selected with a reason, kept as the text they are, named by id only."""
+"""Outputs: known without being read, selected with a reason, kept as the text they are, named by
+id only."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ def store(request, tmp_path):
     store.close()
 
 
-# --- listing -----------------------------------------------------------------------------------------------------
+# --- listing ---
 
 
 def test_a_query_has_one_id_however_it_is_written():
@@ -42,7 +43,9 @@ def test_outputs_are_listed_by_task_query_and_tool(store):
     """T-07: in the order in which they were kept; an unknown task has none."""
     context = opened(store)
     one = ran(context, long("first"), task="t1", query="Why does it fail?")
-    two = ran(context, long("second"), tool="read", task="t2", query=hash_query("why does it fail?"))
+    two = ran(
+        context, long("second"), tool="read", task="t2", query=hash_query("why does it fail?")
+    )
     three = ran(context, long("third"), task="t1")
     outputs = outputs_in(context)
     assert [one.id for one in outputs.list()] == [one, two, three]
@@ -54,7 +57,8 @@ def test_outputs_are_listed_by_task_query_and_tool(store):
 
 
 def test_outputs_are_known_again_on_resume_without_reading_a_content(tmp_path, monkeypatch):
-    """T-18: 5 outputs, a new process (here: a new store), 5 equal ones, 0 bytes of contents read."""
+    """T-18: 5 outputs, a new process (here: a new store), 5 equal ones, 0 bytes of contents
+    read."""
     url = f"sqlite:{tmp_path}/refold.db"
     with refold.open("work", store=url, window=24_000, config={"offload_tokens": 50}) as context:
         for n in range(5):
@@ -72,7 +76,9 @@ def test_outputs_are_known_again_on_resume_without_reading_a_content(tmp_path, m
 
 
 @pytest.mark.parametrize("held_max", [10_000, 50])
-def test_very_many_outputs_are_known_by_a_few_numbers_each_and_found_all_the_same(tmp_path, monkeypatch, held_max):
+def test_very_many_outputs_are_known_by_a_few_numbers_each_and_found_all_the_same(
+    tmp_path, monkeypatch, held_max
+):
     """T-20, small: a list that is too long to be held reads its outputs when they are looked at."""
     count, url = 1_200, f"sqlite:{tmp_path}/refold.db"
     monkeypatch.setattr("refold.artifacts.listing.HELD_MAX", held_max)
@@ -102,7 +108,11 @@ def test_a_list_follows_what_is_kept_cleaned_up_and_erased(store):
     assert [output.id for output in outputs.list()] == [one, two, three] and outputs.count() == 3
     forget_page(context)
     clean(store, keep_count=1)
-    assert [bool(output.cleaned_ms) for output in outputs.list()] == [True, True, False] and outputs.count() == 1
+    assert [bool(output.cleaned_ms) for output in outputs.list()] == [
+        True,
+        True,
+        False,
+    ] and outputs.count() == 1
     assert outputs.named(three)[0].id == three
     with pytest.raises(NotFound, match="no artifact 'art-aaaaaaaaaaaa'") as caught:
         outputs.original("art-aaaaaaaaaaaa")
@@ -114,7 +124,7 @@ def test_a_list_follows_what_is_kept_cleaned_up_and_erased(store):
     assert [output.id for output in outputs.list()] == [two, three]
 
 
-# --- selecting ---------------------------------------------------------------------------------------------------
+# --- selecting ---
 
 
 def selected(context, query, **given):
@@ -129,13 +139,17 @@ def test_words_are_found_in_paths_and_names(store):
     assert selected(context, "login error") == ["readFile: /src/auth/login.ts"]
     assert len(selected(context, "file")) == len(selected(context, "READFILE")) == 2
     ran(context, long("z"), tool="search", arguments='{"query":"authentication"}')
-    assert selected(context, "authentication") == ["search: authentication", "readFile: /src/auth/login.ts"]
+    assert selected(context, "authentication") == [
+        "search: authentication",
+        "readFile: /src/auth/login.ts",
+    ]
     ran(context, long("w"), tool="search", arguments='{"query":"登录失败"}')
     assert selected(context, "登录") == ["search: 登录失败"]
 
 
 def test_what_the_tool_gave_counts_at_its_beginning_and_its_end(store):
-    """T-13: two reads with the same description, one result has the error; T-15: the reason names the words."""
+    """T-13: two reads with the same description, one result has the error; T-15: the reason
+    names the words."""
     context = opened(store)
     ran(context, long("all is well"))
     failed = ran(context, long("raise TokenExpiredError()"))
@@ -154,11 +168,14 @@ def test_the_end_of_a_large_file_is_looked_at(tmp_path):
 
 
 def test_without_a_match_the_newest_that_fit_are_taken(store):
-    """T-14: outputs of 10,000 tokens, room for 50,000, no match: the 5 newest, in the order they were kept."""
+    """T-14: outputs of 10,000 tokens, room for 50,000, no match: the 5 newest, in the order they
+    were kept."""
     context = opened(store)
     ids = [ran(context, f"{n:04}" + "x" * 39_996) for n in range(20)]
     outputs = outputs_in(context)
-    assert [one.output.id for one in outputs.select("zzzz", limit=None, tokens_max=50_000)] == ids[-5:]
+    assert [one.output.id for one in outputs.select("zzzz", limit=None, tokens_max=50_000)] == ids[
+        -5:
+    ]
     assert [one.output.id for one in outputs.select("zzzz", limit=3)] == ids[-3:]
     assert "newest" in outputs.select("zzzz")[0].why
     assert outputs.select("zzzz", score_min=0.1) == []
@@ -173,7 +190,9 @@ def test_a_selection_is_bounded_by_number_score_and_tokens(store):
         ran(context, long("needle " * (n + 1)))
     outputs = outputs_in(context)
     every = outputs.select("needle")
-    assert len(every) == 6 and [one.score for one in every] == sorted((one.score for one in every), reverse=True)
+    assert len(every) == 6 and [one.score for one in every] == sorted(
+        (one.score for one in every), reverse=True
+    )
     assert outputs.select("needle", limit=2) == every[:2]
     assert outputs.select("needle", score_min=every[2].score) == every[:3]
     room = every[0].output.tokens + every[1].output.tokens
@@ -184,7 +203,8 @@ def test_a_selection_is_bounded_by_number_score_and_tokens(store):
 
 
 def test_a_judge_chooses_and_one_that_fails_leaves_the_ranking(store):
-    """T-13: the judge is a callable; a failure, or an id that nobody gave it, falls back to the score."""
+    """T-13: the judge is a callable; a failure, or an id that nobody gave it, falls back to the
+    score."""
     context = opened(store)
     first, second = ran(context, long("needle one")), ran(context, long("needle two"))
     outputs = outputs_in(context)
@@ -198,13 +218,18 @@ def test_a_judge_chooses_and_one_that_fails_leaves_the_ranking(store):
 
     for judge in (broken, lambda query, found: ["art-unknown"], lambda query, found: None):
         fallen_back = outputs.select("needle", judge=judge)
-        assert [one.output.id for one in fallen_back] == by_score and set(by_score) == {first, second}
+        assert [one.output.id for one in fallen_back] == by_score and set(by_score) == {
+            first,
+            second,
+        }
         assert "the judge failed" in fallen_back[0].why
 
 
 def meaning(texts):
     """Vectors of two numbers: how much a text is about cars, and how much about anything else."""
-    return [[sum(text.count(word) for word in ("car", "automobile", "engine")), 1.0] for text in texts]
+    return [
+        [sum(text.count(word) for word in ("car", "automobile", "engine")), 1.0] for text in texts
+    ]
 
 
 def test_an_embedder_finds_what_says_the_same_in_other_words(store):
@@ -216,14 +241,22 @@ def test_an_embedder_finds_what_says_the_same_in_other_words(store):
     outputs = outputs_in(context)
     assert "newest" in outputs.select("car")[0].why
     [best] = outputs.select("car", embedder=meaning)
-    assert best.output.id == engines and "alike in meaning" in best.why and 0 < best.score <= 1 and not best.matched
+    assert (
+        best.output.id == engines
+        and "alike in meaning" in best.why
+        and 0 < best.score <= 1
+        and not best.matched
+    )
     both = outputs.select("rain car", embedder=meaning)
     assert {one.output.id for one in both} == {weather, engines}
     by_words = next(one for one in both if one.output.id == weather)
     assert by_words.matched == ("rain",) and "in what it gave" in by_words.why
     assert outputs.select("car", embedder=meaning, score_min=0.99) == []
     assert (
-        outputs.select("car", embedder=meaning, judge=lambda query, found: [found[0].output.id])[0].score == best.score
+        outputs.select("car", embedder=meaning, judge=lambda query, found: [found[0].output.id])[
+            0
+        ].score
+        == best.score
     )
 
 
@@ -237,13 +270,18 @@ def test_an_embedder_that_fails_leaves_the_ranking(store):
     def broken(texts):
         raise TimeoutError("no answer")
 
-    for embedder in (broken, lambda texts: [[1.0]], lambda texts: [[float("nan")]] * len(texts), lambda texts: None):
+    for embedder in (
+        broken,
+        lambda texts: [[1.0]],
+        lambda texts: [[float("nan")]] * len(texts),
+        lambda texts: None,
+    ):
         [found] = outputs.select("needle", embedder=embedder)
         assert found.output.id == needle and "the embedder failed" in found.why
         assert found.score == outputs.select("needle")[0].score
 
 
-# --- contents and handles ------------------------------------------------------------------------------------------
+# --- contents and handles ---
 
 
 def test_a_handle_of_another_conversation_is_not_found(store):
@@ -253,7 +291,15 @@ def test_a_handle_of_another_conversation_is_not_found(store):
     for context in (two,):
         with pytest.raises(NotFound, match="in this conversation"):
             context.unfold(id)
-    for wrong in ("../../x", "/etc/passwd", "artifact://../../etc/passwd", "", "art", "#0x1", "file:///etc/passwd"):
+    for wrong in (
+        "../../x",
+        "/etc/passwd",
+        "artifact://../../etc/passwd",
+        "",
+        "art",
+        "#0x1",
+        "file:///etc/passwd",
+    ):
         with pytest.raises(Invalid, match="not a handle"):
             one.unfold(wrong)
 
@@ -271,7 +317,10 @@ def test_bytes_that_are_gone_without_a_cleanup_are_missing(tmp_path):
     outputs = outputs_in(context)
     assert {one.output.id for one in outputs.select("output")} == {there}
     assert {one.output.id for one in outputs.select("bash")} == {id, there}
-    assert [(one.handle, len(one.grepped.lines)) for one in outputs.grep("output")] == [(there, 1), (id, 0)]
+    assert [(one.handle, len(one.grepped.lines)) for one in outputs.grep("output")] == [
+        (there, 1),
+        (id, 0),
+    ]
     with pytest.raises(NotFound):
         outputs.grep("output", id)
 
@@ -288,7 +337,8 @@ def test_a_hundred_outputs_at_once_are_all_kept(store):
 
 
 def test_bytes_that_no_event_could_hold_are_kept_as_the_text_they_are(tmp_path):
-    """T-04, T-21: 17 MB of UTF-8 as bytes or as plain data are shown by their lines, without being decoded whole."""
+    """T-04, T-21: 17 MB of UTF-8 as bytes or as plain data are shown by their lines, without
+    being decoded whole."""
     store = open_store(f"sqlite:{tmp_path}/refold.db")
     context = opened(store)
     text = "é first line\n" + "a line with a 汉字 in it\n" * 700_000 + "the last line"
@@ -300,9 +350,13 @@ def test_bytes_that_no_event_could_hold_are_kept_as_the_text_they_are(tmp_path):
         id = ran(context, output)
         [artifact] = [one.artifact for one in outputs_in(context).list() if one.id == id]
         assert artifact.mime == mime and artifact.size_bytes == len(content) > 16 * 1024 * 1024
-        assert artifact.size_chars == len(content.decode()) and context.unfold(id).content == content
+        assert (
+            artifact.size_chars == len(content.decode()) and context.unfold(id).content == content
+        )
         shown = context.view.slots[-1].message.blocks[0].content[0].text
         assert "é first line" in shown and "the last line" in shown and len(shown) <= 2_000
     assert artifact.lines == 1
     binary = ran(context, b"\xff" * 17_000_000)
-    assert [one.artifact.size_chars for one in outputs_in(context).list() if one.id == binary] == [0]
+    assert [one.artifact.size_chars for one in outputs_in(context).list() if one.id == binary] == [
+        0
+    ]

@@ -1,4 +1,5 @@
-"""The stub of a search says how many results there are, and in which files most of them are (M-61)."""
+"""The stub of a search says how many results there are, and in which files most of them are
+(M-61)."""
 
 from __future__ import annotations
 
@@ -42,10 +43,17 @@ def test_fifteen_results_are_fifteen_and_at_most_five_names(shape):
 
 
 def test_the_files_with_most_results_come_first_and_what_names_none_stays():
-    lines = ["src/few.py:1: x", *(f"src/many.py:{n}: login {n}" for n in range(9)), "9 errors generated."]
+    lines = [
+        "src/few.py:1: x",
+        *(f"src/many.py:{n}: login {n}" for n in range(9)),
+        "9 errors generated.",
+    ]
     assert said("\n".join(lines)).split("\n") == [
-        "10 results in 2 files:", "src/many.py (9): 0: login 0", "src/few.py: 1: x", "9 errors generated.",
-    ]  # fmt: skip
+        "10 results in 2 files:",
+        "src/many.py (9): 0: login 0",
+        "src/few.py: 1: x",
+        "9 errors generated.",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -80,7 +88,11 @@ def test_the_stub_of_a_large_search_says_so_and_all_of_it_is_kept():
     output = "\n".join(f"{path}:{n}: {'def login(): ' * 20}" for n, path in enumerate(PLACES))
     id = ran(context, output, tool="grep")
     stub = context.view.slots[-1].message.blocks[0].content[0].text
-    assert "15 results" in stub and len(set(NAME.findall(stub))) == NAMES_MAX and len(stub) <= STUB_CHARS_MAX
+    assert (
+        "15 results" in stub
+        and len(set(NAME.findall(stub))) == NAMES_MAX
+        and len(stub) <= STUB_CHARS_MAX
+    )
     assert outputs_in(context).list()[0].artifact.type == "search_result"
     assert context.unfold(id).text == output
     ran(context, "\n".join(f"something else, line {n}" for n in range(200)))

@@ -1,4 +1,5 @@
-"""What a tool gives is kept, whatever it is, or refused with the place that cannot be (T-04, T-05)."""
+"""What a tool gives is kept, whatever it is, or refused with the place that cannot be (T-04,
+T-05)."""
 
 from __future__ import annotations
 
@@ -32,7 +33,11 @@ HASHABLE = st.recursive(
 KEYS = st.sampled_from(["a", "$set", "$dict", "$bytes", "$float", ""]) | st.text() | HASHABLE
 VALUES = st.recursive(
     SCALARS,
-    lambda held: st.lists(held, max_size=4) | st.dictionaries(KEYS, held, max_size=4) | st.sets(HASHABLE, max_size=3),
+    lambda held: (
+        st.lists(held, max_size=4)
+        | st.dictionaries(KEYS, held, max_size=4)
+        | st.sets(HASHABLE, max_size=3)
+    ),
     max_leaves=12,
 )
 
@@ -139,7 +144,13 @@ def test_a_refused_output_leaves_the_conversation_as_it_was():
 
 
 def test_what_is_no_written_value_is_said():
-    for text in ("plain text", '{"$bytes":"not base64!"}', '{"$set":[{}]}', '{"$dict":[1]}', '{"$date":1}'):
+    for text in (
+        "plain text",
+        '{"$bytes":"not base64!"}',
+        '{"$set":[{}]}',
+        '{"$dict":[1]}',
+        '{"$date":1}',
+    ):
         with pytest.raises(Invalid, match="not what a value was written as"):
             decoded(text)
 
@@ -153,7 +164,10 @@ def test_pieces_are_the_whole(value):
             patch.setattr(encoding, name, size)
         written = encoding.Written(value)
         text = b"".join(written)
-        assert text == written.whole and (len(text), len(text.decode())) == (written.size_bytes, written.size_chars)
+        assert text == written.whole and (len(text), len(text.decode())) == (
+            written.size_bytes,
+            written.size_chars,
+        )
     assert text == encoded(value)
 
 
@@ -167,8 +181,15 @@ def test_a_value_that_is_too_large_to_hold_is_written_piece_by_piece(monkeypatch
     assert isinstance(output_text(value), encoding.Written)
     context.append_result("c", value)
     [artifact] = context.artifacts()
-    assert context.unfold(artifact.id).text.encode() == encoded(value) and decoded(encoded(value)) == value
-    assert (artifact.size_bytes, artifact.mime, artifact.lines) == (len(encoded(value)), "application/json", 1)
+    assert (
+        context.unfold(artifact.id).text.encode() == encoded(value)
+        and decoded(encoded(value)) == value
+    )
+    assert (artifact.size_bytes, artifact.mime, artifact.lines) == (
+        len(encoded(value)),
+        "application/json",
+        1,
+    )
     stub = context.view.slots[-1].message.blocks[0].content[0].text
     assert '{"rows":[{"n":0,' in stub and '"last":{"$set":[1,2]}}' in stub
 

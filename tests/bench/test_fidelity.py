@@ -12,7 +12,15 @@ from bench.contenders import Oracle, Refold, contenders
 from bench.fidelity import run
 from bench.needs import History, Need, Prompt, Recall, piece_of
 from bench.replay import faults_of, needs_by_turn, pooled, replay, same_prefix
-from bench.sessions import Message, is_telling, names_in, session_of, telling_share, text_of, tokens_of_all
+from bench.sessions import (
+    Message,
+    is_telling,
+    names_in,
+    session_of,
+    telling_share,
+    text_of,
+    tokens_of_all,
+)
 
 import refold
 
@@ -31,21 +39,34 @@ def user(text: str) -> Message:
 
 
 def long_session(turns: int = 60) -> list[Message]:
-    messages = [{"role": "system", "content": "Be careful."}, user("Fix the parser in src/lexer/scan_tokens.py")]
+    messages = [
+        {"role": "system", "content": "Be careful."},
+        user("Fix the parser in src/lexer/scan_tokens.py"),
+    ]
     for turn in range(turns):
         words = "as noted the old_reader keeps its cursor" if turn % 7 == 0 else "look further"
-        lines = "\n".join(f"src/part_{turn}/file_{n}.py holds the step {n} of this" for n in range(12))
+        lines = "\n".join(
+            f"src/part_{turn}/file_{n}.py holds the step {n} of this" for n in range(12)
+        )
         again = f" src/part_{turn - 30}/file_3.py" if turn >= 30 else ""
         messages += [call(f"c{turn}", f"grep -n step{again}", words), result(f"c{turn}", lines)]
     return [*messages, user("Thanks, and now?"), {"role": "assistant", "content": "Done."}]
 
 
-# --- names and lines ----------------------------------------------------------------------------------------------
+# --- names and lines ---
 
 
 def test_names_are_paths_files_identifiers_ids_and_long_numbers() -> None:
     text = "see src/app/main.py, setup.cfg and load_rows or camelCase, id a1b2c3, HTTP2, 12345, but not plain words 123"
-    assert names_in(text) == {"src/app/main.py", "setup.cfg", "load_rows", "camelCase", "a1b2c3", "HTTP2", "12345"}
+    assert names_in(text) == {
+        "src/app/main.py",
+        "setup.cfg",
+        "load_rows",
+        "camelCase",
+        "a1b2c3",
+        "HTTP2",
+        "12345",
+    }
 
 
 def test_a_line_is_telling_with_three_other_words_and_not_with_two() -> None:
@@ -67,7 +88,7 @@ def test_the_telling_share_leaves_out_lines_of_names() -> None:
     assert telling_share("src/a/b.py src/c/d.py") == 0.0
 
 
-# --- needs --------------------------------------------------------------------------------------------------------
+# --- needs ---
 
 
 def recall_of(prompt: str, need: Need) -> Recall:
@@ -78,7 +99,9 @@ def recall_of(prompt: str, need: Need) -> Recall:
 
 def old_need() -> Need:
     history = History(set())
-    history.add(0, result("c", "the load_rows function reads every page\nand this stands beside it"))
+    history.add(
+        0, result("c", "the load_rows function reads every page\nand this stands beside it")
+    )
     for index in range(1, 15):
         history.add(index, user("something else"))
     (need,) = history.needs_of(15, call("d", "open load_rows"))
@@ -95,7 +118,9 @@ def test_a_need_is_fresh_if_it_was_seen_within_ten_messages() -> None:
 def test_words_of_the_tool_schema_are_no_needs() -> None:
     history = History({"file_path"})
     history.add(0, user("file_path and load_rows"))
-    assert [need.name for need in history.needs_of(20, user("file_path load_rows"))] == ["load_rows"]
+    assert [need.name for need in history.needs_of(20, user("file_path load_rows"))] == [
+        "load_rows"
+    ]
 
 
 def test_a_bare_name_is_a_ref_but_neither_line_nor_rich() -> None:
@@ -109,7 +134,9 @@ def test_the_line_alone_is_rich_but_not_around() -> None:
 
 
 def test_the_line_with_its_neighbour_is_around() -> None:
-    recall = recall_of("the load_rows function reads every page\n\nand this stands beside it", old_need())
+    recall = recall_of(
+        "the load_rows function reads every page\n\nand this stands beside it", old_need()
+    )
     assert recall.around == 1
 
 
@@ -120,7 +147,7 @@ def test_a_name_that_never_had_a_telling_line_does_not_count_for_rich() -> None:
     assert (recall.needed, recall.tellable, recall.line) == (1, 0, 1)
 
 
-# --- faults and cost ----------------------------------------------------------------------------------------------
+# --- faults and cost ---
 
 
 @pytest.mark.parametrize(
@@ -147,7 +174,7 @@ def test_only_an_unchanged_prefix_is_read_from_the_cache() -> None:
     assert same_prefix(["a"], ["a", "b"]) == 1
 
 
-# --- policies -----------------------------------------------------------------------------------------------------
+# --- policies ---
 
 
 @pytest.mark.parametrize("policy", [SlidingWindow, CutToHalf, ClearResults, Refold])
@@ -178,7 +205,13 @@ def test_a_policy_that_gives_no_prompt_is_at_fault_and_the_run_goes_on() -> None
 def test_repeated_results_but_the_newest_are_replaced() -> None:
     policy = DedupElseHalf()
     policy.start(1_000)
-    for message in [user("go"), call("a", "ls"), result("a", "one"), call("b", "ls"), result("b", "two")]:
+    for message in [
+        user("go"),
+        call("a", "ls"),
+        result("a", "one"),
+        call("b", "ls"),
+        result("b", "two"),
+    ]:
         policy.observe(message)
     assert policy.repeated() == [2]
 
@@ -203,10 +236,20 @@ def test_all_contenders_run_on_a_small_folder(tmp_path: Path) -> None:
 
 
 def test_a_session_starts_with_its_system_prompts_and_first_request(tmp_path: Path) -> None:
-    rows = [{"kind": "meta"}, call("a", "ls"), {"role": "system", "content": "s"}, user("go"), result("a", "x")]
+    rows = [
+        {"kind": "meta"},
+        call("a", "ls"),
+        {"role": "system", "content": "s"},
+        user("go"),
+        result("a", "x"),
+    ]
     with gzip.open(tmp_path / "a.jsonl.gz", "wt") as file:
         file.writelines(json.dumps(row) + "\n" for row in rows)
-    assert [message["role"] for message in session_of(tmp_path / "a.jsonl.gz")] == ["system", "user", "tool"]
+    assert [message["role"] for message in session_of(tmp_path / "a.jsonl.gz")] == [
+        "system",
+        "user",
+        "tool",
+    ]
 
 
 def test_text_and_size_of_a_call_hold_its_arguments() -> None:

@@ -41,7 +41,7 @@ def test_a_compaction_is_timed_and_makes_the_page_smaller() -> None:
     assert receipt.tokens_after < receipt.tokens_before
 
 
-# --- probes -------------------------------------------------------------------------------------------------------
+# --- probes ---
 
 
 def test_facts_have_keys_that_stand_nowhere_else() -> None:
@@ -78,7 +78,7 @@ def test_every_planted_fact_is_visible_or_one_unfold_away() -> None:
     assert [row[lost] for row in table.rows] == ["0"] * len(KINDS)
 
 
-# --- at the agents' own compactions -------------------------------------------------------------------------------
+# --- at the agents' own compactions ---
 
 
 def compacted_session() -> list[Message]:
@@ -87,7 +87,13 @@ def compacted_session() -> list[Message]:
     for call, id, result in work.take(15):
         rows += [call, {"role": "tool", "tool_call_id": id, "content": result[:3_000]}]
     rows[3]["content"] += "\nsrc/special/kept_name.py is where the parser starts"
-    rows.append({"role": "user", "content": "Summary. " + "It went well so far. " * 80, "compact_summary": True})
+    rows.append(
+        {
+            "role": "user",
+            "content": "Summary. " + "It went well so far. " * 80,
+            "compact_summary": True,
+        }
+    )
     return [*rows, {"role": "assistant", "content": "Now src/special/kept_name.py again"}]
 
 
@@ -104,14 +110,18 @@ def test_refold_fits_a_session_into_the_size_of_a_summary() -> None:
     assert tokens_of_all(by_refold(messages, 1_500)) <= 1_500
 
 
-# --- peers and the file of results --------------------------------------------------------------------------------
+# --- peers and the file of results ---
 
 
 def test_the_adapter_for_the_peers_harness_survives_a_reopen(tmp_path: Path) -> None:
     adapter = Adapter(str(tmp_path), "")
     adapter.open(new=True)
     adapter.seed([{"role": "user", "content": "go"}])
-    call = {"role": "assistant", "content": "x", "call": {"id": "c1", "name": "bash", "args": {"cmd": "ls"}}}
+    call = {
+        "role": "assistant",
+        "content": "x",
+        "call": {"id": "c1", "name": "bash", "args": {"cmd": "ls"}},
+    }
     adapter.turn_append([call, {"role": "tool", "call_id": "c1", "name": "bash", "content": "out"}])
     assert adapter.prepare() == 3
     assert adapter.count() > 0

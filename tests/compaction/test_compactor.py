@@ -1,4 +1,5 @@
-"""Compactions with a writer: the whole way, what happens while it is asked, and the hooks around it."""
+"""Compactions with a writer: the whole way, what happens while it is asked, and the hooks around
+it."""
 
 from __future__ import annotations
 
@@ -8,13 +9,24 @@ from random import Random
 
 from refold.compaction.hooks import Veto
 from refold.writer.asker import Request
-from tests.scripted import GOOD, Scripted, Slow, heard_by, in_thread, opened, page, summaries, talked
+from tests.scripted import (
+    GOOD,
+    Scripted,
+    Slow,
+    heard_by,
+    in_thread,
+    opened,
+    page,
+    summaries,
+    talked,
+)
 
-# --- the whole way ------------------------------------------------------------------------------------------------
+# --- the whole way ---
 
 
 def test_a_summary_by_a_writer_stands_for_all_but_the_last_messages():
-    """Y-40, Y-57, X-39: numbers are those of the pages, the summary is background and nobody's request."""
+    """Y-40, Y-57, X-39: numbers are those of the pages, the summary is background and nobody's
+    request."""
     writer = Scripted()
     context = opened(writer, system="be brief")
     talked(context)
@@ -91,7 +103,7 @@ def test_a_number_of_messages_can_be_the_trigger():
     assert len(page(context)) == 11
 
 
-# --- while the writer is asked ------------------------------------------------------------------------------------
+# --- while the writer is asked ---
 
 
 def test_messages_appended_meanwhile_are_kept():
@@ -106,7 +118,9 @@ def test_messages_appended_meanwhile_are_kept():
     writer.go.set()
     thread.join()
     shown = page(context)
-    assert [text for text in shown if text.startswith("meanwhile")] == [f"meanwhile {n}" for n in range(3)]
+    assert [text for text in shown if text.startswith("meanwhile")] == [
+        f"meanwhile {n}" for n in range(3)
+    ]
     assert GOOD in shown[0]
     assert results[0].messages_after == 14
 
@@ -216,7 +230,9 @@ def test_threads_that_append_compact_and_undo_lose_nothing_and_get_valid_pages()
         own = Random(k)
         try:
             for n in range(50):
-                context.append({"role": "user", "content": f"{k}:{n} " + "some words " * own.randint(1, 60)})
+                context.append(
+                    {"role": "user", "content": f"{k}:{n} " + "some words " * own.randint(1, 60)}
+                )
                 if own.random() < 0.5:
                     page(context)
                 if own.random() < 0.1:
@@ -232,11 +248,13 @@ def test_threads_that_append_compact_and_undo_lose_nothing_and_get_valid_pages()
     for thread in threads:
         thread.join()
     assert errors == []
-    texts = [str(context.unfold(event.seq)) for event in context.events() if event.kind == "message"]
+    texts = [
+        str(context.unfold(event.seq)) for event in context.events() if event.kind == "message"
+    ]
     assert {text.split()[0] for text in texts} == {f"{k}:{n}" for k in range(4) for n in range(50)}
 
 
-# --- hooks --------------------------------------------------------------------------------------------------------
+# --- hooks ---
 
 
 def test_a_hook_adds_instructions_and_what_it_stores_is_there_afterwards():
@@ -271,7 +289,9 @@ def test_a_hook_may_veto():
     context.before_compaction(lambda plan: Veto("not during a release"))
     head = context.view.head
     assert context.compact("summarize").reason == "hook: not during a release"
-    assert [n.reason for n in heard if n.name == "compaction-skipped"] == ["hook: not during a release"]
+    assert [n.reason for n in heard if n.name == "compaction-skipped"] == [
+        "hook: not during a release"
+    ]
     assert context.view.head == head
     assert writer.requests == []
 

@@ -1,4 +1,5 @@
-"""What a compaction by code promises: it escalates in one pass, does not come back at once, keeps what is needed."""
+"""What a compaction by code promises: it escalates in one pass, does not come back at once,
+keeps what is needed."""
 
 from __future__ import annotations
 
@@ -18,9 +19,12 @@ def shown(context) -> str:
     return "\n".join(text_of(block) for slot in context.view.slots for block in slot.message.blocks)
 
 
-@pytest.mark.parametrize("ladder", [("clear", "gist"), ("dedup", "summarize"), ("clear", "keep", "dedup", "hide")])
+@pytest.mark.parametrize(
+    "ladder", [("clear", "gist"), ("dedup", "summarize"), ("clear", "keep", "dedup", "hide")]
+)
 def test_a_rung_that_frees_nothing_is_followed_by_the_next_in_the_same_pass(ladder):
-    """X-16: a session without tool results at 95 %: pruning frees nothing, so the next rung runs at once."""
+    """X-16: a session without tool results at 95 %: pruning frees nothing, so the next rung runs
+    at once."""
     context = opened(window=16_000, config={"ladder": ladder})
     heard = heard_by(context)
     while context.stats().current < 0.95 * 16_000:
@@ -35,8 +39,11 @@ def test_a_rung_that_frees_nothing_is_followed_by_the_next_in_the_same_pass(ladd
 
 
 def test_a_page_that_stays_nearly_full_is_not_compacted_again_at_once():
-    """X-17: a compaction that leaves 85 % is not followed by another before 5 % of the window came."""
-    context = opened(window=20_000, config={"target_ratio": 0.98, "ladder": ("hide",), "reserve_tokens": 500})
+    """X-17: a compaction that leaves 85 % is not followed by another before 5 % of the window
+    came."""
+    context = opened(
+        window=20_000, config={"target_ratio": 0.98, "ladder": ("hide",), "reserve_tokens": 500}
+    )
     heard = heard_by(context)
     grown: list[int] = []
     for n in range(160):
@@ -53,7 +60,8 @@ def test_a_page_that_stays_nearly_full_is_not_compacted_again_at_once():
 
 
 def test_without_a_model_requests_files_and_commands_stay_within_the_target():
-    """Y-50: 40 messages, no writer: below the target, every typed request there, the files are those of the calls."""
+    """Y-50: 40 messages, no writer: below the target, every typed request there, the files are
+    those of the calls."""
     context = opened(window=32_000)
     requests = [f"Request {n}: please look after part {n} of the login form" for n in range(4)]
     files = []
@@ -63,7 +71,13 @@ def test_without_a_model_requests_files_and_commands_stay_within_the_target():
             files.append(f"src/part{n}/step{step}.py")
             name = "Edit" if step % 2 else "Read"
             text = f"the text of {files[-1]}, " * 60
-            used(context, f"{n}-{step}", name, {"file_path": files[-1], "old_string": "a", "new_string": "b"}, text)
+            used(
+                context,
+                f"{n}-{step}",
+                name,
+                {"file_path": files[-1], "old_string": "a", "new_string": "b"},
+                text,
+            )
         context.append({"role": "assistant", "content": f"Part {n} is done."})
     assert context.stats().messages == 40
     receipt = context.compact(target=2_500)
@@ -73,16 +87,25 @@ def test_without_a_model_requests_files_and_commands_stay_within_the_target():
     assert set(re.findall(r"src/part\d/step\d\.py", told)) == set(files)
 
 
-# --- what is still needed (Y-56) ----------------------------------------------------------------------------------
+# --- what is still needed (Y-56) ---
 
 
 def worked(context, others: int) -> int:
-    """Reads a file, does other things, and edits that file at the end. Gives the seq of the call that read it."""
+    """Reads a file, does other things, and edits that file at the end. Gives the seq of the call
+    that read it."""
     context.append({"role": "user", "content": "Mend the quotes in the parser"})
-    used(context, "r", "Read", {"file_path": PARSER}, "".join(f"def rule_{n}(): return {n}\n" for n in range(150)))
+    used(
+        context,
+        "r",
+        "Read",
+        {"file_path": PARSER},
+        "".join(f"def rule_{n}(): return {n}\n" for n in range(150)),
+    )
     seq = context.view.head - 1
     for n in range(others):
-        used(context, n, "Read", {"file_path": f"src/other/module_{n}.py"}, f"value_{n} = {n}\n" * 40)
+        used(
+            context, n, "Read", {"file_path": f"src/other/module_{n}.py"}, f"value_{n} = {n}\n" * 40
+        )
     edit = {"file_path": PARSER, "old_string": "return 7", "new_string": "return 8"}
     used(context, "e", "Edit", edit, "The file was updated.")
     return seq
@@ -90,8 +113,12 @@ def worked(context, others: int) -> int:
 
 @pytest.mark.parametrize("others", [20, 120])
 @pytest.mark.parametrize("writer", [None, GOOD])
-@pytest.mark.parametrize("strategies", [(), ("summarize",), ("gist",), ("dedup", "summarize", "hide")])
-def test_a_result_that_the_kept_tail_works_on_is_kept_or_listed_with_its_handle(strategies, writer, others):
+@pytest.mark.parametrize(
+    "strategies", [(), ("summarize",), ("gist",), ("dedup", "summarize", "hide")]
+)
+def test_a_result_that_the_kept_tail_works_on_is_kept_or_listed_with_its_handle(
+    strategies, writer, others
+):
     """Y-56: the file that the tail edits was read before; the page still says so, and where."""
     context = opened(Scripted(writer) if writer else None, window=64_000)
     seq = worked(context, others)

@@ -20,7 +20,7 @@ from refold.writer.asker import Answer
 LINE = "a line of output that is long enough to count for something\n"
 
 
-# --- errors as the SDKs raise them --------------------------------------------------------------------------------
+# --- errors as the SDKs raise them ---
 
 
 class APIStatusError(Exception):
@@ -37,7 +37,9 @@ class ClientError(Exception):
     """As `botocore` has it: everything in `response`, with headers that name a rate limit."""
 
     def __init__(self, code: str, message: str, status: int = 400) -> None:
-        super().__init__(f"An error occurred ({code}) when calling the Converse operation: {message}")
+        super().__init__(
+            f"An error occurred ({code}) when calling the Converse operation: {message}"
+        )
         headers = {"x-note": "rate limit: 5 tokens per minute", "status": "429"}
         self.response = {
             "Error": {"Code": code, "Message": message},
@@ -74,8 +76,12 @@ class ContextWindowExceededError(Exception):
     """As `litellm` has it: the class says it."""
 
 
-def openai(message: str, *, status: int = 400, code: str | None = None, type: str = "invalid_request_error"):
-    return APIStatusError(status, {"error": {"message": message, "type": type, "param": None, "code": code}})
+def openai(
+    message: str, *, status: int = 400, code: str | None = None, type: str = "invalid_request_error"
+):
+    return APIStatusError(
+        status, {"error": {"message": message, "type": type, "param": None, "code": code}}
+    )
 
 
 def anthropic(message: str, *, status: int = 400, type: str = "invalid_request_error"):
@@ -84,7 +90,9 @@ def anthropic(message: str, *, status: int = 400, type: str = "invalid_request_e
 
 def openrouter(message: str, status: int = 400) -> str:
     raw = json.dumps({"error": {"message": message, "code": status}})
-    body = {"error": {"message": "Provider returned error", "code": status, "metadata": {"raw": raw}}}
+    body = {
+        "error": {"message": "Provider returned error", "code": status, "metadata": {"raw": raw}}
+    }
     return "OpenRouter said: " + json.dumps(body)
 
 
@@ -282,13 +290,15 @@ def test_an_error_that_quotes_a_huge_request_is_read_quickly():
     assert overflow_of("exceeds the the the " * 100_000 + "1 " * 100_000) is None
 
 
-# --- recovery -----------------------------------------------------------------------------------------------------
+# --- recovery ---
 
 
 class Provider:
     """Refuses what is above its limit, in the words of a gateway, and counts in its own way."""
 
-    def __init__(self, limit: int, *, per_sign: float = 0.25, states: bool = True, stubborn: bool = False) -> None:
+    def __init__(
+        self, limit: int, *, per_sign: float = 0.25, states: bool = True, stubborn: bool = False
+    ) -> None:
         self.limit, self.per_sign, self.states, self.stubborn = limit, per_sign, states, stubborn
         self.calls: list[int] = []
 
@@ -298,7 +308,9 @@ class Provider:
         self.calls.append(size)
         if size > self.limit or self.stubborn:
             said = f"maximum context length is {self.limit} tokens. However, you requested {size:,} tokens"
-            raise openai(f"This model's {said}" if self.states else "Input is too long for requested model.")
+            raise openai(
+                f"This model's {said}" if self.states else "Input is too long for requested model."
+            )
         message = {"role": "assistant", "content": "done"}
         usage = {"prompt_tokens": size, "completion_tokens": 5, "total_tokens": size + 5}
         choices = [{"index": 0, "finish_reason": "stop", "message": message}]
@@ -324,7 +336,9 @@ def talked(turns: int = 60, size: int = 40, **given):
         function = {"name": "bash", "arguments": json.dumps({"command": f"step {n}"})}
         calls = [{"id": f"c{n}", "type": "function", "function": function}]
         context.append({"role": "assistant", "content": None, "tool_calls": calls})
-        context.append_result(f"c{n}", f"turn {n}\n" + "".join(f"{n}.{i} {LINE}" for i in range(size)))
+        context.append_result(
+            f"c{n}", f"turn {n}\n" + "".join(f"{n}.{i} {LINE}" for i in range(size))
+        )
     return context
 
 
@@ -485,7 +499,13 @@ def test_a_batch_of_another_name_teaches_nothing():
     context.compact(target=2_000)
     assert remembered(context._log.state) == {}
     tail = "m:0123456789abcdef"
-    hostile = [f"overflow:1:{tail}", f"overflow:-5:{tail}", "overflow:9:m", f"overflow:{'9' * 50}:{tail}", "überflow:9"]
+    hostile = [
+        f"overflow:1:{tail}",
+        f"overflow:-5:{tail}",
+        "overflow:9:m",
+        f"overflow:{'9' * 50}:{tail}",
+        "überflow:9",
+    ]
     state = Fold()
     state.undoable = [(seq, batch) for seq, batch in enumerate(hostile, 1)]
     assert {model: lesson.limit for model, lesson in remembered(state).items()} == {"m": 256}
@@ -537,15 +557,20 @@ def test_a_refusal_just_above_the_limit_still_leaves_about_a_quarter():
 
 
 def test_a_stated_size_counts_for_more_than_the_last_report():
-    """C-82: the report was of 100 tokens for a page of thousands, the refusal is of 2.4 per token of our estimate."""
+    """C-82: the report was of 100 tokens for a page of thousands, the refusal is of 2.4 per
+    token of our estimate."""
     context = refold.open("work", store="memory:", window=128_000)
     context.append({"role": "user", "content": LINE * 400})
     reply = Provider(100_000).complete(context.request("openai_chat"))
-    context.record({**reply, "usage": {"prompt_tokens": 100, "completion_tokens": 5, "total_tokens": 105}})
+    context.record(
+        {**reply, "usage": {"prompt_tokens": 100, "completion_tokens": 5, "total_tokens": 105}}
+    )
     context.append({"role": "user", "content": "".join(f"{n} {LINE}" for n in range(1_500))})
     context.request("openai_chat")
     size = round(context.view.tokens * 2.4)
-    assert context.recover(f"maximum context length is 30000 tokens. However, you requested {size} tokens")
+    assert context.recover(
+        f"maximum context length is 30000 tokens. However, you requested {size} tokens"
+    )
     assert context.view.tokens * 2.4 <= 30_000
 
 
@@ -559,7 +584,7 @@ def test_a_page_on_which_nothing_can_go_is_an_error_at_once():
     assert "system prompt" in raised.value.hint
 
 
-# --- no dead end --------------------------------------------------------------------------------------------------
+# --- no dead end ---
 
 
 def test_one_message_larger_than_the_window_is_cut_with_a_note_and_unfolds_whole():
@@ -577,7 +602,10 @@ def test_one_message_larger_than_the_window_is_cut_with_a_note_and_unfolds_whole
 
 def test_one_message_larger_than_a_learnt_limit_is_cut_to_it():
     """C-82, C-83."""
-    context, provider = refold.open("work", store="memory:", window=400_000), Provider(60_000, per_sign=0.4)
+    context, provider = (
+        refold.open("work", store="memory:", window=400_000),
+        Provider(60_000, per_sign=0.4),
+    )
     text = "".join(f"{n} {LINE}" for n in range(12_000))
     context.append({"role": "user", "content": text})
     turn(context, provider)
@@ -598,7 +626,7 @@ def test_switching_to_a_smaller_model_makes_room_before_the_next_call():
     assert context.stats().current <= context.budget.input_max < 64_000
 
 
-# --- why ----------------------------------------------------------------------------------------------------------
+# --- why ---
 
 
 def test_every_hidden_or_changed_message_can_be_traced():

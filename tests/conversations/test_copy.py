@@ -1,4 +1,5 @@
-"""A copy is the same conversation in another store: byte for byte, resumable, and never over another log."""
+"""A copy is the same conversation in another store: byte for byte, resumable, and never over
+another log."""
 
 from __future__ import annotations
 
@@ -22,11 +23,16 @@ KINDS = ("memory", "sqlite", "files")
 
 
 def opened(kind: str, folder: Path) -> Store:
-    return open_store({"memory": "memory:", "sqlite": f"sqlite:{folder}/x.db", "files": f"files:{folder}/tree"}[kind])
+    return open_store(
+        {"memory": "memory:", "sqlite": f"sqlite:{folder}/x.db", "files": f"files:{folder}/tree"}[
+            kind
+        ]
+    )
 
 
 def family(store: Store) -> None:
-    """A trunk with a title, strange bodies and an erased event, a fork that went on, a fork of it, and a loner."""
+    """A trunk with a title, strange bodies and an erased event, a fork that went on, a fork of
+    it, and a loner."""
     first = titled(None, "The trunk")
     trunk = [first, *sealed(first, [*STRANGE_BODIES, *[TEXT] * 450])]
     store.append("trunk", trunk, expect=0)
@@ -44,7 +50,12 @@ def working(store: Store) -> None:
     context.use(title="Work", model="claude-sonnet-4-5", system="Be brief")
     for turn in range(6):
         context.append({"role": "user", "content": f"question {turn}"})
-        call = {"type": "tool_use", "id": f"t{turn}", "name": "run", "input": {"command": f"cat {turn}"}}
+        call = {
+            "type": "tool_use",
+            "id": f"t{turn}",
+            "name": "run",
+            "input": {"command": f"cat {turn}"},
+        }
         context.append({"role": "assistant", "content": [call]})
         context.append_result(f"t{turn}", f"line {turn}\n" * 400)
     context.store_artifact(b"\xff\xfe binary", name="blob", mime="application/octet-stream")
@@ -72,7 +83,9 @@ def test_everything_is_the_same_on_the_other_side(kinds: tuple[str, str], tmp_pa
     assert {one.id: one.state for one in results} == dict.fromkeys(everything(source), "copied")
     assert everything(target) == everything(source)
     assert verified(target, "work").problems == ()
-    before, after = (refold.Context(store, "work", window=20_000).request() for store in (source, target))
+    before, after = (
+        refold.Context(store, "work", window=20_000).request() for store in (source, target)
+    )
     assert before == after
     source.close()
     target.close()
@@ -83,7 +96,11 @@ def test_the_same_copy_again_does_nothing(tmp_path: Path) -> None:
     family(source)
     working(source)
     copy(source, target)
-    lines = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.name != "x.db-shm" and path.is_file()}
+    lines = {
+        path: path.read_bytes()
+        for path in tmp_path.rglob("*")
+        if path.name != "x.db-shm" and path.is_file()
+    }
     for one in copy(source, target):
         assert (one.state, one.events, one.artifacts, one.problems) == ("same", 0, 0, ())
     assert {path: path.read_bytes() for path in lines} == lines
@@ -93,7 +110,10 @@ def test_suffixes_and_places_of_artifacts_are_kept(tmp_path: Path) -> None:
     source, target = opened("sqlite", tmp_path / "a"), opened("files", tmp_path / "b")
     working(source)
     copy(source, target)
-    names = [{path.name for path in (tmp_path / one).glob("**/art-*") if "meta" not in path.name} for one in "ab"]
+    names = [
+        {path.name for path in (tmp_path / one).glob("**/art-*") if "meta" not in path.name}
+        for one in "ab"
+    ]
     assert names[0] == names[1] and {Path(name).suffix for name in names[0]} == {".txt", ".bin"}
 
 
@@ -124,18 +144,24 @@ def test_a_copy_that_was_interrupted_goes_on(kind: str, tmp_path: Path) -> None:
         target = opened(kind, tmp_path / str(step))
         results = copy(source, target)
         states |= {one.state for one in results}
-        assert sum(one.events for one in results) < written and everything(target) == everything(source)
+        assert sum(one.events for one in results) < written and everything(target) == everything(
+            source
+        )
         target.close()
     assert states == {"copied", "continued", "same"}
 
 
-def test_a_log_that_went_on_here_is_continued_there_and_the_other_way_round_it_is_ahead(tmp_path: Path) -> None:
+def test_a_log_that_went_on_here_is_continued_there_and_the_other_way_round_it_is_ahead(
+    tmp_path: Path,
+) -> None:
     source, target = opened("memory", tmp_path), opened("files", tmp_path)
     family(source)
     copy(source, target)
     trunk = grown(source, "trunk", 3, before=source.read("trunk", after=459)[0])
     [result] = copy(source, target, ["trunk"])
-    assert (result.state, result.events) == ("continued", 3) and target.read("trunk", after=460) == trunk
+    assert (result.state, result.events) == ("continued", 3) and target.read(
+        "trunk", after=460
+    ) == trunk
     grown(target, "trunk", 1, before=trunk[-1])
     [result] = copy(source, target, ["trunk"])
     assert (result.state, result.events, target.conversation("trunk").head) == ("ahead", 0, 464)
@@ -145,9 +171,13 @@ def test_a_log_that_differs_is_a_conflict_and_nothing_at_all_is_written(tmp_path
     source, target = opened("sqlite", tmp_path), opened("files", tmp_path)
     family(source)
     events = grown(target, "trunk", 3)
-    with pytest.raises(Conflict, match=r"'trunk' differs at or before event 3.*nothing was written"):
+    with pytest.raises(
+        Conflict, match=r"'trunk' differs at or before event 3.*nothing was written"
+    ):
         copy(source, target)
-    assert [about.id for about in target.conversations()] == ["trunk"] and target.read("trunk") == events
+    assert [about.id for about in target.conversations()] == ["trunk"] and target.read(
+        "trunk"
+    ) == events
     longer = grown(target, "trunk", 500, before=events[-1])
     with pytest.raises(Conflict, match="event 460"):
         copy(source, target, ["trunk"])
@@ -167,7 +197,9 @@ def test_a_fork_brings_its_ancestors_and_only_them(tmp_path: Path) -> None:
     source, target = opened("memory", tmp_path), opened("files", tmp_path)
     family(source)
     assert [one.id for one in copy(source, target, ["0-twig"])] == ["trunk", "a-fork", "0-twig"]
-    assert everything(target) == {id: one for id, one in everything(source).items() if id != "Loner"}
+    assert everything(target) == {
+        id: one for id, one in everything(source).items() if id != "Loner"
+    }
     assert target.conversation("0-twig").parent == "a-fork"
 
 
@@ -180,7 +212,11 @@ def test_what_was_erased_here_is_erased_there_and_never_comes_back(tmp_path: Pat
     target.erase("trunk", 30)
     assert {one.state for one in copy(source, target)} == {"same"}
     assert target.read("0-twig", after=300, limit=1)[0].erased
-    assert [target.read("trunk", after=seq - 1, limit=1)[0].erased for seq in (20, 30, 40)] == [True, True, False]
+    assert [target.read("trunk", after=seq - 1, limit=1)[0].erased for seq in (20, 30, 40)] == [
+        True,
+        True,
+        False,
+    ]
     assert [one.state for one in copy(target, source, ["trunk"])] == ["same"]
     assert source.read("trunk", after=29, limit=1)[0].erased
 
@@ -213,7 +249,9 @@ def test_content_that_is_damaged_there_is_put_again(tmp_path: Path) -> None:
     content = next((tmp_path / "tree" / "artifacts").glob("art-*"))
     content.unlink()
     [result] = copy(source, target)
-    assert (result.state, result.artifacts) == ("same", 1) and everything(target) == everything(source)
+    assert (result.state, result.artifacts) == ("same", 1) and everything(target) == everything(
+        source
+    )
 
 
 def test_progress_reaches_its_total_and_never_goes_back(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""A conversation that goes for good leaves nothing: not in the store, not among the contents, not in the index."""
+"""A conversation that goes for good leaves nothing: not in the store, not among the contents,
+not in the index."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ def store(url):
 
 
 def seeded(url: str) -> None:
-    """Two conversations that share one content; one of them says the marker everywhere, and both are in the index."""
+    """Two conversations that share one content; one of them says the marker everywhere, and both
+    are in the index."""
     for id, word in (("gone", MARKER), ("stays", "pterodactyl")):
         with refold.open(id, store=url, window=24_000, config={"offload_tokens": 50}) as context:
             context.use(title=f"About the {word}")

@@ -1,4 +1,5 @@
-"""Conversations of a store: newest first, by place, with a preview; swept by age and number (Y-82)."""
+"""Conversations of a store: newest first, by place, with a preview; swept by age and number
+(Y-82)."""
 
 from __future__ import annotations
 
@@ -43,7 +44,12 @@ def filled(store) -> None:
 def test_newest_first_and_by_place(store):
     filled(store)
     assert [about.id for about in sessions.newest(store)] == ["new", "middle", "old"]
-    assert [sessions.found(store, name) for name in ("@", "@1", "@3", "old")] == ["new", "new", "old", "old"]
+    assert [sessions.found(store, name) for name in ("@", "@1", "@3", "old")] == [
+        "new",
+        "new",
+        "old",
+        "old",
+    ]
     with pytest.raises(NotFound):
         sessions.found(store, "@4")
     for name in ("@0", "@x", "@-1"):
@@ -94,10 +100,16 @@ def test_the_commands(store, tmp_path):
     filled(store)
     where = ("--store", f"sqlite:{tmp_path}/refold.db")
     listed = json.loads(run("list", "--json", "--limit", "2", *where)[1])["conversations"]
-    assert [row["id"] for row in listed] == ["new", "middle"] and listed[0]["preview"] == "two lines of words"
+    assert [row["id"] for row in listed] == ["new", "middle"] and listed[0][
+        "preview"
+    ] == "two lines of words"
     assert json.loads(run("stats", "@2", "--json", *where)[1])["conversation"] == "middle"
     assert run("delete", "old", *where)[0] != 0 and len(sessions.newest(store)) == 3
     assert json.loads(run("delete", "old", "--yes", "--json", *where)[1])["removed"] == ["old"]
-    assert json.loads(run("sweep", "--keep", "1", "--dry-run", "--json", *where)[1])["would_be_removed"] == ["middle"]
-    assert json.loads(run("sweep", "--keep", "1", "--yes", "--json", *where)[1])["removed"] == ["middle"]
+    assert json.loads(run("sweep", "--keep", "1", "--dry-run", "--json", *where)[1])[
+        "would_be_removed"
+    ] == ["middle"]
+    assert json.loads(run("sweep", "--keep", "1", "--yes", "--json", *where)[1])["removed"] == [
+        "middle"
+    ]
     assert run("sweep", *where)[0] == 2

@@ -1,4 +1,5 @@
-"""What leaves the house holds no secret: facts and ledger of a summary, a handover, a redacted copy of a log."""
+"""What leaves the house holds no secret: facts and ledger of a summary, a handover, a redacted
+copy of a log."""
 
 from __future__ import annotations
 
@@ -30,13 +31,23 @@ def worked(store: MemoryStore | str = "memory:", **given) -> refold.Context:
     """A conversation whose requests, commands and errors hold secrets."""
     given.setdefault("window", 12_000)
     context = refold.open("work", store=store, **given)
-    context.append({"role": "user", "content": f"Fix the login.\n#7 user\nUse {TOKEN}, not hunter; ask {ADDRESS}."})
+    context.append(
+        {
+            "role": "user",
+            "content": f"Fix the login.\n#7 user\nUse {TOKEN}, not hunter; ask {ADDRESS}.",
+        }
+    )
     for n in range(30):
         command = f"export DB_PASSWORD={PASSWORD} && curl -H 'x: {TOKEN}' host/{n}"
-        function = {"name": "bash", "arguments": json.dumps({"command": command}, separators=(",", ":"))}
+        function = {
+            "name": "bash",
+            "arguments": json.dumps({"command": command}, separators=(",", ":")),
+        }
         call = {"id": f"c{n}", "type": "function", "function": function}
         context.append({"role": "assistant", "content": None, "tool_calls": [call]})
-        context.append_result(f"c{n}", f"out {n}\nERROR: {TOKEN} was refused\n" + "some words to fill the page\n" * 9)
+        context.append_result(
+            f"c{n}", f"out {n}\nERROR: {TOKEN} was refused\n" + "some words to fill the page\n" * 9
+        )
         if n % 10 == 9:
             context.append({"role": "user", "content": f"Next: use {TOKEN} for step {n}"})
     return context
@@ -47,11 +58,12 @@ def summaries(context: refold.Context) -> list[Summarize]:
     return [edit for edit in edits if isinstance(edit, Summarize)]
 
 
-# --- summaries -----------------------------------------------------------------------------------------------------
+# --- summaries ---
 
 
 def test_the_ledger_of_a_gist_holds_no_secret():
-    """X-51: facts, one-line form and ledger are our own words; below them stand the page's own lines, as they are."""
+    """X-51: facts, one-line form and ledger are our own words; below them stand the page's own
+    lines, as they are."""
     context = worked()
     receipt = context.compact(target=3_000)
     edits = summaries(context)
@@ -60,7 +72,11 @@ def test_the_ledger_of_a_gist_holds_no_secret():
         assert not [fact for fact in edit.facts if TOKEN in fact.text or PASSWORD in fact.text]
         assert TOKEN not in edit.line
         lines = edit.text.split("\n")
-        tags = [at for at, line in enumerate(lines) if line.startswith("#") and line.endswith((" agent", " tool"))]
+        tags = [
+            at
+            for at, line in enumerate(lines)
+            if line.startswith("#") and line.endswith((" agent", " tool"))
+        ]
         assert TOKEN not in "\n".join(lines[: tags[0] if tags else None])
     assert [fact for fact in context.view.facts if "[redacted GitHub token]" in fact.text]
     assert not [fact for fact in context.view.facts if redacted(fact.text) != fact.text]
@@ -75,13 +91,20 @@ def test_summaries_that_are_no_named_channel_are_left_alone():
 def test_a_todo_with_a_secret_that_is_finished_later_is_not_open_for_ever():
     context = worked(window=200_000)
     for state in ("open", "done"):
-        todos = [{"content": f"rotate {TOKEN}", "status": "completed" if state == "done" else "pending"}]
+        todos = [
+            {"content": f"rotate {TOKEN}", "status": "completed" if state == "done" else "pending"}
+        ]
         function = {"name": "TodoWrite", "arguments": json.dumps({"todos": todos})}
         call = {"id": f"t{state}", "type": "function", "function": function}
         context.append({"role": "assistant", "content": None, "tool_calls": [call]})
         context.append_result(f"t{state}", "ok")
         for n in range(40):
-            context.append({"role": "user" if n % 2 else "assistant", "content": f"go on {state} {n} " + "word " * 60})
+            context.append(
+                {
+                    "role": "user" if n % 2 else "assistant",
+                    "content": f"go on {state} {n} " + "word " * 60,
+                }
+            )
         context.compact("gist", target=4_000)
     states = [fact.state for fact in context.view.facts if fact.kind == "todo"]
     assert states == ["done"]
@@ -98,7 +121,7 @@ def test_another_agent_is_not_handed_a_secret():
         assert TOKEN in str(scout.request("openai_chat"))
 
 
-# --- a copy of the log -----------------------------------------------------------------------------------------------
+# --- a copy of the log ---
 
 
 def copied(store: MemoryStore, id: str) -> tuple[bytes, MemoryStore]:
@@ -133,9 +156,9 @@ def test_the_copy_of_a_compacted_conversation_shows_the_same_page():
     assert TOKEN not in document.decode() and PASSWORD not in document.decode()
     assert verified(fresh).problems == ()
     with refold.open("work", store=fresh, window=12_000) as copy:
-        assert str(copy.request("openai_chat")) == page.replace(TOKEN, "[redacted GitHub token]").replace(
-            f"={PASSWORD}", "=[redacted secret]"
-        )
+        assert str(copy.request("openai_chat")) == page.replace(
+            TOKEN, "[redacted GitHub token]"
+        ).replace(f"={PASSWORD}", "=[redacted secret]")
 
 
 def test_the_same_copy_twice_is_the_same_and_another_log_than_the_original():
@@ -154,7 +177,12 @@ def test_a_log_without_secrets_says_the_same_in_its_copy():
     store = MemoryStore()
     with refold.open("plain", store=store, config={"offload_tokens": 100}) as context:
         context.append({"role": "user", "content": "see art-aaaaaaaaaaaa, a 漢字 and \ud800"})
-        call = {"type": "tool_use", "id": "t1", "name": "run", "input": {"a": [1, 2.5, None, {"data": "AAAA"}]}}
+        call = {
+            "type": "tool_use",
+            "id": "t1",
+            "name": "run",
+            "input": {"a": [1, 2.5, None, {"data": "AAAA"}]},
+        }
         context.append({"role": "assistant", "content": [call]})
         context.append_result("t1", "a line of output\n" * 2_000)
         kept = context.store_artifact(bytes(range(256)) * 40, name="bytes.bin")
@@ -187,16 +215,22 @@ def test_erased_events_cleaned_contents_and_text_that_json_cannot_hold_are_copie
 def test_lines_that_an_edit_keeps_are_the_same_in_the_copy():
     store = MemoryStore()
     lines = (drawn(f"key {n}", BASE64, 64) for n in range(20))
-    key = "\n".join(["-----BEGIN RSA " + "PRIVATE KEY-----", *lines, "-----END RSA " + "PRIVATE KEY-----"])
+    key = "\n".join(
+        ["-----BEGIN RSA " + "PRIVATE KEY-----", *lines, "-----END RSA " + "PRIVATE KEY-----"]
+    )
     with refold.open("key", store=store) as context:
         call = {"id": "c1", "type": "function", "function": {"name": "cat", "arguments": "{}"}}
         context.append({"role": "assistant", "content": None, "tool_calls": [call]})
-        text = "\n".join([*(f"before {n}" for n in range(30)), key, *(f"after {n}" for n in range(30))])
+        text = "\n".join(
+            [*(f"before {n}" for n in range(30)), key, *(f"after {n}" for n in range(30))]
+        )
         [event] = context.append_result("c1", text)
         edit = Replace(batch="b", seq=event.seq, block=0, keep=(Span(60, 65),))
         Log(store, "key").append([Draft(body=edit, by="user")])
     _, fresh = copied(store, "key")
-    pages = [refold.Context(there, "key").request("openai_chat")["messages"] for there in (store, fresh)]
+    pages = [
+        refold.Context(there, "key").request("openai_chat")["messages"] for there in (store, fresh)
+    ]
     assert "after 10" in str(pages[0]) and pages[0] == pages[1]
     assert verified(fresh).problems == () and scanned(fresh).total == 0
 
@@ -207,16 +241,22 @@ def test_a_thought_that_was_changed_is_no_longer_signed():
         context.append({"role": "user", "content": "think"})
         for text in (f"the token is {TOKEN}", "nothing special"):
             thought = {"type": "thinking", "thinking": text, "signature": "c2ln" * 20}
-            context.append({"role": "assistant", "content": [thought, {"type": "text", "text": "done"}]})
+            context.append(
+                {"role": "assistant", "content": [thought, {"type": "text", "text": "done"}]}
+            )
             context.append({"role": "user", "content": "again"})
     _, fresh = copied(store, "thought")
-    bodies = [msgspec.json.decode(event.body) for event in fresh.read("thought") if event.kind == "message"]
+    bodies = [
+        msgspec.json.decode(event.body)
+        for event in fresh.read("thought")
+        if event.kind == "message"
+    ]
     thoughts = [block for body in bodies for block in body["blocks"] if block["type"] == "thinking"]
     assert ["signature" in thought for thought in thoughts] == [False, True]
     assert verified(fresh).problems == ()
 
 
-# --- e-mail ----------------------------------------------------------------------------------------------------------
+# --- e-mail ---
 
 
 def test_addresses_go_only_where_the_setting_says_so(tmp_path):
@@ -225,7 +265,9 @@ def test_addresses_go_only_where_the_setting_says_so(tmp_path):
     assert redacted(said) == said and redactor(True, "summaries")(said) == said
     wanted = config_from({"redact": ["summaries", "exports", "emails"]}).redact
     clean = redactor(wanted, "summaries")
-    assert clean(said) == "write to [redacted e-mail], mailto:[redacted e-mail] or <[redacted e-mail]>"
+    assert (
+        clean(said) == "write to [redacted e-mail], mailto:[redacted e-mail] or <[redacted e-mail]>"
+    )
     assert takes_emails(wanted) and not takes_emails(True)
     assert clean(clean(said)) == clean(said) and redactor(wanted, "logs")(said) == said
     for text in ("git@github.com:a/b.git", "icon@2x.png", "@property", "user@localhost", "a @ b.c"):
@@ -233,7 +275,10 @@ def test_addresses_go_only_where_the_setting_says_so(tmp_path):
     context = worked(config={"redact": wanted})
     for name in ("a.md", "b.json"):
         context.export(str(tmp_path / name), secrets=False)
-        assert ADDRESS not in (tmp_path / name).read_text() and TOKEN not in (tmp_path / name).read_text()
+        assert (
+            ADDRESS not in (tmp_path / name).read_text()
+            and TOKEN not in (tmp_path / name).read_text()
+        )
 
 
 def test_every_kind_is_taken_out_of_a_copy():
@@ -241,7 +286,10 @@ def test_every_kind_is_taken_out_of_a_copy():
     secrets = ["".join(parts) for examples in PREFIXED.values() for parts in examples]
     with refold.open("all", store=store) as context:
         for n, secret in enumerate(secrets):
-            function = {"name": "run", "arguments": json.dumps({"a": secret, secret: 1, "list": [{"b": secret}]})}
+            function = {
+                "name": "run",
+                "arguments": json.dumps({"a": secret, secret: 1, "list": [{"b": secret}]}),
+            }
             call = {"id": f"c{n}", "type": "function", "function": function}
             context.append({"role": "assistant", "content": f"see {secret}", "tool_calls": [call]})
             context.append_result(f"c{n}", {"data": secret, "text": f"x {secret} y"})

@@ -44,14 +44,18 @@ def talk() -> MemoryStore:
     """A conversation with artifacts, text and not, a compaction, an odd body and a long history."""
     store = MemoryStore()
     config = {"ladder": ("hide",), "offload_tokens": 200}
-    with refold.open("talk", store=store, model="claude-sonnet-4-5", system="Be brief", config=config) as context:
+    with refold.open(
+        "talk", store=store, model="claude-sonnet-4-5", system="Be brief", config=config
+    ) as context:
         context.use(title="A talk")
         for turn in range(6):
             context.append({"role": "user", "content": f"question {turn}: é \u2028 \x00 \x1b[31m"})
             call = {"type": "tool_use", "id": f"t{turn}", "name": "run", "input": {"a": turn}}
             context.append({"role": "assistant", "content": [call]})
             context.append_result(f"t{turn}", "öutput ``` line\n" * (2_000 if turn == 1 else 3))
-        context.store_artifact(bytes(range(256)) * 2_000, name="picture", mime="application/octet-stream")
+        context.store_artifact(
+            bytes(range(256)) * 2_000, name="picture", mime="application/octet-stream"
+        )
         context.compact("hide", target=100)
     return store
 
@@ -118,7 +122,7 @@ def test_the_export_is_written_as_it_is_read() -> None:
     assert max(map(len, json_chunks(store, "talk"))) < 400_000
 
 
-# --- what is refused -----------------------------------------------------------------------------------------------
+# --- what is refused ---
 
 
 def refused(damaged: bytes) -> RefoldError:
@@ -132,13 +136,23 @@ def refused(damaged: bytes) -> RefoldError:
 @pytest.mark.parametrize(
     "damaged",
     [
-        b"", b"nonsense", b"[]", b"{}", b"null", b"[" * 1_000_000, b'{"a":' * 100_000, b"\xff\xfe", b'{"format":1}',
-        b'{"format":"other","version":1}', b'{"format":"refold-export"}', b'{"format":"refold-export","version":"1"}',
+        b"",
+        b"nonsense",
+        b"[]",
+        b"{}",
+        b"null",
+        b"[" * 1_000_000,
+        b'{"a":' * 100_000,
+        b"\xff\xfe",
+        b'{"format":1}',
+        b'{"format":"other","version":1}',
+        b'{"format":"refold-export"}',
+        b'{"format":"refold-export","version":"1"}',
         b'{"format":"refold-export","version":1,"conversation":{"id":"a","head":0,"chain":""},"events":[],'
         b'"artifacts":[],"digest":""}',
         b'{"format":"refold-export","version":1,"events":[' + b'{"body":' * 100_000,
     ],
-)  # fmt: skip
+)
 def test_what_is_no_export_is_refused(damaged: bytes) -> None:
     refused(damaged)
 
@@ -158,7 +172,10 @@ def test_a_changed_byte_is_found_or_changes_nothing() -> None:
     store = talk()
     exported = document(store)
     at_event = exported.index(b'"events":[')
-    for at in [*range(0, at_event + 3_000, 7), *range(0, len(exported), max(1, len(exported) // 150))]:
+    for at in [
+        *range(0, at_event + 3_000, 7),
+        *range(0, len(exported), max(1, len(exported) // 150)),
+    ]:
         changed = exported[:at] + bytes([exported[at] ^ 1]) + exported[at + 1 :]
         fresh = MemoryStore()
         try:
@@ -220,7 +237,9 @@ def test_a_hostile_id_is_refused(id: str) -> None:
 def test_a_damaged_log_is_not_exported() -> None:
     events = sealed([user("one"), user("two")])
     store = store_of(events)
-    store._logs["talk"].events[1] = refold_replace(events[1], body=events[1].body.replace(b"two", b"tow"))
+    store._logs["talk"].events[1] = refold_replace(
+        events[1], body=events[1].body.replace(b"two", b"tow")
+    )
     with pytest.raises(Corrupt, match="event 2"):
         document(store)
 
@@ -231,7 +250,7 @@ def refold_replace(event: Event, **fields: object) -> Event:
     return msgspec.structs.replace(event, **fields)
 
 
-# --- files ---------------------------------------------------------------------------------------------------------
+# --- files ---
 
 
 def test_a_file_is_written_whole_for_the_owner_alone(tmp_path: Path) -> None:
@@ -292,7 +311,7 @@ def test_a_store_on_disk_takes_an_import_with_its_artifacts(tmp_path: Path) -> N
     store.close()
 
 
-# --- Markdown ------------------------------------------------------------------------------------------------------
+# --- Markdown ---
 
 
 def markdown(store: MemoryStore) -> str:
@@ -305,7 +324,9 @@ def test_markdown_has_title_times_counts_and_a_section_per_message() -> None:
     assert "- Created: 20" in text and "- Updated: 20" in text
     assert "- Messages: 18 (6 user, 6 assistant, 6 tool)" in text
     assert "- Artifacts: 2 (1 command output, 1 custom)" in text
-    sections = re.findall(r"^## #(\d+) (user|assistant|tool) \(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC\)$", text, re.M)
+    sections = re.findall(
+        r"^## #(\d+) (user|assistant|tool) \(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC\)$", text, re.M
+    )
     assert len(sections) == 18
     assert "öutput ``` line\n" * 2_000 in text
 
@@ -334,13 +355,17 @@ def test_content_cannot_forge_a_heading_or_leave_its_fence(text: str) -> None:
         elif line.startswith(("#", "~~~", "```", "<")):
             headings.append(line)
     assert not fence
-    assert [line[:5] for line in headings] == [headings[0][:5], "## #2", "## #3"] and headings[0].startswith("# ")
+    assert [line[:5] for line in headings] == [headings[0][:5], "## #2", "## #3"] and headings[
+        0
+    ].startswith("# ")
 
 
 @given(st.text())
 def test_what_is_visible_holds_nothing_that_steers(text: str) -> None:
     shown = visible(text + "\x1b\x9b\u202e\ud800")
-    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", shown)
+    assert not re.search(
+        "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", shown
+    )
     shown.encode()
     assert "\n" not in inline(text)
 
@@ -350,7 +375,7 @@ def test_plain_text_is_shown_as_it_is() -> None:
     assert visible("\x1b[0m\x9b\u202e\r\U000e0041") == "\\x1b[0m\\x9b\\u202e\\x0d\\U000e0041"
 
 
-# --- what cannot be an export --------------------------------------------------------------------------------------
+# --- what cannot be an export ---
 
 
 class Endless(io.RawIOBase):
@@ -392,7 +417,11 @@ def test_a_file_is_looked_through_before_it_is_read(tmp_path: Path) -> None:
         tracemalloc.stop()
 
 
-@given(st.recursive(st.text() | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
+@given(
+    st.recursive(
+        st.text() | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
+    )
+)
 def test_brackets_are_counted_wherever_a_document_is_cut(value: object) -> None:
     document = json.dumps(value).encode()
     for size in (1, 2, 3, 7):

@@ -20,7 +20,8 @@ from tests.core.logs import bodies, sealed, user
 
 
 def grown(store: Store, id: str = "talk") -> None:
-    """A conversation with tool calls, artifacts, a compaction and a bookmark in the middle of its log."""
+    """A conversation with tool calls, artifacts, a compaction and a bookmark in the middle of
+    its log."""
     config = {"ladder": ("hide",), "offload_tokens": 200}
     with refold.open(id, store=store, model="claude-sonnet-4-5", config=config) as context:
         context.use(title="A talk", system="Be brief")
@@ -95,7 +96,8 @@ def test_a_flipped_byte_is_found_at_its_event_alone(path: str, column: str, seq:
 
 
 @pytest.mark.parametrize(
-    "change", ["at_ms = at_ms + 1", "kind = 'usage'", "\"by\" = 'someone'", "at_ms = -5", "id = 'no uuid'"]
+    "change",
+    ["at_ms = at_ms + 1", "kind = 'usage'", "\"by\" = 'someone'", "at_ms = -5", "id = 'no uuid'"],
 )
 def test_a_changed_envelope_is_found(path: str, change: str) -> None:
     damage(path, f"UPDATE events SET {change} WHERE place & {(1 << 40) - 1} = 4")
@@ -170,7 +172,9 @@ def test_no_log_breaks_the_walk(parts: list) -> None:  # type: ignore[type-arg]
 def test_a_broken_law_is_found() -> None:
     store = MemoryStore()
     hidden = Hide(batch="b", span=Span(1, 1))
-    store.append("talk", sealed([user("the only request"), user("second"), Pin(seq=7), hidden]), expect=0)
+    store.append(
+        "talk", sealed([user("the only request"), user("second"), Pin(seq=7), hidden]), expect=0
+    )
     assert [problem.part for problem in verified(store).problems] == ["law"]
 
 
@@ -183,7 +187,10 @@ def test_a_result_that_names_an_unknown_artifact_is_found() -> None:
 
 def test_the_list_of_problems_is_bounded() -> None:
     store = MemoryStore()
-    events = [msgspec.structs.replace(event, chain=bytes(16)) for event in sealed([user()] * (PROBLEMS_MAX * 3))]
+    events = [
+        msgspec.structs.replace(event, chain=bytes(16))
+        for event in sealed([user()] * (PROBLEMS_MAX * 3))
+    ]
     store.append("talk", events, expect=0)
     found = verified(store).problems
     assert len(found) == PROBLEMS_MAX + 1 and "more" in found[-1].what

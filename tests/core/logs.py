@@ -1,4 +1,5 @@
-"""Logs for property tests: any sequence of events that a hostile but well-typed writer could append."""
+"""Logs for property tests: any sequence of events that a hostile but well-typed writer could
+append."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ AT_MS = 1_700_000_000_000
 
 
 def sealed(bodies: list[Body | tuple[str, bytes]], tokens: list[int] | None = None) -> list[Event]:
-    """A log of these bodies; a pair (kind, bytes) stands for a kind that this version does not know."""
+    """A log of these bodies; a pair (kind, bytes) stands for a kind that this version does not
+    know."""
     log: list[Event] = []
     chain = ZERO
     for seq, body in enumerate(bodies, 1):
@@ -41,9 +43,17 @@ def sealed(bodies: list[Body | tuple[str, bytes]], tokens: list[int] | None = No
         if isinstance(body, Replace):
             size = -3
         event = seal(
-            chain, seq, id=uuid7(AT_MS + seq, bytes(10)), at_ms=AT_MS + seq, by="user", kind=kind, body=data,
-            salt=b"s" * 16, tokens=size, counter="test",
-        )  # fmt: skip
+            chain,
+            seq,
+            id=uuid7(AT_MS + seq, bytes(10)),
+            at_ms=AT_MS + seq,
+            by="user",
+            kind=kind,
+            body=data,
+            salt=b"s" * 16,
+            tokens=size,
+            counter="test",
+        )
         log.append(event)
         chain = event.chain
     return log
@@ -55,7 +65,8 @@ def user(text: str = "hello") -> Message:
 
 def call(*ids: str, text: str = "") -> Message:
     return Message(
-        role="assistant", blocks=(*((Text(text),) if text else ()), *(ToolCall(i, "run", {"a": 1}) for i in ids))
+        role="assistant",
+        blocks=(*((Text(text),) if text else ()), *(ToolCall(i, "run", {"a": 1}) for i in ids)),
     )
 
 
@@ -93,19 +104,31 @@ def bodies(draw: st.DrawFn, max_size: int = 24) -> list[Body | tuple[str, bytes]
     others = st.one_of(
         st.builds(Replace, batch=batch, seq=seqs, block=st.integers(0, 3), keep=keep, text=_texts),
         st.builds(Hide, batch=batch, span=span, notice=st.sampled_from(["", "[hidden]"])),
-        st.builds(Summarize, batch=batch, span=span, text=st.just("summary"),
-                  facts=st.just((Fact(kind="file", text="a.py", seq=1),))),
+        st.builds(
+            Summarize,
+            batch=batch,
+            span=span,
+            text=st.just("summary"),
+            facts=st.just((Fact(kind="file", text="a.py", seq=1),)),
+        ),
         st.builds(Revert, batch=batch) | st.builds(Revert, seq=seqs),
         st.builds(Restore, seq=seqs),
         st.builds(Checkpoint, name=_ids, seq=seqs),
         st.builds(Pin, seq=seqs, on=st.booleans()),
-        st.builds(Usage, response=_ids, model=_ids, input=st.integers(0, 500), output=st.integers(0, 50), upto=seqs,
-                  replied=st.booleans()),
+        st.builds(
+            Usage,
+            response=_ids,
+            model=_ids,
+            input=st.integers(0, 500),
+            output=st.integers(0, 50),
+            upto=seqs,
+            replied=st.booleans(),
+        ),
         st.builds(Meta, system=st.none() | _texts, title=st.none() | _texts),
         st.builds(Artifact, id=st.just("art-x"), digest=st.just("00")),
         st.builds(Erase, seq=seqs),
         st.just(("future-kind", b'{"anything":[1,2]}')),
-    )  # fmt: skip
+    )
     return [draw(messages if draw(st.booleans()) else others) for _ in range(n)]
 
 

@@ -14,7 +14,12 @@ from tests.core.logs import sealed, user
 
 @pytest.mark.parametrize(
     ("window", "output", "limit"),
-    [(200_000, 8_192, 191_808), (128_000, 4_096, 123_904), (1_000_000, 8_192, 991_808), (200_000, 64_000, 168_000)],
+    [
+        (200_000, 8_192, 191_808),
+        (128_000, 4_096, 123_904),
+        (1_000_000, 8_192, 991_808),
+        (200_000, 64_000, 168_000),
+    ],
 )
 def test_the_input_budget_is_the_window_less_the_reserve(window, output, limit):
     """Y-06."""
@@ -23,8 +28,18 @@ def test_the_input_budget_is_the_window_less_the_reserve(window, output, limit):
 
 def test_a_reported_maximum_input_wins_within_the_window():
     """X-10."""
-    assert budget_for(Config(reserve_tokens=0), window=400_000, output=None, input_max=272_000).input_max == 272_000
-    assert budget_for(Config(reserve_tokens=0), window=400_000, output=None, input_max=500_000).input_max == 400_000
+    assert (
+        budget_for(
+            Config(reserve_tokens=0), window=400_000, output=None, input_max=272_000
+        ).input_max
+        == 272_000
+    )
+    assert (
+        budget_for(
+            Config(reserve_tokens=0), window=400_000, output=None, input_max=500_000
+        ).input_max
+        == 400_000
+    )
 
 
 def test_warning_and_compaction_start_exactly_at_their_ratio():
@@ -54,7 +69,12 @@ def test_five_calls_bill_their_sum_and_leave_the_last_as_the_current_size():
     """Y-07, Y-08, trap 1: the sum of all inputs is not the size of the context."""
     bodies = [user()]
     for n, size in enumerate((10_000, 12_000, 14_000, 16_000, 18_000)):
-        bodies += [user(), Usage(response=str(n), model="m", input=size, output=1_000, upto=len(bodies), replied=True)]
+        bodies += [
+            user(),
+            Usage(
+                response=str(n), model="m", input=size, output=1_000, upto=len(bodies), replied=True
+            ),
+        ]
     view = fold(sealed(bodies))
     assert (view.totals.input, view.totals.output) == (70_000, 5_000)
     assert current_tokens(view, 1.0) == 19_000
@@ -62,8 +82,15 @@ def test_five_calls_bill_their_sum_and_leave_the_last_as_the_current_size():
 
 def test_a_large_result_counts_before_the_next_call():
     """Y-09: 90,000 reported, 60,000 appended."""
-    log = sealed([user(), user(), Usage(response="r", input=89_000, output=1_000, upto=1, replied=True), user()],
-                 tokens=[10, 10, 0, 60_000])  # fmt: skip
+    log = sealed(
+        [
+            user(),
+            user(),
+            Usage(response="r", input=89_000, output=1_000, upto=1, replied=True),
+            user(),
+        ],
+        tokens=[10, 10, 0, 60_000],
+    )
     assert current_tokens(fold(log), 1.0) == 150_000
 
 
@@ -71,7 +98,16 @@ def test_estimates_follow_the_provider_after_a_few_calls():
     """X-13: a true ratio of 1.3 over five calls, then within 5 %."""
     bodies = [user()]
     for n in range(5):
-        bodies += [user(), Usage(response=str(n), model="m", input=13 * len([*bodies]), upto=len(bodies), replied=True)]
+        bodies += [
+            user(),
+            Usage(
+                response=str(n),
+                model="m",
+                input=13 * len([*bodies]),
+                upto=len(bodies),
+                replied=True,
+            ),
+        ]
     calibration = fold(sealed(bodies, tokens=[10] * len(bodies))).calibration["m"]
     assert 0.5 <= calibration <= 2.0
 
@@ -83,18 +119,29 @@ def test_page_tokens_undo_current_tokens():
 
 def test_offload_follows_the_window():
     """M-60, T-17, T-21."""
-    assert [offload_tokens(Config(), window) for window in (24_000, 64_000, 200_000)] == [3_000, 8_000, 8_000]
+    assert [offload_tokens(Config(), window) for window in (24_000, 64_000, 200_000)] == [
+        3_000,
+        8_000,
+        8_000,
+    ]
     assert offload_tokens(Config(offload_tokens=5), 200_000) == 5
 
 
 @pytest.mark.parametrize(
     "values",
     [
-        {"warn_ratio": 1.5}, {"compact_ratio": 0.0}, {"warn_ratio": 0.95}, {"warn_ratio": 0.05}, {"tokens_cap": 0},
-        {"reserve_tokens": -1}, {"target_ratio": 1.0}, {"durability": "sometimes"}, {"ladder": "hide"},
+        {"warn_ratio": 1.5},
+        {"compact_ratio": 0.0},
+        {"warn_ratio": 0.95},
+        {"warn_ratio": 0.05},
+        {"tokens_cap": 0},
+        {"reserve_tokens": -1},
+        {"target_ratio": 1.0},
+        {"durability": "sometimes"},
+        {"ladder": "hide"},
         {"warn_rati": 0.5},
     ],
-)  # fmt: skip
+)
 def test_a_bad_setting_is_refused_with_a_hint(values):
     """X-15, Y-01, G-61."""
     with pytest.raises(Invalid) as refused:

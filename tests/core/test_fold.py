@@ -1,4 +1,5 @@
-"""The promises of the fold: pure, incremental = full, revert identity, restore as defined, bookmark + tail = fold."""
+"""The promises of the fold: pure, incremental = full, revert identity, restore as defined,
+bookmark + tail = fold."""
 
 from __future__ import annotations
 
@@ -9,7 +10,18 @@ from msgspec.structs import replace
 from refold.core import bookmark
 from refold.core.codec import check, from_line, seal, to_line
 from refold.core.fold import Fold, fold, folded, kept_lines, switches
-from refold.core.model import Event, Hide, Pin, Replace, Restore, Revert, Span, Summarize, Usage, View
+from refold.core.model import (
+    Event,
+    Hide,
+    Pin,
+    Replace,
+    Restore,
+    Revert,
+    Span,
+    Summarize,
+    Usage,
+    View,
+)
 from tests.core.logs import bodies, call, logs, result, sealed, user
 
 
@@ -31,9 +43,19 @@ def appended(log: list[Event], *more: object) -> list[Event]:
     for event in events:
         before, seq = (out[-1].chain if out else bytes(16)), len(out) + 1
         out.append(
-            seal(before, seq, id=event.id, at_ms=event.at_ms, by=event.by, kind=event.kind, body=event.body,
-                 salt=event.salt, tokens=event.tokens, counter="test")
-        )  # fmt: skip
+            seal(
+                before,
+                seq,
+                id=event.id,
+                at_ms=event.at_ms,
+                by=event.by,
+                kind=event.kind,
+                body=event.body,
+                salt=event.salt,
+                tokens=event.tokens,
+                counter="test",
+            )
+        )
     return out
 
 
@@ -91,19 +113,28 @@ def test_any_change_of_a_log_is_found(log, data):
     at = data.draw(st.integers(0, len(log) - 1))
     field = data.draw(st.sampled_from(["body", "by", "kind", "at_ms", "seq"]))
     value = getattr(log[at], field)
-    changed = value + 1 if isinstance(value, int) else value + type(value)(b"x" if isinstance(value, bytes) else "x")
+    changed = (
+        value + 1
+        if isinstance(value, int)
+        else value + type(value)(b"x" if isinstance(value, bytes) else "x")
+    )
     assert list(check([*log[:at], replace(log[at], **{field: changed}), *log[at + 1 :]]))
 
 
 def test_undoing_an_undo_redoes_it():
-    log = sealed([user(), user("b"), Hide(batch="b", span=Span(1, 1)), Revert(batch="b"), Revert(seq=4)])
+    log = sealed(
+        [user(), user("b"), Hide(batch="b", span=Span(1, 1)), Revert(batch="b"), Revert(seq=4)]
+    )
     assert [slot.seq for slot in fold(log).slots] == [2]
     assert [slot.seq for slot in fold(log[:4]).slots] == [1, 2]
 
 
 def test_a_pin_keeps_a_message_on_the_page_whenever_it_was_set():
     """C-52, X-31."""
-    edits = [Hide(batch="b", span=Span(1, 2), notice="[gone]"), Replace(batch="b", seq=3, block=0, text="cut")]
+    edits = [
+        Hide(batch="b", span=Span(1, 2), notice="[gone]"),
+        Replace(batch="b", seq=3, block=0, text="cut"),
+    ]
     for log in (
         sealed([user("a"), user("b"), user("c"), Pin(seq=2), Pin(seq=3), *edits]),
         sealed([user("a"), user("b"), user("c"), *edits, Pin(seq=2), Pin(seq=3)]),
@@ -114,17 +145,30 @@ def test_a_pin_keeps_a_message_on_the_page_whenever_it_was_set():
 
 def test_the_later_of_two_summaries_takes_the_earlier_one_in():
     """Y-43, X-30: nested at any depth; removing the newer shows the older and what was between."""
-    log = sealed([*(user(str(n)) for n in range(6)), Summarize(batch="b1", span=Span(1, 2), text="one"),
-                  Summarize(batch="b2", span=Span(1, 4), text="two")])  # fmt: skip
+    log = sealed(
+        [
+            *(user(str(n)) for n in range(6)),
+            Summarize(batch="b1", span=Span(1, 2), text="one"),
+            Summarize(batch="b2", span=Span(1, 4), text="two"),
+        ]
+    )
     assert [slot.message.blocks[0].text for slot in fold(log).slots] == ["two", "4", "5"]
     reverted = fold(appended(log, Revert(batch="b2")))
     assert [slot.message.blocks[0].text for slot in reverted.slots] == ["one", "2", "3", "4", "5"]
 
 
 def test_the_anchor_carries_what_the_provider_said_and_only_what_came_since_is_estimated():
-    """Y-07, Y-09: the current size is the last prompt and answer plus what was appended after it."""
-    log = sealed([user(), user(), Usage(response="r", input=90_000, output=1_000, upto=1, replied=True, model="m"),
-                  result("z")], tokens=[10, 10, 0, 60_000])  # fmt: skip
+    """Y-07, Y-09: the current size is the last prompt and answer plus what was appended after
+    it."""
+    log = sealed(
+        [
+            user(),
+            user(),
+            Usage(response="r", input=90_000, output=1_000, upto=1, replied=True, model="m"),
+            result("z"),
+        ],
+        tokens=[10, 10, 0, 60_000],
+    )
     view = fold(log)
     assert view.anchor is not None
     assert view.anchor.tokens + view.tokens - view.anchor.page == 151_000
@@ -147,5 +191,7 @@ def test_folding_never_changes_its_events(log):
 def test_calls_and_results_make_one_unit():
     from refold.core.laws import units
 
-    slots = fold(sealed([user(), call("a", "b"), result("b"), user("typed"), result("a"), user()])).slots
+    slots = fold(
+        sealed([user(), call("a", "b"), result("b"), user("typed"), result("a"), user()])
+    ).slots
     assert units(slots) == [range(0, 1), range(1, 5), range(5, 6)]

@@ -63,12 +63,23 @@ def test_no_seam_parts_a_call_from_its_result(log):
 
 
 def test_a_message_typed_between_a_call_and_its_result_goes_behind_the_result():
-    assert shown(user("go"), call("a"), user("typed"), result("a", "done")) == ["go", "call", "done", "typed"]
+    assert shown(user("go"), call("a"), user("typed"), result("a", "done")) == [
+        "go",
+        "call",
+        "done",
+        "typed",
+    ]
 
 
 def test_an_open_call_is_closed_by_a_result_that_says_so():
     """C-48, Y-48."""
-    assert shown(user("go"), call("a", "b"), result("b", "done")) == ["go", "call", "call", NO_RESULT, "done"]
+    assert shown(user("go"), call("a", "b"), result("b", "done")) == [
+        "go",
+        "call",
+        "call",
+        NO_RESULT,
+        "done",
+    ]
 
 
 def test_a_result_without_its_call_is_left_out_and_reported():
@@ -79,7 +90,11 @@ def test_a_result_without_its_call_is_left_out_and_reported():
 
 
 def test_a_second_result_for_one_call_is_left_out():
-    assert shown(user("go"), call("a"), result("a", "one"), result("a", "two")) == ["go", "call", "one"]
+    assert shown(user("go"), call("a"), result("a", "one"), result("a", "two")) == [
+        "go",
+        "call",
+        "one",
+    ]
 
 
 def test_an_id_that_is_used_again_later_is_paired_with_the_nearest_call():
@@ -107,20 +122,48 @@ def test_a_summary_is_never_taken_for_a_request():
 def test_hiding_the_latest_request_or_a_pin_breaks_a_law():
     log = [user("0"), user("a"), user("b"), Pin(seq=2)]
     assert broken(fold(sealed(log))) == []
-    assert "latest user request" in broken(fold(sealed([*log, Hide(batch="b", span=Span(3, 3))])))[0]
-    assert broken(fold(sealed([*log, Hide(batch="b", span=Span(1, 3))]))) == []  # M-23: cleared, nothing is asked
+    assert (
+        "latest user request" in broken(fold(sealed([*log, Hide(batch="b", span=Span(3, 3))])))[0]
+    )
+    assert (
+        broken(fold(sealed([*log, Hide(batch="b", span=Span(1, 3))]))) == []
+    )  # M-23: cleared, nothing is asked
 
 
 def test_thinking_from_before_a_change_is_dropped():
     """X-21: signed blocks are never edited, only removed."""
     thought = Message(role="assistant", blocks=(Thinking("hm", "sig"), Text("yes")))
-    view = fold(sealed([user("a"), thought, user("b"), thought, Hide(batch="b", span=Span(1, 1)), user("c"), thought]))
-    assert [_thinks(slot) for slot in without_thinking(view.slots, thinking_from(view, bound=True))] == [
-        False, False, False, False, True,
-    ]  # fmt: skip
-    assert [_thinks(slot) for slot in without_thinking(view.slots, thinking_from(view, bound=False))] == [
-        False, False, True, False, True,
-    ]  # fmt: skip
+    view = fold(
+        sealed(
+            [
+                user("a"),
+                thought,
+                user("b"),
+                thought,
+                Hide(batch="b", span=Span(1, 1)),
+                user("c"),
+                thought,
+            ]
+        )
+    )
+    assert [
+        _thinks(slot) for slot in without_thinking(view.slots, thinking_from(view, bound=True))
+    ] == [
+        False,
+        False,
+        False,
+        False,
+        True,
+    ]
+    assert [
+        _thinks(slot) for slot in without_thinking(view.slots, thinking_from(view, bound=False))
+    ] == [
+        False,
+        False,
+        True,
+        False,
+        True,
+    ]
 
 
 def _thinks(slot) -> bool:

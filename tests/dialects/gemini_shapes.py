@@ -1,4 +1,5 @@
-"""Random contents of Gemini in both spellings: unknown keys, key orders, signatures, calls with and without ids."""
+"""Random contents of Gemini in both spellings: unknown keys, key orders, signatures, calls with
+and without ids."""
 
 from __future__ import annotations
 
@@ -52,7 +53,11 @@ def answer(draw: st.DrawFn, calls: list[dict[str, Any]]) -> list[dict[str, Any]]
     if draw(st.booleans()) or not calls:
         parts.append(draw(shuffled({"text": draw(said)})))
     for index, call in enumerate(calls):
-        signed = {} if index else draw(st.just({}) | st.fixed_dictionaries({"thoughtSignature": SIGNATURES}))
+        signed = (
+            {}
+            if index
+            else draw(st.just({}) | st.fixed_dictionaries({"thoughtSignature": SIGNATURES}))
+        )
         parts.append(draw(shuffled({"functionCall": draw(shuffled(call)), **signed})))
     if not calls and draw(st.booleans()):
         parts.append({"text": "", "thoughtSignature": draw(SIGNATURES)})
@@ -61,7 +66,9 @@ def answer(draw: st.DrawFn, calls: list[dict[str, Any]]) -> list[dict[str, Any]]
 
 @st.composite
 def result(draw: st.DrawFn, call: dict[str, Any]) -> dict[str, Any]:
-    text = st.fixed_dictionaries({}, optional={key: said | st.just("") for key in ("output", "result", "error")})
+    text = st.fixed_dictionaries(
+        {}, optional={key: said | st.just("") for key in ("output", "result", "error")}
+    )
     known = {"name": call["name"], "response": draw(objects | text)}
     if "id" in call:
         known = {"id": call["id"], **known}
@@ -79,10 +86,15 @@ def turn(draw: st.DrawFn) -> list[dict[str, Any]]:
     if ids is not None:
         calls = [{"id": id, **call} for id, call in zip(ids, calls)]
     user = {"role": "user", "parts": draw(st.lists(part(), min_size=1, max_size=3))}
-    contents = [draw(shuffled(user)), draw(shuffled({"role": "model", "parts": draw(answer(calls))}))]
+    contents = [
+        draw(shuffled(user)),
+        draw(shuffled({"role": "model", "parts": draw(answer(calls))})),
+    ]
     if calls:
         contents.append({"role": "user", "parts": [draw(result(call)) for call in calls]})
     return [draw(spelled(content)) for content in contents]
 
 
-gemini_lists = st.lists(turn(), max_size=3).map(lambda turns: [content for turn in turns for content in turn])
+gemini_lists = st.lists(turn(), max_size=3).map(
+    lambda turns: [content for turn in turns for content in turn]
+)

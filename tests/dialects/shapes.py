@@ -1,4 +1,5 @@
-"""Random wire messages of both providers: unknown keys, nulls, key orders, objects that look like holes."""
+"""Random wire messages of both providers: unknown keys, nulls, key orders, objects that look
+like holes."""
 
 from __future__ import annotations
 
@@ -10,12 +11,20 @@ texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
 words = st.text("abcXYZ01_-", min_size=1, max_size=8)
 said = texts.filter(lambda text: bool(text.strip()))
 scalars = (
-    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | texts
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | texts
 )
-holes = st.sampled_from([{"$": 0}, {"$": "text"}, {"$": [0, {"$": "text"}]}, {"$": {"$": 1}}, {"$": None}])
+holes = st.sampled_from(
+    [{"$": 0}, {"$": "text"}, {"$": [0, {"$": "text"}]}, {"$": {"$": 1}}, {"$": None}]
+)
 values = st.recursive(
     scalars | holes,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words | st.just("$"), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(words | st.just("$"), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 objects = st.dictionaries(words | st.just("$"), values, max_size=3)
@@ -33,7 +42,7 @@ def shuffled(
     return dict(draw(st.permutations(items)))
 
 
-# --- OpenAI -------------------------------------------------------------------------------------------------------
+# --- OpenAI ---
 
 
 @st.composite
@@ -63,10 +72,18 @@ def openai_call(draw: st.DrawFn, id: str) -> dict[str, Any]:
     made = draw(st.sampled_from(["function", "custom", "simple", "object"]))
     name, text = draw(words), draw(texts | st.just('{"a": 1}'))
     known: dict[str, Any] = {
-        "function": {"id": id, "type": "function", "function": draw(shuffled({"name": name, "arguments": text}))},
+        "function": {
+            "id": id,
+            "type": "function",
+            "function": draw(shuffled({"name": name, "arguments": text})),
+        },
         "custom": {"id": id, "type": "custom", "custom": {"name": name, "input": text}},
         "simple": {"id": id, "name": name, "arguments": draw(objects | texts)},
-        "object": {"id": id, "type": "function", "function": {"name": name, "arguments": draw(objects)}},
+        "object": {
+            "id": id,
+            "type": "function",
+            "function": {"name": name, "arguments": draw(objects)},
+        },
     }[made]
     call: dict[str, Any] = draw(shuffled(known))
     return call
@@ -77,7 +94,9 @@ def openai_turn(draw: st.DrawFn) -> list[dict[str, Any]]:
     """A user, an answer, and the results of its calls."""
     content = draw(texts | st.lists(openai_part(), min_size=1, max_size=3))
     user: dict[str, Any] = draw(
-        shuffled({"role": draw(st.sampled_from(["user", "system", "developer"])), "content": content})
+        shuffled(
+            {"role": draw(st.sampled_from(["user", "system", "developer"])), "content": content}
+        )
     )
     ids = draw(st.lists(words, max_size=3, unique=True))
     answer: dict[str, Any] = {"role": "assistant", "content": draw(texts)}
@@ -86,16 +105,28 @@ def openai_turn(draw: st.DrawFn) -> list[dict[str, Any]]:
         answer["tool_calls"] = [draw(openai_call(id)) for id in ids]
         if draw(st.booleans()) and answer["content"] is None:
             del answer["content"]
-    answer = draw(shuffled(answer, unknown | st.fixed_dictionaries({"reasoning_content": texts, "refusal": st.none()})))
-    results = [draw(shuffled({"role": "tool", "tool_call_id": id, "content": draw(_openai_result)})) for id in ids]
+    answer = draw(
+        shuffled(
+            answer,
+            unknown | st.fixed_dictionaries({"reasoning_content": texts, "refusal": st.none()}),
+        )
+    )
+    results = [
+        draw(shuffled({"role": "tool", "tool_call_id": id, "content": draw(_openai_result)}))
+        for id in ids
+    ]
     return [user, answer, *results]
 
 
-_openai_result = texts | st.lists(said.map(lambda text: {"type": "text", "text": text}), min_size=1, max_size=2)
-openai_lists = st.lists(openai_turn(), max_size=3).map(lambda turns: [m for turn in turns for m in turn])
+_openai_result = texts | st.lists(
+    said.map(lambda text: {"type": "text", "text": text}), min_size=1, max_size=2
+)
+openai_lists = st.lists(openai_turn(), max_size=3).map(
+    lambda turns: [m for turn in turns for m in turn]
+)
 
 
-# --- Anthropic ----------------------------------------------------------------------------------------------------
+# --- Anthropic ---
 
 
 @st.composite
@@ -108,7 +139,10 @@ def anthropic_part(draw: st.DrawFn) -> dict[str, Any]:
             "source": draw(shuffled({"type": "base64", "media_type": "image/png", "data": "QUJD"})),
         },
         "link": {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}},
-        "document": {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": draw(said)}},
+        "document": {
+            "type": "document",
+            "source": {"type": "text", "media_type": "text/plain", "data": draw(said)},
+        },
         "foo": {"type": "foo"},
     }[made]
     part: dict[str, Any] = draw(shuffled(known))
@@ -119,13 +153,21 @@ def anthropic_part(draw: st.DrawFn) -> dict[str, Any]:
 def anthropic_answer(draw: st.DrawFn, ids: list[str]) -> list[dict[str, Any]]:
     blocks: list[dict[str, Any]] = []
     if draw(st.booleans()):
-        blocks.append(draw(shuffled({"type": "thinking", "thinking": draw(texts), "signature": draw(words)})))
+        blocks.append(
+            draw(shuffled({"type": "thinking", "thinking": draw(texts), "signature": draw(words)}))
+        )
     if draw(st.booleans()):
         blocks.append(draw(shuffled({"type": "redacted_thinking", "data": draw(words)})))
     if draw(st.booleans()) or not ids:
         blocks.append(draw(shuffled({"type": "text", "text": draw(said)})))
     for id in ids:
-        blocks.append(draw(shuffled({"type": "tool_use", "id": id, "name": draw(words), "input": draw(objects)})))
+        blocks.append(
+            draw(
+                shuffled(
+                    {"type": "tool_use", "id": id, "name": draw(words), "input": draw(objects)}
+                )
+            )
+        )
     return blocks
 
 
@@ -145,12 +187,26 @@ def anthropic_result(draw: st.DrawFn, id: str) -> dict[str, Any]:
 def anthropic_turn(draw: st.DrawFn) -> list[dict[str, Any]]:
     content = draw(said | st.lists(anthropic_part(), min_size=1, max_size=3))
     ids = draw(st.lists(words, max_size=3, unique=True))
-    user, answer = {"role": "user", "content": content}, {"role": "assistant", "content": draw(anthropic_answer(ids))}
+    user, answer = (
+        {"role": "user", "content": content},
+        {"role": "assistant", "content": draw(anthropic_answer(ids))},
+    )
     turn = [draw(shuffled(user)), draw(shuffled(answer))]
     if ids:
         results = [draw(anthropic_result(id)) for id in ids]
-        turn.append(draw(shuffled({"role": "user", "content": results + draw(st.lists(anthropic_part(), max_size=1))})))
+        turn.append(
+            draw(
+                shuffled(
+                    {
+                        "role": "user",
+                        "content": results + draw(st.lists(anthropic_part(), max_size=1)),
+                    }
+                )
+            )
+        )
     return turn
 
 
-anthropic_lists = st.lists(anthropic_turn(), max_size=3).map(lambda turns: [m for turn in turns for m in turn])
+anthropic_lists = st.lists(anthropic_turn(), max_size=3).map(
+    lambda turns: [m for turn in turns for m in turn]
+)

@@ -12,7 +12,11 @@ from refold.dialects import anthropic, openai_chat
 
 
 def call(id: str, path: str) -> dict[str, Any]:
-    return {"id": id, "type": "function", "function": {"name": "read", "arguments": f'{{"path": "{path}"}}'}}
+    return {
+        "id": id,
+        "type": "function",
+        "function": {"name": "read", "arguments": f'{{"path": "{path}"}}'},
+    }
 
 
 def answer(*blocks: Any, dialect: str = "") -> Message:
@@ -30,14 +34,22 @@ def user(text: str = "hi") -> Message:
 def test_parallel_calls_become_one_message_of_results_and_come_back_equal() -> None:  # X-04
     wires = [
         {"role": "user", "content": "read both"},
-        {"role": "assistant", "content": None, "tool_calls": [call("a", "a.py"), call("b", "b.py")]},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [call("a", "a.py"), call("b", "b.py")],
+        },
         {"role": "tool", "tool_call_id": "b", "content": "B"},
         {"role": "tool", "tool_call_id": "a", "content": "A"},
     ]
-    rendered = anthropic.render([message for wire in wires for message in openai_chat.parse(wire)], [])
+    rendered = anthropic.render(
+        [message for wire in wires for message in openai_chat.parse(wire)], []
+    )
     assert [wire["role"] for wire in rendered] == ["user", "assistant", "user"]
     assert [block["tool_use_id"] for block in rendered[2]["content"]] == ["a", "b"]
-    back = openai_chat.render([message for wire in rendered for message in anthropic.parse(wire)], [])
+    back = openai_chat.render(
+        [message for wire in rendered for message in anthropic.parse(wire)], []
+    )
     assert back == [*wires[:2], wires[3], wires[2]]
 
 
@@ -49,7 +61,11 @@ def test_results_of_one_turn_merge_with_results_before_text() -> None:
         results(ToolResult("a", (Text("A"),)), Text("and then"), role="user"),
     ]
     rendered = anthropic.render(page, [])
-    assert [block["type"] for block in rendered[2]["content"]] == ["tool_result", "tool_result", "text"]
+    assert [block["type"] for block in rendered[2]["content"]] == [
+        "tool_result",
+        "tool_result",
+        "text",
+    ]
     assert [block.get("tool_use_id") for block in rendered[2]["content"]] == ["a", "b", None]
     assert anthropic.check({"messages": rendered}) == []
 
@@ -66,7 +82,11 @@ def test_results_of_different_turns_do_not_merge() -> None:
 
 
 def test_a_user_message_with_results_splits_for_openai() -> None:
-    page = [user(), answer(ToolCall("a", "f", {})), results(ToolResult("a", (Text("A"),)), Text("go on"), role="user")]
+    page = [
+        user(),
+        answer(ToolCall("a", "f", {})),
+        results(ToolResult("a", (Text("A"),)), Text("go on"), role="user"),
+    ]
     assert openai_chat.render(page, [])[2:] == [
         {"role": "tool", "tool_call_id": "a", "content": "A"},
         {"role": "user", "content": "go on"},
@@ -84,15 +104,29 @@ def test_images_in_results_follow_all_results_of_the_turn() -> None:
     ]
     lost: list[str] = []
     rendered = openai_chat.render(page, lost)
-    assert [wire["role"] for wire in rendered] == ["user", "assistant", "tool", "tool", "user", "user"]
-    assert rendered[4]["content"][1] == {"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD"}}
+    assert [wire["role"] for wire in rendered] == [
+        "user",
+        "assistant",
+        "tool",
+        "tool",
+        "user",
+        "user",
+    ]
+    assert rendered[4]["content"][1] == {
+        "type": "image_url",
+        "image_url": {"url": "data:image/png;base64,QUJD"},
+    }
     assert lost == ["media in the result of call a went into a user message"]
     assert openai_chat.check({"messages": rendered}) == []
 
 
 def test_an_image_never_stays_inside_an_openai_tool_message() -> None:
     image = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
-    wire = {"role": "tool", "tool_call_id": "a", "content": [{"type": "text", "text": "seen"}, image]}
+    wire = {
+        "role": "tool",
+        "tool_call_id": "a",
+        "content": [{"type": "text", "text": "seen"}, image],
+    }
     tool, follows = openai_chat.render(openai_chat.parse(wire), [])
     assert tool == {"role": "tool", "tool_call_id": "a", "content": "seen"}
     assert follows["content"][1] == image
@@ -111,9 +145,16 @@ def test_only_thinking_that_anthropic_signed_goes_back() -> None:
     ]
     rendered = anthropic.render(page, lost)
     assert [[block["type"] for block in wire["content"]] for wire in rendered[1:-1]] == [
-        ["text"], ["thinking", "text"], ["text"], ["redacted_thinking", "text"], ["text"],
-    ]  # fmt: skip
-    assert lost == ["thinking without a signature is not sent", "thinking from gemini is not sent to anthropic"]
+        ["text"],
+        ["thinking", "text"],
+        ["text"],
+        ["redacted_thinking", "text"],
+        ["text"],
+    ]
+    assert lost == [
+        "thinking without a signature is not sent",
+        "thinking from gemini is not sent to anthropic",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -123,7 +164,10 @@ def test_only_thinking_that_anthropic_signed_goes_back() -> None:
         (user(" \n"), "(empty)"),
         (Message(role="user"), [{"type": "text", "text": "(empty)"}]),
         (answer(Thinking()), [{"type": "text", "text": "(empty)"}]),
-        (answer(Text(""), ToolCall("a", "f", {})), [{"type": "tool_use", "id": "a", "name": "f", "input": {}}]),
+        (
+            answer(Text(""), ToolCall("a", "f", {})),
+            [{"type": "tool_use", "id": "a", "name": "f", "input": {}}],
+        ),
         (answer(Text("")), [{"type": "text", "text": "(empty)"}]),
     ],
 )
@@ -170,7 +214,8 @@ def test_system_messages_inside_the_conversation_become_marked_user_text_for_ant
 
 def requested(page: list[Message], **given: Any) -> dict[str, Any]:
     return anthropic.request(
-        anthropic.render(page, []), **{"system": None, "tools": None, "marks": [], "lost": [], **given}
+        anthropic.render(page, []),
+        **{"system": None, "tools": None, "marks": [], "lost": [], **given},
     )
 
 
@@ -188,16 +233,24 @@ def system(*texts: str, dialect: str = "") -> Message:
     ],
 )
 @pytest.mark.parametrize("source", ["", "openai_chat", "anthropic"])
-def test_system_messages_that_lead_the_page_join_the_system_prompt(given: Any, prompt: list[str], source: str) -> None:
-    """X-04: also Anthropic's own, which cannot come first. Marks keep to the messages that they were set for."""
-    page = [system("rule", dialect=source), system("more", "and more", dialect=source), user(), answer(Text("hello"))]
+def test_system_messages_that_lead_the_page_join_the_system_prompt(
+    given: Any, prompt: list[str], source: str
+) -> None:
+    """X-04: also Anthropic's own, which cannot come first. Marks keep to the messages that they
+    were set for."""
+    page = [
+        system("rule", dialect=source),
+        system("more", "and more", dialect=source),
+        user(),
+        answer(Text("hello")),
+    ]
     request = requested(page, system=given)
     assert request["system"] == [{"type": "text", "text": text} for text in prompt]
     assert [wire["role"] for wire in request["messages"]] == ["user", "assistant"]
     marked = requested(page, system=given, marks=[1, 2])
-    assert [block.get("cache_control") is not None for block in marked["system"]] == [False] * (len(prompt) - 1) + [
-        True
-    ]
+    assert [block.get("cache_control") is not None for block in marked["system"]] == [False] * (
+        len(prompt) - 1
+    ) + [True]
     assert ["cache_control" in str(wire) for wire in marked["messages"]] == [True, False]
     assert anthropic.check(request) == anthropic.check(marked) == []
 
@@ -226,8 +279,12 @@ SYSTEM_FIRST: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("prompt", [None, "You fix tests."])
 def test_a_list_of_openai_comes_back_equal_from_anthropic(prompt: str | None) -> None:
-    """X-04: system messages go into the system prompt, are read there, and come back as messages."""
-    there, back = refold.open("there", store="memory:", system=prompt), refold.open("back", store="memory:")
+    """X-04: system messages go into the system prompt, are read there, and come back as
+    messages."""
+    there, back = (
+        refold.open("there", store="memory:", system=prompt),
+        refold.open("back", store="memory:"),
+    )
     for wire in SYSTEM_FIRST:
         there.append(wire)
     sent = there.request("anthropic")
@@ -252,7 +309,9 @@ def test_leading_system_messages_come_back_equal_from_gemini() -> None:
     for wire in sent["contents"]:
         back.append(wire)
     got = back.request("openai_chat")["messages"]
-    assert [(m["role"], m["content"]) for m in got] == [(m["role"], m["content"]) for m in SYSTEM_FIRST]
+    assert [(m["role"], m["content"]) for m in got] == [
+        (m["role"], m["content"]) for m in SYSTEM_FIRST
+    ]
 
 
 def test_a_prefill_is_kept_and_reported() -> None:
@@ -260,7 +319,9 @@ def test_a_prefill_is_kept_and_reported() -> None:
     rendered = anthropic.render([user(), answer(Text("The answer is"))], lost)
     request = anthropic.request(rendered, system=None, tools=None, marks=[], lost=lost)
     assert request["messages"] == rendered
-    assert lost == ["the conversation ends with the assistant: a prefill, which newer models refuse"]
+    assert lost == [
+        "the conversation ends with the assistant: a prefill, which newer models refuse"
+    ]
 
 
 def test_ids_are_mapped_alike_in_calls_and_results() -> None:
@@ -281,11 +342,16 @@ def test_odd_ids_are_mapped_in_messages_with_a_form_too() -> None:
     use = {"type": "tool_use", "id": "a b", "name": "f", "input": {}, "x": 1}
     wires = [
         {"role": "assistant", "content": [use]},
-        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a b", "content": "", "x": 1}]},
+        {
+            "role": "user",
+            "content": [{"type": "tool_result", "tool_use_id": "a b", "content": "", "x": 1}],
+        },
     ]
     assistant, tool = anthropic.render([m for wire in wires for m in anthropic.parse(wire)], [])
     assert (
-        assistant["content"][0]["id"] == tool["content"][0]["tool_use_id"] == "a_b_" + assistant["content"][0]["id"][4:]
+        assistant["content"][0]["id"]
+        == tool["content"][0]["tool_use_id"]
+        == "a_b_" + assistant["content"][0]["id"][4:]
     )
 
 
@@ -295,17 +361,26 @@ def test_long_ids_are_shortened_for_openai_unless_its_own_server_gave_them() -> 
     _, assistant, tool = openai_chat.render(page, [])
     assert assistant["tool_calls"][0]["id"] == tool["tool_call_id"]
     assert len(tool["tool_call_id"]) == 40
-    own = [user(), answer(ToolCall(long, "f", "{}"), dialect="openai_chat"), results(ToolResult(long))]
+    own = [
+        user(),
+        answer(ToolCall(long, "f", "{}"), dialect="openai_chat"),
+        results(ToolResult(long)),
+    ]
     _, assistant, tool = openai_chat.render(own, [])
     assert assistant["tool_calls"][0]["id"] == tool["tool_call_id"] == long
 
 
 @pytest.mark.parametrize(
-    ("arguments", "given"), [("", {}), ('{"a": 1}', {"a": 1}), ("[1]", {"_raw": "[1]"}), ("{", {"_raw": "{"})]
+    ("arguments", "given"),
+    [("", {}), ('{"a": 1}', {"a": 1}), ("[1]", {"_raw": "[1]"}), ("{", {"_raw": "{"})],
 )
-def test_argument_text_becomes_an_object_for_anthropic(arguments: str, given: dict[str, Any]) -> None:
+def test_argument_text_becomes_an_object_for_anthropic(
+    arguments: str, given: dict[str, Any]
+) -> None:
     lost: list[str] = []
-    rendered = anthropic.render([user(), answer(ToolCall("a", "f", arguments)), results(ToolResult("a"))], lost)
+    rendered = anthropic.render(
+        [user(), answer(ToolCall("a", "f", arguments)), results(ToolResult("a"))], lost
+    )
     assert rendered[1]["content"][0]["input"] == given
     assert bool(lost) == ("_raw" in given)
 
@@ -325,5 +400,7 @@ def test_opaque_blocks_go_only_to_their_own_provider() -> None:
 
 def test_what_is_lost_is_said_once() -> None:
     lost: list[str] = []
-    openai_chat.render([user(), *[answer(Thinking("t", "s"), Text("a"), dialect="anthropic")] * 50], lost)
+    openai_chat.render(
+        [user(), *[answer(Thinking("t", "s"), Text("a"), dialect="anthropic")] * 50], lost
+    )
     assert lost == ["thinking from anthropic is not sent to openai_chat"]

@@ -1,4 +1,5 @@
-"""The validators: a table of requests that a provider would refuse, each with the words of its fault."""
+"""The validators: a table of requests that a provider would refuse, each with the words of its
+fault."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ MARK = {"cache_control": {"type": "ephemeral"}}
 
 
 def calls(*ids: Any) -> dict[str, Any]:
-    made = [{"id": id, "type": "function", "function": {"name": "f", "arguments": "{}"}} for id in ids]
+    made = [
+        {"id": id, "type": "function", "function": {"name": "f", "arguments": "{}"}} for id in ids
+    ]
     return {"role": "assistant", "content": None, "tool_calls": made}
 
 
@@ -22,7 +25,10 @@ def tool(id: Any, content: Any = "ok") -> dict[str, Any]:
 
 
 def uses(*ids: Any) -> dict[str, Any]:
-    return {"role": "assistant", "content": [{"type": "tool_use", "id": id, "name": "f", "input": {}} for id in ids]}
+    return {
+        "role": "assistant",
+        "content": [{"type": "tool_use", "id": id, "name": "f", "input": {}} for id in ids],
+    }
 
 
 def result(id: Any, **more: Any) -> dict[str, Any]:
@@ -38,7 +44,11 @@ def text(said: Any = "x", **more: Any) -> dict[str, Any]:
 
 
 def called(**call: Any) -> list[dict[str, Any]]:
-    return [U, {"role": "assistant", "content": None, "tool_calls": [{"id": "a", **call}]}, tool("a")]
+    return [
+        U,
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "a", **call}]},
+        tool("a"),
+    ]
 
 
 OPENAI_FAULTS: list[tuple[str, list[Any], str]] = [
@@ -53,8 +63,16 @@ OPENAI_FAULTS: list[tuple[str, list[Any], str]] = [
     ("A2 empty answer", [U, {"role": "assistant", "content": None}], "no content"),
     ("unknown part", [says("user", {"type": "foo"})], "type 'foo'"),
     ("part without type", [says("user", "x")], "type None"),
-    ("image without url", [says("user", {"type": "image_url", "image_url": {}})], "image_url is incomplete"),
-    ("file without data", [says("user", {"type": "file", "file": {"filename": "a"}})], "neither data nor id"),
+    (
+        "image without url",
+        [says("user", {"type": "image_url", "image_url": {}})],
+        "image_url is incomplete",
+    ),
+    (
+        "file without data",
+        [says("user", {"type": "file", "file": {"filename": "a"}})],
+        "neither data nor id",
+    ),
     (
         "I1 image in a result",
         [U, calls("a"), tool("a", [{"type": "image_url", "image_url": {"url": "x"}}])],
@@ -67,15 +85,27 @@ OPENAI_FAULTS: list[tuple[str, list[Any], str]] = [
     ("two calls, one id", [U, calls("a", "a"), tool("a")], "a second call with the id 'a'"),
     ("call id not text", [U, calls(3), tool("a")], "id is 3"),
     ("result id not text", [U, calls("a"), tool("a"), tool(None)], "tool_call_id is None"),
-    ("no calls in tool_calls", [U, {"role": "assistant", "content": "x", "tool_calls": []}], "at least one call"),
-    ("calls in a user message", [{"role": "user", "content": "x", "tool_calls": []}], "tool_calls in a user message"),
+    (
+        "no calls in tool_calls",
+        [U, {"role": "assistant", "content": "x", "tool_calls": []}],
+        "at least one call",
+    ),
+    (
+        "calls in a user message",
+        [{"role": "user", "content": "x", "tool_calls": []}],
+        "tool_calls in a user message",
+    ),
     (
         "call not an object",
         [U, {"role": "assistant", "content": "x", "tool_calls": ["a"]}],
         "tool_calls[0]: not an object",
     ),
     ("call without function", called(type="function"), "without its function"),
-    ("arguments as object", called(type="function", function={"name": "f", "arguments": {}}), "arguments is dict"),
+    (
+        "arguments as object",
+        called(type="function", function={"name": "f", "arguments": {}}),
+        "arguments is dict",
+    ),
     ("call without name", called(type="function", function={"arguments": ""}), "name is None"),
     ("custom input", called(type="custom", custom={"name": "f", "input": {}}), "input is dict"),
     ("simple arguments", called(name="f", arguments=[1]), "arguments is list"),
@@ -90,7 +120,11 @@ ANTHROPIC_FAULTS: list[tuple[str, list[Any], str]] = [
     ("no messages", [], "at least one message"),
     ("not an object", [None], "not an object"),
     ("unknown role", [{"role": "tool", "content": "x"}], "unknown role 'tool'"),
-    ("A1 assistant first", [{"role": "assistant", "content": "x"}, U], "first message is assistant"),
+    (
+        "A1 assistant first",
+        [{"role": "assistant", "content": "x"}, U],
+        "first message is assistant",
+    ),
     ("A1 system first", [{"role": "system", "content": "x"}, U], "first message is system"),
     ("A2 empty content", [{"role": "user", "content": ""}], "empty content"),
     ("A2 empty list", [says("user")], "empty content"),
@@ -99,29 +133,65 @@ ANTHROPIC_FAULTS: list[tuple[str, list[Any], str]] = [
     ("null content", [{"role": "user", "content": None}], "content is NoneType"),
     ("block without type", [says("user", {"text": "x"})], "without a type"),
     ("unknown block", [says("user", {"type": "foo"})], "unknown block type 'foo'"),
-    ("image source", [says("user", {"type": "image", "source": {"type": "ftp"}})], "source of type 'ftp'"),
+    (
+        "image source",
+        [says("user", {"type": "image", "source": {"type": "ftp"}})],
+        "source of type 'ftp'",
+    ),
     (
         "I1 image without bytes",
         [says("user", {"type": "image", "source": {"type": "base64", "data": ""}})],
         "incomplete",
     ),
-    ("T1 no signature", [U, says("assistant", {"type": "thinking", "thinking": "x"}), U], "without a signature"),
-    ("T1 no text", [U, says("assistant", {"type": "thinking", "signature": "s"}), U], "thinking is not text"),
+    (
+        "T1 no signature",
+        [U, says("assistant", {"type": "thinking", "thinking": "x"}), U],
+        "without a signature",
+    ),
+    (
+        "T1 no text",
+        [U, says("assistant", {"type": "thinking", "signature": "s"}), U],
+        "thinking is not text",
+    ),
     ("T1 no data", [U, says("assistant", {"type": "redacted_thinking"}), U], "without data"),
     (
         "T1 thinking of a user",
         [says("user", {"type": "thinking", "thinking": "x", "signature": "s"})],
         "in a user message",
     ),
-    ("call of a user", [says("user", uses("a")["content"][0])], "a tool_use block in a user message"),
-    ("result of the assistant", [U, says("assistant", result("a"))], "a tool_result block in a assistant message"),
-    ("P1 missing result", [U, uses("a", "b"), says("user", result("a"))], "'b' before it has no result"),
+    (
+        "call of a user",
+        [says("user", uses("a")["content"][0])],
+        "a tool_use block in a user message",
+    ),
+    (
+        "result of the assistant",
+        [U, says("assistant", result("a"))],
+        "a tool_result block in a assistant message",
+    ),
+    (
+        "P1 missing result",
+        [U, uses("a", "b"), says("user", result("a"))],
+        "'b' before it has no result",
+    ),
     ("P1 nothing after", [U, uses("a")], "'a' has no result"),
-    ("P1 result too late", [U, uses("a"), U, says("user", result("a"))], "'a' before it has no result"),
+    (
+        "P1 result too late",
+        [U, uses("a"), U, says("user", result("a"))],
+        "'a' before it has no result",
+    ),
     ("P1 text first", [U, uses("a"), says("user", text(), result("a"))], "before the results"),
-    ("P1 second result", [U, uses("a"), says("user", result("a"), result("a"))], "a second result for 'a'"),
+    (
+        "P1 second result",
+        [U, uses("a"), says("user", result("a"), result("a"))],
+        "a second result for 'a'",
+    ),
     ("P2 stray result", [says("user", result("a"))], "a stray result for 'a'"),
-    ("two calls, one id", [U, uses("a", "a"), says("user", result("a"))], "a second call with the id 'a'"),
+    (
+        "two calls, one id",
+        [U, uses("a", "a"), says("user", result("a"))],
+        "a second call with the id 'a'",
+    ),
     ("odd id", [U, uses("a b"), says("user", result("a b"))], "id is 'a b'"),
     ("id not text", [U, uses(3), says("user", result("a"))], "id is 3"),
     (
@@ -129,7 +199,11 @@ ANTHROPIC_FAULTS: list[tuple[str, list[Any], str]] = [
         [U, says("assistant", {"type": "tool_use", "id": "a", "name": "f", "input": "{}"})],
         "input is str",
     ),
-    ("no name", [U, says("assistant", {"type": "tool_use", "id": "a", "input": {}})], "name is None"),
+    (
+        "no name",
+        [U, says("assistant", {"type": "tool_use", "id": "a", "input": {}})],
+        "name is None",
+    ),
     ("is_error", [U, uses("a"), says("user", result("a", is_error="yes"))], "is_error"),
     ("number as result", [U, uses("a"), says("user", result("a", content=3))], "content is int"),
     (
@@ -138,7 +212,11 @@ ANTHROPIC_FAULTS: list[tuple[str, list[Any], str]] = [
         "inside a result",
     ),
     ("C1 five marks", [says("user", *[text(**MARK)] * 5)], "5 cache marks"),
-    ("C1 marks in results", [U, uses("a"), says("user", result("a", content=[text(**MARK)] * 5))], "5 cache marks"),
+    (
+        "C1 marks in results",
+        [U, uses("a"), says("user", result("a", content=[text(**MARK)] * 5))],
+        "5 cache marks",
+    ),
     (
         "C1 thinking",
         [U, says("assistant", {"type": "thinking", "thinking": "x", "signature": "s", **MARK}), U],
@@ -155,7 +233,9 @@ def test_openai_faults_are_found(messages: list[Any], fault: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("messages", "fault"), [row[1:] for row in ANTHROPIC_FAULTS], ids=[row[0] for row in ANTHROPIC_FAULTS]
+    ("messages", "fault"),
+    [row[1:] for row in ANTHROPIC_FAULTS],
+    ids=[row[0] for row in ANTHROPIC_FAULTS],
 )
 def test_anthropic_faults_are_found(messages: list[Any], fault: str) -> None:
     assert any(fault in found for found in anthropic.check({"messages": messages}))
@@ -167,7 +247,10 @@ def test_anthropic_faults_are_found(messages: list[Any], fault: str) -> None:
         ({"tools": []}, "tools: not a list"),
         ({"tools": [{"type": "function"}]}, "without its definition"),
         ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "name is 'a b'"),
-        ({"tools": [{"type": "function", "function": {"name": "a", "parameters": []}}]}, "parameters are list"),
+        (
+            {"tools": [{"type": "function", "function": {"name": "a", "parameters": []}}]},
+            "parameters are list",
+        ),
         ({"tools": [{"name": "a", "input_schema": {}}]}, "without its definition"),
     ],
 )
@@ -187,25 +270,51 @@ def test_openai_faults_beside_the_messages_are_found(request_: dict[str, Any], f
         ({"system": ["x"]}, "system[0]: not a text block"),
         ({"system": [text(**MARK)] * 5}, "5 cache marks"),
         (
-            {"messages": [U, {"role": "assistant", "content": "x"}], "thinking": {"type": "enabled"}},
+            {
+                "messages": [U, {"role": "assistant", "content": "x"}],
+                "thinking": {"type": "enabled"},
+            },
             "a prefill while thinking",
         ),
     ],
 )
-def test_anthropic_faults_beside_the_messages_are_found(request_: dict[str, Any], fault: str) -> None:
+def test_anthropic_faults_beside_the_messages_are_found(
+    request_: dict[str, Any], fault: str
+) -> None:
     assert any(fault in found for found in anthropic.check({"messages": [U], **request_}))
 
 
 def test_sound_requests_have_no_faults() -> None:
-    simple = {"role": "assistant", "content": "", "tool_calls": [{"id": "a", "name": "f", "arguments": {}}]}
+    simple = {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{"id": "a", "name": "f", "arguments": {}}],
+    }
     assert (
         openai_chat.check(
-            {"messages": [{"role": "system", "content": "s"}, U, calls("a", "b"), tool("b"), tool("a"), U]}
+            {
+                "messages": [
+                    {"role": "system", "content": "s"},
+                    U,
+                    calls("a", "b"),
+                    tool("b"),
+                    tool("a"),
+                    U,
+                ]
+            }
         )
         == []
     )
     assert openai_chat.check({"messages": [U, simple, tool("a", "")]}) == []
-    assert anthropic.check({"messages": [U, uses("a", "b"), says("user", result("b"), result("a"), text())]}) == []
     assert (
-        anthropic.check({"messages": [U, {"role": "assistant", "content": "prefill"}], "system": [text(**MARK)]}) == []
+        anthropic.check(
+            {"messages": [U, uses("a", "b"), says("user", result("b"), result("a"), text())]}
+        )
+        == []
+    )
+    assert (
+        anthropic.check(
+            {"messages": [U, {"role": "assistant", "content": "prefill"}], "system": [text(**MARK)]}
+        )
+        == []
     )

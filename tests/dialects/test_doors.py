@@ -1,4 +1,5 @@
-"""What may come in, what is refused and how it is said; which dialect a name, a model or a message means."""
+"""What may come in, what is refused and how it is said; which dialect a name, a model or a
+message means."""
 
 from __future__ import annotations
 
@@ -38,7 +39,9 @@ def test_outside_values_become_plain(value: Any, made: Any) -> None:
     assert type(result) is type(made)
 
 
-@pytest.mark.parametrize("value", [b"\xff", float("nan"), float("inf"), {1: 2}, object(), {"a": {3}}, print, iter([])])
+@pytest.mark.parametrize(
+    "value", [b"\xff", float("nan"), float("inf"), {1: 2}, object(), {"a": {3}}, print, iter([])]
+)
 def test_what_json_cannot_say_is_refused(value: Any) -> None:
     with pytest.raises(Invalid):
         plain({"value": value})
@@ -84,7 +87,9 @@ def test_an_unknown_role_is_refused_with_the_known_ones(name: str) -> None:  # M
 
 
 @BOTH
-@pytest.mark.parametrize("message", ["hi", None, 3, ["hi"], [], {"content": "hi"}, {"role": None, "content": "hi"}, {}])
+@pytest.mark.parametrize(
+    "message", ["hi", None, 3, ["hi"], [], {"content": "hi"}, {"role": None, "content": "hi"}, {}]
+)
 def test_what_is_no_message_is_refused(name: str, message: Any) -> None:
     for door in (dialect(name).parse, parse):
         with pytest.raises(Invalid):
@@ -133,15 +138,20 @@ def test_odd_anthropic_blocks_are_refused(block: Any) -> None:
 
 
 def test_odd_openai_results_are_refused() -> None:
-    for wire in ({"role": "tool", "content": "x"}, {"role": "tool", "tool_call_id": "a", "content": None}):
+    for wire in (
+        {"role": "tool", "content": "x"},
+        {"role": "tool", "tool_call_id": "a", "content": None},
+    ):
         with pytest.raises(Invalid):
             dialect("openai_chat").parse(wire)
 
 
-# --- which dialect ------------------------------------------------------------------------------------------------
+# --- which dialect ---
 
 
-@pytest.mark.parametrize(("name", "hint"), [("antropic", "anthropic"), ("openai", "openai_chat"), ("zzz", "one of")])
+@pytest.mark.parametrize(
+    ("name", "hint"), [("antropic", "anthropic"), ("openai", "openai_chat"), ("zzz", "one of")]
+)
 def test_an_unknown_dialect_is_refused_with_the_nearest(name: str, hint: str) -> None:
     with pytest.raises(Invalid) as error:
         dialect(name)
@@ -157,15 +167,32 @@ def test_an_unknown_dialect_is_refused_with_the_nearest(name: str, hint: str) ->
         ({"role": "tool", "tool_call_id": "a", "content": "x"}, "openai_chat"),
         ({"role": "developer", "content": "x"}, "openai_chat"),
         ({"role": "assistant", "content": None, "tool_calls": []}, "openai_chat"),
-        ({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}, "openai_chat"),
-        ({"role": "user", "content": [{"type": "image", "source": {"type": "url", "url": "x"}}]}, "anthropic"),
+        (
+            {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]},
+            "openai_chat",
+        ),
+        (
+            {"role": "user", "content": [{"type": "image", "source": {"type": "url", "url": "x"}}]},
+            "anthropic",
+        ),
         ({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a"}]}, "anthropic"),
         ({"role": "assistant", "content": [{"type": "web_search_tool_result"}]}, "anthropic"),
-        ({"role": "user", "content": [{"type": "text", "text": "x", "cache_control": {}}]}, "anthropic"),
-        ({"role": "user", "content": [{"type": "text", "text": "x", "prompt_cache_breakpoint": {}}]}, "openai_chat"),
+        (
+            {"role": "user", "content": [{"type": "text", "text": "x", "cache_control": {}}]},
+            "anthropic",
+        ),
+        (
+            {
+                "role": "user",
+                "content": [{"type": "text", "text": "x", "prompt_cache_breakpoint": {}}],
+            },
+            "openai_chat",
+        ),
     ],
 )
-def test_a_message_tells_its_dialect_only_where_it_is_sure(message: dict[str, Any], spoken: str | None) -> None:
+def test_a_message_tells_its_dialect_only_where_it_is_sure(
+    message: dict[str, Any], spoken: str | None
+) -> None:
     assert dialect_of(message) == spoken
     assert dialect_of(message, "anthropic") == (spoken or "anthropic")
     assert parse(message, "anthropic")[0].dialect == (spoken or "anthropic")

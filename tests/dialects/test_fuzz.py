@@ -1,4 +1,5 @@
-"""Whatever comes to a door is read or refused in words; nothing crashes, and what was read can be kept and sent."""
+"""Whatever comes to a door is read or refused in words; nothing crashes, and what was read can
+be kept and sent."""
 
 from __future__ import annotations
 
@@ -39,7 +40,14 @@ messages = st.builds(
 @settings(deadline=None, max_examples=200)
 @given(anything | messages)
 def test_anything_is_parsed_or_refused_and_comes_back_in_the_same_bytes(value: Any) -> None:
-    for door in (parse, tool_calls, openai_chat.parse, anthropic.parse, openai_chat.reply, anthropic.reply):
+    for door in (
+        parse,
+        tool_calls,
+        openai_chat.parse,
+        anthropic.parse,
+        openai_chat.reply,
+        anthropic.reply,
+    ):
         try:
             door(value)
         except Invalid as error:
@@ -50,14 +58,20 @@ def test_anything_is_parsed_or_refused_and_comes_back_in_the_same_bytes(value: A
         return
     codec.encode(message)
     before = json.dumps([openai_chat.render([message], []), anthropic.render([message], [])])
-    assert json.dumps([openai_chat.render([message], []), anthropic.render([message], [])]) == before
+    assert (
+        json.dumps([openai_chat.render([message], []), anthropic.render([message], [])]) == before
+    )
 
 
 @settings(deadline=None, max_examples=200)
 @given(st.lists(messages | anything, max_size=4), anything, anything)
 def test_the_validators_never_crash(given_messages: list[Any], system: Any, tools: Any) -> None:
     for check in (openai_chat.check, anthropic.check):
-        for request in ({"messages": given_messages, "system": system, "tools": tools}, {"messages": system}, {}):
+        for request in (
+            {"messages": given_messages, "system": system, "tools": tools},
+            {"messages": system},
+            {},
+        ):
             assert all(isinstance(fault, str) for fault in check(request))
 
 

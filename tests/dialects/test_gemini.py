@@ -1,4 +1,5 @@
-"""Gemini: both spellings come back exactly, calls without ids find their results, other providers' pages are valid."""
+"""Gemini: both spellings come back exactly, calls without ids find their results, other
+providers' pages are valid."""
 
 from __future__ import annotations
 
@@ -14,7 +15,17 @@ from hypothesis import strategies as st
 import refold
 from refold.core.fold import edited
 from refold.core.laws import units
-from refold.core.model import Media, Message, Opaque, Replace, Slot, Text, Thinking, ToolCall, ToolResult
+from refold.core.model import (
+    Media,
+    Message,
+    Opaque,
+    Replace,
+    Slot,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
 from refold.dialects import anthropic, dialect, gemini, openai_chat, parse
 from refold.dialects.gemini.fields import answering
 from refold.dialects.gemini.render import UNSIGNED
@@ -48,15 +59,19 @@ def parsed(wires: list[dict[str, Any]], name: str = "gemini") -> list[Message]:
 
 def requested(messages: list[Message], lost: list[str] | None = None) -> dict[str, Any]:
     lost = [] if lost is None else lost
-    return gemini.request(gemini.render(messages, lost), system=None, tools=None, marks=[0], lost=lost)
+    return gemini.request(
+        gemini.render(messages, lost), system=None, tools=None, marks=[0], lost=lost
+    )
 
 
-# --- there and back -----------------------------------------------------------------------------------------------
+# --- there and back ---
 
 
 @RELAXED
 @given(gemini_lists)
-def test_contents_come_back_byte_for_byte_through_the_log(wires: list[dict[str, Any]]) -> None:  # X-01
+def test_contents_come_back_byte_for_byte_through_the_log(
+    wires: list[dict[str, Any]],
+) -> None:  # X-01
     rendered = gemini.render([stored(message) for message in parsed(wires)], [])
     assert json.dumps(rendered) == json.dumps(wires)
 
@@ -66,7 +81,9 @@ def test_contents_come_back_byte_for_byte_through_the_log(wires: list[dict[str, 
 def test_contents_are_valid_for_the_others(wires: list[dict[str, Any]]) -> None:
     for other in (openai_chat, anthropic):
         rendered = other.render(parsed(wires), [])
-        assert other.check(other.request(rendered, system=None, tools=None, marks=[], lost=[])) == []
+        assert (
+            other.check(other.request(rendered, system=None, tools=None, marks=[], lost=[])) == []
+        )
 
 
 @RELAXED
@@ -85,14 +102,20 @@ def test_every_edit_shows_once(wires: list[dict[str, Any]], data: st.DataObject)
     notices = []
     for index, message in enumerate(messages):
         block = data.draw(st.integers(0, len(message.blocks) - 1))
-        messages[index] = edited(message, Replace(batch="b", seq=1, block=block, text=f"[cleared #{index}]"))
+        messages[index] = edited(
+            message, Replace(batch="b", seq=1, block=block, text=f"[cleared #{index}]")
+        )
         if not isinstance(message.blocks[block], Thinking):
             notices.append(f"[cleared #{index}]")
     for speaker in (gemini, openai_chat, anthropic):
         rendered = json.dumps(speaker.render(messages, []))
         assert [rendered.count(notice) for notice in notices] == [1] * len(notices)
     known = [wire for wire in requested(messages)["contents"] if "x_" not in json.dumps(wire)]
-    assert [fault for fault in gemini.check({"contents": known}) if "no parts" in fault or "text is" in fault] == []
+    assert [
+        fault
+        for fault in gemini.check({"contents": known})
+        if "no parts" in fault or "text is" in fault
+    ] == []
 
 
 @RELAXED
@@ -100,26 +123,53 @@ def test_every_edit_shows_once(wires: list[dict[str, Any]], data: st.DataObject)
 def test_units_rendered_apart_are_the_page_rendered_whole(wires: list[dict[str, Any]]) -> None:
     slots = [Slot(seq, seq, message, 0) for seq, message in enumerate(parsed(wires), 1)]
     apart = [gemini.render([slots[at].message for at in unit], []) for unit in units(slots)]
-    assert [wire for part in apart for wire in part] == gemini.render([slot.message for slot in slots], [])
+    assert [wire for part in apart for wire in part] == gemini.render(
+        [slot.message for slot in slots], []
+    )
 
 
 @pytest.mark.parametrize(
     "wire",
     [
-        model({"text": "hm", "thought": True, "thoughtSignature": "c2ln"}, {"text": "a", "thoughtSignature": "c2ln"}),
+        model(
+            {"text": "hm", "thought": True, "thoughtSignature": "c2ln"},
+            {"text": "a", "thoughtSignature": "c2ln"},
+        ),
         model({"text": "", "thought_signature": "c2ln"}),
         model({"thoughtSignature": "c2ln"}),
         model({"functionCall": {"name": "now"}}),
-        model({"function_call": {"id": None, "name": "now", "args": None, "will_continue": None}, "text": None}),
+        model(
+            {
+                "function_call": {"id": None, "name": "now", "args": None, "will_continue": None},
+                "text": None,
+            }
+        ),
         user({"functionResponse": {"name": "f", "response": {}}}),
-        user({"functionResponse": {"name": "f", "response": {"a": 1.0, "b": [True, None], "$": {"$": 0}}}}),
-        user({"functionResponse": {"name": "f", "response": {"output": "{\"a\": 1}"}, "scheduling": "SILENT"}}),
+        user(
+            {
+                "functionResponse": {
+                    "name": "f",
+                    "response": {"a": 1.0, "b": [True, None], "$": {"$": 0}},
+                }
+            }
+        ),
+        user(
+            {
+                "functionResponse": {
+                    "name": "f",
+                    "response": {"output": '{"a": 1}'},
+                    "scheduling": "SILENT",
+                }
+            }
+        ),
         user({"functionResponse": {"name": "f", "response": {"output": "x", "error": "y"}}}),
         {**U, "x": {"$": "text"}},
     ],
-)  # fmt: skip
+)
 def test_unusual_contents_come_back_exactly(wire: dict[str, Any]) -> None:
-    assert json.dumps(gemini.render([stored(message) for message in gemini.parse(wire)], [])) == json.dumps([wire])
+    assert json.dumps(
+        gemini.render([stored(message) for message in gemini.parse(wire)], [])
+    ) == json.dumps([wire])
 
 
 def test_plain_contents_need_no_form() -> None:
@@ -137,7 +187,7 @@ def test_large_texts_and_bytes_are_stored_once() -> None:
         assert refold.core.codec.encode(message).decode().count(text) == 1
 
 
-# --- signatures ---------------------------------------------------------------------------------------------------
+# --- signatures ---
 
 
 def test_a_signature_comes_back_whatever_becomes_of_its_call() -> None:  # P9
@@ -156,41 +206,59 @@ def test_a_signature_comes_back_whatever_becomes_of_its_call() -> None:  # P9
 
 def test_thinking_taken_out_leaves_the_signature_of_the_call() -> None:
     [message] = gemini.parse(model({"text": "hm", "thought": True}, SIGNED))
-    gone = Message(role="assistant", blocks=(Thinking(), *message.blocks[1:]), dialect="gemini", form=message.form)
+    gone = Message(
+        role="assistant",
+        blocks=(Thinking(), *message.blocks[1:]),
+        dialect="gemini",
+        form=message.form,
+    )
     assert gemini.render([gone], []) == [model(SIGNED)]
 
 
 def test_calls_of_other_models_carry_the_documented_signature() -> None:
     answer = Message(
-        role="assistant", blocks=(ToolCall("a", "f", "{}"), ToolCall("b", "f", "{}")), dialect="openai_chat"
+        role="assistant",
+        blocks=(ToolCall("a", "f", "{}"), ToolCall("b", "f", "{}")),
+        dialect="openai_chat",
     )
     results = [Message(role="tool", blocks=(ToolResult(id, (Text(id),)),)) for id in ("b", "a")]
     request = requested([*gemini.parse(U), answer, *results])
-    assert [part.get("thoughtSignature") for part in request["contents"][1]["parts"]] == [UNSIGNED, None]
+    assert [part.get("thoughtSignature") for part in request["contents"][1]["parts"]] == [
+        UNSIGNED,
+        None,
+    ]
     assert request["contents"][2] == user(answered("f", output="a"), answered("f", output="b"))
     assert gemini.check(request) == []
     unsigned = requested(parsed([U, model(CALL), user(answered())]))
     assert "thoughtSignature" not in json.dumps(unsigned)
 
 
-# --- calls and results --------------------------------------------------------------------------------------------
+# --- calls and results ---
 
 
 def test_calls_without_ids_get_stable_ones_that_are_not_sent() -> None:
     other = {"functionCall": {"name": "run", "args": {}}}
     [message] = gemini.parse(model(CALL, other, CALL))
     assert [block.id for block in message.blocks if isinstance(block, ToolCall)] == [
-        "gemini:read:1", "gemini:run:1", "gemini:read:2",
-    ]  # fmt: skip
+        "gemini:read:1",
+        "gemini:run:1",
+        "gemini:read:2",
+    ]
     [results] = gemini.parse(user(answered(), answered(), answered("run")))
     assert [block.call for block in results.blocks if isinstance(block, ToolResult)] == [
-        "gemini:read:1", "gemini:read:2", "gemini:run:1",
-    ]  # fmt: skip
+        "gemini:read:1",
+        "gemini:read:2",
+        "gemini:run:1",
+    ]
     assert "gemini:" not in json.dumps(gemini.render([message, results], []))
 
 
-def test_results_that_come_one_by_one_go_back_in_one_content_in_the_order_of_the_calls() -> None:  # P8
-    messages = parsed([U, model(SIGNED, CALL, {"functionCall": {"id": "c", "name": "run", "args": {}}})])
+def test_results_that_come_one_by_one_go_back_in_one_content_in_the_order_of_the_calls() -> (
+    None
+):  # P8
+    messages = parsed(
+        [U, model(SIGNED, CALL, {"functionCall": {"id": "c", "name": "run", "args": {}}})]
+    )
     for id, text in (("c", "C"), ("gemini:read:2", "B"), ("gemini:read:1", "A")):
         messages.append(Message(role="tool", blocks=(ToolResult(id, (Text(text),)),)))
     request = requested(messages)
@@ -204,18 +272,28 @@ def test_results_of_both_kinds_join_and_what_else_is_said_follows() -> None:
     messages.append(Message(role="tool", blocks=(ToolResult("gemini:read:2", (Text("B"),)),)))
     messages += gemini.parse(user(answered(result="A"), {"text": "and then"}))
     assert requested(messages)["contents"][2]["parts"] == [
-        answered(result="A"), answered(output="B"), {"text": "and then"},
-    ]  # fmt: skip
+        answered(result="A"),
+        answered(output="B"),
+        {"text": "and then"},
+    ]
 
 
 def test_results_without_ids_answer_calls_that_have_them() -> None:
     """The SDK's `Part.from_function_response` takes no id, and Gemini 3 gives every call one."""
-    [asked] = gemini.parse(model(*({"functionCall": {"id": id, "name": "read", "args": {}}} for id in ("x", "y"))))
+    [asked] = gemini.parse(
+        model(*({"functionCall": {"id": id, "name": "read", "args": {}}} for id in ("x", "y")))
+    )
     [results] = gemini.parse(user(answered(result="X"), answered(result="Y"), answered("other")))
     made = answering(results, asked)
-    assert [block.call for block in made.blocks if isinstance(block, ToolResult)] == ["x", "y", "gemini:other:1"]
+    assert [block.call for block in made.blocks if isinstance(block, ToolResult)] == [
+        "x",
+        "y",
+        "gemini:other:1",
+    ]
     rendered = gemini.render([asked, made], [])[1]
-    assert rendered["parts"][0] == {"functionResponse": {"name": "read", "response": {"result": "X"}}}
+    assert rendered["parts"][0] == {
+        "functionResponse": {"name": "read", "response": {"result": "X"}}
+    }
     assert answering(results, gemini.parse(model(CALL, CALL))[0]) == results
     assert answering(gemini.parse(U)[0], asked) == gemini.parse(U)[0]
 
@@ -231,28 +309,44 @@ def test_results_without_ids_answer_calls_that_have_them() -> None:
         ({"result": ["a"]}, '{"result": ["a"]}', False),
     ],
 )
-def test_a_response_reads_as_what_the_tool_said(response: dict[str, Any], text: str, failed: bool) -> None:
+def test_a_response_reads_as_what_the_tool_said(
+    response: dict[str, Any], text: str, failed: bool
+) -> None:
     [block] = gemini.parse(user(answered(**response)))[0].blocks
     assert block == ToolResult("gemini:read:1", (Text(text),), is_error=failed, name="read")
 
 
 def test_a_cleared_response_keeps_its_key_and_what_stands_around_it() -> None:
-    wire = user({"functionResponse": {"name": "read", "response": {"result": "long"}, "scheduling": "SILENT"}})
+    wire = user(
+        {
+            "functionResponse": {
+                "name": "read",
+                "response": {"result": "long"},
+                "scheduling": "SILENT",
+            }
+        }
+    )
     [message] = gemini.parse(wire)
-    [rendered] = gemini.render([edited(message, Replace(batch="b", seq=1, block=0, text="[cleared]"))], [])
+    [rendered] = gemini.render(
+        [edited(message, Replace(batch="b", seq=1, block=0, text="[cleared]"))], []
+    )
     assert json.dumps(rendered) == json.dumps(wire).replace("long", "[cleared]")
     [rest] = gemini.parse(user(answered(a=1, b=2)))
-    [rendered] = gemini.render([edited(rest, Replace(batch="b", seq=1, block=0, text="[cleared]"))], [])
+    [rendered] = gemini.render(
+        [edited(rest, Replace(batch="b", seq=1, block=0, text="[cleared]"))], []
+    )
     assert rendered == user(answered(output="[cleared]"))
 
 
 def test_failed_results_of_others_are_errors_here() -> None:
     answer = Message(role="assistant", blocks=(ToolCall("a", "f", {}),), dialect="anthropic")
-    result = Message(role="tool", blocks=(ToolResult("a", (Text("no"),), is_error=True),), dialect="anthropic")
+    result = Message(
+        role="tool", blocks=(ToolResult("a", (Text("no"),), is_error=True),), dialect="anthropic"
+    )
     assert gemini.render([answer, result], [])[1] == user(answered("f", error="no"))
 
 
-# --- across -------------------------------------------------------------------------------------------------------
+# --- across ---
 
 
 def test_media_is_translated_and_what_cannot_be_is_named() -> None:
@@ -290,8 +384,11 @@ def test_media_in_results_of_others_follows_all_results() -> None:
     lost: list[str] = []
     request = requested([*gemini.parse(U), answer, *results], lost)
     assert [next(iter(part)) for part in request["contents"][2]["parts"]] == [
-        "functionResponse", "functionResponse", "text", "inlineData",
-    ]  # fmt: skip
+        "functionResponse",
+        "functionResponse",
+        "text",
+        "inlineData",
+    ]
     assert lost == ["media in a result of shot stands behind it"]
     assert gemini.check(request) == []
 
@@ -312,7 +409,10 @@ def test_bytes_become_base64() -> None:
 
 
 def test_code_that_the_provider_ran_is_kept_for_it_and_read_by_others() -> None:
-    parts = [{"executableCode": {"language": "PYTHON", "code": "print(1)"}}, {"codeExecutionResult": {"output": "1"}}]
+    parts = [
+        {"executableCode": {"language": "PYTHON", "code": "print(1)"}},
+        {"codeExecutionResult": {"output": "1"}},
+    ]
     [message] = gemini.parse(model(*parts))
     assert gemini.render([message], []) == [model(*parts)]
     assert openai_chat.render([message], [])[0]["content"] == "print(1)\n\n1"
@@ -320,11 +420,18 @@ def test_code_that_the_provider_ran_is_kept_for_it_and_read_by_others() -> None:
 
 def test_system_messages_join_the_instruction_or_are_said_by_the_user() -> None:
     """X-04: those that lead the page, and those in the middle of it."""
-    wires: list[Any] = [{"role": "system", "content": "rule"}, {"role": "system", "parts": [{"text": "new"}]}]
+    wires: list[Any] = [
+        {"role": "system", "content": "rule"},
+        {"role": "system", "parts": [{"text": "new"}]},
+    ]
     page = [message for wire in [*wires, U, *wires] for message in parse(wire, "gemini")]
     said = [user({"text": f"<system>\n{text}\n</system>"}) for text in ("rule", "new")]
-    request = gemini.request(gemini.render(page, []), system="first", tools=None, marks=[0], lost=[])
-    assert request["config"] == {"system_instruction": {"parts": [{"text": t} for t in ("first", "rule", "new")]}}
+    request = gemini.request(
+        gemini.render(page, []), system="first", tools=None, marks=[0], lost=[]
+    )
+    assert request["config"] == {
+        "system_instruction": {"parts": [{"text": t} for t in ("first", "rule", "new")]}
+    }
     assert request["contents"] == [U, *said]
     assert requested(page[:2]) == {"contents": said}
 
@@ -341,11 +448,13 @@ def test_nothing_empty_is_sent() -> None:
 
 
 def test_old_roles_are_sent_as_the_user() -> None:
-    assert gemini.render(gemini.parse({"role": "function", "parts": [answered()]}), []) == [user(answered())]
+    assert gemini.render(gemini.parse({"role": "function", "parts": [answered()]}), []) == [
+        user(answered())
+    ]
     assert gemini.render(gemini.parse({"parts": [{"text": "hi"}]}), []) == [U]
 
 
-# --- request ------------------------------------------------------------------------------------------------------
+# --- request ---
 
 
 def test_the_model_never_speaks_twice_in_a_row() -> None:
@@ -377,7 +486,9 @@ def test_a_page_that_ends_with_the_model_is_reported() -> None:
 )
 def test_the_system_prompt_is_an_instruction_of_text_parts(system: Any, texts: list[str]) -> None:
     request = gemini.request([U], system=system, tools=None, marks=[], lost=[])
-    assert request["config"] == {"system_instruction": {"parts": [{"text": text} for text in texts]}}
+    assert request["config"] == {
+        "system_instruction": {"parts": [{"text": text} for text in texts]}
+    }
     assert gemini.check(request) == []
 
 
@@ -386,13 +497,22 @@ def test_nothing_to_configure_is_no_config(system: Any) -> None:
     assert gemini.request([U], system=system, tools=[], marks=[0], lost=[]) == {"contents": [U]}
 
 
-SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "additionalProperties": False}
+SCHEMA = {
+    "type": "object",
+    "properties": {"path": {"type": "string"}},
+    "additionalProperties": False,
+}
 CLAUDE_TOOL = {"name": "read", "description": "Reads a file", "input_schema": SCHEMA}
-OPENAI_TOOL = {"type": "function", "function": {"name": "read", "description": "Reads a file", "parameters": SCHEMA}}
+OPENAI_TOOL = {
+    "type": "function",
+    "function": {"name": "read", "description": "Reads a file", "parameters": SCHEMA},
+}
 DECLARED = {"name": "read", "description": "Reads a file", "parametersJsonSchema": SCHEMA}
 
 
-@pytest.mark.parametrize("tool", [CLAUDE_TOOL, OPENAI_TOOL, DECLARED, {"type": "function", **CLAUDE_TOOL}])
+@pytest.mark.parametrize(
+    "tool", [CLAUDE_TOOL, OPENAI_TOOL, DECLARED, {"type": "function", **CLAUDE_TOOL}]
+)
 def test_tools_of_either_shape_are_declared_in_one(tool: dict[str, Any]) -> None:
     before = copy.deepcopy(tool)
     request = gemini.request([U], system=None, tools=[tool, {"name": "now"}], marks=[], lost=[])
@@ -405,12 +525,22 @@ def test_tools_of_either_shape_are_declared_in_one(tool: dict[str, Any]) -> None
 
 def test_its_own_tools_stay_with_it_and_its_functions_are_translated() -> None:
     shouted = {"type": "OBJECT", "properties": {"type": {"type": "STRING"}}}
-    own = [{"function_declarations": [{"name": "read", "parameters": shouted}]}, {"google_search": {}}]
+    own = [
+        {"function_declarations": [{"name": "read", "parameters": shouted}]},
+        {"google_search": {}},
+    ]
     memory = {"type": "memory_20250818", "name": "memory"}
     lost: list[str] = []
-    assert gemini.request([U], system=None, tools=[*own, memory], marks=[], lost=lost)["config"]["tools"] == own
+    assert (
+        gemini.request([U], system=None, tools=[*own, memory], marks=[], lost=lost)["config"][
+            "tools"
+        ]
+        == own
+    )
     quiet = {"type": "object", "properties": {"type": {"type": "string"}}}
-    request = anthropic.request([{"role": "user", "content": "hi"}], system=None, tools=own, marks=[], lost=lost)
+    request = anthropic.request(
+        [{"role": "user", "content": "hi"}], system=None, tools=own, marks=[], lost=lost
+    )
     assert request["tools"] == [{"name": "read", "input_schema": quiet}]
     assert lost == [
         "the tool 'memory' of type 'memory_20250818' is not sent to gemini",
@@ -424,7 +554,7 @@ def test_an_odd_tool_is_refused(tool: Any) -> None:
         gemini.request([U], system=None, tools=[tool], marks=[], lost=[])
 
 
-# --- doors --------------------------------------------------------------------------------------------------------
+# --- doors ---
 
 
 @pytest.mark.parametrize(

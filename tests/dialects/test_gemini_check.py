@@ -1,4 +1,5 @@
-"""The validator of Gemini: a table of requests that generateContent would refuse, each with the words of its fault."""
+"""The validator of Gemini: a table of requests that generateContent would refuse, each with the
+words of its fault."""
 
 from __future__ import annotations
 
@@ -52,29 +53,73 @@ FAULTS: list[tuple[str, Any, str]] = [
     ("first is the model", [M, U], "the first content is the model's"),
     ("model twice", [U, M, M, U], "twice in a row"),
     ("call of a user", [says("user", called("a"))], "a functionCall in a user content"),
-    ("response of the model", [U, says("model", answer())], "a functionResponse in a model content"),
-    ("thought of a user", [says("user", {"text": "x", "thought": True})], "a thought in a user content"),
-    ("signature of a user", [says("user", {"text": "x", "thoughtSignature": "c2ln"})], "a thought in a user content"),
+    (
+        "response of the model",
+        [U, says("model", answer())],
+        "a functionResponse in a model content",
+    ),
+    (
+        "thought of a user",
+        [says("user", {"text": "x", "thought": True})],
+        "a thought in a user content",
+    ),
+    (
+        "signature of a user",
+        [says("user", {"text": "x", "thoughtSignature": "c2ln"})],
+        "a thought in a user content",
+    ),
     ("odd signature", [U, says("model", {"text": "x", "thoughtSignature": "§"})], "not base64"),
     ("empty signature", [U, says("model", {"text": "x", "thought_signature": ""})], "not base64"),
     ("call without name", [U, says("model", {"functionCall": {"args": {}}})], "name is None"),
-    ("args as text", [U, says("model", {"functionCall": {"name": "f", "args": "{}"}})], "args is str"),
+    (
+        "args as text",
+        [U, says("model", {"functionCall": {"name": "f", "args": "{}"}})],
+        "args is str",
+    ),
     ("id not text", [U, says("model", {"functionCall": {"name": "f", "id": 3}})], "id is 3"),
     ("call not an object", [U, says("model", {"functionCall": "f"})], "functionCall is str"),
     ("response as text", [U, calls("f"), says("user", answer(response="x"))], "response is str"),
     ("no response", [U, calls("f"), says("user", answer(response=None))], "response is NoneType"),
-    ("I1 no bytes", [says("user", {"inlineData": {"mimeType": "image/png", "data": ""}})], "without base64"),
-    ("I1 data url", [says("user", {"inlineData": {"mimeType": "a/b", "data": "data:x;y"}})], "without base64"),
+    (
+        "I1 no bytes",
+        [says("user", {"inlineData": {"mimeType": "image/png", "data": ""}})],
+        "without base64",
+    ),
+    (
+        "I1 data url",
+        [says("user", {"inlineData": {"mimeType": "a/b", "data": "data:x;y"}})],
+        "without base64",
+    ),
     ("I1 no type", [says("user", {"inline_data": {"data": "QUJD"}})], "mimeType is None"),
     ("file without uri", [says("user", {"fileData": {"mimeType": "a/b"}})], "without fileUri"),
     ("P8 nothing after", [U, calls("f")], "'f' has no response"),
-    ("P8 too few", [U, calls("f", "f"), says("user", answer())], "1 function responses for 2 calls"),
-    ("P8 too many", [U, calls("f"), says("user", answer(), answer())], "2 function responses for 1 calls"),
+    (
+        "P8 too few",
+        [U, calls("f", "f"), says("user", answer())],
+        "1 function responses for 2 calls",
+    ),
+    (
+        "P8 too many",
+        [U, calls("f"), says("user", answer(), answer())],
+        "2 function responses for 1 calls",
+    ),
     ("P8 too late", [U, calls("f"), U, says("user", answer())], "0 function responses for 1 calls"),
-    ("P8 apart", [U, calls("f", "f"), says("user", answer()), says("user", answer())], "1 function responses for 2"),
+    (
+        "P8 apart",
+        [U, calls("f", "f"), says("user", answer()), says("user", answer())],
+        "1 function responses for 2",
+    ),
     ("P8 stray", [U, M, says("user", answer())], "1 function responses for 0 calls"),
-    ("P8 another name", [U, calls("f"), says("user", answer("g"))], "no response for the call of 'f'"),
-    ("P8 another id", [U, says("model", called("a")), says("user", answer(id="b"))], "'b', which is no such call"),
+    (
+        "P8 another name",
+        [U, calls("f"), says("user", answer("g"))],
+        "no response for the call of 'f'",
+    ),
+    (
+        "P8 another id",
+        [U, says("model", called("a")), says("user", answer(id="b"))],
+        "'b', which is no such call",
+    ),
     (
         "P8 second response",
         [U, says("model", called("a"), called("b")), says("user", answer(id="a"), answer(id="a"))],
@@ -93,13 +138,22 @@ BESIDE: list[tuple[dict[str, Any], str]] = [
     ({"config": {"system_instruction": ""}}, "system_instruction: neither"),
     ({"config": {"tools": {}}}, "tools: not a list"),
     ({"config": {"tools": []}}, "tools: not a list"),
-    ({"config": {"tools": [{"name": "f", "input_schema": {}}]}}, "tools[0]: not a tool of this provider"),
+    (
+        {"config": {"tools": [{"name": "f", "input_schema": {}}]}},
+        "tools[0]: not a tool of this provider",
+    ),
     ({"config": {"tools": [{"functionDeclarations": []}]}}, "functionDeclarations is not a list"),
     ({"config": {"tools": [{"function_declarations": [{"name": "a b"}]}]}}, "name is 'a b'"),
     (
         {
             "config": {
-                "tools": [{"functionDeclarations": [{"name": "f", "parameters": {}, "parametersJsonSchema": {}}]}]
+                "tools": [
+                    {
+                        "functionDeclarations": [
+                            {"name": "f", "parameters": {}, "parametersJsonSchema": {}}
+                        ]
+                    }
+                ]
             }
         },
         "has both",
@@ -107,7 +161,9 @@ BESIDE: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("contents", "fault"), [row[1:] for row in FAULTS], ids=[row[0] for row in FAULTS])
+@pytest.mark.parametrize(
+    ("contents", "fault"), [row[1:] for row in FAULTS], ids=[row[0] for row in FAULTS]
+)
 def test_faults_are_found(contents: Any, fault: str) -> None:
     assert any(fault in found for found in gemini.check({"contents": contents}))
 
@@ -124,16 +180,32 @@ def test_faults_beside_the_contents_are_found(request_: dict[str, Any], fault: s
         [U, U, M, U],
         [U, calls("f", "g"), says("user", answer("g"), answer("f"), {"text": "and"}), M, U],
         [U, calls("f"), says("user", answer()), U, calls("f", signed=True), says("user", answer())],
-        [U, says("model", called("a"), called("b", "g")), says("user", answer("g", id="b"), answer(id="a"))],
+        [
+            U,
+            says("model", called("a"), called("b", "g")),
+            says("user", answer("g", id="b"), answer(id="a")),
+        ],
         [U, says("model", called("a")), says("user", answer())],
-        [U, says("model", {"text": "", "thoughtSignature": "c2ln"}, {"thought_signature": "_-8="}), U],
+        [
+            U,
+            says("model", {"text": "", "thoughtSignature": "c2ln"}, {"thought_signature": "_-8="}),
+            U,
+        ],
         [U, says("model", {"text": "hm", "thought": True}, {"executableCode": {"code": "1"}}), U],
-        [says("user", {"inline_data": {"mime_type": "image/png", "data": "_-8="}, "text": None}), M],
+        [
+            says("user", {"inline_data": {"mime_type": "image/png", "data": "_-8="}, "text": None}),
+            M,
+        ],
     ],
 )
 def test_sound_contents_have_no_faults(contents: list[Any]) -> None:
     assert (
-        gemini.check({"contents": contents, "config": {"system_instruction": "s", "tools": [{"googleSearch": {}}]}})
+        gemini.check(
+            {
+                "contents": contents,
+                "config": {"system_instruction": "s", "tools": [{"googleSearch": {}}]},
+            }
+        )
         == []
     )
 
@@ -144,10 +216,12 @@ KEYS = st.sampled_from((
     "thoughtSignature", "thought_signature", "executableCode", "candidates", "content", "usageMetadata", "finishReason",
 ))  # fmt: skip
 WORDS = st.sampled_from(("user", "model", "function", "system", "image/png", "QUJD", "a"))
-parts = st.dictionaries(KEYS, anything | WORDS | st.dictionaries(KEYS, anything | WORDS, max_size=4), max_size=4)
-contents = st.fixed_dictionaries({"role": WORDS, "parts": st.lists(parts, max_size=3)}) | st.dictionaries(
-    KEYS, anything
+parts = st.dictionaries(
+    KEYS, anything | WORDS | st.dictionaries(KEYS, anything | WORDS, max_size=4), max_size=4
 )
+contents = st.fixed_dictionaries(
+    {"role": WORDS, "parts": st.lists(parts, max_size=3)}
+) | st.dictionaries(KEYS, anything)
 
 
 @settings(deadline=None, max_examples=200)

@@ -1,4 +1,5 @@
-"""A whole loop with Gemini on a real Context: every request valid by its validator, through every strategy."""
+"""A whole loop with Gemini on a real Context: every request valid by its validator, through
+every strategy."""
 
 from __future__ import annotations
 
@@ -19,26 +20,48 @@ from tests.dialects.test_gemini_check import contents
 from tests.dialects.test_reply import Attributes, Model
 
 LINE = "a line of output that is long enough to count for something\n"
-TOOLS = [{"name": "read", "description": "Reads a file", "input_schema": {"type": "object", "properties": {}}}]
+TOOLS = [
+    {
+        "name": "read",
+        "description": "Reads a file",
+        "input_schema": {"type": "object", "properties": {}},
+    }
+]
 
 
 def opened(**given: Any) -> refold.Context:
     context = refold.open(
-        "x", store="memory:", model="gemini-2.5-pro", system="You fix tests", tools=TOOLS, **{"window": 24_000, **given}
+        "x",
+        store="memory:",
+        model="gemini-2.5-pro",
+        system="You fix tests",
+        tools=TOOLS,
+        **{"window": 24_000, **given},
     )
     context.append({"role": "user", "parts": [{"text": "Fix the login test. The port is 8443."}]})
     return context
 
 
 def response(n: int, *, calls: int = 2, ids: bool = False, prompt: int = 100) -> dict[str, Any]:
-    """What the API answers: parts before the role, a thought, calls of the same tool, the first one signed."""
+    """What the API answers: parts before the role, a thought, calls of the same tool, the first
+    one signed."""
     parts: list[dict[str, Any]] = [{"text": f"Thought {n}", "thought": True}, {"text": f"Step {n}"}]
     for index in range(calls):
-        call = {"name": "read", "args": {"path": f"src/{n}_{index}.py"}} | ({"id": f"c{n}-{index}"} if ids else {})
-        parts.append({"functionCall": call} | ({} if index else {"thoughtSignature": f"c2ln{n:04}"}))
+        call = {"name": "read", "args": {"path": f"src/{n}_{index}.py"}} | (
+            {"id": f"c{n}-{index}"} if ids else {}
+        )
+        parts.append(
+            {"functionCall": call} | ({} if index else {"thoughtSignature": f"c2ln{n:04}"})
+        )
     return {
-        "candidates": [{"content": {"parts": parts, "role": "model"}, "finishReason": "STOP", "index": 0}],
-        "usageMetadata": {"promptTokenCount": prompt, "candidatesTokenCount": 20, "totalTokenCount": prompt + 20},
+        "candidates": [
+            {"content": {"parts": parts, "role": "model"}, "finishReason": "STOP", "index": 0}
+        ],
+        "usageMetadata": {
+            "promptTokenCount": prompt,
+            "candidatesTokenCount": 20,
+            "totalTokenCount": prompt + 20,
+        },
         "modelVersion": "gemini-2.5-pro",
         "responseId": f"r{n}",
     }
@@ -51,13 +74,19 @@ def checked(context: refold.Context) -> dict[str, Any]:
 
 
 def thoughtless(request: dict[str, Any]) -> list[Any]:
-    """The contents without thoughts, which are not sent again once the page before them has changed."""
-    return [[part for part in content["parts"] if not part.get("thought")] for content in request["contents"]]
+    """The contents without thoughts, which are not sent again once the page before them has
+    changed."""
+    return [
+        [part for part in content["parts"] if not part.get("thought")]
+        for content in request["contents"]
+    ]
 
 
 def worked(context: refold.Context, turns: int, size: int = 20, *, ids: bool = False) -> None:
     for n in range(turns):
-        answer = response(n, ids=ids, prompt=context.stats().current) | {"responseId": f"r{context.view.head}"}
+        answer = response(n, ids=ids, prompt=context.stats().current) | {
+            "responseId": f"r{context.view.head}"
+        }
         context.record(answer)
         for call in reversed(refold.tool_calls(answer)):
             context.append_result(call.id, f"{call.arguments['path']}\n" + LINE * size)  # type: ignore[index]
@@ -79,22 +108,41 @@ def test_the_loop_of_the_readme_works_with_calls_that_have_no_ids() -> None:
     asked, said = checked(context)["contents"][1:]
     assert json.dumps(asked) == json.dumps(answer["candidates"][0]["content"])
     assert [part["functionResponse"] for part in said["parts"]] == [
-        {"name": "read", "response": {"error": "A"}}, {"name": "read", "response": {"output": "B"}},
-    ]  # fmt: skip
+        {"name": "read", "response": {"error": "A"}},
+        {"name": "read", "response": {"output": "B"}},
+    ]
 
 
 def test_results_in_the_providers_own_shape_find_their_calls() -> None:
     context = opened()
     for n in range(3):  # the same ids in every turn: each result answers the newest call
         context.record(response(n))
-        context.append({
-            "role": "user",
-            "parts": [{"function_response": {"name": "read", "response": {"result": f"{n}{i}"}}} for i in "ab"],
-        })  # fmt: skip
-    said = [content for content in checked(context)["contents"] if "function_response" in json.dumps(content)]
-    assert [part["function_response"]["response"]["result"] for content in said for part in content["parts"]] == [
-        "0a", "0b", "1a", "1b", "2a", "2b",
-    ]  # fmt: skip
+        context.append(
+            {
+                "role": "user",
+                "parts": [
+                    {"function_response": {"name": "read", "response": {"result": f"{n}{i}"}}}
+                    for i in "ab"
+                ],
+            }
+        )
+    said = [
+        content
+        for content in checked(context)["contents"]
+        if "function_response" in json.dumps(content)
+    ]
+    assert [
+        part["function_response"]["response"]["result"]
+        for content in said
+        for part in content["parts"]
+    ] == [
+        "0a",
+        "0b",
+        "1a",
+        "1b",
+        "2a",
+        "2b",
+    ]
     assert context.rendered().repairs == ()
 
 
@@ -130,9 +178,14 @@ def test_every_strategy_leaves_a_valid_request_and_can_be_undone(strategy: str |
     context.record(response(9, calls=0, prompt=context.stats().current))
     context.append({"role": "user", "parts": [{"text": "Go on"}]})
     before = thoughtless(checked(context))
-    settings = {"relevance": {"max_tokens": 2_000}, "keep": {"min_tokens": 20, "head": 2, "tail": 2}}
+    settings = {
+        "relevance": {"max_tokens": 2_000},
+        "keep": {"min_tokens": 20, "head": 2, "tail": 2},
+    }
     named = (strategy,) if strategy else ()
-    assert context.compact(*named, target=1_000, task="login", **settings.get(strategy or "", {})).batch
+    assert context.compact(
+        *named, target=1_000, task="login", **settings.get(strategy or "", {})
+    ).batch
     after = checked(context)
     assert thoughtless(after) != before
     assert after["contents"][-1]["parts"][-1] == {"text": "Go on"}
@@ -181,9 +234,13 @@ def test_what_was_handed_out_can_be_changed_without_harm() -> None:
 
 def test_usage_counts_the_cache_once_and_prices_thoughts() -> None:  # X-11
     usage = {
-        "promptTokenCount": 600, "cachedContentTokenCount": 580, "candidatesTokenCount": 20, "thoughtsTokenCount": 30,
-        "toolUsePromptTokenCount": 5, "totalTokenCount": 655,
-    }  # fmt: skip
+        "promptTokenCount": 600,
+        "cachedContentTokenCount": 580,
+        "candidatesTokenCount": 20,
+        "thoughtsTokenCount": 30,
+        "toolUsePromptTokenCount": 5,
+        "totalTokenCount": 655,
+    }
     context = opened()
     context.record({**response(1, calls=0), "usageMetadata": usage})
     billed = context.stats().billed
@@ -194,14 +251,22 @@ def test_usage_counts_the_cache_once_and_prices_thoughts() -> None:  # X-11
 @pytest.mark.parametrize(
     ("given", "finished"),
     [
-        ({"candidates": [{"content": {"role": "model"}, "finishReason": "MAX_TOKENS"}]}, "MAX_TOKENS"),
+        (
+            {"candidates": [{"content": {"role": "model"}, "finishReason": "MAX_TOKENS"}]},
+            "MAX_TOKENS",
+        ),
         ({"candidates": [{"finishReason": "SAFETY"}]}, "SAFETY"),
-        ({"promptFeedback": {"blockReason": "SAFETY"}, "usageMetadata": {"promptTokenCount": 3}}, "SAFETY"),
+        (
+            {"promptFeedback": {"blockReason": "SAFETY"}, "usageMetadata": {"promptTokenCount": 3}},
+            "SAFETY",
+        ),
         ({"candidates": None, "prompt_feedback": {"block_reason": "OTHER"}}, "OTHER"),
         ({"candidates": []}, ""),
     ],
 )
-def test_a_response_that_says_nothing_is_recorded_all_the_same(given: dict[str, Any], finished: str) -> None:
+def test_a_response_that_says_nothing_is_recorded_all_the_same(
+    given: dict[str, Any], finished: str
+) -> None:
     reply = gemini.reply(given)
     assert (reply.message.blocks, reply.message.role, reply.finished) == ((), "assistant", finished)
     context = opened()
@@ -229,12 +294,15 @@ def test_anything_is_parsed_or_refused_in_words(value: Any) -> None:
 
 
 def test_a_native_result_without_an_id_answers_the_call_that_has_one():
-    """Gemini 3 gives calls ids, its SDK makes responses without: they are matched by name and order."""
+    """Gemini 3 gives calls ids, its SDK makes responses without: they are matched by name and
+    order."""
     context = refold.open("work", store="memory:", model="gemini-2.5-pro")
     context.append({"role": "user", "parts": [{"text": "read both"}]})
     calls = [{"functionCall": {"id": f"id{n}", "name": "read", "args": {"n": n}}} for n in (1, 2)]
     context.append({"role": "model", "parts": calls})
-    answers = [{"functionResponse": {"name": "read", "response": {"output": f"text {n}"}}} for n in (1, 2)]
+    answers = [
+        {"functionResponse": {"name": "read", "response": {"output": f"text {n}"}}} for n in (1, 2)
+    ]
     context.append({"role": "user", "parts": answers})
     request = context.request()
     assert gemini.check(request) == []

@@ -1,4 +1,5 @@
-"""Hand-written conversations: each comes back byte for byte, and reads as written down in the other dialect."""
+"""Hand-written conversations: each comes back byte for byte, and reads as written down in the
+other dialect."""
 
 from __future__ import annotations
 
@@ -15,7 +16,12 @@ from refold.core.surrogates import encoded
 from refold.dialects import dialect, dialect_of, parse
 
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.json"))
-OTHER = {"openai_chat": "anthropic", "anthropic": "openai_chat", "gemini": "anthropic", "openai_responses": "anthropic"}
+OTHER = {
+    "openai_chat": "anthropic",
+    "anthropic": "openai_chat",
+    "gemini": "anthropic",
+    "openai_responses": "anthropic",
+}
 
 
 def golden(path: Path) -> dict[str, Any]:
@@ -33,7 +39,9 @@ def parsed(conversation: dict[str, Any]) -> list[Message]:
 def stored(message: Message) -> Message:
     """The message as it comes back from a log."""
     id, body = codec.uuid7(1, bytes(10)), encoded(message)
-    event = codec.seal(codec.ZERO, 1, id=id, at_ms=1, by="user", kind="message", body=body, salt=b"x")
+    event = codec.seal(
+        codec.ZERO, 1, id=id, at_ms=1, by="user", kind="message", body=body, salt=b"x"
+    )
     decoded = codec.decode(event)
     assert isinstance(decoded, Message)
     return decoded
@@ -41,7 +49,10 @@ def stored(message: Message) -> Message:
 
 def lawful(messages: list[Message]) -> list[Message]:
     """The messages in the order in which a page shows them."""
-    return [slot.message for slot in settled([Slot(seq, seq, one, 0) for seq, one in enumerate(messages, 1)])[0]]
+    return [
+        slot.message
+        for slot in settled([Slot(seq, seq, one, 0) for seq, one in enumerate(messages, 1)])[0]
+    ]
 
 
 @pytest.fixture(params=GOLDEN, ids=lambda path: path.stem)
@@ -49,18 +60,26 @@ def conversation(request: pytest.FixtureRequest) -> dict[str, Any]:
     return golden(request.param)
 
 
-def test_every_message_comes_back_byte_for_byte_through_the_log(conversation: dict[str, Any]) -> None:
+def test_every_message_comes_back_byte_for_byte_through_the_log(
+    conversation: dict[str, Any],
+) -> None:
     lost: list[str] = []
     messages = [stored(message) for message in parsed(conversation)]
     rendered = dialect(conversation["dialect"]).render(messages, lost)
-    assert [json.dumps(wire) for wire in rendered] == [json.dumps(wire) for wire in conversation["messages"]]
+    assert [json.dumps(wire) for wire in rendered] == [
+        json.dumps(wire) for wire in conversation["messages"]
+    ]
     assert lost == []
 
 
-def test_the_other_dialect_says_it_as_written_down_and_names_what_is_lost(conversation: dict[str, Any]) -> None:
+def test_the_other_dialect_says_it_as_written_down_and_names_what_is_lost(
+    conversation: dict[str, Any],
+) -> None:
     lost: list[str] = []
     other = dialect(OTHER[conversation["dialect"]])
-    request = other.request(other.render(parsed(conversation), lost), system=None, tools=None, marks=[], lost=[])
+    request = other.request(
+        other.render(parsed(conversation), lost), system=None, tools=None, marks=[], lost=[]
+    )
     assert [json.dumps(wire) for wire in request["messages"]] == [
         json.dumps(wire) for wire in conversation["elsewhere"]
     ]
@@ -70,7 +89,9 @@ def test_the_other_dialect_says_it_as_written_down_and_names_what_is_lost(conver
 
 def test_what_is_rendered_elsewhere_is_valid_there(conversation: dict[str, Any]) -> None:
     other = dialect(OTHER[conversation["dialect"]])
-    request = other.request(other.render(parsed(conversation), []), system="s", tools=None, marks=[1, 3], lost=[])
+    request = other.request(
+        other.render(parsed(conversation), []), system="s", tools=None, marks=[1, 3], lost=[]
+    )
     assert other.check(request) == []
 
 
@@ -78,14 +99,22 @@ def test_units_rendered_apart_are_the_page_rendered_whole(conversation: dict[str
     slots = [Slot(seq, seq, message, 0) for seq, message in enumerate(parsed(conversation), 1)]
     for name in OTHER:
         whole = dialect(name).render([slot.message for slot in slots], [])
-        apart = [dialect(name).render([slots[at].message for at in unit], []) for unit in units(slots)]
+        apart = [
+            dialect(name).render([slots[at].message for at in unit], []) for unit in units(slots)
+        ]
         assert [wire for part in apart for wire in part] == whole
 
 
 def test_no_text_of_a_block_is_stored_twice(conversation: dict[str, Any]) -> None:
     given = "".join(json.dumps(wire) for wire in conversation["messages"])
     kept = "".join(codec.encode(message).decode() for message in parsed(conversation))
-    for text in ("Look at the ears.", "It must be the clock.", "no such file", "iVBORw0KGgo=", "ls -l"):
+    for text in (
+        "Look at the ears.",
+        "It must be the clock.",
+        "no such file",
+        "iVBORw0KGgo=",
+        "ls -l",
+    ):
         assert kept.count(text) == given.count(text)
 
 

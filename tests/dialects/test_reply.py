@@ -1,4 +1,5 @@
-"""Responses taken apart: what was said, what was billed, and the calls in it, from dicts and from SDK objects."""
+"""Responses taken apart: what was said, what was billed, and the calls in it, from dicts and
+from SDK objects."""
 
 from __future__ import annotations
 
@@ -27,7 +28,11 @@ CHAT = {
                 "content": None,
                 "refusal": None,
                 "tool_calls": [
-                    {"id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"path": "a"}'}}
+                    {
+                        "id": "c1",
+                        "type": "function",
+                        "function": {"name": "read", "arguments": '{"path": "a"}'},
+                    }
                 ],
             },
         }
@@ -47,7 +52,13 @@ CLAUDE = {
     "model": "claude-sonnet-4-5",
     "content": [
         {"type": "thinking", "thinking": "hm", "signature": "sig"},
-        {"type": "tool_use", "id": "toolu_1", "name": "read", "input": {"path": "a"}, "caller": {"type": "direct"}},
+        {
+            "type": "tool_use",
+            "id": "toolu_1",
+            "name": "read",
+            "input": {"path": "a"},
+            "caller": {"type": "direct"},
+        },
     ],
     "stop_reason": "tool_use",
     "stop_sequence": None,
@@ -64,7 +75,10 @@ GEMINI = {
             "content": {
                 "parts": [
                     {"text": "hm", "thought": True},
-                    {"functionCall": {"name": "read", "args": {"path": "a"}}, "thoughtSignature": "c2ln"},
+                    {
+                        "functionCall": {"name": "read", "args": {"path": "a"}},
+                        "thoughtSignature": "c2ln",
+                    },
                 ],
                 "role": "model",
             },
@@ -90,7 +104,9 @@ class Model:
     def __init__(self, fields: dict[str, Any]) -> None:
         self.fields = fields
 
-    def model_dump(self, *, mode: str = "python", exclude_unset: bool = False, warnings: bool = True) -> dict[str, Any]:
+    def model_dump(
+        self, *, mode: str = "python", exclude_unset: bool = False, warnings: bool = True
+    ) -> dict[str, Any]:
         assert mode == "json"
         assert exclude_unset
         return self.fields
@@ -151,10 +167,17 @@ class ResponseStream:
         return Model(self.final)
 
 
-RESPONSES = [("openai_chat", CHAT), ("anthropic", CLAUDE), ("gemini", GEMINI), ("openai_responses", RESPONSE)]
+RESPONSES = [
+    ("openai_chat", CHAT),
+    ("anthropic", CLAUDE),
+    ("gemini", GEMINI),
+    ("openai_responses", RESPONSE),
+]
 
 
-@pytest.mark.parametrize("wrap", [dict, Model, Simple, ToDict, Attributes, Stream, CompletionStream, ResponseStream])
+@pytest.mark.parametrize(
+    "wrap", [dict, Model, Simple, ToDict, Attributes, Stream, CompletionStream, ResponseStream]
+)
 @pytest.mark.parametrize(("name", "response"), RESPONSES)
 def test_sdk_objects_read_like_their_dicts(name: str, response: dict[str, Any], wrap: Any) -> None:
     assert dialect(name).reply(wrap(response)) == dialect(name).reply(response)
@@ -164,16 +187,29 @@ def test_sdk_objects_read_like_their_dicts(name: str, response: dict[str, Any], 
 
 def test_a_message_may_hold_sdk_objects() -> None:
     blocks = [Model(block) for block in CLAUDE["content"]]  # type: ignore[attr-defined]
-    assert anthropic.parse({"role": "assistant", "content": blocks}) == [anthropic.reply(CLAUDE).message]
+    assert anthropic.parse({"role": "assistant", "content": blocks}) == [
+        anthropic.reply(CLAUDE).message
+    ]
     assert parse({"role": "assistant", "content": blocks})[0].dialect == "anthropic"
 
 
 def test_cached_tokens_count_once() -> None:  # X-11
     assert anthropic.reply(CLAUDE).usage == Usage(
-        response="msg_1", model="claude-sonnet-4-5", input=600, output=50, cache_read=580, cache_write=0
+        response="msg_1",
+        model="claude-sonnet-4-5",
+        input=600,
+        output=50,
+        cache_read=580,
+        cache_write=0,
     )
     assert openai_chat.reply(CHAT).usage == Usage(
-        response="chatcmpl-1", model="gpt-5", input=600, output=50, cache_read=580, cache_write=7, reasoning=30
+        response="chatcmpl-1",
+        model="gpt-5",
+        input=600,
+        output=50,
+        cache_read=580,
+        cache_write=7,
+        reasoning=30,
     )
     assert gemini.reply(GEMINI).usage == Usage(
         response="g1", model="gemini-2.5-pro", input=600, output=50, cache_read=580, reasoning=30
@@ -183,10 +219,20 @@ def test_cached_tokens_count_once() -> None:  # X-11
 def test_the_last_message_iteration_is_the_size_of_the_context() -> None:
     iterations = [
         {"type": "message", "input_tokens": 100, "cache_read_input_tokens": 0, "output_tokens": 10},
-        {"type": "message", "input_tokens": 30, "cache_read_input_tokens": 100, "cache_creation_input_tokens": 5},
+        {
+            "type": "message",
+            "input_tokens": 30,
+            "cache_read_input_tokens": 100,
+            "cache_creation_input_tokens": 5,
+        },
         {"type": "compaction", "input_tokens": 9_000, "output_tokens": 400},
     ]
-    usage = {"input_tokens": 130, "cache_read_input_tokens": 100, "output_tokens": 25, "iterations": iterations}
+    usage = {
+        "input_tokens": 130,
+        "cache_read_input_tokens": 100,
+        "output_tokens": 25,
+        "iterations": iterations,
+    }
     read = anthropic.reply({**CLAUDE, "usage": usage}).usage
     assert read is not None
     assert (read.input, read.cache_read, read.cache_write, read.output) == (135, 100, 5, 25)
@@ -219,7 +265,14 @@ def test_a_reply_without_usage_is_still_a_reply(usage: Any) -> None:
 
 def test_odd_numbers_in_usage_count_as_nothing() -> None:
     reply = openai_chat.reply(
-        {**CHAT, "usage": {"prompt_tokens": None, "completion_tokens": "7", "prompt_tokens_details": None}}
+        {
+            **CHAT,
+            "usage": {
+                "prompt_tokens": None,
+                "completion_tokens": "7",
+                "prompt_tokens_details": None,
+            },
+        }
     )
     assert reply.usage == Usage(response="chatcmpl-1", model="gpt-5")
 
@@ -235,15 +288,25 @@ def test_a_bare_message_is_a_reply_without_usage(name: str) -> None:
     ("name", "response", "blocks"),
     [
         ("openai_chat", {"role": "assistant", "content": None, "refusal": "no"}, (Text("no"),)),
-        ("openai_chat", {"role": "assistant", "content": None, "reasoning_content": "hm"}, (Thinking("hm"),)),
+        (
+            "openai_chat",
+            {"role": "assistant", "content": None, "reasoning_content": "hm"},
+            (Thinking("hm"),),
+        ),
         ("openai_chat", {"role": "assistant", "content": ""}, (Text(""),)),
         ("openai_chat", {"content": None}, ()),
         ("anthropic", [], ()),
         ("anthropic", None, ()),
-        ("anthropic", [{"type": "thinking", "thinking": "", "signature": "s"}], (Thinking("", "s"),)),
+        (
+            "anthropic",
+            [{"type": "thinking", "thinking": "", "signature": "s"}],
+            (Thinking("", "s"),),
+        ),
     ],
 )
-def test_a_response_that_says_nothing_is_recorded_all_the_same(name: str, response: Any, blocks: Any) -> None:
+def test_a_response_that_says_nothing_is_recorded_all_the_same(
+    name: str, response: Any, blocks: Any
+) -> None:
     if name == "openai_chat":
         reply = openai_chat.reply({"choices": [{"message": response, "finish_reason": "length"}]})
     else:
@@ -264,7 +327,11 @@ def test_tool_calls_reads_every_shape() -> None:
         CLAUDE,
         GEMINI,
         RESPONSE,
-        {"role": "assistant", "content": "", "tool_calls": [{"id": "c1", "name": "read", "arguments": {"path": "a"}}]},
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [{"id": "c1", "name": "read", "arguments": {"path": "a"}}],
+        },
         Attributes(CHAT["choices"][0]["message"]),  # type: ignore[index]
     ]
     for wire in wires:
@@ -274,7 +341,11 @@ def test_tool_calls_reads_every_shape() -> None:
 
 def test_tool_calls_keeps_text_that_is_no_object() -> None:
     function = {"name": "f", "arguments": '{"path": "a'}
-    wire = {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "type": "function", "function": function}]}
+    wire = {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "c", "type": "function", "function": function}],
+    }
     assert tool_calls(wire) == [ToolCall("c", "f", '{"path": "a')]
     assert tool_calls({"role": "assistant", "content": "no calls"}) == []
 
@@ -287,20 +358,29 @@ def test_responses_find_their_dialect() -> None:
 
 
 def reversed_keys(value: Any) -> Any:
-    """The same value with its keys in another order, but for arguments: as an SDK's class might have them."""
+    """The same value with its keys in another order, but for arguments: as an SDK's class might
+    have them."""
     if isinstance(value, list):
         return [reversed_keys(item) for item in value]
     if not isinstance(value, dict):
         return value
-    return {key: item if key == "input" else reversed_keys(item) for key, item in reversed(value.items())}
+    return {
+        key: item if key == "input" else reversed_keys(item)
+        for key, item in reversed(value.items())
+    }
 
 
 def test_the_key_order_of_an_sdks_class_needs_no_form() -> None:
-    blocks = [{"type": "text", "text": "a"}, {"type": "tool_use", "id": "t", "name": "f", "input": {"b": 1, "a": 2}}]
+    blocks = [
+        {"type": "text", "text": "a"},
+        {"type": "tool_use", "id": "t", "name": "f", "input": {"b": 1, "a": 2}},
+    ]
     claude = {**CLAUDE, "content": blocks}
     assert anthropic.reply(Model(reversed_keys(claude))) == anthropic.reply(claude)
     assert (
-        anthropic.parse({"role": "assistant", "content": [Model(reversed_keys(block)) for block in blocks]})[0].form
+        anthropic.parse(
+            {"role": "assistant", "content": [Model(reversed_keys(block)) for block in blocks]}
+        )[0].form
         is None
     )
     message = {"role": "assistant", "content": "hi"}
@@ -333,4 +413,6 @@ def test_dataclasses_and_named_values_are_read() -> None:
         role: str
         content: str
 
-    assert parse(Said("user", "hi")) == [Message(role="user", blocks=(Text("hi"),), dialect="openai_chat")]
+    assert parse(Said("user", "hi")) == [
+        Message(role="user", blocks=(Text("hi"),), dialect="openai_chat")
+    ]

@@ -1,4 +1,5 @@
-"""The keyword arguments of a call: system prompt and tools in any shape, cache marks on copies, at most four."""
+"""The keyword arguments of a call: system prompt and tools in any shape, cache marks on copies,
+at most four."""
 
 from __future__ import annotations
 
@@ -14,21 +15,32 @@ from refold.errors import Invalid
 
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}}
 CLAUDE_TOOL = {"name": "read", "description": "Reads a file", "input_schema": SCHEMA}
-OPENAI_TOOL = {"type": "function", "function": {"name": "read", "description": "Reads a file", "parameters": SCHEMA}}
+OPENAI_TOOL = {
+    "type": "function",
+    "function": {"name": "read", "description": "Reads a file", "parameters": SCHEMA},
+}
 EPHEMERAL = {"type": "ephemeral"}
 MARKED = {"type": "text", "text": "a", "cache_control": EPHEMERAL}
 U: dict[str, Any] = {"role": "user", "content": "hi"}
 
 
 def openai(system: Any = None, tools: Any = None, lost: list[str] | None = None) -> dict[str, Any]:
-    return openai_chat.request([U], system=system, tools=tools, marks=[0], lost=lost if lost is not None else [])
+    return openai_chat.request(
+        [U], system=system, tools=tools, marks=[0], lost=lost if lost is not None else []
+    )
 
 
 def claude(
-    system: Any = None, tools: Any = None, marks: Any = (), lost: list[str] | None = None, messages: Any = None
+    system: Any = None,
+    tools: Any = None,
+    marks: Any = (),
+    lost: list[str] | None = None,
+    messages: Any = None,
 ) -> Any:
     given = messages or [U]
-    return anthropic.request(given, system=system, tools=tools, marks=marks, lost=lost if lost is not None else [])
+    return anthropic.request(
+        given, system=system, tools=tools, marks=marks, lost=lost if lost is not None else []
+    )
 
 
 @pytest.mark.parametrize(
@@ -41,12 +53,17 @@ def claude(
         ([MARKED], [{"role": "system", "content": "a"}]),
         (["a", "b"], [{"role": "system", "content": "a"}, {"role": "system", "content": "b"}]),
         ({"parts": [{"text": "a"}]}, [{"role": "system", "content": "a"}]),
-        ([{**MARKED, "x": 1}], [{"role": "system", "content": [{"type": "text", "text": "a", "x": 1}]}]),
+        (
+            [{**MARKED, "x": 1}],
+            [{"role": "system", "content": [{"type": "text", "text": "a", "x": 1}]}],
+        ),
         ({"role": "developer", "content": "a"}, [{"role": "developer", "content": "a"}]),
-        ([{"role": "system", "content": "a"}, {"role": "system", "content": "b"}],
-         [{"role": "system", "content": "a"}, {"role": "system", "content": "b"}]),
+        (
+            [{"role": "system", "content": "a"}, {"role": "system", "content": "b"}],
+            [{"role": "system", "content": "a"}, {"role": "system", "content": "b"}],
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_system_prompt_leads_the_messages_of_openai(system: Any, messages: list[Any]) -> None:
     assert openai(system) == {"messages": [*messages, U]}
 
@@ -57,11 +74,15 @@ def test_the_system_prompt_leads_the_messages_of_openai(system: Any, messages: l
         ("be brief", "be brief"),
         ([MARKED], [MARKED]),
         ({"role": "system", "content": "a"}, [{"type": "text", "text": "a"}]),
-        ([{"role": "developer", "content": [{"type": "text", "text": "a"}]}, "b", ""],
-         [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]),
+        (
+            [{"role": "developer", "content": [{"type": "text", "text": "a"}]}, "b", ""],
+            [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}],
+        ),
     ],
-)  # fmt: skip
-def test_the_system_prompt_stands_beside_the_messages_of_anthropic(system: Any, prompt: Any) -> None:
+)
+def test_the_system_prompt_stands_beside_the_messages_of_anthropic(
+    system: Any, prompt: Any
+) -> None:
     assert claude(system) == {"system": prompt, "messages": [U]}
 
 
@@ -77,7 +98,13 @@ def test_an_odd_system_prompt_is_refused(system: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "tool", [CLAUDE_TOOL, OPENAI_TOOL, {"type": "function", **CLAUDE_TOOL}, {**CLAUDE_TOOL, "cache_control": EPHEMERAL}]
+    "tool",
+    [
+        CLAUDE_TOOL,
+        OPENAI_TOOL,
+        {"type": "function", **CLAUDE_TOOL},
+        {**CLAUDE_TOOL, "cache_control": EPHEMERAL},
+    ],
 )
 def test_tools_are_translated_from_either_shape(tool: dict[str, Any]) -> None:
     before = copy.deepcopy(tool)
@@ -92,7 +119,9 @@ def test_simple_tools_without_a_schema_take_anything() -> None:
     assert openai(tools=[{"name": "now"}])["tools"] == [
         {"type": "function", "function": {"name": "now", "parameters": nothing}}
     ]
-    assert claude(tools=[{"name": "now", "parameters": SCHEMA}])["tools"] == [{"name": "now", "input_schema": SCHEMA}]
+    assert claude(tools=[{"name": "now", "parameters": SCHEMA}])["tools"] == [
+        {"name": "now", "input_schema": SCHEMA}
+    ]
 
 
 def test_a_providers_own_tools_stay_with_it() -> None:
@@ -118,7 +147,7 @@ def test_no_tools_is_no_key() -> None:
     assert "tools" not in openai(tools=[]) and "tools" not in claude(tools=None)
 
 
-# --- cache marks --------------------------------------------------------------------------------------------------
+# --- cache marks ---
 
 
 def marked(request: Any) -> int:
@@ -153,7 +182,11 @@ def test_given_marks_give_way_to_ours() -> None:
 def test_thinking_and_empty_text_carry_no_mark() -> None:
     thinking = {"type": "thinking", "thinking": "x", "signature": "s"}
     use = {"type": "tool_use", "id": "a", "name": "f", "input": {}}
-    messages = [U, {"role": "assistant", "content": [use, thinking]}, {"role": "assistant", "content": [thinking]}]
+    messages = [
+        U,
+        {"role": "assistant", "content": [use, thinking]},
+        {"role": "assistant", "content": [thinking]},
+    ]
     request = claude(marks=[1, 2], messages=messages)
     assert "cache_control" in request["messages"][1]["content"][0]
     assert marked(request) == 1
@@ -176,15 +209,22 @@ def test_openai_has_no_marks() -> None:
 
 
 def test_an_id_that_comes_twice_is_made_distinct_for_anthropic():
-    """Servers that count from call_0 in every turn, and calls without ids: two calls of one id are refused there."""
+    """Servers that count from call_0 in every turn, and calls without ids: two calls of one id
+    are refused there."""
     context = refold.open("work", store="memory:", model="claude-sonnet-4-5")
     context.append({"role": "user", "content": "go"})
     for n in range(3):
-        called = {"id": "call_0", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+        called = {
+            "id": "call_0",
+            "type": "function",
+            "function": {"name": "read", "arguments": "{}"},
+        }
         context.append({"role": "assistant", "tool_calls": [called]})
         context.append({"role": "tool", "tool_call_id": "call_0", "content": f"text {n}"})
     request = context.request()
     assert anthropic.check(request) == []
-    uses = [part["id"] for m in request["messages"] for part in m["content"] if m["role"] == "assistant"]
+    uses = [
+        part["id"] for m in request["messages"] for part in m["content"] if m["role"] == "assistant"
+    ]
     assert uses == ["call_0", "call_0_2", "call_0_3"] and context.request() == request
     assert context.request("openai_chat")["messages"][-1]["tool_call_id"] == "call_0"

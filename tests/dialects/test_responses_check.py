@@ -1,4 +1,5 @@
-"""What the Responses API would refuse, each with the words of its fault; requests made, and responses taken apart."""
+"""What the Responses API would refuse, each with the words of its fault; requests made, and
+responses taken apart."""
 
 from __future__ import annotations
 
@@ -86,7 +87,9 @@ FAULTS: list[tuple[str, Any, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("items", "fault"), [row[1:] for row in FAULTS], ids=[row[0] for row in FAULTS])
+@pytest.mark.parametrize(
+    ("items", "fault"), [row[1:] for row in FAULTS], ids=[row[0] for row in FAULTS]
+)
 def test_faults_are_found(items: Any, fault: str) -> None:  # X-24
     assert any(fault in found for found in check({"input": items}))
 
@@ -100,8 +103,14 @@ def test_faults_are_found(items: Any, fault: str) -> None:  # X-24
         ({"tools": [{"type": "function", "name": "a b"}]}, "name is 'a b'"),
         ({"tools": [{"type": "function", "name": "a", "parameters": []}]}, "parameters are list"),
         ({"instructions": ["x"]}, "instructions: not text"),
-        ({"store": False, "input": [U, reasoning(1, sealed=False), message(1, "x")]}, "was not stored, without"),
-        ({"store": False, "input": [U, {"type": "item_reference", "id": "msg_1"}]}, "that was not stored"),
+        (
+            {"store": False, "input": [U, reasoning(1, sealed=False), message(1, "x")]},
+            "was not stored, without",
+        ),
+        (
+            {"store": False, "input": [U, {"type": "item_reference", "id": "msg_1"}]},
+            "that was not stored",
+        ),
     ],
 )
 def test_faults_beside_the_input_are_found(request_: dict[str, Any], fault: str) -> None:
@@ -110,16 +119,25 @@ def test_faults_beside_the_input_are_found(request_: dict[str, Any], fault: str)
 
 def test_sound_requests_have_no_faults() -> None:
     answer = [reasoning(1), message(1, "Reading."), function_call(1, "call_1"), called("b")]
-    items = [U, *answer, out("b"), out("call_1"), {"type": "compaction", "encrypted_content": "x"}, U]
+    items = [
+        U,
+        *answer,
+        out("b"),
+        out("call_1"),
+        {"type": "compaction", "encrypted_content": "x"},
+        U,
+    ]
     tools = [{"type": "function", "name": "f", "parameters": None}, {"type": "web_search"}]
     assert check({"input": items, "tools": tools, "store": False, "instructions": "s"}) == []
     assert check({"input": "hi"}) == []
 
 
-# --- request ----------------------------------------------------------------------------------------------------------
+# --- request ---
 
 
-def made(items: Any = None, system: Any = None, tools: Any = None, lost: list[str] | None = None) -> dict[str, Any]:
+def made(
+    items: Any = None, system: Any = None, tools: Any = None, lost: list[str] | None = None
+) -> dict[str, Any]:
     lost = [] if lost is None else lost
     return responses.request(items or [U], system=system, tools=tools, marks=[0], lost=lost)
 
@@ -136,13 +154,24 @@ def made(items: Any = None, system: Any = None, tools: Any = None, lost: list[st
     ],
 )
 def test_the_system_prompt_is_instructions(system: Any, instructions: str | None) -> None:
-    assert made(system=system) == {"input": [U], **({"instructions": instructions} if instructions else {})}
+    assert made(system=system) == {
+        "input": [U],
+        **({"instructions": instructions} if instructions else {}),
+    }
 
 
-FLAT = {"type": "function", "strict": False, "name": "read", "description": "Reads a file", "parameters": SCHEMA}
+FLAT = {
+    "type": "function",
+    "strict": False,
+    "name": "read",
+    "description": "Reads a file",
+    "parameters": SCHEMA,
+}
 
 
-@pytest.mark.parametrize("tool", [CLAUDE_TOOL, OPENAI_TOOL, FLAT, {**CLAUDE_TOOL, "cache_control": EPHEMERAL}])
+@pytest.mark.parametrize(
+    "tool", [CLAUDE_TOOL, OPENAI_TOOL, FLAT, {**CLAUDE_TOOL, "cache_control": EPHEMERAL}]
+)
 def test_tools_are_flat_whatever_they_were(tool: dict[str, Any]) -> None:
     before = copy.deepcopy(tool)
     assert made(tools=[tool])["tools"] == [FLAT]
@@ -152,18 +181,32 @@ def test_tools_are_flat_whatever_they_were(tool: dict[str, Any]) -> None:
 
 def test_flat_tools_go_to_the_others_in_their_shape() -> None:
     chat = openai_chat.request([U], system=None, tools=[FLAT], marks=[], lost=[])
-    assert chat["tools"] == [{"type": "function", "function": {**OPENAI_TOOL["function"], "strict": False}}]  # type: ignore[dict-item]
+    assert chat["tools"] == [
+        {"type": "function", "function": {**OPENAI_TOOL["function"], "strict": False}}
+    ]  # type: ignore[dict-item]
     claude = anthropic.request([U], system=None, tools=[FLAT], marks=[], lost=[])
     assert claude["tools"] == [{**CLAUDE_TOOL, "strict": False}]
 
 
 def test_a_providers_own_tools_stay_with_it() -> None:
     grammar = {"syntax": "lark", "definition": "start: WORD"}
-    chat = {"type": "custom", "custom": {"name": "run", "format": {"type": "grammar", "grammar": grammar}}}
-    own = [{"type": "web_search"}, {"type": "custom", "name": "sh"}, {"type": "mcp", "server_label": "s"}]
+    chat = {
+        "type": "custom",
+        "custom": {"name": "run", "format": {"type": "grammar", "grammar": grammar}},
+    }
+    own = [
+        {"type": "web_search"},
+        {"type": "custom", "name": "sh"},
+        {"type": "mcp", "server_label": "s"},
+    ]
     lost: list[str] = []
-    tools = made(tools=[*own, chat, {"type": "memory_20250818", "name": "memory"}], lost=lost)["tools"]
-    assert tools == [*own, {"type": "custom", "name": "run", "format": {"type": "grammar", **grammar}}]
+    tools = made(tools=[*own, chat, {"type": "memory_20250818", "name": "memory"}], lost=lost)[
+        "tools"
+    ]
+    assert tools == [
+        *own,
+        {"type": "custom", "name": "run", "format": {"type": "grammar", **grammar}},
+    ]
     assert lost == ["the tool 'memory' of type 'memory_20250818' is not sent to openai_responses"]
 
 
@@ -191,21 +234,39 @@ def test_what_was_recorded_twice_is_said_again_as_another_item() -> None:
 def test_what_lost_its_other_half_is_left_out_and_reported() -> None:
     lost: list[str] = []
     approval = {"type": "mcp_approval_response", "approval_request_id": "m", "approve": True}
-    items = [U, out("gone"), approval, {"type": "compaction_trigger"}, reasoning(1), reasoning(2), U]
+    items = [
+        U,
+        out("gone"),
+        approval,
+        {"type": "compaction_trigger"},
+        reasoning(1),
+        reasoning(2),
+        U,
+    ]
     assert made(items, lost=lost) == {"input": [U, U]}
     assert len(lost) == 4
 
 
-# --- reply ------------------------------------------------------------------------------------------------------------
+# --- reply ---
 
 
 def test_a_reply_says_what_was_billed_and_how_it_ended() -> None:  # X-11
     reply = responses.reply(RESPONSE)
     assert reply.usage == Usage(
-        response="resp_1", model="gpt-5", input=600, output=50, cache_read=580, cache_write=7, reasoning=30
+        response="resp_1",
+        model="gpt-5",
+        input=600,
+        output=50,
+        cache_read=580,
+        cache_write=7,
+        reasoning=30,
     )
     assert reply.finished == "completed"
-    cut = {**RESPONSE, "status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
+    cut = {
+        **RESPONSE,
+        "status": "incomplete",
+        "incomplete_details": {"reason": "max_output_tokens"},
+    }
     assert responses.reply(cut).finished == "max_output_tokens"
 
 
@@ -235,7 +296,9 @@ def test_what_only_an_sdks_classes_add_does_not_go_back() -> None:
     rendered = responses.render([responses.reply(Model(dressed)).message], [])
     assert json.dumps(rendered) == json.dumps(RESPONSE["output"])
     as_json = responses.render([responses.reply(dressed).message], [])
-    assert json.dumps(as_json) == json.dumps(dressed["output"]), "what came as JSON comes back as it came"
+    assert json.dumps(as_json) == json.dumps(dressed["output"]), (
+        "what came as JSON comes back as it came"
+    )
 
 
 def test_tool_calls_are_read_from_every_kind_of_item() -> None:
@@ -249,7 +312,7 @@ def test_tool_calls_are_read_from_every_kind_of_item() -> None:
     assert tool_calls(function_call(1, "b")) == [ToolCall("b", "read", {"path": "a"})]
 
 
-# --- whatever comes ---------------------------------------------------------------------------------------------------
+# --- whatever comes ---
 
 KEYS = st.sampled_from((
     "role", "content", "type", "text", "id", "call_id", "name", "input", "output", "arguments", "action", "operation",
@@ -268,10 +331,16 @@ anything = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=5),
     max_leaves=25,
 )
-items = st.builds(lambda rest, kind: {**rest, "type": kind}, st.dictionaries(KEYS, anything, max_size=6), WORDS)
-messages = st.builds(lambda rest, role: {**rest, "role": role}, st.dictionaries(KEYS, anything, max_size=4), WORDS)
+items = st.builds(
+    lambda rest, kind: {**rest, "type": kind}, st.dictionaries(KEYS, anything, max_size=6), WORDS
+)
+messages = st.builds(
+    lambda rest, role: {**rest, "role": role}, st.dictionaries(KEYS, anything, max_size=4), WORDS
+)
 several = st.lists(items | messages, max_size=4)
-whole = several.map(lambda given: {"object": "response", "output": given}) | several.map(lambda given: {"input": given})
+whole = several.map(lambda given: {"object": "response", "output": given}) | several.map(
+    lambda given: {"input": given}
+)
 
 
 @settings(deadline=None, max_examples=200)

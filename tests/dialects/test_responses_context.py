@@ -1,4 +1,5 @@
-"""A whole conversation with the Responses API: record, answer, compact by every strategy; every request is valid."""
+"""A whole conversation with the Responses API: record, answer, compact by every strategy; every
+request is valid."""
 
 from __future__ import annotations
 
@@ -20,22 +21,45 @@ SHOT = {"type": "computer_screenshot", "image_url": "data:image/png;base64," + "
 
 
 def opened(config: Config = CONFIG, **given: Any) -> refold.Context:
-    return refold.open("work", store="memory:", model="gpt-5", config=config, system="Be brief.", tools=[TOOL], **given)
+    return refold.open(
+        "work",
+        store="memory:",
+        model="gpt-5",
+        config=config,
+        system="Be brief.",
+        tools=[TOOL],
+        **given,
+    )
 
 
 def said(n: int) -> dict[str, Any]:
     """A response with reasoning, words, and three parallel calls of different kinds."""
-    custom = {"type": "custom_tool_call", "id": f"ctc_{n}", "call_id": f"b{n}", "name": "run", "input": "ls -l"}
-    computer = {"type": "computer_call", "id": f"cu_{n}", "call_id": f"c{n}", "action": {"type": "screenshot"},
-                "pending_safety_checks": [], "status": "completed"}  # fmt: skip
+    custom = {
+        "type": "custom_tool_call",
+        "id": f"ctc_{n}",
+        "call_id": f"b{n}",
+        "name": "run",
+        "input": "ls -l",
+    }
+    computer = {
+        "type": "computer_call",
+        "id": f"cu_{n}",
+        "call_id": f"c{n}",
+        "action": {"type": "screenshot"},
+        "pending_safety_checks": [],
+        "status": "completed",
+    }
     calls = (function_call(n, f"a{n}", json.dumps({"path": f"file{n}.py"})), custom, computer)
     return response(n, reasoning(n), message(n, f"Reading file{n}.py."), *calls, tokens=1_000 + n)
 
 
 def grow(context: refold.Context, first: int, last: int, **changed: Any) -> None:
-    """Turns of a question, calls, their results, and an answer; with what is changed in the responses."""
+    """Turns of a question, calls, their results, and an answer; with what is changed in the
+    responses."""
     for n in range(first, last + 1):
-        done = response(100 + n, reasoning(100 + n), message(100 + n, f"file{n}.py is fine."), tokens=3_000)
+        done = response(
+            100 + n, reasoning(100 + n), message(100 + n, f"file{n}.py is fine."), tokens=3_000
+        )
         context.append({"role": "user", "content": f"step {n}: look at file{n}.py"})
         context.request()
         context.record({**said(n), **changed})
@@ -62,13 +86,17 @@ def test_what_was_recorded_goes_back_as_it_came() -> None:
     assert user == {"role": "user", "content": "step 1: look at file1.py"}
     assert rest[:5] == said(1)["output"]
     assert [item["type"] for item in rest[5:8]] == [
-        "function_call_output", "custom_tool_call_output", "computer_call_output",
-    ]  # fmt: skip
+        "function_call_output",
+        "custom_tool_call_output",
+        "computer_call_output",
+    ]
     assert rest[7]["output"] == SHOT
 
 
 @pytest.mark.parametrize("strategy", [*BUILT_IN, ""])
-def test_every_strategy_leaves_a_request_that_the_provider_takes(strategy: str) -> None:  # X-24, Y-43
+def test_every_strategy_leaves_a_request_that_the_provider_takes(
+    strategy: str,
+) -> None:  # X-24, Y-43
     with opened() as context:
         grow(context, 1, 8)
         before = sound(context)
@@ -114,7 +142,10 @@ def test_openai_models_are_called_in_chat_until_the_dialect_is_named() -> None:
         context.append({"role": "user", "content": "hi"})
         context.record(response(1, reasoning(1), message(1, "Hello.")))
         assert "messages" in context.request()
-        assert context.request("openai_responses")["input"][1:] == [reasoning(1), message(1, "Hello.")]
+        assert context.request("openai_responses")["input"][1:] == [
+            reasoning(1),
+            message(1, "Hello."),
+        ]
 
 
 def test_an_unknown_model_is_called_as_it_last_replied() -> None:
@@ -129,11 +160,15 @@ def test_a_call_that_nobody_answered_gets_a_result_that_says_so() -> None:
         context.append({"role": "user", "content": "hi"})
         context.record(said(1))
         context.append({"role": "user", "content": "never mind"})
-        outputs = [item for item in sound(context)["input"] if item.get("type", "").endswith("_output")]
+        outputs = [
+            item for item in sound(context)["input"] if item.get("type", "").endswith("_output")
+        ]
     assert [item["output"] for item in outputs] == ["[no result recorded]"] * 3
     assert [item["type"] for item in outputs] == [
-        "function_call_output", "custom_tool_call_output", "function_call_output",
-    ]  # fmt: skip
+        "function_call_output",
+        "custom_tool_call_output",
+        "function_call_output",
+    ]
 
 
 def test_changing_a_request_changes_no_later_one() -> None:

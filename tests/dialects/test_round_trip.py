@@ -46,7 +46,10 @@ def test_anthropic_messages_come_back_byte_for_byte(wires: list[dict[str, Any]])
 @given(shapes.openai_lists.filter(bool))
 def test_openai_messages_are_valid_for_anthropic(wires: list[dict[str, Any]]) -> None:
     rendered = anthropic.render(lawful(parsed("openai_chat", wires)), [])
-    assert anthropic.check(anthropic.request(rendered, system=None, tools=None, marks=[], lost=[])) == []
+    assert (
+        anthropic.check(anthropic.request(rendered, system=None, tools=None, marks=[], lost=[]))
+        == []
+    )
 
 
 @RELAXED
@@ -63,20 +66,28 @@ anyone = st.tuples(st.just("openai_chat"), shapes.openai_lists) | st.tuples(
 
 @RELAXED
 @given(anyone, st.data())
-def test_every_edit_shows_once_in_either_dialect(given: tuple[str, list[dict[str, Any]]], data: st.DataObject) -> None:
+def test_every_edit_shows_once_in_either_dialect(
+    given: tuple[str, list[dict[str, Any]]], data: st.DataObject
+) -> None:
     messages = parsed(*given)
     notices = []
     for index, message in enumerate(messages):
         if message.blocks and data.draw(st.booleans()):
             block = data.draw(st.integers(0, len(message.blocks) - 1))
-            messages[index] = edited(message, Replace(batch="b", seq=1, block=block, text=f"[cleared #{index}]"))
+            messages[index] = edited(
+                message, Replace(batch="b", seq=1, block=block, text=f"[cleared #{index}]")
+            )
             if not isinstance(message.blocks[block], Thinking):
                 notices.append(f"[cleared #{index}]")
     for speaker in (openai_chat, anthropic):
         rendered = json.dumps(speaker.render(messages, []))
         assert [rendered.count(notice) for notice in notices] == [1] * len(notices)
         if messages:
-            assert [fault for fault in speaker.check({"messages": json.loads(rendered)}) if "empty" in fault] == []
+            assert [
+                fault
+                for fault in speaker.check({"messages": json.loads(rendered)})
+                if "empty" in fault
+            ] == []
 
 
 @pytest.mark.parametrize("name", ["openai_chat", "anthropic", "openai_responses"])
@@ -89,48 +100,91 @@ def test_an_unknown_block_survives(name: str) -> None:  # X-01
     ("name", "wire"),
     [
         ("openai_chat", {"role": "user", "content": "hi", "name": "ann"}),
-        ("openai_chat", {"role": "tool", "tool_call_id": "c", "content": "long", "name": "read", "x": {"$": "text"}}),
-        ("openai_chat", {"role": "tool", "tool_call_id": "c", "content": [{"type": "text", "text": "long", "x": 1}]}),
+        (
+            "openai_chat",
+            {
+                "role": "tool",
+                "tool_call_id": "c",
+                "content": "long",
+                "name": "read",
+                "x": {"$": "text"},
+            },
+        ),
+        (
+            "openai_chat",
+            {
+                "role": "tool",
+                "tool_call_id": "c",
+                "content": [{"type": "text", "text": "long", "x": 1}],
+            },
+        ),
         (
             "anthropic",
-            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "x": 1, "content": "long"}]},
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": "c", "x": 1, "content": "long"}],
+            },
         ),
     ],
 )
 def test_an_edited_block_keeps_the_unknown_keys_around_it(name: str, wire: dict[str, Any]) -> None:
     [message] = dialect(name).parse(wire)
-    [rendered] = dialect(name).render([edited(message, Replace(batch="b", seq=1, block=0, text="[cleared]"))], [])
+    [rendered] = dialect(name).render(
+        [edited(message, Replace(batch="b", seq=1, block=0, text="[cleared]"))], []
+    )
     text = json.dumps(wire).replace('"long"', '"[cleared]"').replace('"hi"', '"[cleared]"')
     assert json.dumps(rendered) == text
 
 
-@pytest.mark.parametrize("content", [None, [], [{"type": "text", "text": "a"}, {"type": "text", "text": "b", "x": 1}]])
+@pytest.mark.parametrize(
+    "content", [None, [], [{"type": "text", "text": "a"}, {"type": "text", "text": "b", "x": 1}]]
+)
 def test_a_result_cleared_to_a_notice_shows_it_whatever_it_was(content: Any) -> None:
     [message] = anthropic.parse(
-        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": content}]}
+        {
+            "role": "user",
+            "content": [{"type": "tool_result", "tool_use_id": "c", "content": content}],
+        }
     )
-    [rendered] = anthropic.render([edited(message, Replace(batch="b", seq=1, block=0, text="[cleared]"))], [])
+    [rendered] = anthropic.render(
+        [edited(message, Replace(batch="b", seq=1, block=0, text="[cleared]"))], []
+    )
     shown = rendered["content"][0]["content"]
     assert shown in ("[cleared]", [{"type": "text", "text": "[cleared]"}])
 
 
 def test_an_image_replaced_by_a_notice_leaves_the_other_parts_as_they_came() -> None:
-    wire = {"role": "user", "content": [
-        {"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD", "x": 1}},
-        {"type": "text", "text": "what?", "y": 2},
-    ]}  # fmt: skip
+    wire = {
+        "role": "user",
+        "content": [
+            {"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD", "x": 1}},
+            {"type": "text", "text": "what?", "y": 2},
+        ],
+    }
     [message] = openai_chat.parse(wire)
-    [rendered] = openai_chat.render([edited(message, Replace(batch="b", seq=1, block=0, text="[image]"))], [])
-    assert rendered["content"] == [{"type": "text", "text": "[image]"}, {"type": "text", "text": "what?", "y": 2}]
+    [rendered] = openai_chat.render(
+        [edited(message, Replace(batch="b", seq=1, block=0, text="[image]"))], []
+    )
+    assert rendered["content"] == [
+        {"type": "text", "text": "[image]"},
+        {"type": "text", "text": "what?", "y": 2},
+    ]
 
 
 def test_a_message_that_lost_a_block_no_longer_fits_its_form() -> None:
-    wire = {"role": "assistant", "content": "a", "x": 1, "tool_calls": [
-        {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}},
-        {"id": "c2", "type": "function", "function": {"name": "g", "arguments": "{}"}},
-    ]}  # fmt: skip
+    wire = {
+        "role": "assistant",
+        "content": "a",
+        "x": 1,
+        "tool_calls": [
+            {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}},
+            {"id": "c2", "type": "function", "function": {"name": "g", "arguments": "{}"}},
+        ],
+    }
     [message] = openai_chat.parse(wire)
-    fewer = Message(role="assistant", blocks=message.blocks[:2], dialect=message.dialect, form=message.form)
+    fewer = Message(
+        role="assistant", blocks=message.blocks[:2], dialect=message.dialect, form=message.form
+    )
     assert openai_chat.render([fewer], []) == [
         {"role": "assistant", "content": "a", "tool_calls": wire["tool_calls"][:1]}  # type: ignore[index]
     ]
@@ -139,17 +193,27 @@ def test_a_message_that_lost_a_block_no_longer_fits_its_form() -> None:
 @pytest.mark.parametrize(
     ("name", "wire", "left"),
     [
-        ("openai_chat", {"role": "assistant", "content": "a", "reasoning": "r"}, {"role": "assistant", "content": "a"}),
+        (
+            "openai_chat",
+            {"role": "assistant", "content": "a", "reasoning": "r"},
+            {"role": "assistant", "content": "a"},
+        ),
         (
             "anthropic",
-            {"role": "assistant", "content": [
-                {"type": "thinking", "thinking": "r", "signature": "s", "x": 1}, {"type": "text", "text": "a"},
-            ]},
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "thinking", "thinking": "r", "signature": "s", "x": 1},
+                    {"type": "text", "text": "a"},
+                ],
+            },
             {"role": "assistant", "content": [{"type": "text", "text": "a"}]},
         ),
     ],
-)  # fmt: skip
-def test_removed_thinking_leaves_nothing_behind(name: str, wire: dict[str, Any], left: dict[str, Any]) -> None:
+)
+def test_removed_thinking_leaves_nothing_behind(
+    name: str, wire: dict[str, Any], left: dict[str, Any]
+) -> None:
     [message] = dialect(name).parse(wire)
     lost: list[str] = []
     blocks = (Thinking(), *message.blocks[1:])
@@ -160,7 +224,10 @@ def test_removed_thinking_leaves_nothing_behind(name: str, wire: dict[str, Any],
 
 @pytest.mark.parametrize("name", ["openai_chat", "anthropic", "openai_responses"])
 def test_cache_marks_are_not_content(name: str) -> None:
-    marks = {"cache_control": {"type": "ephemeral"}, "prompt_cache_breakpoint": {"mode": "explicit"}}
+    marks = {
+        "cache_control": {"type": "ephemeral"},
+        "prompt_cache_breakpoint": {"mode": "explicit"},
+    }
     marked = {"role": "user", "content": [{"type": "text", "text": "hi", **marks}], **marks}
     plain = {"role": "user", "content": [{"type": "text", "text": "hi"}]}
     assert dialect(name).parse(marked) == dialect(name).parse(plain)
@@ -175,7 +242,10 @@ def test_a_cache_mark_inside_arguments_is_content() -> None:
 def test_marks_inside_results_are_taken_off() -> None:
     part = {"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}
     [message] = anthropic.parse(
-        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": [part]}]}
+        {
+            "role": "user",
+            "content": [{"type": "tool_result", "tool_use_id": "t", "content": [part]}],
+        }
     )
     assert "cache_control" not in json.dumps(anthropic.render([message], []))
 
@@ -186,20 +256,30 @@ def test_lone_surrogates_show_as_replacement_characters() -> None:
     assert isinstance(kept.blocks[0], Opaque)
     assert openai_chat.render([kept], []) == [{"role": "user", "content": "a\ufffdb"}]
     assert anthropic.render([kept], []) == [{"role": "user", "content": "a\ufffdb"}]
-    result = stored(openai_chat.parse({"role": "tool", "tool_call_id": "c", "content": "a\ud800b"})[0])
-    assert openai_chat.render([result], []) == [{"role": "tool", "tool_call_id": "c", "content": "a\ufffdb"}]
+    result = stored(
+        openai_chat.parse({"role": "tool", "tool_call_id": "c", "content": "a\ud800b"})[0]
+    )
+    assert openai_chat.render([result], []) == [
+        {"role": "tool", "tool_call_id": "c", "content": "a\ufffdb"}
+    ]
 
 
 def test_metadata_is_ours_and_not_sent() -> None:
     [message] = openai_chat.parse({"role": "user", "content": "hi", "metadata": {"importance": 3}})
-    assert message == Message(role="user", blocks=(Text("hi"),), dialect="openai_chat", metadata={"importance": 3})
+    assert message == Message(
+        role="user", blocks=(Text("hi"),), dialect="openai_chat", metadata={"importance": 3}
+    )
     assert openai_chat.render([message], []) == [{"role": "user", "content": "hi"}]
 
 
 def test_plain_messages_need_no_form() -> None:
     wires = [
         {"role": "user", "content": "hi"},
-        {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "name": "f", "arguments": {}}]},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "c", "name": "f", "arguments": {}}],
+        },
         {"role": "tool", "tool_call_id": "c", "content": "x"},
     ]
     assert [message.form for message in parsed("openai_chat", wires)] == [None, None, None]

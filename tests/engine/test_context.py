@@ -1,4 +1,5 @@
-"""The Context as an agent loop holds it: real stores, both dialects, the strict validators on every request."""
+"""The Context as an agent loop holds it: real stores, both dialects, the strict validators on
+every request."""
 
 from __future__ import annotations
 
@@ -52,14 +53,20 @@ def response(n: int, text: str = "ok", prompt: int = 100) -> dict:
     message = {"role": "assistant", "content": text}
     usage = {"prompt_tokens": prompt, "completion_tokens": 10, "total_tokens": prompt + 10}
     choice = {"index": 0, "finish_reason": "stop", "message": message}
-    return {"id": f"r{n}", "object": "chat.completion", "model": "gpt-4o", "choices": [choice], "usage": usage}
+    return {
+        "id": f"r{n}",
+        "object": "chat.completion",
+        "model": "gpt-4o",
+        "choices": [choice],
+        "usage": usage,
+    }
 
 
 def page_of(context) -> str:
     return hashlib.sha256(json.dumps(context.request("openai_chat")).encode()).hexdigest()
 
 
-# --- the loop -----------------------------------------------------------------------------------------------------
+# --- the loop ---
 
 
 def test_a_long_tool_loop_stays_valid_and_within_its_budget_in_both_dialects(url):
@@ -121,11 +128,14 @@ def test_a_request_may_be_changed_by_its_caller_without_harm():
     context.append(call(1))
     context.append_result("c1", "done")
     context.request("openai_chat")["messages"][-2]["tool_calls"][0]["function"]["name"] = "changed"
-    assert context.request("openai_chat")["messages"][-2]["tool_calls"][0]["function"]["name"] == "bash"
+    assert (
+        context.request("openai_chat")["messages"][-2]["tool_calls"][0]["function"]["name"]
+        == "bash"
+    )
     assert context.request("openai_chat")["messages"][0]["content"][0]["text"] == "hi"
 
 
-# --- large results ------------------------------------------------------------------------------------------------
+# --- large results ---
 
 
 def test_a_large_result_is_kept_whole_and_shown_as_a_stub(url):
@@ -176,7 +186,7 @@ def test_bytes_and_plain_data_are_results_too():
         context.append_result("c9", object())
 
 
-# --- usage --------------------------------------------------------------------------------------------------------
+# --- usage ---
 
 
 def test_recording_the_same_response_twice_bills_it_once(url):
@@ -203,8 +213,12 @@ def test_the_size_of_the_next_request_is_known_before_it_is_sent():
 
 
 def test_the_parts_of_the_breakdown_sum_to_the_whole():
-    """Y-10: system, tools, summaries, artifacts (stubs of results that were moved out) and the rest."""
-    context = opened(system="s" * 4_000, tools=[{"name": "t", "description": "d", "input_schema": {"type": "object"}}])
+    """Y-10: system, tools, summaries, artifacts (stubs of results that were moved out) and the
+    rest."""
+    context = opened(
+        system="s" * 4_000,
+        tools=[{"name": "t", "description": "d", "input_schema": {"type": "object"}}],
+    )
     context.append({"role": "user", "content": "go"})
     worked(context, 60)
     without = context.stats().breakdown
@@ -229,7 +243,7 @@ def test_another_model_changes_the_limits_at_once():
     assert context.stats().current < 64_000
 
 
-# --- notices ------------------------------------------------------------------------------------------------------
+# --- notices ---
 
 
 def test_the_warning_comes_once_and_again_after_a_compaction():
@@ -239,7 +253,11 @@ def test_the_warning_comes_once_and_again_after_a_compaction():
     context.append({"role": "user", "content": "go"})
     worked(context, 60)
     assert heard[: heard.index("compaction-complete") + 1].count("context-warning") == 1
-    order = [name for name in heard if name in ("context-warning", "auto-compacting", "compaction-complete")]
+    order = [
+        name
+        for name in heard
+        if name in ("context-warning", "auto-compacting", "compaction-complete")
+    ]
     assert order[:3] == ["context-warning", "auto-compacting", "compaction-complete"]
     assert heard.count("context-warning") <= heard.count("compaction-complete") + 1
 
@@ -278,7 +296,10 @@ def test_a_listener_may_use_the_context():
 
 def test_a_fixed_part_over_the_trigger_is_said_once_and_never_compacted_in_a_loop():
     """X-12: window 32,768, fixed part about 29,000."""
-    context, heard = opened(window=32_768, system="word " * 29_000, counter=lambda text: len(text.split())), []
+    context, heard = (
+        opened(window=32_768, system="word " * 29_000, counter=lambda text: len(text.split())),
+        [],
+    )
     context.on("*", lambda notice: heard.append(notice.name))
     context.append({"role": "user", "content": "go"})
     for _ in range(3):
@@ -320,7 +341,7 @@ def test_automatic_compaction_can_be_switched_off():
     assert "compaction-complete" not in heard
 
 
-# --- undo ---------------------------------------------------------------------------------------------------------
+# --- undo ---
 
 
 def test_undo_gives_the_page_back_and_undoing_again_redoes(url):
@@ -416,14 +437,16 @@ def test_a_fork_goes_its_own_way(url):
     context.close()
 
 
-# --- pins and handles ---------------------------------------------------------------------------------------------
+# --- pins and handles ---
 
 
 def test_a_pinned_message_survives_every_compaction_verbatim():
     """C-52, X-31."""
     context = opened()
     context.append({"role": "user", "content": "go"})
-    [rule] = context.append({"role": "user", "content": "RULE: never touch secrets.py  (exactly this)"})
+    [rule] = context.append(
+        {"role": "user", "content": "RULE: never touch secrets.py  (exactly this)"}
+    )
     context.pin(rule.seq)
     context.append({"role": "user", "content": "now work"})
     worked(context, 60)
@@ -455,7 +478,9 @@ def test_every_handle_on_the_page_leads_back_to_the_originals():
     whole = context.unfold(str(summary.span))
     assert whole.messages
     assert "turn 3\n" in whole.text
-    assert context.unfold(str(summary.span), level="paragraph").text == summary.message.blocks[0].text
+    assert (
+        context.unfold(str(summary.span), level="paragraph").text == summary.message.blocks[0].text
+    )
     assert len(context.unfold(str(summary.span), level="line").text) < 300
     result = next(m for m in whole.messages if isinstance(m.blocks[0], ToolResult))
     assert isinstance(result.blocks[0].content[0], Text)
@@ -464,16 +489,22 @@ def test_every_handle_on_the_page_leads_back_to_the_originals():
             context.unfold(bad)
 
 
-# --- bad input ----------------------------------------------------------------------------------------------------
+# --- bad input ---
 
 
 @pytest.mark.parametrize(
     "message",
     [
-        {"role": "robot", "content": "hi"}, {"content": "hi"}, "hi", None, 7, {"role": "user", "content": 3},
-        {"role": "user", "content": [{"no": "type"}]}, {"role": "tool", "content": "x"},
+        {"role": "robot", "content": "hi"},
+        {"content": "hi"},
+        "hi",
+        None,
+        7,
+        {"role": "user", "content": 3},
+        {"role": "user", "content": [{"no": "type"}]},
+        {"role": "tool", "content": "x"},
     ],
-)  # fmt: skip
+)
 def test_a_message_without_a_form_is_refused_and_nothing_is_written(url, message):
     """M-02."""
     context = opened(url)
@@ -509,7 +540,12 @@ def test_a_lone_surrogate_anywhere_in_a_message_does_no_harm(url):
     context.append({"role": "user", "content": "go"})
     context.append(call(1, name="na\udfffme", arguments='{"a": "\ud800"}'))
     context.append_result("c1", "out \ud800 put", name="na\udfffme")
-    context.append({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://x/\ud800"}}]})
+    context.append(
+        {
+            "role": "user",
+            "content": [{"type": "image_url", "image_url": {"url": "http://x/\ud800"}}],
+        }
+    )
     checked(context)
     assert str(context.unfold("#3")) == "out \ud800 put"
     context.close()
@@ -542,7 +578,7 @@ def test_a_closed_context_says_so():
         context.append({"role": "user", "content": "late"})
 
 
-# --- many hands ---------------------------------------------------------------------------------------------------
+# --- many hands ---
 
 
 def test_threads_share_a_context_without_losing_anything(url):
@@ -588,7 +624,11 @@ def test_an_edit_by_another_writer_makes_the_plan_be_drawn_up_again(tmp_path):
     two = opened(url, config={"auto": False}, window=60_000)
     two.compact()
     receipt = one.compact()
-    assert receipt.tokens_before < 20_000 or not receipt.batch or receipt.tokens_after <= receipt.tokens_before
+    assert (
+        receipt.tokens_before < 20_000
+        or not receipt.batch
+        or receipt.tokens_after <= receipt.tokens_before
+    )
     assert dialects.dialect("openai_chat").check(one.request("openai_chat")) == []
     one.close()
     two.close()

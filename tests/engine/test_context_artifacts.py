@@ -1,4 +1,5 @@
-"""A Context and its outputs: tools in the loop, and cleaned-up contents in verify, export, import and close."""
+"""A Context and its outputs: tools in the loop, and cleaned-up contents in verify, export,
+import and close."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from tests.toolruns import clean, forget_page, long, opened, ran
 
 @pytest.mark.parametrize("by_append_result", [True, False])
 def test_what_our_tools_give_is_never_a_stub(by_append_result):
-    """Issue 5: not even where every other output is moved out, in whatever shape the result comes back."""
+    """Issue 5: not even where every other output is moved out, in whatever shape the result
+    comes back."""
     context = refold.open("work", store="memory:", window=24_000, config={"offload_tokens": 5})
     id = ran(context, "\n".join(f"line {n}" for n in range(9_000)))
     context.use(tools=context.tools("anthropic"))
@@ -28,7 +30,12 @@ def test_what_our_tools_give_is_never_a_stub(by_append_result):
     if by_append_result:
         context.append_result("t1", answer)
     else:
-        context.append({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": answer}]})
+        context.append(
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": "t1", "content": answer}],
+            }
+        )
     assert [artifact.id for artifact in context.artifacts()] == [id]
     assert "#" in context.call("refold_search", '{"query": "look"}')
 
@@ -52,7 +59,9 @@ def test_a_cleanup_is_no_damage(cleaned_up):
     assert [artifact.id for artifact in context.artifacts()] == [gone, kept]
     assert verified(store).problems == ()
     os.unlink(store.location(context.artifacts()[1].digest))
-    assert [(problem.part, kept in problem.what) for problem in verified(store).problems] == [("artifact", True)]
+    assert [(problem.part, kept in problem.what) for problem in verified(store).problems] == [
+        ("artifact", True)
+    ]
 
 
 def test_an_export_goes_without_what_was_cleaned_up(cleaned_up, tmp_path):
@@ -71,12 +80,18 @@ def test_an_export_goes_without_what_was_cleaned_up(cleaned_up, tmp_path):
 
 def test_closing_cleans_up_by_the_configuration(tmp_path):
     """T-19: at the end of a session, within the bounds; what is new stays until the next time."""
-    given = {"store": f"sqlite:{tmp_path}/refold.db", "config": {"offload_tokens": 50, "outputs_count": 0}}
+    given = {
+        "store": f"sqlite:{tmp_path}/refold.db",
+        "config": {"offload_tokens": 50, "outputs_count": 0},
+    }
     with refold.open("work", **given) as context:
         id = ran(context, long("first"))
         forget_page(context)
     with refold.open("work", **given) as context:
         assert context.unfold(id).content
         context._log.clock = lambda: time.time_ns() // 1_000_000 + 3_600_000
-    with refold.open("work", **given) as context, pytest.raises(NotFound, match="was cleaned up on"):
+    with (
+        refold.open("work", **given) as context,
+        pytest.raises(NotFound, match="was cleaned up on"),
+    ):
         context.unfold(id)

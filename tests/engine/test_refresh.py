@@ -1,4 +1,5 @@
-"""The files behind a conversation: named after a restore, read again after a compaction, never outside the root."""
+"""The files behind a conversation: named after a restore, read again after a compaction, never
+outside the root."""
 
 from __future__ import annotations
 
@@ -39,7 +40,11 @@ class Agent:
     def folded(self) -> None:
         """Hides everything that may go, so that only the ledger and the newest remain."""
         for n in range(12):
-            self.call("bash", f"{n} " + "a line of output that is long enough\n" * 40, command=f"make step-{n}")
+            self.call(
+                "bash",
+                f"{n} " + "a line of output that is long enough\n" * 40,
+                command=f"make step-{n}",
+            )
         self.context.compact(target=1_500)
 
 
@@ -57,11 +62,12 @@ def names(paths) -> list[str]:
     return [path.name for path in paths]
 
 
-# --- what was changed (C-68) --------------------------------------------------------------------------------------
+# --- what was changed (C-68) ---
 
 
 def test_a_restore_names_the_files_that_were_changed_behind_the_point():
-    """C-68: files written after the point, not those before it, read only, or not changed because it failed."""
+    """C-68: files written after the point, not those before it, read only, or not changed
+    because it failed."""
     agent = Agent()
     agent.edit("before.py")
     point = agent.context.checkpoint("start")
@@ -69,10 +75,22 @@ def test_a_restore_names_the_files_that_were_changed_behind_the_point():
     agent.edit("a.py")
     agent.call("write_file", DONE, path="b.py", content="new")
     agent.edit("a.py")
-    agent.call("str_replace", "Error: old_str was not found", is_error=True, path="failed.py", old_str="a", new_str="b")
+    agent.call(
+        "str_replace",
+        "Error: old_str was not found",
+        is_error=True,
+        path="failed.py",
+        old_str="a",
+        new_str="b",
+    )
     agent.call("bash", "", command="rm c.py && echo hi > d.txt")
     assert agent.context.restore(point).files == ["a.py", "b.py", "c.py", "d.txt"]
-    assert agent.context.restore("start").files == ["a.py", "b.py", "c.py", "d.txt"]  # still so on the disk
+    assert agent.context.restore("start").files == [
+        "a.py",
+        "b.py",
+        "c.py",
+        "d.txt",
+    ]  # still so on the disk
 
 
 def test_a_restore_to_the_head_names_nothing():
@@ -82,7 +100,7 @@ def test_a_restore_to_the_head_names_nothing():
     assert agent.context.restore(agent.context.view.head).files == []
 
 
-# --- what is needed again (X-33) ----------------------------------------------------------------------------------
+# --- what is needed again (X-33) ---
 
 
 def test_at_most_eight_files_without_duplicates_and_none_outside(root):
@@ -155,9 +173,22 @@ def test_a_file_that_is_not_permitted_is_left_out(root):
 
 @pytest.mark.parametrize(
     "name",
-    ["../secret.txt", "link.txt", "linked/secret.txt", "/etc/passwd", "folder", "gone.py", "loop", "\x00", "a" * 5_000,
-     "~/x", "pipe", "linked/../../secret.txt", ""],
-)  # fmt: skip
+    [
+        "../secret.txt",
+        "link.txt",
+        "linked/secret.txt",
+        "/etc/passwd",
+        "folder",
+        "gone.py",
+        "loop",
+        "\x00",
+        "a" * 5_000,
+        "~/x",
+        "pipe",
+        "linked/../../secret.txt",
+        "",
+    ],
+)
 def test_nothing_but_a_regular_file_inside_the_root_is_ever_named(root, name):
     """X-33: links are judged by where they lead."""
     (root / "link.txt").symlink_to(root.parent / "secret.txt")
@@ -176,7 +207,7 @@ def test_a_link_inside_the_root_is_the_file_it_leads_to(root):
     assert names(needed_files(agent.context.view, root)) == ["f1.py"]
 
 
-# --- reading again ------------------------------------------------------------------------------------------------
+# --- reading again ---
 
 
 def front(context) -> str:

@@ -1,4 +1,5 @@
-"""Rows that concern the whole engine: when it compacts by itself, what it tells, what it keeps of what was set."""
+"""Rows that concern the whole engine: when it compacts by itself, what it tells, what it keeps
+of what was set."""
 
 from __future__ import annotations
 
@@ -14,7 +15,10 @@ from refold.stores import open_store
 from refold.strategies import registry
 from tests.scripted import GOOD, Scripted, heard_by
 
-REPLY = {"object": "chat.completion", "choices": [{"index": 0, "message": {"role": "assistant", "content": "ok"}}]}
+REPLY = {
+    "object": "chat.completion",
+    "choices": [{"index": 0, "message": {"role": "assistant", "content": "ok"}}],
+}
 
 
 def opened(**given) -> refold.Context:
@@ -31,11 +35,12 @@ def names(notices) -> list[str]:
     return [notice.name for notice in notices]
 
 
-# --- the ladder ---------------------------------------------------------------------------------------------------
+# --- the ladder ---
 
 
 def test_a_size_that_was_asked_for_is_met_by_the_last_rung_too():
-    """C-32, G-14: the last rung is spared behind a summary only, and not where the caller named a size."""
+    """C-32, G-14: the last rung is spared behind a summary only, and not where the caller named
+    a size."""
     context = opened(window=200_000)
     talked(context, 40)
     assert context.plan("dedup", "hide", target=6_000).reached
@@ -59,7 +64,9 @@ def test_a_strategy_that_raises_is_left_out_and_said(failing):
     talked(context, 60)
     context.request("openai_chat")
     failed = [notice for notice in heard if notice.name == "compaction-failed"]
-    assert [(notice.strategy, notice.reason) for notice in failed] == [(failing, "failed: RuntimeError: no idea")]
+    assert [(notice.strategy, notice.reason) for notice in failed] == [
+        (failing, "failed: RuntimeError: no idea")
+    ]
     assert "compaction-complete" in names(heard)
 
 
@@ -103,11 +110,12 @@ def test_a_receipt_says_how_many_messages_left_the_page(strategy):
     assert len(context.view.slots) == 45
 
 
-# --- by itself ----------------------------------------------------------------------------------------------------
+# --- by itself ---
 
 
 def test_the_usual_is_not_done_twice_with_nothing_new():
-    """Y-42: the second call at once asks nobody and loses nothing; after a new message it is done again."""
+    """Y-42: the second call at once asks nobody and loses nothing; after a new message it is
+    done again."""
     writer = Scripted(GOOD)
     context = opened(window=200_000, writer=writer)
     talked(context, 40)
@@ -123,7 +131,9 @@ def test_the_usual_is_not_done_twice_with_nothing_new():
 def test_a_strategy_acts_by_itself_at_a_trigger_of_its_own():
     """Y-31: far below the budget's own trigger, only that strategy, and not again at every turn."""
     clear = {"trigger_uses": 10, "keep": 3}
-    context = opened(window=200_000, config={"ladder": ("clear", "hide"), "strategy": {"clear": clear}})
+    context = opened(
+        window=200_000, config={"ladder": ("clear", "hide"), "strategy": {"clear": clear}}
+    )
     heard = heard_by(context)
     context.append({"role": "user", "content": "go"})
     for n in range(14):
@@ -161,7 +171,9 @@ def test_a_ladder_that_frees_nothing_is_not_run_at_every_turn(ladder):
     assert broken(context.view) == []
 
 
-@pytest.mark.parametrize("usage", [{"prompt_tokens": 0, "completion_tokens": 0}, {}, {"prompt_tokens": -5}])
+@pytest.mark.parametrize(
+    "usage", [{"prompt_tokens": 0, "completion_tokens": 0}, {}, {"prompt_tokens": -5}]
+)
 def test_a_provider_that_reports_nothing_does_not_empty_the_page(usage):
     """Y-08, Y-09: current falls back to the full estimate."""
     context = opened(counter=None)
@@ -178,7 +190,14 @@ def test_what_the_caller_adds_to_the_page_is_not_taken_for_growth():
     context = opened(window=200_000)
     context.append({"role": "user", "content": "hello"})
     context.request("openai_chat")
-    context.record({**REPLY, "id": "r", "model": "m", "usage": {"prompt_tokens": 12_000, "completion_tokens": 5}})
+    context.record(
+        {
+            **REPLY,
+            "id": "r",
+            "model": "m",
+            "usage": {"prompt_tokens": 12_000, "completion_tokens": 5},
+        }
+    )
     context.append({"role": "user", "content": "x" * 7_000})
     assert 18_900 < context.stats().current < 19_200
 
@@ -194,7 +213,7 @@ def test_a_refusal_without_numbers_keeps_about_a_quarter():
     assert 0.15 * before < context.stats().current <= 0.26 * before
 
 
-# --- what was set -------------------------------------------------------------------------------------------------
+# --- what was set ---
 
 
 def test_what_was_set_last_is_written_at_the_end(tmp_path):
@@ -234,10 +253,14 @@ def test_clear_takes_all_but_system_and_pins_and_undo_brings_it_back():
     before = context.view.slots
     context.clear()
     assert [slot.seq for slot in context.view.slots] == [before[0].seq, pinned]
-    assert sum(event.kind == "edit" for event in context.events()) == 2  # before the pin and behind it
+    assert (
+        sum(event.kind == "edit" for event in context.events()) == 2
+    )  # before the pin and behind it
     assert broken(context.view) == []
     context.append({"role": "user", "content": "a new beginning"})
-    assert [m["content"] for m in context.request("openai_chat")["messages"]][-1] == "a new beginning"
+    assert [m["content"] for m in context.request("openai_chat")["messages"]][
+        -1
+    ] == "a new beginning"
     context.undo()
     assert context.view.slots[:-1] == before
 
@@ -259,7 +282,8 @@ def test_a_conversation_that_was_deleted_meanwhile_can_be_closed(tmp_path):
 
 
 def test_a_pin_on_what_a_restore_switched_off_does_not_hold():
-    """Found by a story: a restore is undone, a message behind its point is pinned, and the restore is redone."""
+    """Found by a story: a restore is undone, a message behind its point is pinned, and the
+    restore is redone."""
     context = opened()
     talked(context, 2)
     point = context.checkpoint()
@@ -310,7 +334,9 @@ def test_something_that_lies_between_events_is_found(tmp_path):
 def test_a_ready_rule_prunes_before_the_trigger():
     """M-82: above 150,000 down to 100,000, the last 20 stay, once."""
     rule = {"trigger_tokens": 150_000, "max_tokens": 100_000, "keep_recent": 20}
-    context = opened(window=200_000, config={"ladder": ("importance",), "strategy": {"importance": rule}})
+    context = opened(
+        window=200_000, config={"ladder": ("importance",), "strategy": {"importance": rule}}
+    )
     heard = heard_by(context)
     talked(context, 125, size=600)
     context.append({"role": "user", "content": "go"})
@@ -323,7 +349,8 @@ def test_a_ready_rule_prunes_before_the_trigger():
 
 
 def test_a_finished_to_do_is_not_shown_as_open_by_an_older_line():
-    """Y-51: the lines of an earlier list are told without their states; the ledger has the newest."""
+    """Y-51: the lines of an earlier list are told without their states; the ledger has the
+    newest."""
     context = opened(window=200_000)
     context.append({"role": "user", "content": "go"})
 

@@ -15,7 +15,12 @@ def parent(url: str) -> refold.Context:
     context = refold.open("lead", store=url, model="gpt-4o", system="You lead.")
     context.append({"role": "user", "content": "Fix the login test. Never touch billing.py."})
     function = {"name": "bash", "arguments": '{"command": "pytest tests/test_login.py"}'}
-    context.append({"role": "assistant", "tool_calls": [{"id": "c1", "type": "function", "function": function}]})
+    context.append(
+        {
+            "role": "assistant",
+            "tool_calls": [{"id": "c1", "type": "function", "function": function}],
+        }
+    )
     context.append_result("c1", f"{SECRET}\nFAILED tests/test_login.py::test_expiry\nexit code 1")
     return context
 
@@ -43,7 +48,9 @@ def test_artifacts_come_only_when_named_and_can_be_unfolded(url):
     with parent(url) as lead:
         kept = lead.store_artifact("line one\nline two\n", name="report.txt")
         other = lead.store_artifact("not for the scout", name="private.txt")
-        with lead.spawn("scout", task="read it", summary="short words", artifacts=[kept.id]) as scout:
+        with lead.spawn(
+            "scout", task="read it", summary="short words", artifacts=[kept.id]
+        ) as scout:
             assert [artifact.id for artifact in scout.artifacts()] == [kept.id]
             assert scout.unfold(kept.id).text == "line one\nline two\n"
             assert "short words" in texts(scout) and "Never touch" not in texts(scout)

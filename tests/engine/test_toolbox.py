@@ -1,4 +1,5 @@
-"""Tools for the model: answers it can act on, bounded, fenced, never a stub that leads back to the tool."""
+"""Tools for the model: answers it can act on, bounded, fenced, never a stub that leads back to
+the tool."""
 
 from __future__ import annotations
 
@@ -30,9 +31,11 @@ def store(request, tmp_path):
 def box(context, search=None) -> Toolbox:
     outputs = Outputs(context._log, context._guard, context._catch_up)
     return Toolbox(
-        outputs, counter=context._counter, search=search,
+        outputs,
+        counter=context._counter,
+        search=search,
         tokens_max=lambda: min(context._desk.result_tokens_max, context.budget.window // 8),
-    )  # fmt: skip
+    )
 
 
 def nothing(query, limit):
@@ -45,7 +48,7 @@ def data_of(answer: str) -> str:
     return data
 
 
-# --- definitions -------------------------------------------------------------------------------------------------
+# --- definitions ---
 
 
 def test_definitions_have_the_shape_of_each_dialect():
@@ -84,7 +87,7 @@ def test_without_an_index_there_is_no_search():
     assert tools.call("refold_search", {"query": "x"}).startswith("Error: there is no tool")
 
 
-# --- answers -----------------------------------------------------------------------------------------------------
+# --- answers ---
 
 
 def test_outputs_are_listed_and_selected(store):
@@ -116,9 +119,15 @@ def test_an_output_is_read_page_by_page_to_its_end(store):
             break
         first = more[1]
     assert read == lines
-    assert data_of(tools.call("refold_unfold", {"handle": f"artifact://{id}", "first_line": 100, "last_line": 102}))
+    assert data_of(
+        tools.call(
+            "refold_unfold", {"handle": f"artifact://{id}", "first_line": 100, "last_line": 102}
+        )
+    )
     assert (
-        data_of(tools.call("refold_unfold", {"handle": id, "first_line": 100, "last_line": 102})).split("\n")
+        data_of(
+            tools.call("refold_unfold", {"handle": id, "first_line": 100, "last_line": 102})
+        ).split("\n")
         == (lines[99:102])
     )
 
@@ -158,11 +167,14 @@ def test_a_summary_has_levels(store):
     span = str(next(slot for slot in context.view.slots if slot.standin).span)
     tools = box(context)
     by_level = [
-        tools.call("refold_unfold", {"handle": span, "level": level}) for level in ("line", "paragraph", "full")
+        tools.call("refold_unfold", {"handle": span, "level": level})
+        for level in ("line", "paragraph", "full")
     ]
     assert data_of(by_level[0]) == context.unfold(span, level="line").text
     assert "answer 0" in data_of(by_level[2])
-    assert tools.call("refold_unfold", {"handle": span, "level": "x"}).startswith("Error: there is no level")
+    assert tools.call("refold_unfold", {"handle": span, "level": "x"}).startswith(
+        "Error: there is no level"
+    )
 
 
 def test_lines_are_grepped(store):
@@ -171,8 +183,9 @@ def test_lines_are_grepped(store):
     first, second = ran(context, long("    indented needle")), ran(context, long("needle"))
     tools = box(context)
     assert data_of(tools.call("refold_grep", {"pattern": "needle"})).split("\n") == [
-        f"{second}:1: needle", f"{first}:1:     indented needle",
-    ]  # fmt: skip
+        f"{second}:1: needle",
+        f"{first}:1:     indented needle",
+    ]
     one = tools.call("refold_grep", {"pattern": "^needle$", "handle": second, "regex": True})
     assert data_of(one) == f"{second}:1: needle"
     assert tools.call("refold_grep", {"pattern": "nowhere"}) == "[0 lines match.]"
@@ -188,21 +201,31 @@ def test_a_hostile_pattern_gets_an_answer(store, monkeypatch):
     tools = box(context)
     ended = tools.call("refold_grep", {"pattern": "(a+)+$", "regex": True, "handle": id})
     assert "stopped after" in ended and "narrow the pattern" in ended
-    assert "cannot be used" in tools.call("refold_grep", {"pattern": "((", "regex": True, "handle": id})
+    assert "cannot be used" in tools.call(
+        "refold_grep", {"pattern": "((", "regex": True, "handle": id}
+    )
 
 
 def test_the_past_is_searched_also_what_the_page_hides(store):
-    """G-51: a hidden message is found with its handle, and what the tools said themselves is not."""
+    """G-51: a hidden message is found with its handle, and what the tools said themselves is
+    not."""
     from refold.search.searcher import Searcher
 
     context = opened(store, config=refold.Config(offload_tokens=2_000))
     for n in range(30):
         context.append({"role": "user", "content": f"message {n} " + "about other things " * 40})
-        context.append({"role": "assistant", "content": "the code word is quetzalcoatl" if n == 5 else "fine " * 40})
+        context.append(
+            {
+                "role": "assistant",
+                "content": "the code word is quetzalcoatl" if n == 5 else "fine " * 40,
+            }
+        )
     context.compact("hide", target=3_000)
     assert "quetzalcoatl" not in json.dumps(context.request("openai_chat"))
     searcher = Searcher(store)
-    tools = box(context, lambda query, limit: searcher.search(query, limit=limit, conversation="work"))
+    tools = box(
+        context, lambda query, limit: searcher.search(query, limit=limit, conversation="work")
+    )
     own: set[str] = set()
     for n in range(3):
         function = {"name": "refold_search", "arguments": '{"query":"quetzalcoatl"}'}
@@ -213,14 +236,18 @@ def test_the_past_is_searched_also_what_the_page_hides(store):
         assert data_of(answer).startswith("#12 (assistant, ") and "quetzalcoatl" in data_of(answer)
         assert not own & {row.split()[0] for row in data_of(answer).split("\n")}
         own |= {f"#{slot.seq}" for slot in context.view.slots[-2:]}
-    assert data_of(tools.call("refold_unfold", {"handle": "#12"})) == "the code word is quetzalcoatl"
-    assert box(context, nothing).call("refold_search", {"query": "xylophone"}) == "[0 places found.]"
+    assert (
+        data_of(tools.call("refold_unfold", {"handle": "#12"})) == "the code word is quetzalcoatl"
+    )
+    assert (
+        box(context, nothing).call("refold_search", {"query": "xylophone"}) == "[0 places found.]"
+    )
     for hostile in ('"', "NEAR(", "* -x AND", '"unbalanced', "a" * 30_000):
         assert isinstance(tools.call("refold_search", {"query": hostile}), str)
     searcher.close()
 
 
-# --- bad input ---------------------------------------------------------------------------------------------------
+# --- bad input ---
 
 
 @pytest.mark.parametrize(
@@ -239,7 +266,11 @@ def test_the_past_is_searched_also_what_the_page_hides(store):
         ("refold_unfold", {"handle": "#1", "first_line": 0}, "arguments are wrong"),
         ("refold_unfold", {"handle": "#1", "first_line": 10**30}, ""),
         ("refold_unfold", {"handle": "#1", "first_line": 9}, "there are lines 1 to 1"),
-        ("refold_unfold", {"handle": "#1", "first_line": 3, "last_line": 2}, "lines are counted from 1"),
+        (
+            "refold_unfold",
+            {"handle": "#1", "first_line": 3, "last_line": 2},
+            "lines are counted from 1",
+        ),
         ("refold_unfold", {"handle": "#999"}, "the log goes from #1"),
         ("refold_unfold", {"handle": "#2-1"}, "there is no message"),
         ("refold_unfold", {"handle": "../../x"}, "is not a handle"),
@@ -267,8 +298,15 @@ def test_an_output_of_another_conversation_is_not_found(store):
     one, two = opened(store, "one"), opened(store, "two")
     id = ran(one, long("secret"))
     ran(two, long("mine"))
-    for name, given in (("refold_unfold", {"handle": id}), ("refold_grep", {"pattern": "secret", "handle": id})):
-        assert box(two).call(name, given).startswith(f"Error: there is no artifact '{id}' in this conversation")
+    for name, given in (
+        ("refold_unfold", {"handle": id}),
+        ("refold_grep", {"pattern": "secret", "handle": id}),
+    ):
+        assert (
+            box(two)
+            .call(name, given)
+            .startswith(f"Error: there is no artifact '{id}' in this conversation")
+        )
     assert box(two).call("refold_grep", {"pattern": "secret"}) == "[0 lines match.]"
 
 
@@ -280,7 +318,8 @@ def test_an_output_that_was_cleaned_up_says_so(store):
     assert clean(store, keep_count=0).removed
     tools = box(context)
     assert re.match(
-        r"Error: art-\w+ was cleaned up on 20.*; run the tool again", tools.call("refold_unfold", {"handle": id})
+        r"Error: art-\w+ was cleaned up on 20.*; run the tool again",
+        tools.call("refold_unfold", {"handle": id}),
     )
     assert "cleaned up" in tools.call("refold_grep", {"pattern": "x", "handle": id})
     assert "cleaned up 20" in data_of(tools.call("refold_outputs", {}))
@@ -290,17 +329,21 @@ def test_an_output_that_was_cleaned_up_says_so(store):
 def test_bytes_that_are_no_text_are_named_not_shown(store):
     context = opened(store)
     id = ran(context, b"\x00\xff\xfe" * 1_000)
-    assert box(context).call("refold_unfold", {"handle": id}).startswith(f"{id} is not text: 3,000 bytes")
+    assert (
+        box(context)
+        .call("refold_unfold", {"handle": id})
+        .startswith(f"{id} is not text: 3,000 bytes")
+    )
 
 
-# --- bounds and fences -------------------------------------------------------------------------------------------
+# --- bounds and fences ---
 
 
 @pytest.mark.parametrize("window", [4_000, 24_000, 1_000_000])
 @pytest.mark.parametrize("counter", [None, len])
 def test_no_answer_becomes_a_stub_again(window, counter):
-    """Issue 5: answers are smaller than what is moved out of the way, by any counter, whether or not the engine knows
-    the tool's name."""
+    """Issue 5: answers are smaller than what is moved out of the way, by any counter, whether or
+    not the engine knows the tool's name."""
     context = refold.Context(open_store("memory:"), "work", window=window, counter=counter)
     texts = [
         "\n".join(f"{n} some line of text" for n in range(50_000)),
@@ -312,9 +355,10 @@ def test_no_answer_becomes_a_stub_again(window, counter):
     for n, text in enumerate(texts):
         id = ran(context, text)
         for tool, given in (
-            ("refold_unfold", {"handle": id}), ("refold_grep", {"pattern": text[3:5], "handle": id}),
+            ("refold_unfold", {"handle": id}),
+            ("refold_grep", {"pattern": text[3:5], "handle": id}),
             ("refold_outputs", {}),
-        ):  # fmt: skip
+        ):
             before = len(outputs_in(context).list())
             context.append_result(f"unknown-{n}-{tool}", tools.call(tool, given))
             assert len(outputs_in(context).list()) == before, (tool, window)

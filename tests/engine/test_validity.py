@@ -1,9 +1,11 @@
-"""Validity, always: whatever is done to a conversation, every page is lawful, fits, and every provider would take it.
+"""Validity, always: whatever is done to a conversation, every page is lawful, fits, and every
+provider would take it.
 
-Every strategy, preset and ladder (`stories.ARRANGEMENTS`) is run in stories that go on after a compaction: append,
-compact again, undo, restore, another model, a refusal. 500 stories in `make test`, 10,000 in `make soak`, there also
-over recorded sessions if `REFOLD_DATA` names a folder of them. Dialects and strategies come from their registries, so
-that a new one is in it by itself. (Issue 3, point 5; X-16, Y-41, Y-43, Y-50, Y-57, Y-84, C-81, M-77.)
+Every strategy, preset and ladder (`stories.ARRANGEMENTS`) is run in stories that go on after a
+compaction: append, compact again, undo, restore, another model, a refusal. 500 stories in `make
+test`, 10,000 in `make soak`, there also over recorded sessions if `REFOLD_DATA` names a folder of
+them. Dialects and strategies come from their registries, so that a new one is in it by itself.
+(Issue 3, point 5; X-16, Y-41, Y-43, Y-50, Y-57, Y-84, C-81, M-77.)
 """
 
 from __future__ import annotations
@@ -55,7 +57,9 @@ def test_every_strategy_is_in_an_arrangement() -> None:
 def test_every_page_of_five_hundred_stories_is_lawful_and_valid(name: str) -> None:
     stories = per_arrangement(STORIES)
     made = sum(tell(name, seed, 2) for seed in range(stories))
-    assert made > 4 * stories * len(dialects.DIALECTS), "most steps end with a request in every dialect"
+    assert made > 4 * stories * len(dialects.DIALECTS), (
+        "most steps end with a request in every dialect"
+    )
 
 
 @pytest.mark.soak
@@ -66,11 +70,12 @@ def test_every_page_of_ten_thousand_stories_is_lawful_and_valid(name: str) -> No
         tell(name, seed, 6)
 
 
-# --- recorded sessions --------------------------------------------------------------------------------------------
+# --- recorded sessions ---
 
 
 def recorded(path: Path) -> Iterator[Message]:
-    """The messages of a recorded session: one JSON object per line, in the common shape of chat completions."""
+    """The messages of a recorded session: one JSON object per line, in the common shape of chat
+    completions."""
     with gzip.open(path, "rt", encoding="utf-8") as file:
         rows = (json.loads(line) for line in file)
         for row in rows:
@@ -79,7 +84,9 @@ def recorded(path: Path) -> Iterator[Message]:
 
 
 @pytest.mark.soak
-@pytest.mark.skipif(not DATA, reason="REFOLD_DATA names no folder of recorded sessions (*.jsonl.gz)")
+@pytest.mark.skipif(
+    not DATA, reason="REFOLD_DATA names no folder of recorded sessions (*.jsonl.gz)"
+)
 @every_arrangement
 def test_every_page_of_recorded_sessions_is_lawful_and_valid(name: str) -> None:
     paths = sorted(Path(DATA).rglob("*.jsonl.gz"))
@@ -90,13 +97,18 @@ def test_every_page_of_recorded_sessions_is_lawful_and_valid(name: str) -> None:
 
 
 @given(unlawful, st.sampled_from(sorted(ARRANGEMENTS)), st.sampled_from([1_500, 8_000]))
-def test_a_log_that_breaks_every_rule_still_gives_valid_pages(log: list[Event], name: str, window: int) -> None:
-    """M-77: laws that the log itself broke may stay broken, but none is added, and no request is refused."""
+def test_a_log_that_breaks_every_rule_still_gives_valid_pages(
+    log: list[Event], name: str, window: int
+) -> None:
+    """M-77: laws that the log itself broke may stay broken, but none is added, and no request is
+    refused."""
     store = open_store("memory:")
     if log:
         store.append("work", log, expect=0)
     context = refold.Context(store, "work", window=window)
-    context.append({"role": "user", "content": "go on"})  # a page with nothing on it is no request anywhere
+    context.append(
+        {"role": "user", "content": "go on"}
+    )  # a page with nothing on it is no request anywhere
     before = set(broken(context.view))
     strategies, settings = ARRANGEMENTS[name]
     rest = {key: value for key, value in settings.items() if key != "task"}

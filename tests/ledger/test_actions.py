@@ -22,7 +22,12 @@ from refold.ledger.shell_words import simple_commands
 
 
 def done(
-    name: str, arguments: Any, result: str = "fine", *, error: bool = False, config: Config | None = None
+    name: str,
+    arguments: Any,
+    result: str = "fine",
+    *,
+    error: bool = False,
+    config: Config | None = None,
 ) -> list[Action]:
     """The actions of one call with its result."""
     call = Message(role="assistant", blocks=(Text("now"), ToolCall("c1", name, arguments)))
@@ -31,7 +36,9 @@ def done(
 
 
 def told(name: str, arguments: Any) -> list[tuple[str, str, int, int]]:
-    return [(action.kind, action.path, action.first, action.last) for action in done(name, arguments)]
+    return [
+        (action.kind, action.path, action.first, action.last) for action in done(name, arguments)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -45,11 +52,27 @@ def told(name: str, arguments: Any) -> list[tuple[str, str, int, int]]:
         ("mcp__files__read_text_file", {"path": "a.py", "head": 5}, [("read", "a.py", 1, 5)]),
         ("mcp__files__read_text_file", {"path": "a.py", "tail": 5}, [("read", "a.py", -5, 0)]),
         ("read_file", {"path": "a.py", "first": 51, "last": 100}, [("read", "a.py", 51, 100)]),
-        ("read_file", {"target_file": "a", "should_read_entire_file": True, "end_line": 9}, [("read", "a", 1, 0)]),
+        (
+            "read_file",
+            {"target_file": "a", "should_read_entire_file": True, "end_line": 9},
+            [("read", "a", 1, 0)],
+        ),
         ("view", {"path": "a.py", "view_range": [5, -1]}, [("read", "a.py", 5, 0)]),
-        ("str_replace_editor", {"command": "view", "path": "a", "view_range": [1, 5]}, [("read", "a", 1, 5)]),
-        ("str_replace_based_edit_tool", {"command": "insert", "path": "a"}, [("modify", "a", 1, 0)]),
-        ("str_replace_editor", {"command": "create", "path": "a", "file_text": "x"}, [("create", "a", 1, 0)]),
+        (
+            "str_replace_editor",
+            {"command": "view", "path": "a", "view_range": [1, 5]},
+            [("read", "a", 1, 5)],
+        ),
+        (
+            "str_replace_based_edit_tool",
+            {"command": "insert", "path": "a"},
+            [("modify", "a", 1, 0)],
+        ),
+        (
+            "str_replace_editor",
+            {"command": "create", "path": "a", "file_text": "x"},
+            [("create", "a", 1, 0)],
+        ),
         ("read_many_files", {"paths": ["a", "b"]}, [("read", "a", 1, 0), ("read", "b", 1, 0)]),
         ("Write", {"file_path": "a", "content": "x"}, [("create", "a", 1, 0)]),
         ("write_to_file", {"path": "a", "content": "x"}, [("create", "a", 1, 0)]),
@@ -57,7 +80,11 @@ def told(name: str, arguments: Any) -> list[tuple[str, str, int, int]]:
         ("MultiEdit", {"file_path": "a", "edits": []}, [("modify", "a", 1, 0)]),
         ("NotebookEdit", {"notebook_path": "a.ipynb"}, [("modify", "a.ipynb", 1, 0)]),
         ("delete_file", {"target_file": "a"}, [("delete", "a", 1, 0)]),
-        ("move_file", {"source": "a", "destination": "b"}, [("delete", "a", 1, 0), ("create", "b", 1, 0)]),
+        (
+            "move_file",
+            {"source": "a", "destination": "b"},
+            [("delete", "a", 1, 0), ("create", "b", 1, 0)],
+        ),
         ("Grep", {"pattern": "x"}, [("search", "", 1, 0)]),
         ("search_direct_flight", {"origin": "ATL"}, [("search", "", 1, 0)]),
         ("TodoWrite", {"todos": []}, [("todo", "", 1, 0)]),
@@ -68,12 +95,18 @@ def told(name: str, arguments: Any) -> list[tuple[str, str, int, int]]:
         ("Bash", {"command": "make"}, [("run", "", 1, 0)]),
         ("shell", {"command": ["bash", "-lc", "cat a.txt"]}, [("read", "a.txt", 1, 0)]),
         ("exec_command", {"cmd": "cat b", "workdir": "/w"}, [("read", "/w/b", 1, 0)]),
-        ("apply_patch", "*** Begin Patch\n*** Update File: a.py\n@@\n*** End Patch", [("modify", "a.py", 1, 0)]),
+        (
+            "apply_patch",
+            "*** Begin Patch\n*** Update File: a.py\n@@\n*** End Patch",
+            [("modify", "a.py", 1, 0)],
+        ),
         ("apply_patch", {"input": "*** Begin Patch\n*** Add File: n\n+x"}, [("create", "n", 1, 0)]),
         ("anything", {"command": "rm x"}, [("run", "", 1, 0), ("delete", "x", 1, 0)]),
     ],
 )
-def test_a_call_is_known_by_its_name_and_arguments(name: str, arguments: Any, expected: list[Any]) -> None:
+def test_a_call_is_known_by_its_name_and_arguments(
+    name: str, arguments: Any, expected: list[Any]
+) -> None:
     assert told(name, arguments) == expected
 
 
@@ -84,9 +117,9 @@ def test_arguments_may_be_json_text() -> None:
 def test_a_configured_kind_comes_first_and_names_the_path_argument() -> None:
     """Y-45: `{"save": "modify:path"}`."""
     config = Config(tool_kinds={"save": "modify:path", "Read": "other", "peek": "read:where"})
-    assert [(a.kind, a.path) for a in done("save", {"path": "a.py", "file": "no"}, config=config)] == [
-        ("modify", "a.py")
-    ]
+    assert [
+        (a.kind, a.path) for a in done("save", {"path": "a.py", "file": "no"}, config=config)
+    ] == [("modify", "a.py")]
     assert done("Read", {"file_path": "a.py"}, config=config)[0].kind == "other"
     assert done("peek", {"where": "b.py"}, config=config)[0].path == "b.py"
     with pytest.raises(Invalid):
@@ -126,7 +159,10 @@ def test_a_configured_kind_comes_first_and_names_the_path_argument() -> None:
         ("cat <<'EOF' > f\nrm z\nEOF\nrm y", [("create", "f", 1, 0), ("delete", "y", 1, 0)]),
         ("touch a", [("create", "a", 1, 0)]),
         ("mkdir -p d", [("create", "d/", 1, 0)]),
-        ("apply_patch <<'EOF'\n*** Begin Patch\n*** Delete File: q\n*** End Patch\nEOF", [("delete", "q", 1, 0)]),
+        (
+            "apply_patch <<'EOF'\n*** Begin Patch\n*** Delete File: q\n*** End Patch\nEOF",
+            [("delete", "q", 1, 0)],
+        ),
         ("FOO=1 sudo rm 'a b'", [("delete", "a b", 1, 0)]),
         ("git checkout -- f", [("modify", "f", 1, 0)]),
         # Unsure: nothing is said about files.
@@ -146,7 +182,7 @@ def test_a_configured_kind_comes_first_and_names_the_path_argument() -> None:
         ("python - <<'EOF'\nopen(name,'w')\nEOF", []),
         ("find . -name '*.py' -delete", []),
     ],
-)  # fmt: skip
+)
 def test_a_command_is_read_as_far_as_it_is_certain(command: str, expected: list[Any]) -> None:
     assert [(e.kind, e.path, e.first, e.last) for e in reading_of(command).effects] == expected
 
@@ -154,10 +190,16 @@ def test_a_command_is_read_as_far_as_it_is_certain(command: str, expected: list[
 @pytest.mark.parametrize(
     ("command", "alone"),
     [
-        ("cat f", True), ("cd /w && set -e && cat f", True), ("rm x; cat f", True), ("cat f; echo done", False),
-        ("cat a b", False), ("make && cat f", False), ("sed -n '1,5p' f | head -2", False), ("cat f | head -2", True),
+        ("cat f", True),
+        ("cd /w && set -e && cat f", True),
+        ("rm x; cat f", True),
+        ("cat f; echo done", False),
+        ("cat a b", False),
+        ("make && cat f", False),
+        ("sed -n '1,5p' f | head -2", False),
+        ("cat f | head -2", True),
     ],
-)  # fmt: skip
+)
 def test_a_read_is_alone_only_if_nothing_else_is_in_the_output(command: str, alone: bool) -> None:
     reads = [effect for effect in reading_of(command).effects if effect.kind == "read"]
     assert any(effect.alone for effect in reads) is alone
@@ -166,36 +208,69 @@ def test_a_read_is_alone_only_if_nothing_else_is_in_the_output(command: str, alo
 @pytest.mark.parametrize(
     ("command", "kinds"),
     [
-        ("cat f", ["read"]), ("grep x f | head", ["search"]), ("git status && git diff", ["search"]),
-        ("ls; cat f", ["read"]), ("pytest -q", ["run"]), ("sed -i 1d f", ["run", "modify"]),
-        ("open src/a.py 10", ["read"]), ("create new.py", ["create"]),
+        ("cat f", ["read"]),
+        ("grep x f | head", ["search"]),
+        ("git status && git diff", ["search"]),
+        ("ls; cat f", ["read"]),
+        ("pytest -q", ["run"]),
+        ("sed -i 1d f", ["run", "modify"]),
+        ("open src/a.py 10", ["read"]),
+        ("create new.py", ["create"]),
     ],
-)  # fmt: skip
+)
 def test_a_command_that_only_looks_is_no_run(command: str, kinds: list[str]) -> None:
     assert [action.kind for action in done("bash", {"command": command})] == kinds
 
 
 def test_an_editor_in_the_shell_works_on_the_file_opened_last() -> None:
     messages = [
-        (1, Message(role="assistant", blocks=(ToolCall("a", "shell", {"command": "open src/a.py 10"}),))),
-        (2, Message(role="tool", blocks=(ToolResult("a", (Text("[File: src/a.py (90 lines total)]"),)),))),
-        (3, Message(role="assistant", blocks=(ToolCall("b", "shell", {"command": "edit 1:2\nx\nend_of_edit"}),))),
+        (
+            1,
+            Message(
+                role="assistant", blocks=(ToolCall("a", "shell", {"command": "open src/a.py 10"}),)
+            ),
+        ),
+        (
+            2,
+            Message(
+                role="tool", blocks=(ToolResult("a", (Text("[File: src/a.py (90 lines total)]"),)),)
+            ),
+        ),
+        (
+            3,
+            Message(
+                role="assistant",
+                blocks=(ToolCall("b", "shell", {"command": "edit 1:2\nx\nend_of_edit"}),),
+            ),
+        ),
     ]
-    assert [(a.kind, a.path, a.ok) for a in actions_in(messages, Config())][1] == ("modify", "src/a.py", None)
+    assert [(a.kind, a.path, a.ok) for a in actions_in(messages, Config())][1] == (
+        "modify",
+        "src/a.py",
+        None,
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "status"),
     [
-        ("Exit code 1\nboom", 1), ("Exit code: 0\nWall time: 1\nOutput:\nx", 0),
+        ("Exit code 1\nboom", 1),
+        ("Exit code: 0\nWall time: 1\nOutput:\nx", 0),
         ("<returncode>2</returncode>\n<output>", 2),
-        ("Chunk ID: 1\nProcess exited with code 127\nOutput:\n", 127), ("x\n\nCommand exited with code 3", 3),
-        ("out\n<shellId: 0 completed with exit code 0>", 0), ('{"output":"x","metadata":{"exit_code":4}}', 4),
-        ("x\n[The command completed with exit code 5.]\n[Current working directory: /]", 5), ("go: exit status 1", 1),
-        ("a script with exit code 7 in the middle\nof its text\nand more\nand more\nand more", None), ("fine", None),
+        ("Chunk ID: 1\nProcess exited with code 127\nOutput:\n", 127),
+        ("x\n\nCommand exited with code 3", 3),
+        ("out\n<shellId: 0 completed with exit code 0>", 0),
+        ('{"output":"x","metadata":{"exit_code":4}}', 4),
+        ("x\n[The command completed with exit code 5.]\n[Current working directory: /]", 5),
+        ("go: exit status 1", 1),
+        (
+            "a script with exit code 7 in the middle\nof its text\nand more\nand more\nand more",
+            None,
+        ),
+        ("fine", None),
         ("", None),
     ],
-)  # fmt: skip
+)
 def test_the_exit_status_is_read_where_it_is_stated(text: str, status: int | None) -> None:
     assert exit_status(text) == status
 
@@ -204,7 +279,10 @@ def test_failures_are_known_by_flag_status_and_words() -> None:
     assert done("Read", {"file_path": "a"}, "text", error=True)[0].ok is False
     assert done("Bash", {"command": "make"}, "Exit code 2\nx")[0].exit == 2
     assert done("Bash", {"command": "make"}, "all good")[0].ok is True
-    assert done("Edit", {"file_path": "a"}, "<tool_use_error>String to replace not found")[0].ok is False
+    assert (
+        done("Edit", {"file_path": "a"}, "<tool_use_error>String to replace not found")[0].ok
+        is False
+    )
     assert done("Read", {"file_path": "a"}, "[no result recorded]")[0].ok is None
     assert not failed("1→error: in a numbered file")
 
@@ -217,9 +295,12 @@ def test_a_change_before_a_failing_step_may_have_happened() -> None:
 
 def test_calls_are_paired_with_their_results_by_seq_and_block() -> None:
     calls = Message(
-        role="assistant", blocks=(ToolCall("a", "Read", {"path": "x"}), ToolCall("b", "Read", {"path": "y"}))
+        role="assistant",
+        blocks=(ToolCall("a", "Read", {"path": "x"}), ToolCall("b", "Read", {"path": "y"})),
     )
-    results = Message(role="user", blocks=(ToolResult("b", (Text("yy"),)), ToolResult("a", (Text("xx"),))))
+    results = Message(
+        role="user", blocks=(ToolResult("b", (Text("yy"),)), ToolResult("a", (Text("xx"),)))
+    )
     found = actions_of([Slot(3, 3, calls, 1), Slot(4, 4, results, 1)], Config())
     places = [(a.path, a.seq, a.block, a.result_seq, a.result_block, a.output) for a in found]
     assert places == [("x", 3, 0, 4, 1, "xx"), ("y", 3, 1, 4, 0, "yy")]
@@ -232,22 +313,40 @@ def test_a_result_given_as_text_is_an_action_in_both_forms() -> None:
     ran = Message(role="user", blocks=(Text("[execute_command for 'npm test'] Result:\nok"),))
     first, second, third = actions_in([(1, old), (2, new), (3, ran)], Config())
     assert (first.path, first.result_block, first.start, first.output) == ("a.txt", 1, 0, "body")
-    assert (second.path, second.result_block, second.start, second.output) == ("a.txt", 0, 32, "body")
+    assert (second.path, second.result_block, second.start, second.output) == (
+        "a.txt",
+        0,
+        32,
+        "body",
+    )
     assert (third.kind, third.command) == ("run", "npm test")
 
 
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [
-        ("./src/a.py", "src/a.py", True), ("a//b", "a/b", True), ("x/../a", "a", True), ("A.py", "a.py", False),
-        ("src\\a.py", "src/a.py", True), ("C:\\x\\a", "C:/x/a", True), ("/a/b/../c", "/a/c", True),
-        ("..\\src\\.env", "../src/.env", True), ("C:\\x/1\\2", "C:/x/1/2", True), ("\\\\host\\a", "//host/a", True),
-        ("a\\1b.txt", "a/1b.txt", False), ("my\\ file.txt", "my/ file.txt", False), ("a/b\\c", "a/b/c", False),
-        ("pages\\[id\\].tsx", "pages/[id/].tsx", False), ("a\\$x", "a/$x", False), ("a\\", "a/", False),
+        ("./src/a.py", "src/a.py", True),
+        ("a//b", "a/b", True),
+        ("x/../a", "a", True),
+        ("A.py", "a.py", False),
+        ("src\\a.py", "src/a.py", True),
+        ("C:\\x\\a", "C:/x/a", True),
+        ("/a/b/../c", "/a/c", True),
+        ("..\\src\\.env", "../src/.env", True),
+        ("C:\\x/1\\2", "C:/x/1/2", True),
+        ("\\\\host\\a", "//host/a", True),
+        ("a\\1b.txt", "a/1b.txt", False),
+        ("my\\ file.txt", "my/ file.txt", False),
+        ("a/b\\c", "a/b/c", False),
+        ("pages\\[id\\].tsx", "pages/[id/].tsx", False),
+        ("a\\$x", "a/$x", False),
+        ("a\\", "a/", False),
         ("../a", "a", False),
-        ("a", "/a", False), ("file:///a/b", "/a/b", True), ("a$&b.txt", "a$&b.txt", True),
+        ("a", "/a", False),
+        ("file:///a/b", "/a/b", True),
+        ("a$&b.txt", "a$&b.txt", True),
     ],
-)  # fmt: skip
+)
 def test_one_file_has_one_form(one: str, other: str, same: bool) -> None:
     """C-17, C-22."""
     assert (normal(one) == normal(other)) is same
@@ -256,18 +355,31 @@ def test_one_file_has_one_form(one: str, other: str, same: bool) -> None:
 def test_a_folder_with_a_drive_makes_every_backslash_a_slash() -> None:
     """C-17: the configuration shows that it is a Windows one."""
     assert normal("logs\\2024.txt") == "logs\\2024.txt"
-    assert normal("logs\\2024.txt", "C:\\work") == normal("C:\\work\\logs/2024.txt", "C:\\work") == "logs/2024.txt"
+    assert (
+        normal("logs\\2024.txt", "C:\\work")
+        == normal("C:\\work\\logs/2024.txt", "C:\\work")
+        == "logs/2024.txt"
+    )
     assert normal("c:\\Work\\a.py", "C:\\work") == "c:/Work/a.py"
     assert normal("c:\\Work\\a.py", "C:\\work", ignore_case=True) == "a.py"
-    assert normal("/WORK", "/work", ignore_case=True) == "." and normal("/works", "/work", ignore_case=True) == "/works"
+    assert (
+        normal("/WORK", "/work", ignore_case=True) == "."
+        and normal("/works", "/work", ignore_case=True) == "/works"
+    )
 
 
 def test_where_case_does_not_count_the_first_spelling_stands_for_all() -> None:
     """C-17: `A.py` and `a.py` are two files, unless configured."""
-    calls = [ToolCall(path, "Read", {"path": path}) for path in ("README.md", "src/A.py", "readme.MD", "./src/a.py")]
+    calls = [
+        ToolCall(path, "Read", {"path": path})
+        for path in ("README.md", "src/A.py", "readme.MD", "./src/a.py")
+    ]
     messages = [(1, Message(role="assistant", blocks=tuple(calls)))]
     configured = Config(strategy={"actions": {"ignore_case": True}})
-    assert [action.path for action in actions_in(messages, configured)] == ["README.md", "src/A.py"] * 2
+    assert [action.path for action in actions_in(messages, configured)] == [
+        "README.md",
+        "src/A.py",
+    ] * 2
     assert len({action.path for action in actions_in(messages, Config())}) == 4
 
 
@@ -284,7 +396,9 @@ def test_tags_that_are_open_or_nested_take_nothing_along() -> None:
     complete = '<file_content path="b">y</file_content>'
     assert [e.path for e in excerpts(f'<file_content path="a">x {complete} z')] == ["b"]
     assert excerpts(f'<file_content path="a">x {complete} z</file_content>') == []
-    assert [e.path for e in excerpts(complete + '<final_file_content path="c">z</final_file_content>')] == ["b", "c"]
+    assert [
+        e.path for e in excerpts(complete + '<final_file_content path="c">z</final_file_content>')
+    ] == ["b", "c"]
     assert excerpts('</file_content><file_content path="a">x') == []
     assert excerpts('<file_content path="a\nb">x</file_content>') == []
 
@@ -296,7 +410,9 @@ def test_headers_with_quotes_in_the_path_are_read() -> None:
 
 
 def test_a_unified_diff_names_its_files() -> None:
-    diff = "--- a/x.py\n+++ b/x.py\n@@\n-1\n+2\n--- /dev/null\n+++ b/new\n--- a/old\n+++ /dev/null\n"
+    diff = (
+        "--- a/x.py\n+++ b/x.py\n@@\n-1\n+2\n--- /dev/null\n+++ b/new\n--- a/old\n+++ /dev/null\n"
+    )
     assert patched(diff) == [("modify", "x.py"), ("create", "new"), ("delete", "old")]
     assert patched("*** Update File: a\n*** Move to: b\n") == [("delete", "a"), ("create", "b")]
 
@@ -309,7 +425,7 @@ def test_numbered_lines_and_envelopes_are_recognised() -> None:
     assert payload("<returncode>0</returncode>\n<output>\nx\n</output>") == "x\n"
 
 
-# --- nothing raises -----------------------------------------------------------------------------------------------
+# --- nothing raises ---
 
 _deep: Any = []
 for _ in range(5_000):
@@ -321,7 +437,9 @@ _values = st.recursive(
     | st.floats()
     | st.text(max_size=20)
     | st.sampled_from(["a/b", "cat x", "1-2"]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 _keys = st.sampled_from(
@@ -346,22 +464,44 @@ _names = st.sampled_from(
 )
 
 
-@given(_names, st.dictionaries(_keys, _values, max_size=4) | st.text(max_size=60), st.text(max_size=60), st.booleans())
-def test_no_arguments_and_no_result_raise(name: str, arguments: Any, result: str, error: bool) -> None:
+@given(
+    _names,
+    st.dictionaries(_keys, _values, max_size=4) | st.text(max_size=60),
+    st.text(max_size=60),
+    st.booleans(),
+)
+def test_no_arguments_and_no_result_raise(
+    name: str, arguments: Any, result: str, error: bool
+) -> None:
     assert done(name, arguments, result, error=error)
 
 
 @pytest.mark.parametrize(
     "arguments",
     [
-        "{not json", '{"a":' * 5_000, "[" * 100_000, '"text"', "null", "\x00", '{"path": "\ud800"}', {"path": _deep},
-        {"command": "x" * 1_000_000}, {"command": "'" * 99_999}, {"command": '"' + "\\" * 99_999},
+        "{not json",
+        '{"a":' * 5_000,
+        "[" * 100_000,
+        '"text"',
+        "null",
+        "\x00",
+        '{"path": "\ud800"}',
+        {"path": _deep},
+        {"command": "x" * 1_000_000},
+        {"command": "'" * 99_999},
+        {"command": '"' + "\\" * 99_999},
         {"command": "a\x00b"},
-        {"command": "cat <<E\n" + "EE\n" * 60_000}, {"command": "a|" * 90_000}, {"command": "<<''\n"},
-        {"command": ">" * 1_000}, {"command": ["cat", 1]}, {"path": "a" * 100_000}, {"path": ""},
-        {"todos": _deep}, {"files": [{"path": _deep}]},
+        {"command": "cat <<E\n" + "EE\n" * 60_000},
+        {"command": "a|" * 90_000},
+        {"command": "<<''\n"},
+        {"command": ">" * 1_000},
+        {"command": ["cat", 1]},
+        {"path": "a" * 100_000},
+        {"path": ""},
+        {"todos": _deep},
+        {"files": [{"path": _deep}]},
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("name", ["Read", "Bash", "apply_patch", "TodoWrite"])
 def test_hostile_arguments_are_read_or_left_alone(name: str, arguments: Any) -> None:
     assert done(name, arguments)
@@ -393,11 +533,21 @@ def test_a_large_page_is_read_in_milliseconds() -> None:
             ("Bash", {"command": f"cd /r && pytest -q {n} | tail"}),
         ][n % 2]
         slots.append(
-            Slot(2 * n + 1, 2 * n + 1, Message(role="assistant", blocks=(ToolCall(f"c{n}", name, arguments),)), 1)
+            Slot(
+                2 * n + 1,
+                2 * n + 1,
+                Message(role="assistant", blocks=(ToolCall(f"c{n}", name, arguments),)),
+                1,
+            )
         )
         output = "".join(f"{line:6}→some text of a line\n" for line in range(70))
         slots.append(
-            Slot(2 * n + 2, 2 * n + 2, Message(role="tool", blocks=(ToolResult(f"c{n}", (Text(output),)),)), 1)
+            Slot(
+                2 * n + 2,
+                2 * n + 2,
+                Message(role="tool", blocks=(ToolResult(f"c{n}", (Text(output),)),)),
+                1,
+            )
         )
     times = []
     for _ in range(5):

@@ -16,12 +16,18 @@ from refold.ledger.scripts import files_written
 READ_AND_WRITTEN = "p = 'src/a.py'\nwith open(p) as f:\n    t = f.read()\nwith open(p, 'w') as f:\n    f.write(t)\n"
 
 
-def changed(*calls: tuple[str, dict[str, Any]], result: str = "fine") -> list[tuple[str, str, bool | None]]:
+def changed(
+    *calls: tuple[str, dict[str, Any]], result: str = "fine"
+) -> list[tuple[str, str, bool | None]]:
     """What calls, one after the other, changed."""
     messages = []
     for at, (name, arguments) in enumerate(calls):
-        messages.append((2 * at + 1, Message(role="assistant", blocks=(ToolCall(str(at), name, arguments),))))
-        messages.append((2 * at + 2, Message(role="tool", blocks=(ToolResult(str(at), (Text(result),)),))))
+        messages.append(
+            (2 * at + 1, Message(role="assistant", blocks=(ToolCall(str(at), name, arguments),)))
+        )
+        messages.append(
+            (2 * at + 2, Message(role="tool", blocks=(ToolResult(str(at), (Text(result),)),)))
+        )
     kinds = ("create", "modify", "delete")
     return [(a.kind, a.path, a.ok) for a in actions_in(messages, Config()) if a.kind in kinds]
 
@@ -52,14 +58,19 @@ def test_a_script_names_the_files_it_writes(code: str, expected: list[tuple[str,
 
 
 def test_scripts_inside_a_command_are_read() -> None:
-    assert changed(bash(f"python3 - <<'EOF'\n{READ_AND_WRITTEN}EOF")) == [("modify", "src/a.py", True)]
+    assert changed(bash(f"python3 - <<'EOF'\n{READ_AND_WRITTEN}EOF")) == [
+        ("modify", "src/a.py", True)
+    ]
     assert changed(bash("python -c \"open('a', 'w').write('x')\"")) == [("create", "a", True)]
 
 
 def test_a_script_changes_files_when_it_is_run_not_when_it_is_written() -> None:
     written = bash(f"cat > fix.py <<'EOF'\n{READ_AND_WRITTEN}EOF")
     assert changed(written) == [("create", "fix.py", True)]
-    assert changed(written, bash("cd . && python fix.py")) == [("create", "fix.py", True), ("modify", "src/a.py", True)]
+    assert changed(written, bash("cd . && python fix.py")) == [
+        ("create", "fix.py", True),
+        ("modify", "src/a.py", True),
+    ]
     tool = ("Write", {"file_path": "/w/fix.py", "content": READ_AND_WRITTEN})
     assert ("modify", "src/a.py", True) in changed(tool, bash("python /w/fix.py"))
     assert changed(bash("python unknown.py")) == []
@@ -77,7 +88,8 @@ def test_any_code_can_be_read(code: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "code", ["open(" * 60_000, "open('" * 60_000, "a = 'b'\n" * 30_000 + "open(a,'w')", "'" * 200_000]
+    "code",
+    ["open(" * 60_000, "open('" * 60_000, "a = 'b'\n" * 30_000 + "open(a,'w')", "'" * 200_000],
 )
 def test_hostile_code_is_read_without_harm(code: str) -> None:
     files_written(code)

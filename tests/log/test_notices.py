@@ -36,8 +36,11 @@ def opened() -> refold.Context:
 def test_coroutine_functions_are_run_to_their_end() -> None:
     """Y-25: in the calling thread, in order, and one that raises stops nobody."""
     assert told(opened()) == [
-        "async context-warning", "async context-warning", "sync context-warning", "RuntimeError: late",
-    ]  # fmt: skip
+        "async context-warning",
+        "async context-warning",
+        "sync context-warning",
+        "RuntimeError: late",
+    ]
 
 
 def test_where_a_loop_runs_they_are_its_tasks() -> None:
@@ -49,7 +52,9 @@ def test_where_a_loop_runs_they_are_its_tasks() -> None:
         assert heard == ["sync context-warning"]
         for _ in range(3):
             await asyncio.sleep(0)
-        context.append({"role": "user", "content": "go on"})  # what failed on the loop is told with the next call
+        context.append(
+            {"role": "user", "content": "go on"}
+        )  # what failed on the loop is told with the next call
         return heard
 
     heard = asyncio.run(run())

@@ -1,4 +1,5 @@
-"""Points to go back to: which are listed, what lies between two of them, what a restore takes off."""
+"""Points to go back to: which are listed, what lies between two of them, what a restore takes
+off."""
 
 from __future__ import annotations
 
@@ -14,43 +15,73 @@ HOUR_MS = 3_600_000
 
 
 def opened(id: str = "work", **given: Any) -> refold.Context:
-    return refold.open(id, store="memory:", **{"window": 24_000, "config": {"auto": False}, **given})
+    return refold.open(
+        id, store="memory:", **{"window": 24_000, "config": {"auto": False}, **given}
+    )
 
 
 def said(context: refold.Context, count: int, size: int = 1) -> None:
     for n in range(count):
-        context.append({"role": "user" if n % 2 == 0 else "assistant", "content": f"message {n} " + "word " * size})
+        context.append(
+            {
+                "role": "user" if n % 2 == 0 else "assistant",
+                "content": f"message {n} " + "word " * size,
+            }
+        )
 
 
 def used(context: refold.Context, id: str, name: str, output: str = "ok", **arguments: Any) -> None:
-    context.append({"role": "assistant", "content": [{"type": "tool_use", "id": id, "name": name, "input": arguments}]})
+    context.append(
+        {
+            "role": "assistant",
+            "content": [{"type": "tool_use", "id": id, "name": name, "input": arguments}],
+        }
+    )
     context.append_result(id, output)
 
 
 def replied(context: refold.Context, n: int) -> None:
     context.request("openai_chat")
-    message, usage = {"role": "assistant", "content": f"reply {n}"}, {"prompt_tokens": 100, "completion_tokens": 10}
+    message, usage = (
+        {"role": "assistant", "content": f"reply {n}"},
+        {"prompt_tokens": 100, "completion_tokens": 10},
+    )
     choice = {"index": 0, "finish_reason": "stop", "message": message}
-    context.record({"id": f"r{n}", "object": "chat.completion", "model": "gpt-4o", "choices": [choice], "usage": usage})
+    context.record(
+        {
+            "id": f"r{n}",
+            "object": "chat.completion",
+            "model": "gpt-4o",
+            "choices": [choice],
+            "usage": usage,
+        }
+    )
 
 
-# --- which there are ----------------------------------------------------------------------------------------------
+# --- which there are ---
 
 
 def test_every_tenth_message_and_the_place_before_a_compaction_are_listed() -> None:
-    """G-31: 25 messages: two points, and one before the compaction; nothing is written for any of them."""
+    """G-31: 25 messages: two points, and one before the compaction; nothing is written for any
+    of them."""
     context = opened()
     said(context, 25, size=300)
     before = context.view.head
     context.compact("summarize", target=3_000)
     head = context.view.head
     assert [(p.seq, p.messages, p.reason) for p in context.points()] == [
-        (before, 25, "before a compaction"), (20, 20, "message 20"), (10, 10, "message 10"),
-    ]  # fmt: skip
+        (before, 25, "before a compaction"),
+        (20, 20, "message 20"),
+        (10, 10, "message 10"),
+    ]
     assert context.view.head == head
     context.undo()
     context.restore(before)
-    assert [p.reason for p in context.points()[:3]] == ["before a restore", "before a revert", "before a compaction"]
+    assert [p.reason for p in context.points()[:3]] == [
+        "before a restore",
+        "before a revert",
+        "before a compaction",
+    ]
     assert [p.seq for p in context.points(every=8)][-3:] == [24, 16, 8]
 
 
@@ -68,7 +99,8 @@ def test_checkpoints_are_listed_by_the_name_they_have_now() -> None:
 
 
 def test_old_points_leave_the_list_and_named_ones_do_not() -> None:
-    """G-33: ten old points and two names: the five newest and the names. All can still be restored."""
+    """G-33: ten old points and two names: the five newest and the names. All can still be
+    restored."""
     context = opened()
     said(context, 50)
     context.checkpoint("a")
@@ -87,7 +119,7 @@ def test_a_new_conversation_has_no_points() -> None:
     assert context.plan_restore(0).requests == [] and context.diff(0).added == ()
 
 
-# --- what lies between two ----------------------------------------------------------------------------------------
+# --- what lies between two ---
 
 
 def test_two_points_differ_by_messages_edits_artifacts_and_files() -> None:
@@ -116,11 +148,12 @@ def test_two_points_differ_by_messages_edits_artifacts_and_files() -> None:
         context.diff(1, 9_999)
 
 
-# --- what a restore takes off -------------------------------------------------------------------------------------
+# --- what a restore takes off ---
 
 
 def test_what_a_restore_would_take_off_is_told_before_it_happens() -> None:
-    """C-67, M-85: requests and billed calls behind the point, files as they are on disk; nothing changes."""
+    """C-67, M-85: requests and billed calls behind the point, files as they are on disk; nothing
+    changes."""
     context = opened()
     context.append({"role": "user", "content": "first"})
     replied(context, 1)
@@ -133,17 +166,25 @@ def test_what_a_restore_would_take_off_is_told_before_it_happens() -> None:
     head, billed = context.view.head, context.stats().billed
     planned = context.plan_restore("start")
     assert context.view.head == head and planned == context.plan_restore(point)
-    assert (planned.seq, planned.files, planned.requests) == (point, ["a.py"], [second.seq, third.seq])
+    assert (planned.seq, planned.files, planned.requests) == (
+        point,
+        ["a.py"],
+        [second.seq, third.seq],
+    )
     assert [call.response for call in planned.calls] == ["r2", "r3"]
     context.restore("start")
     assert context.stats().billed == billed
     again = context.plan_restore("start")
-    assert (again.requests, again.calls, again.files) == ([], [], ["a.py"])  # off already; on disk still so
+    assert (again.requests, again.calls, again.files) == (
+        [],
+        [],
+        ["a.py"],
+    )  # off already; on disk still so
     context.undo()
     assert context.plan_restore("start").requests == [second.seq, third.seq]
 
 
-# --- forks --------------------------------------------------------------------------------------------------------
+# --- forks ---
 
 
 def test_a_fork_knows_which_totals_it_inherited() -> None:

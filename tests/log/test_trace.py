@@ -1,4 +1,5 @@
-"""Row C-20: a read that stays although its file was changed later says so. `why` itself is shown in test_overflow."""
+"""Row C-20: a read that stays although its file was changed later says so. `why` itself is shown
+in test_overflow."""
 
 from __future__ import annotations
 
@@ -13,7 +14,12 @@ TEXT = "def login():\n    return 'broken'\n" * 40
 
 def used(context: refold.Context, id: str, name: str, output: str = "ok", **arguments: Any) -> int:
     """One tool use; the seq of its result."""
-    context.append({"role": "assistant", "content": [{"type": "tool_use", "id": id, "name": name, "input": arguments}]})
+    context.append(
+        {
+            "role": "assistant",
+            "content": [{"type": "tool_use", "id": id, "name": name, "input": arguments}],
+        }
+    )
     return context.append_result(id, output)[-1].seq
 
 
@@ -24,7 +30,8 @@ def opened(**config: Any) -> refold.Context:
 
 
 def test_a_read_that_a_later_edit_made_stale_is_kept_and_says_so() -> None:
-    """C-20: read a (3), patch a without its text (5): 3 is kept, and `why` tells what made it stale."""
+    """C-20: read a (3), patch a without its text (5): 3 is kept, and `why` tells what made it
+    stale."""
     context = opened()
     read = used(context, "c1", "read_file", TEXT, path="a.py")
     other = used(context, "c2", "read_file", TEXT.upper(), path="b.py")
@@ -33,13 +40,24 @@ def test_a_read_that_a_later_edit_made_stale_is_kept_and_says_so() -> None:
     used(context, "c4", "edit", path="a.py", old_string="def", new_string="async def")
     assert not context.plan("dedup", target=0).proposals
     [trace] = context.why(read)
-    assert (trace.action, trace.seq, trace.handle, trace.live) == ("made stale", change, f"#{change}", True)
-    assert trace.reason == "a.py was changed after this was read" and trace.by == "model" and trace.at_ms > 0
+    assert (trace.action, trace.seq, trace.handle, trace.live) == (
+        "made stale",
+        change,
+        f"#{change}",
+        True,
+    )
+    assert (
+        trace.reason == "a.py was changed after this was read"
+        and trace.by == "model"
+        and trace.at_ms > 0
+    )
     assert "edit" in context.unfold(trace.handle).text
     assert context.why(other) == []
     used(context, "c5", "read_file", TEXT.replace("broken", "fixed"), path="a.py")
     context.compact("dedup", target=0)
-    assert [trace.action for trace in context.why(read)] == ["shortened"], "the old text is not shown any more"
+    assert [trace.action for trace in context.why(read)] == ["shortened"], (
+        "the old text is not shown any more"
+    )
 
 
 def test_an_edit_that_failed_or_was_taken_back_makes_nothing_stale() -> None:
@@ -62,7 +80,13 @@ def test_a_change_that_is_no_longer_on_the_page_is_known_from_the_ledger() -> No
     context.pin(read)
     change = used(context, "c2", "edit", path="a.py", old_string="broken", new_string="fixed") - 1
     for number in range(12):
-        used(context, f"n{number}", "bash", f"step {number} of the build\n" * 40, command=f"make step-{number}")
+        used(
+            context,
+            f"n{number}",
+            "bash",
+            f"step {number} of the build\n" * 40,
+            command=f"make step-{number}",
+        )
     context.compact("summarize", keep=2)
     assert change not in {slot.seq for slot in context.view.slots if not slot.standin}
     assert (trace := context.why(read)[-1]).action == "made stale" and trace.seq == change
@@ -82,7 +106,10 @@ def test_a_result_that_was_moved_out_says_so_first() -> None:
     )
     assert context.unfold(moved.handle).text == TEXT * 20
     context.pin(large)
-    assert [trace.action for trace in context.why(large)] == [f"kept as artifact {artifact}", "pinned"]
+    assert [trace.action for trace in context.why(large)] == [
+        f"kept as artifact {artifact}",
+        "pinned",
+    ]
 
 
 def test_a_replace_of_a_block_that_is_not_there_does_not_hold() -> None:

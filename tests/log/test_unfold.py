@@ -16,7 +16,9 @@ from tests.toolruns import long, opened, outputs_in, ran
 def test_references_are_found_by_one_grammar():
     """M-04."""
     assert references("see artifact://art-7k2, and (artifact://art-9)") == ["art-7k2", "art-9"]
-    assert references("art-ynj5mh35oxmq and artifact://art-ynj5mh35oxmq. Then art-7k2aaaaaaaaa!") == [
+    assert references(
+        "art-ynj5mh35oxmq and artifact://art-ynj5mh35oxmq. Then art-7k2aaaaaaaaa!"
+    ) == [
         "art-ynj5mh35oxmq",
         "art-7k2aaaaaaaaa",
     ]
@@ -37,16 +39,26 @@ def test_a_reference_that_leads_nowhere_is_a_remark_and_no_damage():
     store = MemoryStore()
     context = opened(store)
     id = ran(context, long("an output"))
-    context.append({"role": "user", "content": f"compare artifact://{id} with artifact://art-nothere"})
+    context.append(
+        {"role": "user", "content": f"compare artifact://{id} with artifact://art-nothere"}
+    )
     report = verified(store)
     assert report.problems == ()
     [remark] = report.remarks
-    assert "art-nothere" in remark.what and remark.seq == context.view.head and remark.conversation == "work"
+    assert (
+        "art-nothere" in remark.what
+        and remark.seq == context.view.head
+        and remark.conversation == "work"
+    )
 
 
 @pytest.fixture(params=["memory", "sqlite", "files"])
 def store(request, tmp_path):
-    places = {"memory": "memory:", "sqlite": f"sqlite:{tmp_path}/s/refold.db", "files": f"files:{tmp_path}/s"}
+    places = {
+        "memory": "memory:",
+        "sqlite": f"sqlite:{tmp_path}/s/refold.db",
+        "files": f"files:{tmp_path}/s",
+    }
     store = open_store(places[request.param])
     yield store
     store.close()
@@ -59,7 +71,9 @@ def test_one_output_is_removed_by_hand(store):
     digest = context.artifacts()[0].digest
     done = context.outputs.remove(f"artifact://{one}")
     assert (done.artifact.id, done.why) == (one, "its bytes are gone")
-    assert context.outputs.count() == 1 and [bool(o.cleaned_ms) for o in context.outputs.list()] == [True, False]
+    assert context.outputs.count() == 1 and [
+        bool(o.cleaned_ms) for o in context.outputs.list()
+    ] == [True, False]
     with pytest.raises(NotFound):
         list(store.get(digest))
     assert store.location(digest) is None

@@ -1,5 +1,6 @@
-"""The writer against a real model behind a real server (`local_model`). The model is far too small to write well, so
-only the plumbing is judged: the page is valid whatever it says, and what it says is on it or was refused for a reason.
+"""The writer against a real model behind a real server (`local_model`). The model is far too
+small to write well, so only the plumbing is judged: the page is valid whatever it says, and what
+it says is on it or was refused for a reason.
 """
 
 from __future__ import annotations
@@ -33,14 +34,18 @@ def writer_at(url: str) -> Endpoint:
     return endpoint(url, "smollm2", window=WINDOW, timeout_s=CALL_S_MAX, tries=1)
 
 
-def talked(writer: Writer, window: int, times: int = 1, **config: object) -> tuple[refold.Context, list[refold.Notice]]:
+def talked(
+    writer: Writer, window: int, times: int = 1, **config: object
+) -> tuple[refold.Context, list[refold.Notice]]:
     given = {"writer_wait_s": CALL_S_MAX, "keep_recent": 4, **config}
     context = refold.open("work", store="memory:", window=window, writer=writer, config=given)
     notices = heard_by(context)
     for n in range(14):
         text = f"Part {n}. {STORY * times}"
         context.append(
-            {"role": "user", "content": f"go on {n}"} if n % 2 == 0 else {"role": "assistant", "content": text}
+            {"role": "user", "content": f"go on {n}"}
+            if n % 2 == 0
+            else {"role": "assistant", "content": text}
         )
     return context, notices
 
@@ -56,7 +61,9 @@ def test_a_real_server_answers(url: str) -> None:
     assert ask(Request(prompt="Count from 1 to 100.", max_tokens=4)).finished == "length"
 
 
-@pytest.mark.parametrize(("strategy", "window", "times"), [("summarize", 8_000, 1), ("gist", 3_000, 3)])
+@pytest.mark.parametrize(
+    ("strategy", "window", "times"), [("summarize", 8_000, 1), ("gist", 3_000, 3)]
+)
 def test_a_compaction_with_a_real_model_leaves_a_valid_page_whatever_it_says(
     url: str, strategy: str, window: int, times: int
 ) -> None:
@@ -67,7 +74,11 @@ def test_a_compaction_with_a_real_model_leaves_a_valid_page_whatever_it_says(
     [complete] = [notice for notice in notices if notice.name == "compaction-complete"]
     refused = [notice.reason for notice in notices if notice.name == "compaction-failed"]
     print(f"{strategy}: {complete.details}; refused: {refused}\n{summaries(context)[-1].text}")
-    assert complete.details["calls"] >= 1 and complete.details["input"] > 0 and complete.details["output"] > 0
+    assert (
+        complete.details["calls"] >= 1
+        and complete.details["input"] > 0
+        and complete.details["output"] > 0
+    )
     assert bool(refused) == (complete.details["accepted"] < complete.details["asked"])
     told = "written by a model" in "\n".join(edit.text for edit in summaries(context))
     assert told == (complete.details["accepted"] > 0)
@@ -77,13 +88,20 @@ def test_a_compaction_with_a_real_model_leaves_a_valid_page_whatever_it_says(
 
 
 def test_what_a_real_model_says_in_time_stands_on_the_page(url: str) -> None:
-    """Y-40, Y-53: a question that even this model can answer, behind a callable of the caller's own."""
+    """Y-40, Y-53: a question that even this model can answer, behind a callable of the caller's
+    own."""
     ask = writer_at(url)
     answers: list[Answer] = []
 
     def short(request: Request) -> Answer:
         assert "<history-" in request.prompt
-        answers.append(ask(Request(prompt="Say hello.", system="Be brief.", max_tokens=32, wait_s=request.wait_s)))
+        answers.append(
+            ask(
+                Request(
+                    prompt="Say hello.", system="Be brief.", max_tokens=32, wait_s=request.wait_s
+                )
+            )
+        )
         return answers[-1]
 
     context, _ = talked(short, 8_000)

@@ -1,5 +1,6 @@
-"""Secrets that look real and are none: drawn from a fixed seed when a test runs, and put together from parts, so that
-no file of this repository holds anything that a scanner would ring for."""
+"""Secrets that look real and are none: drawn from a fixed seed when a test runs, and put
+together from parts, so that no file of this repository holds anything that a scanner would ring
+for."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ URLSAFE, BASE64 = WORD + "_-", WORD + "+/"
 
 
 def drawn(kind: str, signs: str, size: int) -> str:
-    """Signs by chance, the same for a kind in every run. The last is a digit, as real ones nearly always have some."""
+    """Signs by chance, the same for a kind in every run. The last is a digit, as real ones
+    nearly always have some."""
     chance = random.Random(f"{kind} {size}")
     first = "abcdef" if signs in (HEX, LOWER) else "ABCDEF"
     inner = "".join(chance.choice(signs) for _ in range(size - 2))
@@ -32,7 +34,9 @@ def _uuid(kind: str) -> str:
 
 def _jwt() -> str:
     parts = ({"alg": "HS256"}, {"sub": "1234", "name": "Jo"})
-    encoded = [base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts]
+    encoded = [
+        base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts
+    ]
     return ".".join((*encoded, drawn("jwt", URLSAFE, 43)))
 
 
@@ -146,7 +150,10 @@ _BOT = ".GhT4a2." + drawn("bot", URLSAFE, 38)
 
 SURROUNDED: dict[str, tuple[str, str]] = {
     "RSA key": (f"-----BEGIN RSA {_PEM}\n{_KEY_BODY}\n-----END RSA {_PEM}", _KEY_BODY[70:90]),
-    "OpenSSH key": (f"-----BEGIN OPENSSH {_PEM}\n{_KEY_BODY}\n-----END OPENSSH {_PEM}", _KEY_BODY[70:90]),
+    "OpenSSH key": (
+        f"-----BEGIN OPENSSH {_PEM}\n{_KEY_BODY}\n-----END OPENSSH {_PEM}",
+        _KEY_BODY[70:90],
+    ),
     "encrypted key": (
         f"-----BEGIN RSA {_PEM}\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,0A\n\n{_KEY_BODY}\n-----END RSA {_PEM}",
         _KEY_BODY[70:90],
@@ -161,14 +168,26 @@ SURROUNDED: dict[str, tuple[str, str]] = {
     ),
     "key that is cut off": (f"-----BEGIN EC {_PEM}\n{_KEY_BODY[:300]}", _KEY_BODY[70:90]),
     "PostgreSQL": (f"postgresql://app:{_PASSWORD}@db.internal:5432/app", _PASSWORD),
-    "MySQL": (f"DATABASE_URL=mysql+pymysql://root:{_PASSWORD}@localhost/app?charset=utf8", _PASSWORD),
+    "MySQL": (
+        f"DATABASE_URL=mysql+pymysql://root:{_PASSWORD}@localhost/app?charset=utf8",
+        _PASSWORD,
+    ),
     "MongoDB": (f'"mongodb+srv://svc:{_PASSWORD}@cluster0.ab1cd.mongodb.net/app"', _PASSWORD),
     "Redis": (f"redis://:{_PASSWORD}@cache:6379/0", _PASSWORD),
     "AMQP": (f"amqps://guest:{_PASSWORD}@rabbit//", _PASSWORD),
-    "git over HTTPS": (f"git clone https://deploy:{_PASSWORD}@git.internal/team/app.git", _PASSWORD),
+    "git over HTTPS": (
+        f"git clone https://deploy:{_PASSWORD}@git.internal/team/app.git",
+        _PASSWORD,
+    ),
     "ADO": (f"Server=db;Database=app;User Id=sa;Password={_PASSWORD};Encrypt=true", _PASSWORD),
-    "Azure storage": (f"DefaultEndpointsProtocol=https;AccountName=a;AccountKey={_STORAGE};EndpointSuffix=x", _STORAGE),
-    "Azure bus": (f"Endpoint=sb://a/;SharedAccessKeyName=r;SharedAccessKey={_STORAGE[:43]}=", _STORAGE[:43]),
+    "Azure storage": (
+        f"DefaultEndpointsProtocol=https;AccountName=a;AccountKey={_STORAGE};EndpointSuffix=x",
+        _STORAGE,
+    ),
+    "Azure bus": (
+        f"Endpoint=sb://a/;SharedAccessKeyName=r;SharedAccessKey={_STORAGE[:43]}=",
+        _STORAGE[:43],
+    ),
     "Azure signature": (f"https://a.blob.core/x?sv=2022&sig={_TOKEN}%2B%3D", _TOKEN),
     "Slack webhook": (f"curl -X POST https://hooks.slack.com/services/{_SLACK}", _SLACK),
     "Discord webhook": (f"https://discord.com/api/webhooks/{'8' * 18}/{_DISCORD}", _DISCORD),
@@ -181,7 +200,10 @@ SURROUNDED: dict[str, tuple[str, str]] = {
     "header": (f"x-api-key: {_TOKEN}", _TOKEN),
     "environment": (f"export DB_PASSWORD={_PASSWORD}", _PASSWORD),
     "environment in quotes": (f'export SECRET_KEY="{_TOKEN}"', _TOKEN),
-    "AWS secret": (f"aws_secret_access_key = {drawn('awssecret', BASE64, 40)}", drawn("awssecret", BASE64, 40)),
+    "AWS secret": (
+        f"aws_secret_access_key = {drawn('awssecret', BASE64, 40)}",
+        drawn("awssecret", BASE64, 40),
+    ),
     "YAML": (f"db:\n  password: {_PASSWORD}\n", _PASSWORD),
     "JSON": (json.dumps({"client_secret": _TOKEN}), _TOKEN),
     "JSON in JSON": (json.dumps({"body": json.dumps({"client_secret": _TOKEN})}), _TOKEN),

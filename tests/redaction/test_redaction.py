@@ -32,11 +32,13 @@ KEY_LINE = "MIIEpAIBAAKCAQEA7bq98a1xZk0Tn5Yw2uE4r6T8y0U1i3O5p7A9s1D3f5G7h9J1"
 EXAMPLES = [(kind, "".join(parts)) for kind, examples in PREFIXED.items() for parts in examples]
 
 
-# --- what is found -------------------------------------------------------------------------------------------------
+# --- what is found ---
 
 
 @pytest.mark.parametrize("secret", SECRETS)
-@pytest.mark.parametrize("around", ["{}", "export KEY={} # x", '{{"key": "{}"}}', "see {}, then go on", "(`{}`)"])
+@pytest.mark.parametrize(
+    "around", ["{}", "export KEY={} # x", '{{"key": "{}"}}', "see {}, then go on", "(`{}`)"]
+)
 def test_a_known_shape_goes_wherever_it_stands(secret, around):
     """Y-54"""
     shown = redacted(around.format(secret))
@@ -56,7 +58,9 @@ AROUND = {
 
 
 @pytest.mark.parametrize("around", AROUND)
-@pytest.mark.parametrize(("kind", "secret"), EXAMPLES, ids=[f"{kind}-{n}" for n, (kind, _) in enumerate(EXAMPLES)])
+@pytest.mark.parametrize(
+    ("kind", "secret"), EXAMPLES, ids=[f"{kind}-{n}" for n, (kind, _) in enumerate(EXAMPLES)]
+)
 def test_every_kind_is_found_by_its_name_in_every_surrounding(kind, secret, around):
     """X-51: more than 80 kinds."""
     text = AROUND[around].format(secret)
@@ -91,7 +95,10 @@ def test_what_has_no_shape_is_found_by_what_stands_around_it(text, secret, aroun
         ("DB_PASSWORD=correct7horse", "correct7horse"),
         ('{"client_secret": "q9w8e7r6t5y4"}', "q9w8e7r6t5y4"),
         ("aws_secret_access_key = wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "wJalrXUtnFEMI"),
-        ("-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKC\n-----END RSA PRIVATE KEY-----", "MIIEpAIBAAKC"),
+        (
+            "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKC\n-----END RSA PRIVATE KEY-----",
+            "MIIEpAIBAAKC",
+        ),
         ("-----BEGIN PRIVATE KEY-----\nMIIEpAIBAAKC (cut here)", "MIIEpAIBAAKC"),
         # as a gist may show them: a line of a key by itself, a value without its end
         (f"#12 tool\n{KEY_LINE}\n#13 user\ngo on", KEY_LINE[:20]),
@@ -105,7 +112,8 @@ def test_a_value_behind_a_telling_name_goes(text, secret):
 
 
 def test_chance_makes_no_fixture_of_a_secret():
-    """X-51: among many secrets some spell a word such as "apw", and every OpenSSH key has a run of A."""
+    """X-51: among many secrets some spell a word such as "apw", and every OpenSSH key has a run
+    of A."""
     tokens = [f"gh{'p'}_{drawn(str(n), WORD, 36)}" for n in range(3_000)]
     assert sum(not one.sure for one in found("\n".join(tokens))) <= 1
     keys = ["\n".join(drawn(f"{n}.{line}", BASE64, 70) for line in range(25)) for n in range(100)]
@@ -115,7 +123,7 @@ def test_chance_makes_no_fixture_of_a_secret():
         assert found(block) == [("private key", 0, len(block), True)]
 
 
-# --- what is left alone --------------------------------------------------------------------------------------------
+# --- what is left alone ---
 
 CERTIFICATE = "\n".join(drawn(f"certificate{n}", BASE64, 64) for n in range(12))
 HASHED = hashlib.sha512(b"package").digest()
@@ -188,7 +196,7 @@ def test_fixtures_ring_no_bell(text):
     assert not any(one.sure for one in found(text))
 
 
-# --- promises ------------------------------------------------------------------------------------------------------
+# --- promises ---
 
 
 @given(st.text())
@@ -205,7 +213,26 @@ def test_redacting_a_secret_among_anything_is_stable(secret, before, after):
 
 
 PARTS = [secret for _, secret in EXAMPLES[::3]] + [text for text, _ in SURROUNDED.values()]
-GLUE = [" ", "\n", '"', "'", "=", ":", "token=", 'password: "', "@", "://a:", "\\n", "…", "[", "]", "-", ".", "a1", "İ"]
+GLUE = [
+    " ",
+    "\n",
+    '"',
+    "'",
+    "=",
+    ":",
+    "token=",
+    'password: "',
+    "@",
+    "://a:",
+    "\\n",
+    "…",
+    "[",
+    "]",
+    "-",
+    ".",
+    "a1",
+    "İ",
+]
 
 
 @given(st.lists(st.sampled_from(PARTS + GLUE * 4), max_size=8).map("".join))
@@ -232,20 +259,24 @@ HOSTILE = [
 
 @pytest.mark.parametrize("part", HOSTILE)
 def test_long_repeating_text_is_searched_to_its_end(part):
-    """X-51: a rule that takes the square of the length would not come to the end of this in any patience."""
+    """X-51: a rule that takes the square of the length would not come to the end of this in any
+    patience."""
     text = part * (500_000 // len(part))
     once = redacted(text)
     assert len(once) <= len(text) + 32 * (len(text) // 6)
 
 
-# --- streams -------------------------------------------------------------------------------------------------------
+# --- streams ---
 
 
 @pytest.mark.parametrize("size", [1, 7, 1_000, 100_000])
 def test_a_stream_is_redacted_like_its_text_wherever_it_is_cut(size):
     """X-51: the same words as in one piece, also where a key or a sign lies across two chunks."""
     key = f"-----BEGIN RSA PRIVATE KEY-----\n{KEY_LINE * 20}\n-----END RSA PRIVATE KEY-----\n"
-    text = "".join(f"line {n}: née {SECRETS[n % len(SECRETS)]}\n{key if n % 50 == 0 else ''}" for n in range(1_500))
+    text = "".join(
+        f"line {n}: née {SECRETS[n % len(SECRETS)]}\n{key if n % 50 == 0 else ''}"
+        for n in range(1_500)
+    )
     data = text.encode()
     chunks = [data[at : at + size] for at in range(0, len(data), size)]
     assert b"".join(redacted_chunks(chunks)).decode() == redacted(text)
@@ -256,7 +287,7 @@ def test_a_stream_without_an_end_of_line_is_not_held_for_ever():
     assert len(next(iter(seen))) < 2_000_000
 
 
-# --- channels ------------------------------------------------------------------------------------------------------
+# --- channels ---
 
 
 def test_redaction_can_be_switched_off():
@@ -268,7 +299,9 @@ def test_redaction_can_be_switched_off():
 def test_every_channel_can_be_switched_by_itself(channel: Channel):
     """X-51: off and on per channel."""
     only = config_from({"redact": [channel]}).redact
-    assert [is_redacted(only, other) for other in CHANNELS] == [other == channel for other in CHANNELS]
+    assert [is_redacted(only, other) for other in CHANNELS] == [
+        other == channel for other in CHANNELS
+    ]
     assert is_redacted(True, channel) and not is_redacted(False, channel)
     assert AWS not in redactor(only, channel)(AWS)
     assert redactor(config_from({"redact": []}).redact, channel)(AWS) == AWS
@@ -292,22 +325,32 @@ def test_the_setting_is_a_list_in_a_file_and_in_the_environment(tmp_path):
 def test_an_engine_whose_summaries_are_not_a_named_channel_leaves_them_alone():
     context = refold.open("a", store="memory:", config={"redact": ["exports"]})
     assert context._compactor.redact(AWS) == AWS
-    assert AWS not in refold.open("b", store="memory:", config={"redact": ["summaries"]})._compactor.redact(AWS)
+    assert AWS not in refold.open(
+        "b", store="memory:", config={"redact": ["summaries"]}
+    )._compactor.redact(AWS)
 
 
-# --- exports -------------------------------------------------------------------------------------------------------
+# --- exports ---
 
 
 def secretive(store: refold.stores.protocol.Store) -> list[str]:
-    """A conversation with secrets in its title, texts, arguments and an artifact; gives the secrets."""
+    """A conversation with secrets in its title, texts, arguments and an artifact; gives the
+    secrets."""
     secrets = ["".join(parts[0]) for parts in list(PREFIXED.values())[:8]]
     with refold.open("talk", store=store, config={"offload_tokens": 200}) as context:
         context.use(title=f"Rotate {secrets[0]}")
         context.append({"role": "user", "content": f"the key is {secrets[1]}"})
-        call = {"type": "tool_use", "id": "t1", "name": "run", "input": {"api_key": secrets[2], "deep": [secrets[3]]}}
+        call = {
+            "type": "tool_use",
+            "id": "t1",
+            "name": "run",
+            "input": {"api_key": secrets[2], "deep": [secrets[3]]},
+        }
         context.append({"role": "assistant", "content": [call]})
         context.append_result("t1", f"{secrets[4]}\n" + "a line of output\n" * 20_000 + secrets[5])
-        context.store_artifact(f"x\n{secrets[6]}\n".encode() + b"\xff\xfe", name=f"{secrets[7]}.bin")
+        context.store_artifact(
+            f"x\n{secrets[6]}\n".encode() + b"\xff\xfe", name=f"{secrets[7]}.bin"
+        )
     return secrets
 
 
@@ -342,7 +385,7 @@ def test_an_export_to_be_imported_again_is_whole_with_its_secrets(tmp_path):
     assert fresh.read("talk") == store.read("talk")
 
 
-# --- masks ---------------------------------------------------------------------------------------------------------
+# --- masks ---
 
 
 @pytest.mark.parametrize(("kind", "secret"), EXAMPLES)

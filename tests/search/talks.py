@@ -12,8 +12,16 @@ from refold.stores.protocol import Store
 DAY_MS = 86_400_000
 
 
-def talk(store: Store, id: str, texts: Iterable[str], *, at_ms: int = 1_700_000_000_000, role: str = "user") -> Log:
-    """A conversation of plain messages, a minute apart; a text may begin with its role and a bar."""
+def talk(
+    store: Store,
+    id: str,
+    texts: Iterable[str],
+    *,
+    at_ms: int = 1_700_000_000_000,
+    role: str = "user",
+) -> Log:
+    """A conversation of plain messages, a minute apart; a text may begin with its role and a
+    bar."""
     times = iter(range(at_ms, at_ms + 10**12, 60_000))
     log = Log(store, id, clock=lambda: next(times))
     for text in texts:
@@ -32,11 +40,18 @@ class Topics:
 
     name = "topics"
     threshold = 0.5
-    WORDS = (("car", "vehicle", "engine"), ("pasta", "supper", "noodles"), ("login", "password", "token"))
+    WORDS = (
+        ("car", "vehicle", "engine"),
+        ("pasta", "supper", "noodles"),
+        ("login", "password", "token"),
+    )
 
     def __init__(self) -> None:
         self.asked: list[str] = []
 
     def __call__(self, texts: list[str]) -> list[list[float]]:
         self.asked += texts
-        return [[float(any(word in text.lower() for word in topic)) for topic in self.WORDS] + [0.1] for text in texts]
+        return [
+            [float(any(word in text.lower() for word in topic)) for topic in self.WORDS] + [0.1]
+            for text in texts
+        ]

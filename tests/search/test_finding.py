@@ -1,4 +1,5 @@
-"""Questions and their answers: who asks looks for what was answered, in whatever words (T-12, G-44)."""
+"""Questions and their answers: who asks looks for what was answered, in whatever words (T-12,
+G-44)."""
 
 from __future__ import annotations
 
@@ -9,7 +10,12 @@ from tests.search.talks import memory, talk
 
 ASKED = "user|How did you two get to know each other?"
 ANSWER = "assistant|In a pottery class, and soon we were friends."
-OTHERS = ("user|Lovely weather today.", "assistant|Indeed, the sun is out.", "user|I bought bread.", "assistant|Good.")
+OTHERS = (
+    "user|Lovely weather today.",
+    "assistant|Indeed, the sun is out.",
+    "user|I bought bread.",
+    "assistant|Good.",
+)
 
 
 def found(texts: tuple[str, ...], query: str) -> list[int]:
@@ -19,7 +25,10 @@ def found(texts: tuple[str, ...], query: str) -> list[int]:
 
 
 def test_an_answer_is_found_before_the_question_whose_words_it_leaves_out():
-    assert found((*OTHERS, ASKED, ANSWER, *OTHERS), "when did they get to know each other")[:2] == [6, 5]
+    assert found((*OTHERS, ASKED, ANSWER, *OTHERS), "when did they get to know each other")[:2] == [
+        6,
+        5,
+    ]
 
 
 def test_who_looks_for_a_word_or_two_finds_the_question_that_has_them():
@@ -34,7 +43,9 @@ def test_a_statement_comes_before_a_question_with_the_same_words():
 
 def test_only_short_talk_asks_and_nothing_that_has_to_do_with_tools():
     store = memory()
-    log = talk(store, "talk", ["user|Why?", "user|" + "many words " * 60 + "really?", "user|Because."])
+    log = talk(
+        store, "talk", ["user|Why?", "user|" + "many words " * 60 + "really?", "user|Because."]
+    )
     call = ToolCall("c1", "read", {"path": "why?"})
     result = ToolResult("c1", (Text("who knows?"),), name="read")
     log.append([Draft(body=Message(role="assistant", blocks=(call,)), by="test")])

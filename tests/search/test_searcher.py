@@ -1,5 +1,5 @@
-"""Search over stores: what is found, what is never found again, and an index that can be lost at any time (G-44, G-51,
-M-27, X-05)."""
+"""Search over stores: what is found, what is never found again, and an index that can be lost at
+any time (G-44, G-51, M-27, X-05)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def store(place):
     opened.close()
 
 
-# --- what is found ------------------------------------------------------------------------------------------------
+# --- what is found ---
 
 
 def test_an_identifier_is_found_first_and_a_filter_never_gives_another_conversation():
@@ -60,7 +60,12 @@ def test_a_message_that_no_page_shows_is_found_with_its_seq():
     """G-51"""
     context = refold.open("work", store="memory:", window=2_000)
     for number in range(30):
-        context.append({"role": "user", "content": f"the {number}th thing is a walrus{number} " + "filler " * 20})
+        context.append(
+            {
+                "role": "user",
+                "content": f"the {number}th thing is a walrus{number} " + "filler " * 20,
+            }
+        )
         context.append({"role": "assistant", "content": "noted"})
     context.compact("hide", target=500)
     [hit, *_] = full_text(context._store).search("walrus3")
@@ -81,7 +86,16 @@ def test_what_a_restore_took_back_is_found_and_marked_as_hidden():
 def test_words_are_found_in_other_forms_in_names_and_in_paths():
     """T-12, for whole conversations"""
     store = memory()
-    talk(store, "a", ["he fixes things", "see updateScore()", "open src/auth/login_form.ts", "東京タワーに行った"])
+    talk(
+        store,
+        "a",
+        [
+            "he fixes things",
+            "see updateScore()",
+            "open src/auth/login_form.ts",
+            "東京タワーに行った",
+        ],
+    )
     searcher = full_text(store)
     for query, seq in (
         ("fixing", 1),
@@ -102,7 +116,17 @@ def test_a_phrase_alone_must_be_there():
 
 def test_an_answer_is_found_by_the_words_of_its_question():
     store = memory()
-    talk(store, "a", ["how is the weather", "fine", "how long have you had the snakes?", "assistant|3 years now", "ok"])
+    talk(
+        store,
+        "a",
+        [
+            "how is the weather",
+            "fine",
+            "how long have you had the snakes?",
+            "assistant|3 years now",
+            "ok",
+        ],
+    )
     assert set(seqs(full_text(store).search("how long snakes", limit=3))) == {3, 4, 5}
 
 
@@ -112,26 +136,38 @@ def test_the_newest_come_first_when_that_is_asked_over_all_conversations():
     talk(store, "new", ["login three", "nothing", "login four"], at_ms=1_700_000_000_000)
     talk(store, "mid", ["login five"], at_ms=1_650_000_000_000)
     hits = full_text(store).search("login", newest=True, limit=4)
-    assert [(hit.conversation, hit.seq) for hit in hits] == [("new", 3), ("new", 1), ("mid", 1), ("old", 2)]
+    assert [(hit.conversation, hit.seq) for hit in hits] == [
+        ("new", 3),
+        ("new", 1),
+        ("mid", 1),
+        ("old", 2),
+    ]
     assert full_text(store).search("login nothing", newest=True) == []
 
 
 @pytest.mark.parametrize("many", [1, 3, 80])
 def test_the_newest_are_the_same_however_they_are_looked_for(many):
-    """Walking the lanes, one look at the highest ids, and sorting by time are shortcuts to one answer."""
+    """Walking the lanes, one look at the highest ids, and sorting by time are shortcuts to one
+    answer."""
     chance, store = random.Random(many), memory()
     said = []
     times = iter(range(10**9))
     logs = [Log(store, f"c{number}", clock=lambda: next(times)) for number in range(many)]
     for _ in range(400):
         log = chance.choice(logs) if chance.random() < 0.5 else logs[0]
-        text = " ".join(chance.choices(["walrus", "carpenter", "oyster", "sand", "sea"], [1, 2, 20, 50, 50], k=4))
+        text = " ".join(
+            chance.choices(
+                ["walrus", "carpenter", "oyster", "sand", "sea"], [1, 2, 20, 50, 50], k=4
+            )
+        )
         log.append([Draft(body=Message(role="user", blocks=(Text(text),)), by="test")])
         said.append((text, log.conversation, log.state.head))
     for word in ("walrus", "carpenter", "oyster", "walrus carpenter"):
         for limit in (1, 10, 60):
             hits = full_text(store).search(word, newest=True, limit=limit)
-            holding = [one[1:] for one in reversed(said) if set(word.split()) <= set(one[0].split())]
+            holding = [
+                one[1:] for one in reversed(said) if set(word.split()) <= set(one[0].split())
+            ]
             assert [(hit.conversation, hit.seq) for hit in hits] == holding[:limit]
 
 
@@ -139,7 +175,10 @@ def test_the_newest_of_very_many_conversations_are_in_order():
     store = memory()
     for number in range(80):
         talk(
-            store, f"c{number:02}", ["rare walrus" if number % 40 == 7 else "common"], at_ms=1_600_000_000_000 + number
+            store,
+            f"c{number:02}",
+            ["rare walrus" if number % 40 == 7 else "common"],
+            at_ms=1_600_000_000_000 + number,
         )
     hits = full_text(store).search("walrus", newest=True, limit=5)
     assert [hit.conversation for hit in hits] == ["c47", "c07"]
@@ -150,7 +189,11 @@ def test_filters_narrow_the_search():
     context = refold.open("work", store="memory:", config={"offload_tokens": 200})
     context.use(title="The walrus project")
     context.append({"role": "user", "content": "find the walrus"})
-    call = {"id": "t1", "type": "function", "function": {"name": "grep", "arguments": '{"pattern": "walrus"}'}}
+    call = {
+        "id": "t1",
+        "type": "function",
+        "function": {"name": "grep", "arguments": '{"pattern": "walrus"}'},
+    }
     context.append({"role": "assistant", "content": None, "tool_calls": [call]})
     context.append_result("t1", "walrus.py:1\n" + "walrus line\n" * 500)
     context.checkpoint("before the walrus")
@@ -171,7 +214,14 @@ def test_filters_narrow_the_search():
 def test_a_filter_finds_what_is_not_among_the_best_of_very_many(monkeypatch):
     monkeypatch.setattr("refold.search.finding.SEEDS_MAX", 10)
     store = memory()
-    talk(store, "a", ["assistant|one walrus among many other words that are said here", *["walrus walrus"] * 100])
+    talk(
+        store,
+        "a",
+        [
+            "assistant|one walrus among many other words that are said here",
+            *["walrus walrus"] * 100,
+        ],
+    )
     assert seqs(full_text(store).search("walrus", role="assistant")) == [1]
     assert len(full_text(store).search("walrus", limit=50)) == 10
 
@@ -189,7 +239,9 @@ def test_very_common_terms_are_looked_for_in_the_newest_places_only(monkeypatch)
 def test_summaries_are_found_only_when_they_are_asked_for():
     context = refold.open("work", store="memory:")
     for number in range(20):
-        context.append({"role": "user", "content": f"the walrus number {number} " + "is heavy " * 40})
+        context.append(
+            {"role": "user", "content": f"the walrus number {number} " + "is heavy " * 40}
+        )
     context.compact("gist", target=400)
     searcher = full_text(context._store)
     assert {hit.kind for hit in searcher.search("walrus", limit=50)} == {"message"}
@@ -206,7 +258,7 @@ def test_an_artifact_is_found_at_its_line():
     assert "walrus" in shown and "walrus" in hit.snippet
 
 
-# --- forks, deletions, erasures -----------------------------------------------------------------------------------
+# --- forks, deletions, erasures ---
 
 
 def test_a_fork_finds_what_it_shares_once_and_under_its_own_name(store):
@@ -215,11 +267,15 @@ def test_a_fork_finds_what_it_shares_once_and_under_its_own_name(store):
     talk(store, "b", ["four walrus"])
     searcher = full_text(store)
     assert {(hit.conversation, hit.seq) for hit in searcher.search("walrus", conversation="b")} == {
-        ("b", 1), ("b", 2), ("b", 3),
-    }  # fmt: skip
+        ("b", 1),
+        ("b", 2),
+        ("b", 3),
+    }
     everywhere = {(hit.conversation, hit.seq) for hit in searcher.search("walrus")}
     assert everywhere == {("a", 1), ("a", 2), ("a", 3), ("b", 3)}
-    assert "three" not in " ".join(hit.snippet for hit in searcher.search("walrus", conversation="b"))
+    assert "three" not in " ".join(
+        hit.snippet for hit in searcher.search("walrus", conversation="b")
+    )
     assert len(searcher.search("walrus", conversation="b", newest=True)) == 3
 
 
@@ -256,7 +312,7 @@ def test_an_erasure_that_the_log_does_not_speak_of_is_noticed_at_the_hit(store):
     assert b"walrusiqu" not in Path(searcher.path).read_bytes()
 
 
-# --- an index that can be lost ------------------------------------------------------------------------------------
+# --- an index that can be lost ---
 
 
 def test_what_comes_later_is_found_and_nothing_is_written_by_an_append(store, tmp_path):
@@ -325,7 +381,9 @@ def test_damage_that_shows_in_the_middle_of_a_search_is_survived(store):
     searcher = full_text(store)
     searcher.search("walrus")
     index = searcher._keeper.opened()
-    index.connection.execute("PRAGMA trusted_schema=ON; DELETE FROM documents_data WHERE id > 10").fetchall()
+    index.connection.execute(
+        "PRAGMA trusted_schema=ON; DELETE FROM documents_data WHERE id > 10"
+    ).fetchall()
     assert len(searcher.search("walrus", limit=50)) == 50
     assert searcher.said[-1][0] == "index-rebuilt"
 
@@ -366,10 +424,14 @@ def test_a_read_only_index_answers_with_what_it_has(store, monkeypatch):
     first.close()
     talk(store, "a", ["two walrus"])
     searcher = full_text(store)
-    # Root may write any file, so the mode of the file shows nothing; what counts is what SQLite says of it.
+    # Root may write any file, so the mode of the file shows nothing; what counts is what SQLite
+    # says of it.
     monkeypatch.setattr("refold.search.index.Index.is_writable", False)
     assert seqs(searcher.search("walrus")) == [1]
-    assert searcher.said[-1] == ("index-behind", f"{searcher.path} is read-only; the newest messages may be missing")
+    assert searcher.said[-1] == (
+        "index-behind",
+        f"{searcher.path} is read-only; the newest messages may be missing",
+    )
 
 
 def test_an_index_that_cannot_be_made_is_kept_in_memory(tmp_path):
@@ -435,7 +497,9 @@ def test_threads_share_a_searcher(store):
     talk(store, "a", [f"walrus number {number}" for number in range(300)])
     searcher = full_text(store)
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda number: searcher.search(f'"walrus number {number}"')[0].seq, range(40)))
+        found = list(
+            pool.map(lambda number: searcher.search(f'"walrus number {number}"')[0].seq, range(40))
+        )
     assert found == list(range(1, 41))
 
 
@@ -481,16 +545,23 @@ def test_a_damaged_log_does_not_keep_the_others_from_being_found(store, monkeypa
     assert searcher.said == [("index-behind", "a cannot be read: a: event 1 is not a message")]
 
 
-# --- what is asked wrongly ----------------------------------------------------------------------------------------
+# --- what is asked wrongly ---
 
 
 @pytest.mark.parametrize(
     ("query", "given"),
     [
-        ("", {}), ("  \n", {}), (None, {}), ("x", {"limit": -1}), ("x", {"limit": 5_000}), ("x", {"role": "boss"}),
-        ("x", {"kind": "usage"}), ("x", {"since": "yesterday"}), ("x", {"conversations": "a"}),
+        ("", {}),
+        ("  \n", {}),
+        (None, {}),
+        ("x", {"limit": -1}),
+        ("x", {"limit": 5_000}),
+        ("x", {"role": "boss"}),
+        ("x", {"kind": "usage"}),
+        ("x", {"since": "yesterday"}),
+        ("x", {"conversations": "a"}),
     ],
-)  # fmt: skip
+)
 def test_bad_input_is_refused_with_a_hint(query, given):
     with pytest.raises(Invalid) as error:
         full_text(memory()).search(query, **given)
@@ -499,9 +570,30 @@ def test_bad_input_is_refused_with_a_hint(query, given):
 
 @pytest.mark.parametrize(
     "query",
-    ['"', '""', '"unbalanced', "*", "a*", "NEAR(a b)", "-a", "a AND", "text:a", "^a", "(", "\0", "a\0b", "\ud800",
-     "'; DROP", "a" * 100_000, "word " * 20_000, "{text parts}: a", "a OR NOT b", "🙂", "…"],
-)  # fmt: skip
+    [
+        '"',
+        '""',
+        '"unbalanced',
+        "*",
+        "a*",
+        "NEAR(a b)",
+        "-a",
+        "a AND",
+        "text:a",
+        "^a",
+        "(",
+        "\0",
+        "a\0b",
+        "\ud800",
+        "'; DROP",
+        "a" * 100_000,
+        "word " * 20_000,
+        "{text parts}: a",
+        "a OR NOT b",
+        "🙂",
+        "…",
+    ],
+)
 def test_no_query_breaks_the_search(query):
     store = memory()
     talk(store, "a", ["a plain walrus", "text near a b or not"])
@@ -513,12 +605,21 @@ def test_no_query_breaks_the_search(query):
 
 def test_content_that_sqlite_could_misread_is_indexed_as_text():
     store = memory()
-    talk(store, "a", ["nul\0nul walrus", "'; DROP TABLE documents; --", "\u202egnp.exe", "x" * 300_000 + " walrus"])
+    talk(
+        store,
+        "a",
+        [
+            "nul\0nul walrus",
+            "'; DROP TABLE documents; --",
+            "\u202egnp.exe",
+            "x" * 300_000 + " walrus",
+        ],
+    )
     assert set(seqs(full_text(store).search("walrus"))) == {1, 4}
     assert seqs(full_text(store).search("drop documents"))[0] == 2
 
 
-# --- vectors ------------------------------------------------------------------------------------------------------
+# --- vectors ---
 
 
 def test_an_embedder_finds_what_was_said_in_other_words():
@@ -537,7 +638,8 @@ def test_something_that_is_near_nothing_finds_nothing():
 
 
 class Anagrams:
-    """An embedder without a threshold: texts of the same letters are one, all others are near only by chance."""
+    """An embedder without a threshold: texts of the same letters are one, all others are near
+    only by chance."""
 
     def __call__(self, texts: list[str]) -> list[list[float]]:
         letters = [random.Random("".join(sorted(text))) for text in texts]
@@ -547,7 +649,9 @@ class Anagrams:
 def test_without_a_threshold_only_what_stands_out_from_chance_is_near():
     """Something is always nearest; that is no answer to nonsense."""
     store = memory()
-    names = [first + second + third for first in "bcdfgh" for second in "aeiou" for third in "klmnprs"]
+    names = [
+        first + second + third for first in "bcdfgh" for second in "aeiou" for third in "klmnprs"
+    ]
     talk(store, "a", [*names, "listen"])
     searcher = Searcher(store, embedder=Anagrams())
     assert seqs(searcher.search("silent")) == [len(names) + 1]
@@ -568,7 +672,9 @@ def test_an_embedder_that_fails_leaves_the_full_text():
     assert len(searcher.said) == 1  # it is left alone for a while
 
 
-@pytest.mark.parametrize("vectors", [[[1.0]], [], [[float("nan")], [1.0]], "text", [[1.0], [1.0, 2.0]]])
+@pytest.mark.parametrize(
+    "vectors", [[[1.0]], [], [[float("nan")], [1.0]], "text", [[1.0], [1.0, 2.0]]]
+)
 def test_an_embedder_that_gives_nonsense_leaves_the_full_text(vectors):
     store = memory()
     talk(store, "a", ["the engine is broken", "we had noodles"])
@@ -590,7 +696,9 @@ def test_another_embedder_makes_the_vectors_anew(store):
     assert again.said[0][0] == "embedder-changed" and "the engine is broken" in other.asked
 
 
-def test_an_embedder_whose_vectors_change_their_length_is_noticed_and_they_are_made_anew(store, monkeypatch):
+def test_an_embedder_whose_vectors_change_their_length_is_noticed_and_they_are_made_anew(
+    store, monkeypatch
+):
     monkeypatch.setattr("refold.search.upkeep.EMBEDDER_PAUSE_S", 0.0)
     talk(store, "a", ["the engine is broken", "we had noodles"])
     embedder = Topics()
@@ -599,7 +707,10 @@ def test_an_embedder_whose_vectors_change_their_length_is_noticed_and_they_are_m
     Topics.WORDS, kept = (*Topics.WORDS, ("walrus",)), Topics.WORDS
     try:
         assert isinstance(searcher.search("vehicle"), list)
-        assert searcher.said[-1][0] == "embedder-failed" and "of 5 numbers, before of 4" in searcher.said[-1][1]
+        assert (
+            searcher.said[-1][0] == "embedder-failed"
+            and "of 5 numbers, before of 4" in searcher.said[-1][1]
+        )
         talk(store, "a", ["a new engine"])
         assert set(seqs(searcher.search("vehicle", limit=2))) == {1, 3}
         assert len(searcher.said) == 1
@@ -627,7 +738,9 @@ def test_the_installed_embedder_answers_without_a_network(monkeypatch):
     monkeypatch.setattr(socket, "create_connection", refused)
     monkeypatch.setattr(socket.socket, "connect", refused)
     store = memory()
-    talk(store, "a", ["My automobile needs new brakes.", "We cooked pasta.", "The tests are green."])
+    talk(
+        store, "a", ["My automobile needs new brakes.", "We cooked pasta.", "The tests are green."]
+    )
     searcher = Searcher(store)
     assert searcher.search("car repair")[0].seq == 1
     assert searcher.said == []

@@ -13,7 +13,9 @@ INDEX = Index()
 
 
 def found(text: str, query: str):
-    return snippet_of(text, wanted_of(words.query_of(query, INDEX.stems), INDEX.tokens), INDEX.tokens)
+    return snippet_of(
+        text, wanted_of(words.query_of(query, INDEX.stems), INDEX.tokens), INDEX.tokens
+    )
 
 
 def shown(text: str, query: str) -> tuple[str, list[str]]:

@@ -1,4 +1,5 @@
-"""How text becomes terms: code, English, Chinese and Japanese, and queries that mean harm (T-12, G-44)."""
+"""How text becomes terms: code, English, Chinese and Japanese, and queries that mean harm (T-12,
+G-44)."""
 
 from __future__ import annotations
 
@@ -61,17 +62,25 @@ def test_forms_that_the_stemmer_does_not_know_are_looked_for_together_as_one_ter
     assert words.query_of("they met", STEMS).terms == (words.Term('("meet" OR "met")', "met"),)
     assert terms("meet met meeting") == terms("meeting meet met") == ["met"]
     index = Index()
-    index.connection.execute("INSERT INTO documents(rowid, text, parts) VALUES (1, 'We met twice and will meet', '')")
+    index.connection.execute(
+        "INSERT INTO documents(rowid, text, parts) VALUES (1, 'We met twice and will meet', '')"
+    )
     [term] = words.query_of("meet", index.stems).terms
     found = "SELECT rowid, occurrences(documents) FROM documents WHERE documents MATCH ?"
     assert index.rows(found, (term.match,)) == [(1, 2)]
 
 
 def test_a_capital_may_be_a_name_and_what_is_quoted_has_no_other_forms():
-    assert [term.match for term in words.query_of("Rose rises", STEMS).terms] == ['"Rose"', '"rises"']
+    assert [term.match for term in words.query_of("Rose rises", STEMS).terms] == [
+        '"Rose"',
+        '"rises"',
+    ]
     assert [term.match for term in words.query_of('"met"', STEMS).required] == ['"met"']
     beside = words.query_of('where we "met" Ann', STEMS).terms
-    assert [(term.match, term.weight) for term in beside] == [('"met"', words.PHRASE_WEIGHT), ('"Ann"', 1.0)]
+    assert [(term.match, term.weight) for term in beside] == [
+        ('"met"', words.PHRASE_WEIGHT),
+        ('"Ann"', 1.0),
+    ]
 
 
 def test_every_irregular_form_leads_to_all_forms_of_one_word():
@@ -94,15 +103,21 @@ def test_no_query_is_an_error_and_none_is_read_as_a_search_language(text):
     index = Index()
     query = words.query_of(text, index.stems)
     for term in (*query.terms, *query.required):
-        index.connection.execute("SELECT rowid FROM documents WHERE documents MATCH ?", (term.match,)).fetchall()
+        index.connection.execute(
+            "SELECT rowid FROM documents WHERE documents MATCH ?", (term.match,)
+        ).fetchall()
 
 
-@pytest.mark.parametrize("text", ["How long?", 'He asked "why?" twice', "Really?! Yes", "(is it?)", "本当？", "?"])
+@pytest.mark.parametrize(
+    "text", ["How long?", 'He asked "why?" twice', "Really?! Yes", "(is it?)", "本当？", "?"]
+)
 def test_a_question_is_seen_by_its_mark(text):
     assert words.asks(text)
 
 
-@pytest.mark.parametrize("text", ["Three years now.", "see http://host/path?page=2", "value?.name", "a?b:c", ""])
+@pytest.mark.parametrize(
+    "text", ["Three years now.", "see http://host/path?page=2", "value?.name", "a?b:c", ""]
+)
 def test_a_mark_inside_a_word_asks_nothing(text):
     assert not words.asks(text)
 

@@ -1,4 +1,5 @@
-"""The block of the Magenta design loads as it is, means what it says, and answers mistakes (G-61, G-60)."""
+"""The block of the Magenta design loads as it is, means what it says, and answers mistakes
+(G-61, G-60)."""
 
 from __future__ import annotations
 
@@ -27,10 +28,16 @@ def test_the_sources_block_loads_and_what_stands_beside_it_wins(tmp_path):
     assert config.ladder == ("importance", "gist", "hide") and config.messages_cap == 50
     assert config.checkpoint_every == 10 and config.strategy["importance"] == {"threshold": 0.6}
     assert origins["messages_cap"] == "arguments"
-    assert loaded({**block(), "messages_cap": 70}, folder=tmp_path, environ={})[0].messages_cap == 70
+    assert (
+        loaded({**block(), "messages_cap": 70}, folder=tmp_path, environ={})[0].messages_cap == 70
+    )
     (tmp_path / "refold.toml").write_text('[context_management]\nstrategy = "summarization"\n')
     config, origins = loaded(folder=tmp_path, environ={})
-    assert config.messages_cap == 40 and config.ladder[0] == "summarize" and origins["ladder"] == "refold.toml"
+    assert (
+        config.messages_cap == 40
+        and config.ladder[0] == "summarize"
+        and origins["ladder"] == "refold.toml"
+    )
 
 
 def test_what_is_not_followed_is_said(tmp_path):
@@ -44,8 +51,10 @@ def test_what_is_not_followed_is_said(tmp_path):
     context.on("setting-unused", lambda notice: heard.append(notice.reason))
     context.append({"role": "user", "content": "hi"})
     assert [line.partition(" = ")[0].rpartition(".")[2] for line in heard] == [
-        "embedding_model", "vector_store", "similarity_threshold",
-    ]  # fmt: skip
+        "embedding_model",
+        "vector_store",
+        "similarity_threshold",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -69,7 +78,9 @@ def test_a_mistake_names_its_place(changed, words, tmp_path):
         loaded({"context_management": 7}, folder=tmp_path, environ={})
 
 
-@pytest.mark.parametrize("strategy", ["sliding_window", "summarization", "importance_based", "hierarchical"])
+@pytest.mark.parametrize(
+    "strategy", ["sliding_window", "summarization", "importance_based", "hierarchical"]
+)
 def test_a_session_of_100_messages_stays_below_its_number_and_has_its_checkpoints(strategy):
     """G-60: compressed when over, a checkpoint every ten messages, every request valid."""
     compacted = []
@@ -77,7 +88,9 @@ def test_a_session_of_100_messages_stays_below_its_number_and_has_its_checkpoint
     context.on("compaction-complete", compacted.append)
     most = 0
     for n in range(100):
-        context.append({"role": "user" if n % 2 == 0 else "assistant", "content": f"message {n}: " + WORDS * 3})
+        context.append(
+            {"role": "user" if n % 2 == 0 else "assistant", "content": f"message {n}: " + WORDS * 3}
+        )
         request = context.request("openai_chat")
         assert dialects.dialect("openai_chat").check(request) == []
         most = max(most, len(request["messages"]))

@@ -12,19 +12,32 @@ from refold.edges.endpoints.writer import configured
 from refold.errors import Invalid
 from refold.settings.sources import PREFIX, loaded, writer_loaded
 
-FOREIGN = ("REFOLD_BENCH_DATA", "REFOLD_BENCH_PEERS", "REFOLD_DATA", "REFOLD_STORE", "REFOLD_WRITER_URL", "REFOLD_X")
+FOREIGN = (
+    "REFOLD_BENCH_DATA",
+    "REFOLD_BENCH_PEERS",
+    "REFOLD_DATA",
+    "REFOLD_STORE",
+    "REFOLD_WRITER_URL",
+    "REFOLD_X",
+)
 
 
 @pytest.mark.parametrize("name", FOREIGN)
-def test_a_variable_of_somebody_else_is_no_setting(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variable_of_somebody_else_is_no_setting(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(name, "memory:")
     assert loaded() == (Config(), {})
     refold.open("work").close()
 
 
-@pytest.mark.parametrize("name", ["WARN_RATO", "TARGET_RATIOS", "KEEPRECENT", "TOKEN_CAP", "WRITER_WAIT"])
-def test_a_variable_that_is_nearly_a_setting_is_refused_with_its_name(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "name", ["WARN_RATO", "TARGET_RATIOS", "KEEPRECENT", "TOKEN_CAP", "WRITER_WAIT"]
+)
+def test_a_variable_that_is_nearly_a_setting_is_refused_with_its_name(
+    name: str, tmp_path: Path
+) -> None:
     with pytest.raises(Invalid, match=name.lower()) as caught:
         loaded(folder=tmp_path, environ={f"{PREFIX}{name}": "1"})
     assert (caught.value.hint or "").startswith("did you mean")
@@ -32,8 +45,21 @@ def test_a_variable_that_is_nearly_a_setting_is_refused_with_its_name(name: str,
 
 @pytest.mark.parametrize("name", Config.__struct_fields__)
 def test_every_setting_can_stand_in_the_environment(name: str, tmp_path: Path) -> None:
-    value = {"durability": "none", "ladder": '["hide"]', "dialect": "anthropic", "tool_kinds": "{}", "strategy": "{}"}
-    texts = {"exclude_tools": "[]", "auto": "false", "cache": "false", "redact": "false", "force": "true", **value}
+    value = {
+        "durability": "none",
+        "ladder": '["hide"]',
+        "dialect": "anthropic",
+        "tool_kinds": "{}",
+        "strategy": "{}",
+    }
+    texts = {
+        "exclude_tools": "[]",
+        "auto": "false",
+        "cache": "false",
+        "redact": "false",
+        "force": "true",
+        **value,
+    }
     text = texts.get(name, "0.85" if name == "warn_ratio" else "0.9" if "ratio" in name else "7000")
     _, origins = loaded(folder=tmp_path, environ={f"{PREFIX}{name.upper()}": text})
     assert origins == {name: "environment"}
@@ -41,9 +67,13 @@ def test_every_setting_can_stand_in_the_environment(name: str, tmp_path: Path) -
 
 def test_files_environment_and_arguments_win_in_this_order(tmp_path: Path) -> None:
     """G-62"""
-    (tmp_path / "refold.toml").write_text('keep_recent = 1\ntokens_cap = 1\n[writer]\nurl = "http://localhost"\n')
+    (tmp_path / "refold.toml").write_text(
+        'keep_recent = 1\ntokens_cap = 1\n[writer]\nurl = "http://localhost"\n'
+    )
     (tmp_path / "pyproject.toml").write_text("[tool.refold]\nkeep_recent = 2\n")
-    config, origins = loaded({"keep_recent": 4}, folder=tmp_path, environ={"REFOLD_KEEP_RECENT": "3"})
+    config, origins = loaded(
+        {"keep_recent": 4}, folder=tmp_path, environ={"REFOLD_KEEP_RECENT": "3"}
+    )
     assert (config.keep_recent, config.tokens_cap) == (4, 1)
     assert origins == {"keep_recent": "arguments", "tokens_cap": "refold.toml"}
 
@@ -56,16 +86,23 @@ def test_a_name_in_a_file_or_an_argument_that_is_no_setting_is_refused(tmp_path:
         loaded(folder=tmp_path, environ={})
 
 
-# --- the writer's own table (Y-53) ---------------------------------------------------------------------------------
+# --- the writer's own table (Y-53) ---
 
 
 def test_the_writer_is_named_in_files_environment_and_arguments(tmp_path: Path) -> None:
     table = 'url = "http://localhost:1/v1"\nmodel = "a"\nwindow = 5000\n'
     (tmp_path / "refold.toml").write_text(f"[writer]\n{table}")
-    (tmp_path / "pyproject.toml").write_text('[tool.refold.writer]\nmodel = "b"\nkey_env = "MY_KEY"\n')
+    (tmp_path / "pyproject.toml").write_text(
+        '[tool.refold.writer]\nmodel = "b"\nkey_env = "MY_KEY"\n'
+    )
     environ = {"REFOLD_WRITER_MODEL": "7", "REFOLD_WRITER_TRIES": "2", "REFOLD_WRITER_WAIT_S": "1"}
     found = writer_loaded({"kind": "gemini"}, folder=tmp_path, environ=environ)
-    assert (found.url, found.model, found.window, found.tries) == ("http://localhost:1/v1", "7", 5_000, 2)
+    assert (found.url, found.model, found.window, found.tries) == (
+        "http://localhost:1/v1",
+        "7",
+        5_000,
+        2,
+    )
     assert (found.key_env, found.kind) == ("MY_KEY", "gemini")
 
 

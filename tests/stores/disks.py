@@ -1,4 +1,5 @@
-"""Disks that misbehave on purpose: full, read-only, or cut off from power. They need root; tests say so and skip."""
+"""Disks that misbehave on purpose: full, read-only, or cut off from power. They need root; tests
+say so and skip."""
 
 from __future__ import annotations
 
@@ -69,8 +70,9 @@ class Disk:
     def cut(self) -> None:
         """All that was not synced is gone, as after power loss; then the disk comes back.
 
-        Nobody may write meanwhile: where this call meets a sync in flight, the kernel lets that sync report success
-        and loses it (seen with a plain write and fsync in 4 of 400 cuts), which no real disk would do.
+        Nobody may write meanwhile: where this call meets a sync in flight, the kernel lets that
+        sync report success and loses it (seen with a plain write and fsync in 4 of 400 cuts), which
+        no real disk would do.
         """
         fd = os.open(self.place, os.O_RDONLY | os.O_DIRECTORY)
         try:

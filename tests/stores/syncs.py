@@ -1,4 +1,5 @@
-"""A writer under a disk that fails: run below strace, it appends and flushes, and says what was acknowledged."""
+"""A writer under a disk that fails: run below strace, it appends and flushes, and says what was
+acknowledged."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ for n in range(6):
 
 
 def injected(url: str, *faults: str) -> list[str]:
-    """What the writer printed while these system calls failed; every error was one of the family, with a hint."""
+    """What the writer printed while these system calls failed; every error was one of the
+    family, with a hint."""
     options = [part for fault in faults for part in ("-e", f"inject={fault}")]
     command = ["strace", "-f", "-o", "/dev/null", *options, sys.executable, "-c", APPENDER, url]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -38,7 +40,8 @@ def injected(url: str, *faults: str) -> list[str]:
 
 
 def check_kept(url: str, lines: list[str]) -> list[str]:
-    """That nothing was acknowledged behind a failed sync, and all that was is there; gives the errors."""
+    """That nothing was acknowledged behind a failed sync, and all that was is there; gives the
+    errors."""
     acked = [int(line.split()[1]) for line in lines if line.startswith("acked")]
     if (failed := "unavailable hinted True") in lines:
         assert not any(line.startswith("acked") for line in lines[lines.index(failed) :]), lines

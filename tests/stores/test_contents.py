@@ -25,7 +25,9 @@ def test_a_file_is_named_by_the_artifact_id_and_its_suffix(tmp_path: Path) -> No
     assert kept(tmp_path / "a") == [codec.artifact_id(digest) + ".txt"]
 
 
-@pytest.mark.parametrize("suffix", ["", "txt", ".", ".TXT", ".a/b", "../x", ".tar.gz", ".abcdefghijk", ".\n", ". x"])
+@pytest.mark.parametrize(
+    "suffix", ["", "txt", ".", ".TXT", ".a/b", "../x", ".tar.gz", ".abcdefghijk", ".\n", ". x"]
+)
 def test_a_suffix_that_is_not_plain_becomes_bin(suffix: str, tmp_path: Path) -> None:
     digest = Artifacts(str(tmp_path / "a")).put([b"hello"], suffix=suffix)
     assert kept(tmp_path / "a") == [codec.artifact_id(digest) + ".bin"]
@@ -80,7 +82,8 @@ def test_putting_the_content_again_heals_a_changed_file(tmp_path: Path) -> None:
 
 
 def test_dropping_never_removes_other_content_of_the_same_short_name(tmp_path: Path) -> None:
-    """T-19: only 60 bits of the digest are in the name, and a tool can make two contents that share them."""
+    """T-19: only 60 bits of the digest are in the name, and a tool can make two contents that
+    share them."""
     digest = hashlib.sha256(b"mine").hexdigest()
     squatter = tmp_path / (codec.artifact_id(digest) + ".txt")
     squatter.write_bytes(b"other")
@@ -94,7 +97,8 @@ def test_dropping_never_removes_other_content_of_the_same_short_name(tmp_path: P
 def test_content_is_put_anew_if_it_was_dropped_while_being_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """T-19: a writer that found the content there must not rely on it once a cleaner has removed it."""
+    """T-19: a writer that found the content there must not rely on it once a cleaner has removed
+    it."""
     artifacts, cleaner = Artifacts(str(tmp_path)), Artifacts(str(tmp_path))
     digest = artifacts.put([b"hello"])
     looked_at = module._digest_of

@@ -35,7 +35,10 @@ def test_the_contract_can_be_imported_without_a_test_framework() -> None:
     import sys
 
     code = "import sys, refold.stores.contract; print([n for n in ('pytest', 'hypothesis') if n in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
+        == "[]\n"
+    )
 
 
 def test_a_hasty_store_keeps_the_contents_clauses(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""What the readable tree promises beyond the contract: its names and modes, what a person finds, what does not stay."""
+"""What the readable tree promises beyond the contract: its names and modes, what a person finds,
+what does not stay."""
 
 from __future__ import annotations
 
@@ -39,13 +40,17 @@ def tree(root: Path) -> list[str]:
     return sorted(str(path.relative_to(root)) for path in root.rglob("*"))
 
 
-def artifact_event(store: FilesStore, content: bytes, before: Event | None = None, name: str = "out.txt") -> Event:
+def artifact_event(
+    store: FilesStore, content: bytes, before: Event | None = None, name: str = "out.txt"
+) -> Event:
     digest = store.put([content], suffix=".txt")
-    body = Artifact(id=codec.artifact_id(digest), digest=digest, type="file", name=name, size_bytes=len(content))
+    body = Artifact(
+        id=codec.artifact_id(digest), digest=digest, type="file", name=name, size_bytes=len(content)
+    )
     return sealed(before, [codec.encode(body)], kind="artifact")[0]
 
 
-# --- names --------------------------------------------------------------------------------------------------------
+# --- names ---
 
 
 def test_the_tree_is_the_one_that_the_design_draws(tmp_path: Path) -> None:
@@ -58,18 +63,33 @@ def test_the_tree_is_the_one_that_the_design_draws(tmp_path: Path) -> None:
     store.close()
     name = codec.artifact_id(json.loads(event.body)["digest"]) + ".txt"
     folder = "conversations/log"
-    assert tree(tmp_path / "s") == sorted([
-        ".lock", "artifacts", f"artifacts/{name}", "conversations", folder, f"{folder}/artifacts",
-        f"{folder}/artifacts/{name}", f"{folder}/artifacts/{name}.meta.json", f"{folder}/bookmark",
-        f"{folder}/messages.jsonl", f"{folder}/metadata.json", "index.json",
-    ])  # fmt: skip
+    assert tree(tmp_path / "s") == sorted(
+        [
+            ".lock",
+            "artifacts",
+            f"artifacts/{name}",
+            "conversations",
+            folder,
+            f"{folder}/artifacts",
+            f"{folder}/artifacts/{name}",
+            f"{folder}/artifacts/{name}.meta.json",
+            f"{folder}/bookmark",
+            f"{folder}/messages.jsonl",
+            f"{folder}/metadata.json",
+            "index.json",
+        ]
+    )
     shown = tmp_path / "s" / folder / "artifacts" / name
-    assert shown.samefile(tmp_path / "s" / "artifacts" / name) and shown.read_bytes() == b"the output\n"
+    assert (
+        shown.samefile(tmp_path / "s" / "artifacts" / name)
+        and shown.read_bytes() == b"the output\n"
+    )
     assert json.loads(Path(f"{shown}.meta.json").read_bytes())["name"] == "out.txt"
 
 
 def test_a_line_is_the_bytes_that_every_store_gives(tmp_path: Path) -> None:
-    """M-12: one event a line, the lines of `codec.to_line`; a space before the end says that the batch goes on."""
+    """M-12: one event a line, the lines of `codec.to_line`; a space before the end says that the
+    batch goes on."""
     store = FilesStore(str(tmp_path))
     events = sealed(None, [TEXT] * 4)
     store.append("log", events[:1], expect=0)
@@ -176,11 +196,12 @@ def test_a_link_of_another_user_is_denied(tmp_path: Path) -> None:
         FilesStore(str(tmp_path / "s")).conversations()
 
 
-# --- what is derived ----------------------------------------------------------------------------------------------
+# --- what is derived ---
 
 
 @pytest.mark.parametrize(
-    "damage", [None, b"", b"{", b'{"v":1,"conversations":[{"id":7}]}', b'{"v":9,"conversations":[]}']
+    "damage",
+    [None, b"", b"{", b'{"v":1,"conversations":[{"id":7}]}', b'{"v":9,"conversations":[]}'],
 )
 def test_the_list_does_not_depend_on_the_index(damage: bytes | None, tmp_path: Path) -> None:
     """M-15: the index is made again where it is missing, old or damaged."""
@@ -195,10 +216,17 @@ def test_the_list_does_not_depend_on_the_index(damage: bytes | None, tmp_path: P
     assert again.conversations() == expected
     grown(again, "d", 1)
     again.close()
-    assert [entry["id"] for entry in json.loads(index.read_bytes())["conversations"]] == ["a", "b", "c", "d"]
+    assert [entry["id"] for entry in json.loads(index.read_bytes())["conversations"]] == [
+        "a",
+        "b",
+        "c",
+        "d",
+    ]
 
 
-def test_an_index_entry_that_still_holds_spares_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_index_entry_that_still_holds_spares_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = FilesStore(str(tmp_path))
     events = {id: grown(store, id, 2) for id in ("a", "b")}
     store.close()
@@ -213,7 +241,9 @@ def test_an_index_entry_that_still_holds_spares_the_folder(tmp_path: Path, monke
 
 
 @pytest.mark.parametrize("damage", [None, b"", b"[1", b'{"id":"log","parent_chain":"no hex"}'])
-def test_metadata_that_is_lost_is_made_again_from_the_log(damage: bytes | None, tmp_path: Path) -> None:
+def test_metadata_that_is_lost_is_made_again_from_the_log(
+    damage: bytes | None, tmp_path: Path
+) -> None:
     """M-14, M-16: of a conversation that is no fork, the log knows everything."""
     store = FilesStore(str(tmp_path))
     first = titled(None, "the title")
@@ -240,10 +270,15 @@ def test_a_fork_without_its_metadata_is_reported_not_guessed(tmp_path: Path) -> 
     with pytest.raises(Corrupt, match=r"metadata\.json"):
         again.read("fork")
     assert again.read("trunk") == trunk
-    assert [(found.id, found.head) for found in again.conversations()] == [("fork", 0), ("trunk", 3)]
+    assert [(found.id, found.head) for found in again.conversations()] == [
+        ("fork", 0),
+        ("trunk", 3),
+    ]
 
 
-def test_a_title_whose_event_was_never_written_does_not_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_title_whose_event_was_never_written_does_not_show(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """M-16: killed between metadata and append, in either order of looking at it afterwards."""
     store = FilesStore(str(tmp_path))
     first = titled(None, "one")
@@ -288,11 +323,16 @@ def test_a_fork_below_an_interrupted_title_has_the_title_of_its_own_log(
     grown(store, "log", 1, before=second)
     store.fork("log", 1, "early")
     store.fork("log", 2, "late")
-    assert {found.id: found.title for found in store.conversations()} == {"early": "", "late": "one", "log": "one"}
+    assert {found.id: found.title for found in store.conversations()} == {
+        "early": "",
+        "late": "one",
+        "log": "one",
+    }
 
 
 def test_the_same_content_is_kept_once_and_goes_with_its_last_name(tmp_path: Path) -> None:
-    """M-20, M-21: three events, one content; erasing and dropping leave neither bytes nor what was said of them."""
+    """M-20, M-21: three events, one content; erasing and dropping leave neither bytes nor what
+    was said of them."""
     store = FilesStore(str(tmp_path))
     first = artifact_event(store, b"secret content", name="first-name")
     second = artifact_event(store, b"secret content", first, name="second-name")
@@ -309,12 +349,16 @@ def test_the_same_content_is_kept_once_and_goes_with_its_last_name(tmp_path: Pat
     assert b"".join(store.get(digest)) == b"secret content"
     assert store.drop(digest, before_ms=LATER_MS)
     store.close()
-    assert not any(b"secret content" in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert not any(
+        b"secret content" in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()
+    )
 
 
 def test_an_artifact_event_that_names_nothing_is_kept_as_it_is(tmp_path: Path) -> None:
     store = FilesStore(str(tmp_path))
-    events = sealed(None, [b'{"id":', codec.encode(Artifact(id="art-x", digest="../../x"))], kind="artifact")
+    events = sealed(
+        None, [b'{"id":', codec.encode(Artifact(id="art-x", digest="../../x"))], kind="artifact"
+    )
     store.append("log", events, expect=0)
     store.erase("log", 1)
     assert [event.erased for event in store.read("log")] == [True, False]
@@ -322,7 +366,7 @@ def test_an_artifact_event_that_names_nothing_is_kept_as_it_is(tmp_path: Path) -
     store.close()
 
 
-# --- places in a long log -----------------------------------------------------------------------------------------
+# --- places in a long log ---
 
 
 class Bytes:
@@ -343,7 +387,8 @@ class Bytes:
 def test_the_end_and_the_middle_of_a_long_log_are_found_without_reading_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """M-19: ten events of a log of 20 MB cost less than 1 MB. Only who comes upon the one huge line may read it too."""
+    """M-19: ten events of a log of 20 MB cost less than 1 MB. Only who comes upon the one huge
+    line may read it too."""
     store = FilesStore(str(tmp_path))
     sizes = [50, 5_000, 200] * 2_000 + [8_000_000] + [300] * 2_000
     events = sealed(None, [b'"%s"' % (b"x" * size) for size in sizes])
@@ -356,12 +401,16 @@ def test_the_end_and_the_middle_of_a_long_log_are_found_without_reading_it(
         with monkeypatch.context() as patch:
             read = Bytes(patch)
             assert reader.read("log", after=after, limit=10) == events[after : after + 10]
-        huge = {3_000: 8_000_000, 5_990: 20_000_000, 6_001: 8_000_000, 7_000: 8_000_000}.get(after, 0)
+        huge = {3_000: 8_000_000, 5_990: 20_000_000, 6_001: 8_000_000, 7_000: 8_000_000}.get(
+            after, 0
+        )
         assert read.count < 1_000_000 + huge, (after, read.count)
         reader.close()
 
 
-def test_places_that_were_found_are_remembered_and_stay_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_places_that_were_found_are_remembered_and_stay_few(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(files_log, "PLACES_MAX", 16)
     store = FilesStore(str(tmp_path))
     events = sealed(None, [b'"%s"' % (b"x" * 2_000)] * 1_000)
@@ -373,7 +422,9 @@ def test_places_that_were_found_are_remembered_and_stay_few(tmp_path: Path, monk
     assert len(folder.log._places) <= 16
 
 
-def test_opening_reads_the_bookmark_and_the_tail_not_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_opening_reads_the_bookmark_and_the_tail_not_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with refold.open("log", store=f"files:{tmp_path}", window=10_000) as context:
         for n in range(150):
             context.append({"role": "user", "content": f"question {n} " + "word " * 3_000})
@@ -388,7 +439,7 @@ def test_opening_reads_the_bookmark_and_the_tail_not_the_log(tmp_path: Path, mon
     assert read.count < size / 5, (read.count, size)
 
 
-# --- many at once -------------------------------------------------------------------------------------------------
+# --- many at once ---
 
 
 def test_a_log_that_somebody_holds_is_busy_not_waited_for_for_ever(
@@ -426,7 +477,8 @@ def test_a_store_goes_on_in_a_forked_child_and_in_its_parent(tmp_path: Path) -> 
 
 
 def test_an_eraser_and_writers_in_other_stores_lose_nothing(tmp_path: Path) -> None:
-    """An erase puts another file in place; who waits for the lock of the old one must not write into it."""
+    """An erase puts another file in place; who waits for the lock of the old one must not write
+    into it."""
     url = f"files:{tmp_path}"
     here, there = open_store(url), open_store(url)
     events = grown(here, "log", 40)
@@ -445,11 +497,15 @@ def test_an_eraser_and_writers_in_other_stores_lose_nothing(tmp_path: Path) -> N
         assert sum(event.erased for event in found) == 39
 
 
-def test_more_conversations_than_may_be_open_are_all_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_conversations_than_may_be_open_are_all_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = FilesStore(str(tmp_path))
     synced: list[int] = []
     sync = files_tree.sync
-    monkeypatch.setattr(files_tree, "sync", lambda fd: (synced.append(os.fstat(fd).st_ino), sync(fd))[1])
+    monkeypatch.setattr(
+        files_tree, "sync", lambda fd: (synced.append(os.fstat(fd).st_ino), sync(fd))[1]
+    )
     logs = {f"c{n}": grown(store, f"c{n}", 1) for n in range(150)}
     store.flush()
     assert {log_of(tmp_path, id).stat().st_ino for id in logs} <= set(synced)
@@ -473,8 +529,12 @@ def test_what_was_erased_is_in_no_file(tmp_path: Path) -> None:
         (tmp_path / "conversations" / "log" / name).write_bytes(b"secret, left by a killed process")
     for seq in (1, 2, 4):
         store.erase("fork", seq)
-    left = [path for path in tmp_path.rglob("*") if path.is_file() and b"secret" in path.read_bytes()]
-    encoded = [path for path in tmp_path.rglob("*") if path.is_file() and b"c2VjcmV0" in path.read_bytes()]
+    left = [
+        path for path in tmp_path.rglob("*") if path.is_file() and b"secret" in path.read_bytes()
+    ]
+    encoded = [
+        path for path in tmp_path.rglob("*") if path.is_file() and b"c2VjcmV0" in path.read_bytes()
+    ]
     assert left == encoded == []
     store.close()
     again = FilesStore(str(tmp_path))
@@ -510,4 +570,7 @@ def test_what_killed_processes_left_on_its_way_is_swept(tmp_path: Path) -> None:
 def test_opening_the_tree_does_not_load_sqlite(tmp_path: Path) -> None:
     code = f"import sys; from refold.stores import open_store; open_store('files:{tmp_path}/x').conversations(); "
     code += "print('apsw' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
+        == "False\n"
+    )

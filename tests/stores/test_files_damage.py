@@ -1,4 +1,5 @@
-"""A torn tail is moved aside and told; any other damage stops the read with its place, and never shows as content."""
+"""A torn tail is moved aside and told; any other damage stops the read with its place, and never
+shows as content."""
 
 from __future__ import annotations
 
@@ -32,11 +33,12 @@ def quarantine_of(root: Path) -> Path:
     return Path(f"{log_of(root)}.quarantine")
 
 
-# --- torn tails ---------------------------------------------------------------------------------------------------
+# --- torn tails ---
 
 
 def test_a_torn_tail_is_moved_aside_told_and_written_over(tmp_path: Path) -> None:
-    """M-12: three messages, the file is cut five bytes before its end; two are read, the rest is kept beside."""
+    """M-12: three messages, the file is cut five bytes before its end; two are read, the rest is
+    kept beside."""
     events = filled(tmp_path, 3)
     path = log_of(tmp_path)
     whole = path.read_bytes()
@@ -46,7 +48,11 @@ def test_a_torn_tail_is_moved_aside_told_and_written_over(tmp_path: Path) -> Non
     torn = whole.split(b"\n")[2][:-4]
     assert quarantine_of(tmp_path).read_bytes() == torn + b"\n"
     [told] = store.recovered
-    assert (told.conversation, told.file, told.size_bytes) == ("log", str(quarantine_of(tmp_path)), len(torn))
+    assert (told.conversation, told.file, told.size_bytes) == (
+        "log",
+        str(quarantine_of(tmp_path)),
+        len(torn),
+    )
     again = grown(store, "log", 2, before=events[1])
     store.close()
     assert FilesStore(str(tmp_path)).read("log") == events[:2] + again
@@ -54,7 +60,8 @@ def test_a_torn_tail_is_moved_aside_told_and_written_over(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("reads_first", [True, False])
 def test_a_batch_that_was_cut_anywhere_is_gone_whole(reads_first: bool, tmp_path: Path) -> None:
-    """P2: whatever length of the last batch was written, the log before it is left and nothing else."""
+    """P2: whatever length of the last batch was written, the log before it is left and nothing
+    else."""
     events = filled(tmp_path, 2)
     path = log_of(tmp_path)
     before = path.read_bytes()
@@ -113,7 +120,11 @@ def test_a_tail_that_somebody_is_writing_is_left_alone(tmp_path: Path) -> None:
     batch = batch_of(sealed(events[-1], [TEXT] * 2))
     os.write(writer.fd, batch[:300])
     store = FilesStore(str(tmp_path))
-    assert store.read("log") == events and store.recovered == [] and not quarantine_of(tmp_path).exists()
+    assert (
+        store.read("log") == events
+        and store.recovered == []
+        and not quarantine_of(tmp_path).exists()
+    )
     os.write(writer.fd, batch[300:])
     writer.close()
     assert store.conversation("log").head == 4 and store.recovered == []
@@ -135,11 +146,12 @@ def test_a_tail_that_was_cut_and_grew_to_the_same_length_is_seen(tmp_path: Path)
     assert reader.conversation("log").head == 3
 
 
-# --- damage -------------------------------------------------------------------------------------------------------
+# --- damage ---
 
 
 def outcome(root: Path, events: list[Event]) -> str:
-    """How a damaged log answers: same, refused, moved aside, or found by the chain; anything else is a failure."""
+    """How a damaged log answers: same, refused, moved aside, or found by the chain; anything
+    else is a failure."""
     store = FilesStore(str(root))
     try:
         store.conversations()
@@ -190,9 +202,14 @@ def test_lines_that_are_lost_moved_or_doubled_are_found_with_their_place(tmp_pat
     path = log_of(tmp_path)
     lines = path.read_bytes().splitlines(keepends=True)
     for changed in (
-        lines[:2] + lines[3:], [lines[1], lines[0], *lines[2:]], [*lines[:3], *lines[2:]], lines[1:],
-        [*lines[:2], b"\n", *lines[2:]], [*lines, lines[-1]], [*lines, b"[]\n"],
-    ):  # fmt: skip
+        lines[:2] + lines[3:],
+        [lines[1], lines[0], *lines[2:]],
+        [*lines[:3], *lines[2:]],
+        lines[1:],
+        [*lines[:2], b"\n", *lines[2:]],
+        [*lines, lines[-1]],
+        [*lines, b"[]\n"],
+    ):
         path.write_bytes(b"".join(changed))
         store = FilesStore(str(tmp_path))
         with pytest.raises(Corrupt, match=r"messages\.jsonl"):
@@ -226,7 +243,9 @@ def test_random_bytes_never_crash(tmp_path: Path) -> None:
         damaged = bytearray(whole)
         for _ in range(chance.randint(1, 8)):
             at = chance.randrange(len(damaged))
-            damaged[at : at + chance.randint(0, 4)] = chance.choice([b"", b"\n", b" \n", b"}\n", chance.randbytes(3)])
+            damaged[at : at + chance.randint(0, 4)] = chance.choice(
+                [b"", b"\n", b" \n", b"}\n", chance.randbytes(3)]
+            )
         path.write_bytes(damaged)
         store = FilesStore(str(tmp_path))
         try:
@@ -235,7 +254,10 @@ def test_random_bytes_never_crash(tmp_path: Path) -> None:
             assert error.hint
         else:
             faults = list(codec.check(read))
-            assert faults or [event.chain for event in read] == [event.chain for event in events][: len(read)]
+            assert (
+                faults
+                or [event.chain for event in read] == [event.chain for event in events][: len(read)]
+            )
         quarantine_of(tmp_path).unlink(missing_ok=True)
 
 
@@ -244,7 +266,10 @@ def test_a_folder_that_lost_its_log_is_damage_and_an_empty_one_is_free(tmp_path:
     log_of(tmp_path).unlink()
     (tmp_path / "conversations" / "free").mkdir()
     store = FilesStore(str(tmp_path))
-    for ask in (lambda: store.read("log"), lambda: store.append("log", sealed(None, [TEXT]), expect=0)):
+    for ask in (
+        lambda: store.read("log"),
+        lambda: store.append("log", sealed(None, [TEXT]), expect=0),
+    ):
         with pytest.raises(Corrupt, match=r"has no messages\.jsonl"):
             ask()
     events = grown(store, "free", 1)
@@ -259,11 +284,12 @@ def test_a_newer_version_is_refused_and_both_versions_are_named(tmp_path: Path) 
         FilesStore(str(tmp_path)).read("log")
 
 
-# --- long lines ---------------------------------------------------------------------------------------------------
+# --- long lines ---
 
 
 def test_a_line_longer_than_any_event_is_damage_and_never_read_whole(tmp_path: Path) -> None:
-    """X-52: 100 MB in one line, at the end or in the middle, cost some pieces of memory and an error with its place."""
+    """X-52: 100 MB in one line, at the end or in the middle, cost some pieces of memory and an
+    error with its place."""
     events = filled(tmp_path, 3)
     whole = log_of(tmp_path).read_bytes()
     for kept in (whole, whole[: whole.index(b"\n") + 1]):
@@ -290,8 +316,12 @@ def test_long_events_are_read_back_and_longer_ones_refused(tmp_path: Path) -> No
     bodies = [b'"a"', b'"' + b"x" * 3_000_000 + b'"', b'"b"', b"\n" * codec.EVENT_BYTES_MAX, b'"c"']
     events = sealed(None, bodies)
     store.append("log", events, expect=0)
-    assert store.read("log") == events and FilesStore(str(tmp_path)).read("log", after=3) == events[3:]
+    assert (
+        store.read("log") == events and FilesStore(str(tmp_path)).read("log", after=3) == events[3:]
+    )
     with pytest.raises(Invalid, match="over the limit"):
-        store.append("log", sealed(events[-1], [b"\n" * (codec.EVENT_BYTES_MAX + 100_000)]), expect=5)
+        store.append(
+            "log", sealed(events[-1], [b"\n" * (codec.EVENT_BYTES_MAX + 100_000)]), expect=5
+        )
     assert store.conversation("log").head == 5
     store.close()

@@ -1,4 +1,5 @@
-"""Full, read-only and failing disks under the tree: one clear error, nothing acknowledged is lost, and it goes on."""
+"""Full, read-only and failing disks under the tree: one clear error, nothing acknowledged is
+lost, and it goes on."""
 
 from __future__ import annotations
 
@@ -68,7 +69,9 @@ def test_a_tree_of_another_user_is_denied_or_only_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [10, 700, 3_000, 9_000])
-def test_a_full_disk_loses_nothing_and_works_again_when_there_is_space(size: int, tmp_path: Path) -> None:
+def test_a_full_disk_loses_nothing_and_works_again_when_there_is_space(
+    size: int, tmp_path: Path
+) -> None:
     """P3: short writes and refused ones leave no half record; batches too."""
     with tmpfs(tmp_path / "disk", 512 * 1024) as disk:
         (disk / "filler").write_bytes(bytes(200_000))
@@ -120,9 +123,11 @@ def test_a_disk_without_room_leaves_no_half_conversation_and_no_half_title(tmp_p
 @needs_strace
 @pytest.mark.parametrize(
     ("call", "when"),
-    [("fdatasync", n) for n in (1, 2, 4, 6)] + [("fsync", n) for n in (1, 2, 3, 4)]
-    + [("flock", n) for n in (1, 2, 3, 5)] + [("rename", 1), ("mkdir", 2), ("ftruncate", 1)],
-)  # fmt: skip
+    [("fdatasync", n) for n in (1, 2, 4, 6)]
+    + [("fsync", n) for n in (1, 2, 3, 4)]
+    + [("flock", n) for n in (1, 2, 3, 5)]
+    + [("rename", 1), ("mkdir", 2), ("ftruncate", 1)],
+)
 def test_nothing_is_acknowledged_after_a_failed_sync_and_no_write_error_is_hidden(
     call: str, when: int, tmp_path: Path
 ) -> None:

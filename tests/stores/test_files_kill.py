@@ -1,5 +1,5 @@
-"""Killed at every system call of every kind of write, the tree goes on: nothing acknowledged is lost, nothing is in the
-way, and doing again what was interrupted leads to the same end."""
+"""Killed at every system call of every kind of write, the tree goes on: nothing acknowledged is
+lost, nothing is in the way, and doing again what was interrupted leads to the same end."""
 
 from __future__ import annotations
 
@@ -80,7 +80,10 @@ else:
 
 def run(url: str, what: str, *before: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*before, sys.executable, "-c", SCRIPT, url, what], capture_output=True, text=True, check=False
+        [*before, sys.executable, "-c", SCRIPT, url, what],
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
@@ -113,7 +116,18 @@ def test_killed_at_some_calls_the_tree_goes_on(call: str, when: int, tmp_path: P
     assert killed_at(call, when, tmp_path, finished(tmp_path))
 
 
-CALLS = ["write", "rename", "fdatasync", "fsync", "flock", "mkdir", "link", "unlink", "unlinkat", "openat"]
+CALLS = [
+    "write",
+    "rename",
+    "fdatasync",
+    "fsync",
+    "flock",
+    "mkdir",
+    "link",
+    "unlink",
+    "unlinkat",
+    "openat",
+]
 
 
 @needs_strace
@@ -135,5 +149,8 @@ def finished(folder: Path) -> dict[str, list[object]]:
     done = run(url, "write")
     assert done.returncode == 0, done.stderr
     end = state(url)
-    assert {id: one[:3] for id, one in end.items()} == {"fork": [5, "one", "log"], "log": [6, "one", ""]}
+    assert {id: one[:3] for id, one in end.items()} == {
+        "fork": [5, "one", "log"],
+        "log": [6, "one", ""],
+    }
     return end

@@ -1,4 +1,5 @@
-"""What was flushed survives power loss in the tree, whatever was done: titles, forks, erased events, deletes."""
+"""What was flushed survives power loss in the tree, whatever was done: titles, forks, erased
+events, deletes."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ Step = Callable[[Store], None]
 
 def append(id: str, count: int) -> Step:
     def step(store: Store) -> None:
-        head = store.conversation(id).head if any(one.id == id for one in store.conversations()) else 0
+        head = (
+            store.conversation(id).head if any(one.id == id for one in store.conversations()) else 0
+        )
         before = store.read(id, after=head - 1)[0] if head else None
         store.append(id, sealed(before, [TEXT] * count), expect=head)
 
@@ -41,14 +44,26 @@ STEPS: list[tuple[Step, Callable[[Store], bool]]] = [
     (append("log", 3), lambda store: store.conversation("log").head >= 3),
     (title("log", "one"), lambda store: store.conversation("log").title != ""),
     (append("log", 2), lambda store: store.conversation("log").head >= 6),
-    (lambda store: store.fork("log", 5, "fork"), lambda store: store.conversation("fork").parent_seq == 5),
+    (
+        lambda store: store.fork("log", 5, "fork"),
+        lambda store: store.conversation("fork").parent_seq == 5,
+    ),
     (append("fork", 1), lambda store: store.conversation("fork").head >= 6),
-    (lambda store: store.erase("fork", 2), lambda store: store.read("log")[1].erased and store.read("fork")[1].erased),
+    (
+        lambda store: store.erase("fork", 2),
+        lambda store: store.read("log")[1].erased and store.read("fork")[1].erased,
+    ),
     (title("log", "two"), lambda store: store.conversation("log").title == "two"),
-    (lambda store: store.fork("fork", 6, "twig"), lambda store: store.conversation("twig").head >= 6),
+    (
+        lambda store: store.fork("fork", 6, "twig"),
+        lambda store: store.conversation("twig").head >= 6,
+    ),
     (lambda store: store.erase("twig", 6), lambda store: store.read("fork")[5].erased),
     (append("gone", 1), lambda store: True),
-    (lambda store: store.delete("gone"), lambda store: all(one.id != "gone" for one in store.conversations())),
+    (
+        lambda store: store.delete("gone"),
+        lambda store: all(one.id != "gone" for one in store.conversations()),
+    ),
     (append("twig", 9), lambda store: store.conversation("twig").head == 15),
 ]
 
@@ -64,7 +79,8 @@ def write(url: str, into: int, *, flush: bool) -> None:
 
 
 def killed(url: str, *, flush: bool) -> int:
-    """Runs the steps in a process that is killed somewhere on the way; gives how many it had done for sure."""
+    """Runs the steps in a process that is killed somewhere on the way; gives how many it had
+    done for sure."""
     out, into = os.pipe()
     pid = os.fork()
     if pid == 0:

@@ -1,4 +1,5 @@
-"""Files in the place of an artifact that are not ours are refused and said, and the others are read all the same."""
+"""Files in the place of an artifact that are not ours are refused and said, and the others are
+read all the same."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ def store(request, tmp_path):
 
 @pytest.fixture
 def spoilt(store, tmp_path):
-    """A conversation with two outputs; the file of the first is a link to a large foreign one, or was overwritten."""
+    """A conversation with two outputs; the file of the first is a link to a large foreign one,
+    or was overwritten."""
 
     def spoil(how: str):
         context = opened(store)
@@ -48,7 +50,8 @@ def spoilt(store, tmp_path):
 
 @pytest.mark.parametrize("how", ["link", "folder", "pipe", "overwritten"])
 def test_nothing_of_a_foreign_file_is_shown(spoilt, how):
-    """T-08: refused, reported, not read, also where a part is asked for that ends before the digest could tell."""
+    """T-08: refused, reported, not read, also where a part is asked for that ends before the
+    digest could tell."""
     context, bad, _ = spoilt(how)
     for ask in (
         lambda: context.unfold(bad),
@@ -58,7 +61,10 @@ def test_nothing_of_a_foreign_file_is_shown(spoilt, how):
     ):
         with pytest.raises(Corrupt, match=bad):
             ask()
-    for name, given in (("refold_unfold", {"handle": bad, "last_line": 2}), ("refold_grep", {"pattern": "foreign"})):
+    for name, given in (
+        ("refold_unfold", {"handle": bad, "last_line": 2}),
+        ("refold_grep", {"pattern": "foreign"}),
+    ):
         answer = context.call(name, given)
         assert "foreign words" not in answer and bad in answer
     selected = context.outputs.select("foreign root beta")
@@ -77,7 +83,9 @@ def test_one_bad_output_does_not_hide_the_others(spoilt, how, regex):
     assert "beta words" in answer and f"{bad} was left out" in answer
 
 
-def test_a_link_is_no_place_to_grep_and_gives_way_when_the_content_comes_again(spoilt, store, tmp_path):
+def test_a_link_is_no_place_to_grep_and_gives_way_when_the_content_comes_again(
+    spoilt, store, tmp_path
+):
     context, bad, _ = spoilt("link")
     digest = context.artifacts()[0].digest
     assert store.location(digest) is None

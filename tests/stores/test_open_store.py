@@ -31,7 +31,9 @@ def test_a_path_names_the_same_store_with_and_without_its_scheme(form: str, tmp_
     assert store.url == f"sqlite:{path}"
 
 
-def test_a_relative_path_stays_where_it_was_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_path_stays_where_it_was_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     store = open_store("sqlite:here/x.db")
     monkeypatch.chdir("/")
@@ -40,7 +42,9 @@ def test_a_relative_path_stays_where_it_was_opened(tmp_path: Path, monkeypatch: 
     assert (tmp_path / "here" / "x.db").exists()
 
 
-@pytest.mark.parametrize("url", ["", "mysql://host/db", "nowhere", "sqlite:", "memory:x", "x.json", "sqlite:a\0.db", 7])
+@pytest.mark.parametrize(
+    "url", ["", "mysql://host/db", "nowhere", "sqlite:", "memory:x", "x.json", "sqlite:a\0.db", 7]
+)
 def test_what_is_no_store_is_refused_with_a_hint(url: str) -> None:
     with pytest.raises(Invalid) as refusal:
         open_store(url)
@@ -49,7 +53,10 @@ def test_what_is_no_store_is_refused_with_a_hint(url: str) -> None:
 
 def test_opening_a_memory_store_does_not_load_sqlite() -> None:
     code = "import sys; from refold.stores import open_store; open_store('memory:'); print('apsw' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
+        == "False\n"
+    )
 
 
 @pytest.mark.parametrize("place", ["sqlite:{}/a/x.db", "files:{}/a/s"])
@@ -74,7 +81,16 @@ def test_reading_a_store_that_is_not_there_creates_nothing(place: str, tmp_path:
 @needs_strace
 @pytest.mark.parametrize("place", ["sqlite:{}/x/x.db", "files:{}/x"])
 def test_a_flush_is_one_sync_and_none_when_nothing_was_appended(place: str, tmp_path: Path) -> None:
-    command = ["strace", "-f", "-e", "trace=fsync,fdatasync,write", "-o", tmp_path / "trace", sys.executable, "-c"]
+    command = [
+        "strace",
+        "-f",
+        "-e",
+        "trace=fsync,fdatasync,write",
+        "-o",
+        tmp_path / "trace",
+        sys.executable,
+        "-c",
+    ]
     run(*command, APPENDER, place.format(tmp_path))
     trace = (tmp_path / "trace").read_text()
     between = [part.count("sync(") for part in trace.split('"acked')][1:-1]

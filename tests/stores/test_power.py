@@ -18,7 +18,8 @@ def cuts(folder: Path, count: int, kind: str, *, flush: bool) -> None:
     """Cuts the power after a writer that was killed at work, again and again."""
     with disk(folder) as power:
         for n in range(count):
-            # A new store now and then, so that its very first events are at stake too; the disk is small.
+            # A new store now and then, so that its very first events are at stake too; the disk is
+            # small.
             if n % 10 == 0:
                 acked: dict[int, bytes] = {}
                 power.clear()

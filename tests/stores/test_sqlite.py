@@ -1,4 +1,5 @@
-"""What the SQLite file promises beyond the contract: privacy, refusal of what is not ours, and honest failure."""
+"""What the SQLite file promises beyond the contract: privacy, refusal of what is not ours, and
+honest failure."""
 
 from __future__ import annotations
 
@@ -61,7 +62,10 @@ def test_a_newer_version_is_refused_untouched_and_both_versions_are_named(tmp_pa
     other.pragma("user_version", 7)
     other.close()
     before = path.read_bytes()
-    for attempt in (lambda s: s.conversations(), lambda s: s.append("new", sealed(None, [b"{}"]), expect=0)):
+    for attempt in (
+        lambda s: s.conversations(),
+        lambda s: s.append("new", sealed(None, [b"{}"]), expect=0),
+    ):
         with pytest.raises(Invalid, match=r"version 7.*up to 1") as refusal:
             attempt(SqliteStore(str(path)))
         assert "upgrade refold" in refusal.value.hint
@@ -80,9 +84,14 @@ def test_a_file_that_is_not_ours_is_refused_untouched(kind: str, tmp_path: Path)
     if kind == "database":
         foreign_database(path)
     else:
-        path.write_bytes(b"Dear diary, " * 100 if kind == "text" else b"SQLite format 3\0" + bytes(10))
+        path.write_bytes(
+            b"Dear diary, " * 100 if kind == "text" else b"SQLite format 3\0" + bytes(10)
+        )
     before = path.read_bytes()
-    for attempt in (lambda s: s.conversations(), lambda s: s.append("new", sealed(None, [b"{}"]), expect=0)):
+    for attempt in (
+        lambda s: s.conversations(),
+        lambda s: s.append("new", sealed(None, [b"{}"]), expect=0),
+    ):
         with pytest.raises(Corrupt, match=r"x\.db") as refusal:
             attempt(SqliteStore(str(path)))
         assert refusal.value.hint
@@ -171,12 +180,16 @@ def test_a_store_of_another_user_is_denied(tmp_path: Path) -> None:
             with pytest.raises(Denied):
                 SqliteStore(str(tmp_path / "x.db")).append("log", sealed(None, [b"{}"]), expect=0)
             with pytest.raises(Denied):
-                SqliteStore(str(tmp_path / "new" / "y.db")).append("log", sealed(None, [b"{}"]), expect=0)
+                SqliteStore(str(tmp_path / "new" / "y.db")).append(
+                    "log", sealed(None, [b"{}"]), expect=0
+                )
         finally:
             os.seteuid(0)
 
 
-def test_a_busy_database_is_unavailable_with_a_time_to_retry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_busy_database_is_unavailable_with_a_time_to_retry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("refold.stores.sqlite.file.BUSY_MS", 50)
     filled(tmp_path / "x.db")
     other = apsw.Connection(str(tmp_path / "x.db"))
@@ -192,7 +205,9 @@ def test_a_busy_database_is_unavailable_with_a_time_to_retry(tmp_path: Path, mon
     other.close()
 
 
-def test_a_wal_that_was_taken_away_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wal_that_was_taken_away_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("refold.stores.sqlite.file.WAL_CHECK_S", 0.0)
     store = SqliteStore(str(tmp_path / "x.db"))
     events = grown(store, "log", 2)
@@ -253,7 +268,9 @@ def test_a_reader_at_the_head_sees_what_another_connection_appends(tmp_path: Pat
 def preview_of(path: Path) -> None:
     """Turns a database into what the preview wrote: version 0, without titles and bookmarks."""
     connection = apsw.Connection(str(path))
-    connection.execute("ALTER TABLE conversations DROP COLUMN title; DROP TABLE bookmarks; PRAGMA user_version=0")
+    connection.execute(
+        "ALTER TABLE conversations DROP COLUMN title; DROP TABLE bookmarks; PRAGMA user_version=0"
+    )
     connection.close()
 
 
@@ -269,7 +286,11 @@ def test_an_older_version_is_migrated_and_a_copy_of_it_is_kept(first: str, tmp_p
     if first == "append":
         events += sealed(events[-1], [b"{}"])
         store.append("log", events[-1:], expect=5)
-    assert store.read("log") == events and store.conversation("log").title == "" and store.bookmark("log") is None
+    assert (
+        store.read("log") == events
+        and store.conversation("log").title == ""
+        and store.bookmark("log") is None
+    )
     store.keep_bookmark("log", b"mark")
     store.close()
     copy = apsw.Connection(str(tmp_path / "refold.db.v0"), flags=apsw.SQLITE_OPEN_READONLY)
@@ -303,4 +324,7 @@ def test_two_databases_in_a_folder_do_not_share_their_contents(tmp_path):
     assert other.put([b"the same output"]) == digest
     assert one.drop(digest, before_ms=1 << 42)
     assert b"".join(other.get(digest)) == b"the same output"
-    assert sorted(name for name in os.listdir(tmp_path) if "artifacts" in name) == ["artifacts", "work.artifacts"]
+    assert sorted(name for name in os.listdir(tmp_path) if "artifacts" in name) == [
+        "artifacts",
+        "work.artifacts",
+    ]

@@ -1,4 +1,5 @@
-"""A damaged database is refused, or its damage is found by the chain; it never shows as other content."""
+"""A damaged database is refused, or its damage is found by the chain; it never shows as other
+content."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ def checked(events: list[Event]) -> list[str]:
 
 
 def outcome(path: Path, events: list[Event]) -> str:
-    """How a damaged file answers: same, refused, or found by the chain; anything else is a failure."""
+    """How a damaged file answers: same, refused, or found by the chain; anything else is a
+    failure."""
     store = SqliteStore(str(path))
     try:
         store.conversations()
@@ -55,7 +57,8 @@ def test_a_flipped_byte_is_refused_found_or_harmless(tmp_path: Path) -> None:
         answer = outcome(damaged, events)
         seen[answer] = seen.get(answer, 0) + 1
         if answer == "shorter":
-            # SQLite takes a smaller cell count at its word. The page's sums no longer agree, and its check says so.
+            # SQLite takes a smaller cell count at its word. The page's sums no longer agree, and
+            # its check says so.
             assert apsw.Connection(str(damaged)).pragma("integrity_check") != "ok", place
     assert seen["refused"] and seen["found"] and seen.get("shorter", 0) < 30, seen
 

@@ -1,4 +1,5 @@
-"""Full, read-only and failing disks: one clear error, nothing acknowledged is lost, and it goes on afterwards."""
+"""Full, read-only and failing disks: one clear error, nothing acknowledged is lost, and it goes
+on afterwards."""
 
 from __future__ import annotations
 
@@ -81,10 +82,13 @@ def test_a_disk_without_room_for_the_first_write_is_unavailable(tmp_path: Path) 
 
 @needs_strace
 @pytest.mark.parametrize(
-    # SQLite passes over a failed sync of the folder (its 2nd and 5th); ours, the 2nd fsync, makes up for it.
+    # SQLite passes over a failed sync of the folder (its 2nd and 5th); ours, the 2nd fsync, makes
+    # up for it.
     ("call", "when"),
-    [("fdatasync", n) for n in (1, 3, 4, 6, 8)] + [("fsync", 2)] + [("pwrite64", n) for n in (1, 4, 9)],
-)  # fmt: skip
+    [("fdatasync", n) for n in (1, 3, 4, 6, 8)]
+    + [("fsync", 2)]
+    + [("pwrite64", n) for n in (1, 4, 9)],
+)
 def test_nothing_is_acknowledged_after_a_failed_sync_and_no_write_error_is_hidden(
     call: str, when: int, tmp_path: Path
 ) -> None:

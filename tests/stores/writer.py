@@ -1,4 +1,5 @@
-"""A process that writes to a store and tells by a pipe what was acknowledged, so that it can be killed at any point."""
+"""A process that writes to a store and tells by a pipe what was acknowledged, so that it can be
+killed at any point."""
 
 from __future__ import annotations
 
@@ -17,7 +18,9 @@ ACK_BYTES = 8 + 16
 BATCH_MAX = 5
 
 
-def endless(store: Store, ack: Callable[[Event], None], chance: random.Random, *, flush: bool) -> None:
+def endless(
+    store: Store, ack: Callable[[Event], None], chance: random.Random, *, flush: bool
+) -> None:
     """Appends until it is killed: single events, batches, bookmarks, artifacts."""
     known = store.conversations()
     newest = store.read("log", after=known[0].head - 1)[0] if known else None
@@ -47,7 +50,12 @@ class Writer:
             status = 1
             try:
                 ack = lambda event: os.write(into, event.seq.to_bytes(8, "big") + event.chain)  # noqa: E731
-                endless(open_store(url), lambda event: void(ack(event)), random.Random(self.seed), flush=flush)
+                endless(
+                    open_store(url),
+                    lambda event: void(ack(event)),
+                    random.Random(self.seed),
+                    flush=flush,
+                )
             finally:
                 os._exit(status)
         os.close(into)
@@ -66,7 +74,9 @@ class Writer:
             told += piece
         os.close(self._out)
         acks = [told[start : start + ACK_BYTES] for start in range(0, len(told), ACK_BYTES)]
-        return {int.from_bytes(ack[:8], "big"): bytes(ack[8:]) for ack in acks if len(ack) == ACK_BYTES}
+        return {
+            int.from_bytes(ack[:8], "big"): bytes(ack[8:]) for ack in acks if len(ack) == ACK_BYTES
+        }
 
 
 def void(_: int) -> None:

@@ -1,4 +1,5 @@
-"""Agent conversations for the tests of strategies: how they are built, folded, sized and compacted."""
+"""Agent conversations for the tests of strategies: how they are built, folded, sized and
+compacted."""
 
 from __future__ import annotations
 
@@ -59,22 +60,42 @@ def state_of(log: Sequence[Event]) -> Fold:
 
 
 def brief_of(
-    log: Sequence[Event], target: int = 0, *, window: int = 10_000, task: str = "", config: Config | None = None,
-    view: View | None = None, **settings: Any,
-) -> Brief:  # fmt: skip
+    log: Sequence[Event],
+    target: int = 0,
+    *,
+    window: int = 10_000,
+    task: str = "",
+    config: Config | None = None,
+    view: View | None = None,
+    **settings: Any,
+) -> Brief:
     def originals(span: Span) -> list[Slot]:
         found = [(event, decode(event)) for event in log if event.seq in span]
-        return [Slot(e.seq, e.seq, body, e.tokens) for e, body in found if isinstance(body, Message)]
+        return [
+            Slot(e.seq, e.seq, body, e.tokens) for e, body in found if isinstance(body, Message)
+        ]
 
     config = config or Config()
     return Brief(
-        view=view or state_of(log).view(), budget=budget_for(config, window=window, output=None), config=config,
-        count=count, target=target, batch="b-test", originals=originals, task=task, settings=settings,
-    )  # fmt: skip
+        view=view or state_of(log).view(),
+        budget=budget_for(config, window=window, output=None),
+        config=config,
+        count=count,
+        target=target,
+        batch="b-test",
+        originals=originals,
+        task=task,
+        settings=settings,
+    )
 
 
 def climbed(
-    log: Sequence[Event], strategy: Strategy, target: int = 0, *, state: Fold | None = None, **options: Any
+    log: Sequence[Event],
+    strategy: Strategy,
+    target: int = 0,
+    *,
+    state: Fold | None = None,
+    **options: Any,
 ) -> Climb:
     """What one strategy alone makes of the page, through the ladder."""
     state = state or state_of(log)
@@ -89,12 +110,14 @@ def shown(slot: Slot) -> list[str]:
     return [text_of(block) for block in slot.message.blocks]
 
 
-# --- conversations by hand -----------------------------------------------------------------------------------------
+# --- conversations by hand ---
 
 
 def alternating(n: int, size: int = 400) -> list[Body]:
     """User and assistant in turn, the user first; `size` signs each."""
-    return [said("user" if i % 2 == 0 else "assistant", f"m{i} ".ljust(size, ".")) for i in range(n)]
+    return [
+        said("user" if i % 2 == 0 else "assistant", f"m{i} ".ljust(size, ".")) for i in range(n)
+    ]
 
 
 def said(role: Role, text: str) -> Message:
@@ -102,24 +125,49 @@ def said(role: Role, text: str) -> Message:
 
 
 def used(
-    id: str, output: str, *, tool: str = "run", text: str = "", error: bool = False, **arguments: Any
+    id: str,
+    output: str,
+    *,
+    tool: str = "run",
+    text: str = "",
+    error: bool = False,
+    **arguments: Any,
 ) -> list[Body]:
     """One tool use: the call and its result."""
-    blocks = (*((Text(text),) if text else ()), ToolCall(id, tool, arguments or {"command": f"do {id}"}))
+    blocks = (
+        *((Text(text),) if text else ()),
+        ToolCall(id, tool, arguments or {"command": f"do {id}"}),
+    )
     return [Message(role="assistant", blocks=blocks), answered(id, output, error=error)]
 
 
 def answered(id: str, output: str, *, error: bool = False, artifact: str = "") -> Message:
-    return Message(role="tool", blocks=(ToolResult(id, (Text(output),), is_error=error, artifact=artifact),))
+    return Message(
+        role="tool", blocks=(ToolResult(id, (Text(output),), is_error=error, artifact=artifact),)
+    )
 
 
-# --- conversations by chance ---------------------------------------------------------------------------------------
+# --- conversations by chance ---
 
-_WORDS = ["src/auth.py", "error", "fix", "the", "login", "decided", "TODO", "parser.ts", "ok", "Traceback", "日本", "x"]
+_WORDS = [
+    "src/auth.py",
+    "error",
+    "fix",
+    "the",
+    "login",
+    "decided",
+    "TODO",
+    "parser.ts",
+    "ok",
+    "Traceback",
+    "日本",
+    "x",
+]
 
 
 def by_chance(seed: int, turns: int) -> list[Event]:
-    """A lawful agent conversation: requests, steps with tools, replies, now and then a pin; perhaps still at work.
+    """A lawful agent conversation: requests, steps with tools, replies, now and then a pin; perhaps
+    still at work.
 
     Drawn by a seed and not block by block: hypothesis would spend its time on drawing.
     """
@@ -132,7 +180,13 @@ def by_chance(seed: int, turns: int) -> list[Event]:
         if chance.random() < 0.5:
             parts.append(said("assistant", _text(chance)))
         if chance.random() < 0.2:
-            parts.append(Pin(seq=chance.choice([at for at, part in enumerate(parts, 1) if isinstance(part, Message)])))
+            parts.append(
+                Pin(
+                    seq=chance.choice(
+                        [at for at, part in enumerate(parts, 1) if isinstance(part, Message)]
+                    )
+                )
+            )
     return log_of(parts)
 
 
@@ -145,7 +199,8 @@ def _text(chance: Random) -> str:
 
 
 def _step(chance: Random, number: int) -> list[Body]:
-    """A step of the agent: thinking, words, parallel calls, their results in one message or in many."""
+    """A step of the agent: thinking, words, parallel calls, their results in one message or in
+    many."""
     ids = [f"c{number}-{i}" for i in range(chance.randint(1, 3))]
     blocks: list[Any] = [Thinking(_text(chance), "sig")] if chance.random() < 0.5 else []
     blocks += [Text(_text(chance))] if chance.random() < 0.5 else []
@@ -161,7 +216,11 @@ def _step(chance: Random, number: int) -> list[Body]:
 
 def _content(chance: Random) -> tuple[Text | Media, ...]:
     text = Text(_text(chance))
-    return (text, Media(media="image", mime="image/png", data="aGk=")) if chance.random() < 0.2 else (text,)
+    return (
+        (text, Media(media="image", mime="image/png", data="aGk="))
+        if chance.random() < 0.2
+        else (text,)
+    )
 
 
 class Drawn(list[Event]):
@@ -180,14 +239,18 @@ def talks(turns_max: int = 5) -> st.SearchStrategy[list[Event]]:
 
 
 unlawful = bodies().map(
-    lambda parts: sealed(parts, [count(part) if isinstance(part, Message) else 10 for part in parts])
+    lambda parts: sealed(
+        parts, [count(part) if isinstance(part, Message) else 10 for part in parts]
+    )
 )
 anything = st.one_of(talks(), talks(), unlawful)
 
 
 def same_slots(before: View, after: View, seqs: set[int]) -> bool:
     """Whether the slots at these seqs are on both pages, unaltered."""
-    old, new = ({slot.seq: slot for slot in view.slots if slot.seq in seqs} for view in (before, after))
+    old, new = (
+        {slot.seq: slot for slot in view.slots if slot.seq in seqs} for view in (before, after)
+    )
     return old == new
 
 

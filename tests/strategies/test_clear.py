@@ -19,7 +19,9 @@ def work(uses: int, size: int = 4_000, tools: dict[int, str] | None = None) -> l
     """A request and this many tool uses, numbered from 1, with results of `size` signs."""
     parts: list[Body] = [said("user", "go")]
     for number in range(1, uses + 1):
-        parts += used(f"u{number}", f"{number} ".ljust(size, "."), tool=(tools or {}).get(number, "run"))
+        parts += used(
+            f"u{number}", f"{number} ".ljust(size, "."), tool=(tools or {}).get(number, "run")
+        )
     return parts
 
 
@@ -43,8 +45,12 @@ def test_prune_protects_the_newest_forty_thousand_tokens() -> None:
 
 
 def test_prune_leaves_a_small_conversation_alone() -> None:
-    assert cleared_in(log_of(work(12, 6_000)), preset="prune", protect_tokens=100) == []  # Y-30: below 20,000
-    assert cleared_in(log_of(work(12, 8_000)), preset="prune", protect_tokens=100) == list(range(1, 12))
+    assert (
+        cleared_in(log_of(work(12, 6_000)), preset="prune", protect_tokens=100) == []
+    )  # Y-30: below 20,000
+    assert cleared_in(log_of(work(12, 8_000)), preset="prune", protect_tokens=100) == list(
+        range(1, 12)
+    )
 
 
 def test_clear_tool_uses_keeps_the_newest_and_the_excluded() -> None:
@@ -86,11 +92,15 @@ def test_the_target_is_met_by_many_small_results_too(inputs: bool) -> None:
     assert climbed(log, clear, target=target, clear_inputs=inputs).state.view().tokens <= target
 
 
-@pytest.mark.parametrize(("inputs", "expected"), [(False, 0), (True, 7), (["read"], 1), (["other"], 0)])
+@pytest.mark.parametrize(
+    ("inputs", "expected"), [(False, 0), (True, 7), (["read"], 1), (["other"], 0)]
+)
 def test_inputs_are_cleared_only_when_asked(inputs: Any, expected: int) -> None:
     parts: list[Body] = [said("user", "go")]
     for number in range(1, 11):
-        parts += used(f"u{number}", "out " * 500, tool="read" if number == 2 else "run", body="b" * 400)
+        parts += used(
+            f"u{number}", "out " * 500, tool="read" if number == 2 else "run", body="b" * 400
+        )
     done = climbed(log_of(parts), clear, clear_inputs=inputs)
     calls = [slot for slot in done.state.view().slots if slot.message.role == "assistant"]
     assert sum(CLEARED in shown(slot)[0] for slot in calls) == expected
@@ -100,18 +110,26 @@ def test_inputs_are_cleared_only_when_asked(inputs: Any, expected: int) -> None:
 
 def test_the_placeholder_names_the_handle_and_the_artifact() -> None:
     parts = [*work(4), *used("z", "x" * 400)]
-    stub = Message(role="assistant", blocks=(ToolCall("s", "run", {}),)), answered("s", "s" * 400, artifact="art-12")
+    stub = (
+        Message(role="assistant", blocks=(ToolCall("s", "run", {}),)),
+        answered("s", "s" * 400, artifact="art-12"),
+    )
     log = log_of([parts[0], *stub, *parts[1:]])
     done = climbed(log, clear, keep=0)  # X-22
     texts = [shown(slot)[0] for slot in done.state.view().slots if slot.message.role == "tool"]
-    assert texts[:2] == ["[cleared; unfold #3 or art-12 to read it]", "[cleared; unfold #5 to read it]"]
+    assert texts[:2] == [
+        "[cleared; unfold #3 or art-12 to read it]",
+        "[cleared; unfold #5 to read it]",
+    ]
 
 
 def test_a_pair_in_progress_is_not_touched() -> None:
     both = Message(role="assistant", blocks=(ToolCall("a", "run", {}), ToolCall("b", "run", {})))
     log = log_of([said("user", "go"), both, answered("a", "x" * 4_000)])
     assert not climbed(log, clear, keep=0).proposals  # Y-33
-    whole = log_of([said("user", "go"), both, answered("a", "x" * 4_000), answered("b", "y" * 4_000)])
+    whole = log_of(
+        [said("user", "go"), both, answered("a", "x" * 4_000), answered("b", "y" * 4_000)]
+    )
     assert cleared_in(whole, keep=0) == [1, 2]
 
 
@@ -123,7 +141,9 @@ def test_a_pinned_use_stays() -> None:
 def thoughts(*texts: str) -> list[Body]:
     parts: list[Body] = []
     for number, text in enumerate(texts):
-        thought = Message(role="assistant", blocks=(Thinking(text, "sig"), Text(f"answer {number}")))
+        thought = Message(
+            role="assistant", blocks=(Thinking(text, "sig"), Text(f"answer {number}"))
+        )
         parts += [said("user", f"ask {number}"), thought]
     return parts
 

@@ -35,14 +35,26 @@ LONG = "".join(f"line {n} of the file\n" for n in range(1, 60))
 
 
 def brief_of(
-    log: Sequence[Event], *, target: int = 0, config: Config | None = None, view: View | None = None, **settings: Any
+    log: Sequence[Event],
+    *,
+    target: int = 0,
+    config: Config | None = None,
+    view: View | None = None,
+    **settings: Any,
 ) -> Brief:
     config = config or Config()
     return Brief(
-        view=view or state_of(log).view(), budget=budget_for(config, window=100_000, output=None), config=config,
-        count=count, target=target, enough=target, full=100_000, batch="b-test", originals=lambda span: [],
+        view=view or state_of(log).view(),
+        budget=budget_for(config, window=100_000, output=None),
+        config=config,
+        count=count,
+        target=target,
+        enough=target,
+        full=100_000,
+        batch="b-test",
+        originals=lambda span: [],
         settings=settings,
-    )  # fmt: skip
+    )
 
 
 def asks(text: str = "go on") -> Message:
@@ -54,10 +66,14 @@ def calls(id: str, name: str, **arguments: Any) -> Message:
 
 
 def gives(id: str, text: str, *, error: bool = False, artifact: str = "") -> Message:
-    return Message(role="tool", blocks=(ToolResult(id, (Text(text),), is_error=error, artifact=artifact),))
+    return Message(
+        role="tool", blocks=(ToolResult(id, (Text(text),), is_error=error, artifact=artifact),)
+    )
 
 
-def reads(id: str, path: str = "a.txt", text: str = LONG, *, error: bool = False, **arguments: Any) -> list[Body]:
+def reads(
+    id: str, path: str = "a.txt", text: str = LONG, *, error: bool = False, **arguments: Any
+) -> list[Body]:
     return [calls(id, "read_file", path=path, **arguments), gives(id, text, error=error)]
 
 
@@ -65,7 +81,9 @@ def mention(path: str, text: str = LONG) -> str:
     return f'<file_content path="{path}">\n{text}</file_content>'
 
 
-def edits_of(parts: Sequence[Body], config: Config | None = None, **options: Any) -> dict[tuple[int, int], str]:
+def edits_of(
+    parts: Sequence[Body], config: Config | None = None, **options: Any
+) -> dict[tuple[int, int], str]:
     """What dedup does to a conversation that starts with a request and ends with another."""
     log = log_of([asks(), *parts, asks("the last request")])
     found = dedup(brief_of(log, config=config, **options))
@@ -77,7 +95,8 @@ def replaced(parts: Sequence[Body], config: Config | None = None, **options: Any
 
 
 def test_all_but_the_last_occurrence_become_a_notice_whatever_their_source() -> None:
-    """C-10, C-12: write (2), replace (4), mention (6): 2 and 4 change, the text around the tags stays."""
+    """C-10, C-12: write (2), replace (4), mention (6): 2 and 4 change, the text around the tags
+    stays."""
     final = f'The file was saved.\n<final_file_content path="a.txt">\n{LONG}</final_file_content>\nGo on.'
     write = Message(role="user", blocks=(Text("[write_to_file for 'a.txt'] Result:\n" + final),))
     edit = Message(role="user", blocks=(Text("[replace_in_file for 'a.txt'] Result:\n" + final),))
@@ -92,7 +111,9 @@ def test_all_but_the_last_occurrence_become_a_notice_whatever_their_source() -> 
 
 def test_a_rejected_edit_has_no_text_and_is_no_occurrence() -> None:
     """C-12."""
-    rejected = Message(role="user", blocks=(Text("[write_to_file for 'a.txt'] Result:\nThe user denied this."),))
+    rejected = Message(
+        role="user", blocks=(Text("[write_to_file for 'a.txt'] Result:\nThe user denied this."),)
+    )
     assert not replaced([*reads("c1"), rejected])
 
 
@@ -112,7 +133,11 @@ def test_each_mention_in_a_block_is_replaced_on_its_own() -> None:
     log = log_of([asks(), both, *reads("c1"), asks("last")])
     first = climb(state_of(log), brief_of(log), rungs(["dedup"]))
     text = text_of(first.state.slots[1].message.blocks[0])
-    assert text.startswith("look at <file_content") and text.endswith(" please") and LONG.upper() in text
+    assert (
+        text.startswith("look at <file_content")
+        and text.endswith(" please")
+        and LONG.upper() in text
+    )
     assert "line 1 of" not in text
     log = log_of([asks(), both, *reads("c1"), *reads("c2", "b.txt"), asks("last")])
     second = climb(state_of(log), brief_of(log), rungs(["dedup"]))
@@ -124,10 +149,13 @@ def test_a_mention_inside_a_tool_result_counts() -> None:
     """C-14: mention in a result (3), write (5), replace (7): 3 and 5 change."""
     final = f'<final_file_content path="a.txt">{LONG}</final_file_content>'
     parts = [
-        calls("c1", "ask_followup_question", question="?"), gives("c1", "<answer>" + mention("a.txt") + "</answer>"),
-        calls("c2", "write_to_file", path="a.txt"), gives("c2", "saved " + final),
-        calls("c3", "replace_in_file", path="a.txt"), gives("c3", "saved " + final),
-    ]  # fmt: skip
+        calls("c1", "ask_followup_question", question="?"),
+        gives("c1", "<answer>" + mention("a.txt") + "</answer>"),
+        calls("c2", "write_to_file", path="a.txt"),
+        gives("c2", "saved " + final),
+        calls("c3", "replace_in_file", path="a.txt"),
+        gives("c3", "saved " + final),
+    ]
     found = edits_of(parts)
     assert set(found) == {(3, 0), (5, 0)}
     assert found[5, 0].startswith('saved <final_file_content path="a.txt">[')
@@ -137,10 +165,12 @@ def test_file_identity_comes_from_the_call_of_any_agent() -> None:
     """C-14: native reads, shell reads and mentions of one file are one sequence."""
     parts: list[Body] = [
         *reads("c1", "./a.txt"),
-        calls("c2", "Bash", command="cat a.txt"), gives("c2", LONG),
-        calls("c3", "shell", command=["bash", "-lc", "cat x/../a.txt"]), gives("c3", "Exit code: 0\nOutput:\n" + LONG),
+        calls("c2", "Bash", command="cat a.txt"),
+        gives("c2", LONG),
+        calls("c3", "shell", command=["bash", "-lc", "cat x/../a.txt"]),
+        gives("c3", "Exit code: 0\nOutput:\n" + LONG),
         asks(mention("a.txt")),
-    ]  # fmt: skip
+    ]
     assert replaced(parts) == {3, 5, 7}
 
 
@@ -184,27 +214,38 @@ WHOLE: dict[str, Any] = {}
         (WHOLE, WHOLE, True),
     ],
 )
-def test_a_later_read_replaces_only_what_it_covers(earlier: dict[str, Any], later: dict[str, Any], gone: bool) -> None:
+def test_a_later_read_replaces_only_what_it_covers(
+    earlier: dict[str, Any], later: dict[str, Any], gone: bool
+) -> None:
     """C-18."""
     parts = [*reads("c1", text="x" * 999, **earlier), *reads("c2", text="y" * 999, **later)]
     assert replaced(parts) == ({3} if gone else set())
 
 
-@pytest.mark.parametrize("page", [{"page": 2}, {"chunk": "3"}, {"line_ranges": ["1-9"]}, {"lines": "somewhere"}])
+@pytest.mark.parametrize(
+    "page", [{"page": 2}, {"chunk": "3"}, {"line_ranges": ["1-9"]}, {"lines": "somewhere"}]
+)
 def test_a_read_with_an_unknown_choice_of_lines_is_no_occurrence(page: dict[str, Any]) -> None:
     """C-18: what cannot be understood could be a part of the file."""
     assert not replaced([*reads("c1", text="x" * 999), *reads("c2", text="y" * 999, **page)])
-    assert not replaced([*reads("c1", text="x" * 999, **page), *reads("c2", text="y" * 999, **page)])
-    assert replaced([*reads("c1", text="x" * 999, **page), *reads("c2", text="x" * 999, **page)]) == {3}
+    assert not replaced(
+        [*reads("c1", text="x" * 999, **page), *reads("c2", text="y" * 999, **page)]
+    )
+    assert replaced(
+        [*reads("c1", text="x" * 999, **page), *reads("c2", text="x" * 999, **page)]
+    ) == {3}
 
 
 def test_numbered_lines_tell_what_a_read_really_shows() -> None:
-    """C-18: a read of a whole file that stopped at line 2,000 does not stand for what comes behind."""
+    """C-18: a read of a whole file that stopped at line 2,000 does not stand for what comes
+    behind."""
     shown = "\n".join(f"{n:6}→{'x' * 5}" for n in range(1, 2_001))
     behind = "\n".join(f"{n:6}→{'y' * 40}" for n in range(2_500, 2_520))
     parts = [*reads("c1", text=behind, offset=2_500, limit=20), *reads("c2", text=shown)]
     assert not replaced(parts)
-    assert replaced([*reads("c1", text=behind, offset=2_500, limit=20), *reads("c2", text=shown[:900])]) == {3}
+    assert replaced(
+        [*reads("c1", text=behind, offset=2_500, limit=20), *reads("c2", text=shown[:900])]
+    ) == {3}
 
 
 def test_a_shortened_result_stands_for_nothing_but_its_equal() -> None:
@@ -218,7 +259,10 @@ def test_a_failed_read_is_no_occurrence() -> None:
     """C-19."""
     assert not replaced([*reads("c1"), *reads("c2", text="y" * 900, error=True)])
     assert not replaced([*reads("c1"), *reads("c2", text="Error: no such file" + " " * 900)])
-    shell = [calls("c2", "bash", command="cat a.txt"), gives("c2", "<returncode>1</returncode>\n" + "y" * 900)]
+    shell = [
+        calls("c2", "bash", command="cat a.txt"),
+        gives("c2", "<returncode>1</returncode>\n" + "y" * 900),
+    ]
     assert not replaced([*reads("c1"), *shell])
 
 
@@ -234,10 +278,16 @@ def test_an_edit_without_the_text_replaces_nothing() -> None:
 
 
 def test_a_call_that_writes_the_whole_text_stands_for_earlier_reads() -> None:
-    write = [calls("c2", "Write", file_path="a.txt", content="new text"), gives("c2", "File written.")]
+    write = [
+        calls("c2", "Write", file_path="a.txt", content="new text"),
+        gives("c2", "File written."),
+    ]
     found = edits_of([*reads("c1"), *write])
     assert set(found) == {(3, 0)} and "#4" in found[3, 0]
-    failing = [calls("c2", "Write", file_path="a.txt", content="new"), gives("c2", "no", error=True)]
+    failing = [
+        calls("c2", "Write", file_path="a.txt", content="new"),
+        gives("c2", "no", error=True),
+    ]
     assert not replaced([*reads("c1"), *failing])
 
 
@@ -269,15 +319,23 @@ def test_the_notice_is_short_and_says_what_happened() -> None:
     path = "very/" * 400 + "long.py"
     notice = edits_of([*reads("c1", path), *reads("c2", path)])[3, 0]
     assert len(notice) <= NOTICE_MAX
-    assert "removed" in notice and "latest" in notice and "#5" in notice and "authoritative" in notice
+    assert (
+        "removed" in notice and "latest" in notice and "#5" in notice and "authoritative" in notice
+    )
     assert not replaced([*reads("c1", text="ten chars!"), *reads("c2", text="ten chars!")])
 
 
 def test_equal_large_results_of_any_tool_are_shown_once() -> None:
     """C-26."""
     output = "ok 1 - works\n" * 400
-    parts = [calls("c1", "Bash", command="npm test"), gives("c1", output), calls("c2", "Bash", command="npm test"),
-             gives("c2", output), calls("c3", "Bash", command="npm test"), gives("c3", output + "!")]  # fmt: skip
+    parts = [
+        calls("c1", "Bash", command="npm test"),
+        gives("c1", output),
+        calls("c2", "Bash", command="npm test"),
+        gives("c2", output),
+        calls("c3", "Bash", command="npm test"),
+        gives("c3", output + "!"),
+    ]
     found = edits_of(parts)
     assert set(found) == {(3, 0)} and "#5" in found[3, 0] and len(found[3, 0]) <= NOTICE_MAX
     assert not edits_of(parts, same_chars=10_000)
@@ -300,18 +358,27 @@ def test_only_what_is_still_visible_stands_for_the_earlier() -> None:
         Summarize(batch="b", span=Span(4, 5), text=mention("a.txt")),
     ):
         assert dedup(brief_of(log_of([asks(), *read, edit, asks("last")]))) == []
-    stub = [*reads("c1"), calls("c2", "read_file", path="a.txt"), gives("c2", "stub " * 200, artifact="art-1")]
+    stub = [
+        *reads("c1"),
+        calls("c2", "read_file", path="a.txt"),
+        gives("c2", "stub " * 200, artifact="art-1"),
+    ]
     assert not replaced(stub)
 
 
 def test_media_and_binary_results_are_left_alone() -> None:
-    picture = Message(role="tool", blocks=(ToolResult("c1", (Text(LONG), Media(media="image", data="eA=="))),))
+    picture = Message(
+        role="tool", blocks=(ToolResult("c1", (Text(LONG), Media(media="image", data="eA=="))),)
+    )
     assert not replaced([calls("c1", "read_file", path="a.txt"), picture, *reads("c2")])
 
 
 def test_file_text_in_command_output_is_not_taken_for_a_mention() -> None:
     """A test file that holds the tags as its own text must not be changed inside."""
-    shown = [calls("c1", "Bash", command="make && cat t.py"), gives("c1", "x = '" + mention("a.txt") + "'")]
+    shown = [
+        calls("c1", "Bash", command="make && cat t.py"),
+        gives("c1", "x = '" + mention("a.txt") + "'"),
+    ]
     assert not replaced([*shown, *reads("c2")])
 
 
@@ -322,5 +389,7 @@ def test_a_second_run_changes_nothing_and_the_input_stays_as_it_was() -> None:
     state = state_of(log)
     before = state.view()
     after = climb(state, brief_of(log), rungs(["dedup"]))
-    assert state.view() == before and [p.edit.seq for p in after.proposals if isinstance(p.edit, Replace)] == [3, 4]
+    assert state.view() == before and [
+        p.edit.seq for p in after.proposals if isinstance(p.edit, Replace)
+    ] == [3, 4]
     assert dedup(brief_of(log, view=after.state.view())) == []

@@ -19,7 +19,15 @@ from tests.strategies.test_dedup import LONG, asks, brief_of, calls, gives, ment
 
 _paths = st.sampled_from(["a", "./a", "b", "a$&\\1"])
 _text = st.sampled_from(
-    ["", "short", LONG, LONG * 2, "Error: x " + LONG, LONG + mention("a"), f'<file_content path="a">{LONG}']
+    [
+        "",
+        "short",
+        LONG,
+        LONG * 2,
+        "Error: x " + LONG,
+        LONG + mention("a"),
+        f'<file_content path="a">{LONG}',
+    ]
 )
 _range = st.sampled_from([{}, {"offset": 1, "limit": 10}, {"offset": 5, "limit": 3}, {"tail": 4}])
 
@@ -38,7 +46,10 @@ def _step(draw: st.DrawFn) -> list[Body]:
         case 3:
             return [calls(id, "Bash", command=f"sed -n 1,9p '{path}'"), gives(id, text)]
         case 4:
-            return [calls(id, "Write", file_path=path, content=text), gives(id, "saved " + mention(path, text))]
+            return [
+                calls(id, "Write", file_path=path, content=text),
+                gives(id, "saved " + mention(path, text)),
+            ]
         case 5:
             return [calls(id, "Edit", file_path=path), gives(id, text)]
         case _:
@@ -47,7 +58,9 @@ def _step(draw: st.DrawFn) -> list[Body]:
 
 @settings(deadline=None)
 @given(st.lists(_step(), max_size=8), st.data())
-def test_dedup_is_idempotent_lawful_and_never_grows_the_page(steps: list[list[Body]], data: st.DataObject) -> None:
+def test_dedup_is_idempotent_lawful_and_never_grows_the_page(
+    steps: list[list[Body]], data: st.DataObject
+) -> None:
     parts: list[Body] = [asks(), *(part for step in steps for part in step)]
     for seq in data.draw(st.lists(st.integers(1, len(parts)), max_size=2)):
         cut = Replace(batch="b", seq=seq, block=0, keep=(Span(1, 3),))
@@ -73,7 +86,9 @@ def test_the_time_is_linear_in_messages() -> None:
 
     def best(n: int) -> float:
         parts = [
-            part for i in range(n) for part in reads(f"c{i}", f"f{i % 50}", f"{i} " + LONG[:600], offset=i, limit=5)
+            part
+            for i in range(n)
+            for part in reads(f"c{i}", f"f{i % 50}", f"{i} " + LONG[:600], offset=i, limit=5)
         ]
         brief = brief_of(log_of([asks(), *parts]))
         times = []

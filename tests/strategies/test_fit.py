@@ -1,4 +1,5 @@
-"""Rows C-50 and C-83: there is always a page that fits, and what was cut says where the whole is."""
+"""Rows C-50 and C-83: there is always a page that fits, and what was cut says where the whole
+is."""
 
 from __future__ import annotations
 
@@ -7,7 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from refold.core.laws import broken
-from refold.core.model import Media, Message, Pin, Span, Summarize, Text, Thinking, ToolCall, ToolResult
+from refold.core.model import (
+    Media,
+    Message,
+    Pin,
+    Span,
+    Summarize,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
 from refold.strategies.fit import fit, water_level
 from tests.strategies.talks import (
     alternating,
@@ -45,7 +56,11 @@ def test_the_first_request_is_cut_only_above_a_quarter_of_the_window() -> None:
 
 
 def test_results_are_cut_before_arguments_and_texts() -> None:
-    parts = [said("user", "go"), said("assistant", "t" * 4_000), *used("a", "r" * 4_000, text="", body="w" * 4_000)]
+    parts = [
+        said("user", "go"),
+        said("assistant", "t" * 4_000),
+        *used("a", "r" * 4_000, text="", body="w" * 4_000),
+    ]
     log = log_of([*parts, said("user", "more")])
     done = climbed(log, fit, target=state_of(log).view().tokens - 400)
     texts = pages(done)
@@ -56,8 +71,11 @@ def test_results_are_cut_before_arguments_and_texts() -> None:
 
 
 def test_results_beside_the_latest_request_are_results() -> None:
-    """C-83: as Anthropic writes it, one user message answers the calls and asks for more; only the request is kept."""
-    calls = Message(role="assistant", blocks=(ToolCall("a", "read", "{}"), ToolCall("b", "read", "{}")))
+    """C-83: as Anthropic writes it, one user message answers the calls and asks for more; only
+    the request is kept."""
+    calls = Message(
+        role="assistant", blocks=(ToolCall("a", "read", "{}"), ToolCall("b", "read", "{}"))
+    )
     answers = [ToolResult(id, content=(Text(id * 40_000),)) for id in "ab"]
     asked = Message(role="user", blocks=(*answers, Text("and now fix it")))
     done = climbed(log_of([said("user", "go"), calls, asked]), fit, target=8_000, window=WINDOW)
@@ -67,7 +85,12 @@ def test_results_beside_the_latest_request_are_results() -> None:
 
 
 def test_the_largest_is_cut_and_the_small_stay() -> None:
-    parts = [said("user", "go"), *used("a", "r" * 400), *used("b", "R" * 40_000), *used("c", "r" * 400)]
+    parts = [
+        said("user", "go"),
+        *used("a", "r" * 400),
+        *used("b", "R" * 40_000),
+        *used("c", "r" * 400),
+    ]
     done = climbed(log_of(parts), fit, target=2_000)
     assert [edit.edit.seq for edit in done.proposals] == [5]
     assert done.state.view().tokens <= 2_000
@@ -83,7 +106,13 @@ def test_pinned_messages_are_never_cut() -> None:
 
 def test_summaries_and_media_give_way_too() -> None:
     picture = Message(role="user", blocks=(Text("see"), Media(media="image", data="aGk=")))
-    parts = [said("user", "go"), said("assistant", "ok"), said("user", "s" * 8_000), picture, said("user", "last")]
+    parts = [
+        said("user", "go"),
+        said("assistant", "ok"),
+        said("user", "s" * 8_000),
+        picture,
+        said("user", "last"),
+    ]
     summary = Summarize(batch="b1", span=Span(3, 3), text="sum " * 2_000)
     done = climbed(log_of([*parts, summary]), fit, target=60)
     assert done.state.view().tokens <= 60
@@ -101,7 +130,9 @@ def test_thinking_goes_whole_and_never_leaves_an_empty_message() -> None:
 
 
 def test_arguments_that_are_json_text_stay_json() -> None:
-    call = Message(role="assistant", blocks=(ToolCall("a", "write", '{"body": "' + "x" * 8_000 + '"}'),))
+    call = Message(
+        role="assistant", blocks=(ToolCall("a", "write", '{"body": "' + "x" * 8_000 + '"}'),)
+    )
     done = climbed(log_of([said("user", "go"), call, answered("a", "ok")]), fit, target=200)
     (arguments,) = shown(done.state.view().slots[1])
     assert arguments.startswith('{"…": ') and "unfold #2" in arguments and arguments.endswith("}")
@@ -115,13 +146,23 @@ def test_two_thousand_small_messages_are_hidden_where_cutting_cannot_help() -> N
 
 @pytest.mark.parametrize(
     ("sizes", "wanted", "level"),
-    [([100], 30, 70), ([100, 50], 30, 70), ([100, 50], 70, 40), ([100, 50], 500, 0), ([], 10, 0), ([10, 10], 0, 10)],
+    [
+        ([100], 30, 70),
+        ([100, 50], 30, 70),
+        ([100, 50], 70, 40),
+        ([100, 50], 500, 0),
+        ([], 10, 0),
+        ([10, 10], 0, 10),
+    ],
 )
 def test_the_water_level_frees_what_is_wanted(sizes: list[int], wanted: int, level: int) -> None:
     assert water_level(sizes, wanted) == level
 
 
-@given(st.lists(st.integers(0, 1_000)).map(lambda sizes: sorted(sizes, reverse=True)), st.integers(0, 5_000))
+@given(
+    st.lists(st.integers(0, 1_000)).map(lambda sizes: sorted(sizes, reverse=True)),
+    st.integers(0, 5_000),
+)
 def test_the_water_level_is_the_highest_that_does(sizes: list[int], wanted: int) -> None:
     level = water_level(sizes, wanted)
     assert sum(max(0, size - level) for size in sizes) >= min(wanted, sum(sizes))
@@ -143,8 +184,15 @@ def test_the_page_fits_whenever_stubs_and_what_is_fixed_fit(log: list, percent: 
 def test_at_its_smallest_every_free_block_is_a_stub(log: list) -> None:
     view = climbed(log, fit, target=0, window=100_000).state.view()
     kept = {*view.pins, view.request}
-    free = [slot for slot in view.slots if slot.message.role in ("assistant", "tool") and not slot.standin]
+    free = [
+        slot
+        for slot in view.slots
+        if slot.message.role in ("assistant", "tool") and not slot.standin
+    ]
     for slot in free:
         for block in slot.message.blocks:
             if isinstance(block, ToolResult) and not view.pins and slot.seq not in kept:
-                assert len(block.content) <= 2 and sum(len(getattr(p, "text", "")) for p in block.content) < 64
+                assert (
+                    len(block.content) <= 2
+                    and sum(len(getattr(p, "text", "")) for p in block.content) < 64
+                )

@@ -10,7 +10,16 @@ from refold.errors import Invalid
 from refold.strategies.brief import protected
 from refold.strategies.hide import fraction_count, hide, is_notice, preset_for, truncation_range
 from refold.strategies.ladder import Climb
-from tests.strategies.talks import alternating, brief_of, climbed, log_of, pages, said, state_of, used
+from tests.strategies.talks import (
+    alternating,
+    brief_of,
+    climbed,
+    log_of,
+    pages,
+    said,
+    state_of,
+    used,
+)
 
 EMPTY = (2, 1)
 
@@ -73,7 +82,9 @@ def test_every_range_starts_at_two_and_stays_inside(n: int, preset: str) -> None
     assert first == 2 and 1 <= last <= max(1, n - 1)
 
 
-@pytest.mark.parametrize(("total", "expected"), [(80_000, "quarter"), (70_000, "half"), (74_000, "half")])
+@pytest.mark.parametrize(
+    ("total", "expected"), [(80_000, "quarter"), (70_000, "half"), (74_000, "half")]
+)
 def test_auto_keeps_a_quarter_only_above_twice_the_limit(total: int, expected: str) -> None:
     assert preset_for(total, 37_000) == expected  # C-45
 
@@ -100,7 +111,16 @@ def test_a_preset_hides_its_range_of_the_page(n: int, preset: str, expected: lis
 def test_the_rendered_page_is_the_first_pair_the_notice_and_the_rest() -> None:
     log = log_of(alternating(11))
     done = climbed(log, hide, preset="half")  # C-46
-    assert [text.split()[0] for text in pages(done)] == ["m0", "m1", "[4", "m6", "m7", "m8", "m9", "m10"]
+    assert [text.split()[0] for text in pages(done)] == [
+        "m0",
+        "m1",
+        "[4",
+        "m6",
+        "m7",
+        "m8",
+        "m9",
+        "m10",
+    ]
     assert state_of(log).view() == state_of(log_of(alternating(11))).view()
 
 
@@ -145,7 +165,12 @@ def test_the_roo_fraction_hides_an_even_number_after_the_first() -> None:
 
 
 def test_by_tokens_the_big_message_in_the_middle_goes() -> None:
-    parts = [*alternating(10, 40), said("user", "big " * 25_000), said("assistant", "seen"), *alternating(4, 40)]
+    parts = [
+        *alternating(10, 40),
+        said("user", "big " * 25_000),
+        said("assistant", "seen"),
+        *alternating(4, 40),
+    ]
     log = log_of(parts)
     done = climbed(log, hide, target=1_000, window=128_000)  # C-51
     assert done.state.view().tokens <= 1_000
@@ -205,8 +230,11 @@ def test_the_edits_touch_nothing_protected() -> None:
 
 
 @pytest.mark.parametrize(("fraction", "hidden"), [(0.0, 0), (0, 0), (0.1, 0), (0.5, 4), (1.0, 9)])
-def test_a_fraction_is_of_the_messages_after_the_first_and_0_is_none(fraction: float, hidden: int) -> None:
-    """X-25: 0 hides nothing, although the target is not met. At 1.0 only the latest request is kept, by law."""
+def test_a_fraction_is_of_the_messages_after_the_first_and_0_is_none(
+    fraction: float, hidden: int
+) -> None:
+    """X-25: 0 hides nothing, although the target is not met. At 1.0 only the latest request is
+    kept, by law."""
     log = log_of(alternating(11))
     assert len(indices(climbed(log, hide, target=0, fraction=fraction), 11)) == hidden
 

@@ -1,4 +1,5 @@
-"""Rows G-12, G-15, G-21, X-26 and M-71 to M-83: what a message is worth, and what goes for want of it."""
+"""Rows G-12, G-15, G-21, X-26 and M-71 to M-83: what a message is worth, and what goes for want
+of it."""
 
 from __future__ import annotations
 
@@ -16,7 +17,18 @@ from refold.strategies import importance as module
 from refold.strategies.hide import is_notice
 from refold.strategies.importance import Score, explain, importance, relevance
 from tests.scripted import GOOD, Scripted
-from tests.strategies.talks import alternating, brief_of, climbed, log_of, pages, resized, said, shown, state_of, used
+from tests.strategies.talks import (
+    alternating,
+    brief_of,
+    climbed,
+    log_of,
+    pages,
+    resized,
+    said,
+    shown,
+    state_of,
+    used,
+)
 
 
 def scored(log: list[Event], **options: Any) -> dict[int, Score]:
@@ -30,14 +42,18 @@ def left(log: list[Event], strategy: Any = importance, **options: Any) -> list[i
 
 def talk(*texts: str) -> list[Event]:
     """An opening, a message for each text, and a closing request."""
-    return log_of([said("user", "begin"), *(said("assistant", text) for text in texts), said("user", "go on")])
+    return log_of(
+        [said("user", "begin"), *(said("assistant", text) for text in texts), said("user", "go on")]
+    )
 
 
-# --- scores --------------------------------------------------------------------------------------------------------
+# --- scores ---
 
 
 def test_scores_lie_between_0_and_1_and_name_their_factors() -> None:
-    for score in explain(brief_of(talk("error in a.py", "we decided", "plan: a.py"), task="a.py")):  # M-83
+    for score in explain(
+        brief_of(talk("error in a.py", "we decided", "plan: a.py"), task="a.py")
+    ):  # M-83
         assert 0 <= score.score <= 1
         assert set(score.factors) == set(module.WEIGHTS)
 
@@ -49,7 +65,9 @@ def test_recency_goes_by_position() -> None:
 
 
 def test_a_failed_tool_scores_below_the_same_that_worked() -> None:
-    log = log_of([said("user", "go"), *used("a", "same"), *used("b", "same", error=True), *used("c", "x")])
+    log = log_of(
+        [said("user", "go"), *used("a", "same"), *used("b", "same", error=True), *used("c", "x")]
+    )
     found = scored(log, weights={"recency": 0, "novelty": 0})  # M-71
     assert found[5].score < found[3].score
 
@@ -129,11 +147,17 @@ def test_only_a_user_can_stress_something() -> None:
     assert [score.factors["emphasis"] for score in explain(brief_of(log))] == [1.0, 0.0, 0.0]
 
 
-# --- the choice ----------------------------------------------------------------------------------------------------
+# --- the choice ---
 
 
 def test_below_the_threshold_goes() -> None:
-    texts = ["we decided", "so", "the plan", "an error", "ok"]  # worth 1, 0, 0.8, 0.6, 0 by their marks alone
+    texts = [
+        "we decided",
+        "so",
+        "the plan",
+        "an error",
+        "ok",
+    ]  # worth 1, 0, 0.8, 0.6, 0 by their marks alone
     log = talk(*(text.ljust(400, ".") for text in texts))
     only = {"weights": {**dict.fromkeys(module.WEIGHTS, 0.0), "marks": 1.0}}
     assert left(log, preset="threshold", keep_recent=0, **only) == [1, 2, 4, 5, 7]  # G-12
@@ -142,10 +166,15 @@ def test_below_the_threshold_goes() -> None:
 
 
 def scores_of_the_row() -> tuple[list[Event], dict[str, Any]]:
-    """Messages that are worth 1.0, 0.6, 0.8 and 0 by their marks alone: of these 0.7 keeps the first and the third."""
+    """Messages that are worth 1.0, 0.6, 0.8 and 0 by their marks alone: of these 0.7 keeps the
+    first and the third."""
     texts = ["we decided", "an error", "the plan", "so"]
     only = {"weights": {**dict.fromkeys(module.WEIGHTS, 0.0), "marks": 1.0}}
-    return talk(*(text.ljust(800, ".") for text in texts)), {"threshold": 0.7, "keep_recent": 0, **only}
+    return talk(*(text.ljust(800, ".") for text in texts)), {
+        "threshold": 0.7,
+        "keep_recent": 0,
+        **only,
+    }
 
 
 def test_the_rest_goes_into_the_summary_if_that_is_asked_for() -> None:
@@ -154,9 +183,14 @@ def test_the_rest_goes_into_the_summary_if_that_is_asked_for() -> None:
     done = climbed(log, importance, rest="summarize", **settings)
     slots = done.state.view().slots
     assert [slot.seq for slot in slots if not slot.standin] == [1, 2, 4, 6]
-    assert [ask.span for ask in done.asks] == [Span(3, 3), Span(5, 5)], "a writer is asked as by `summarize`"
+    assert [ask.span for ask in done.asks] == [Span(3, 3), Span(5, 5)], (
+        "a writer is asked as by `summarize`"
+    )
     assert [slot.notes and slot.notes["summary"] for slot in slots if slot.standin] == [1, 1]
-    assert [proposal.edit.reason for proposal in done.proposals] == ["least important (0.60)", "least important (0.00)"]
+    assert [proposal.edit.reason for proposal in done.proposals] == [
+        "least important (0.60)",
+        "least important (0.00)",
+    ]
     assert left(log, rest="hide", **settings) == [1, 2, 4, 6]
     with pytest.raises(Invalid, match="burn"):
         importance(brief_of(log, rest="burn", **settings))
@@ -167,9 +201,13 @@ def test_a_writer_puts_the_rest_in_words() -> None:
     writer = Scripted(GOOD)
     context = refold.open("rest", store="memory:", window=100_000, writer=writer)
     for number in range(24):
-        context.append({"role": "assistant" if number % 2 else "user", "content": f"so it is {number} " * 60})
+        context.append(
+            {"role": "assistant" if number % 2 else "user", "content": f"so it is {number} " * 60}
+        )
     context.compact("importance", threshold=1.0, keep_recent=2, rest="summarize", target=0)
-    assert writer.requests and any("[Summary of" in text for slot in context.view.slots for text in shown(slot))
+    assert writer.requests and any(
+        "[Summary of" in text for slot in context.view.slots for text in shown(slot)
+    )
 
 
 @pytest.mark.parametrize("threshold", [-0.1, 1.01, 40])
@@ -191,11 +229,18 @@ def test_a_plan_says_the_scores_of_what_would_go() -> None:
     """M-83: one by one where they are few, else from the lowest to the highest."""
     log, settings = scores_of_the_row()
     assert [item.edit.reason for item in climbed(log, importance, **settings).proposals] == [
-        "least important (0.60)", "least important (0.00)",
-    ]  # fmt: skip
-    reasons = [item.edit.reason for item in climbed(log_of(alternating(7)), importance, keep_recent=0).proposals]
+        "least important (0.60)",
+        "least important (0.00)",
+    ]
+    reasons = [
+        item.edit.reason
+        for item in climbed(log_of(alternating(7)), importance, keep_recent=0).proposals
+    ]
     assert re.fullmatch(r"least important \(#2 0\.\d\d, .*#5 0\.\d\d, #6 0\.\d\d\)", reasons[0])
-    reasons = [item.edit.reason for item in climbed(log_of(alternating(21)), importance, keep_recent=0).proposals]
+    reasons = [
+        item.edit.reason
+        for item in climbed(log_of(alternating(21)), importance, keep_recent=0).proposals
+    ]
     assert re.fullmatch(r"least important \(0\.\d\d to 0\.\d\d\)", reasons[0])
 
 
@@ -235,9 +280,22 @@ def test_a_call_and_its_result_go_or_stay_together() -> None:
 
 
 def test_value_per_token_beats_value() -> None:
-    texts = ["login error decided " + "x" * 3_900, *(f"login error plan {i} ".ljust(380, "y") for i in range(5))]
-    done = climbed(talk(*texts), importance, max_tokens=1_000, keep_recent=0, task="login error")  # M-78
-    assert [slot.seq for slot in done.state.view().slots if not is_notice(slot)] == [1, 3, 4, 5, 6, 7, 8]
+    texts = [
+        "login error decided " + "x" * 3_900,
+        *(f"login error plan {i} ".ljust(380, "y") for i in range(5)),
+    ]
+    done = climbed(
+        talk(*texts), importance, max_tokens=1_000, keep_recent=0, task="login error"
+    )  # M-78
+    assert [slot.seq for slot in done.state.view().slots if not is_notice(slot)] == [
+        1,
+        3,
+        4,
+        5,
+        6,
+        7,
+        8,
+    ]
 
 
 def test_relevance_needs_a_task_and_a_size() -> None:
@@ -277,5 +335,7 @@ def test_explain_marks_what_would_go_and_changes_nothing() -> None:
     brief = brief_of(log, 1_000, keep_recent=2)  # M-83
     going = {score.seq for score in explain(brief) if score.goes}
     done = climbed(log, importance, target=1_000, keep_recent=2)
-    assert going == set(range(1, 22)) - {slot.seq for slot in done.state.view().slots if not is_notice(slot)}
+    assert going == set(range(1, 22)) - {
+        slot.seq for slot in done.state.view().slots if not is_notice(slot)
+    }
     assert going and 5 not in going and 1 not in going and 21 not in going

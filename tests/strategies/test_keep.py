@@ -10,7 +10,8 @@ TALL = "\n".join(f"line {number} of the output" for number in range(1, 201))
 
 
 def work(*outputs: str) -> list[Body]:
-    """A request, a tool use for each output, and a tail of small talk that keeps them out of the recent ones."""
+    """A request, a tool use for each output, and a tail of small talk that keeps them out of the
+    recent ones."""
     parts: list[Body] = [said("user", "go")]
     for number, output in enumerate(outputs):
         parts += used(f"u{number}", output)
@@ -38,7 +39,9 @@ def test_the_kept_lines_are_ranges_of_the_original() -> None:
     assert needed_lines(TALL, (), head=2, tail=3, most=5)[0] == (Span(1, 2), Span(198, 200))
     spans, share = needed_lines(TALL, ("line 50 ",), head=1, tail=1, most=5)
     assert spans == (Span(1, 1), Span(50, 51), Span(200, 200)) and 0.01 < share < 0.03
-    assert needed_lines("a\nb\nc", (), head=1, tail=1, most=5) == ((Span(1, 3),), 1.0), "a gap of one line is closed"
+    assert needed_lines("a\nb\nc", (), head=1, tail=1, most=5) == ((Span(1, 3),), 1.0), (
+        "a gap of one line is closed"
+    )
 
 
 def test_the_largest_goes_first_and_only_until_the_target() -> None:
@@ -50,7 +53,9 @@ def test_the_largest_goes_first_and_only_until_the_target() -> None:
 
 
 def test_one_giant_line_media_pins_and_the_tail_are_left_alone() -> None:
-    picture = Message(role="tool", blocks=(ToolResult("p", (Text(TALL), Media(media="image", data="aGk="))),))
+    picture = Message(
+        role="tool", blocks=(ToolResult("p", (Text(TALL), Media(media="image", data="aGk="))),)
+    )
     call = Message(role="assistant", blocks=(ToolCall("p", "look", {}),))
     parts = [*work("x" * 20_000), call, picture, *work(TALL)[1:]]
     log = log_of([*parts, *used("last", TALL), Pin(seq=18)])

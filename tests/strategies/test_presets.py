@@ -1,4 +1,5 @@
-"""What every strategy promises on every page (X-24, M-77): laws, protected slots, size, order, an end."""
+"""What every strategy promises on every page (X-24, M-77): laws, protected slots, size, order,
+an end."""
 
 from __future__ import annotations
 
@@ -37,7 +38,10 @@ from tests.strategies.talks import (
 
 CASES: dict[str, tuple[Strategy, dict[str, Any]]] = {
     "hide": (hide, {}),
-    **{f"hide {preset}": (hide, {"preset": preset}) for preset in ("none", "lastTwo", "half", "quarter", "auto")},
+    **{
+        f"hide {preset}": (hide, {"preset": preset})
+        for preset in ("none", "lastTwo", "half", "quarter", "auto")
+    },
     "hide fraction": (hide, {"fraction": 0.5}),
     "clear": (clear, {"keep": 1}),
     "clear inputs": (clear, {"keep": 0, "clear_inputs": True, "thinking": 1}),
@@ -47,13 +51,24 @@ CASES: dict[str, tuple[Strategy, dict[str, Any]]] = {
     "window": (window, {"keep": 3}),
     "window tokens": (window, {"max_tokens": 300}),
     "importance": (importance, {"keep_recent": 2}),
-    "importance threshold": (importance, {"preset": "threshold", "keep_recent": 0, "task": "fix login"}),
-    "importance summarized": (importance, {"threshold": 0.6, "rest": "summarize", "keep_recent": 0}),
-    "relevance summarized": (relevance, {"max_tokens": 900, "rest": "summarize", "task": "fix login"}),
+    "importance threshold": (
+        importance,
+        {"preset": "threshold", "keep_recent": 0, "task": "fix login"},
+    ),
+    "importance summarized": (
+        importance,
+        {"threshold": 0.6, "rest": "summarize", "keep_recent": 0},
+    ),
+    "relevance summarized": (
+        relevance,
+        {"max_tokens": 900, "rest": "summarize", "task": "fix login"},
+    ),
     "relevance": (relevance, {"max_tokens": 300, "keep_recent": 1, "task": "fix login"}),
     "fit": (fit, {}),
 }
-FREE = [name for name in CASES if name != "fit"]  # `fit` may cut a request that is larger than a quarter of the window
+FREE = [
+    name for name in CASES if name != "fit"
+]  # `fit` may cut a request that is larger than a quarter of the window
 every_case = pytest.mark.parametrize("case", CASES)
 targets = st.sampled_from([0, 50, 200, 1_000])
 quick = settings(max_examples=25, deadline=None)
@@ -67,7 +82,9 @@ def done(case: str, log: list[Event], target: int, **more: Any) -> Climb:
 @every_case
 @quick
 @given(anything, targets)
-def test_no_law_is_broken_that_was_not_broken_before(case: str, log: list[Event], target: int) -> None:
+def test_no_law_is_broken_that_was_not_broken_before(
+    case: str, log: list[Event], target: int
+) -> None:
     climb = done(case, log, target)
     assert set(broken(climb.state.view())) <= set(broken(state_of(log).view()))
     assert not any(step.note for step in climb.steps), "nothing had to be refused"
@@ -112,7 +129,8 @@ def test_the_page_never_grows(case: str, log: list[Event], target: int) -> None:
 @quick
 @given(talks(), targets)
 def test_running_again_and_again_comes_to_rest(case: str, log: list[Event], target: int) -> None:
-    """A preset may go on behind its earlier range (C-42), but every run shrinks the page or does nothing."""
+    """A preset may go on behind its earlier range (C-42), but every run shrinks the page or does
+    nothing."""
     climb = done(case, log, target)
     for _ in range(12):
         following = done(case, log, target, state=climb.state)
@@ -123,7 +141,9 @@ def test_running_again_and_again_comes_to_rest(case: str, log: list[Event], targ
     raise AssertionError("there is always one more thing to do")
 
 
-@pytest.mark.parametrize("case", ["hide", "clear", "clear inputs", "clear_tool_uses", "prune", "keep", "window", "fit"])
+@pytest.mark.parametrize(
+    "case", ["hide", "clear", "clear inputs", "clear_tool_uses", "prune", "keep", "window", "fit"]
+)
 @quick
 @given(talks(), targets)
 def test_a_second_run_changes_nothing(case: str, log: list[Event], target: int) -> None:
@@ -143,12 +163,16 @@ def test_the_same_page_gives_the_same_edits(case: str, log: list[Event], target:
 @every_case
 @quick
 @given(talks(), targets)
-def test_the_edits_in_the_log_fold_to_the_page_that_was_tried(case: str, log: list[Event], target: int) -> None:
+def test_the_edits_in_the_log_fold_to_the_page_that_was_tried(
+    case: str, log: list[Event], target: int
+) -> None:
     climb = done(case, log, target)
     bodies = [_body(event) for event in log]
     sizes = [event.tokens for event in log]
     appended = _appended(bodies, sizes, climb.proposals)
-    assert [_shown(slot) for slot in fold(appended).slots] == [_shown(slot) for slot in climb.state.view().slots]
+    assert [_shown(slot) for slot in fold(appended).slots] == [
+        _shown(slot) for slot in climb.state.view().slots
+    ]
 
 
 def _body(event: Event) -> tuple[str, bytes]:
@@ -157,7 +181,8 @@ def _body(event: Event) -> tuple[str, bytes]:
 
 def _appended(bodies: list[Any], sizes: list[int], proposals: tuple[Proposal, ...]) -> list[Event]:
     return sealed(
-        [*bodies, *(proposal.edit for proposal in proposals)], [*sizes, *(proposal.tokens for proposal in proposals)]
+        [*bodies, *(proposal.edit for proposal in proposals)],
+        [*sizes, *(proposal.tokens for proposal in proposals)],
     )
 
 
@@ -178,7 +203,9 @@ def test_there_is_at_most_one_notice(case: str, log: list[Event]) -> None:
 @pytest.mark.parametrize("case", ["hide", "importance"])
 @quick
 @given(talks(), targets)
-def test_the_target_is_met_unless_only_what_stays_is_left(case: str, log: list[Event], target: int) -> None:
+def test_the_target_is_met_unless_only_what_stays_is_left(
+    case: str, log: list[Event], target: int
+) -> None:
     after = done(case, log, target).state.view()
     smallest = done(case, log, 0).state.view().tokens
     assert after.tokens <= max(target, smallest) + 40, "a notice may be what is too much"
@@ -207,11 +234,17 @@ def test_ten_thousand_conversations_stay_lawful(case: str) -> None:
         log = by_chance(seed, 1 + seed % 4)
         climb = done(case, log, (0, 50, 200, 1_000)[seed % 4])
         view = climb.state.view()
-        assert in_order(view.slots) and not broken(view) and not any(step.note for step in climb.steps), seed
+        assert (
+            in_order(view.slots) and not broken(view) and not any(step.note for step in climb.steps)
+        ), seed
 
 
 def test_a_block_can_be_shortened_twice() -> None:
-    parts = [said("user", "go"), *used("a", "line of output\n" * 400), *(said("assistant", f"s{i}") for i in range(12))]
+    parts = [
+        said("user", "go"),
+        *used("a", "line of output\n" * 400),
+        *(said("assistant", f"s{i}") for i in range(12)),
+    ]
     log = log_of(parts)
     first = climbed(log, keep, config=Config(keep_recent=3))
     second = climbed(log, clear, keep=0, state=first.state)

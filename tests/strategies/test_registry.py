@@ -1,4 +1,5 @@
-"""Which settings a strategy takes: any other is refused, with what is known, before anything is done."""
+"""Which settings a strategy takes: any other is refused, with what is known, before anything is
+done."""
 
 from __future__ import annotations
 
@@ -32,7 +33,9 @@ def nothing_stays_registered() -> Iterator[None]:
 def talk(**options: Any) -> refold.Context:
     context = refold.open("talk", store="memory:", window=100_000, **options)
     for number in range(20):
-        context.append({"role": "assistant" if number % 2 else "user", "content": f"message {number} " * 30})
+        context.append(
+            {"role": "assistant" if number % 2 else "user", "content": f"message {number} " * 30}
+        )
     return context
 
 
@@ -79,7 +82,11 @@ def test_a_setting_that_no_strategy_takes_is_refused(
 
 
 def test_what_one_of_the_strategies_takes_is_given_to_all() -> None:
-    assert talk().plan("dedup", "hide", "window", preset="", keep=2, max_tokens=500, target=0).proposals
+    assert (
+        talk()
+        .plan("dedup", "hide", "window", preset="", keep=2, max_tokens=500, target=0)
+        .proposals
+    )
     assert talk().plan("hide", fraction=1, target=0).proposals, "a whole number will do"
 
 
@@ -92,7 +99,9 @@ def test_what_one_of_the_strategies_takes_is_given_to_all() -> None:
         ({"actions": {"ignore_case": "yes"}}, "ignore_case of strategy.actions"),
     ],
 )
-def test_settings_of_the_configuration_are_checked_when_it_is_opened(table: dict[str, Any], said: str) -> None:
+def test_settings_of_the_configuration_are_checked_when_it_is_opened(
+    table: dict[str, Any], said: str
+) -> None:
     with pytest.raises(Invalid, match=said):
         talk(config={"strategy": table})
 
@@ -109,7 +118,11 @@ def test_a_strategy_of_ones_own_says_what_it_takes_or_takes_anything() -> None:
     talk(config={"strategy": {"mine": {"other": 2}}}).plan("mine", "hide", target=0, presett="x")
     register("mine", mine, settings={"tokens_max": int, "names": (list, tuple)})
     talk().plan("mine", target=0, tokens_max=4, names=["a"])
-    assert seen == [{"anything": 1}, {"other": 2, "presett": "x"}, {"tokens_max": 4, "names": ["a"]}]
+    assert seen == [
+        {"anything": 1},
+        {"other": 2, "presett": "x"},
+        {"tokens_max": 4, "names": ["a"]},
+    ]
     for wrong in ({"tokens_mx": 4}, {"tokens_max": "4"}, {"names": "a"}):
         with pytest.raises(Invalid):
             talk().plan("mine", target=0, **wrong)

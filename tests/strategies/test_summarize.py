@@ -137,10 +137,14 @@ PROSE = "Goal: ship the parcel. The customer agreed to PLAN-B."
 
 def worded(edit: Summarize, words: str = PROSE) -> Summarize:
     """The summary as it stands after a writer was asked."""
-    return replace(edit, text=f"{background(words, edit.span, ['Files changed: x.py'])}\n{edit.text}")
+    return replace(
+        edit, text=f"{background(words, edit.span, ['Files changed: x.py'])}\n{edit.text}"
+    )
 
 
-def twice(words: str = PROSE, *, window: int = 100_000, more: int = 30, size: int = 400) -> tuple[str, int]:
+def twice(
+    words: str = PROSE, *, window: int = 100_000, more: int = 30, size: int = 400
+) -> tuple[str, int]:
     """The text of a summary that covers one with prose, and the tokens that it covers."""
     parts = alternating(40)
     first = climbed(log_of(parts), summarize, window=window)
@@ -148,11 +152,14 @@ def twice(words: str = PROSE, *, window: int = 100_000, more: int = 30, size: in
     log = log_of(parts)
     log[40] = replace(log[40], tokens=count(said("user", parts[40].text)))
     [edit] = [proposal.edit for proposal in climbed(log, summarize, window=window).proposals]
-    return edit.text, sum(slot.tokens for slot in state_of(log).view().slots if slot.seq in edit.span)
+    return edit.text, sum(
+        slot.tokens for slot in state_of(log).view().slots if slot.seq in edit.span
+    )
 
 
 def test_prose_of_the_last_summary_stays_until_it_is_said_anew():
-    """Y-43: the draft carries it on, in its frame, once; what code had added to it is told by the ledger."""
+    """Y-43: the draft carries it on, in its frame, once; what code had added to it is told by
+    the ledger."""
     text, _ = twice()
     prose, made = parted(text)
     assert prose == Prose(PROSE, Span(1, 30))
@@ -162,7 +169,8 @@ def test_prose_of_the_last_summary_stays_until_it_is_said_anew():
 
 
 def test_the_ledger_gives_way_to_prose_and_leaves_room_for_a_writer():
-    """Y-43, X-37: whatever the sizes, prose stays, the cap holds, and a next writer has room for its words."""
+    """Y-43, X-37: whatever the sizes, prose stays, the cap holds, and a next writer has room for
+    its words."""
     long = "\n".join(f"Done: step {n} was something of its own kind." for n in range(40))
     for words in (PROSE, long):
         for more, size in ((12, 100), (30, 400), (30, 2_000)):
@@ -170,7 +178,9 @@ def test_the_ledger_gives_way_to_prose_and_leaves_room_for_a_writer():
             prose, made = parted(text)
             assert prose.words == words
             assert count(said("user", text)) <= min(2_000, covered)
-            assert room_for(count(said("user", made)), covered, 40_000, beside_gist=False) >= count(said("user", words))
+            assert room_for(count(said("user", made)), covered, 40_000, beside_gist=False) >= count(
+                said("user", words)
+            )
             assert "User requests:" in text
 
 
@@ -188,7 +198,10 @@ def test_the_prose_of_several_gists_is_carried_on_together():
     parts = alternating(60)
     for first, last in ((1, 20), (21, 40)):
         edit = Summarize(
-            batch="g", span=Span(first, last), text=f"[Earlier steps]\n#{first} user\nm", notes={"gist": 1}
+            batch="g",
+            span=Span(first, last),
+            text=f"[Earlier steps]\n#{first} user\nm",
+            notes={"gist": 1},
         )
         parts.append(worded(edit, f"words on {first} " * 20))
     [ask] = asks(parts, window=100_000)
@@ -201,7 +214,11 @@ def test_the_prose_of_several_gists_is_carried_on_together():
 def test_prose_behind_files_that_were_read_again_is_found():
     """Y-43, X-33"""
     front = "some files\n[Background on #1, written by a model: \n<background>\nno\n</background>\n"
-    edit = worded(Summarize(batch="s", span=Span(1, 20), text="[Summary]", notes={"summary": 1, "messages": 20}))
+    edit = worded(
+        Summarize(
+            batch="s", span=Span(1, 20), text="[Summary]", notes={"summary": 1, "messages": 20}
+        )
+    )
     edit = replace(edit, text=front + edit.text, notes={**edit.notes, "fresh_chars": len(front)})
     [ask] = asks([*alternating(60), edit], window=100_000)
     assert parted(ask.draft.text)[0].words == PROSE
@@ -209,7 +226,13 @@ def test_prose_behind_files_that_were_read_again_is_found():
 
 def test_the_largest_part_has_the_ledger():
     """Y-45: a pin near the front leaves a first part that is too small to tell anything."""
-    parts = [said("user", "make it"), said("assistant", "ok"), said("user", "RULE"), *alternating(41), Pin(seq=3)]
+    parts = [
+        said("user", "make it"),
+        said("assistant", "ok"),
+        said("user", "RULE"),
+        *alternating(41),
+        Pin(seq=3),
+    ]
     small, large = asks(parts)
     assert (small.span, large.span) == (Span(1, 2), Span(4, 34))
     assert "User requests:" not in small.draft.text
@@ -218,7 +241,11 @@ def test_the_largest_part_has_the_ledger():
 
 def test_notable_uses_of_tools_are_noted_and_carried_on():
     """Y-44: name, count and up to three uses, failed ones first, then the newest; none twice."""
-    parts = [said("user", "go"), *used("a", "exit code: 1", tool="Bash", command="pytest -q"), *alternating(30)]
+    parts = [
+        said("user", "go"),
+        *used("a", "exit code: 1", tool="Bash", command="pytest -q"),
+        *alternating(30),
+    ]
     first = climbed(log_of(parts), summarize).proposals[0].edit
     assert first.notes["tools"] == {"Bash": 1}
     assert first.notes["uses"] == {"Bash": ['failed: {"command":"pytest -q"}']}

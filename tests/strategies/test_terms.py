@@ -48,7 +48,11 @@ def test_forms_of_one_word_are_alike(forms: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("text", "word", "expected"),
     [
-        ("this is it", "is", False),  # M-72: a stop word has no stem to look for, and `this` does not hold it
+        (
+            "this is it",
+            "is",
+            False,
+        ),  # M-72: a stop word has no stem to look for, and `this` does not hold it
         ("LoginError", "login", True),
         ("loginError", "error", True),
         ("terrors", "error", False),

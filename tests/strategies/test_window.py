@@ -16,7 +16,17 @@ from refold.errors import Invalid
 from refold.strategies.hide import is_notice
 from refold.strategies.ladder import climb
 from refold.strategies.window import HOUR_MS, window
-from tests.strategies.talks import alternating, brief_of, climbed, log_of, pages, resized, said, state_of, used
+from tests.strategies.talks import (
+    alternating,
+    brief_of,
+    climbed,
+    log_of,
+    pages,
+    resized,
+    said,
+    state_of,
+    used,
+)
 
 
 def left(log: list, **options: object) -> list[int]:
@@ -26,8 +36,13 @@ def left(log: list, **options: object) -> list[int]:
 
 def aged(parts: Sequence[Body], hours: Sequence[float], **options: Any) -> list[int]:
     """What the window leaves of messages that came so many hours ago."""
-    log = resized(log_of(parts), {at: 120 for at, part in enumerate(parts, 1) if isinstance(part, Summarize)})
-    brief = replace(brief_of(log, **options), ages=lambda seqs: {seq: int(hours[seq - 1] * HOUR_MS) for seq in seqs})
+    log = resized(
+        log_of(parts), {at: 120 for at, part in enumerate(parts, 1) if isinstance(part, Summarize)}
+    )
+    brief = replace(
+        brief_of(log, **options),
+        ages=lambda seqs: {seq: int(hours[seq - 1] * HOUR_MS) for seq in seqs},
+    )
     slots = climb(state_of(log), brief, [("window", window)]).state.view().slots
     return [slot.seq for slot in slots if not is_notice(slot)]
 
@@ -40,7 +55,9 @@ def test_the_window_reaches_back_to_the_call_of_its_first_result() -> None:
     assert not broken(climbed(log, window, keep=4).state.view())
 
 
-@pytest.mark.parametrize(("keep", "expected"), [(1, [1, 11]), (5, [1, 7, 8, 9, 10, 11]), (11, list(range(1, 12)))])
+@pytest.mark.parametrize(
+    ("keep", "expected"), [(1, [1, 11]), (5, [1, 7, 8, 9, 10, 11]), (11, list(range(1, 12)))]
+)
 def test_as_many_messages_stay_as_are_asked_for(keep: int, expected: list[int]) -> None:
     assert left(log_of(alternating(11)), keep=keep) == expected
 
@@ -71,7 +88,7 @@ def test_a_window_that_slides_on_has_one_notice() -> None:
     ]
 
 
-# --- by age --------------------------------------------------------------------------------------------------------
+# --- by age ---
 
 TASK_OLD = [72.0, 48.0, 25.0, 2.0, 0.5]  # the task itself, and the four messages of the row
 
@@ -80,15 +97,21 @@ def test_what_is_older_than_a_day_goes() -> None:
     """M-79: 48 h, 25 h, 2 h, 0.5 h; at most 24, keep 0: the last two."""
     assert aged(alternating(5), TASK_OLD, max_age_hours=24, keep=0) == [1, 4, 5]
     assert aged(alternating(5), TASK_OLD, by="age", keep=0) == [1, 4, 5], "the default is a day"
-    assert aged(alternating(5), TASK_OLD, max_age_hours=25, keep=0) == [1, 3, 4, 5], "as old as it may be stays"
+    assert aged(alternating(5), TASK_OLD, max_age_hours=25, keep=0) == [1, 3, 4, 5], (
+        "as old as it may be stays"
+    )
     assert aged(alternating(5), TASK_OLD, max_age_hours=0.5, keep=0) == [1, 5]
 
 
 def test_the_recent_stay_however_old_they_are() -> None:
     """M-79: keep 2 of three old."""
     assert aged(alternating(4), [99, 50, 49, 48], max_age_hours=24, keep=2) == [1, 3, 4]
-    assert aged(alternating(4), [99, 50, 49, 48], max_age_hours=24, keep=0) == [1, 3, 4], "#3 is the latest request"
-    assert aged(alternating(4), [99, 50, 49, 48], max_age_hours=24) == [1, 2, 3, 4], "by default ten stay"
+    assert aged(alternating(4), [99, 50, 49, 48], max_age_hours=24, keep=0) == [1, 3, 4], (
+        "#3 is the latest request"
+    )
+    assert aged(alternating(4), [99, 50, 49, 48], max_age_hours=24) == [1, 2, 3, 4], (
+        "by default ten stay"
+    )
 
 
 def test_of_age_and_size_the_narrower_bound_holds() -> None:
@@ -100,8 +123,12 @@ def test_a_call_is_as_young_as_its_result_and_a_summary_as_its_newest_message() 
     parts = [*alternating(3), *used("a", "out " * 100), said("user", "next " * 100)]
     assert aged(parts, [99, 98, 97, 25, 23, 1], max_age_hours=24, keep=0) == [1, 4, 5, 6]
     summary = Summarize(batch="b1", span=Span(2, 4), text="what was done " * 30)
-    assert aged([*alternating(7), summary], [99, 98, 97, 23, 2, 1, 1, 0], max_age_hours=24, keep=0) == [1, 2, 5, 6, 7]
-    assert aged([*alternating(7), summary], [99, 98, 97, 96, 2, 1, 1, 0], max_age_hours=24, keep=0) == [1, 5, 6, 7]
+    assert aged(
+        [*alternating(7), summary], [99, 98, 97, 23, 2, 1, 1, 0], max_age_hours=24, keep=0
+    ) == [1, 2, 5, 6, 7]
+    assert aged(
+        [*alternating(7), summary], [99, 98, 97, 96, 2, 1, 1, 0], max_age_hours=24, keep=0
+    ) == [1, 5, 6, 7]
 
 
 def test_ages_come_from_the_log_and_are_read_only_if_they_count() -> None:
@@ -109,7 +136,9 @@ def test_ages_come_from_the_log_and_are_read_only_if_they_count() -> None:
     context = refold.open("aged", store="memory:", window=100_000)
     for number, hours in enumerate(TASK_OLD):
         context._log.clock = lambda hours=hours: 10**12 - int(hours * HOUR_MS)  # type: ignore[misc]
-        context.append({"role": "assistant" if number % 2 else "user", "content": f"message {number} " * 60})
+        context.append(
+            {"role": "assistant" if number % 2 else "user", "content": f"message {number} " * 60}
+        )
     context._log.clock = lambda: 10**12
     context.compact("window", max_age_hours=24, keep=0)
     assert [slot.seq for slot in context.view.slots if not slot.standin] == [1, 4, 5]
@@ -121,7 +150,9 @@ def test_ages_come_from_the_log_and_are_read_only_if_they_count() -> None:
     window(replace(brief_of(log_of(alternating(20)), keep=3), ages=unread))
 
 
-@pytest.mark.parametrize("wrong", [{"max_age_hours": -1}, {"max_age_hours": "a day"}, {"by": "ages"}, {"by": "tokens"}])
+@pytest.mark.parametrize(
+    "wrong", [{"max_age_hours": -1}, {"max_age_hours": "a day"}, {"by": "ages"}, {"by": "tokens"}]
+)
 def test_a_bound_that_is_none_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(Invalid):
         window(brief_of(log_of(alternating(5)), **wrong))

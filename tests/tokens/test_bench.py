@@ -1,4 +1,5 @@
-"""The measure of the counters, in small: it runs, and the goal after calibration is met for every kind of text."""
+"""The measure of the counters, in small: it runs, and the goal after calibration is met for
+every kind of text."""
 
 from __future__ import annotations
 
@@ -12,7 +13,9 @@ from refold.tokens.choice import counter_for
 
 def test_the_calibrated_error_is_within_the_goal_for_every_kind_of_text() -> None:
     """Issue 4, G-90: code, JSON, English, Chinese; at most 5 % after five reported usages."""
-    table = tokens.errors(texts(None, True), counter_for("estimate", "gpt-4o"), counter_for("exact", "gpt-4o"))
+    table = tokens.errors(
+        texts(None, True), counter_for("estimate", "gpt-4o"), counter_for("exact", "gpt-4o")
+    )
     assert [(row[0], row[-1]) for row in table.rows] == [
         (kind, "yes") for kind in ("code", "JSON", "English", "Chinese")
     ]
@@ -20,7 +23,9 @@ def test_the_calibrated_error_is_within_the_goal_for_every_kind_of_text() -> Non
 
 def test_the_packages_are_compared_with_our_counts() -> None:
     """Issue 4: the one we use agrees with itself; those that are not installed are named."""
-    rows = {row[0]: row for row in token_packages.table(["hello world", "it's 12,345 signs\n"]).rows}
+    rows = {
+        row[0]: row for row in token_packages.table(["hello world", "it's 12,345 signs\n"]).rows
+    }
     assert set(rows) == set(token_packages.PACKAGES)
     assert rows["splintr-rs"][4] == "0"
 

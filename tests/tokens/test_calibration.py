@@ -25,14 +25,20 @@ def text_of(number: int) -> str:
 
 def reply(number: int, tokens: int) -> dict[str, Any]:
     return {
-        "id": f"reply-{number}", "object": "chat.completion", "model": "gpt-4o",
+        "id": f"reply-{number}",
+        "object": "chat.completion",
+        "model": "gpt-4o",
         "usage": {"prompt_tokens": tokens, "completion_tokens": 5},
-        "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "ok"}}],
-    }  # fmt: skip
+        "choices": [
+            {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "ok"}}
+        ],
+    }
 
 
 def opened(counter: Counter) -> refold.Context:
-    return refold.open("talk", store="memory:", model="gpt-4o", counter=counter, config={"auto": False})
+    return refold.open(
+        "talk", store="memory:", model="gpt-4o", counter=counter, config={"auto": False}
+    )
 
 
 def test_an_exact_count_is_written_once_with_its_name() -> None:
@@ -45,8 +51,11 @@ def test_an_exact_count_is_written_once_with_its_name() -> None:
 
 @pytest.mark.parametrize("ratio", [1.0, 1.3, 0.7])
 @pytest.mark.parametrize("name", ["estimate", "exact"])
-def test_after_five_reports_the_next_request_is_known_within_five_per_cent(name: str, ratio: float) -> None:
-    """X-13, G-90: a provider that counts otherwise, five calls, then every later request within 5 %."""
+def test_after_five_reports_the_next_request_is_known_within_five_per_cent(
+    name: str, ratio: float
+) -> None:
+    """X-13, G-90: a provider that counts otherwise, five calls, then every later request within
+    5 %."""
     true, count = 0.0, counter_for("exact", "gpt-4o")
     with opened(counter_for(name, "gpt-4o")) as context:
         for number in range(40):

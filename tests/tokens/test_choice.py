@@ -51,7 +51,9 @@ def plugged() -> Iterator[None]:
         (words, "gpt-4o", "custom:words"),
     ],
 )
-def test_the_counter_follows_the_caller_then_the_model(given: Any, model: str | None, name: str) -> None:
+def test_the_counter_follows_the_caller_then_the_model(
+    given: Any, model: str | None, name: str
+) -> None:
     """Y-04: exact for OpenAI where the extra is installed; whoever asks gets what he asked for."""
     assert counter_for(given, model).name == name
     assert counter_for(given, model_info(model)) == counter_for(given, model) or callable(given)
@@ -81,7 +83,9 @@ def test_an_unplugged_counter_is_gone() -> None:
     assert counter_for(None, "acme-3").name == "estimate"
 
 
-@pytest.mark.parametrize(("given", "near"), [("exakt", "exact"), ("o200", "o200k"), ("zzz", "estimate")])
+@pytest.mark.parametrize(
+    ("given", "near"), [("exakt", "exact"), ("o200", "o200k"), ("zzz", "estimate")]
+)
 def test_an_unknown_name_is_refused_with_the_nearest(given: str, near: str) -> None:
     """Bad input: what, and what to do next."""
     with pytest.raises(Invalid, match=given) as caught:
@@ -95,7 +99,7 @@ def test_a_counter_is_taken_as_it_is() -> None:
     assert counter_for(counter, "gpt-4o") is counter
 
 
-# --- framing: published figures -----------------------------------------------------------------------------------
+# --- framing: published figures ---
 
 JARGON = [
     "You are a helpful, pattern-following assistant that translates corporate jargon into plain English.",
@@ -131,7 +135,8 @@ def said(text: str) -> Message:
 
 @pytest.mark.parametrize(("model", "reported"), [("gpt-4", 129), ("gpt-4o", 124)])
 def test_messages_count_what_openai_reports(model: str, reported: int) -> None:
-    """Y-02: the example of OpenAI's cookbook. Four of its messages have a name: its tokens, and one."""
+    """Y-02: the example of OpenAI's cookbook. Four of its messages have a name: its tokens, and
+    one."""
     count = counter_for("exact", model)
     names = sum(1 + count(name) for name in ("example_user", "example_assistant")) * 2
     assert sum(count_message(said(text), count) for text in JARGON) + names + PRIMED == reported
@@ -143,19 +148,27 @@ def test_tools_count_what_openai_reports(model: str, reported: int) -> None:
     count = counter_for("exact", model)
     system = "You are a helpful assistant that can answer to questions about the weather."
     asked = count_message(said("What's the weather like in Pittsburgh?"), count)
-    assert count_system(system, count) + asked + count_tools([OPENAI_TOOL], count) + PRIMED == reported
+    assert (
+        count_system(system, count) + asked + count_tools([OPENAI_TOOL], count) + PRIMED == reported
+    )
 
 
 def test_tools_of_claude_bring_a_prompt_of_their_own() -> None:
     """Y-10: Anthropic's documentation counts 403 tokens for this request, and 14 for the other."""
     count = counter_for("exact", "claude-sonnet-4-5")
-    schema = {"type": "object", "properties": {"location": WEATHER["properties"]["location"]}, "required": ["location"]}  # type: ignore[index]
+    schema = {
+        "type": "object",
+        "properties": {"location": WEATHER["properties"]["location"]},
+        "required": ["location"],
+    }  # type: ignore[index]
     tool = {"name": "get_weather", "description": ABOUT, "input_schema": schema}
-    whole = count_tools([tool], count) + count_message(said("What's the weather like in San Francisco?"), count)
-    assert whole == pytest.approx(403, rel=0.03)
-    assert count_system("You are a scientist", count) + count_message(said("Hello, Claude"), count) == pytest.approx(
-        14, abs=1
+    whole = count_tools([tool], count) + count_message(
+        said("What's the weather like in San Francisco?"), count
     )
+    assert whole == pytest.approx(403, rel=0.03)
+    assert count_system("You are a scientist", count) + count_message(
+        said("Hello, Claude"), count
+    ) == pytest.approx(14, abs=1)
     assert count_tools([], count) == count_tools(None, count) == 0
 
 
@@ -169,13 +182,18 @@ def test_a_call_and_its_result_cost_their_marks() -> None:
 
 def test_each_provider_counts_an_image_its_own_way() -> None:
     """Y-02: the counter carries the model's formula."""
-    image = Message(role="user", blocks=(Media("image", url="https://example.org/a.png", detail="low"),))
-    sizes = {name: count_message(image, counter_for("estimate", name)) for name in ("gpt-4o", "o3", "gemini-3-pro")}
+    image = Message(
+        role="user", blocks=(Media("image", url="https://example.org/a.png", detail="low"),)
+    )
+    sizes = {
+        name: count_message(image, counter_for("estimate", name))
+        for name in ("gpt-4o", "o3", "gemini-3-pro")
+    }
     assert sizes == {"gpt-4o": 4 + 85, "o3": 4 + 75, "gemini-3-pro": 1 + 280}
     assert counter_for("estimate", "acme-1").framing == PLAIN
 
 
-# --- tools as text ------------------------------------------------------------------------------------------------
+# --- tools as text ---
 
 
 def test_tools_of_every_shape_are_declared() -> None:
@@ -200,27 +218,40 @@ def test_tools_of_every_shape_are_declared() -> None:
     ]
     text = declarations(tools)
     for line in (
-        "type read = (_: {", "paths: string[],", "range?: {", "first?: number, // default: 1", "mode?: string | null,",
-        "kind?: string | null,", "rest?: any,", "open?: object,", "// In UTC.", "type now = () => any;",
-        '{"type":"web_search"}', '"odd"',
-    ):  # fmt: skip
+        "type read = (_: {",
+        "paths: string[],",
+        "range?: {",
+        "first?: number, // default: 1",
+        "mode?: string | null,",
+        "kind?: string | null,",
+        "rest?: any,",
+        "open?: object,",
+        "// In UTC.",
+        "type now = () => any;",
+        '{"type":"web_search"}',
+        '"odd"',
+    ):
         assert line in text, line
 
 
 def test_a_schema_without_end_is_cut() -> None:
-    """Bad input: nesting beyond the limit is counted as JSON, and a schema that contains itself ends."""
+    """Bad input: nesting beyond the limit is counted as JSON, and a schema that contains itself
+    ends."""
     schema: dict[str, Any] = {"type": "object"}
     schema["properties"] = {"again": schema}
     deep: dict[str, Any] = {"type": "string"}
     for _ in range(500):
         deep = {"type": "array", "items": deep}
-    assert "string" in declarations([{"name": "deep", "parameters": {"type": "object", "properties": {"x": deep}}}])
+    assert "string" in declarations(
+        [{"name": "deep", "parameters": {"type": "object", "properties": {"x": deep}}}]
+    )
     text = declarations([{"name": "self", "parameters": schema}])
     assert text.count("again?") == DEPTH_MAX + 1
 
 
 @pytest.mark.parametrize(
-    "tool", [None, 7, {"name": 3}, {"function": None}, {"name": "\ud800"}, {"name": "a", "parameters": 1}]
+    "tool",
+    [None, 7, {"name": 3}, {"function": None}, {"name": "\ud800"}, {"name": "a", "parameters": 1}],
 )
 def test_no_tool_breaks_the_count(tool: Any) -> None:
     """Bad input: tools come from callers."""

@@ -1,4 +1,5 @@
-"""Counting messages, system prompts and tools, with the estimate and with a caller's own counter."""
+"""Counting messages, system prompts and tools, with the estimate and with a caller's own
+counter."""
 
 from __future__ import annotations
 
@@ -10,7 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.core.fold import edited
-from refold.core.model import Block, Media, Message, Opaque, Replace, Span, Text, Thinking, ToolCall, ToolResult
+from refold.core.model import (
+    Block,
+    Media,
+    Message,
+    Opaque,
+    Replace,
+    Span,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
 from refold.errors import Invalid
 from refold.tokens.counter import (
     ESTIMATE,
@@ -75,14 +87,18 @@ def test_a_message_is_its_blocks_and_its_frame() -> None:
         ToolCall("1", "run shell", "x y z"),
         ToolResult("1", (Text("p q"), Media("image"))),
     )
-    assert count_message(Message(role="assistant", blocks=blocks), words) == 4 + 4 + (2 + 3) + (2 + 1600)
+    assert count_message(Message(role="assistant", blocks=blocks), words) == 4 + 4 + (2 + 3) + (
+        2 + 1600
+    )
     assert count_message(Message(role="user"), words) == 4
 
 
 def test_arguments_count_as_json_and_never_less_than_their_lines() -> None:
     """Y-02: name and JSON input; for a counter of words the lines are the longer form."""
     arguments = {"path": "a.py", "text": "one two three"}
-    assert count_block(ToolCall("1", "write", arguments), len) == 5 + len('{"path":"a.py","text":"one two three"}')
+    assert count_block(ToolCall("1", "write", arguments), len) == 5 + len(
+        '{"path":"a.py","text":"one two three"}'
+    )
     assert count_block(ToolCall("1", "write", arguments), words) == 1 + (2 + 4)
 
 
@@ -90,7 +106,9 @@ VALUES = st.text('ab \n"é', max_size=30) | st.integers() | st.booleans()
 
 
 @given(st.dictionaries(st.text("abcdef_", min_size=1, max_size=8), VALUES, max_size=4))
-def test_keeping_every_line_of_the_arguments_never_counts_more_than_the_call(arguments: dict[str, Any]) -> None:
+def test_keeping_every_line_of_the_arguments_never_counts_more_than_the_call(
+    arguments: dict[str, Any],
+) -> None:
     """Y-09: an edit that shortens nothing must not seem to cost words."""
     call = ToolCall("1", "write", arguments)
     lines = sum(words(f"{key}: {value}") for key, value in arguments.items())
@@ -118,9 +136,16 @@ def test_values_that_json_cannot_hold_are_still_counted() -> None:
 
 @pytest.mark.parametrize(
     ("system", "tokens"),
-    [(None, 0), ("", 0), ([], 0), ("be brief", 4 + 2), ([{"type": "text", "text": "be brief"}, "and kind"], 4 + 4),
-     ({"text": "be brief"}, 4 + 2), ({"parts": [{"text": "be brief"}]}, 4 + 2)],
-)  # fmt: skip
+    [
+        (None, 0),
+        ("", 0),
+        ([], 0),
+        ("be brief", 4 + 2),
+        ([{"type": "text", "text": "be brief"}, "and kind"], 4 + 4),
+        ({"text": "be brief"}, 4 + 2),
+        ({"parts": [{"text": "be brief"}]}, 4 + 2),
+    ],
+)
 def test_a_system_prompt_counts_in_every_shape(system: object, tokens: int) -> None:
     """Y-10: the system prompt is a part of the breakdown."""
     assert count_system(system, words) == tokens
@@ -129,7 +154,9 @@ def test_a_system_prompt_counts_in_every_shape(system: object, tokens: int) -> N
 def test_tools_count_as_their_json() -> None:
     """Y-10: so are the tools."""
     tool = {"name": "read", "input_schema": {"type": "object"}}
-    assert count_tools([tool, tool], len) == 2 * len('{"name":"read","input_schema":{"type":"object"}}')
+    assert count_tools([tool, tool], len) == 2 * len(
+        '{"name":"read","input_schema":{"type":"object"}}'
+    )
     assert count_tools(None, len) == count_tools([], len) == 0
 
 
@@ -151,7 +178,15 @@ def _raises(text: str) -> int:
 
 
 @pytest.mark.parametrize(
-    "function", [lambda text: -1, lambda text: 1.5, lambda text: None, lambda text: True, lambda text: "3", _raises]
+    "function",
+    [
+        lambda text: -1,
+        lambda text: 1.5,
+        lambda text: None,
+        lambda text: True,
+        lambda text: "3",
+        _raises,
+    ],
 )
 def test_a_custom_counter_that_gives_no_count_is_named(function: Callable[[str], int]) -> None:
     """Y-04: negative, float, nothing, an error: Invalid, with the counter's name and a hint."""

@@ -1,4 +1,5 @@
-"""The estimate: exact at the small sizes that are promised, near the truth for every kind of text, additive."""
+"""The estimate: exact at the small sizes that are promised, near the truth for every kind of
+text, additive."""
 
 from __future__ import annotations
 
@@ -29,7 +30,13 @@ CODE = '''def kept_lines(text: str, keep: tuple[Span, ...]) -> str:
     return "\\n".join(shown)
 '''
 TOOL = json.dumps(
-    {"tool": "read_file", "path": "src/refold/core/fold.py", "lines": [1, 250], "ok": True, "size": 18213}
+    {
+        "tool": "read_file",
+        "path": "src/refold/core/fold.py",
+        "lines": [1, 250],
+        "ok": True,
+        "size": 18213,
+    }
 )
 LOG = "2026-11-03T14:07:22.481Z INFO [store.sqlite] appended 14 events to conversation id=48213 took=312ms\n"
 RANDOM = random.Random(7).randbytes(3000)
@@ -37,7 +44,16 @@ RANDOM = random.Random(7).randbytes(3000)
 
 @pytest.mark.parametrize(
     ("text", "tokens"),
-    [("", 0), ("a", 1), ("abcdefgh", 2), ("abcdefghi", 3), (" ", 1), ("\n", 1), ("x" * 4, 1), ("z" * 9, 3)],
+    [
+        ("", 0),
+        ("a", 1),
+        ("abcdefgh", 2),
+        ("abcdefghi", 3),
+        (" ", 1),
+        ("\n", 1),
+        ("x" * 4, 1),
+        ("z" * 9, 3),
+    ],
 )
 def test_small_texts_count_as_four_characters_per_token(text: str, tokens: int) -> None:
     """Y-03: "" is 0, one letter 1, eight letters 2, nine letters 3."""
@@ -61,14 +77,21 @@ def test_a_hundred_chinese_characters_are_at_least_sixty_tokens(sign: str) -> No
         ("base64", base64.b64encode(RANDOM).decode(), 2710, 0.10),
         ("hex", RANDOM.hex(), 3362, 0.10),
         ("chinese", "数据库连接失败，请检查配置文件并重新启动服务。" * 20, 240, 0.50),
-        ("japanese", "データベースに接続できませんでした。設定を確認してください。" * 20, 320, 0.35),
+        (
+            "japanese",
+            "データベースに接続できませんでした。設定を確認してください。" * 20,
+            320,
+            0.35,
+        ),
         ("korean", "데이터베이스에 연결할 수 없습니다. 설정을 확인하세요. " * 20, 282, 0.35),
         ("russian", "Не удалось подключиться к базе данных, проверьте настройки. " * 20, 261, 0.35),
         ("emoji", "🎉🚀🔥👍😀🐍📦✅" * 20, 240, 0.6),
     ],
     ids=lambda value: value if isinstance(value, str) and len(value) < 12 else "",
 )
-def test_the_error_is_bounded_for_every_kind_of_text(kind: str, text: str, exact: int, error_max: float) -> None:
+def test_the_error_is_bounded_for_every_kind_of_text(
+    kind: str, text: str, exact: int, error_max: float
+) -> None:
     """Y-03: near o200k for prose, code, JSON, logs, random letters and other scripts."""
     assert abs(estimate(text) - exact) / exact <= error_max, (kind, estimate(text))
 
@@ -93,13 +116,16 @@ def test_any_text_has_a_count_and_only_the_empty_one_has_none(text: str) -> None
 
 @given(ANY_TEXT, ANY_TEXT)
 def test_two_texts_together_count_nearly_as_apart(first: str, second: str) -> None:
-    """Y-09: sums of counts stand for counts of sums; only rounding and the rule for base64 lie between."""
+    """Y-09: sums of counts stand for counts of sums; only rounding and the rule for base64 lie
+    between."""
     together, apart = estimate(first + second), estimate(first) + estimate(second)
     slack = BASE64 * (len(first) + len(second)) // UNIT
     assert apart - slack - 1 <= together <= apart + slack
 
 
-@given(st.text(alphabet="abc XY.,({\n", max_size=200), st.text(alphabet="abc XY.,({\n", max_size=200))
+@given(
+    st.text(alphabet="abc XY.,({\n", max_size=200), st.text(alphabet="abc XY.,({\n", max_size=200)
+)
 def test_ordinary_text_is_additive_but_for_rounding(first: str, second: str) -> None:
     """Y-09: without digits nothing looks like base64, so that only rounding is left."""
     assert 0 <= estimate(first) + estimate(second) - estimate(first + second) <= 1
@@ -127,11 +153,30 @@ def test_the_fast_sum_is_the_sum_of_the_weights(text: str, times: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "sign", ["\n", "\x01", "0", "$", "é", "\u0301", "→", "中", "🎉", "\U0010ffff", "\ud800", "\0", " ", "a"]
+    "sign",
+    [
+        "\n",
+        "\x01",
+        "0",
+        "$",
+        "é",
+        "\u0301",
+        "→",
+        "中",
+        "🎉",
+        "\U0010ffff",
+        "\ud800",
+        "\0",
+        " ",
+        "a",
+    ],
 )
 def test_the_heaviest_runs_do_not_overflow(sign: str) -> None:
-    """Y-111: a million equal characters, NUL and lone surrogates among them, weigh what each of them weighs."""
-    assert estimate(sign * 1_000_000) == -(-_WEIGHTS[sign.encode("utf-8", "surrogatepass")[0]] * 1_000_000 // UNIT)
+    """Y-111: a million equal characters, NUL and lone surrogates among them, weigh what each of
+    them weighs."""
+    assert estimate(sign * 1_000_000) == -(
+        -_WEIGHTS[sign.encode("utf-8", "surrogatepass")[0]] * 1_000_000 // UNIT
+    )
 
 
 def test_a_line_of_ten_megabytes_and_special_tokens_are_text() -> None:

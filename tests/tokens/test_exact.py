@@ -34,7 +34,9 @@ PROSE = "The log only grows, and the page is folded from it; it's never cut in t
         ("\0\x07\x1b[0m", 6, 5),
     ],
 )
-def test_the_tokens_are_those_of_openai(text: str, o200k: int | list[int], cl100k: int | list[int]) -> None:
+def test_the_tokens_are_those_of_openai(
+    text: str, o200k: int | list[int], cl100k: int | list[int]
+) -> None:
     """Issue 4: o200k and cl100k exact offline; what looks like a special token is text."""
     for one, expected in ((O200K, o200k), (CL100K, cl100k)):
         found = one.encode(text)
@@ -45,13 +47,29 @@ def test_the_tokens_are_those_of_openai(text: str, o200k: int | list[int], cl100
 @pytest.mark.parametrize(
     ("model", "name"),
     [
-        ("gpt-4o", "o200k"), ("gpt-4.1-mini", "o200k"), ("gpt-5", "o200k"), ("o3", "o200k"), ("gpt-oss-120b", "o200k"),
-        ("gpt-4", "cl100k"), ("gpt-4-turbo", "cl100k"), ("gpt-4-0613", "cl100k"), ("gpt-3.5-turbo", "cl100k"),
-        ("gpt-35-turbo", "cl100k"), ("gemini-2.5-pro", "gemma"), ("deepseek-chat", "deepseek"), ("Qwen3-8B", "qwen"),
-        ("ministral-8b-latest", "mistral"), ("mixtral-8x7b", "mistral"), ("kimi-k2", "kimi"), ("glm-4.5", "glm"),
-        ("llama-3.3-70b", "llama"), ("claude-sonnet-4-5", "o200k"), ("grok-4", "o200k"), ("", "o200k"),
+        ("gpt-4o", "o200k"),
+        ("gpt-4.1-mini", "o200k"),
+        ("gpt-5", "o200k"),
+        ("o3", "o200k"),
+        ("gpt-oss-120b", "o200k"),
+        ("gpt-4", "cl100k"),
+        ("gpt-4-turbo", "cl100k"),
+        ("gpt-4-0613", "cl100k"),
+        ("gpt-3.5-turbo", "cl100k"),
+        ("gpt-35-turbo", "cl100k"),
+        ("gemini-2.5-pro", "gemma"),
+        ("deepseek-chat", "deepseek"),
+        ("Qwen3-8B", "qwen"),
+        ("ministral-8b-latest", "mistral"),
+        ("mixtral-8x7b", "mistral"),
+        ("kimi-k2", "kimi"),
+        ("glm-4.5", "glm"),
+        ("llama-3.3-70b", "llama"),
+        ("claude-sonnet-4-5", "o200k"),
+        ("grok-4", "o200k"),
+        ("", "o200k"),
     ],
-)  # fmt: skip
+)
 def test_a_model_has_its_own_vocabulary_or_the_nearest(model: str, name: str) -> None:
     """Y-04: implementations for OpenAI, Anthropic, Gemini; where none is published, the nearest."""
     assert nearest(model) == name
@@ -74,28 +92,51 @@ def test_what_is_encoded_comes_back(text: str) -> None:
     assert (O200K.count(text) > 0) == bool(text)
 
 
-@pytest.mark.parametrize("tokens", [[10**8], [-1], [10**30], ["a"], O200K.encode("\U00013000")[:-1]])
+@pytest.mark.parametrize(
+    "tokens", [[10**8], [-1], [10**30], ["a"], O200K.encode("\U00013000")[:-1]]
+)
 def test_what_is_no_token_is_refused(tokens: list[int]) -> None:
     """Bad input is named: numbers beyond the vocabulary, half a character."""
     with pytest.raises(Invalid, match="o200k"):
         O200K.decode(tokens)
 
 
-# --- bad input: bounded and never an error ------------------------------------------------------------------------
+# --- bad input: bounded and never an error ---
 
 
 @pytest.mark.parametrize("name", ["o200k", "cl100k"])
 @pytest.mark.parametrize(
     ("text", "tokens_max"),
     [
-        (" " * 1_000_000, 20_000), ("a" * 1_000_000, 250_000), ("A" * 1_000_000, 250_000), ("\n" * 1_000_000, 500_000),
-        ("=" * 1_000_000, 100_000), ("0" * 1_000_000, 333_400), ("ab" * 500_000, 500_000), ("中" * 300_000, 600_000),
-        ("\0" * 1_000_000, 1_000_000), ("\ud800" * 100_000, 300_000), ("<|endoftext|>" * 50_000, 400_000),
+        (" " * 1_000_000, 20_000),
+        ("a" * 1_000_000, 250_000),
+        ("A" * 1_000_000, 250_000),
+        ("\n" * 1_000_000, 500_000),
+        ("=" * 1_000_000, 100_000),
+        ("0" * 1_000_000, 333_400),
+        ("ab" * 500_000, 500_000),
+        ("中" * 300_000, 600_000),
+        ("\0" * 1_000_000, 1_000_000),
+        ("\ud800" * 100_000, 300_000),
+        ("<|endoftext|>" * 50_000, 400_000),
     ],
-    ids=["spaces", "a", "A", "newlines", "equals", "zeros", "ab", "han", "nul", "surrogates", "special"],
-)  # fmt: skip
+    ids=[
+        "spaces",
+        "a",
+        "A",
+        "newlines",
+        "equals",
+        "zeros",
+        "ab",
+        "han",
+        "nul",
+        "surrogates",
+        "special",
+    ],
+)
 def test_a_million_equal_characters_are_counted(name: str, text: str, tokens_max: int) -> None:
-    """Y-111: one repeated letter makes some tokenizers quadratic, a million spaces make some panic."""
+    """Y-111: one repeated letter makes some tokenizers quadratic, a million spaces make some
+    panic."""
     assert 0 < vocabulary(name).count(text) <= tokens_max
 
 
@@ -129,9 +170,12 @@ def test_a_line_of_ten_megabytes_is_counted() -> None:
     )
 
 
-@pytest.mark.parametrize("text", [PROSE * 3_000, PROSE.replace("\n", " ") * 3_000, "x = call(1)\n" * 20_000])
+@pytest.mark.parametrize(
+    "text", [PROSE * 3_000, PROSE.replace("\n", " ") * 3_000, "x = call(1)\n" * 20_000]
+)
 def test_a_text_cut_into_pieces_counts_as_the_whole(text: str) -> None:
-    """Issue 4: cuts lie where the vocabulary splits anyhow. The package itself is asked for the whole."""
+    """Issue 4: cuts lie where the vocabulary splits anyhow. The package itself is asked for the
+    whole."""
     assert len(text) > 2 * PIECE_CHARS
     for one in (O200K, CL100K):
         assert one.count(text) == len(one._tokenizer.encode_ordinary(text))
@@ -151,7 +195,7 @@ def test_threads_share_a_vocabulary() -> None:
         assert list(pool.map(fresh.count, texts)) == [O200K.count(text) for text in texts]
 
 
-# --- late and light -----------------------------------------------------------------------------------------------
+# --- late and light ---
 
 
 def test_nothing_is_loaded_before_the_first_count() -> None:
@@ -160,7 +204,9 @@ def test_nothing_is_loaded_before_the_first_count() -> None:
         "import sys; from refold.tokens.choice import counter_for; count = counter_for(None, 'gpt-4o');"
         "print(count.name, 'splintr' in sys.modules, count('hello world'), 'splintr' in sys.modules)"
     )
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    shown = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
     assert shown.split() == ["o200k", "False", "2", "True"]
 
 

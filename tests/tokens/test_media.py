@@ -16,7 +16,12 @@ from refold.tokens.models import model_info
 
 
 def png(width: int, height: int) -> bytes:
-    return b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", width, height) + b"\x08\x06" + bytes(40)
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + struct.pack(">I4sII", 13, b"IHDR", width, height)
+        + b"\x08\x06"
+        + bytes(40)
+    )
 
 
 def gif(width: int, height: int) -> bytes:
@@ -44,10 +49,25 @@ def image(raw: bytes, **fields: str) -> Media:
 
 @pytest.mark.parametrize(
     "raw",
-    [png(800, 600), gif(800, 600), jpeg(800, 600), jpeg(800, 600, before=60_000), WEBP_LOSSY, WEBP_LOSSLESS,
-     WEBP_EXTENDED],
-    ids=["png", "gif", "jpeg", "jpeg-with-thumbnail", "webp-lossy", "webp-lossless", "webp-extended"],
-)  # fmt: skip
+    [
+        png(800, 600),
+        gif(800, 600),
+        jpeg(800, 600),
+        jpeg(800, 600, before=60_000),
+        WEBP_LOSSY,
+        WEBP_LOSSLESS,
+        WEBP_EXTENDED,
+    ],
+    ids=[
+        "png",
+        "gif",
+        "jpeg",
+        "jpeg-with-thumbnail",
+        "webp-lossy",
+        "webp-lossless",
+        "webp-extended",
+    ],
+)
 def test_an_image_says_its_size_in_its_first_bytes(raw: bytes) -> None:
     """Y-02: every image format that providers take."""
     assert image_size(base64.b64encode(raw).decode()) == (800, 600)
@@ -56,9 +76,17 @@ def test_an_image_says_its_size_in_its_first_bytes(raw: bytes) -> None:
 
 @pytest.mark.parametrize(
     "data",
-    ["", "!!!!", "AAAA", "é" * 64, base64.b64encode(png(0, 5)).decode(), base64.b64encode(b"\xff\xd8\xff").decode(),
-     base64.b64encode(b"\xff\xd8" + b"\xff\xe0\x00\x00" * 9).decode(), "iVBORw0KGgo"],
-)  # fmt: skip
+    [
+        "",
+        "!!!!",
+        "AAAA",
+        "é" * 64,
+        base64.b64encode(png(0, 5)).decode(),
+        base64.b64encode(b"\xff\xd8\xff").decode(),
+        base64.b64encode(b"\xff\xd8" + b"\xff\xe0\x00\x00" * 9).decode(),
+        "iVBORw0KGgo",
+    ],
+)
 def test_an_image_that_does_not_say_its_size_costs_the_most(data: str) -> None:
     """Y-02: 1,600 where nothing is known."""
     assert image_size(data) is None
@@ -76,7 +104,10 @@ def test_an_image_that_does_not_say_its_size_costs_the_most(data: str) -> None:
         (image(png(15_680, 750)), 157),
         (image(png(4000, 4000), detail="low"), 85),
         (Media("image", url="https://example.org/a.png"), 1600),
-        (Media("image", url="data:image/gif;base64," + base64.b64encode(gif(75, 100)).decode()), 10),
+        (
+            Media("image", url="data:image/gif;base64," + base64.b64encode(gif(75, 100)).decode()),
+            10,
+        ),
         (Media("document", "application/pdf", file="file_1"), 8000),
         (Media("document", "application/pdf", "A" * 400_000), 12_000),
         (Media("document", "application/pdf", "A" * 80_000_000), 1_200_000),
@@ -94,7 +125,8 @@ def test_media_count_by_pixels_pages_and_seconds(media: Media, tokens: int) -> N
 
 
 @given(
-    st.binary(max_size=80), st.sampled_from([b"", b"\xff\xd8", b"RIFF0000WEBPVP8X", b"\x89PNG\r\n\x1a\n", b"GIF89a"])
+    st.binary(max_size=80),
+    st.sampled_from([b"", b"\xff\xd8", b"RIFF0000WEBPVP8X", b"\x89PNG\r\n\x1a\n", b"GIF89a"]),
 )
 def test_no_bytes_break_the_count(raw: bytes, head: bytes) -> None:
     """Y-02: headers come from strangers."""
@@ -111,7 +143,11 @@ SIZES = {
     ("model", "detail", "tokens"),
     [
         # OpenAI's patches: the limits of each detail, and the example of its guide (1,452 patches).
-        ("gpt-6-astra", "", {"small": 308, "square": 1229, "wide": 2448, "large": 9792, "photo": 14364}),
+        (
+            "gpt-6-astra",
+            "",
+            {"small": 308, "square": 1229, "wide": 2448, "large": 9792, "photo": 14364},
+        ),
         ("gpt-6-astra", "high", {"small": 308, "large": 2931, "photo": 2942}),
         ("gpt-5.5", "auto", {"wide": 2448, "photo": 11868}),
         ("gpt-4.1-mini", "", {"small": 415, "tall": 2353, "strip": 405}),
@@ -134,14 +170,22 @@ SIZES = {
         ("acme-1", "", {"square": 1399, "photo": 1600}),
     ],
 )
-def test_an_image_costs_what_its_model_takes(model: str, detail: str, tokens: dict[str, int]) -> None:
-    """Y-02: the model's formula. OpenAI's, Claude's and Gemini's figures are published or measured ones."""
+def test_an_image_costs_what_its_model_takes(
+    model: str, detail: str, tokens: dict[str, int]
+) -> None:
+    """Y-02: the model's formula. OpenAI's, Claude's and Gemini's figures are published or
+    measured ones."""
     formula = framing_for(model_info(model)).media.image
     assert {name: formula(SIZES[name], detail) for name in tokens} == tokens
 
 
-@pytest.mark.parametrize("model", ["gpt-4o", "gpt-4o-mini", "gpt-6-astra", "claude-opus-5", "gemini-2.5-pro", "acme-1"])
-@given(size=st.tuples(st.integers(1, 60_000), st.integers(1, 60_000)), detail=st.sampled_from(["", "low", "high", "x"]))
+@pytest.mark.parametrize(
+    "model", ["gpt-4o", "gpt-4o-mini", "gpt-6-astra", "claude-opus-5", "gemini-2.5-pro", "acme-1"]
+)
+@given(
+    size=st.tuples(st.integers(1, 60_000), st.integers(1, 60_000)),
+    detail=st.sampled_from(["", "low", "high", "x"]),
+)
 def test_every_size_has_a_price(model: str, size: tuple[int, int], detail: str) -> None:
     """Y-02: never nothing, never an error, and an image of unknown size is not cheap."""
     formula = framing_for(model_info(model)).media.image
@@ -151,7 +195,14 @@ def test_every_size_has_a_price(model: str, size: tuple[int, int], detail: str) 
 
 def test_documents_and_videos_of_gemini_have_their_own_price() -> None:
     """Y-02: 258 tokens a page and about 300 a second, then 560 and about 100."""
-    page, video = Media("document", "application/pdf", "A" * 60_000), Media("video", "video/mp4", "A" * 10_000_000)
-    for model, tokens in (("gemini-2.5-pro", (258, 8850)), ("gemini-3-pro", (560, 3060)), ("gpt-4o", (2000, 9000))):
+    page, video = (
+        Media("document", "application/pdf", "A" * 60_000),
+        Media("video", "video/mp4", "A" * 10_000_000),
+    )
+    for model, tokens in (
+        ("gemini-2.5-pro", (258, 8850)),
+        ("gemini-3-pro", (560, 3060)),
+        ("gpt-4o", (2000, 9000)),
+    ):
         rule = framing_for(model_info(model)).media
         assert (media_tokens(page, rule), media_tokens(video, rule)) == tokens

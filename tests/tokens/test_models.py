@@ -77,12 +77,15 @@ def test_a_name_finds_its_model(name: str, found: str) -> None:
 
 @pytest.mark.parametrize("name", ["gpt-4omega", "gpt-4.9", "o12", "claude-3", "acme-1", "", None])
 def test_an_unknown_name_gets_a_window_and_says_so(name: str | None) -> None:
-    """Y-05: unknown is 128,000, to be warned of; `gpt-4` is matched neither by `gpt-4o` nor by `gpt-4.9`."""
+    """Y-05: unknown is 128,000, to be warned of; `gpt-4` is matched neither by `gpt-4o` nor by
+    `gpt-4.9`."""
     found = model_info(name)
     assert (found.window, found.known, found.prices, found.output) == (128_000, False, None, None)
 
 
-@pytest.mark.parametrize("name", ["deepseek-r1", "together_ai/deepseek-ai/DeepSeek-V3", "my-deepseek-finetune"])
+@pytest.mark.parametrize(
+    "name", ["deepseek-r1", "together_ai/deepseek-ai/DeepSeek-V3", "my-deepseek-finetune"]
+)
 def test_a_deepseek_model_has_the_window_of_the_rule(name: str) -> None:
     """C-02: the rule is data, and an override wins."""
     assert (model_info(name).window, model_info(name).known) == (128_000, True)
@@ -109,10 +112,18 @@ def test_a_model_speaks_the_dialect_of_its_provider(name: str, dialect: str) -> 
 
 @pytest.mark.parametrize(
     ("name", "bound"),
-    [("claude-fable-5-1", True), ("claude-mythos-5-1", True), ("claude-opus-5-5", True), ("claude-sonnet-5-5", True),
-     ("claude-haiku-5-5", True), ("claude-fable-5", False), ("claude-opus-5", False), ("claude-sonnet-4-5", False),
-     ("gpt-5", False)],
-)  # fmt: skip
+    [
+        ("claude-fable-5-1", True),
+        ("claude-mythos-5-1", True),
+        ("claude-opus-5-5", True),
+        ("claude-sonnet-5-5", True),
+        ("claude-haiku-5-5", True),
+        ("claude-fable-5", False),
+        ("claude-opus-5", False),
+        ("claude-sonnet-4-5", False),
+        ("gpt-5", False),
+    ],
+)
 def test_the_models_that_bind_their_thinking_are_marked(name: str, bound: bool) -> None:
     """T2 of the wire reference: the prefix before a thinking block must stay."""
     assert model_info(name).thinking_bound is bound
@@ -143,18 +154,33 @@ def added(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("added")
 def test_rows_are_added_to_the_table() -> None:
-    """Y-05: the table is data, loadable; a row of the user's wins over ours, and matches by prefix like ours."""
+    """Y-05: the table is data, loadable; a row of the user's wins over ours, and matches by
+    prefix like ours."""
     assert not model_info("acme-2-large").known
-    add_models({"Acme-2": {"provider": "openai", "window": 64_000, "prices": {"input": 1, "output": 2}}})
+    add_models(
+        {"Acme-2": {"provider": "openai", "window": 64_000, "prices": {"input": 1, "output": 2}}}
+    )
     add_models({"gpt-4o": {"provider": "openai", "window": 99_000}})
     found = model_info("my-host/acme-2-large")
-    assert (found.name, found.window, found.known, found.dialect) == ("acme-2", 64_000, True, "openai_chat")
+    assert (found.name, found.window, found.known, found.dialect) == (
+        "acme-2",
+        64_000,
+        True,
+        "openai_chat",
+    )
     assert model_info("gpt-4o-2024-08-06").window == 99_000
 
 
 @pytest.mark.usefixtures("added")
 @pytest.mark.parametrize(
-    "row", [{}, {"window": "many"}, {"window": 0}, {"window": 5, "output": -1}, {"window": 5, "prices": {}}]
+    "row",
+    [
+        {},
+        {"window": "many"},
+        {"window": 0},
+        {"window": 5, "output": -1},
+        {"window": 5, "prices": {}},
+    ],
 )
 def test_a_row_that_is_none_is_refused(row: dict[str, Any]) -> None:
     """Bad input: nothing of it is kept."""
@@ -189,7 +215,9 @@ BARE = Prices(input=2.0, output=8.0)
         (None, Usage(input=1_000), "n/a"),
     ],
 )
-def test_a_call_costs_its_uncached_cached_and_written_parts(prices: Prices | None, usage: Usage, shown: str) -> None:
+def test_a_call_costs_its_uncached_cached_and_written_parts(
+    prices: Prices | None, usage: Usage, shown: str
+) -> None:
     """M-65, X-11: four decimals; without prices `n/a`, not $0."""
     assert dollars(cost(Model(window=1, prices=prices), usage)) == shown
 
@@ -216,7 +244,9 @@ def test_nothing_is_read_before_it_is_asked_for() -> None:
         "import sys, refold.tokens.counter, refold.tokens.models as m;"
         "print(m.table.cache_info().currsize, 'tiktoken' in sys.modules)"
     )
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    shown = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
     assert shown.split() == ["0", "False"]
 
 
@@ -251,5 +281,6 @@ def test_any_name_has_an_answer(name: str) -> None:
     ],
 )
 def test_model_names_tell_their_dialect(model: str, name: str) -> None:
-    """Also of models that the table does not know: their window is assumed, their wire format is not."""
+    """Also of models that the table does not know: their window is assumed, their wire format is
+    not."""
     assert model_info(model).dialect == name

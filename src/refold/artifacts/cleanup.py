@@ -1,9 +1,10 @@
 """Outputs that nobody needs any more are removed: by age, by size, by number, the oldest first.
 
-Contents are kept once for all conversations, so all of them are asked first. What stays in any case: what a page shows
-or names (its slots, its system prompt, its pins), what another conversation names, what a user stored, and what was put
-just now. First the log of each conversation says that the bytes are gone, then they go: a crash in between leaves bytes
-that nobody misses, never a handle without an explanation. Neighbours: `outputs` lists, `Store.drop` removes.
+Contents are kept once for all conversations, so all of them are asked first. What stays in any
+case: what a page shows or names (its slots, its system prompt, its pins), what another conversation
+names, what a user stored, and what was put just now. First the log of each conversation says that
+the bytes are gone, then they go: a crash in between leaves bytes that nobody misses, never a handle
+without an explanation. Neighbours: `outputs` lists, `Store.drop` removes.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from refold.log.log import Draft, Log
 from refold.log.reading import conversations, named_by
 from refold.stores.protocol import Store
 
-GRACE_S = 60.0  # a content is put before the event that names it: for so long it may look as if nobody needed it
+# A content is put before the event that names it: for so long it may look as if nobody needed it
+GRACE_S = 60.0
 _ID = re.compile(r"art-[a-z2-7]{12}")
 
 
@@ -45,8 +47,9 @@ class Item(Struct, frozen=True, kw_only=True):
 
 
 class Cleanup(Struct, frozen=True, kw_only=True):
-    """What was removed (or would be), and what was over the bounds but had to stay. `damaged` are the conversations
-    whose logs could not be read, each with the reason: what they name or may name stays."""
+    """What was removed (or would be), and what was over the bounds but had to stay. `damaged`
+    are the conversations whose logs could not be read, each with the reason: what they name or
+    may name stays."""
 
     removed: tuple[Item, ...] = ()
     kept: tuple[Item, ...] = ()
@@ -80,11 +83,16 @@ class _Holding:
 
 
 def cleaned(
-    store: Store, quota: Quota, *, now_ms: int, conversation: str | None = None, dry_run: bool = False,
+    store: Store,
+    quota: Quota,
+    *,
+    now_ms: int,
+    conversation: str | None = None,
+    dry_run: bool = False,
     grace_s: float = GRACE_S,
-) -> Cleanup:  # fmt: skip
-    """Removes outputs of one conversation, or of all, until they are within the quota. NotFound if there is no such
-    conversation."""
+) -> Cleanup:
+    """Removes outputs of one conversation, or of all, until they are within the quota. NotFound
+    if there is no such conversation."""
     _check(quota)
     if conversation is not None:
         store.conversation(conversation)
@@ -106,17 +114,21 @@ def cleaned(
 def _check(quota: Quota) -> None:
     bounds = [getattr(quota, name) for name in quota.__struct_fields__]
     if all(bound is None for bound in bounds):
-        raise Invalid("no bound is given", hint="say how old, how many bytes or how many outputs may stay")
+        raise Invalid(
+            "no bound is given", hint="say how old, how many bytes or how many outputs may stay"
+        )
     if any(bound is not None and not bound >= 0 for bound in bounds):
         raise Invalid(f"a bound is negative: {quota}", hint="give numbers that are not negative")
 
 
-# --- what there is -------------------------------------------------------------------------------------------------
+# --- what there is ---
 
 
-def _survey(store: Store, conversation: str | None, before_ms: int) -> tuple[list[_Holding], dict[str, str]]:
-    """The contents in question, oldest first, with what every conversation of the store says about them; and which
-    conversations could not be asked."""
+def _survey(
+    store: Store, conversation: str | None, before_ms: int
+) -> tuple[list[_Holding], dict[str, str]]:
+    """The contents in question, oldest first, with what every conversation of the store says
+    about them; and which conversations could not be asked."""
     holdings: dict[str, _Holding] = {}
     damaged: dict[str, str] = {}
     doubt = ""
@@ -125,8 +137,16 @@ def _survey(store: Store, conversation: str | None, before_ms: int) -> tuple[lis
             _ask(store, about, holdings)
         except Corrupt as error:
             damaged[about.id] = str(error)
-            doubt = doubt if _spare(store, about, holdings) else f"{about.id} is damaged and may name it"
-    scope = [one for one in holdings.values() if conversation is None or conversation in one.conversations]
+            doubt = (
+                doubt
+                if _spare(store, about, holdings)
+                else f"{about.id} is damaged and may name it"
+            )
+    scope = [
+        one
+        for one in holdings.values()
+        if conversation is None or conversation in one.conversations
+    ]
     for one in scope:
         others = one.conversations - {conversation}
         if conversation is not None and others:
@@ -142,11 +162,14 @@ def _ask(store: Store, about: Conversation, holdings: dict[str, _Holding]) -> No
     named = named_in(log.state) if log.state.artifacts else set()
     for output in list(listed(log)):
         if not output.cleaned_ms:
-            holdings.setdefault(output.artifact.digest, _Holding(output.artifact)).learn(about.id, output, named)
+            holdings.setdefault(output.artifact.digest, _Holding(output.artifact)).learn(
+                about.id, output, named
+            )
 
 
 def _spare(store: Store, about: Conversation, holdings: dict[str, _Holding]) -> bool:
-    """Keeps what a damaged log still names: whether it needs it cannot be known. False if it may name more."""
+    """Keeps what a damaged log still names: whether it needs it cannot be known. False if it may
+    name more."""
     found, is_all = named_by(store, about)
     for artifact in found:
         holding = holdings.setdefault(artifact.digest, _Holding(artifact))
@@ -156,7 +179,8 @@ def _spare(store: Store, about: Conversation, holdings: dict[str, _Holding]) -> 
 
 
 def named_in(state: Fold) -> set[str]:
-    """The ids of the artifacts that a page names: by a result, or anywhere in a text that the model sees."""
+    """The ids of the artifacts that a page names: by a result, or anywhere in a text that the
+    model sees."""
     found = set(_ID.findall(_plain(state.meta.system)))
     for slot in state.slots:
         for block in slot.message.blocks:
@@ -171,15 +195,19 @@ def _named(block: Block) -> Iterator[str]:
 
 
 def _plain(system: Any) -> str:
-    return system if isinstance(system, str) else msgspec.json.encode(system).decode("utf-8", "replace")
+    return (
+        system
+        if isinstance(system, str)
+        else msgspec.json.encode(system).decode("utf-8", "replace")
+    )
 
 
-# --- what goes -----------------------------------------------------------------------------------------------------
+# --- what goes ---
 
 
 def _excess(holdings: list[_Holding], quota: Quota, now_ms: int) -> Iterator[tuple[_Holding, str]]:
-    """What is over the bounds, oldest first, and which bound. What must stay takes its room all the same, so younger
-    ones go in its place."""
+    """What is over the bounds, oldest first, and which bound. What must stay takes its room all
+    the same, so younger ones go in its place."""
     size, count = sum(one.artifact.size_bytes for one in holdings), len(holdings)
     for one in holdings:
         if quota.older_than_s is not None and now_ms - one.at_ms > quota.older_than_s * 1000:
@@ -195,8 +223,11 @@ def _excess(holdings: list[_Holding], quota: Quota, now_ms: int) -> Iterator[tup
         yield one, why
 
 
-def _removed(store: Store, chosen: list[tuple[_Holding, str]], before_ms: int) -> list[tuple[_Holding, str]]:
-    """Writes down that they are gone, then removes them. One that was put again meanwhile is named again."""
+def _removed(
+    store: Store, chosen: list[tuple[_Holding, str]], before_ms: int
+) -> list[tuple[_Holding, str]]:
+    """Writes down that they are gone, then removes them. One that was put again meanwhile is
+    named again."""
     for id in sorted({id for holding, _ in chosen for id in holding.conversations}):
         _write(store, id, [one.artifact for one, _ in chosen if id in one.conversations], CLEANER)
     store.flush()
@@ -215,16 +246,19 @@ def _write(store: Store, conversation: str, artifacts: list[Artifact], by: str) 
     Log(store, conversation).append([Draft(body=artifact, by=by) for artifact in artifacts])
 
 
-# --- one by hand ---------------------------------------------------------------------------------------------------
+# --- one by hand ---
 
 
 def removed_by_hand(store: Store, conversation: str, id: str, *, now_ms: int) -> Item:
-    """Removes one artifact from a conversation, whatever the page shows; its bytes too, unless another conversation has
-    it. NotFound if there is none, or none any more."""
+    """Removes one artifact from a conversation, whatever the page shows; its bytes too, unless
+    another conversation has it. NotFound if there is none, or none any more."""
     found = next((one for one in reversed(listed(Log(store, conversation))) if one.id == id), None)
     if found is None or found.cleaned_ms:
         state = "was removed already" if found else f"is not in {conversation}"
-        raise NotFound(f"{id!r:.200} {state}", hint=f"refold artifacts list {conversation} names those there are")
+        raise NotFound(
+            f"{id!r:.200} {state}",
+            hint=f"refold artifacts list {conversation} names those there are",
+        )
     holding = _Holding(found.artifact)
     holding.learn(conversation, found, set())
     others, doubt = _others(store, conversation, found.artifact.digest)

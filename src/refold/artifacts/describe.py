@@ -1,8 +1,10 @@
-"""What a program says of its own tools' outputs: a line that describes the call, a few that sum up what it gave.
+"""What a program says of its own tools' outputs: a line that describes the call, a few that sum up
+what it gave.
 
-Without that, a description is made of the tool's name and its first argument, and a stub shows the first and the last
-lines. A function that a program registers is its own code: what it gives is cut to size, one that fails is told, and
-what would have been said without it stands. Neighbours: `offload` makes stubs, `drafting` asks.
+Without that, a description is made of the tool's name and its first argument, and a stub shows the
+first and the last lines. A function that a program registers is its own code: what it gives is cut
+to size, one that fails is told, and what would have been said without it stands. Neighbours:
+`offload` makes stubs, `drafting` asks.
 """
 
 from __future__ import annotations
@@ -34,28 +36,37 @@ class _Known(Struct, frozen=True):
 _registered: dict[str, _Known] = {}
 
 
-def register(tool: str, *, describe: Describer | None = None, summarize: Summarizer | None = None) -> None:
-    """What is said of the outputs of a tool (`*`: of every tool that has nothing of its own), in place of what was
-    registered before. Both are called while a result is appended, so they should not take long."""
+def register(
+    tool: str, *, describe: Describer | None = None, summarize: Summarizer | None = None
+) -> None:
+    """What is said of the outputs of a tool (`*`: of every tool that has nothing of its own), in
+    place of what was registered before. Both are called while a result is appended, so they
+    should not take long."""
     _registered[tool] = _Known(describe, summarize)
 
 
 def described(tool: str, arguments: str | dict[str, Any], failed: Failed) -> str:
-    """`readFile: /src/index.ts`, `searchCode with 2 argument(s)`, `listFiles`, or what was registered (T-09)."""
+    """`readFile: /src/index.ts`, `searchCode with 2 argument(s)`, `listFiles`, or what was
+    registered (T-09)."""
     values = _values(arguments)
     describe = _of(tool, "describe")
     said = (
-        _said(lambda: describe(deepcopy(values)), DESCRIPTION_CHARS_MAX, f"describe {tool}", failed) if describe else ""
+        _said(lambda: describe(deepcopy(values)), DESCRIPTION_CHARS_MAX, f"describe {tool}", failed)
+        if describe
+        else ""
     )
     return " ".join(said.split()) or _usual(tool, values)
 
 
 def summarized(text: Callable[[], str], origin: Origin, failed: Failed) -> str:
-    """What the registered function says of a text; nothing if there is none, or it has nothing to say."""
+    """What the registered function says of a text; nothing if there is none, or it has nothing
+    to say."""
     summarize = _of(origin.tool, "summarize")
     if summarize is None:
         return ""
-    return _said(lambda: summarize(text(), origin), SUMMARY_CHARS_MAX, f"summarize {origin.tool}", failed)
+    return _said(
+        lambda: summarize(text(), origin), SUMMARY_CHARS_MAX, f"summarize {origin.tool}", failed
+    )
 
 
 def _of(tool: str, name: str) -> Callable[..., Any] | None:

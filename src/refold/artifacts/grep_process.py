@@ -1,8 +1,10 @@
-"""The lines of a stream that match a pattern, one block at a time: memory stays flat however long the stream is.
+"""The lines of a stream that match a pattern, one block at a time: memory stays flat however long
+the stream is.
 
-A line longer than `LINE_CHARS_MAX` is looked at in pieces that overlap. This file is also a program: Python's `re` can
-neither be interrupted nor bounded, so a pattern that somebody else wrote runs in a process that can be killed. It needs
-nothing but the standard library, and starts without site packages. Neighbour: `grepping` starts and feeds it.
+A line longer than `LINE_CHARS_MAX` is looked at in pieces that overlap. This file is also a
+program: Python's `re` can neither be interrupted nor bounded, so a pattern that somebody else wrote
+runs in a process that can be killed. It needs nothing but the standard library, and starts without
+site packages. Neighbour: `grepping` starts and feeds it.
 """
 
 from __future__ import annotations
@@ -57,7 +59,8 @@ def literal_hits(chunks: Iterable[bytes], text: str, *, ignore_case: bool = Fals
 
 
 def pattern_hits(chunks: Iterable[bytes], search: Search) -> Iterator[Hit]:
-    """Every line in which `search` finds something. Lines are looked at one by one, as grep does."""
+    """Every line in which `search` finds something. Lines are looked at one by one, as grep
+    does."""
     seen = 0
     for first, block in blocks(chunks):
         for number, line in enumerate(block.split("\n"), first):
@@ -73,19 +76,29 @@ def _excerpt(text: str, first: int, last: int) -> str:
     stop = text.find("\n", last)
     stop = len(text) if stop < 0 else stop
     room = max(0, EXCERPT_CHARS - (last - first)) // 2
-    left, right = max(start, first - room), min(stop, max(last + room, first + 1), first + 2 * EXCERPT_CHARS)
-    return ("…" if left > start else "") + text[left:right].removesuffix("\r") + ("…" if right < stop else "")
+    left, right = (
+        max(start, first - room),
+        min(stop, max(last + room, first + 1), first + 2 * EXCERPT_CHARS),
+    )
+    return (
+        ("…" if left > start else "")
+        + text[left:right].removesuffix("\r")
+        + ("…" if right < stop else "")
+    )
 
 
-# --- the program -----------------------------------------------------------------------------------------------------
+# --- the program ---
 
 
 def main() -> None:
-    """Reads a line with the request, then the content; writes a line for each hit, and one when it came to the end."""
+    """Reads a line with the request, then the content; writes a line for each hit, and one when
+    it came to the end."""
     request = json.loads(sys.stdin.buffer.readline())
     _limit(request["cpu_s"])
     try:
-        search = re.compile(request["pattern"], re.IGNORECASE if request["ignore_case"] else 0).search
+        search = re.compile(
+            request["pattern"], re.IGNORECASE if request["ignore_case"] else 0
+        ).search
         for count, hit in enumerate(pattern_hits(_stdin(), search), 1):
             _say(hit)
             if count >= request["most"]:
@@ -113,7 +126,9 @@ def _limit(cpu_s: int) -> None:
         return
     for what, most in ((resource.RLIMIT_AS, MEMORY_BYTES_MAX), (resource.RLIMIT_CPU, cpu_s)):
         hard = resource.getrlimit(what)[1]
-        resource.setrlimit(what, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+        resource.setrlimit(
+            what, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard)
+        )
 
 
 if __name__ == "__main__":

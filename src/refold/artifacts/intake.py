@@ -1,8 +1,10 @@
-"""What comes in becomes drafts of events: counted once, and a large tool result moved out of the way.
+"""What comes in becomes drafts of events: counted once, and a large tool result moved out of the
+way.
 
-A tool result above `offload_tokens` is kept whole as an artifact; the message shows a stub in its place. In a message
-that the caller put together itself only a result larger than the window goes that way. Its artifact is drafted before
-the message that names it. Neighbours: `offload` makes stubs, `engine` appends the drafts.
+A tool result above `offload_tokens` is kept whole as an artifact; the message shows a stub in its
+place. In a message that the caller put together itself only a result larger than the window goes
+that way. Its artifact is drafted before the message that names it. Neighbours: `offload` makes
+stubs, `engine` appends the drafts.
 """
 
 from __future__ import annotations
@@ -34,21 +36,34 @@ def _unheard(name: str, **fields: Any) -> None:
 
 
 class Desk:
-    """Where drafts are made, for one store, configuration and counter. `calls` finds a tool call on the page; `tell`
-    hears what is kept out of the page, and which function of the caller's failed (see `notices`)."""
+    """Where drafts are made, for one store, configuration and counter. `calls` finds a tool call
+    on the page; `tell` hears what is kept out of the page, and which function of the caller's
+    failed (see `notices`)."""
 
-    def __init__(self, store: Store, config: Config, counter: Counter, calls: Calls, tell: Tell = _unheard) -> None:
-        self.store, self.config, self.counter, self.calls, self.tell = store, config, counter, calls, tell
+    def __init__(
+        self, store: Store, config: Config, counter: Counter, calls: Calls, tell: Tell = _unheard
+    ) -> None:
+        self.store, self.config, self.counter, self.calls, self.tell = (
+            store,
+            config,
+            counter,
+            calls,
+            tell,
+        )
         self.sized_for(0)
 
     def sized_for(self, window: int) -> None:
         """Lets the sizes from which results are moved out follow the window."""
         self.result_tokens_max = offload_tokens(self.config, window)
-        self.message_tokens_max = self.result_tokens_max if self.config.offload_tokens is not None else window
+        self.message_tokens_max = (
+            self.result_tokens_max if self.config.offload_tokens is not None else window
+        )
 
     def draft(self, body: Body, tokens: int = 0, by: str = "user") -> Draft:
         if not by.isascii():
-            by = by.encode("utf-8", "replace").decode()  # a tool's name is data and may hold anything
+            by = by.encode(
+                "utf-8", "replace"
+            ).decode()  # a tool's name is data and may hold anything
         return Draft(body=body, by=by, tokens=tokens, counter=self.counter.name if tokens else "")
 
     def message(self, message: Message, by: str | None = None) -> list[Draft]:
@@ -69,17 +84,27 @@ class Desk:
         return self.draft(message, count_message(message, self.counter), by or author(message))
 
     def result(
-        self, call: str, content: offload.Content, *, is_error: bool, name: str, task: str, query: str
+        self,
+        call: str,
+        content: offload.Content,
+        *,
+        is_error: bool,
+        name: str,
+        task: str,
+        query: str,
     ) -> list[Draft]:
-        """What a tool call gave, as a message of its own. Its mime says that it was data, and no text that looks the
-        same."""
+        """What a tool call gave, as a message of its own. Its mime says that it was data, and no
+        text that looks the same."""
         asked = self.calls(call)
         result = ToolResult(call, is_error=is_error, name=name or (asked.name if asked else ""))
         by = f"tool:{result.name}" if result.name else "tool"
         mime = offload.JSON if isinstance(content, Written) else None
         if isinstance(content, Written) and content.whole is not None:
             content = content.whole.decode()
-        if isinstance(content, str) and (small := self._small(result, content, by, mime)) is not None:
+        if (
+            isinstance(content, str)
+            and (small := self._small(result, content, by, mime)) is not None
+        ):
             return [small]
         origin = offload.origin_of(asked, self._failed, name=name, task=task, query=query)
         artifact, stubbed = self._moved(result, content, origin, mime)
@@ -113,10 +138,19 @@ class Desk:
         self, result: ToolResult, content: offload.Content, origin: Origin, mime: str | None = None
     ) -> tuple[Artifact, ToolResult]:
         name = origin.description or "output"
-        artifact = offload.kept(self.store, content, name=name, type="command_output", mime=mime, origin=origin)
-        summary = summarized(lambda: offload.sample(content), origin, self._failed) if artifact.size_chars else ""
+        artifact = offload.kept(
+            self.store, content, name=name, type="command_output", mime=mime, origin=origin
+        )
+        summary = (
+            summarized(lambda: offload.sample(content), origin, self._failed)
+            if artifact.size_chars
+            else ""
+        )
         shown = offload.stub(artifact, content, self.store.location(artifact.digest), summary)
-        self.tell("output-kept", details={"handle": artifact.id, "bytes": artifact.size_bytes, "tool": origin.tool})
+        self.tell(
+            "output-kept",
+            details={"handle": artifact.id, "bytes": artifact.size_bytes, "tool": origin.tool},
+        )
         others = tuple(part for part in result.content if not isinstance(part, Text))
         return artifact, replace(result, content=(Text(shown), *others), artifact=artifact.id)
 

@@ -1,9 +1,11 @@
-"""Every artifact of a conversation with where it came from, known from the log without reading a content.
+"""Every artifact of a conversation with where it came from, known from the log without reading a
+content.
 
-An artifact's event says what it is. The same event once more, written by the cleaner, says that its bytes were cleaned
-up then; a later one by anybody else, that they are there again. Between two questions only a few numbers are kept of
-each (`Shelf`), so that a million outputs take little memory; what they are is read from the log page by page, by who
-goes through them (`Listing`). Neighbours: `offload` keeps outputs, `outputs` shows them.
+An artifact's event says what it is. The same event once more, written by the cleaner, says that its
+bytes were cleaned up then; a later one by anybody else, that they are there again. Between two
+questions only a few numbers are kept of each (`Shelf`), so that a million outputs take little
+memory; what they are is read from the log page by page, by who goes through them (`Listing`).
+Neighbours: `offload` keeps outputs, `outputs` shows them.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ _QUERY_ID = re.compile(r"q_[0-9a-f]{16}")
 
 
 class Output(Struct, frozen=True, kw_only=True):
-    """One artifact as the log names it. `cleaned_ms` is when its bytes were cleaned up, 0 if they are there."""
+    """One artifact as the log names it. `cleaned_ms` is when its bytes were cleaned up, 0 if
+    they are there."""
 
     artifact: Artifact
     seq: int
@@ -45,12 +48,14 @@ class Output(Struct, frozen=True, kw_only=True):
 
     @property
     def tokens(self) -> int:
-        """What the whole text would cost on a page, roughly; bytes that are no text have none to show."""
+        """What the whole text would cost on a page, roughly; bytes that are no text have none to
+        show."""
         return -(-self.artifact.size_chars // CHARS_PER_TOKEN)
 
 
 def hash_query(text: str) -> str:
-    """The id of a query: equal for texts that differ only in case, outer blanks or Unicode form (T-10)."""
+    """The id of a query: equal for texts that differ only in case, outer blanks or Unicode form
+    (T-10)."""
     plain = unicodedata.normalize("NFC", text).strip().lower()
     return "q_" + hashlib.sha256(plain.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
@@ -92,7 +97,8 @@ class Listing(Sequence[Output]):
         return f"<{len(self):,} outputs of {self._log.conversation!r}>"
 
     def held(self) -> Sequence[Output]:
-        """The outputs themselves, if they are few: such a list stays what it is when the log goes on or is closed."""
+        """The outputs themselves, if they are few: such a list stays what it is when the log
+        goes on or is closed."""
         return [*self] if len(self) <= HELD_MAX else self
 
     def _outputs(self, seqs: Sequence[int]) -> Iterator[Output]:
@@ -102,12 +108,15 @@ class Listing(Sequence[Output]):
             found = {event.seq: (event, body) for event, body in _artifacts(self._log, page)}
             for event, body in (found[seq] for seq in page if seq in found):
                 cleaned = self._cleaned.get(_key(body.id), 0)
-                yield Output(artifact=body, seq=event.seq, at_ms=event.at_ms, by=event.by, cleaned_ms=cleaned)
+                yield Output(
+                    artifact=body, seq=event.seq, at_ms=event.at_ms, by=event.by, cleaned_ms=cleaned
+                )
 
 
 class Shelf:
-    """What is known of a conversation's outputs between two questions: 28 bytes of each. `refresh` reads the events
-    that came since. Not locked: its owner sees to it that one thread at a time uses it."""
+    """What is known of a conversation's outputs between two questions: 28 bytes of each.
+    `refresh` reads the events that came since. Not locked: its owner sees to it that one thread
+    at a time uses it."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -115,7 +124,8 @@ class Shelf:
 
     def _clear(self) -> None:
         self._seqs, self._keys = array("q"), array("Q")
-        # Of the names by which outputs are grouped only a checksum: it says which are worth reading.
+        # Of the names by which outputs are grouped only a checksum: it says which are worth
+        # reading.
         self._groups = {name: array("I") for name in ("task", "query", "tool")}
         self._cleaned: dict[int, int] = {}
         self._taken = self._last = 0
@@ -143,7 +153,9 @@ class Shelf:
 
     def count(self) -> int:
         """How many outputs have their bytes still."""
-        return len(self._keys) - (sum(key in self._cleaned for key in self._keys) if self._cleaned else 0)
+        return len(self._keys) - (
+            sum(key in self._cleaned for key in self._keys) if self._cleaned else 0
+        )
 
     def listing(self) -> Listing:
         """All outputs."""
@@ -156,11 +168,16 @@ class Shelf:
             sums, sought = self._groups[name], _checksum(value)
             rows = [row for row in rows if sums[row] == sought]
         likely = Listing(self._log, array("q", (self._seqs[row] for row in rows)), self._cleaned)
-        sure = (one.seq for one in likely if all(_group(one.artifact.origin, n) == v for n, v in wanted.items()))
+        sure = (
+            one.seq
+            for one in likely
+            if all(_group(one.artifact.origin, n) == v for n, v in wanted.items())
+        )
         return Listing(self._log, array("q", sure), dict(self._cleaned))
 
     def named(self, id: str) -> list[Artifact]:
-        """The artifact of that id; of an unknown one the newest others, for who looks for the nearest."""
+        """The artifact of that id; of an unknown one the newest others, for who looks for the
+        nearest."""
         try:
             row = self._keys.index(_key(id))
         except ValueError:
@@ -196,5 +213,8 @@ def _checksum(text: str) -> int:
 
 
 def _key(id: str) -> int:
-    """A number that stands for an id: two of a million are the same once in 40 million conversations."""
-    return int.from_bytes(hashlib.blake2b(id.encode("utf-8", "surrogatepass"), digest_size=8).digest())
+    """A number that stands for an id: two of a million are the same once in 40 million
+    conversations."""
+    return int.from_bytes(
+        hashlib.blake2b(id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    )

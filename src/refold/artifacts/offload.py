@@ -1,7 +1,9 @@
-"""A large tool result becomes an artifact, kept whole, and a stub that says what it is and how to get at it.
+"""A large tool result becomes an artifact, kept whole, and a stub that says what it is and how to
+get at it.
 
-This happens at append, before the result is ever sent: nothing cached is broken, and no thinking is bound to it.
-Neighbours: the store keeps the bytes, `engine` appends the artifact's event before the message that names it.
+This happens at append, before the result is ever sent: nothing cached is broken, and no thinking is
+bound to it. Neighbours: the store keeps the bytes, `engine` appends the artifact's event before the
+message that names it.
 """
 
 from __future__ import annotations
@@ -47,9 +49,10 @@ Content = str | bytes | encoding.Written
 
 
 def output_text(output: Any, *, on_error: str = "raise") -> Content:
-    """What is kept of a tool's output: text as it is, bytes as text where they are UTF-8, any other value as JSON. What
-    no event could hold stays what it is, also if it is text: it goes to the store in pieces, and is not held twice.
-    What cannot be written is Invalid, or its `repr` if `on_error` is "degrade"."""
+    """What is kept of a tool's output: text as it is, bytes as text where they are UTF-8, any
+    other value as JSON. What no event could hold stays what it is, also if it is text: it goes
+    to the store in pieces, and is not held twice. What cannot be written is Invalid, or its
+    `repr` if `on_error` is "degrade"."""
     if on_error not in ON_ERROR:
         raise Invalid(f"on_error={on_error!r:.80}", hint="one of: " + ", ".join(ON_ERROR))
     if isinstance(output, str):
@@ -79,13 +82,17 @@ def _text_or_bytes(content: bytes) -> str | bytes:
 
 
 def is_own(tool: str) -> bool:
-    """Whether a tool is one of ours: what it gives is bounded already, and a stub for it would only lead back to it."""
+    """Whether a tool is one of ours: what it gives is bounded already, and a stub for it would
+    only lead back to it."""
     return tool in OWN_TOOLS
 
 
-def kept(store: Store, content: Content, *, name: str, type: str, mime: str | None = None, origin: Origin) -> Artifact:
-    """The content as an artifact of the store, streamed, never copied whole. Without a `mime` it is what its bytes and
-    its name say. Invalid, before anything is kept, if it can be no artifact."""
+def kept(
+    store: Store, content: Content, *, name: str, type: str, mime: str | None = None, origin: Origin
+) -> Artifact:
+    """The content as an artifact of the store, streamed, never copied whole. Without a `mime` it
+    is what its bytes and its name say. Invalid, before anything is kept, if it can be no
+    artifact."""
     chars, lines = _measures(content)
     size = content_bytes(content)
     if not mime:
@@ -94,29 +101,40 @@ def kept(store: Store, content: Content, *, name: str, type: str, mime: str | No
     if type == "command_output" and chars and _results(content):
         type = "search_result"
     about = {
-        "id": "", "digest": "", "type": type, "name": name, "mime": mime, "size_bytes": size, "size_chars": chars,
-        "lines": lines, "origin": msgspec.to_builtins(origin),
-    }  # fmt: skip
+        "id": "",
+        "digest": "",
+        "type": type,
+        "name": name,
+        "mime": mime,
+        "size_bytes": size,
+        "size_chars": chars,
+        "lines": lines,
+        "origin": msgspec.to_builtins(origin),
+    }
     try:
         artifact = msgspec.convert(about, Artifact)
     except msgspec.ValidationError as error:
-        raise Invalid(f"this can be no artifact: {error}", hint="types: " + ", ".join(TYPES)) from error
+        raise Invalid(
+            f"this can be no artifact: {error}", hint="types: " + ", ".join(TYPES)
+        ) from error
     digest = store.put(_chunks(content), suffix=suffix_of(artifact))
     return replace(artifact, id=artifact_id(digest), digest=digest)
 
 
 def _mime(ending: str, *, is_text: bool) -> str:
-    """What the ending of a name says, unless the bytes say otherwise: a text may be called `a.ts`, which is a video
-    elsewhere, and bytes that are none `a.txt`."""
+    """What the ending of a name says, unless the bytes say otherwise: a text may be called
+    `a.ts`, which is a video elsewhere, and bytes that are none `a.txt`."""
     named = _endings().get(ending, "")
     if is_text:
-        return named if named.startswith("text/") or (named in SUFFIXES and named != BYTES) else TEXT
+        return (
+            named if named.startswith("text/") or (named in SUFFIXES and named != BYTES) else TEXT
+        )
     return BYTES if named.startswith("text/") or named in SUFFIXES else named or BYTES
 
 
 def _ending(name: str, origin: Origin) -> str:
-    """The ending of a file's name. That of a tool's output describes the call: it ends as an argument does, and says
-    nothing of the content."""
+    """The ending of a file's name. That of a tool's output describes the call: it ends as an
+    argument does, and says nothing of the content."""
     return "" if name == origin.description else os.path.splitext(str(name))[1].lower()
 
 
@@ -125,13 +143,22 @@ def suffix_of(artifact: Artifact) -> str:
     if artifact.mime in SUFFIXES:
         return SUFFIXES[artifact.mime]
     ending = _ending(artifact.name, artifact.origin)
-    return ending if _endings().get(ending) == artifact.mime else ".txt" if artifact.size_chars else ".bin"
+    return (
+        ending
+        if _endings().get(ending) == artifact.mime
+        else ".txt"
+        if artifact.size_chars
+        else ".bin"
+    )
 
 
 @cache
 def _endings() -> Mapping[str, str]:
-    """Types by the ending of a name: ours, and those that Python knows, whatever this machine adds."""
-    return mimetypes.MimeTypes().types_map[True] | {suffix: mime for mime, suffix in SUFFIXES.items()}
+    """Types by the ending of a name: ours, and those that Python knows, whatever this machine
+    adds."""
+    return mimetypes.MimeTypes().types_map[True] | {
+        suffix: mime for mime, suffix in SUFFIXES.items()
+    }
 
 
 def content_bytes(content: Content) -> int:
@@ -175,8 +202,8 @@ def _measures(content: Content) -> tuple[int, int]:
 
 
 def stub(artifact: Artifact, content: Content, location: str | None, summary: str = "") -> str:
-    """What the page shows in the artifact's place: its size, its handle, and the summary if there is one, else its
-    first and last lines, or how many results a search gave and where."""
+    """What the page shows in the artifact's place: its size, its handle, and the summary if
+    there is one, else its first and last lines, or how many results a search gave and where."""
     size = f"{artifact.lines:,} lines, " if artifact.lines else ""
     where = f" It is the file {location} too." if location and len(location) < 300 else ""
     head = (
@@ -238,12 +265,14 @@ def _lines(lines: list[str], room: int) -> list[str]:
     return taken
 
 
-# --- origin -------------------------------------------------------------------------------------------------------
+# --- origin ---
 
 
-def origin_of(call: ToolCall | None, failed: Failed, *, name: str = "", task: str = "", query: str = "") -> Origin:
-    """Where an output came from: the tool, its arguments and their hash, a one-line description. `failed` hears why a
-    describer of the caller's had none."""
+def origin_of(
+    call: ToolCall | None, failed: Failed, *, name: str = "", task: str = "", query: str = ""
+) -> Origin:
+    """Where an output came from: the tool, its arguments and their hash, a one-line description.
+    `failed` hears why a describer of the caller's had none."""
     if call is None:
         return Origin(tool=name, description=name, task=task, query=query)
     encoded = arguments_text(call.arguments)

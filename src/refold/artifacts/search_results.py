@@ -1,8 +1,9 @@
-"""What a search gave, in a few words: how many results, and the files in which most of them are (M-61).
+"""What a search gave, in a few words: how many results, and the files in which most of them are
+(M-61).
 
-Known by its shape, whatever the tool: nearly every line names a file (`path`, `path:12: text`, `path-12-text`), or it
-is a JSON list whose items name one. Contents are data: nothing is opened, names are only counted. Neighbour: `offload`,
-whose stubs say it.
+Known by its shape, whatever the tool: nearly every line names a file (`path`, `path:12: text`,
+`path-12-text`), or it is a JSON list whose items name one. Contents are data: nothing is opened,
+names are only counted. Neighbour: `offload`, whose stubs say it.
 """
 
 from __future__ import annotations
@@ -19,15 +20,16 @@ NAMES_MAX, OTHERS_MAX = 5, 3
 SAMPLE_LINES, SAMPLE_CHARS, SHARE_MIN, RESULTS_MIN = 200, 40_000, 0.8, 5
 CONTENT_CHARS_MAX, JSON_CHARS_MAX = 16 * 1024 * 1024, 2 * 1024 * 1024
 NAME_CHARS, LINE_CHARS = 100, 100  # with these a stub has at most 2,000
-# The first word of a line, of bounded length and taken whole or not at all: lines are data and may be hostile.
+# The first word of a line, of bounded length and taken whole or not at all: lines are data and may
+# be hostile.
 _WORD = re.compile(r"(?:[A-Za-z]:(?=[/\\]))?[^\s:\"'(){}<>|=,;]{1,250}+")
 _ENDING, _CONTEXT = re.compile(r"\.[A-Za-z]\w{0,9}$"), re.compile(r"-\d{1,9}-")
 _KEYS = ("path", "file", "filename", "file_path", "uri", "url", "name", "title")
 
 
 class Results(Struct, frozen=True):
-    """How many results there are, how many in each file, the files with most first, the first line of each, and the
-    last lines that name none."""
+    """How many results there are, how many in each file, the files with most first, the first
+    line of each, and the last lines that name none."""
 
     count: int
     files: dict[str, int]
@@ -73,8 +75,9 @@ def _in_lines(text: str) -> Results | None:
 
 
 def _place(line: str) -> tuple[str, str] | None:
-    """The file that a line begins with, and what it says of it: a path, or a name with an ending; behind it stands
-    nothing, a colon (behind a mere name, the number of a line, too), or `-12-`, as grep marks lines around a match."""
+    """The file that a line begins with, and what it says of it: a path, or a name with an
+    ending; behind it stands nothing, a colon (behind a mere name, the number of a line, too), or
+    `-12-`, as grep marks lines around a match."""
     word = _WORD.match(line)
     if word is None:
         return None

@@ -1,10 +1,12 @@
-"""Which outputs a query needs: ranked by the words they share with it, within bounds, each with the reason.
+"""Which outputs a query needs: ranked by the words they share with it, within bounds, each with the
+reason.
 
-Words come from what the tool was asked (its description and arguments) and from the beginning and the end of what it
-gave; `login` finds `/src/auth/login.ts`, `file` finds `readFile`, and `authentication` a little of `auth/`. The score
-is BM25 as a share of the best that a text could have: 1 is every word, often. An embedder adds what says the same in
-other words, and a model may be the judge; one that fails leaves the ranking as it is, and the reason says so.
-Neighbours: `outputs` asks, `strategies.words` has the words.
+Words come from what the tool was asked (its description and arguments) and from the beginning and
+the end of what it gave; `login` finds `/src/auth/login.ts`, `file` finds `readFile`, and
+`authentication` a little of `auth/`. The score is BM25 as a share of the best that a text could
+have: 1 is every word, often. An embedder adds what says the same in other words, and a model may be
+the judge; one that fails leaves the ranking as it is, and the reason says so. Neighbours: `outputs`
+asks, `strategies.words` has the words.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ JUDGED_MAX = 50
 ASKED_WEIGHT, SIMILAR_WEIGHT, SIMILAR_CHARS = 2.0, 0.4, 4
 SATURATION, LENGTH_SHARE = 1.2, 0.5
 EMBEDDED_MAX, EMBEDDED_CHARS = 200, 2_000
-NEAR_DEVIATIONS = 0.9  # above the mean, for what has no word of the query; of two, the nearer one has 1
+NEAR_DEVIATIONS = (
+    0.9  # above the mean, for what has no word of the query; of two, the nearer one has 1
+)
 
 
 class Bounds(Struct, frozen=True, kw_only=True):
@@ -46,7 +50,8 @@ class Bounds(Struct, frozen=True, kw_only=True):
 
 
 class Selected(Struct, frozen=True, kw_only=True):
-    """An output, its score from 0 to 1, the words of the query that it matches, and why it is here."""
+    """An output, its score from 0 to 1, the words of the query that it matches, and why it is
+    here."""
 
     output: Output
     score: float = 0.0
@@ -59,13 +64,19 @@ Judge = Callable[[str, Sequence[Selected]], Sequence[str]]
 
 
 def selected(
-    store: Store, outputs: Sequence[Output], query: str, bounds: Bounds, judge: Judge | None = None,
+    store: Store,
+    outputs: Sequence[Output],
+    query: str,
+    bounds: Bounds,
+    judge: Judge | None = None,
     embedder: Embedder | None = None,
-) -> list[Selected]:  # fmt: skip
-    """The outputs that match, best first, the newer of two equals before the older. Where none does, the newest that
-    fit, in their order. Those whose bytes were cleaned up are left out."""
+) -> list[Selected]:
+    """The outputs that match, best first, the newer of two equals before the older. Where none
+    does, the newest that fit, in their order. Those whose bytes were cleaned up are left out."""
     if (bounds.limit or 0) < 0 or (bounds.tokens_max or 0) < 0:
-        raise Invalid(f"a bound is negative: {bounds}", hint="give numbers that are not negative, or None")
+        raise Invalid(
+            f"a bound is negative: {bounds}", hint="give numbers that are not negative, or None"
+        )
     ranked = _ranked(store, outputs, query)
     if embedder is not None and query.strip():
         ranked = _fused(store, outputs, query, ranked, embedder)
@@ -91,28 +102,31 @@ def _fitting(ranked: Iterable[Selected], bounds: Bounds) -> list[Selected]:
     return taken
 
 
-# --- a judge ---------------------------------------------------------------------------------------------------------
+# --- a judge ---
 
 
 def _judged(ranked: list[Selected], query: str, judge: Judge) -> list[Selected]:
     """The candidates that the judge names, in its order."""
     candidates = {one.output.id: one for one in reversed(ranked[:JUDGED_MAX])}
     try:
-        chosen = [candidates[id] for id in dict.fromkeys(judge(query, list(reversed(candidates.values()))))]
+        chosen = [
+            candidates[id]
+            for id in dict.fromkeys(judge(query, list(reversed(candidates.values()))))
+        ]
     except Exception as error:  # noqa: BLE001 - a judge is the caller's code and may raise anything
         reason = f"; the judge failed: {type(error).__name__}: {error}"
         return [replace(one, why=one.why + reason) for one in ranked]
     return [replace(one, why=f"chosen by the judge; {one.why}") for one in chosen]
 
 
-# --- an embedder -----------------------------------------------------------------------------------------------------
+# --- an embedder ---
 
 
 def _fused(
     store: Store, outputs: Sequence[Output], query: str, ranked: list[Selected], embedder: Embedder
 ) -> list[Selected]:
-    """The ranking by words and by nearness together. What has no word of the query is taken in if it stands out. Only
-    the best by words and the newest of the others are compared."""
+    """The ranking by words and by nearness together. What has no word of the query is taken in
+    if it stands out. Only the best by words and the newest of the others are compared."""
     known = {one.output.seq: one for one in ranked}
     newest = (one for one in reversed(outputs) if not one.cleaned_ms and one.seq not in known)
     others = [Selected(output=one) for one in islice(newest, EMBEDDED_MAX)]
@@ -124,7 +138,11 @@ def _fused(
         reason = f"; the embedder failed: {type(error).__name__}: {error}"
         return [replace(one, why=one.why + reason) for one in ranked]
     least = _least(near, embedder)
-    joined = [_joined(one, cosine) for one, cosine in zip(compared, near) if one.matched or cosine >= least]
+    joined = [
+        _joined(one, cosine)
+        for one, cosine in zip(compared, near)
+        if one.matched or cosine >= least
+    ]
     joined += [_joined(one, 0.0) for one in ranked[EMBEDDED_MAX:]]
     return sorted(joined, key=lambda one: (-one.score, -one.output.seq))
 
@@ -140,7 +158,10 @@ def _nearness(embedder: Embedder, query: str, texts: list[str]) -> list[float]:
 
     vectors = numpy.asarray(embedder([query, *texts]), dtype=numpy.float32)
     if vectors.ndim != 2 or len(vectors) != len(texts) + 1 or not numpy.isfinite(vectors).all():
-        raise Invalid(f"it gave {vectors.shape} for {len(texts) + 1} texts", hint="one finite vector for each text")
+        raise Invalid(
+            f"it gave {vectors.shape} for {len(texts) + 1} texts",
+            hint="one finite vector for each text",
+        )
     units = vectors / numpy.maximum(numpy.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
     return [float(cosine) for cosine in units[1:] @ units[0]]
 
@@ -148,7 +169,11 @@ def _nearness(embedder: Embedder, query: str, texts: list[str]) -> list[float]:
 def _least(near: list[float], embedder: Embedder) -> float:
     """How near something must be that has no word of the query."""
     known = getattr(embedder, "threshold", None)
-    return float(known) if known is not None else fmean(near or [0.0]) + NEAR_DEVIATIONS * pstdev(near or [0.0])
+    return (
+        float(known)
+        if known is not None
+        else fmean(near or [0.0]) + NEAR_DEVIATIONS * pstdev(near or [0.0])
+    )
 
 
 def _joined(one: Selected, cosine: float) -> Selected:
@@ -157,7 +182,7 @@ def _joined(one: Selected, cosine: float) -> Selected:
     return replace(one, score=score, why="; ".join(filter(None, (one.why, near))))
 
 
-# --- the ranking -----------------------------------------------------------------------------------------------------
+# --- the ranking ---
 
 
 class _Text(Struct, frozen=True):
@@ -181,8 +206,9 @@ class _Match(Struct, frozen=True):
 
 
 def _ranked(store: Store, outputs: Sequence[Output], query: str) -> list[Selected]:
-    """The outputs that have a word of the query, best first. They are gone through one by one: of those that do not
-    match, and of very many that do, only what the ranking needs of them is kept."""
+    """The outputs that have a word of the query, best first. They are gone through one by one:
+    of those that do not match, and of very many that do, only what the ranking needs of them is
+    kept."""
     terms = _terms(query)
     matches, holding, total, words_all = list[_Match](), Tally[str](), 0, 0
     first_sampled = len(outputs) - SAMPLED_MAX
@@ -196,27 +222,35 @@ def _ranked(store: Store, outputs: Sequence[Output], query: str) -> list[Selecte
             holding.update(counts.keys())
             matches.append(_Match(one, counts, text.size, _why(counts, terms, text)))
             if len(matches) >= 2 * MATCHES_MAX:
-                matches = _best(matches, _weights(terms, holding, total), words_all / total)[:MATCHES_MAX]
+                matches = _best(matches, _weights(terms, holding, total), words_all / total)[
+                    :MATCHES_MAX
+                ]
     weights = _weights(terms, holding, total)
     mean, best = max(1.0, words_all / max(1, total)), sum(weights.values()) * (SATURATION + 1)
     return [
         Selected(
-            output=one.output, score=round(_score(one.counts, weights, one.size / mean) / best, 4),
-            matched=_said(one.counts, terms), why=one.why,
+            output=one.output,
+            score=round(_score(one.counts, weights, one.size / mean) / best, 4),
+            matched=_said(one.counts, terms),
+            why=one.why,
         )
         for one in _best(matches, weights, mean)
-    ]  # fmt: skip
+    ]
 
 
 def _weights(terms: Iterable[str], holding: Tally[str], total: int) -> dict[str, float]:
-    # A word that stands nowhere says as much as one that stands once: a text without it is no full match.
+    # A word that stands nowhere says as much as one that stands once: a text without it is no full
+    # match.
     return {term: weight(max(1, holding[term]), total) for term in terms}
 
 
 def _best(matches: list[_Match], weights: dict[str, float], mean: float) -> list[_Match]:
     """Best first, the newer of two equals before the older."""
     best = sum(weights.values()) * (SATURATION + 1)
-    scores = {id(one): round(_score(one.counts, weights, one.size / max(1.0, mean)) / best, 4) for one in matches}
+    scores = {
+        id(one): round(_score(one.counts, weights, one.size / max(1.0, mean)) / best, 4)
+        for one in matches
+    }
     return sorted(matches, key=lambda one: (-scores[id(one)], -one.output.seq))
 
 
@@ -242,7 +276,9 @@ def _similar(one: str, other: str) -> bool:
 
 def _score(counts: dict[str, float], weights: dict[str, float], length: float) -> float:
     norm = SATURATION * (1 - LENGTH_SHARE + LENGTH_SHARE * length)
-    return sum(weights[term] * count * (SATURATION + 1) / (count + norm) for term, count in counts.items())
+    return sum(
+        weights[term] * count * (SATURATION + 1) / (count + norm) for term, count in counts.items()
+    )
 
 
 def _why(counts: dict[str, float], terms: dict[str, str], text: _Text) -> str:
@@ -262,12 +298,17 @@ def _said(found: Iterable[str], terms: dict[str, str]) -> tuple[str, ...]:
 def _text(store: Store, artifact: Artifact, *, sampled: bool) -> _Text:
     origin = artifact.origin
     asked = " ".join({artifact.name: 0, origin.description: 0, origin.arguments: 0, origin.tool: 0})
-    sample = " ".join(part.decode("utf-8", "replace") for part in _sample(store, artifact)) if sampled else ""
+    sample = (
+        " ".join(part.decode("utf-8", "replace") for part in _sample(store, artifact))
+        if sampled
+        else ""
+    )
     return _Text(Tally(words(asked)), Tally(words(sample)))
 
 
 def _sample(store: Store, artifact: Artifact) -> Iterator[bytes]:
-    """The beginning of a content, and its end where that can be had without reading what lies between."""
+    """The beginning of a content, and its end where that can be had without reading what lies
+    between."""
     try:
         path = store.location(artifact.digest)
         if path is None:
@@ -279,5 +320,6 @@ def _sample(store: Store, artifact: Artifact) -> Iterator[bytes]:
                 file.seek(max(HEAD_BYTES, artifact.size_bytes - TAIL_BYTES), os.SEEK_SET)
                 yield file.read(TAIL_BYTES)
     except (OSError, NotFound, Corrupt):
-        # What is missing or damaged is for `refold verify` to report; the others are ranked all the same.
+        # What is missing or damaged is for `refold verify` to report; the others are ranked all the
+        # same.
         return

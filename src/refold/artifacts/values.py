@@ -1,11 +1,11 @@
 """Any value that a tool can give, as JSON that leads back to it.
 
-What JSON has no word for is written as an object with one tag: a set as `{"$set": [1, 2]}`, a time as
-`{"$datetime": "2026-11-16T03:14:15"}`, not-a-number as `{"$float": "nan"}`, a mapping whose keys are not texts as
-`{"$dict": [[1, "one"]]}`; a model reads it as it stands, `decoded` makes the value of it again. Data that happens to
-look like a tag is written as `$dict`, too. What has no such form (an open file, a list that holds itself) is refused,
-and the error says where it stands. Dataclasses and enums become what they hold; tuples become lists. Neighbour:
-`offload`, which keeps the text.
+What JSON has no word for is written as an object with one tag: a set as `{"$set": [1, 2]}`, a time
+as `{"$datetime": "2026-11-16T03:14:15"}`, not-a-number as `{"$float": "nan"}`, a mapping whose keys
+are not texts as `{"$dict": [[1, "one"]]}`; a model reads it as it stands, `decoded` makes the value
+of it again. Data that happens to look like a tag is written as `$dict`, too. What has no such form
+(an open file, a list that holds itself) is refused, and the error says where it stands. Dataclasses
+and enums become what they hold; tuples become lists. Neighbour: `offload`, which keeps the text.
 """
 
 from __future__ import annotations
@@ -54,8 +54,9 @@ def encoded(value: Any) -> bytes:
 
 
 class Written:
-    """A value as JSON, in pieces, made anew whenever it is gone through: a large one is never held twice. `whole` has
-    all of one that is not large. Invalid, with the key at which it stands, if a part of it has no form."""
+    """A value as JSON, in pieces, made anew whenever it is gone through: a large one is never
+    held twice. `whole` has all of one that is not large. Invalid, with the key at which it
+    stands, if a part of it has no form."""
 
     def __init__(self, value: Any) -> None:
         self._value = _in_words(value)
@@ -86,7 +87,9 @@ def _in_words(value: Any, text: _Text = str) -> Any:
     try:
         return _written(value, set(), text=text)
     except _Unfit as error:
-        where = "".join(error.way[: -KEYS_SHOWN - 1 : -1]) + ("…" if len(error.way) > KEYS_SHOWN else "")
+        where = "".join(error.way[: -KEYS_SHOWN - 1 : -1]) + (
+            "…" if len(error.way) > KEYS_SHOWN else ""
+        )
         raise Invalid(
             f"a tool output of type {type(value).__name__} cannot be kept: {f'at {where}: ' if where else ''}{error}",
             hint="pass text or plain data, or keep its repr with on_error='degrade'",
@@ -125,7 +128,13 @@ def _list_pieces(values: Sequence[Any]) -> Iterator[bytes]:
             yield comma
             yield from _pieces(value)
             comma = b","
-    yield comma + msgspec.json.encode(batch)[1:-1] + b"]" if batch else b"]" if comma == b"," else b"[]"
+    yield (
+        comma + msgspec.json.encode(batch)[1:-1] + b"]"
+        if batch
+        else b"]"
+        if comma == b","
+        else b"[]"
+    )
 
 
 def _is_small(value: Any) -> bool:
@@ -148,11 +157,12 @@ def degraded(value: Any) -> str:
         return f"<{type(value).__name__}, whose repr failed: {type(error).__name__}>"
 
 
-# --- writing ---------------------------------------------------------------------------------------------------------
+# --- writing ---
 
 
 def _written(value: Any, above: set[int], *, text: _Text = str) -> Any:
-    """The value in JSON's own words; the very same object where nothing had to be said differently."""
+    """The value in JSON's own words; the very same object where nothing had to be said
+    differently."""
     kind = type(value)
     if kind in _PLAIN:
         return text(value) if kind is str else value
@@ -181,7 +191,9 @@ def _said(value: Any, text: _Text) -> Any:
             return int(value)
         case BaseException():
             return {"$exception": "".join(format_exception_only(value)).strip()}
-    return next(({tag: msgspec.to_builtins(value)} for tag, kind in _SAID if isinstance(value, kind)), None)
+    return next(
+        ({tag: msgspec.to_builtins(value)} for tag, kind in _SAID if isinstance(value, kind)), None
+    )
 
 
 def _opened(value: Any, above: set[int], text: _Text) -> Any:
@@ -200,11 +212,15 @@ def _opened(value: Any, above: set[int], text: _Text) -> Any:
         case msgspec.Struct():
             return _mapping(msgspec.structs.asdict(value), above, text)
     if is_dataclass(value) and not isinstance(value, type):
-        return _mapping({field.name: getattr(value, field.name) for field in fields(value)}, above, text)
+        return _mapping(
+            {field.name: getattr(value, field.name) for field in fields(value)}, above, text
+        )
     raise _Unfit(f"{type(value).__name__} is not plain data")
 
 
-def _items(values: list[Any] | tuple[Any, ...], above: set[int], text: _Text) -> list[Any] | tuple[Any, ...]:
+def _items(
+    values: list[Any] | tuple[Any, ...], above: set[int], text: _Text
+) -> list[Any] | tuple[Any, ...]:
     changed: list[Any] | None = None
     plain = _PLAIN if text is str else _PLAIN - {str}
     for at, value in enumerate(values):
@@ -219,7 +235,11 @@ def _items(values: list[Any] | tuple[Any, ...], above: set[int], text: _Text) ->
 
 def _mapping(values: dict[Any, Any], above: set[int], text: _Text) -> dict[str, Any]:
     looks_tagged = len(values) == 1 and next(iter(values)) in _TAGS
-    if looks_tagged or set(map(type, values)) - _TEXT or any(text(key) is not key for key in values if text is not str):
+    if (
+        looks_tagged
+        or set(map(type, values)) - _TEXT
+        or any(text(key) is not key for key in values if text is not str)
+    ):
         return {"$dict": _items([[key, value] for key, value in values.items()], above, text)}
     changed: dict[str, Any] | None = None
     plain = _PLAIN if text is str else _PLAIN - {str}
@@ -251,7 +271,7 @@ def _escaped(text: str) -> Any:
     return text
 
 
-# --- reading ---------------------------------------------------------------------------------------------------------
+# --- reading ---
 
 
 def decoded(text: str | bytes) -> Any:
@@ -259,7 +279,9 @@ def decoded(text: str | bytes) -> Any:
     try:
         return _read(msgspec.json.decode(text))
     except (msgspec.MsgspecError, RecursionError, UnicodeError, TypeError, ValueError) as error:
-        raise Invalid(f"this is not what a value was written as: {error}", hint="text is kept as it is") from error
+        raise Invalid(
+            f"this is not what a value was written as: {error}", hint="text is kept as it is"
+        ) from error
 
 
 def _read(value: Any) -> Any:

@@ -1,10 +1,12 @@
-"""Carries plans out: draws one up, appends its edits as one batch, and decides when to do so by itself.
+"""Carries plans out: draws one up, appends its edits as one batch, and decides when to do so by
+itself.
 
-Automatic compaction runs in `request` only, never in `append`. It acts at the trigger, aims well below it, does not
-act twice without enough new tokens, sleeps after an undo, and says so once when the page cannot be made to fit. With a
-writer, the lock is let go while it is asked; what was appended meanwhile stays, and a page that was edited meanwhile is
-planned again. Neighbours: `compaction` has the arithmetic, `wording` and `asking` the writer, `log` takes the edits,
-`notices` tells.
+Automatic compaction runs in `request` only, never in `append`. It acts at the trigger, aims well
+below it, does not act twice without enough new tokens, sleeps after an undo, and says so once when
+the page cannot be made to fit. With a writer, the lock is let go while it is asked; what was
+appended meanwhile stays, and a page that was edited meanwhile is planned again. Neighbours:
+`compaction` has the arithmetic, `wording` and `asking` the writer, `log` takes the edits, `notices`
+tells.
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ EDITED = "the page was edited by another writer meanwhile; try again"
 
 
 class _Drawn(Struct, frozen=True, kw_only=True):
-    """A plan, the pages before and after it, and what must not have changed when it is carried out."""
+    """A plan, the pages before and after it, and what must not have changed when it is carried
+    out."""
 
     plan: Plan
     before: View
@@ -55,15 +58,24 @@ class Compactor:
     """`budget` and `per_token` are asked anew for every plan: the model may have changed."""
 
     def __init__(
-        self, log: Log, desk: Desk, notices: Notices, guard: Guard, *, budget: Callable[[], Budget],
-        per_token: Callable[[], float | None], writer: asking.Writer | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        log: Log,
+        desk: Desk,
+        notices: Notices,
+        guard: Guard,
+        *,
+        budget: Callable[[], Budget],
+        per_token: Callable[[], float | None],
+        writer: asking.Writer | None = None,
+    ) -> None:
         self.log, self.desk, self.notices, self.guard = log, desk, notices, guard
         self.config = desk.config
         check_tables(self.config.strategy)
         self.budget, self.per_token = budget, per_token
         self.redact = redactor(self.config.redact, "summaries")
-        self.asker = asking.Asker(writer, count=desk.counter, redact=self.redact) if writer else None
+        self.asker = (
+            asking.Asker(writer, count=desk.counter, redact=self.redact) if writer else None
+        )
         self.hooks, self.flight = Hooks(), Flight()
         self.scratch: dict[str, Any] = {}
         self.settled_at = -1  # the head at which there was nothing more to do
@@ -102,7 +114,8 @@ class Compactor:
             return self._drawn(job).plan
 
     def compact(self, job: compaction.Job) -> Receipt:
-        """Applies a plan as one batch. While another compaction is in flight, that one is waited for instead."""
+        """Applies a plan as one batch. While another compaction is in flight, that one is waited
+        for instead."""
         with self.flight.boarded(self.config.writer_wait_s) as boarded:
             if boarded == "first":
                 return self._compacted(job)
@@ -119,10 +132,15 @@ class Compactor:
         return self._told(self._carried_out(replace(job, instructions=instructions), auto=auto))
 
     def _just_done(self, job: compaction.Job) -> bool:
-        """Whether the usual is asked for a second time with nothing new: that would only lose more."""
+        """Whether the usual is asked for a second time with nothing new: that would only lose
+        more."""
         with self.guard:
             state = self.log.state
-            usual = job.target is None and job.ladder == self.config.ladder and not (job.settings or job.instructions)
+            usual = (
+                job.target is None
+                and job.ladder == self.config.ladder
+                and not (job.settings or job.instructions)
+            )
             full = current_tokens(state, job.budget.factor) >= job.budget.compact_at
             if not usual or full or not compaction.nothing_new(state):
                 return False
@@ -130,11 +148,13 @@ class Compactor:
             return True
 
     def compact_now(self, job: compaction.Job) -> Receipt:
-        """Applies a plan without a writer, a veto or waiting, for a page that was refused. A compaction in flight
-        finds the page edited, and plans again."""
+        """Applies a plan without a writer, a veto or waiting, for a page that was refused. A
+        compaction in flight finds the page edited, and plans again."""
         with self.guard:
             tries = (self._applied(self._drawn(job), job) for _ in range(PLAN_TRIES_MAX))
-            receipt = next((receipt for receipt in tries if receipt is not None), Receipt(reason=EDITED))
+            receipt = next(
+                (receipt for receipt in tries if receipt is not None), Receipt(reason=EDITED)
+            )
         return self._told(receipt)
 
     def _told(self, receipt: Receipt) -> Receipt:
@@ -146,8 +166,8 @@ class Compactor:
         return receipt
 
     def _asked_hooks(self, job: compaction.Job) -> tuple[str, Receipt | None]:
-        """The instructions with those that hooks add, and the receipt if one of them vetoes. Asked only if there is
-        something to do, with no lock held: a hook may append and store."""
+        """The instructions with those that hooks add, and the receipt if one of them vetoes.
+        Asked only if there is something to do, with no lock held: a hook may append and store."""
         plan = self.plan(job) if self.hooks.befores else None
         if plan is None or not plan.proposals:
             return job.instructions, None
@@ -157,13 +177,16 @@ class Compactor:
                 self.notices.add("hook-failed", reason=failure)
             if said.veto is not None:
                 reason = f"hook: {said.veto.reason}" if said.veto.reason else "hook"
-                return "", self._skipped(replace(plan, reason=reason, tokens_after=plan.tokens_before))
+                return "", self._skipped(
+                    replace(plan, reason=reason, tokens_after=plan.tokens_before)
+                )
         return "\n".join(text for text in (job.instructions, said.instructions) if text), None
 
     # --- one compaction ---
 
     def _carried_out(self, job: compaction.Job, *, auto: bool) -> Receipt:
-        """Planned again if another writer edited the page meanwhile; all waiting together is bounded."""
+        """Planned again if another writer edited the page meanwhile; all waiting together is
+        bounded."""
         deadline = time.monotonic() + self.config.writer_wait_s
         for _ in range(PLAN_TRIES_MAX):
             with self.guard:
@@ -184,31 +207,50 @@ class Compactor:
         plan, after = compaction.drawn_up(state, job)
         clean = wording.without_secrets(plan, self.redact, job.count)
         fresh = partial(_untouched, list(state.undoable), set(state.pins), clean)
-        return _Drawn(plan=clean, before=before, after=after, fresh=fresh, redacted=clean is not plan)
+        return _Drawn(
+            plan=clean, before=before, after=after, fresh=fresh, redacted=clean is not plan
+        )
 
-    def _questions(self, drawn: _Drawn, job: compaction.Job, *, auto: bool) -> list[asking.Question]:
-        """What the writer is asked for this plan; nothing without one, and nothing by itself while it rests."""
+    def _questions(
+        self, drawn: _Drawn, job: compaction.Job, *, auto: bool
+    ) -> list[asking.Question]:
+        """What the writer is asked for this plan; nothing without one, and nothing by itself
+        while it rests."""
         if self.asker is None or self.config.writer_wait_s <= 0 or (auto and self.asker.resting):
             return []
         return wording.questions_of(drawn.plan, drawn.before, job)
 
     def _worded(
-        self, drawn: _Drawn, job: compaction.Job, outcomes: Sequence[asking.Outcome],
+        self,
+        drawn: _Drawn,
+        job: compaction.Job,
+        outcomes: Sequence[asking.Outcome],
         questions: Sequence[asking.Question],
-    ) -> Receipt | None:  # fmt: skip
-        """Carries the plan out in the writer's words where they were accepted, and says where they were not."""
+    ) -> Receipt | None:
+        """Carries the plan out in the writer's words where they were accepted, and says where
+        they were not."""
         self.log.catch_up()
         if not drawn.fresh(self.log.state):
             return None
-        bill, failed = asking.bill(outcomes), [outcome.reason for outcome in outcomes if outcome.reason]
+        bill, failed = (
+            asking.bill(outcomes),
+            [outcome.reason for outcome in outcomes if outcome.reason],
+        )
         if failed:
             reason = "; ".join(dict.fromkeys(failed))
-            self.notices.add("compaction-failed", reason=reason, strategy=drawn.plan.strategy, details=bill)
-        edits = {id(question.ask.draft): outcome.edit for question, outcome in zip(questions, outcomes, strict=True)}
+            self.notices.add(
+                "compaction-failed", reason=reason, strategy=drawn.plan.strategy, details=bill
+            )
+        edits = {
+            id(question.ask.draft): outcome.edit
+            for question, outcome in zip(questions, outcomes, strict=True)
+        }
         plan = wording.reworded(drawn.plan, edits, job.count)
         return self._applied(replace(drawn, plan=plan, before=self.log.state.view()), job, bill)
 
-    def _applied(self, drawn: _Drawn, job: compaction.Job, bill: dict[str, Any] | None = None) -> Receipt | None:
+    def _applied(
+        self, drawn: _Drawn, job: compaction.Job, bill: dict[str, Any] | None = None
+    ) -> Receipt | None:
         plan = drawn.plan
         for step in plan.steps:
             if step.note:
@@ -227,8 +269,12 @@ class Compactor:
         self.notices.rearm()
         sizes = {"before": plan.tokens_before, "after": plan.tokens_after}
         self.notices.add(
-            "compaction-complete", receipt=receipt, strategy=receipt.strategy, details=bill or {}, **sizes
-        )  # fmt: skip
+            "compaction-complete",
+            receipt=receipt,
+            strategy=receipt.strategy,
+            details=bill or {},
+            **sizes,
+        )
         return receipt
 
     def _skipped(self, plan: Plan) -> Receipt:
@@ -236,13 +282,18 @@ class Compactor:
         before, after = plan.tokens_before, plan.tokens_after
         self.notices.add("compaction-skipped", reason=plan.reason, before=before, after=after)
         return Receipt(
-            reason=plan.reason, steps=plan.steps, tokens_before=before, tokens_after=after, target=plan.target
-        )  # fmt: skip
+            reason=plan.reason,
+            steps=plan.steps,
+            tokens_before=before,
+            tokens_after=after,
+            target=plan.target,
+        )
 
     # --- by itself ---
 
     def relieve(self) -> None:
-        """Compacts by itself if that is due. Who comes while another does so waits for it, and looks again."""
+        """Compacts by itself if that is due. Who comes while another does so waits for it, and
+        looks again."""
         with self.flight.boarded(self.config.writer_wait_s) as boarded:
             job = self._begun() if boarded else None
             if job is not None:
@@ -266,11 +317,18 @@ class Compactor:
             state, budget, due = self.log.state, self.budget(), self._due()
             if due == "yes" and self._reachable(state, budget):
                 current = current_tokens(state, budget.factor)
-                job = self.job(() if current >= budget.compact_at else compaction.early(state, budget, self.config))
+                job = self.job(
+                    ()
+                    if current >= budget.compact_at
+                    else compaction.early(state, budget, self.config)
+                )
                 self.notices.add(
-                    "auto-compacting", percent=budget.percent(current), tokens=current, max=budget.window,
+                    "auto-compacting",
+                    percent=budget.percent(current),
+                    tokens=current,
+                    max=budget.window,
                     strategy="+".join(job.ladder),
-                )  # fmt: skip
+                )
                 return job
             if due not in ("yes", "no"):
                 self.notices.once(due, "compaction-skipped", reason=due)
@@ -278,13 +336,22 @@ class Compactor:
             return None
 
     def _reachable(self, state: Fold, budget: Budget) -> bool:
-        """Whether a compaction can help. Where the fixed part alone is over the trigger it is said once, and only a
-        page over the hard limit is still cut; where that part is over the limit too, one over the window."""
+        """Whether a compaction can help. Where the fixed part alone is over the trigger it is
+        said once, and only a page over the hard limit is still cut; where that part is over the
+        limit too, one over the window."""
         fixed = round(compaction.fixed_tokens(state.view()) * budget.factor)
         if fixed < budget.compact_at:
             return True
-        self.notices.once("unreachable", "budget-unreachable", tokens=fixed, max=budget.compact_at, reason=UNREACHABLE)
-        return current_tokens(state, budget.factor) > (budget.input_max if fixed < budget.input_max else budget.window)
+        self.notices.once(
+            "unreachable",
+            "budget-unreachable",
+            tokens=fixed,
+            max=budget.compact_at,
+            reason=UNREACHABLE,
+        )
+        return current_tokens(state, budget.factor) > (
+            budget.input_max if fixed < budget.input_max else budget.window
+        )
 
     def watch(self) -> None:
         """Says once that the page is getting full. Cheap where nothing came since the last time."""
@@ -295,7 +362,9 @@ class Compactor:
 
     def _task(self) -> str:
         slot = self.log.state.slot_at(self.log.state.request)
-        texts = [block.text for block in slot.message.blocks if isinstance(block, Text)] if slot else []
+        texts = (
+            [block.text for block in slot.message.blocks if isinstance(block, Text)] if slot else []
+        )
         return "\n".join(texts)[:TASK_CHARS_MAX]
 
     def _count(self, message: Message) -> int:
@@ -303,5 +372,6 @@ class Compactor:
 
 
 def _untouched(undoable: list[tuple[int, str]], pins: set[int], plan: Plan, state: Fold) -> bool:
-    """Whether a plan still fits: what came since did not edit the page, nor answer a call that the plan takes away."""
+    """Whether a plan still fits: what came since did not edit the page, nor answer a call that
+    the plan takes away."""
     return state.undoable == undoable and state.pins == pins and compaction.still_fits(plan, state)

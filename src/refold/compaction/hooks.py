@@ -1,7 +1,8 @@
-"""What a caller may do before and after a compaction: add instructions for the writer, store memories, or veto.
+"""What a caller may do before and after a compaction: add instructions for the writer, store
+memories, or veto.
 
-Hooks are called with no lock held, once per compaction that has something to do. One that raises is reported by a
-notice and blocks nothing. Neighbours: `compactor` calls them, `notices` tells.
+Hooks are called with no lock held, once per compaction that has something to do. One that raises is
+reported by a notice and blocks nothing. Neighbours: `compactor` calls them, `notices` tells.
 """
 
 from __future__ import annotations
@@ -72,15 +73,16 @@ def _failure(error: Exception) -> str:
 
 
 class Flight:
-    """At most one compaction at a time. Whoever comes second waits for the first, but not if it *is* the first: a
-    hook that asks for a page must not wait for itself."""
+    """At most one compaction at a time. Whoever comes second waits for the first, but not if it
+    *is* the first: a hook that asks for a page must not wait for itself."""
 
     def __init__(self) -> None:
         self._lock, self._owner = threading.Lock(), 0
 
     @contextmanager
     def boarded(self, wait_s: float) -> Iterator[str]:
-        """'first' if nobody was at it, 'second' after waiting for another, '' if it is still going on."""
+        """'first' if nobody was at it, 'second' after waiting for another, '' if it is still
+        going on."""
         me = threading.get_ident()
         if self._owner == me:
             yield ""

@@ -1,7 +1,8 @@
 """A page that is too full gets a plan: which edits, why, what they cost. The engine applies it.
 
-The fixed part (system, tools, pins, the latest request) is what no compaction can touch. The ladder climbs towards the
-target; if the page is still above the hard limit then, `fit` cuts the largest blocks, so that there is no dead end.
+The fixed part (system, tools, pins, the latest request) is what no compaction can touch. The ladder
+climbs towards the target; if the page is still above the hard limit then, `fit` cuts the largest
+blocks, so that there is no dead end.
 """
 
 from __future__ import annotations
@@ -24,9 +25,13 @@ from refold.strategies.registry import rungs
 
 LAST_RUNG = "fit"
 SUMMARIZE = "summarize"
-GROWTH_RATIO = 0.05  # of the window: what must have come since the last batch before another is made by itself
+GROWTH_RATIO = (
+    0.05  # of the window: what must have come since the last batch before another is made by itself
+)
 CROWD_RATIO = 0.10  # of `messages_cap`: the same, counted in messages
-SLEEP_RATIO = 0.10  # of the window: what must have come since an undo before anything is compacted by itself
+SLEEP_RATIO = (
+    0.10  # of the window: what must have come since an undo before anything is compacted by itself
+)
 
 
 class Job(Struct, frozen=True, kw_only=True):
@@ -57,21 +62,33 @@ def drawn_up(state: Fold, job: Job) -> tuple[Plan, View]:
     sizes = (target, enough, full)
     goal, enough, limit = (page_tokens(before, job.budget.factor, size) for size in sizes)
     brief = Brief(
-        view=before, budget=job.budget, config=job.config, count=job.count, batch=job.batch, originals=job.originals,
-        ages=job.ages, target=goal, enough=enough, full=limit, task=job.task, settings=job.settings,
+        view=before,
+        budget=job.budget,
+        config=job.config,
+        count=job.count,
+        batch=job.batch,
+        originals=job.originals,
+        ages=job.ages,
+        target=goal,
+        enough=enough,
+        full=limit,
+        task=job.task,
+        settings=job.settings,
         scratch=job.scratch,
-    )  # fmt: skip
+    )
     done = climb(state, brief, rungs(job.ladder))
     hard = page_tokens(before, job.budget.factor, job.budget.input_max)
     if done.state.tokens > hard:
-        # Rungs that freed less than half of what was wanted would have to run again at the next turn.
+        # Rungs that freed less than half of what was wanted would have to run again at the next
+        # turn.
         weak = 2 * (before.tokens - done.state.tokens) < before.tokens - goal
         done = _forced(done, replace(brief, target=min(goal, hard) if weak else hard, settings={}))
     return _plan(before, done, job, current, target), done.state.view()
 
 
 def aim(view: View, current: int, job: Job) -> int:
-    """The size to reach: well below the trigger, or below what there is if the page is smaller than that."""
+    """The size to reach: well below the trigger, or below what there is if the page is smaller
+    than that."""
     if job.target is not None:
         return job.target
     most: int | None = job.settings.get("max_tokens")  # of the messages, beside system and tools
@@ -131,11 +148,17 @@ def _item(proposal: Proposal, before: View) -> Item:
         size = next((slot.tokens for slot in before.slots if slot.seq == edit.seq), 0)
         after, handle, action = size + proposal.tokens, str(Span(edit.seq, edit.seq)), "shortened"
     else:
-        covered = [slot for slot in before.slots if edit.span.first <= slot.seq and slot.last <= edit.span.last]
+        covered = [
+            slot
+            for slot in before.slots
+            if edit.span.first <= slot.seq and slot.last <= edit.span.last
+        ]
         size = sum(slot.tokens for slot in covered if slot.seq not in before.pins)
         after, handle = proposal.tokens, str(edit.span)
         action = "hidden" if isinstance(edit, Hide) else "summarized"
-    return Item(handle=handle, action=action, tokens_before=size, tokens_after=after, reason=edit.reason)
+    return Item(
+        handle=handle, action=action, tokens_before=size, tokens_after=after, reason=edit.reason
+    )
 
 
 def why_nothing(steps: Sequence[Step], before: View) -> str:
@@ -182,21 +205,29 @@ def measured(plan: Plan, before: View, after: View, job: Job) -> Plan:
 
 
 def still_fits(plan: Plan, state: Fold) -> bool:
-    """Whether messages that came since leave the plan lawful: no result came whose call it would take away."""
-    came = {id for slot in reversed(state.slots) if slot.seq > plan.head for id in results_of(slot.message)}
-    spans = [proposal.edit.span for proposal in plan.proposals if not isinstance(proposal.edit, Replace)]
+    """Whether messages that came since leave the plan lawful: no result came whose call it would
+    take away."""
+    came = {
+        id
+        for slot in reversed(state.slots)
+        if slot.seq > plan.head
+        for id in results_of(slot.message)
+    }
+    spans = [
+        proposal.edit.span for proposal in plan.proposals if not isinstance(proposal.edit, Replace)
+    ]
     if not came or not spans:
         return True
     taken = [slot for slot in state.slots if any(slot.seq in span for span in spans)]
     return not any(came.intersection(calls_of(slot.message)) for slot in taken)
 
 
-# --- when ---------------------------------------------------------------------------------------------------------
+# --- when ---
 
 
 class Decision(Struct, frozen=True, kw_only=True):
-    """What the next `request` would do about the size of the page. `strategy`: none, prune (below the trigger) or
-    compact; `reason` says why nothing is done although the page is full."""
+    """What the next `request` would do about the size of the page. `strategy`: none, prune
+    (below the trigger) or compact; `reason` says why nothing is done although the page is full."""
 
     needed: bool
     strategy: str
@@ -210,13 +241,17 @@ def decided(state: Fold, budget: Budget, config: Config) -> Decision:
     said = due(state, budget, config) if config.auto else "automatic compaction is off"
     strategy = "none" if said != "yes" else "compact" if current >= budget.compact_at else "prune"
     return Decision(
-        needed=said == "yes", strategy=strategy, percent=budget.percent(current),
-        should_warn=current >= budget.warn_at, reason="" if said in ("yes", "no") else said,
-    )  # fmt: skip
+        needed=said == "yes",
+        strategy=strategy,
+        percent=budget.percent(current),
+        should_warn=current >= budget.warn_at,
+        reason="" if said in ("yes", "no") else said,
+    )
 
 
 def due(state: Fold, budget: Budget, config: Config) -> str:
-    """Whether the page should be compacted by itself now: 'yes', 'no', or why not although it is full."""
+    """Whether the page should be compacted by itself now: 'yes', 'no', or why not although it is
+    full."""
     current = current_tokens(state, budget.factor)
     if current < budget.compact_at and not early(state, budget, config):
         return "yes" if _many(state, config) else "no"
@@ -232,10 +267,12 @@ def due(state: Fold, budget: Budget, config: Config) -> str:
 
 
 def early(state: Fold, budget: Budget, config: Config) -> list[str]:
-    """The strategies of the ladder that are configured to act by themselves below the trigger, at a size or a number
-    of tool uses of their own, and are past it."""
+    """The strategies of the ladder that are configured to act by themselves below the trigger,
+    at a size or a number of tool uses of their own, and are past it."""
     current = current_tokens(state, budget.factor)
-    return [name for name in config.ladder if _triggered(config.strategy.get(name, {}), current, state)]
+    return [
+        name for name in config.ladder if _triggered(config.strategy.get(name, {}), current, state)
+    ]
 
 
 def _triggered(settings: dict[str, Any], current: int, state: Fold) -> bool:
@@ -252,8 +289,9 @@ def nothing_new(state: Fold) -> bool:
 
 
 def _many(state: Fold, config: Config) -> bool:
-    """Whether the page has more messages than it may, and enough of them came since the last batch. What stays whole
-    and the summary are on the page anyway: a cap below that would never be met."""
+    """Whether the page has more messages than it may, and enough of them came since the last
+    batch. What stays whole and the summary are on the page anyway: a cap below that would never
+    be met."""
     cap = max(config.messages_cap, config.keep_recent + 2)
     if config.messages_cap <= 0 or len(state.slots) <= cap:
         return False

@@ -1,1 +1,2 @@
-"""Whole stored conversations: list, copy, export, import, verify, scan, delete. No Context needed."""
+"""Whole stored conversations: list, copy, export, import, verify, scan, delete. No Context
+needed."""

@@ -1,9 +1,11 @@
-"""Conversations move from one store to another, byte for byte: events with their ids and chain, forks, artifacts.
+"""Conversations move from one store to another, byte for byte: events with their ids and chain,
+forks, artifacts.
 
-First both sides are compared, and nothing is written while any log there differs from the one here. Then parents come
-before their forks, contents before the events that name them, and every log is read again on the other side and held
-against the one here. What is there already is not written twice: a copy that was interrupted goes on where it was, and
-the same copy again changes nothing. Neighbours: two stores below, `refold copy` above.
+First both sides are compared, and nothing is written while any log there differs from the one here.
+Then parents come before their forks, contents before the events that name them, and every log is
+read again on the other side and held against the one here. What is there already is not written
+twice: a copy that was interrupted goes on where it was, and the same copy again changes nothing.
+Neighbours: two stores below, `refold copy` above.
 """
 
 from __future__ import annotations
@@ -30,8 +32,9 @@ State = Literal["copied", "continued", "same", "ahead"]
 
 
 class Copied(Struct, frozen=True, kw_only=True):
-    """What became of one conversation. `ahead`: the other side has all of it, and went on. `events` and `artifacts` are
-    those that were written; `problems` names contents that this side itself has lost."""
+    """What became of one conversation. `ahead`: the other side has all of it, and went on.
+    `events` and `artifacts` are those that were written; `problems` names contents that this
+    side itself has lost."""
 
     id: str
     state: State
@@ -68,14 +71,16 @@ class _Move(Struct, frozen=True, kw_only=True):
     def state(self) -> State:
         if self.is_ahead:
             return "ahead"
-        return "copied" if self.there < 0 else "same" if self.there == self.about.head else "continued"
+        return (
+            "copied" if self.there < 0 else "same" if self.there == self.about.head else "continued"
+        )
 
 
 def copy(
     source: Store, target: Store, names: Sequence[str] = (), *, progress: Listener | None = None
-) -> list[Copied]:  # fmt: skip
-    """Copies these conversations, or all, and the parents of forks with them. Conflict, and nothing is written, if the
-    target has another log under one of the ids."""
+) -> list[Copied]:
+    """Copies these conversations, or all, and the parents of forks with them. Conflict, and
+    nothing is written, if the target has another log under one of the ids."""
     if source is target or (source.url == target.url and not source.url.startswith("memory:")):
         raise Invalid(f"{source.url} cannot be copied to itself", hint="name two stores")
     moves = _compared(source, target, _chosen(source, names))
@@ -84,19 +89,25 @@ def copy(
     return [copier.move(move) for move in moves]
 
 
-# --- what there is to do ------------------------------------------------------------------------------------------
+# --- what there is to do ---
 
 
 def _chosen(source: Store, names: Sequence[str]) -> list[Conversation]:
     """The conversations, each behind the one it was forked from."""
-    wanted = [source.conversation(found(source, name)) for name in names] if names else conversations(source)
+    wanted = (
+        [source.conversation(found(source, name)) for name in names]
+        if names
+        else conversations(source)
+    )
     chosen: dict[str, Conversation] = {}
     for about in wanted:
         line = [about]
         while line[-1].parent and line[-1].parent not in chosen:
             line.append(source.conversation(line[-1].parent))
         # Asking again: a list may show what reading finds to be damaged.
-        chosen |= {one.id: source.conversation(one.id) for one in reversed(line) if one.id not in chosen}
+        chosen |= {
+            one.id: source.conversation(one.id) for one in reversed(line) if one.id not in chosen
+        }
     return list(chosen.values())
 
 
@@ -135,11 +146,12 @@ def _chain_at(store: Store, about: Conversation, seq: int) -> bytes:
     return event.chain if event else codec.ZERO
 
 
-# --- doing it -----------------------------------------------------------------------------------------------------
+# --- doing it ---
 
 
 class _Copier:
-    """Copies one conversation after the other. `checked` are the contents that are known to be there."""
+    """Copies one conversation after the other. `checked` are the contents that are known to be
+    there."""
 
     def __init__(self, source: Store, target: Store, progress: Listener, total: int) -> None:
         self.source, self.target, self.progress, self.total = source, target, progress, total
@@ -158,21 +170,27 @@ class _Copier:
         lost = self._verify(about)
         self.target.flush()
         return Copied(
-            id=about.id, state=move.state, head=about.head, events=about.head - move.first, artifacts=self.put - before,
+            id=about.id,
+            state=move.state,
+            head=about.head,
+            events=about.head - move.first,
+            artifacts=self.put - before,
             problems=tuple(lost.values()),
-        )  # fmt: skip
+        )
 
     def _pages(self, store: Store, about: Conversation, after: int) -> Iterator[list[Event]]:
         while after < about.head:
             events = store.read(about.id, after=after, last=about.head, limit=PAGE_EVENTS)
             if not events:
-                raise Corrupt(f"{store.url}: {about.id} has no event {after + 1}", hint="refold verify")
+                raise Corrupt(
+                    f"{store.url}: {about.id} has no event {after + 1}", hint="refold verify"
+                )
             yield events
             after = events[-1].seq
 
     def _verify(self, about: Conversation) -> dict[str, str]:
-        """Reads the log there from its own first event on: the same events, in one chain, with their contents. Gives
-        the contents that are lost here, by digest."""
+        """Reads the log there from its own first event on: the same events, in one chain, with
+        their contents. Gives the contents that are lost here, by digest."""
         lost: dict[str, str] = {}
         after = about.parent_seq
         before = _chain_at(self.source, about, after)
@@ -189,7 +207,11 @@ class _Copier:
 
     def _erased(self, id: str, here: list[Event], there: list[Event]) -> list[Event]:
         """The events there, after those that are erased here were erased there too."""
-        late = [n for n, (ours, theirs) in enumerate(zip(here, there)) if ours.erased and not theirs.erased]
+        late = [
+            n
+            for n, (ours, theirs) in enumerate(zip(here, there))
+            if ours.erased and not theirs.erased
+        ]
         for n in late:
             self.target.erase(id, there[n].seq)
             [there[n]] = self.target.read(id, after=there[n].seq - 1, last=there[n].seq, limit=1)
@@ -197,18 +219,29 @@ class _Copier:
 
     def _check(self, id: str, here: list[Event], there: list[Event], before: bytes) -> None:
         # What was erased there stays erased: the envelope is all that must agree.
-        kept = [replace(ours, body=b"", salt=b"") if theirs.erased else ours for ours, theirs in zip(here, there)]
+        kept = [
+            replace(ours, body=b"", salt=b"") if theirs.erased else ours
+            for ours, theirs in zip(here, there)
+        ]
         faults = list(codec.check(there, after=here[0].seq - 1, before=before))
         if faults or kept != there or len(here) != len(there):
-            what = faults[0] if faults else f"events {here[0].seq} to {here[-1].seq} are not those of {self.source.url}"
-            raise Corrupt(f"{self.target.url}: {id} was not copied right: {what}", hint="refold verify on both stores")
+            what = (
+                faults[0]
+                if faults
+                else f"events {here[0].seq} to {here[-1].seq} are not those of {self.source.url}"
+            )
+            raise Corrupt(
+                f"{self.target.url}: {id} was not copied right: {what}",
+                hint="refold verify on both stores",
+            )
 
     def _put(self, events: list[Event]) -> None:
         for artifact, _ in _artifacts(events):
             self._fault(artifact)
 
     def _fault(self, artifact: Artifact) -> str:
-        """Makes sure that the content is there; says what is wrong with it here if that cannot be."""
+        """Makes sure that the content is there; says what is wrong with it here if that cannot
+        be."""
         digest = artifact.digest
         if digest in self.checked or _holds(self.target, digest):
             self.checked.add(digest)
@@ -233,7 +266,8 @@ class _Copier:
 
 
 def _artifacts(events: list[Event]) -> Iterator[tuple[Artifact, Event]]:
-    """The artifacts that events name, each with its event; one that cannot be read names nothing."""
+    """The artifacts that events name, each with its event; one that cannot be read names
+    nothing."""
     for event in events:
         if event.kind == "artifact":
             try:

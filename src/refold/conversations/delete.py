@@ -1,8 +1,10 @@
-"""Conversations go for good: their logs, the contents that only they named, and what the index knows of them.
+"""Conversations go for good: their logs, the contents that only they named, and what the index
+knows of them.
 
-First it is looked up what they name, then they are deleted, then the contents go that nobody else names. What another
-conversation names cannot be known where its log is damaged: then such contents stay, and that is said. Neighbours:
-`sessions` sweeps, `refold delete` asks, `cleaning` removes outputs of conversations that stay.
+First it is looked up what they name, then they are deleted, then the contents go that nobody else
+names. What another conversation names cannot be known where its log is damaged: then such contents
+stay, and that is said. Neighbours: `sessions` sweeps, `refold delete` asks, `cleaning` removes
+outputs of conversations that stay.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from refold.stores.protocol import Store
 
 
 def purged(store: Store, ids: Sequence[str]) -> Swept:
-    """Removes these conversations. One that others were forked from goes after them, or stays if they do."""
+    """Removes these conversations. One that others were forked from goes after them, or stays if
+    they do."""
     # What is put from now on, perhaps again, is not ours to drop.
     before_ms = now_ms() + 1
     named = {id: _named(store, store.conversation(id)) for id in dict.fromkeys(ids)}
@@ -47,7 +50,7 @@ def _deleted(store: Store, ids: Iterable[str], removed: list[str]) -> dict[str, 
     return left
 
 
-# --- contents -------------------------------------------------------------------------------------------------------
+# --- contents ---
 
 
 def _named(store: Store, about: Conversation) -> set[str]:
@@ -61,7 +64,9 @@ def _orphans(store: Store, digests: set[str]) -> tuple[set[str], list[str]]:
     for about in conversations(store) if digests else ():
         held = _held(store, about)
         if held is None:
-            return set(), [f"{len(digests)} contents stay: {about.id} is damaged, and may name them"]
+            return set(), [
+                f"{len(digests)} contents stay: {about.id} is damaged, and may name them"
+            ]
         digests = digests - held
     return digests, []
 
@@ -75,12 +80,15 @@ def _held(store: Store, about: Conversation) -> set[str] | None:
         return {artifact.digest for artifact in found} if is_all else None
 
 
-# --- the index ------------------------------------------------------------------------------------------------------
+# --- the index ---
 
 
 def _forgotten(store: Store, ids: Sequence[str]) -> Iterator[str]:
     """Takes conversations out of the index, if it has a file; gives what somebody should know."""
-    from refold.search.upkeep import Keeper, index_path  # it brings a database, which a store may do without
+    from refold.search.upkeep import (
+        Keeper,
+        index_path,
+    )  # it brings a database, which a store may do without
 
     path = index_path(store.url)
     if not ids or not os.path.isfile(path):

@@ -1,7 +1,9 @@
-"""How deep JSON is nested, told before anything is made of it: of a document while it streams in, of a value at once.
+"""How deep JSON is nested, told before anything is made of it: of a document while it streams in,
+of a value at once.
 
-A decoder needs all bytes of a document, and a hundred million brackets cost more than the bytes. So brackets are
-counted on the way, outside of texts, and the first one too many ends the reading. Neighbour: `transfer` reads them.
+A decoder needs all bytes of a document, and a hundred million brackets cost more than the bytes. So
+brackets are counted on the way, outside of texts, and the first one too many ends the reading.
+Neighbour: `transfer` reads them.
 """
 
 from __future__ import annotations
@@ -16,8 +18,9 @@ TOO_DEEP = f"nested more than {DEPTH_MAX} levels deep"
 
 
 class Nesting:
-    """Looks at a document chunk by chunk. An event stands `frame` levels deep in it. `Invalid` ends the reading: where
-    something is nested too deep, or has more between its texts than an event may have in all."""
+    """Looks at a document chunk by chunk. An event stands `frame` levels deep in it. `Invalid`
+    ends the reading: where something is nested too deep, or has more between its texts than an
+    event may have in all."""
 
     def __init__(self, frame: int) -> None:
         self.frame, self.depth, self.size = frame, 0, 0
@@ -43,7 +46,10 @@ class Nesting:
         self.depth = depth
         self.size += len(plain) if depth > self.frame else 0
         if self.size > EVENT_BYTES_MAX:
-            raise Invalid(f"an event of more than {EVENT_BYTES_MAX:,} bytes", hint="store large content as an artifact")
+            raise Invalid(
+                f"an event of more than {EVENT_BYTES_MAX:,} bytes",
+                hint="store large content as an artifact",
+            )
 
 
 def depth_checked(value: Any) -> Any:
@@ -54,7 +60,13 @@ def depth_checked(value: Any) -> Any:
         if depth > DEPTH_MAX:
             raise Invalid(TOO_DEEP, hint="pass deep structures as text")
         if isinstance(item, dict):
-            stack.extend((child, depth + 1) for child in item.values() if isinstance(child, dict | list | tuple))
+            stack.extend(
+                (child, depth + 1)
+                for child in item.values()
+                if isinstance(child, dict | list | tuple)
+            )
         elif isinstance(item, list | tuple):
-            stack.extend((child, depth + 1) for child in item if isinstance(child, dict | list | tuple))
+            stack.extend(
+                (child, depth + 1) for child in item if isinstance(child, dict | list | tuple)
+            )
     return value

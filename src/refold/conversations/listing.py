@@ -1,8 +1,10 @@
-"""The conversations of a store, newest first: finding one again, and clearing away those that nobody needs.
+"""The conversations of a store, newest first: finding one again, and clearing away those that
+nobody needs.
 
-A conversation is named by its id, or by its place in that order: `@1` (or `@`) is the one that was written to last. A
-sweep removes whole conversations by age and number; one that others were forked from stays for as long as they are
-there. Neighbours: a store below, `purging` removes, the command line and `opening` above.
+A conversation is named by its id, or by its place in that order: `@1` (or `@`) is the one that was
+written to last. A sweep removes whole conversations by age and number; one that others were forked
+from stays for as long as they are there. Neighbours: a store below, `purging` removes, the command
+line and `opening` above.
 """
 
 from __future__ import annotations
@@ -25,8 +27,8 @@ DAY_MS = 24 * 60 * 60 * 1_000
 
 
 class Swept(Struct, frozen=True, kw_only=True):
-    """What was removed, or would be, and what had to stay, with the reason; how many contents went with it, and what
-    somebody should know."""
+    """What was removed, or would be, and what had to stay, with the reason; how many contents
+    went with it, and what somebody should know."""
 
     removed: tuple[str, ...] = ()
     left: dict[str, str] = {}
@@ -35,7 +37,8 @@ class Swept(Struct, frozen=True, kw_only=True):
 
 
 def newest(store: Store, *, tag: str = "") -> list[Conversation]:
-    """All conversations, the one that was written to last first; with a tag, those that carry it."""
+    """All conversations, the one that was written to last first; with a tag, those that carry
+    it."""
     found = sorted(conversations(store), key=lambda about: (-about.updated_ms, about.id))
     return [about for about in found if tag in tags(store, about.id)] if tag else found
 
@@ -55,7 +58,10 @@ def found(store: Store, name: str) -> str:
         return name
     place = name[1:] or "1"
     if not place.isdecimal() or int(place) < 1:
-        raise Invalid(f"{name!r} is no place in the list", hint="@1 is the newest conversation, @2 the one before")
+        raise Invalid(
+            f"{name!r} is no place in the list",
+            hint="@1 is the newest conversation, @2 the one before",
+        )
     there = newest(store)
     if int(place) > len(there):
         raise NotFound(f"there is no conversation {name}", hint=f"{store.url} holds {len(there)}")
@@ -81,9 +87,15 @@ def _words(message: Message) -> str:
 
 
 def swept(
-    store: Store, *, now_ms: int, older_than_days: float | None = None, keep: int | None = None, dry_run: bool = False
+    store: Store,
+    *,
+    now_ms: int,
+    older_than_days: float | None = None,
+    keep: int | None = None,
+    dry_run: bool = False,
 ) -> Swept:
-    """Removes conversations that were not written to for so many days, and all but the newest `keep`."""
+    """Removes conversations that were not written to for so many days, and all but the newest
+    `keep`."""
     going = _stale(newest(store), now_ms=now_ms, older_than_days=older_than_days, keep=keep)
     ids = [about.id for about in going]
     if dry_run:
@@ -97,11 +109,17 @@ def _stale(
     there: Sequence[Conversation], *, now_ms: int, older_than_days: float | None, keep: int | None
 ) -> list[Conversation]:
     if older_than_days is None and keep is None:
-        raise Invalid("a sweep needs a limit", hint="say how old a conversation may be, or how many may stay")
+        raise Invalid(
+            "a sweep needs a limit", hint="say how old a conversation may be, or how many may stay"
+        )
     if (older_than_days or 0) < 0 or (keep or 0) < 0:
-        raise Invalid("a limit of a sweep is negative", hint="give a number of days, or of conversations")
+        raise Invalid(
+            "a limit of a sweep is negative", hint="give a number of days, or of conversations"
+        )
     oldest = now_ms - (older_than_days or 0) * DAY_MS
     return [
-        about for place, about in enumerate(there)
-        if (older_than_days is not None and about.updated_ms < oldest) or (keep is not None and place >= keep)
-    ]  # fmt: skip
+        about
+        for place, about in enumerate(there)
+        if (older_than_days is not None and about.updated_ms < oldest)
+        or (keep is not None and place >= keep)
+    ]

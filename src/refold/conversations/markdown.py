@@ -1,9 +1,10 @@
-"""A conversation for reading, as Markdown: every message as it came, and the artifacts, whatever a page shows of them.
+"""A conversation for reading, as Markdown: every message as it came, and the artifacts, whatever a
+page shows of them.
 
-All content stands in fences longer than any fence inside it, and every name on a line of its own is escaped: nothing
-that a model or a tool wrote can forge a heading or leave its section. `visible` is what makes any text harmless to
-look at. Streamed. Neighbours: `transfer` has the export that can be imported again and redacts this one, the command
-line prints.
+All content stands in fences longer than any fence inside it, and every name on a line of its own is
+escaped: nothing that a model or a tool wrote can forge a heading or leave its section. `visible` is
+what makes any text harmless to look at. Streamed. Neighbours: `transfer` has the export that can be
+imported again and redacts this one, the command line prints.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ def markdown_chunks(store: Store, conversation: str) -> Iterator[bytes]:
     cleaned: dict[str, int] = {}
     for event in events_of(store, about):
         body = codec.decode(event)
-        roles.update([body.role] if isinstance(body, Message) else ["erased"] if _is_erased(event) else [])
+        roles.update(
+            [body.role] if isinstance(body, Message) else ["erased"] if _is_erased(event) else []
+        )
         if isinstance(body, Artifact):
             artifacts.setdefault(body.digest, body)
             cleaned[body.digest] = event.at_ms if event.by == CLEANER else 0
@@ -78,7 +81,9 @@ def _heading(about: Conversation, roles: Tally[str], artifacts: dict[str, Artifa
 def _section(event: Event) -> str:
     body = codec.decode(event)
     role = body.role if isinstance(body, Message) else "message"
-    parts = [_shown(block) for block in body.blocks] if isinstance(body, Message) else [_fenced(ERASED)]
+    parts = (
+        [_shown(block) for block in body.blocks] if isinstance(body, Message) else [_fenced(ERASED)]
+    )
     return f"\n## #{event.seq} {role} ({moment(event.at_ms)})\n" + "".join(parts)
 
 
@@ -91,7 +96,9 @@ def _shown(block: Block) -> str:
             return f"\n*Call:* {inline(block.name)} ({inline(block.id)})\n" + _fenced(text)
         case ToolResult():
             outcome = ", failed" if block.is_error else ""
-            return f"\n*Result:* {inline(block.name)} ({inline(block.call)}{outcome})\n" + _fenced(text)
+            return f"\n*Result:* {inline(block.name)} ({inline(block.call)}{outcome})\n" + _fenced(
+                text
+            )
         case Thinking():
             return "\n*Thinking:*\n" + _fenced(text)
         case Media():

@@ -1,10 +1,12 @@
-"""A copy of a conversation without its secrets: a log of its own, that can be imported, verified and gone on with.
+"""A copy of a conversation without its secrets: a log of its own, that can be imported, verified
+and gone on with.
 
-Every text of every event is redacted, field by field, also where no page shows it, and so are the contents. A content
-that changes has another digest, and so another id, which all that names it follows. Events keep their ids and places;
-their salts, digests and chain are new, so the copy is another log. It follows from the log alone: the same export twice
-gives the same bytes. What a hash said of a secret goes, and so does the signature of a thought that was changed.
-Neighbours: `transfer` writes it, `redaction` finds secrets, `scanning` walks the same texts.
+Every text of every event is redacted, field by field, also where no page shows it, and so are the
+contents. A content that changes has another digest, and so another id, which all that names it
+follows. Events keep their ids and places; their salts, digests and chain are new, so the copy is
+another log. It follows from the log alone: the same export twice gives the same bytes. What a hash
+said of a secret goes, and so does the signature of a thought that was changed. Neighbours:
+`transfer` writes it, `redaction` finds secrets, `scanning` walks the same texts.
 """
 
 from __future__ import annotations
@@ -34,14 +36,17 @@ _ID = re.compile(r"art-[a-z2-7]{12}")
 
 
 class Withheld:
-    """A conversation as it is told without its secrets. Contents are streamed; of each only what it became is held."""
+    """A conversation as it is told without its secrets. Contents are streamed; of each only what
+    it became is held."""
 
     def __init__(self, store: Store, conversation: str, *, emails: bool = False) -> None:
         self._store = store
         # An edit may say which lines of a result stay.
         self._redact = partial(redacted, emails=emails, keep_lines=True)
         self._about = store.conversation(conversation)
-        self._artifacts: dict[str, Artifact] = {}  # what became of an artifact, by the digest that it had
+        self._artifacts: dict[
+            str, Artifact
+        ] = {}  # what became of an artifact, by the digest that it had
         self._digests: dict[str, str] = {}  # the digest that a content had, by the one it has now
         self._ids: dict[str, str] = {}
         # A text may name an artifact before the event that makes it known.
@@ -59,7 +64,11 @@ class Withheld:
     def events(self) -> Iterator[Event]:
         before = codec.ZERO
         for event in events_of(self._store, self._about):
-            clean = codec.resealed(event, before, event.seq) if event.erased else self._sealed(event, before)
+            clean = (
+                codec.resealed(event, before, event.seq)
+                if event.erased
+                else self._sealed(event, before)
+            )
             before = clean.chain
             yield clean
 
@@ -73,15 +82,24 @@ class Withheld:
         try:
             body = msgspec.json.decode(event.body)
         except (msgspec.DecodeError, ValueError) as error:
-            raise Corrupt(f"event {event.seq} is not JSON: {error}", hint="refold verify") from error
+            raise Corrupt(
+                f"event {event.seq} is not JSON: {error}", hint="refold verify"
+            ) from error
         clean = self._artifact(body) if event.kind == "artifact" else self._clean(body)
         # The old salt is told to nobody, so the new one says nothing about what was taken out.
         salt = hashlib.blake2b(b"withheld", key=event.salt, digest_size=codec.SALT_BYTES).digest()
         return codec.seal(
-            before, event.seq, id=event.id, at_ms=event.at_ms, by=event.by, kind=event.kind,
-            body=event.body if clean == body else msgspec.json.encode(clean), salt=salt, tokens=event.tokens,
+            before,
+            event.seq,
+            id=event.id,
+            at_ms=event.at_ms,
+            by=event.by,
+            kind=event.kind,
+            body=event.body if clean == body else msgspec.json.encode(clean),
+            salt=salt,
+            tokens=event.tokens,
             counter=event.counter,
-        )  # fmt: skip
+        )
 
     def _clean(self, value: Any, name: str = "") -> Any:
         match value:
@@ -110,7 +128,8 @@ class Withheld:
     def _text(self, value: str, name: str) -> str:
         text = _ID.sub(lambda match: self._ids.get(match[0], match[0]), value)
         if name in ENCODED:
-            # Bytes may look like a key that nobody can be sure of; a note in them would make them unreadable.
+            # Bytes may look like a key that nobody can be sure of; a note in them would make them
+            # unreadable.
             return self._redact(text) if any(one.sure for one in found(text)) else text
         if name == "arguments" and text[:1] in ("{", "["):
             return self._arguments(text)
@@ -135,7 +154,11 @@ class Withheld:
         except (binascii.Error, UnicodeDecodeError):
             return data
         clean = self._redact(text)
-        return data if clean == text else base64.b64encode(clean.encode("utf-8", "surrogatepass")).decode()
+        return (
+            data
+            if clean == text
+            else base64.b64encode(clean.encode("utf-8", "surrogatepass")).decode()
+        )
 
     # --- artifacts ---
 
@@ -171,15 +194,21 @@ class Withheld:
         digest = hasher.hexdigest()
         if digest == artifact.digest:
             return artifact
-        sizes = {"size_chars": chars, "lines": lines + (last not in ("", "\n"))} if artifact.size_chars else {}
-        return replace(artifact, id=codec.artifact_id(digest), digest=digest, size_bytes=size, **sizes)
+        sizes = (
+            {"size_chars": chars, "lines": lines + (last not in ("", "\n"))}
+            if artifact.size_chars
+            else {}
+        )
+        return replace(
+            artifact, id=codec.artifact_id(digest), digest=digest, size_bytes=size, **sizes
+        )
 
     def _content(self, digest: str) -> Iterator[bytes]:
         return (text.encode(coding) for text, coding in self._texts(digest))
 
     def _texts(self, digest: str) -> Iterator[tuple[str, str]]:
-        """A content in pieces without secrets, and how they become bytes. What is not text is read sign by sign: a note
-        in the middle of it costs less than a secret."""
+        """A content in pieces without secrets, and how they become bytes. What is not text is
+        read sign by sign: a note in the middle of it costs less than a secret."""
         if is_text(self._store.get(digest)):
             yield from ((self._redact(piece), "utf-8") for piece in pieces(self._store.get(digest)))
             return

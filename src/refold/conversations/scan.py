@@ -1,9 +1,10 @@
-"""Walks conversations and says where secrets stand: every event of the log, also what no page shows, and artifacts.
+"""Walks conversations and says where secrets stand: every event of the log, also what no page
+shows, and artifacts.
 
-Nothing is changed, no finding holds a secret, only its masked form, and damage does not end the walk. A content that
-several artifacts share is read once. Of a fork only its own events are walked when its parent is walked too. Memory is
-bounded: contents are streamed, and beyond `FINDINGS_MAX` findings are only counted. Neighbours: `redaction` finds,
-`edges.cli.scanning` prints.
+Nothing is changed, no finding holds a secret, only its masked form, and damage does not end the
+walk. A content that several artifacts share is read once. Of a fork only its own events are walked
+when its parent is walked too. Memory is bounded: contents are streamed, and beyond `FINDINGS_MAX`
+findings are only counted. Neighbours: `redaction` finds, `edges.cli.scanning` prints.
 """
 
 from __future__ import annotations
@@ -24,14 +25,21 @@ from refold.stores.protocol import Store
 LIST_CONVERSATIONS = 100
 FINDINGS_MAX = 10_000
 NAMED_CHARS = 400
-ENCODED = ("data", "signature", "digest", "arguments_hash")  # fields whose texts are bytes in base64, or hashes
+ENCODED = (
+    "data",
+    "signature",
+    "digest",
+    "arguments_hash",
+)  # fields whose texts are bytes in base64, or hashes
 
-Listener = Callable[[str, int, int], None]  # the conversation, how many of its events are done, how many it has
+Listener = Callable[
+    [str, int, int], None
+]  # the conversation, how many of its events are done, how many it has
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One secret and its place: the line, from 1, is that of the content if `artifact` is set, else that of the text
-    in the event. Not `sure`: it may be a fixture."""
+    """One secret and its place: the line, from 1, is that of the content if `artifact` is set,
+    else that of the text in the event. Not `sure`: it may be a fixture."""
 
     kind: str
     conversation: str
@@ -43,8 +51,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What was walked and what was found. `kinds` counts all; `unread` are artifacts whose content is missing or
-    damaged, `damaged` the conversations that have events which cannot be read, each with the first reason."""
+    """What was walked and what was found. `kinds` counts all; `unread` are artifacts whose
+    content is missing or damaged, `damaged` the conversations that have events which cannot be
+    read, each with the first reason."""
 
     conversations: int
     events: int
@@ -60,9 +69,14 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def scanned(
-    store: Store, ids: Sequence[str] = (), *, doubtful: bool = False, progress: Listener | None = None
+    store: Store,
+    ids: Sequence[str] = (),
+    *,
+    doubtful: bool = False,
+    progress: Listener | None = None,
 ) -> Report:
-    """The report on these conversations, or on all that the store has. `doubtful` adds what is not sure."""
+    """The report on these conversations, or on all that the store has. `doubtful` adds what is
+    not sure."""
     walk = _Walk(store, doubtful, progress or (lambda *_: None))
     for about, after in _wanted(store, ids):
         walk.conversation(about, after)
@@ -70,7 +84,8 @@ def scanned(
 
 
 def _wanted(store: Store, ids: Sequence[str]) -> Iterator[tuple[Conversation, int]]:
-    """The conversations, and the event behind which each is to be read: if all are, a fork's parent is among them."""
+    """The conversations, and the event behind which each is to be read: if all are, a fork's
+    parent is among them."""
     if ids:
         yield from ((store.conversation(id), 0) for id in dict.fromkeys(ids))
         return
@@ -99,7 +114,9 @@ class _Walk:
                 self._event(about.id, event)
             except Corrupt as error:
                 self.damaged.setdefault(about.id, str(error))
-            if not isinstance(event, Corrupt) and (event.seq % READ_EVENTS == 0 or event.seq == about.head):
+            if not isinstance(event, Corrupt) and (
+                event.seq % READ_EVENTS == 0 or event.seq == about.head
+            ):
                 self.progress(about.id, event.seq, about.head)
 
     def _event(self, id: str, event: Event | Corrupt) -> None:
@@ -110,7 +127,11 @@ class _Walk:
             return
         for text in texts(_decoded(id, event)):
             self._search([text], id, event.seq)
-        if event.kind == "artifact" and event.by != CLEANER and isinstance(body := codec.decode(event), Artifact):
+        if (
+            event.kind == "artifact"
+            and event.by != CLEANER
+            and isinstance(body := codec.decode(event), Artifact)
+        ):
             self._content(id, event.seq, body)
 
     def _content(self, id: str, seq: int, artifact: Artifact) -> None:
@@ -131,40 +152,69 @@ class _Walk:
                 line += text.count("\n", done, one.start)
                 done = one.start
                 if one.sure or self.doubtful:
-                    self._add(one.kind, masked(text[one.start : one.end]), one.sure, id, seq, line, artifact)
+                    self._add(
+                        one.kind,
+                        masked(text[one.start : one.end]),
+                        one.sure,
+                        id,
+                        seq,
+                        line,
+                        artifact,
+                    )
             line += text.count("\n", done)
 
-    def _add(self, kind: str, shown: str, sure: bool, id: str, seq: int, line: int, artifact: str) -> None:
+    def _add(
+        self, kind: str, shown: str, sure: bool, id: str, seq: int, line: int, artifact: str
+    ) -> None:
         self.kinds[kind] += 1
         if len(self.findings) < FINDINGS_MAX:
             self.findings.append(
-                Finding(kind=kind, conversation=id, seq=seq, line=line, masked=shown, artifact=artifact, sure=sure)
+                Finding(
+                    kind=kind,
+                    conversation=id,
+                    seq=seq,
+                    line=line,
+                    masked=shown,
+                    artifact=artifact,
+                    sure=sure,
+                )
             )
 
     def report(self) -> Report:
         return Report(
-            conversations=self.conversations, events=self.events, artifacts=len(self.contents) - len(self.unread),
-            kinds=dict(self.kinds.most_common()), findings=tuple(self.findings), unread=tuple(self.unread),
+            conversations=self.conversations,
+            events=self.events,
+            artifacts=len(self.contents) - len(self.unread),
+            kinds=dict(self.kinds.most_common()),
+            findings=tuple(self.findings),
+            unread=tuple(self.unread),
             damaged=self.damaged,
-        )  # fmt: skip
+        )
 
 
 def _decoded(id: str, event: Event) -> Any:
     try:
         return msgspec.json.decode(event.body)
     except (msgspec.DecodeError, ValueError) as error:
-        raise Corrupt(f"{id}: event {event.seq} is not JSON: {error}", hint="refold verify") from error
+        raise Corrupt(
+            f"{id}: event {event.seq} is not JSON: {error}", hint="refold verify"
+        ) from error
 
 
 def texts(value: Any, name: str = "") -> Iterator[str]:
-    """Every text in a decoded body. A short one comes with the name of its field, which may be a telling one."""
+    """Every text in a decoded body. A short one comes with the name of its field, which may be a
+    telling one."""
     stack = [(name, value)]
     while stack:
         name, value = stack.pop()
         if isinstance(value, dict):
-            stack.extend((field, inner) for field, inner in reversed(value.items()) if field not in ENCODED)
+            stack.extend(
+                (field, inner) for field, inner in reversed(value.items()) if field not in ENCODED
+            )
         elif isinstance(value, list):
             stack.extend((name, inner) for inner in reversed(value))
         elif isinstance(value, str) and value:
-            is_short = len(value) <= NAMED_CHARS and name and not any(sign.isspace() for sign in value)
+            is_short = (
+                len(value) <= NAMED_CHARS and name and not any(sign.isspace() for sign in value)
+            )
             yield f'{name}: "{value}"' if is_short else value

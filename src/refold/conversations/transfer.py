@@ -1,10 +1,11 @@
 """A conversation leaves its store as one file, and comes back byte for byte.
 
-The export is one JSON document: the whole log, every body as the bytes it was born with, and the artifacts it names;
-nothing else is needed to import it. It is streamed out, and holds every secret that the log holds: a backup that lacks
-something is none. A copy without secrets is another log (`withholding`); the export for reading has none unless they
-are asked for. An import is checked to its last byte before anything is written, and its nesting while it is read.
-Neighbours: `codec` has the lines, `transcript` the export for reading, `redaction` finds secrets.
+The export is one JSON document: the whole log, every body as the bytes it was born with, and the
+artifacts it names; nothing else is needed to import it. It is streamed out, and holds every secret
+that the log holds: a backup that lacks something is none. A copy without secrets is another log
+(`withholding`); the export for reading has none unless they are asked for. An import is checked to
+its last byte before anything is written, and its nesting while it is read. Neighbours: `codec` has
+the lines, `transcript` the export for reading, `redaction` finds secrets.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ BASE64_BYTES = 3 * 64 * 1024
 AGAIN = "export it again from its store; nothing was written"
 
 
-# --- export as JSON ------------------------------------------------------------------------------------------------
+# --- export as JSON ---
 
 
 class _Source(Protocol):
@@ -81,8 +82,13 @@ def json_chunks(store: Store, conversation: str) -> Iterator[bytes]:
 
 def _document(source: _Source) -> Iterator[bytes]:
     head = _described(source.about())
-    yield f'{{"format":"{FORMAT}","version":{VERSION},"conversation":'.encode() + head + b',"events":['
-    # The chain does not cover everything that an event carries (its size in tokens, say); this digest does.
+    yield (
+        f'{{"format":"{FORMAT}","version":{VERSION},"conversation":'.encode()
+        + head
+        + b',"events":['
+    )
+    # The chain does not cover everything that an event carries (its size in tokens, say); this
+    # digest does.
     hasher = codec.content_hasher()
     hasher.update(head)
     artifacts: dict[str, Artifact] = {}
@@ -103,10 +109,18 @@ def _document(source: _Source) -> Iterator[bytes]:
 
 
 def _described(about: Conversation) -> bytes:
-    return msgspec.json.encode({
-        "id": about.id, "title": about.title, "head": about.head, "chain": about.chain.hex(), "at_ms": about.at_ms,
-        "updated_ms": about.updated_ms, "parent": about.parent, "parent_seq": about.parent_seq,
-    })  # fmt: skip
+    return msgspec.json.encode(
+        {
+            "id": about.id,
+            "title": about.title,
+            "head": about.head,
+            "chain": about.chain.hex(),
+            "at_ms": about.at_ms,
+            "updated_ms": about.updated_ms,
+            "parent": about.parent,
+            "parent_seq": about.parent_seq,
+        }
+    )
 
 
 def _line(event: Event, before: bytes) -> bytes:
@@ -120,7 +134,8 @@ def _line(event: Event, before: bytes) -> bytes:
 
 
 def _content_chunks(source: _Source, artifact: Artifact) -> Iterator[bytes]:
-    """The artifact's bytes: as text where they are one, in base64 where not. Read twice, never held whole."""
+    """The artifact's bytes: as text where they are one, in base64 where not. Read twice, never
+    held whole."""
     about = {"digest": artifact.digest, "suffix": suffix_of(artifact)}
     readable = is_text(source.content(artifact.digest))
     yield msgspec.json.encode(about)[:-1] + (b',"text":"' if readable else b',"data":"')
@@ -144,7 +159,7 @@ def _base64(chunks: Iterable[bytes]) -> Iterator[bytes]:
     yield base64.b64encode(rest)
 
 
-# --- files ---------------------------------------------------------------------------------------------------------
+# --- files ---
 
 
 def format_of(path: str) -> str:
@@ -156,10 +171,15 @@ def format_of(path: str) -> str:
 
 
 def chunks_of(
-    store: Store, conversation: str, format: str, *, secrets: bool | None = None, emails: bool = False
+    store: Store,
+    conversation: str,
+    format: str,
+    *,
+    secrets: bool | None = None,
+    emails: bool = False,
 ) -> Iterator[bytes]:
-    """The export in a format, `json` or `markdown`. By default the former is whole, the latter without secrets;
-    `secrets` says otherwise. With `emails`, addresses go where secrets go."""
+    """The export in a format, `json` or `markdown`. By default the former is whole, the latter
+    without secrets; `secrets` says otherwise. With `emails`, addresses go where secrets go."""
     match format:
         case "json" if secrets is False:
             return _document(Withheld(store, conversation, emails=emails))
@@ -169,18 +189,30 @@ def chunks_of(
             chunks = markdown_chunks(store, conversation)
             return chunks if secrets else redacted_chunks(chunks, emails=emails)
         case _:
-            raise Invalid(f"there is no format {format!r}", hint="formats: " + ", ".join(FORMATS.values()))
+            raise Invalid(
+                f"there is no format {format!r}", hint="formats: " + ", ".join(FORMATS.values())
+            )
 
 
 def export_file(
-    store: Store, conversation: str, path: str, *, format: str = "", force: bool = False, secrets: bool | None = None,
+    store: Store,
+    conversation: str,
+    path: str,
+    *,
+    format: str = "",
+    force: bool = False,
+    secrets: bool | None = None,
     emails: bool = False,
-) -> int:  # fmt: skip
-    """Writes the export and gives its size in bytes. An existing file is replaced by `force` only; `secrets` and
-    `emails` are those of `chunks_of`."""
-    chunks = chunks_of(store, conversation, format or format_of(path), secrets=secrets, emails=emails)
+) -> int:
+    """Writes the export and gives its size in bytes. An existing file is replaced by `force`
+    only; `secrets` and `emails` are those of `chunks_of`."""
+    chunks = chunks_of(
+        store, conversation, format or format_of(path), secrets=secrets, emails=emails
+    )
     if os.path.lexists(path) and not force:
-        raise Conflict(f"{path} exists already", hint="choose another name, or use --force to replace it")
+        raise Conflict(
+            f"{path} exists already", hint="choose another name, or use --force to replace it"
+        )
     return write_file(path, chunks)
 
 
@@ -212,7 +244,8 @@ def _write_synced(path: str, chunks: Iterable[bytes]) -> int:
 
 
 def read_document(path: str) -> bytes:
-    """The bytes of an export; a file that is none is refused by its first bytes, without reading the rest."""
+    """The bytes of an export; a file that is none is refused by its first bytes, without reading
+    the rest."""
     try:
         # Without O_NONBLOCK, opening a named pipe would wait for its writer for ever.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -221,7 +254,9 @@ def read_document(path: str) -> bytes:
         finally:
             os.close(descriptor)
     except FileNotFoundError as error:
-        raise NotFound(f"there is no file {path}", hint="name a file that refold export wrote") from error
+        raise NotFound(
+            f"there is no file {path}", hint="name a file that refold export wrote"
+        ) from error
     except OSError as error:
         raise door.os_failure(error, f"cannot read {path}") from error
 
@@ -242,13 +277,16 @@ def read_stream(stream: BinaryIO, name: str = "standard input") -> bytes:
 
 
 def _checked_pieces(stream: BinaryIO, name: str) -> Iterator[bytes]:
-    """The bytes of a document, looked at while they come: what cannot be one is not read to its end."""
+    """The bytes of a document, looked at while they come: what cannot be one is not read to its
+    end."""
     nesting, size = Nesting(FRAME_LEVELS), 0
     piece = _sniffed(stream.read(SNIFF_BYTES), name)
     while piece:
         size += len(piece)
         if size > DOCUMENT_BYTES_MAX:
-            raise Invalid(f"{name} has more than {DOCUMENT_BYTES_MAX:,} bytes", hint="copy the store itself")
+            raise Invalid(
+                f"{name} has more than {DOCUMENT_BYTES_MAX:,} bytes", hint="copy the store itself"
+            )
         try:
             nesting.take(piece)
         except Invalid as error:
@@ -259,11 +297,13 @@ def _checked_pieces(stream: BinaryIO, name: str) -> Iterator[bytes]:
 
 def _sniffed(start: bytes, name: str) -> bytes:
     if not start.lstrip().startswith(b"{") or f'"{FORMAT}"'.encode() not in start:
-        raise Invalid(f"{name} is not a refold export", hint="refold export ID FILE.json writes one")
+        raise Invalid(
+            f"{name} is not a refold export", hint="refold export ID FILE.json writes one"
+        )
     return start
 
 
-# --- import --------------------------------------------------------------------------------------------------------
+# --- import ---
 
 
 class _Head(msgspec.Struct):
@@ -295,9 +335,11 @@ class _Document(msgspec.Struct):
     digest: str
 
 
-def import_document(store: Store, document: bytes, *, id: str | None = None, name: str = "the file") -> Conversation:
-    """Writes an export into the store as a new conversation: `id`, else the id it had, else that with a number.
-    Conflict if the store holds the very same log already and no id is given."""
+def import_document(
+    store: Store, document: bytes, *, id: str | None = None, name: str = "the file"
+) -> Conversation:
+    """Writes an export into the store as a new conversation: `id`, else the id it had, else that
+    with a number. Conflict if the store holds the very same log already and no id is given."""
     read, about = _read(document, name)
     events = _checked_events(read, about, name)
     contents = _checked_contents(read, events, name)
@@ -314,9 +356,15 @@ def _read(document: bytes, name: str) -> tuple[_Document, _About]:
     try:
         head = msgspec.json.decode(document, type=_Head)
         if head.format != FORMAT:
-            raise Invalid(f"{name} has the format {head.format!r}, not {FORMAT!r}", hint="refold export writes one")
+            raise Invalid(
+                f"{name} has the format {head.format!r}, not {FORMAT!r}",
+                hint="refold export writes one",
+            )
         if head.version != VERSION:
-            raise Invalid(f"{name} has version {head.version}, this refold reads {VERSION}", hint="upgrade refold")
+            raise Invalid(
+                f"{name} has version {head.version}, this refold reads {VERSION}",
+                hint="upgrade refold",
+            )
         read = msgspec.json.decode(document, type=_Document)
         return read, msgspec.json.decode(read.conversation, type=_About)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
@@ -334,7 +382,10 @@ def _checked_events(read: _Document, about: _About, name: str) -> list[Event]:
         events.append(_checked_event(bytes(line), seq, before, name))
         before = events[-1].chain
     if not events or (about.head, about.chain) != (events[-1].seq, before.hex()):
-        raise Corrupt(f"{name} holds {len(events)} events, its head is {about.head}: it was cut or changed", hint=AGAIN)
+        raise Corrupt(
+            f"{name} holds {len(events)} events, its head is {about.head}: it was cut or changed",
+            hint=AGAIN,
+        )
     if hasher.hexdigest() != read.digest:
         raise Corrupt(f"{name} does not match its digest: it was changed", hint=AGAIN)
     return events
@@ -358,7 +409,9 @@ def _checked_event(line: bytes, seq: int, before: bytes, name: str) -> Event:
 
 def _checked_contents(read: _Document, events: list[Event], name: str) -> list[_Content]:
     """The contents that the log names, each checked against its digest."""
-    wanted: dict[str, bool] = {}  # by digest, whether the content is there: False once it was cleaned up
+    wanted: dict[
+        str, bool
+    ] = {}  # by digest, whether the content is there: False once it was cleaned up
     for event in events:
         if event.kind == "artifact" and isinstance(body := codec.decode(event), Artifact):
             wanted[body.digest] = event.by != CLEANER
@@ -387,7 +440,9 @@ def _free_id(store: Store, wanted: str, newest: Event, *, fixed: bool) -> str:
         if taken.head >= newest.seq and _chain_at(store, id, newest.seq) == newest.chain:
             said = f"{id!r} holds this log already; nothing was written"
             raise Conflict(said, head=taken.head, hint="--id NEW makes a second copy")
-    raise Conflict(f"{wanted!r} and {IDS_TRIED_MAX} numbered ids are taken", hint="choose one with --id")
+    raise Conflict(
+        f"{wanted!r} and {IDS_TRIED_MAX} numbered ids are taken", hint="choose one with --id"
+    )
 
 
 def _chain_at(store: Store, id: str, seq: int) -> bytes:

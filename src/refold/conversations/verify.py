@@ -1,8 +1,10 @@
-"""Walks a store and says what is not as it was written: which conversation, which event, which file.
+"""Walks a store and says what is not as it was written: which conversation, which event, which
+file.
 
-Four promises are checked. Every event has the body and the place in the chain that it was sealed with; every artifact
-is there and matches its digest; a bookmark says what a full fold says; the page obeys the laws, in every dialect.
-Nothing is changed or mended. A damaged event does not end the walk. Neighbours: `codec` seals, `fold` and `laws` judge.
+Four promises are checked. Every event has the body and the place in the chain that it was sealed
+with; every artifact is there and matches its digest; a bookmark says what a full fold says; the
+page obeys the laws, in every dialect. Nothing is changed or mended. A damaged event does not end
+the walk. Neighbours: `codec` seals, `fold` and `laws` judge.
 """
 
 from __future__ import annotations
@@ -18,7 +20,16 @@ from msgspec.structs import replace
 from refold import dialects
 from refold.core import bookmark, codec, laws
 from refold.core.fold import Fold, folded, switches, text_of
-from refold.core.model import CLEANER, Artifact, Conversation, Event, Message, Meta, ToolResult, View
+from refold.core.model import (
+    CLEANER,
+    Artifact,
+    Conversation,
+    Event,
+    Message,
+    Meta,
+    ToolResult,
+    View,
+)
 from refold.dialects.page import Page
 from refold.errors import Corrupt, Invalid, NotFound, RefoldError
 from refold.log.reading import events_of
@@ -44,7 +55,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What was walked, and what was found. `remarks` are no damage: a text may name what there never was."""
+    """What was walked, and what was found. `remarks` are no damage: a text may name what there
+    never was."""
 
     conversations: int
     events: int
@@ -63,9 +75,12 @@ def verified(store: Store, conversation: str | None = None) -> Report:
     except Corrupt as error:
         problems.append(Problem(part="store", what=str(error), file=walk.file))
     return Report(
-        conversations=walk.conversations, events=walk.events, artifacts=len(walk.contents), problems=tuple(problems),
+        conversations=walk.conversations,
+        events=walk.events,
+        artifacts=len(walk.contents),
+        problems=tuple(problems),
         remarks=tuple(walk.remarks),
-    )  # fmt: skip
+    )
 
 
 def _ids(store: Store) -> Iterator[str]:
@@ -83,7 +98,9 @@ class _Walk:
         self.file = store.url.removeprefix("sqlite:")
         self.conversations = self.events = 0
         self.remarks: list[Problem] = []
-        self.contents: dict[str, str] = {}  # what is wrong with a content, by its digest; empty if nothing is
+        self.contents: dict[
+            str, str
+        ] = {}  # what is wrong with a content, by its digest; empty if nothing is
 
     def problems(self, id: str) -> list[Problem]:
         try:
@@ -92,7 +109,8 @@ class _Walk:
             return [Problem(part="store", what=str(error), conversation=id, file=self.file)]
 
     def _conversation(self, id: str) -> list[Problem]:
-        # The bookmark is read before the head: what another process appends meanwhile makes it no younger.
+        # The bookmark is read before the head: what another process appends meanwhile makes it no
+        # younger.
         kept = self.store.bookmark(id)
         about = self.store.conversation(id)
         self.conversations += 1
@@ -100,7 +118,12 @@ class _Walk:
         found = log.problems()
         self.remarks += log.remarks()
         if len(found) > PROBLEMS_MAX:
-            more = Problem(part="log", what="there is more; the walk ended here", conversation=id, file=self.file)
+            more = Problem(
+                part="log",
+                what="there is more; the walk ended here",
+                conversation=id,
+                file=self.file,
+            )
             return [*found[:PROBLEMS_MAX], more]
         return [*found, *self._derived(about, kept)]
 
@@ -166,7 +189,8 @@ def page_faults(view: View) -> list[str]:
     """Every law that the page breaks, and what each provider would refuse in it."""
     if not view.slots:
         return []
-    # An empty message may stand in a log, because rendering mends it; whether it did is asked of the dialects.
+    # An empty message may stand in a log, because rendering mends it; whether it did is asked of
+    # the dialects.
     found = [fault for fault in laws.broken(view) if not fault.endswith("is empty")]
     for name in dialects.DIALECTS:
         spoken = dialects.dialect(name)
@@ -180,8 +204,9 @@ def page_faults(view: View) -> list[str]:
 
 
 class _Log:
-    """The walk through one log. `befores` are the chain values that the next event may stand on: the stored one, and
-    what it should have been, so that a damaged chain value is blamed on its own event and not on the next."""
+    """The walk through one log. `befores` are the chain values that the next event may stand on:
+    the stored one, and what it should have been, so that a damaged chain value is blamed on its
+    own event and not on the next."""
 
     def __init__(self, walk: _Walk, about: Conversation) -> None:
         self.walk, self.about = walk, about
@@ -189,9 +214,13 @@ class _Log:
         self.title = ""
         self.artifacts: set[str] = set()
         self.named: dict[str, int] = {}
-        self.mentioned: dict[str, int] = {}  # artifacts that a text names, and where it does so for the last time
+        self.mentioned: dict[
+            str, int
+        ] = {}  # artifacts that a text names, and where it does so for the last time
         self.has_erased_artifact = False
-        self.missing: dict[str, Problem] = {}  # by digest, unless the log says later that the content was cleaned up
+        self.missing: dict[
+            str, Problem
+        ] = {}  # by digest, unless the log says later that the content was cleaned up
 
     def problems(self) -> list[Problem]:
         found: list[Problem] = []
@@ -214,14 +243,19 @@ class _Log:
             last = min(after + READ_EVENTS, self.about.head)
             fault: Corrupt | None = None
             try:
-                events = self.walk.store.read(self.about.id, after=after, last=last, limit=READ_EVENTS)
+                events = self.walk.store.read(
+                    self.about.id, after=after, last=last, limit=READ_EVENTS
+                )
             except Corrupt as error:
                 events, fault = [], error
             whole = len(events) == last - after
-            steps: list[Event | Problem] = [*events] if whole else [*map(self._one, range(after + 1, last + 1))]
+            steps: list[Event | Problem] = (
+                [*events] if whole else [*map(self._one, range(after + 1, last + 1))]
+            )
             yield from steps
             if fault is not None and all(isinstance(step, Event) for step in steps):
-                # Each is found by itself, and yet they cannot be read in a row: something else lies between them.
+                # Each is found by itself, and yet they cannot be read in a row: something else lies
+                # between them.
                 yield self._problem("log", f"cannot be read: {fault}", last)
             after = last
 
@@ -247,7 +281,9 @@ class _Log:
             yield "its body does not match its digest"
         try:
             chains = [
-                codec.chain_of(before, event.seq, event.id, event.at_ms, event.by, event.kind, event.digest)
+                codec.chain_of(
+                    before, event.seq, event.id, event.at_ms, event.by, event.kind, event.digest
+                )
                 for before in self.befores
             ]
         except (struct.error, ValueError, OverflowError) as error:
@@ -270,7 +306,11 @@ class _Log:
             case Message():
                 texts = (text_of(block) for block in body.blocks)
                 self.mentioned.update((id, event.seq) for text in texts for id in references(text))
-                results = (block for block in body.blocks if isinstance(block, ToolResult) and block.artifact)
+                results = (
+                    block
+                    for block in body.blocks
+                    if isinstance(block, ToolResult) and block.artifact
+                )
                 self.named.update({result.artifact: event.seq for result in results})
             case _:
                 pass
@@ -297,20 +337,38 @@ class _Log:
         """What only shows at the end of the log."""
         yield from self.missing.values()
         if self.befores and self.about.chain not in self.befores:
-            yield self._problem("log", "the head is not the one that the store names", self.about.head)
+            yield self._problem(
+                "log", "the head is not the one that the store names", self.about.head
+            )
         if self.about.title != self.title:
             yield self._problem("store", "the title in the list is not the one in the log")
-        missing = {} if self.has_erased_artifact else {k: v for k, v in self.named.items() if k not in self.artifacts}
+        missing = (
+            {}
+            if self.has_erased_artifact
+            else {k: v for k, v in self.named.items() if k not in self.artifacts}
+        )
         for artifact, seq in missing.items():
-            yield self._problem("artifact", f"the result names {artifact}, which the log does not have", seq)
+            yield self._problem(
+                "artifact", f"the result names {artifact}, which the log does not have", seq
+            )
 
     def remarks(self) -> list[Problem]:
-        """The artifacts that a text names and the log does not have. Nothing is known of those that were erased."""
+        """The artifacts that a text names and the log does not have. Nothing is known of those
+        that were erased."""
         if self.has_erased_artifact:
             return []
-        missing = {id: seq for id, seq in self.mentioned.items() if id not in self.artifacts and id not in self.named}
-        said = ((f"the text names {id}, which the log does not have", seq) for id, seq in missing.items())
+        missing = {
+            id: seq
+            for id, seq in self.mentioned.items()
+            if id not in self.artifacts and id not in self.named
+        }
+        said = (
+            (f"the text names {id}, which the log does not have", seq)
+            for id, seq in missing.items()
+        )
         return [self._problem("artifact", what, seq) for what, seq in islice(said, PROBLEMS_MAX)]
 
     def _problem(self, part: Part, what: str, seq: int = 0, file: str = "") -> Problem:
-        return Problem(part=part, what=what, conversation=self.about.id, seq=seq, file=file or self.walk.file)
+        return Problem(
+            part=part, what=what, conversation=self.about.id, seq=seq, file=file or self.walk.file
+        )

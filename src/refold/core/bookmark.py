@@ -1,8 +1,8 @@
 """A fold's state at a `seq`, without bodies: what lets a conversation open without reading its log.
 
-Derived and disposable: a bookmark that is missing, older or of another version costs a full fold, nothing else.
-`kept` writes it; `resumed` makes a fold of it again, given the events it names (the visible bodies, their edits, the
-system prompt and the tools). Neighbour: `fold`.
+Derived and disposable: a bookmark that is missing, older or of another version costs a full fold,
+nothing else. `kept` writes it; `resumed` makes a fold of it again, given the events it names (the
+visible bodies, their edits, the system prompt and the tools). Neighbour: `fold`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,20 @@ import msgspec
 
 from refold.core.codec import decode, digest_of
 from refold.core.fold import Fold, edited, skeleton, standin
-from refold.core.model import Anchor, Applied, Erase, Event, Fact, Hide, Message, Meta, Replace, Slot, Summarize, Totals
+from refold.core.model import (
+    Anchor,
+    Applied,
+    Erase,
+    Event,
+    Fact,
+    Hide,
+    Message,
+    Meta,
+    Replace,
+    Slot,
+    Summarize,
+    Totals,
+)
 
 VERSION = 1
 DIGEST_BYTES = 16
@@ -47,20 +60,32 @@ _DECODER = msgspec.msgpack.Decoder(Bookmark)
 
 
 def kept(state: Fold) -> bytes:
-    """The state as bytes, behind their digest: a damaged bookmark is found and costs a full fold."""
+    """The state as bytes, behind their digest: a damaged bookmark is found and costs a full
+    fold."""
     data = msgspec.msgpack.encode(
         Bookmark(
-            version=VERSION, head=state.head, chain=state.chain,
+            version=VERSION,
+            head=state.head,
+            chain=state.chain,
             slots=[(s.seq, s.last, s.tokens, s.edits) for s in state.slots],
             meta=msgspec.structs.replace(state.meta, system=None, tools=None),
-            system=(state.system_seq, state.system_tokens), tools=(state.tools_seq, state.tools_tokens),
-            pins=sorted(state.pins), request=state.request, erased=state.erased, anchor=state.anchor,
-            totals=state.totals, responses=state.responses, calibration=state.calibration,
-            counts=state.counts, artifacts=state.artifacts,
-            checkpoints=state.checkpoints, facts=list(state.facts.values()), undoable=state.undoable,
+            system=(state.system_seq, state.system_tokens),
+            tools=(state.tools_seq, state.tools_tokens),
+            pins=sorted(state.pins),
+            request=state.request,
+            erased=state.erased,
+            anchor=state.anchor,
+            totals=state.totals,
+            responses=state.responses,
+            calibration=state.calibration,
+            counts=state.counts,
+            artifacts=state.artifacts,
+            checkpoints=state.checkpoints,
+            facts=list(state.facts.values()),
+            undoable=state.undoable,
             times=(state.first_at_ms, state.updated_ms),
         )
-    )  # fmt: skip
+    )
     return digest_of(b"", data) + data
 
 
@@ -90,12 +115,20 @@ def resumed(mark: Bookmark, events: Mapping[int, Event]) -> Fold:
     state = Fold()
     state.head, state.chain = mark.head, mark.chain
     state.erased = mark.erased
-    state.slots = [_slot(seq, last, tokens, edits, events, mark.erased) for seq, last, tokens, edits in mark.slots]
+    state.slots = [
+        _slot(seq, last, tokens, edits, events, mark.erased)
+        for seq, last, tokens, edits in mark.slots
+    ]
     state.slot_tokens = sum(slot.tokens for slot in state.slots)
     state.meta = msgspec.structs.replace(mark.meta, **_fixed(mark, events))
     state.system_seq, state.system_tokens = mark.system
     state.tools_seq, state.tools_tokens = mark.tools
-    state.pins, state.request, state.anchor, state.totals = set(mark.pins), mark.request, mark.anchor, mark.totals
+    state.pins, state.request, state.anchor, state.totals = (
+        set(mark.pins),
+        mark.request,
+        mark.anchor,
+        mark.totals,
+    )
     state.responses, state.calibration, state.counts = mark.responses, mark.calibration, mark.counts
     state.artifacts, state.checkpoints = mark.artifacts, mark.checkpoints
     state.facts = {(fact.kind, fact.text): fact for fact in mark.facts}
@@ -115,12 +148,23 @@ def _fixed(mark: Bookmark, events: Mapping[int, Event]) -> dict[str, Any]:
 
 
 def _slot(
-    seq: int, last: int, tokens: int, edits: tuple[Applied, ...], events: Mapping[int, Event], erased: dict[int, Erase]
+    seq: int,
+    last: int,
+    tokens: int,
+    edits: tuple[Applied, ...],
+    events: Mapping[int, Event],
+    erased: dict[int, Erase],
 ) -> Slot:
     if edits and edits[0].block < 0:
         event = events[edits[0].seq]
         body = decode(event)
-        text = body.notice if isinstance(body, Hide) else body.text if isinstance(body, Summarize) else ""
+        text = (
+            body.notice
+            if isinstance(body, Hide)
+            else body.text
+            if isinstance(body, Summarize)
+            else ""
+        )
         return standin(seq, last, text, event, body.notes if isinstance(body, Summarize) else None)
     message = decode(events[seq])
     shown = message if isinstance(message, Message) else skeleton(erased.get(seq))

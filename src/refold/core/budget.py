@@ -1,8 +1,9 @@
 """How much may be sent, and when something is done about it.
 
-All thresholds follow from the window in exact arithmetic, and none lies above the input budget (window − reserve) or
-the cap. `target` is where a compaction aims: well below the trigger, so that the next one is far away.
-Neighbours: `config` holds the ratios, `fold` the calibration that turns our estimate into the provider's tokens.
+All thresholds follow from the window in exact arithmetic, and none lies above the input budget
+(window − reserve) or the cap. `target` is where a compaction aims: well below the trigger, so that
+the next one is far away. Neighbours: `config` holds the ratios, `fold` the calibration that turns
+our estimate into the provider's tokens.
 """
 
 from __future__ import annotations
@@ -55,18 +56,26 @@ class Budget(Struct, frozen=True, kw_only=True):
         return 100 * current / self.window
 
 
-def budget_for(config: Config, *, window: int, output: int | None, input_max: int | None = None) -> Budget:
+def budget_for(
+    config: Config, *, window: int, output: int | None, input_max: int | None = None
+) -> Budget:
     """The budget of a model under a configuration."""
     if window <= 0:
-        raise Invalid(f"a window of {window} tokens", hint="give a positive window, or a model that is known")
+        raise Invalid(
+            f"a window of {window} tokens", hint="give a positive window, or a model that is known"
+        )
     reserve = config.reserve_tokens
     if reserve is None:
         reserve = min(output or OUTPUT_DEFAULT, RESERVE_MAX)
-        # A small window given by hand for a model with a large output limit must leave room for the page.
+        # A small window given by hand for a model with a large output limit must leave room for the
+        # page.
         reserve = reserve if reserve <= window // 2 else window // 4
     limit = min(window - reserve, input_max or window)
     if limit <= 0:
-        raise Invalid(f"a reserve of {reserve} leaves nothing of a window of {window}", hint="lower reserve_tokens")
+        raise Invalid(
+            f"a reserve of {reserve} leaves nothing of a window of {window}",
+            hint="lower reserve_tokens",
+        )
     ratios = (config.warn_ratio, config.compact_ratio, config.critical_ratio)
     warn, compact, critical = (Fraction(str(ratio)) for ratio in ratios)
     compact_at = min(int(window * compact), limit, config.tokens_cap)
@@ -82,11 +91,16 @@ def budget_for(config: Config, *, window: int, output: int | None, input_max: in
 
 def offload_tokens(config: Config, window: int) -> int:
     """The size from which a tool result becomes an artifact."""
-    return config.offload_tokens if config.offload_tokens is not None else min(OFFLOAD_MAX, window // 8)
+    return (
+        config.offload_tokens
+        if config.offload_tokens is not None
+        else min(OFFLOAD_MAX, window // 8)
+    )
 
 
 def factor_of(view: Sized, model: str) -> float:
-    """Reported tokens per estimated token for a model; another model's ratio is better than none."""
+    """Reported tokens per estimated token for a model; another model's ratio is better than
+    none."""
     known = view.calibration.get(model)
     if known is None and view.calibration:
         known = list(view.calibration.values())[-1]
@@ -94,8 +108,9 @@ def factor_of(view: Sized, model: str) -> float:
 
 
 def current_tokens(view: Sized, factor: float) -> int:
-    """What the next request will carry: the last reported size, plus what came since, minus what edits removed. A page
-    that is shorter than the reported one is its share of it: an error in our estimate must shrink with the page."""
+    """What the next request will carry: the last reported size, plus what came since, minus what
+    edits removed. A page that is shorter than the reported one is its share of it: an error in
+    our estimate must shrink with the page."""
     anchor = view.anchor
     if anchor is None:
         return round(view.tokens * factor)

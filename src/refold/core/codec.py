@@ -1,10 +1,12 @@
-"""Events to bytes and back: one encoding, made once at birth, the same in every store, file and HTTP body.
+"""Events to bytes and back: one encoding, made once at birth, the same in every store, file and
+HTTP body.
 
     digest = blake2b-16(salt ‖ body)
     chain  = blake2b-16(chain before ‖ seq ‖ id ‖ at_ms ‖ len by ‖ by ‖ len kind ‖ kind ‖ digest)
 
-The salt keeps the digest of an erased body from telling what the body was. Numbers are 8 bytes, lengths 4, all
-big-endian; ids are the 16 bytes of the UUID. Neighbours: `model` has the values, `docs/format.md` the samples.
+The salt keeps the digest of an erased body from telling what the body was. Numbers are 8 bytes,
+lengths 4, all big-endian; ids are the 16 bytes of the UUID. Neighbours: `model` has the values,
+`docs/format.md` the samples.
 """
 
 from __future__ import annotations
@@ -19,7 +21,20 @@ from uuid import UUID
 
 import msgspec
 
-from refold.core.model import Artifact, Body, Checkpoint, Edit, Erase, Event, Message, Meta, Pin, Restore, Revert, Usage
+from refold.core.model import (
+    Artifact,
+    Body,
+    Checkpoint,
+    Edit,
+    Erase,
+    Event,
+    Message,
+    Meta,
+    Pin,
+    Restore,
+    Revert,
+    Usage,
+)
 from refold.errors import Corrupt, Invalid
 
 FORMAT = 1
@@ -53,17 +68,22 @@ def kind_of(body: Body) -> str:
     return _KINDS[type(body)]
 
 
-_KINDS: dict[type, str] = {type_: kind for kind, type_ in _TYPES.items()} | dict.fromkeys(Edit.__args__, "edit")
+_KINDS: dict[type, str] = {type_: kind for kind, type_ in _TYPES.items()} | dict.fromkeys(
+    Edit.__args__, "edit"
+)
 
 
 def encode(body: Body) -> bytes:
-    """The body's bytes. A lone surrogate, which JSON cannot carry, raises UnicodeEncodeError: see `shielding`."""
+    """The body's bytes. A lone surrogate, which JSON cannot carry, raises UnicodeEncodeError:
+    see `shielding`."""
     try:
         encoded = _ENCODE(body)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         if isinstance(error, UnicodeEncodeError):
             raise
-        raise Invalid(f"the {kind_of(body)} is not JSON: {error}", hint="pass plain dicts, lists and text") from error
+        raise Invalid(
+            f"the {kind_of(body)} is not JSON: {error}", hint="pass plain dicts, lists and text"
+        ) from error
     if len(encoded) > EVENT_BYTES_MAX:
         size = f"an event of {len(encoded):,} bytes is over the limit of {EVENT_BYTES_MAX:,}"
         raise Invalid(size, hint="store large content as an artifact")
@@ -78,34 +98,66 @@ def decode(event: Event) -> Body | None:
     try:
         return decoder.decode(event.body)  # type: ignore[no-any-return]
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
-        raise Corrupt(f"event {event.seq} is not a {event.kind}: {error}", hint="refold verify") from error
+        raise Corrupt(
+            f"event {event.seq} is not a {event.kind}: {error}", hint="refold verify"
+        ) from error
 
 
-# --- chain --------------------------------------------------------------------------------------------------------
+# --- chain ---
 
 
 def digest_of(salt: bytes, body: bytes) -> bytes:
     return hashlib.blake2b(salt + body, digest_size=16).digest()
 
 
-def chain_of(before: bytes, seq: int, id: str, at_ms: int, by: str, kind: str, digest: bytes) -> bytes:
+def chain_of(
+    before: bytes, seq: int, id: str, at_ms: int, by: str, kind: str, digest: bytes
+) -> bytes:
     writer, tag = by.encode(), kind.encode()
     who = bytes.fromhex(id.replace("-", ""))
-    parts = (before, _NUMBER(seq), who, _NUMBER(at_ms), _LENGTH(len(writer)), writer, _LENGTH(len(tag)), tag, digest)
+    parts = (
+        before,
+        _NUMBER(seq),
+        who,
+        _NUMBER(at_ms),
+        _LENGTH(len(writer)),
+        writer,
+        _LENGTH(len(tag)),
+        tag,
+        digest,
+    )
     return hashlib.blake2b(b"".join(parts), digest_size=16).digest()
 
 
 def seal(
-    before: bytes, seq: int, *, id: str, at_ms: int, by: str, kind: str, body: bytes, salt: bytes, tokens: int = 0,
+    before: bytes,
+    seq: int,
+    *,
+    id: str,
+    at_ms: int,
+    by: str,
+    kind: str,
+    body: bytes,
+    salt: bytes,
+    tokens: int = 0,
     counter: str = "",
-) -> Event:  # fmt: skip
+) -> Event:
     """A new event on top of the chain value `before`."""
     digest = digest_of(salt, body)
     chain = chain_of(before, seq, id, at_ms, by, kind, digest)
     return Event(
-        seq=seq, id=id, at_ms=at_ms, by=by, kind=kind, body=body, salt=salt, digest=digest, chain=chain,
-        tokens=tokens, counter=counter,
-    )  # fmt: skip
+        seq=seq,
+        id=id,
+        at_ms=at_ms,
+        by=by,
+        kind=kind,
+        body=body,
+        salt=salt,
+        digest=digest,
+        chain=chain,
+        tokens=tokens,
+        counter=counter,
+    )
 
 
 def resealed(event: Event, before: bytes, seq: int) -> Event:
@@ -128,7 +180,10 @@ def check(events: Iterable[Event], *, after: int = 0, before: bytes = ZERO) -> I
 
 def _continues(event: Event, before: bytes) -> bool:
     try:
-        return chain_of(before, event.seq, event.id, event.at_ms, event.by, event.kind, event.digest) == event.chain
+        return (
+            chain_of(before, event.seq, event.id, event.at_ms, event.by, event.kind, event.digest)
+            == event.chain
+        )
     except (struct.error, ValueError):
         return False  # an id or a time that no event can have
 
@@ -142,7 +197,7 @@ def uuid7(at_ms: int, randomness: bytes) -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-# --- lines --------------------------------------------------------------------------------------------------------
+# --- lines ---
 
 
 class _Line(msgspec.Struct, kw_only=True):
@@ -164,12 +219,22 @@ _LINES = msgspec.json.Decoder(_Line)
 
 
 def to_line(event: Event) -> bytes:
-    """The event as one line of JSON, without the newline. The body's bytes stand in it untouched."""
+    """The event as one line of JSON, without the newline. The body's bytes stand in it
+    untouched."""
     line = _Line(
-        v=FORMAT, seq=event.seq, id=event.id, at_ms=event.at_ms, by=event.by, kind=event.kind,
-        salt=event.salt.hex(), digest=event.digest.hex(), chain=event.chain.hex(), tokens=event.tokens,
-        counter=event.counter, body=msgspec.Raw(b"null" if event.erased else event.body),
-    )  # fmt: skip
+        v=FORMAT,
+        seq=event.seq,
+        id=event.id,
+        at_ms=event.at_ms,
+        by=event.by,
+        kind=event.kind,
+        salt=event.salt.hex(),
+        digest=event.digest.hex(),
+        chain=event.chain.hex(),
+        tokens=event.tokens,
+        counter=event.counter,
+        body=msgspec.Raw(b"null" if event.erased else event.body),
+    )
     return _ENCODE(line)
 
 
@@ -178,32 +243,49 @@ def from_line(line: bytes) -> Event:
     try:
         read = _LINES.decode(line)
         if read.v > FORMAT:
-            raise Invalid(f"format version {read.v}, this refold reads up to {FORMAT}", hint="upgrade refold")
+            raise Invalid(
+                f"format version {read.v}, this refold reads up to {FORMAT}", hint="upgrade refold"
+            )
         UUID(read.id)
         salt, body = bytes.fromhex(read.salt), bytes(read.body)
         return Event(
-            seq=read.seq, id=read.id, at_ms=read.at_ms, by=read.by, kind=read.kind, body=body if salt else b"",
-            salt=salt, digest=bytes.fromhex(read.digest), chain=bytes.fromhex(read.chain), tokens=read.tokens,
+            seq=read.seq,
+            id=read.id,
+            at_ms=read.at_ms,
+            by=read.by,
+            kind=read.kind,
+            body=body if salt else b"",
+            salt=salt,
+            digest=bytes.fromhex(read.digest),
+            chain=bytes.fromhex(read.chain),
+            tokens=read.tokens,
             counter=read.counter,
-        )  # fmt: skip
+        )
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise Corrupt(f"not an event: {error}", hint="refold verify") from error
 
 
-# --- names --------------------------------------------------------------------------------------------------------
+# --- names ---
 
 
 def conversation_checked(id: str) -> str:
     """The id itself, if it is a plain name that is safe as a file name everywhere."""
-    if not isinstance(id, str) or not _ID.fullmatch(id) or id.endswith((".", ".lock")) or id.upper() in _RESERVED:
+    if (
+        not isinstance(id, str)
+        or not _ID.fullmatch(id)
+        or id.endswith((".", ".lock"))
+        or id.upper() in _RESERVED
+    ):
         raise Invalid(
-            f"{id!r} is not a conversation id", hint="1 to 64 letters, digits, dots, dashes, underscores: fix-login"
+            f"{id!r} is not a conversation id",
+            hint="1 to 64 letters, digits, dots, dashes, underscores: fix-login",
         )
     return id
 
 
 def artifact_id(digest: str) -> str:
-    """The short name of an artifact: the same on every device, because it follows from the content."""
+    """The short name of an artifact: the same on every device, because it follows from the
+    content."""
     return "art-" + base64.b32encode(bytes.fromhex(digest))[:12].decode().lower()
 
 

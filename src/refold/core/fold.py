@@ -1,9 +1,10 @@
 """The log becomes the page: `fold(events) -> View`, pure, total, replayable.
 
-A first walk, newest to oldest, finds what is switched off (`switches`): a live revert switches its target off, a
-live restore everything between its target and itself. A second walk, oldest to newest, applies what is left. `Fold`
-does the second walk one event at a time; an event that reaches back (a revert, say) answers False, and the caller
-folds the log again. Neighbours: `model` has the values, `bookmark` keeps a fold's state without bodies.
+A first walk, newest to oldest, finds what is switched off (`switches`): a live revert switches its
+target off, a live restore everything between its target and itself. A second walk, oldest to
+newest, applies what is left. `Fold` does the second walk one event at a time; an event that reaches
+back (a revert, say) answers False, and the caller folds the log again. Neighbours: `model` has the
+values, `bookmark` keeps a fold's state without bodies.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ CALIBRATION_MIN, CALIBRATION_MAX = 0.5, 2.0
 
 
 class Switches(Struct, frozen=True):
-    """What the log says about itself: events that are off, pins that hold, bodies erased, the newest replace of each
-    block, and the messages that have a block with more than one."""
+    """What the log says about itself: events that are off, pins that hold, bodies erased, the
+    newest replace of each block, and the messages that have a block with more than one."""
 
     off: frozenset[int] = frozenset()
     pins: frozenset[int] = frozenset()
@@ -79,7 +80,9 @@ def switches(events: Iterable[Event]) -> Switches:
     erased: dict[int, Erase] = {}
     winners: dict[tuple[int, int], int] = {}
     again: set[int] = set()
-    off_from = off_to = 0  # the span that the newest live restore so far has switched off, open at both ends
+    off_from = off_to = (
+        0  # the span that the newest live restore so far has switched off, open at both ends
+    )
     spans: list[tuple[int, int]] = []
     for seq, body in reversed(controls):
         if isinstance(body, Erase):
@@ -105,8 +108,12 @@ def switches(events: Iterable[Event]) -> Switches:
             case _:
                 continue
     off.update(seq for first, last in spans for seq in range(first + 1, last))
-    held = frozenset(seq for seq, on in pins.items() if on and seq not in off)  # what is off cannot be held
-    return Switches(off=frozenset(off), pins=held, erased=erased, winners=winners, again=frozenset(again))
+    held = frozenset(
+        seq for seq, on in pins.items() if on and seq not in off
+    )  # what is off cannot be held
+    return Switches(
+        off=frozenset(off), pins=held, erased=erased, winners=winners, again=frozenset(again)
+    )
 
 
 def fold(events: Iterable[Event]) -> View:
@@ -130,7 +137,9 @@ class Fold:
     def __init__(self) -> None:
         self.head, self.chain = 0, bytes(16)
         self.slots: list[Slot] = []
-        self.originals: dict[int, Message] = {}  # of messages that are replaced more than once in the log
+        self.originals: dict[
+            int, Message
+        ] = {}  # of messages that are replaced more than once in the log
         self.slot_tokens = 0
         self.system_seq = self.tools_seq = 0
         self.meta = Meta()
@@ -140,7 +149,9 @@ class Fold:
         self.erased: dict[int, Erase] = {}
         self.anchor: Anchor | None = None
         self.totals = Totals()
-        self.responses: list[str] = []  # the newest that were recorded: recording one again changes nothing
+        self.responses: list[
+            str
+        ] = []  # the newest that were recorded: recording one again changes nothing
         self.calibration: dict[str, float] = {}
         self.counts: dict[str, int] = {}
         self.artifacts: list[int] = []
@@ -151,19 +162,31 @@ class Fold:
         self._view: View | None = None
 
     def add(self, event: Event, body: Body | None = None) -> bool:
-        """Goes one event further. False: the event reaches back into the log, fold it again; nothing was changed."""
+        """Goes one event further. False: the event reaches back into the log, fold it again;
+        nothing was changed."""
         if event.kind in ("revert", "restore", "erase"):
             return False
         if event.kind in ("pin", "edit"):
             body = body or decode(event)
             if isinstance(body, Pin) and not self._pin_is_local(body):
                 return False
-            if isinstance(body, Replace) and body.keep is not None and self._block_is_replaced(body):
+            if (
+                isinstance(body, Replace)
+                and body.keep is not None
+                and self._block_is_replaced(body)
+            ):
                 return False
         self.step(event, body=body)
         return True
 
-    def step(self, event: Event, *, live: bool = True, found: Switches | None = None, body: Body | None = None) -> None:
+    def step(
+        self,
+        event: Event,
+        *,
+        live: bool = True,
+        found: Switches | None = None,
+        body: Body | None = None,
+    ) -> None:
         """Applies one event of the second walk."""
         self._view = None
         self.head, self.chain = event.seq, event.chain
@@ -217,21 +240,29 @@ class Fold:
         self.slots.append(Slot(event.seq, event.seq, message, event.tokens))
         self.slot_tokens += event.tokens
         self.counts[message.role] = self.counts.get(message.role, 0) + 1
-        if message.role == "user" and any(not isinstance(block, ToolResult) for block in message.blocks):
+        if message.role == "user" and any(
+            not isinstance(block, ToolResult) for block in message.blocks
+        ):
             self.request = event.seq
 
     def _bill(self, usage: Usage) -> None:
         self.responses = [*self.responses[1 - RESPONSES_KEPT :], usage.response]
         t = self.totals
         self.totals = Totals(
-            t.calls + 1, t.input + usage.input, t.output + usage.output, t.cache_read + usage.cache_read,
-            t.cache_write + usage.cache_write, t.reasoning + usage.reasoning, t.cost + (usage.cost or 0.0),
+            t.calls + 1,
+            t.input + usage.input,
+            t.output + usage.output,
+            t.cache_read + usage.cache_read,
+            t.cache_write + usage.cache_write,
+            t.reasoning + usage.reasoning,
+            t.cost + (usage.cost or 0.0),
             t.unpriced + (usage.cost is None),
-        )  # fmt: skip
+        )
 
     def _anchor(self, event: Event, usage: Usage) -> None:
-        """Ties the provider's count to our own estimate of what that request showed; a count of nothing ties nothing. A
-        ratio out of bounds tells of something else, such as tools that the caller added, and is not learnt."""
+        """Ties the provider's count to our own estimate of what that request showed; a count of
+        nothing ties nothing. A ratio out of bounds tells of something else, such as tools that
+        the caller added, and is not learnt."""
         later = reply = 0
         for slot in reversed(self.slots):
             if slot.seq <= usage.upto:
@@ -239,14 +270,22 @@ class Fold:
             later += slot.tokens
             reply += slot.tokens if usage.replied and slot.seq == event.seq - 1 else 0
         shown = self.tokens - later
-        self.anchor = Anchor(usage.input + (usage.output if reply else 0), shown + reply, usage.upto)
+        self.anchor = Anchor(
+            usage.input + (usage.output if reply else 0), shown + reply, usage.upto
+        )
         ratio = usage.input / max(1, shown)
         if CALIBRATION_MIN <= ratio <= CALIBRATION_MAX:
             known = self.calibration.get(usage.model)
-            self.calibration[usage.model] = ratio if known is None else known + CALIBRATION_STEP * (ratio - known)
+            self.calibration[usage.model] = (
+                ratio if known is None else known + CALIBRATION_STEP * (ratio - known)
+            )
 
     def _describe(self, event: Event, meta: Meta) -> None:
-        given = {name: getattr(meta, name) for name in meta.__struct_fields__ if getattr(meta, name) is not None}
+        given = {
+            name: getattr(meta, name)
+            for name in meta.__struct_fields__
+            if getattr(meta, name) is not None
+        }
         self.meta = replace(self.meta, **given)
         if meta.system is not None:
             self.system_seq, self.system_tokens = event.seq, event.tokens
@@ -265,7 +304,9 @@ class Fold:
                 self._cover(event, edit.span, edit.notice)
             case Summarize():
                 self._cover(event, edit.span, edit.text, edit.notes)
-                self.facts = bounded({**self.facts, **{(fact.kind, fact.text): fact for fact in edit.facts}})
+                self.facts = bounded(
+                    {**self.facts, **{(fact.kind, fact.text): fact for fact in edit.facts}}
+                )
             case _:
                 assert_never(edit)
 
@@ -286,8 +327,11 @@ class Fold:
         )
         self.slot_tokens += event.tokens - before
 
-    def _cover(self, event: Event, span: Span, text: str, notes: dict[str, Any] | None = None) -> None:
-        """Takes the slots inside the span off the page, but for pins, and puts the text in their place."""
+    def _cover(
+        self, event: Event, span: Span, text: str, notes: dict[str, Any] | None = None
+    ) -> None:
+        """Takes the slots inside the span off the page, but for pins, and puts the text in their
+        place."""
         start, stop = self._range(span)
         inside = self.slots[start:stop]
         covered = [slot for slot in inside if self._goes(slot, span)]
@@ -315,7 +359,8 @@ class Fold:
     # --- what reaches back ---
 
     def _pin_is_local(self, pin: Pin) -> bool:
-        """Whether the pin can be taken without the log: its message is on the page as it came, or nothing is edited."""
+        """Whether the pin can be taken without the log: its message is on the page as it came,
+        or nothing is edited."""
         slot = self.slot_at(pin.seq)
         if not pin.on:
             return pin.seq not in self.pins or not self.undoable
@@ -345,50 +390,72 @@ class Fold:
         """The page as a value; made once per state."""
         if self._view is None:
             self._view = View(
-                head=self.head, chain=self.chain, slots=tuple(self.slots), system=self.meta.system,
-                tools=self.meta.tools, system_tokens=self.system_tokens, tools_tokens=self.tools_tokens,
-                slot_tokens=self.slot_tokens, title=self.meta.title or "", tags=self.meta.tags or (),
-                metadata=self.meta.metadata or {}, model=self.meta.model or "", pins=frozenset(self.pins),
-                request=self.request, anchor=self.anchor, totals=self.totals, calibration=dict(self.calibration),
-                counts=dict(self.counts), checkpoints=dict(self.checkpoints),
-                facts=tuple(self.facts.values()), undoable=tuple(self.undoable), first_at_ms=self.first_at_ms,
+                head=self.head,
+                chain=self.chain,
+                slots=tuple(self.slots),
+                system=self.meta.system,
+                tools=self.meta.tools,
+                system_tokens=self.system_tokens,
+                tools_tokens=self.tools_tokens,
+                slot_tokens=self.slot_tokens,
+                title=self.meta.title or "",
+                tags=self.meta.tags or (),
+                metadata=self.meta.metadata or {},
+                model=self.meta.model or "",
+                pins=frozenset(self.pins),
+                request=self.request,
+                anchor=self.anchor,
+                totals=self.totals,
+                calibration=dict(self.calibration),
+                counts=dict(self.counts),
+                checkpoints=dict(self.checkpoints),
+                facts=tuple(self.facts.values()),
+                undoable=tuple(self.undoable),
+                first_at_ms=self.first_at_ms,
                 updated_ms=self.updated_ms,
-            )  # fmt: skip
+            )
         return self._view
 
 
 def bounded(facts: dict[tuple[str, str], Fact]) -> dict[tuple[str, str], Fact]:
-    """The facts, but for the oldest passing ones (commands, files only read) where there are too many."""
+    """The facts, but for the oldest passing ones (commands, files only read) where there are too
+    many."""
     spare = len(facts) - FACTS_KEPT
     passing = [key for key, fact in facts.items() if fact.kind in PASSING or fact.state == "read"]
     gone = set(passing[: max(0, spare)]) | set(list(facts)[: max(0, len(facts) - 2 * FACTS_KEPT)])
     return {key: fact for key, fact in facts.items() if key not in gone} if gone else facts
 
 
-# --- how an edit shows ---------------------------------------------------------------------------------------------
+# --- how an edit shows ---
 
 
-def standin(first: int, last: int, text: str, event: Event, notes: dict[str, Any] | None = None) -> Slot:
+def standin(
+    first: int, last: int, text: str, event: Event, notes: dict[str, Any] | None = None
+) -> Slot:
     """The slot that stands for a span."""
     message = Message(role="user", blocks=(Text(text),))
     return Slot(first, last, message, event.tokens, (Applied(event.seq, -1, event.tokens),), notes)
 
 
 def edited(message: Message, edit: Replace, original: Message | None = None) -> Message:
-    """The message with one block shortened, from the original where the block has been shortened before."""
+    """The message with one block shortened, from the original where the block has been shortened
+    before."""
     blocks = list(message.blocks)
     blocks[edit.block] = shortened((original or message).blocks[edit.block], edit)
     return replace(message, blocks=tuple(blocks))
 
 
 def shortened(block: Block, edit: Replace) -> Block:
-    """The block as the edit shows it: the kept lines of its text, or the notice. Thinking can only go whole."""
+    """The block as the edit shows it: the kept lines of its text, or the notice. Thinking can
+    only go whole."""
     text = edit.text if edit.keep is None else kept_lines(text_of(block), edit.keep)
     match block:
         case ToolResult():
             return replace(block, content=(Text(text),) if text else ())
         case ToolCall():
-            return replace(block, arguments={"…": text} if isinstance(block.arguments, dict) else text)
+            return replace(
+                block, arguments={"…": text} if isinstance(block.arguments, dict) else text
+            )
         case Thinking():
             return Thinking()
         case Text() | Media() | Opaque():
@@ -424,7 +491,11 @@ def text_of(block: Block) -> str:
             return "\n".join(part.text for part in block.content if not isinstance(part, Media))
         case ToolCall():
             given = block.arguments
-            return given if isinstance(given, str) else "\n".join(f"{key}: {value}" for key, value in given.items())
+            return (
+                given
+                if isinstance(given, str)
+                else "\n".join(f"{key}: {value}" for key, value in given.items())
+            )
         case Media():
             return ""
         case _:

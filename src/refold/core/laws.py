@@ -1,8 +1,9 @@
 """The rules that every page obeys, and the seams they leave: the places where a cut is legal.
 
-The log may hold anything (a user typing between a call and its result, a process that died in a tool call). `settled`
-puts slots in lawful order: results directly after their calls, one result per call, none without its call. `seams`
-tells strategies where to cut. `broken` names every law a view breaks. A provider's own rules live with its dialect.
+The log may hold anything (a user typing between a call and its result, a process that died in a
+tool call). `settled` puts slots in lawful order: results directly after their calls, one result per
+call, none without its call. `seams` tells strategies where to cut. `broken` names every law a view
+breaks. A provider's own rules live with its dialect.
 """
 
 from __future__ import annotations
@@ -12,7 +13,17 @@ from itertools import pairwise
 
 from msgspec.structs import replace
 
-from refold.core.model import Block, Media, Message, Slot, Text, Thinking, ToolCall, ToolResult, View
+from refold.core.model import (
+    Block,
+    Media,
+    Message,
+    Slot,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    View,
+)
 
 NO_RESULT = "[no result recorded]"
 OPENING = "(the conversation goes on from here)"
@@ -38,11 +49,12 @@ def says_something(message: Message) -> bool:
     return any(not isinstance(block, ToolResult) for block in message.blocks)
 
 
-# --- seams --------------------------------------------------------------------------------------------------------
+# --- seams ---
 
 
 def seams(slots: Sequence[Slot]) -> list[int]:
-    """Every index before which the slots may be cut: no call before it is answered behind it. Starts with 0."""
+    """Every index before which the slots may be cut: no call before it is answered behind it.
+    Starts with 0."""
     reach = _reaches(slots)
     found, furthest = [], -1
     for index in range(len(slots)):
@@ -69,12 +81,12 @@ def _reaches(slots: Sequence[Slot]) -> list[int]:
     return reach
 
 
-# --- order --------------------------------------------------------------------------------------------------------
+# --- order ---
 
 
 def settled(slots: Sequence[Slot], *, opens: bool = True) -> tuple[Sequence[Slot], list[str]]:
-    """The slots in lawful order, and what had to be repaired. Slots that obey already come back as they are.
-    `opens` is False for slots that follow others."""
+    """The slots in lawful order, and what had to be repaired. Slots that obey already come back
+    as they are. `opens` is False for slots that follow others."""
     repairs: list[str] = []
     if not in_order(slots):
         slots = _reordered(slots, repairs)
@@ -88,8 +100,11 @@ def settled(slots: Sequence[Slot], *, opens: bool = True) -> tuple[Sequence[Slot
 
 
 def opens_page(slot: Slot) -> bool:
-    """Whether this is what the page begins with: a system message stands apart, an empty user message is not sent."""
-    return slot.message.role != "system" and (slot.message.role != "user" or _has_content(slot.message))
+    """Whether this is what the page begins with: a system message stands apart, an empty user
+    message is not sent."""
+    return slot.message.role != "system" and (
+        slot.message.role != "user" or _has_content(slot.message)
+    )
 
 
 def in_order(slots: Sequence[Slot]) -> bool:
@@ -100,7 +115,9 @@ def in_order(slots: Sequence[Slot]) -> bool:
         if not _answers(slot, results, waiting):
             return False
         waiting.difference_update(results)
-        if len(set(calls)) < len(calls) or len(calls) < sum(isinstance(b, ToolCall) for b in slot.message.blocks):
+        if len(set(calls)) < len(calls) or len(calls) < sum(
+            isinstance(b, ToolCall) for b in slot.message.blocks
+        ):
             return False
         waiting = waiting | set(calls)
     return not waiting
@@ -110,7 +127,11 @@ def _answers(slot: Slot, results: list[str], waiting: set[str]) -> bool:
     """Whether a slot may follow while these calls wait for their results."""
     if not results:
         return not waiting and slot.message.role != "tool"
-    if slot.message.role not in ("user", "tool") or not waiting.issuperset(results) or len(set(results)) < len(results):
+    if (
+        slot.message.role not in ("user", "tool")
+        or not waiting.issuperset(results)
+        or len(set(results)) < len(results)
+    ):
         return False
     closes = len(results) == len(waiting)
     leads = all(isinstance(block, ToolResult) for block in slot.message.blocks[: len(results)])
@@ -123,19 +144,24 @@ def _reordered(slots: Sequence[Slot], repairs: list[str]) -> list[Slot]:
     for index, slot in enumerate(slots):
         out_of_place = ToolResult if slot.message.role == "assistant" else ToolResult | ToolCall
         rest = tuple(block for block in slot.message.blocks if not isinstance(block, out_of_place))
-        if slot.message.role == "tool":  # what it says besides its results answers nothing: it was just said
+        if (
+            slot.message.role == "tool"
+        ):  # what it says besides its results answers nothing: it was just said
             out += [replace(slot, message=Message(role="user", blocks=rest))] if rest else []
         elif len(rest) == len(slot.message.blocks):
             out.append(_distinct(slot))
         elif rest:
-            out.append(_distinct(replace(slot, message=replace(slot.message, blocks=rest, form=None))))
+            out.append(
+                _distinct(replace(slot, message=replace(slot.message, blocks=rest, form=None)))
+            )
         for call in dict.fromkeys(calls_of(slot.message)):
             out.append(answers.get((index, call)) or _missing(slot, call, repairs))
     return out
 
 
 def _answered(slots: Sequence[Slot], repairs: list[str]) -> dict[tuple[int, str], Slot]:
-    """The result slot of every answered call, by the index of the calling slot and the call's id."""
+    """The result slot of every answered call, by the index of the calling slot and the call's
+    id."""
     asked: dict[str, int] = {}
     answers: dict[tuple[int, str], Slot] = {}
     for index, slot in enumerate(slots):
@@ -143,7 +169,9 @@ def _answered(slots: Sequence[Slot], repairs: list[str]) -> dict[tuple[int, str]
             if isinstance(block, ToolResult):
                 origin = asked.get(block.call)
                 if origin is None or (origin, block.call) in answers:
-                    repairs.append(f"#{slot.seq} answers {block.call!r}, which is not waiting: left out")
+                    repairs.append(
+                        f"#{slot.seq} answers {block.call!r}, which is not waiting: left out"
+                    )
                     continue
                 answers[origin, block.call] = _alone(slot, block)
         asked.update(dict.fromkeys(calls_of(slot.message), index))
@@ -153,7 +181,9 @@ def _answered(slots: Sequence[Slot], repairs: list[str]) -> dict[tuple[int, str]
 def _alone(slot: Slot, result: ToolResult) -> Slot:
     if len(slot.message.blocks) == 1 and slot.message.role in ("user", "tool"):
         return slot
-    return replace(slot, message=Message(role="tool", blocks=(result,), dialect=slot.message.dialect))
+    return replace(
+        slot, message=Message(role="tool", blocks=(result,), dialect=slot.message.dialect)
+    )
 
 
 def _distinct(slot: Slot) -> Slot:
@@ -174,22 +204,27 @@ def _distinct(slot: Slot) -> Slot:
 
 def _missing(slot: Slot, call: str, repairs: list[str]) -> Slot:
     repairs.append(f"#{slot.seq} calls {call!r} and has no result: one that says so was put in")
-    return Slot(slot.seq, slot.seq, Message(role="tool", blocks=(ToolResult(call, (Text(NO_RESULT),)),)), 0)
+    return Slot(
+        slot.seq, slot.seq, Message(role="tool", blocks=(ToolResult(call, (Text(NO_RESULT),)),)), 0
+    )
 
 
-# --- thinking -----------------------------------------------------------------------------------------------------
+# --- thinking ---
 
 
 def thinking_from(view: View, *, bound: bool) -> int:
-    """The seq from which thinking still stands: what was thought under a page that has since changed does not.
+    """The seq from which thinking still stands: what was thought under a page that has since
+    changed does not.
 
-    Models that bind thinking to everything before it refuse it there. Others want the thinking of a tool loop that
-    was open at the change back: for them it stays behind the request of that time.
+    Models that bind thinking to everything before it refuse it there. Others want the thinking of a
+    tool loop that was open at the change back: for them it stays behind the request of that time.
     """
     changed_at = view.undoable[-1][0] if view.undoable else 0
     if bound or not changed_at:
         return changed_at
-    return next((slot.seq for slot in reversed(view.slots) if slot.seq < changed_at and is_request(slot)), 0)
+    return next(
+        (slot.seq for slot in reversed(view.slots) if slot.seq < changed_at and is_request(slot)), 0
+    )
 
 
 def without_thinking(slots: Sequence[Slot], until: int) -> Sequence[Slot]:
@@ -204,11 +239,13 @@ def _thinks(slot: Slot) -> bool:
 
 
 def _thoughtless(slot: Slot) -> Slot:
-    blocks = tuple(Thinking() if isinstance(block, Thinking) else block for block in slot.message.blocks)
+    blocks = tuple(
+        Thinking() if isinstance(block, Thinking) else block for block in slot.message.blocks
+    )
     return replace(slot, message=replace(slot.message, blocks=blocks))
 
 
-# --- laws ---------------------------------------------------------------------------------------------------------
+# --- laws ---
 
 
 def broken(view: View) -> list[str]:
@@ -216,7 +253,9 @@ def broken(view: View) -> list[str]:
     slots, _ = settled(view.slots)
     present = {slot.seq for slot in view.slots if not slot.standin}
     found = [] if in_order(slots) else ["calls and results are not in order"]
-    found += [f"the pinned message #{seq} is not on the page" for seq in sorted(view.pins - present)]
+    found += [
+        f"the pinned message #{seq} is not on the page" for seq in sorted(view.pins - present)
+    ]
     spoken = {slot.seq for slot in view.slots if slot.message.role != "system"} - view.pins
     if view.request and view.request not in present and spoken:  # a cleared page asks nothing
         found.append(f"the latest user request #{view.request} is not on the page")

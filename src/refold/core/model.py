@@ -1,7 +1,8 @@
 """The values everything is made of: events and their bodies, blocks, edits, slots and the view.
 
-All are frozen. Constructors do not validate; decoding does, once, at the door (`codec`). Positions are always
-`seq`, ranges are `first`/`last`, both inclusive. Neighbours: `codec` turns these into bytes, `fold` into a view.
+All are frozen. Constructors do not validate; decoding does, once, at the door (`codec`). Positions
+are always `seq`, ranges are `first`/`last`, both inclusive. Neighbours: `codec` turns these into
+bytes, `fold` into a view.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ ROLES: tuple[Role, ...] = ("system", "user", "assistant", "tool")
 
 
 class Event(Struct, frozen=True, kw_only=True):
-    """One immutable fact of a log. `body` and `salt` are empty once the event is erased; the envelope stays."""
+    """One immutable fact of a log. `body` and `salt` are empty once the event is erased; the
+    envelope stays."""
 
     seq: int
     id: str
@@ -36,7 +38,8 @@ class Event(Struct, frozen=True, kw_only=True):
 
 
 class Conversation(Struct, frozen=True, kw_only=True):
-    """What a store knows of a conversation without reading its log. A fork names its parent and where it left."""
+    """What a store knows of a conversation without reading its log. A fork names its parent and
+    where it left."""
 
     id: str
     head: int
@@ -61,7 +64,7 @@ class Span(Struct, frozen=True):
         return f"#{self.first}" if self.first == self.last else f"#{self.first}-{self.last}"
 
 
-# --- blocks: what a message is made of ---------------------------------------------------------------------------
+# --- blocks: what a message is made of ---
 
 
 class Text(Struct, frozen=True, tag="text", tag_field="type", omit_defaults=True):
@@ -69,7 +72,8 @@ class Text(Struct, frozen=True, tag="text", tag_field="type", omit_defaults=True
 
 
 class Thinking(Struct, frozen=True, tag="thinking", tag_field="type", omit_defaults=True):
-    """Reasoning the provider wants back unaltered; `data` is its encrypted form where the text is withheld."""
+    """Reasoning the provider wants back unaltered; `data` is its encrypted form where the text
+    is withheld."""
 
     text: str = ""
     signature: str = ""
@@ -77,7 +81,8 @@ class Thinking(Struct, frozen=True, tag="thinking", tag_field="type", omit_defau
 
 
 class ToolCall(Struct, frozen=True, tag="tool_call", tag_field="type", omit_defaults=True):
-    """`arguments` is kept in the shape it came in: the provider's own text (perhaps not even JSON) or an object."""
+    """`arguments` is kept in the shape it came in: the provider's own text (perhaps not even
+    JSON) or an object."""
 
     id: str
     name: str
@@ -97,8 +102,8 @@ class Media(Struct, frozen=True, tag="media", tag_field="type", omit_defaults=Tr
 
 
 class Opaque(Struct, frozen=True, tag="opaque", tag_field="type", omit_defaults=True):
-    """What we carry without understanding: a provider's unknown block (`raw`), or text that JSON cannot hold
-    (`data`: its bytes, UTF-8 with surrogates). `text` is how it may be shown."""
+    """What we carry without understanding: a provider's unknown block (`raw`), or text that JSON
+    cannot hold (`data`: its bytes, UTF-8 with surrogates). `text` is how it may be shown."""
 
     raw: Any = None
     data: bytes = b""
@@ -106,8 +111,8 @@ class Opaque(Struct, frozen=True, tag="opaque", tag_field="type", omit_defaults=
 
 
 class ToolResult(Struct, frozen=True, tag="tool_result", tag_field="type", omit_defaults=True):
-    """The answer to the call `call`. When the output was large, `artifact` names its whole bytes and the content
-    is the stub that stands for them."""
+    """The answer to the call `call`. When the output was large, `artifact` names its whole bytes
+    and the content is the stub that stands for them."""
 
     call: str
     content: tuple[Text | Media | Opaque, ...] = ()
@@ -119,12 +124,12 @@ class ToolResult(Struct, frozen=True, tag="tool_result", tag_field="type", omit_
 Block = Text | Thinking | ToolCall | ToolResult | Media | Opaque
 
 
-# --- bodies: what an event says; the event's kind is the tag ------------------------------------------------------
+# --- bodies: what an event says; the event's kind is the tag ---
 
 
 class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A role and its blocks. `dialect` is the wire format it came in; `form` is kept only where that dialect's
-    usual form of these blocks would not give the original back exactly."""
+    """A role and its blocks. `dialect` is the wire format it came in; `form` is kept only where
+    that dialect's usual form of these blocks would not give the original back exactly."""
 
     role: Role
     blocks: tuple[Block, ...] = ()
@@ -159,8 +164,9 @@ class Artifact(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one call was billed, and `upto`: the head that its request showed. `input` counts everything read,
-    cached or not; `replied` says that the answer is the event just before this one."""
+    """What one call was billed, and `upto`: the head that its request showed. `input` counts
+    everything read, cached or not; `replied` says that the answer is the event just before this
+    one."""
 
     response: str = ""
     model: str = ""
@@ -174,8 +180,11 @@ class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     cost: float | None = None
 
 
-class Replace(Struct, frozen=True, kw_only=True, tag="replace", tag_field="type", omit_defaults=True):
-    """Show a block shortened: by the line ranges of the original that stay (`keep`), or by a notice (`text`)."""
+class Replace(
+    Struct, frozen=True, kw_only=True, tag="replace", tag_field="type", omit_defaults=True
+):
+    """Show a block shortened: by the line ranges of the original that stay (`keep`), or by a
+    notice (`text`)."""
 
     batch: str
     seq: int
@@ -195,7 +204,8 @@ class Hide(Struct, frozen=True, kw_only=True, tag="hide", tag_field="type", omit
 
 
 class Fact(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One entry of the ledger, taken by code. `state` is open, done, failed, read, created, modified, deleted …"""
+    """One entry of the ledger, taken by code. `state` is open, done, failed, read, created,
+    modified, deleted …"""
 
     kind: str
     text: str
@@ -203,8 +213,11 @@ class Fact(Struct, frozen=True, kw_only=True, omit_defaults=True):
     state: str = ""
 
 
-class Summarize(Struct, frozen=True, kw_only=True, tag="summarize", tag_field="type", omit_defaults=True):
-    """Show a span as a text. `line` is its one-line form; `facts` are what the ledger learnt from the span."""
+class Summarize(
+    Struct, frozen=True, kw_only=True, tag="summarize", tag_field="type", omit_defaults=True
+):
+    """Show a span as a text. `line` is its one-line form; `facts` are what the ledger learnt
+    from the span."""
 
     batch: str
     span: Span
@@ -257,7 +270,8 @@ class Pin(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Erase(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The body of `seq` is gone for good; its role and tool ids stay, so that the page keeps its shape."""
+    """The body of `seq` is gone for good; its role and tool ids stay, so that the page keeps its
+    shape."""
 
     seq: int
     role: Role = "user"
@@ -268,11 +282,12 @@ class Erase(Struct, frozen=True, kw_only=True, omit_defaults=True):
 Body = Message | Artifact | Usage | Edit | Revert | Restore | Checkpoint | Meta | Pin | Erase
 
 
-# --- the page ---------------------------------------------------------------------------------------------------
+# --- the page ---
 
 
 class Applied(Struct, frozen=True, array_like=True):
-    """An edit on a slot: the seq of its event, the block it replaced (-1: the whole span), the tokens it added."""
+    """An edit on a slot: the seq of its event, the block it replaced (-1: the whole span), the
+    tokens it added."""
 
     seq: int
     block: int = -1
@@ -280,8 +295,8 @@ class Applied(Struct, frozen=True, array_like=True):
 
 
 class Slot(Struct, frozen=True):
-    """One place in the view: a message as shown, the span of the log it stands for, its tokens, its edits. `notes`
-    are what the strategy that made a summary wrote down for itself."""
+    """One place in the view: a message as shown, the span of the log it stands for, its tokens,
+    its edits. `notes` are what the strategy that made a summary wrote down for itself."""
 
     seq: int
     last: int
@@ -296,12 +311,14 @@ class Slot(Struct, frozen=True):
 
     @property
     def standin(self) -> bool:
-        """True where a notice or summary stands for a span; such a slot is never a user's own request."""
+        """True where a notice or summary stands for a span; such a slot is never a user's own
+        request."""
         return bool(self.edits) and self.edits[0].block < 0
 
 
 class Anchor(Struct, frozen=True, array_like=True):
-    """The provider's last word on size: `tokens` it reported, for a page that we had estimated at `page`."""
+    """The provider's last word on size: `tokens` it reported, for a page that we had estimated
+    at `page`."""
 
     tokens: int
     page: int
@@ -322,7 +339,8 @@ class Totals(Struct, frozen=True, array_like=True):
 
 
 class View(Struct, frozen=True, kw_only=True):
-    """What the model will be sent, before rendering, and what is known of the whole conversation."""
+    """What the model will be sent, before rendering, and what is known of the whole
+    conversation."""
 
     head: int = 0
     chain: bytes = bytes(16)

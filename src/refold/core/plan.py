@@ -1,8 +1,9 @@
 """What a compaction would do, what it costs, and what it did.
 
-A plan is free and changes nothing. Its price is what the prompt cache loses: everything behind the first changed slot
-is written again; against it stands what every later call saves by being shorter. An applied plan leaves a receipt.
-Neighbours: strategies propose edits, `fold` shows what they would do, the engine appends them as one batch.
+A plan is free and changes nothing. Its price is what the prompt cache loses: everything behind the
+first changed slot is written again; against it stands what every later call saves by being shorter.
+An applied plan leaves a receipt. Neighbours: strategies propose edits, `fold` shows what they would
+do, the engine appends them as one batch.
 """
 
 from __future__ import annotations
@@ -13,11 +14,15 @@ from msgspec import Struct
 
 from refold.core.model import Edit, Slot, Span, Summarize, View
 
-READ_RATIO, WRITE_RATIO = 0.1, 1.25  # of the input price, where a model's own cache prices are not known
+READ_RATIO, WRITE_RATIO = (
+    0.1,
+    1.25,
+)  # of the input price, where a model's own cache prices are not known
 
 
 class Ask(Struct, frozen=True, kw_only=True):
-    """A span that a strategy wants put in words by a writer; `draft` stands if there is none or it fails."""
+    """A span that a strategy wants put in words by a writer; `draft` stands if there is none or
+    it fails."""
 
     span: Span
     draft: Summarize
@@ -54,7 +59,9 @@ class Price(Struct, frozen=True, kw_only=True):
     @property
     def break_even_calls(self) -> float:
         """After how many calls the lost cache is paid back."""
-        return self.cost_tokens / self.saved_per_call_tokens if self.saved_per_call_tokens > 0 else 0.0
+        return (
+            self.cost_tokens / self.saved_per_call_tokens if self.saved_per_call_tokens > 0 else 0.0
+        )
 
 
 class Step(Struct, frozen=True, kw_only=True):

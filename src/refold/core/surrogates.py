@@ -1,7 +1,8 @@
-"""Text that JSON cannot carry (lone surrogates) is kept as bytes in opaque blocks, and shown with U+FFFD.
+"""Text that JSON cannot carry (lone surrogates) is kept as bytes in opaque blocks, and shown with
+U+FFFD.
 
-Only a message may hold such text: what users and tools say is data. Anything else with it is refused. Neighbours:
-`core.codec` encodes, `log` appends, `unfolding` gives the exact text back.
+Only a message may hold such text: what users and tools say is data. Anything else with it is
+refused. Neighbours: `core.codec` encodes, `log` appends, `unfolding` gives the exact text back.
 """
 
 from __future__ import annotations
@@ -30,14 +31,19 @@ def encoded(body: Body) -> bytes:
 def shielded(message: Message) -> Message:
     """The message with every text that has lone surrogates moved into opaque bytes."""
     blocks = tuple(_shield(block) for block in message.blocks)
-    return msgspec.structs.replace(message, blocks=blocks, form=None, metadata=_replaced(message.metadata))
+    return msgspec.structs.replace(
+        message, blocks=blocks, form=None, metadata=_replaced(message.metadata)
+    )
 
 
 def _shield(block: Block) -> Block:
-    """The block with its own text as bytes, and every other text it holds (ids, names, urls) shown replaced."""
+    """The block with its own text as bytes, and every other text it holds (ids, names, urls)
+    shown replaced."""
     if isinstance(block, Text):
         return _shield_text(block)
-    fields: dict[str, Any] = {name: _replaced(getattr(block, name)) for name in block.__struct_fields__}
+    fields: dict[str, Any] = {
+        name: _replaced(getattr(block, name)) for name in block.__struct_fields__
+    }
     if isinstance(block, ToolResult):
         fields["content"] = tuple(_shield(part) for part in block.content)
     return msgspec.structs.replace(block, **fields)

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     # That they satisfy the protocol.
     _CHECKED: tuple[Dialect, ...] = (openai_responses, openai_chat, anthropic, gemini)
 
-# In the order in which they are asked: an item of Responses also looks like something of Chat's or Anthropic's.
+# In the order in which they are asked: an item of Responses also looks like something of Chat's or
+# Anthropic's.
 DIALECTS: dict[str, str] = {
     "openai_responses": "refold.dialects.openai_responses",
     "openai_chat": "refold.dialects.openai_chat",
@@ -45,7 +46,8 @@ def dialect(name: str) -> Dialect:
 
 
 def dialect_of(message: Mapping[str, Any], preferred: str | None = None) -> str | None:
-    """The dialect that a message or response is written in; the preferred one where it could be any."""
+    """The dialect that a message or response is written in; the preferred one where it could be
+    any."""
     for name in (preferred, *DIALECTS) if preferred else DIALECTS:
         if dialect(name).speaks(message) or dialect(name).is_response(message):
             return name
@@ -61,9 +63,11 @@ def parse(message: Any, preferred: str = "openai_chat") -> list[Message]:
 
 
 def answering(message: Message, asked: Callable[[], Message | None]) -> Message:
-    """The message with its results under the ids of the calls they answer, where its sender gives none. `asked` finds
-    the newest message that calls tools."""
-    if message.dialect != "gemini" or not any(isinstance(block, ToolResult) for block in message.blocks):
+    """The message with its results under the ids of the calls they answer, where its sender
+    gives none. `asked` finds the newest message that calls tools."""
+    if message.dialect != "gemini" or not any(
+        isinstance(block, ToolResult) for block in message.blocks
+    ):
         return message
     from refold.dialects.gemini import fields as gemini_fields
 
@@ -82,16 +86,22 @@ def reply(response: Any, preferred: str) -> Reply:
 
 
 def tool_calls(response: Any) -> list[ToolCall]:
-    """The tool calls of any provider's response or message; arguments are an object wherever they can be read so."""
+    """The tool calls of any provider's response or message; arguments are an object wherever
+    they can be read so."""
     from refold.dialects.wire import arguments_of
 
     value = _opened(response)
     name = dialect_of(value)
     if name is None:
         return []
-    calls = [block for block in dialect(name).reply(value).message.blocks if isinstance(block, ToolCall)]
+    calls = [
+        block for block in dialect(name).reply(value).message.blocks if isinstance(block, ToolCall)
+    ]
     read = [arguments_of(call) for call in calls]
-    return [call if given is None else replace(call, arguments=given) for call, given in zip(calls, read)]
+    return [
+        call if given is None else replace(call, arguments=given)
+        for call, given in zip(calls, read)
+    ]
 
 
 def _opened(message: Any) -> Mapping[str, Any]:
@@ -99,5 +109,7 @@ def _opened(message: Any) -> Mapping[str, Any]:
 
     value = plain(message)
     if not isinstance(value, dict):
-        raise Invalid(f"{message!r:.80} is not a message", hint='pass {"role": "user", "content": "…"}')
+        raise Invalid(
+            f"{message!r:.80} is not a message", hint='pass {"role": "user", "content": "…"}'
+        )
     return value

@@ -1,7 +1,8 @@
 """System prompts and tool definitions in either provider's shape, translated for the other.
 
-A tool that a provider runs itself, or types itself (`memory_20250818`, `custom`), means something only there: for
-the other one it is left out, and `lost` says so. Neighbours: the dialects' `request`.
+A tool that a provider runs itself, or types itself (`memory_20250818`, `custom`), means something
+only there: for the other one it is left out, and `lost` says so. Neighbours: the dialects'
+`request`.
 """
 
 from __future__ import annotations
@@ -18,17 +19,27 @@ _ANY_INPUT = {"type": "object", "properties": {}}
 
 def for_openai(tools: list[Any] | None, lost: list[str]) -> list[dict[str, Any]]:
     """The tools as Chat Completions has them."""
-    return [made for tool in spread(tools, lost) if (made := _openai(_opened(tool), lost)) is not None]
+    return [
+        made for tool in spread(tools, lost) if (made := _openai(_opened(tool), lost)) is not None
+    ]
 
 
-def for_anthropic(tools: list[Any] | None, lost: list[str], *, unmarked: bool) -> list[dict[str, Any]]:
-    """The tools as the Messages API has them, if `unmarked` without the cache marks they came with."""
+def for_anthropic(
+    tools: list[Any] | None, lost: list[str], *, unmarked: bool
+) -> list[dict[str, Any]]:
+    """The tools as the Messages API has them, if `unmarked` without the cache marks they came
+    with."""
     dropped = MARKS if unmarked else ()
-    return [made for tool in spread(tools, lost) if (made := _anthropic(_opened(tool, dropped), lost)) is not None]
+    return [
+        made
+        for tool in spread(tools, lost)
+        if (made := _anthropic(_opened(tool, dropped), lost)) is not None
+    ]
 
 
 def for_gemini(tools: list[Any] | None, lost: list[str]) -> list[dict[str, Any]]:
-    """The tools as generateContent has them: its own as they are, all functions of other shapes declared in one."""
+    """The tools as generateContent has them: its own as they are, all functions of other shapes
+    declared in one."""
     opened = [_opened(tool) for tool in tools or ()]
     own = [tool for tool in opened if _is_geminis(tool)]
     functions = [_declared(tool, lost) for tool in opened if not _is_geminis(tool)]
@@ -37,7 +48,8 @@ def for_gemini(tools: list[Any] | None, lost: list[str]) -> list[dict[str, Any]]
 
 
 def spread(tools: list[Any] | None, lost: list[str]) -> Iterator[Any]:
-    """The tools for any other provider: each function that Gemini declares in a list as a tool of its own."""
+    """The tools for any other provider: each function that Gemini declares in a list as a tool
+    of its own."""
     for tool in tools or ():
         if not isinstance(tool, Mapping) or not _is_geminis(tool):
             yield tool
@@ -64,15 +76,22 @@ def text_blocks(system: Any, *, unmarked: bool = True) -> list[dict[str, Any]]:
             return text_blocks(parts, unmarked=unmarked)
         case {"text": str(text), **rest} if rest.get("type", "text") == "text":
             dropped = MARKS if unmarked else ()
-            return [{key: value for key, value in system.items() if key not in dropped}] if text.strip() else []
+            return (
+                [{key: value for key, value in system.items() if key not in dropped}]
+                if text.strip()
+                else []
+            )
         case _ if not isinstance(system, Mapping | int | float):
             return text_blocks(plain(system), unmarked=unmarked)
         case _:
-            raise refused("a part of the system prompt", system, "text, a text block or a system message")
+            raise refused(
+                "a part of the system prompt", system, "text, a text block or a system message"
+            )
 
 
 def _opened(tool: Any, dropped: tuple[str, ...] = MARKS) -> dict[str, Any]:
-    """The tool without marks. Schemas can be large and are shared with what was given, not copied."""
+    """The tool without marks. Schemas can be large and are shared with what was given, not
+    copied."""
     given = tool if isinstance(tool, Mapping) else plain(tool)
     if not isinstance(given, Mapping):
         raise refused("a tool", tool, "a definition with a name and a schema")
@@ -112,7 +131,9 @@ def _anthropic(tool: dict[str, Any], lost: list[str]) -> dict[str, Any] | None:
 def _declared(tool: dict[str, Any], lost: list[str]) -> dict[str, Any] | None:
     inner = tool.get("function")
     given = dict(inner) if isinstance(inner, Mapping) else tool
-    if "custom" in tool or (given is tool and tool.get("type", "custom") not in ("custom", "function")):
+    if "custom" in tool or (
+        given is tool and tool.get("type", "custom") not in ("custom", "function")
+    ):
         return _left_out(tool, "gemini", lost)
     if "parametersJsonSchema" in given or "parameters_json_schema" in given:
         return given
@@ -126,7 +147,8 @@ def _is_geminis(tool: Mapping[str, Any]) -> bool:
 
 
 def _undeclared(declaration: Any) -> Any:
-    """A function of Gemini as a simple tool: its JSON schema, or its own kind of schema, which shouts its types."""
+    """A function of Gemini as a simple tool: its JSON schema, or its own kind of schema, which
+    shouts its types."""
     if not isinstance(declaration, Mapping):
         return declaration
     schema = declaration.get("parametersJsonSchema") or declaration.get("parameters_json_schema")
@@ -146,7 +168,10 @@ def _lowered(schema: Any) -> Any:
 
 
 def _parts(tool: dict[str, Any]) -> tuple[str, str, Any]:
-    name, schema = tool.get("name"), tool.get("parameters") or tool.get("input_schema") or dict(_ANY_INPUT)
+    name, schema = (
+        tool.get("name"),
+        tool.get("parameters") or tool.get("input_schema") or dict(_ANY_INPUT),
+    )
     if not isinstance(name, str) or not name:
         raise refused("the name of a tool", name, "a text")
     return name, tool.get("description") or "", schema

@@ -1,8 +1,10 @@
-"""The form of a message: what brings it back exactly as it came, and carries its unknown keys through every edit.
+"""The form of a message: what brings it back exactly as it came, and carries its unknown keys
+through every edit.
 
-A wire message is parsed into blocks. If the dialect's usual rendering of these blocks is the message again, nothing
-more is kept. Else its form is kept: the message with everything a block holds carved out, so no text is stored
-twice, and an edited block still fills its place among keys we do not know. A hole is an object with the one key "$":
+A wire message is parsed into blocks. If the dialect's usual rendering of these blocks is the
+message again, nothing more is kept. Else its form is kept: the message with everything a block
+holds carved out, so no text is stored twice, and an edited block still fills its place among keys
+we do not know. A hole is an object with the one key "$":
 
     {"$": 2}            block 2, as the dialect usually writes it
     {"$": [2, {…}]}     block 2, in a form of its own, with holes for its fields: {"$": "text"}
@@ -19,7 +21,17 @@ from typing import Any, TypeGuard
 
 from msgspec import Struct
 
-from refold.core.model import Block, Media, Message, Opaque, Role, Text, Thinking, ToolCall, ToolResult
+from refold.core.model import (
+    Block,
+    Media,
+    Message,
+    Opaque,
+    Role,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
 from refold.dialects.wire import MISSING, Path, at, copied, is_gone, text_within
 
 HOLE = "$"
@@ -37,8 +49,11 @@ class Speech(Struct, frozen=True):
     part: Show
 
 
-def message_of(role: Role, wire: dict[str, Any], found: Found, speech: Speech, same: Same) -> Message:
-    """The parsed message; its form is kept only if the dialect's usual rendering is not the message again."""
+def message_of(
+    role: Role, wire: dict[str, Any], found: Found, speech: Speech, same: Same
+) -> Message:
+    """The parsed message; its form is kept only if the dialect's usual rendering is not the
+    message again."""
     metadata = wire.pop("metadata") if isinstance(wire.get("metadata"), dict) else {}
     blocks = tuple([block for _, block in found])
     message = Message(role=role, blocks=blocks, dialect=speech.name, metadata=metadata)
@@ -48,7 +63,7 @@ def message_of(role: Role, wire: dict[str, Any], found: Found, speech: Speech, s
     return Message(role=role, blocks=blocks, dialect=speech.name, metadata=metadata, form=form)
 
 
-# --- carving ----------------------------------------------------------------------------------------------------------
+# --- carving ---
 
 # Gemini names these in either spelling, and a result's text by one of these keys.
 _CALLED = ("functionCall", "function_call")
@@ -89,7 +104,10 @@ _GONE: Any = object()
 
 def form_of(wire: dict[str, Any], found: Found, show: Show, same: Same) -> Any:
     """The message with its blocks carved out, behind their count: `[count, message]`."""
-    holes = {path: _reference(index, at(wire, path), block, show, same) for index, (path, block) in enumerate(found)}
+    holes = {
+        path: _reference(index, at(wire, path), block, show, same)
+        for index, (path, block) in enumerate(found)
+    }
     return [len(found), carve(wire, holes)]
 
 
@@ -109,9 +127,14 @@ def _fields_in(value: Any, block: Block, show: Show, same: Same) -> dict[Path, A
     }
     if isinstance(block, ToolResult) and isinstance(value.get("content"), list):
         parts = zip(value["content"], block.content)
-        holes["content",] = ["content", [{HOLE: _reference(i, *part, show, same)} for i, part in enumerate(parts)]]
+        holes["content",] = [
+            "content",
+            [{HOLE: _reference(i, *part, show, same)} for i, part in enumerate(parts)],
+        ]
     for answer in _ANSWERED:
-        if isinstance(block, ToolResult) and isinstance(listed := at(value, (answer, "parts")), list):
+        if isinstance(block, ToolResult) and isinstance(
+            listed := at(value, (answer, "parts")), list
+        ):
             parts = zip(listed, beside_text(block))
             forms = [{HOLE: _reference(i, *part, show, same)} for i, part in enumerate(parts)]
             holes[answer, "parts"] = ["beside", forms]
@@ -119,7 +142,8 @@ def _fields_in(value: Any, block: Block, show: Show, same: Same) -> dict[Path, A
 
 
 def carve(value: Any, holes: Mapping[Path, Any], path: Path = ()) -> Any:
-    """The value with a hole at every given path. What only looks like a hole is kept as it is, behind a hole."""
+    """The value with a hole at every given path. What only looks like a hole is kept as it is,
+    behind a hole."""
     if path in holes:
         return {HOLE: holes[path]}
     if type(value) is dict:
@@ -132,7 +156,8 @@ def carve(value: Any, holes: Mapping[Path, Any], path: Path = ()) -> Any:
 
 
 def field_of(block: Any, name: str) -> Any:
-    """A block's field as it stands on the wire. AttributeError if an edit made another kind of block of it."""
+    """A block's field as it stands on the wire. AttributeError if an edit made another kind of
+    block of it."""
     if name == "content":
         return text_within(block.content)
     if name == "data_url":
@@ -145,7 +170,8 @@ def field_of(block: Any, name: str) -> Any:
 
 
 def response_of(result: ToolResult) -> dict[str, Any]:
-    """A result as an object: the one its text is the JSON of, else its text by the key that tells what it is."""
+    """A result as an object: the one its text is the JSON of, else its text by the key that
+    tells what it is."""
     text = words_of(result)
     try:
         value = json.loads(text) if text.startswith("{") else None
@@ -168,7 +194,7 @@ def _is_beside(part: Text | Media | Opaque) -> TypeGuard[Media | Opaque]:
     return type(part) is Media or (type(part) is Opaque and part.raw is not None)
 
 
-# --- filling ----------------------------------------------------------------------------------------------------------
+# --- filling ---
 
 
 class Misfit(Exception):
@@ -176,8 +202,8 @@ class Misfit(Exception):
 
 
 def fill(form: Any, blocks: Sequence[Block], show: Show, name: Callable[[str], str]) -> Any:
-    """The wire message that a form and its blocks make, all copies. Ids go through `name`. Misfit if a block is
-    gone or became something that its place cannot hold."""
+    """The wire message that a form and its blocks make, all copies. Ids go through `name`.
+    Misfit if a block is gone or became something that its place cannot hold."""
     count, wire = form
     if count != len(blocks):
         raise Misfit
@@ -185,7 +211,8 @@ def fill(form: Any, blocks: Sequence[Block], show: Show, name: Callable[[str], s
 
 
 def _fits(form: Any, block: Any) -> bool:
-    """Whether a form has a place for the text or arguments that its block came without and may have now."""
+    """Whether a form has a place for the text or arguments that its block came without and may
+    have now."""
     if type(block) is ToolResult:
         return not words_of(block) or _holds(form, ("content", "words", "response"))
     return type(block) is not ToolCall or not block.arguments or _holds(form, ("arguments",))
@@ -201,7 +228,8 @@ def _holds(form: Any, names: tuple[str, ...]) -> bool:
 
 
 class _Filling:
-    """One walk over a form. `parts` are what numbers refer to, `owner` is the block whose fields names refer to."""
+    """One walk over a form. `parts` are what numbers refer to, `owner` is the block whose fields
+    names refer to."""
 
     def __init__(self, show: Show, name: Callable[[str], str]) -> None:
         self.show, self.name = show, name
@@ -213,11 +241,16 @@ class _Filling:
             pairs = ((key, self.value(item, parts, owner)) for key, item in form.items())
             return {key: item for key, item in pairs if item is not _GONE}
         if type(form) is list:
-            return [item for item in (self.item(item, parts, owner) for item in form) if item is not _GONE]
+            return [
+                item
+                for item in (self.item(item, parts, owner) for item in form)
+                if item is not _GONE
+            ]
         return form
 
     def item(self, form: Any, parts: Sequence[Any], owner: Any) -> Any:
-        """A list's item: where the block became another kind, its usual rendering may stand as well."""
+        """A list's item: where the block became another kind, its usual rendering may stand as
+        well."""
         try:
             return self.value(form, parts, owner)
         except Misfit:

@@ -1,8 +1,10 @@
-"""Whether an error says that a request was too long for the model, and what it says about the real limit.
+"""Whether an error says that a request was too long for the model, and what it says about the real
+limit.
 
-Providers have no common code for it, so the words decide: of the message, the body, the nested `error`, wherever an
-SDK keeps them. A status can only veto (a rate limit speaks of tokens too), and so can an output limit that no shorter
-page would meet. No SDK is imported, and nothing but the error is asked. Neighbour: `recovery` acts on what is found.
+Providers have no common code for it, so the words decide: of the message, the body, the nested
+`error`, wherever an SDK keeps them. A status can only veto (a rate limit speaks of tokens too), and
+so can an output limit that no shorter page would meet. No SDK is imported, and nothing but the
+error is asked. Neighbour: `recovery` acts on what is found.
 """
 
 from __future__ import annotations
@@ -19,13 +21,25 @@ DEPTH_MAX = 5
 LIMIT_MIN = 256  # no model's window is smaller, so a smaller number counts something else
 
 STATUSES = ("status_code", "http_status", "status", "code", "HTTPStatusCode", "statusCode")
-WORDS = ("message", "body", "error", "Error", "errors", "detail", "details", "type", "response", "text", "metadata")
+WORDS = (
+    "message",
+    "body",
+    "error",
+    "Error",
+    "errors",
+    "detail",
+    "details",
+    "type",
+    "response",
+    "text",
+    "metadata",
+)
 VETOES = frozenset({401, 402, 403, 404, 408, 429})
 
 
 class Overflow(Struct, frozen=True, kw_only=True):
-    """A refusal for size. `limit` and `tokens` (of the input) are None where the provider does not tell; `tokens` may
-    count the output in where only a total is told."""
+    """A refusal for size. `limit` and `tokens` (of the input) are None where the provider does
+    not tell; `tokens` may count the output in where only a total is told."""
 
     limit: int | None = None
     tokens: int | None = None
@@ -33,14 +47,17 @@ class Overflow(Struct, frozen=True, kw_only=True):
 
 
 def overflow_of(error: Any) -> Overflow | None:
-    """What an exception, a body or a text says about a context that was exceeded; None if that is not what it says."""
+    """What an exception, a body or a text says about a context that was exceeded; None if that
+    is not what it says."""
     pieces = list(dict.fromkeys(_pieces(error)))
     text = " \n".join(pieces).replace('\\"', '"')
     if not _says_so(text) or _statuses(error, text) & VETOES:
         return None
     limit, output = _number(_LIMITS, text), _number(_OUTPUTS, text)
     if limit is not None and output is not None and output >= limit:
-        return None  # the caller asks for more output than the model holds: no shorter page would help
+        return (
+            None  # the caller asks for more output than the model holds: no shorter page would help
+        )
     return Overflow(
         limit=limit if limit is not None and limit >= LIMIT_MIN else None,
         tokens=_tokens(text, output),
@@ -48,15 +65,20 @@ def overflow_of(error: Any) -> Overflow | None:
     )
 
 
-# --- the words of an error ----------------------------------------------------------------------------------------
+# --- the words of an error ---
 
 
 def _pieces(thing: Any, depth: int = 0) -> Iterator[str]:
-    """Everything that an error says, as texts, the error's own first. Headers are left out: they name rate limits."""
+    """Everything that an error says, as texts, the error's own first. Headers are left out: they
+    name rate limits."""
     if thing is None or depth > DEPTH_MAX:
         return
     if isinstance(thing, str | bytes):
-        yield thing[:TEXT_MAX].decode("utf-8", "replace") if isinstance(thing, bytes) else thing[:TEXT_MAX]
+        yield (
+            thing[:TEXT_MAX].decode("utf-8", "replace")
+            if isinstance(thing, bytes)
+            else thing[:TEXT_MAX]
+        )
     elif isinstance(thing, Mapping):
         for key, value in thing.items():
             if "header" not in str(key).lower():
@@ -98,11 +120,12 @@ def _attribute(thing: Any, name: str) -> Any:
     return None if callable(value) else value
 
 
-# --- its status ---------------------------------------------------------------------------------------------------
+# --- its status ---
 
 
 _STATUS = re.compile(
-    r"""(?:\b(?:error )?(?:code|status|status_?code)"?\s{0,3}[:=]\s{0,3}"?|\berror |\bhttp |^)([45]\d\d)\b""", re.I
+    r"""(?:\b(?:error )?(?:code|status|status_?code)"?\s{0,3}[:=]\s{0,3}"?|\berror |\bhttp |^)([45]\d\d)\b""",
+    re.I,
 )
 
 
@@ -117,7 +140,10 @@ def _numbers_of(thing: Any, depth: int = 0) -> Iterator[int]:
     if isinstance(thing, Mapping):
         values = [(key, value) for key, value in thing.items() if "header" not in str(key).lower()]
     else:
-        values = [(name, _attribute(thing, name)) for name in (*STATUSES, "response", "body", "error", "__cause__")]
+        values = [
+            (name, _attribute(thing, name))
+            for name in (*STATUSES, "response", "body", "error", "__cause__")
+        ]
     for key, value in values:
         if key in STATUSES and isinstance(value, int | str) and str(value).isdecimal():
             yield int(value)
@@ -125,7 +151,7 @@ def _numbers_of(thing: Any, depth: int = 0) -> Iterator[int]:
             yield from _numbers_of(value, depth + 1)
 
 
-# --- what the words mean ------------------------------------------------------------------------------------------
+# --- what the words mean ---
 
 
 _RATE = re.compile(
@@ -212,6 +238,11 @@ def _number(patterns: list[re.Pattern[str]], text: str) -> int | None:
 
 
 def _tokens(text: str, output: int | None) -> int | None:
-    """The size of the input. A total says it best, less the output: the parts may leave out what tools take."""
+    """The size of the input. A total says it best, less the output: the parts may leave out what
+    tools take."""
     total = _number(_TOTALS, text)
-    return total - (output or 0) if total is not None and total > (output or 0) else _number(_INPUTS, text)
+    return (
+        total - (output or 0)
+        if total is not None and total > (output or 0)
+        else _number(_INPUTS, text)
+    )

@@ -1,9 +1,9 @@
 """The view becomes a request, and only what is new is rendered.
 
-Slots up to the last open unit are rendered once and kept; a page that only grew costs its growth. An edit anywhere
-starts over. The messages handed out are copies, so a caller may change them. Requests that follow each other share
-them for as long as nobody did: comparing is far cheaper than copying. Neighbours: `core.laws` puts slots in lawful
-order, a dialect gives them their wire form.
+Slots up to the last open unit are rendered once and kept; a page that only grew costs its growth.
+An edit anywhere starts over. The messages handed out are copies, so a caller may change them.
+Requests that follow each other share them for as long as nobody did: comparing is far cheaper than
+copying. Neighbours: `core.laws` puts slots in lawful order, a dialect gives them their wire form.
 """
 
 from __future__ import annotations
@@ -71,14 +71,20 @@ class Page:
         messages = [*self.handed, *map(copied, self.tail.messages)]
         marks = self._marks(view, len(messages)) if cache else []
         lost = [*self.lost, *self.tail.lost]
-        request = self.dialect.request(messages, system=view.system, tools=view.tools, marks=marks, lost=lost)
+        request = self.dialect.request(
+            messages, system=view.system, tools=view.tools, marks=marks, lost=lost
+        )
         return Rendered(request, tuple(lost), (*self.repairs, *self.tail.repairs))
 
     def _grow(self, view: View) -> None:
         """Renders for good every unit but the last, which may still grow."""
         edition = (view.undoable[-1:], len(view.undoable))
         done = len(self.stable)
-        if edition != self.edition or len(view.slots) < done or (done and view.slots[done - 1] is not self.stable[-1]):
+        if (
+            edition != self.edition
+            or len(view.slots) < done
+            or (done and view.slots[done - 1] is not self.stable[-1])
+        ):
             self._restart(edition)
             self.thinking_from = thinking_from(view, bound=self.bound)
             done = 0
@@ -96,7 +102,8 @@ class Page:
             self.summary_seq = last.seq if last.standin else self.summary_seq
 
     def _unit(self, slots: Sequence[Slot]) -> _Unit:
-        """Slots in their wire form; those that were the tail of the last request are rendered already."""
+        """Slots in their wire form; those that were the tail of the last request are rendered
+        already."""
         known = self.tail
         if len(slots) == len(known.slots) and all(map(is_, slots, known.slots)):
             return known
@@ -107,8 +114,8 @@ class Page:
         return _Unit(slots, messages, lost, repairs, any(map(opens_page, ordered)))
 
     def _marks(self, view: View, count: int) -> list[int]:
-        """The messages that end a prefix which later requests will repeat: the last summary, what the last
-        request showed, and the end."""
+        """The messages that end a prefix which later requests will repeat: the last summary,
+        what the last request showed, and the end."""
         found = {count - 1}
         for seq in (self.summary_seq, view.anchor.upto if view.anchor is not None else 0):
             at = bisect_right(self.seqs, seq)

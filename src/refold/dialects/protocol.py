@@ -1,8 +1,9 @@
 """What a dialect is: one provider's wire format, `parse` in, `render` out.
 
-A message keeps its dialect, and its `form` where the dialect's usual form would not give the original back exactly;
-so an unedited message renders to the same provider as it came. Across providers `render` says what it lost.
-Neighbours: `wire` has what the dialects share, `core.laws` puts the slots in lawful order before they come here.
+A message keeps its dialect, and its `form` where the dialect's usual form would not give the
+original back exactly; so an unedited message renders to the same provider as it came. Across
+providers `render` says what it lost. Neighbours: `wire` has what the dialects share, `core.laws`
+puts the slots in lawful order before they come here.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from refold.core.model import Message, Usage
 
 
 class Reply(Struct, frozen=True, kw_only=True):
-    """A provider's response, taken apart: the answer as a message, and what it was billed (without `upto`)."""
+    """A provider's response, taken apart: the answer as a message, and what it was billed
+    (without `upto`)."""
 
     message: Message
     usage: Usage | None
@@ -27,7 +29,8 @@ class Dialect(Protocol):
     name: str
 
     def speaks(self, message: Mapping[str, Any]) -> bool:
-        """Whether the message has a shape that only this dialect has (tool blocks, images, reasoning …)."""
+        """Whether the message has a shape that only this dialect has (tool blocks, images,
+        reasoning …)."""
         ...
 
     def parse(self, message: Mapping[str, Any]) -> list[Message]:
@@ -47,13 +50,19 @@ class Dialect(Protocol):
         ...
 
     def request(
-        self, messages: list[dict[str, Any]], *, system: Any, tools: list[Any] | None, marks: Sequence[int],
+        self,
+        messages: list[dict[str, Any]],
+        *,
+        system: Any,
+        tools: list[Any] | None,
+        marks: Sequence[int],
         lost: list[str],
-    ) -> dict[str, Any]:  # fmt: skip
-        """The keyword arguments of the provider's call. `marks` are indices of messages that end a stable prefix;
-        marked on copies, the messages given are never changed."""
+    ) -> dict[str, Any]:
+        """The keyword arguments of the provider's call. `marks` are indices of messages that end
+        a stable prefix; marked on copies, the messages given are never changed."""
         ...
 
     def check(self, request: Mapping[str, Any]) -> list[str]:
-        """What the provider would refuse in this request, by its own rules; written apart from the laws."""
+        """What the provider would refuse in this request, by its own rules; written apart from
+        the laws."""
         ...

@@ -1,8 +1,10 @@
-"""What the dialects share: values from outside made plain, JSON compared and copied, blocks as text.
+"""What the dialects share: values from outside made plain, JSON compared and copied, blocks as
+text.
 
-Everything that comes in goes through `opened` (or `plain`): our own copy, nothing but dicts, lists, text and finite
-numbers. Everything that goes out is a copy as well, so that nobody can change a log by changing a request.
-Neighbours: `form` brings a message back exactly as it came; `openai_chat` and `anthropic` are the dialects.
+Everything that comes in goes through `opened` (or `plain`): our own copy, nothing but dicts, lists,
+text and finite numbers. Everything that goes out is a copy as well, so that nobody can change a log
+by changing a request. Neighbours: `form` brings a message back exactly as it came; `openai_chat`
+and `anthropic` are the dialects.
 """
 
 from __future__ import annotations
@@ -28,17 +30,19 @@ MISSING: Any = object()
 Path = tuple[str | int, ...]
 
 
-# --- outside values -----------------------------------------------------------------------------------------------
+# --- outside values ---
 
 
 def plain(value: Any, depth: int = 1) -> Any:
-    """The value as plain dicts, lists and text, our own copy. SDK objects are asked for their fields, no SDK is
-    imported; Invalid for what JSON cannot say."""
+    """The value as plain dicts, lists and text, our own copy. SDK objects are asked for their
+    fields, no SDK is imported; Invalid for what JSON cannot say."""
     kind = type(value)
     if kind is str or value is None or kind is bool or kind is int:
         return value
     if depth > DEPTH_MAX:
-        raise Invalid(f"nested more than {DEPTH_MAX} levels deep", hint="pass deep structures as text")
+        raise Invalid(
+            f"nested more than {DEPTH_MAX} levels deep", hint="pass deep structures as text"
+        )
     if kind is dict or isinstance(value, Mapping):
         return _plain_items(value, depth)
     if kind is list or kind is tuple:
@@ -79,12 +83,14 @@ def _decoded(content: bytes) -> str:
         return content.decode()
     except UnicodeDecodeError as error:
         raise Invalid(
-            f"{content[:20]!r}… is not UTF-8 text", hint="pass text, or bytes as base64 in a media block"
+            f"{content[:20]!r}… is not UTF-8 text",
+            hint="pass text, or bytes as base64 in a media block",
         ) from error
 
 
 def _fields(value: Any) -> Any:
-    """An object's own fields: a finished stream's result, a pydantic model, a dataclass, or just attributes."""
+    """An object's own fields: a finished stream's result, a pydantic model, a dataclass, or just
+    attributes."""
     for final in ("get_final_message", "get_final_completion", "get_final_response"):
         if callable(getattr(value, final, None)):
             return getattr(value, final)()
@@ -100,13 +106,17 @@ def _fields(value: Any) -> Any:
     if hasattr(value, "__dict__") and not callable(value) and vars(value):
         return {name: field for name, field in vars(value).items() if not name.startswith("_")}
     raise Invalid(
-        f"{value!r:.80} ({type(value).__name__}) is not JSON", hint="pass plain dicts, lists, text and finite numbers"
+        f"{value!r:.80} ({type(value).__name__}) is not JSON",
+        hint="pass plain dicts, lists, text and finite numbers",
     )
 
 
 def _dumped(value: Any) -> Any:
     # Unset fields stay out: what the provider did not send is not sent back.
-    for options in ({"mode": "json", "exclude_unset": True, "warnings": False}, {"exclude_unset": True}):
+    for options in (
+        {"mode": "json", "exclude_unset": True, "warnings": False},
+        {"exclude_unset": True},
+    ):
         try:
             return value.model_dump(**options)
         except TypeError:
@@ -115,16 +125,22 @@ def _dumped(value: Any) -> Any:
 
 
 def opened(wire: Any) -> dict[str, Any]:
-    """A plain message at the door, its cache marks taken off. Invalid if it is not an object with a role."""
+    """A plain message at the door, its cache marks taken off. Invalid if it is not an object
+    with a role."""
     if not isinstance(wire, dict):
-        raise Invalid(f"{wire!r:.80} is not a message", hint='pass {"role": "user", "content": "…"}')
+        raise Invalid(
+            f"{wire!r:.80} is not a message", hint='pass {"role": "user", "content": "…"}'
+        )
     if not isinstance(wire.get("role"), str):
-        raise Invalid(f"a message without a role: {wire!r:.80}", hint='pass {"role": "user", "content": "…"}')
+        raise Invalid(
+            f"a message without a role: {wire!r:.80}", hint='pass {"role": "user", "content": "…"}'
+        )
     return unmarked(wire)
 
 
 def unmarked(wire: dict[str, Any]) -> dict[str, Any]:
-    """Takes the cache marks off a message, its parts and theirs; arguments are content and stay as they are."""
+    """Takes the cache marks off a message, its parts and theirs; arguments are content and stay
+    as they are."""
     for mark in MARKS:
         wire.pop(mark, None)
     content = wire.get("content")
@@ -160,14 +176,16 @@ def count_in(fields: Any, key: str) -> int:
     return int(value) if isinstance(value, int | float) else 0
 
 
-# --- JSON values --------------------------------------------------------------------------------------------------
+# --- JSON values ---
 
 
 def copied(value: Any) -> Any:
     """A copy that shares no dict or list with the value."""
     kind = type(value)
     if kind is dict:
-        return {key: copied(item) if type(item) in (dict, list) else item for key, item in value.items()}
+        return {
+            key: copied(item) if type(item) in (dict, list) else item for key, item in value.items()
+        }
     if kind is list:
         return [copied(item) for item in value]
     return value
@@ -188,16 +206,20 @@ def same(one: Any, other: Any) -> bool:
 
 
 def alike(one: Any, other: Any) -> bool:
-    """The same but for the order of keys: an SDK's object has that of its class, not that of the provider."""
+    """The same but for the order of keys: an SDK's object has that of its class, not that of the
+    provider."""
     if type(one) is dict and type(other) is dict:
-        return one.keys() == other.keys() and all(alike(item, other[key]) for key, item in one.items())
+        return one.keys() == other.keys() and all(
+            alike(item, other[key]) for key, item in one.items()
+        )
     if type(one) is list and type(other) is list:
         return len(one) == len(other) and all(map(alike, one, other))
     return type(one) is type(other) and bool(one == other)
 
 
 def is_json(message: Any) -> bool:
-    """Whether a message came as JSON, in the order of its sender, and not as or with objects of an SDK."""
+    """Whether a message came as JSON, in the order of its sender, and not as or with objects of
+    an SDK."""
     if type(message) is not dict:
         return False
     content = message.get("content")
@@ -238,7 +260,7 @@ def at(value: Any, path: Path) -> Any:
     return value
 
 
-# --- blocks -----------------------------------------------------------------------------------------------------------
+# --- blocks ---
 
 
 def is_gone(block: Any) -> bool:
@@ -283,7 +305,11 @@ _DATA_URL = re.compile(r"data:([\w.+/-]*);base64,(.*)", re.DOTALL)
 def media_of_url(media: str, url: str, **fields: str) -> Media:
     """Media behind a URL; a data URL is taken apart."""
     found = _DATA_URL.fullmatch(url)
-    return Media(media, mime=found[1], data=found[2], **fields) if found else Media(media, url=url, **fields)
+    return (
+        Media(media, mime=found[1], data=found[2], **fields)
+        if found
+        else Media(media, url=url, **fields)
+    )
 
 
 def report(lost: list[str], line: str) -> None:

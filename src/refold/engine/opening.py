@@ -30,19 +30,26 @@ def open(
 ) -> Context:
     """Opens a conversation, new or known; nothing is written before the first append.
 
-    `store` is a URL (`sqlite:PATH`, `files:DIR`, `memory:`) or a store; without one, `.refold/` of this project.
-    `model` decides window, prices and wire format; `window` overrides. `config` overrides `refold.toml`,
-    `[tool.refold]` and `REFOLD_*`. `counter` is a function from text to tokens, or a name: `exact`, `estimate`, a
-    vocabulary. `writer` is the model that puts what is compacted in words: any callable from `asking.Request` to
-    `asking.Answer`, such as `edges.writer.endpoint`. `embedder` makes vectors of texts for `search`; without one, the
-    extra `semantic` does if it is installed, and False means none.
+    `store` is a URL (`sqlite:PATH`, `files:DIR`, `memory:`) or a store; without one, `.refold/` of
+    this project. `model` decides window, prices and wire format; `window` overrides. `config`
+    overrides `refold.toml`, `[tool.refold]` and `REFOLD_*`. `counter` is a function from text to
+    tokens, or a name: `exact`, `estimate`, a vocabulary. `writer` is the model that puts what is
+    compacted in words: any callable from `asking.Request` to `asking.Answer`, such as
+    `edges.writer.endpoint`. `embedder` makes vectors of texts for `search`; without one, the extra
+    `semantic` does if it is installed, and False means none.
     """
     conversation_checked(conversation)
     effective, _ = loaded(config)
     given = {
-        "model": model, "system": system, "tools": tools, "window": window, "counter": counter, "writer": writer,
-        "embedder": embedder, "remarks": remarks(config),
-    }  # fmt: skip
+        "model": model,
+        "system": system,
+        "tools": tools,
+        "window": window,
+        "counter": counter,
+        "writer": writer,
+        "embedder": embedder,
+        "remarks": remarks(config),
+    }
     if store is None or isinstance(store, str):
         opened = open_store(store or default_store())
         return Context(opened, conversation, config=effective, owns_store=True, **given)

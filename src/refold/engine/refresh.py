@@ -1,9 +1,11 @@
-"""The files behind a conversation: which were changed behind a point, and which are needed again after a compaction.
+"""The files behind a conversation: which were changed behind a point, and which are needed again
+after a compaction.
 
-Paths come from tool calls and the ledger, so they are data: only regular files whose real place lies inside the root
-are named or read, and every read is bounded. What is read again goes in front of the summary that took it off the page:
-fenced, marked as background, and part of a stand-in, which is never a request. It is an edit like any other, and `undo`
-takes it back. Neighbours: `strategies.actions` knows what calls did, `engine` asks.
+Paths come from tool calls and the ledger, so they are data: only regular files whose real place
+lies inside the root are named or read, and every read is bounded. What is read again goes in front
+of the summary that took it off the page: fenced, marked as background, and part of a stand-in,
+which is never a request. It is an edit like any other, and `undo` takes it back. Neighbours:
+`strategies.actions` knows what calls did, `engine` asks.
 """
 
 from __future__ import annotations
@@ -38,10 +40,10 @@ REASON = "files read again"
 Permitted = Callable[[Path], bool]
 
 
-# --- what was changed ---------------------------------------------------------------------------------------------
+# --- what was changed ---
 
 
-# --- what is needed again -----------------------------------------------------------------------------------------
+# --- what is needed again ---
 
 
 def needed_files(
@@ -53,14 +55,20 @@ def needed_files(
     config: Config | None = None,
     permitted: Permitted | None = None,
 ) -> list[Path]:
-    """Files inside the root that the work still needs and whose text is not on the page: those that the latest request
-    names, then changed ones, then read ones, the newest first. `permitted` may refuse any of them."""
+    """Files inside the root that the work still needs and whose text is not on the page: those
+    that the latest request names, then changed ones, then read ones, the newest first.
+    `permitted` may refuse any of them."""
     home = Path(root).resolve()
     found: list[Path] = []
     room = chars_max
     for name in _wanted(view, config or Config())[:NAMED_MAX]:
         path = inside(home, name)
-        if len(found) == files_max or path is None or path in found or (permitted and not permitted(path)):
+        if (
+            len(found) == files_max
+            or path is None
+            or path in found
+            or (permitted and not permitted(path))
+        ):
             continue
         # Bytes are never fewer than characters, so a file that fits by its size fits.
         if (size := path.stat().st_size) <= room:
@@ -70,7 +78,8 @@ def needed_files(
 
 
 def inside(home: Path, name: str) -> Path | None:
-    """The real place of a regular file, if that is inside the home folder; links are followed before it is judged."""
+    """The real place of a regular file, if that is inside the home folder; links are followed
+    before it is judged."""
     try:
         path = (home / name).resolve(strict=True)
         return path if path.is_relative_to(home) and path.is_file() else None
@@ -80,15 +89,32 @@ def inside(home: Path, name: str) -> Path | None:
 
 def _wanted(view: View, config: Config) -> list[str]:
     """The names of files by how much they are needed."""
-    actions = [action for action in actions_of(view.slots, config) if action.path and action.ok is not False]
+    actions = [
+        action
+        for action in actions_of(view.slots, config)
+        if action.path and action.ok is not False
+    ]
     states = {fact.text: (fact.seq, fact.state) for fact in view.facts if fact.kind == "file"}
     for action in actions:
-        if action.kind in CHANGES or (action.kind == "read" and states.get(action.path, (0, ""))[1] in ("", "read")):
-            states[action.path] = (action.seq, "deleted" if action.kind == "delete" else action.kind)
+        if action.kind in CHANGES or (
+            action.kind == "read" and states.get(action.path, (0, ""))[1] in ("", "read")
+        ):
+            states[action.path] = (
+                action.seq,
+                "deleted" if action.kind == "delete" else action.kind,
+            )
     request = _request(view)
     shown = _shown(view, actions)
     left = [name for name, (_, state) in states.items() if state != "deleted" and name not in shown]
-    return sorted(left, key=lambda name: (not _names(request, name), states[name][1] == "read", -states[name][0], name))
+    return sorted(
+        left,
+        key=lambda name: (
+            not _names(request, name),
+            states[name][1] == "read",
+            -states[name][0],
+            name,
+        ),
+    )
 
 
 def _names(request: str, path: str) -> bool:
@@ -114,7 +140,7 @@ def _request(view: View) -> str:
     return "\n".join(texts)
 
 
-# --- reading again ------------------------------------------------------------------------------------------------
+# --- reading again ---
 
 
 def refreshed(
@@ -125,16 +151,21 @@ def refreshed(
     chars_max: int = CHARS_MAX,
     permitted: Permitted | None = None,
 ) -> list[Path]:
-    """Puts the current text of the needed files in front of the newest summary or notice; gives the files. Nothing if
-    no message was taken off the page, or nothing is new. Takes at most half of the room that is left below the
-    trigger, so that it never causes a compaction."""
+    """Puts the current text of the needed files in front of the newest summary or notice; gives
+    the files. Nothing if no message was taken off the page, or nothing is new. Takes at most
+    half of the room that is left below the trigger, so that it never causes a compaction."""
     view, budget = context.view, context.budget
     place = _place(view)
     room = (budget.compact_at - current_tokens(view, budget.factor)) // 2 * CHARS_PER_TOKEN
     if place is None:
         return []
     files = needed_files(
-        view, root, files_max=files_max, chars_max=min(chars_max, room), config=context.config, permitted=permitted
+        view,
+        root,
+        files_max=files_max,
+        chars_max=min(chars_max, room),
+        config=context.config,
+        permitted=permitted,
     )
     texts = {path: text for path in files if (text := read_text(path, chars_max)) is not None}
     home = Path(root).resolve()
@@ -145,16 +176,22 @@ def refreshed(
 
 
 def _place(view: View) -> Slot | None:
-    """The newest stand-in that can be written anew by itself: nothing else that may go lies inside its span."""
+    """The newest stand-in that can be written anew by itself: nothing else that may go lies
+    inside its span."""
     for slot in reversed(view.slots):
-        inside = [one for one in view.slots if slot.seq <= one.seq <= slot.last and one.seq not in view.pins]
+        inside = [
+            one
+            for one in view.slots
+            if slot.seq <= one.seq <= slot.last and one.seq not in view.pins
+        ]
         if slot.standin and inside == [slot]:
             return slot
     return None
 
 
 def _written(context: Context, place: Slot, files: str) -> bool:
-    """Writes the stand-in anew, with the files in front of it; False if they stand there already."""
+    """Writes the stand-in anew, with the files in front of it; False if they stand there
+    already."""
     [block] = place.message.blocks
     assert isinstance(block, Text)  # a stand-in is one text
     fresh = (place.notes or {}).get(FRESH, 0)
@@ -164,9 +201,13 @@ def _written(context: Context, place: Slot, files: str) -> bool:
     front = f"{INTRODUCTION.format(head=context.view.head)}\n{files}\n"
     edit = Summarize(
         # A batch of its own: what was thought since the compaction was thought under another page.
-        batch=secrets.token_hex(8), span=place.span, text=front + block.text[fresh:], line=_line(context, place),
-        notes={**(place.notes or {}), FRESH: len(front)}, reason=REASON,
-    )  # fmt: skip
+        batch=secrets.token_hex(8),
+        span=place.span,
+        text=front + block.text[fresh:],
+        line=_line(context, place),
+        notes={**(place.notes or {}), FRESH: len(front)},
+        reason=REASON,
+    )
     tokens = count_message(Message(role="user", blocks=(Text(edit.text),)), context._desk.counter)
     with context._guard:
         context._append([context._desk.draft(edit, tokens, by="refold")])
@@ -186,8 +227,14 @@ def fenced(name: str, text: str) -> str:
 
 
 def read_text(path: Path, chars_max: int) -> str | None:
-    """The text of a file, at most so many bytes; None if it is not text, or no longer a file of its own."""
-    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    """The text of a file, at most so many bytes; None if it is not text, or no longer a file of
+    its own."""
+    flags = (
+        os.O_RDONLY
+        | getattr(os, "O_NOFOLLOW", 0)
+        | getattr(os, "O_NONBLOCK", 0)
+        | getattr(os, "O_BINARY", 0)
+    )
     try:
         with open(os.open(path, flags), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):

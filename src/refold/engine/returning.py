@@ -1,7 +1,9 @@
-"""Going back and holding on, as a `Context` offers it: undo, revert, restore, checkpoints, clear, pins.
+"""Going back and holding on, as a `Context` offers it: undo, revert, restore, checkpoints, clear,
+pins.
 
-Nothing is taken out of the log: each of these appends what the fold then obeys. `Context` is built on this, as this is
-on `shortening`. Neighbours: `history` says what is to be written, `points` what there is to go back to.
+Nothing is taken out of the log: each of these appends what the fold then obeys. `Context` is built
+on this, as this is on `shortening`. Neighbours: `history` says what is to be written, `points` what
+there is to go back to.
 """
 
 from __future__ import annotations
@@ -26,16 +28,20 @@ class Returning(Shortening):
         self._decided(lambda: [history.reverting(self._log.state, batch)])
 
     def undo(self) -> bool:
-        """Switches off the newest compaction or restore; undoing again redoes it. False if there is nothing."""
-        return bool(self._decided(lambda: [body] if (body := history.undoing(self._log.state)) else []))
+        """Switches off the newest compaction or restore; undoing again redoes it. False if there
+        is nothing."""
+        return bool(
+            self._decided(lambda: [body] if (body := history.undoing(self._log.state)) else [])
+        )
 
     def clear(self) -> None:
-        """Takes everything but the system prompt, the tools and the pins off the page, as one batch; `undo` brings it
-        back."""
+        """Takes everything but the system prompt, the tools and the pins off the page, as one
+        batch; `undo` brings it back."""
         self._decided(lambda: history.clearing(self._log.state))
 
     def checkpoint(self, name: str = "") -> int:
-        """Names the position the log is at; gives its seq. Every seq can be restored without a name, too."""
+        """Names the position the log is at; gives its seq. Every seq can be restored without a
+        name, too."""
         with self._guard:
             self._catch_up()
             seq = self._log.state.head
@@ -43,8 +49,9 @@ class Returning(Shortening):
             return seq
 
     def restore(self, to: int | str) -> Restored:
-        """Takes the page back to what it was at a seq or checkpoint. The log keeps everything; `undo` comes back.
-        Gives what that switched off, and the files that tool calls changed behind the point: on disk they stay."""
+        """Takes the page back to what it was at a seq or checkpoint. The log keeps everything;
+        `undo` comes back. Gives what that switched off, and the files that tool calls changed
+        behind the point: on disk they stay."""
         with self._guard:
             planned = self.plan_restore(to)
             self._append([self._desk.draft(Restore(seq=planned.seq))])

@@ -1,7 +1,8 @@
-"""What makes the page of a `Context` shorter, and how large it may be: budget, plan, compaction, hooks, recovery.
+"""What makes the page of a `Context` shorter, and how large it may be: budget, plan, compaction,
+hooks, recovery.
 
-`Context` is built on this, as this is on `past`. Neighbours: `compactor` carries plans out, `recovery` knows what a
-provider's refusals taught, `core.budget` has the thresholds.
+`Context` is built on this, as this is on `past`. Neighbours: `compactor` carries plans out,
+`recovery` knows what a provider's refusals taught, `core.budget` has the thresholds.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from refold.tokens.counter import count_message
 
 
 class Shortening(Past):
-    """The budget of a conversation that is held open, and everything that keeps its page within it."""
+    """The budget of a conversation that is held open, and everything that keeps its page within
+    it."""
 
     _compactor: Compactor
     _recovery: Recovery
@@ -44,7 +46,9 @@ class Shortening(Past):
 
     def _resize(self) -> None:
         self._budget = self._recovery.budget(self._model, self._window)
-        self._compactor.settled_at = -1  # what was enough for other limits may be too little for these
+        self._compactor.settled_at = (
+            -1
+        )  # what was enough for other limits may be too little for these
         self._desk.sized_for(self._budget.window)
 
     def _fits(self) -> bool:
@@ -55,15 +59,22 @@ class Shortening(Past):
         return models.input_price(self._model)
 
     def decision(self) -> compaction.Decision:
-        """Whether the next request compacts, by what, and whether a warning is due. Changes nothing."""
+        """Whether the next request compacts, by what, and whether a warning is due. Changes
+        nothing."""
         with self._guard:
             self._catch_up()
             return compaction.decided(self._log.state, self.budget, self.config)
 
     def message_tokens(self, message: Any) -> int:
         """The tokens of a message as it is given, in the provider's count. Nothing is appended."""
-        parsed = [message] if isinstance(message, Message) else dialects.parse(message, self._dialect_name())
-        return round(sum(count_message(one, self._desk.counter) for one in parsed) * self.budget.factor)
+        parsed = (
+            [message]
+            if isinstance(message, Message)
+            else dialects.parse(message, self._dialect_name())
+        )
+        return round(
+            sum(count_message(one, self._desk.counter) for one in parsed) * self.budget.factor
+        )
 
     def fits(self, message: Any) -> bool:
         """Whether the next request would still be within the input budget with this message."""
@@ -74,26 +85,36 @@ class Shortening(Past):
 
     # --- compaction ---
 
-    def plan(self, *strategies: str, target: int | None = None, task: str = "", **settings: Any) -> Plan:
+    def plan(
+        self, *strategies: str, target: int | None = None, task: str = "", **settings: Any
+    ) -> Plan:
         """What `compact` would do, and its price. Changes nothing."""
         with self._guard:
             self._catch_up()
-            return self._compactor.plan(self._compactor.job(strategies, target=target, task=task, settings=settings))
+            return self._compactor.plan(
+                self._compactor.job(strategies, target=target, task=task, settings=settings)
+            )
 
     def compact(
-        self, *strategies: str, target: int | None = None, task: str = "", instructions: str = "", **settings: Any
+        self,
+        *strategies: str,
+        target: int | None = None,
+        task: str = "",
+        instructions: str = "",
+        **settings: Any,
     ) -> Receipt:
-        """Makes the page shorter, as one batch that `undo` and `revert` take back. Without names, the ladder.
-        `instructions` are for the writer, if there is one."""
+        """Makes the page shorter, as one batch that `undo` and `revert` take back. Without
+        names, the ladder. `instructions` are for the writer, if there is one."""
         with self._guard:
             self._catch_up()
             job = self._compactor.job(
                 strategies, target=target, task=task, settings=settings, instructions=instructions
-            )  # fmt: skip
+            )
         return self._compactor.compact(job)
 
     def before_compaction(self, hook: Before) -> None:
-        """Calls the hook before every compaction. It may return instructions for the writer, or a `Veto`."""
+        """Calls the hook before every compaction. It may return instructions for the writer, or
+        a `Veto`."""
         self._compactor.hooks.befores.append(hook)
 
     def after_compaction(self, hook: After) -> None:
@@ -101,14 +122,17 @@ class Shortening(Past):
         self._compactor.hooks.afters.append(hook)
 
     def recover(self, error: Any) -> bool:
-        """After a failed call. True if the provider refused the page as too long: its limit is learnt, the page is
-        much shorter now, call again. False for any other error. The same page refused twice raises OverBudget."""
+        """After a failed call. True if the provider refused the page as too long: its limit is
+        learnt, the page is much shorter now, call again. False for any other error. The same
+        page refused twice raises OverBudget."""
         overflow = overflow_of(error)
         if overflow is None:
             return False
         with self._guard:
             self._catch_up()
-            self._recovery.learn(overflow, self._log.state, self.budget, self._model.name, shown=self._shown)
+            self._recovery.learn(
+                overflow, self._log.state, self.budget, self._model.name, shown=self._shown
+            )
             self._resize()
         self._recovery.reduce(self._compactor, overflow)
         return True

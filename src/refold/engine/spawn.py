@@ -1,9 +1,11 @@
-"""What one agent tells another when it hands work over: a summary and some artifacts, and nothing else.
+"""What one agent tells another when it hands work over: a summary and some artifacts, and nothing
+else.
 
-The other agent has a conversation of its own. It starts with one message that says where it comes from, what was found
-out so far (the ledger, unless the caller gives words of its own) and which artifacts it may unfold. No message of the
-first conversation is in it, and no secret, like in every summary; artifacts and task are handed on as they are.
-Neighbours: `engine` (`Context.spawn`), `strategies.ledger` makes the facts, `redaction` finds secrets.
+The other agent has a conversation of its own. It starts with one message that says where it comes
+from, what was found out so far (the ledger, unless the caller gives words of its own) and which
+artifacts it may unfold. No message of the first conversation is in it, and no secret, like in every
+summary; artifacts and task are handed on as they are. Neighbours: `engine` (`Context.spawn`),
+`strategies.ledger` makes the facts, `redaction` finds secrets.
 """
 
 from __future__ import annotations
@@ -43,7 +45,8 @@ def chosen(there: Sequence[Artifact], ids: Sequence[str]) -> list[Artifact]:
     for id in ids:
         if id not in by_id:
             raise NotFound(
-                f"there is no artifact {id!r} to hand over", hint="context.artifacts() lists those there are"
+                f"there is no artifact {id!r} to hand over",
+                hint="context.artifacts() lists those there are",
             )
     return [by_id[id] for id in ids]
 

@@ -1,4 +1,5 @@
-"""The numbers of a conversation: what the next request carries, what it is made of, what was billed.
+"""The numbers of a conversation: what the next request carries, what it is made of, what was
+billed.
 
 Two different things, never mixed: `current` is the size of the next request; `billed` only grows.
 """
@@ -17,9 +18,9 @@ NOTHING = Totals()
 
 
 class Stats(Struct, frozen=True, kw_only=True):
-    """`breakdown` parts always sum to `current`; its `artifacts` are the messages that show stubs of results which
-    were moved out. `inherited` is the part of `billed` that a fork brought from its parent. Ages are in milliseconds; 0
-    messages have none."""
+    """`breakdown` parts always sum to `current`; its `artifacts` are the messages that show
+    stubs of results which were moved out. `inherited` is the part of `billed` that a fork
+    brought from its parent. Ages are in milliseconds; 0 messages have none."""
 
     conversation: str
     title: str
@@ -52,9 +53,15 @@ class Stats(Struct, frozen=True, kw_only=True):
 
 
 def stats_of(
-    view: View, budget: Budget, *, conversation: str, model: str, artifacts: int, now_ms: int,
+    view: View,
+    budget: Budget,
+    *,
+    conversation: str,
+    model: str,
+    artifacts: int,
+    now_ms: int,
     inherited: Totals = NOTHING,
-) -> Stats:  # fmt: skip
+) -> Stats:
     """The numbers of a view under a budget."""
     current = current_tokens(view, budget.factor)
     standins = [slot for slot in view.slots if slot.standin]
@@ -95,7 +102,8 @@ def inherited_totals(events: Iterable[Event]) -> Totals:
 
 
 def _breakdown(view: View, current: int) -> dict[str, int]:
-    """Our estimate of each part, scaled to the provider's number; the conversation takes the rounding."""
+    """Our estimate of each part, scaled to the provider's number; the conversation takes the
+    rounding."""
     scale = current / view.tokens if view.tokens else 0.0
     summaries = sum(slot.tokens for slot in view.slots if slot.standin)
     stubs = sum(slot.tokens for slot in view.slots if _shows_stub(slot))

@@ -1,8 +1,10 @@
-"""What the tool calls of a page did, by code: read, create, modify, delete, run, search, todo, or other.
+"""What the tool calls of a page did, by code: read, create, modify, delete, run, search, todo, or
+other.
 
-Each call is paired with its result. Its kind comes from the configuration, the tool's name, or, for a shell command,
-from the command itself; one call may be several actions. Results given as text (`[read_file for 'a'] Result:`) are
-actions too. Neighbours: `tools` knows names, `arguments` shapes, `shell` commands, `outcomes` results.
+Each call is paired with its result. Its kind comes from the configuration, the tool's name, or, for
+a shell command, from the command itself; one call may be several actions. Results given as text
+(`[read_file for 'a'] Result:`) are actions too. Neighbours: `tools` knows names, `arguments`
+shapes, `shell` commands, `outcomes` results.
 """
 
 from __future__ import annotations
@@ -42,9 +44,10 @@ CHANGES = frozenset({"create", "modify", "delete"})
 
 
 class Action(Struct, frozen=True, kw_only=True):
-    """One thing that a call did. `first`/`last` are lines of the file (`last` 0: to its end; `first` negative: from
-    its end). `alone`: the result, from character `start`, is the text of these lines and nothing else. `written`: the
-    call itself carries the file's whole text. `ok` is None where the outcome is not known."""
+    """One thing that a call did. `first`/`last` are lines of the file (`last` 0: to its end;
+    `first` negative: from its end). `alone`: the result, from character `start`, is the text of
+    these lines and nothing else. `written`: the call itself carries the file's whole text. `ok`
+    is None where the outcome is not known."""
 
     kind: Kind
     tool: str = ""
@@ -71,7 +74,8 @@ class Action(Struct, frozen=True, kw_only=True):
 
 
 class _Desk(Struct):
-    """What earlier calls left behind: the file opened last, and the scripts that were written, by path."""
+    """What earlier calls left behind: the file opened last, and the scripts that were written,
+    by path."""
 
     opened: str = ""
     scripts: dict[str, str] = {}
@@ -94,9 +98,13 @@ def spellings_of(config: Config) -> Spellings:
     return Spellings(settings.get("cwd", ""), ignore_case=settings.get("ignore_case", False))
 
 
-def actions_of(slots: Sequence[Slot], config: Config, spellings: Spellings | None = None) -> list[Action]:
+def actions_of(
+    slots: Sequence[Slot], config: Config, spellings: Spellings | None = None
+) -> list[Action]:
     """The actions of a page in order. Stand-ins are no messages and have none."""
-    return actions_in(((slot.seq, slot.message) for slot in slots if not slot.standin), config, spellings)
+    return actions_in(
+        ((slot.seq, slot.message) for slot in slots if not slot.standin), config, spellings
+    )
 
 
 def actions_in(
@@ -117,15 +125,29 @@ def actions_in(
 
 
 def made_stale(view: View, seq: int, config: Config) -> tuple[int, str] | None:
-    """The first change, by its seq, of a file after the message at `seq` showed its text, and the file; from the page,
-    or from the ledger where the change is no longer on it. None if its text still holds, or is not shown whole."""
+    """The first change, by its seq, of a file after the message at `seq` showed its text, and
+    the file; from the page, or from the ledger where the change is no longer on it. None if its
+    text still holds, or is not shown whole."""
     if not any(slot.seq == seq and not slot.edits for slot in view.slots):
         return None
     found = actions_of(view.slots, config)
-    read = {action.path for action in found if action.kind == "read" and action.ok and action.result_seq == seq}
-    changes = [(action.seq, action.path) for action in found if action.kind in CHANGES and action.ok is not False]
-    told = [(fact.seq, fact.text) for fact in view.facts if fact.kind == "file" and fact.state != "read"]
-    return min((change for change in (*changes, *told) if change[0] > seq and change[1] in read), default=None)
+    read = {
+        action.path
+        for action in found
+        if action.kind == "read" and action.ok and action.result_seq == seq
+    }
+    changes = [
+        (action.seq, action.path)
+        for action in found
+        if action.kind in CHANGES and action.ok is not False
+    ]
+    told = [
+        (fact.seq, fact.text) for fact in view.facts if fact.kind == "file" and fact.state != "read"
+    ]
+    return min(
+        (change for change in (*changes, *told) if change[0] > seq and change[1] in read),
+        default=None,
+    )
 
 
 def _paired(messages: Iterable[tuple[int, Message]]) -> list[_Pair | Action]:
@@ -145,11 +167,12 @@ def _paired(messages: Iterable[tuple[int, Message]]) -> list[_Pair | Action]:
     return out
 
 
-# --- results that stand as text -----------------------------------------------------------------------------------
+# --- results that stand as text ---
 
 
 def _headed(seq: int, index: int, blocks: Sequence[Block]) -> list[Action]:
-    """The action of a text that begins with a result's header; its content may be the next block."""
+    """The action of a text that begins with a result's header; its content may be the next
+    block."""
     text = text_of(blocks[index])
     found = header(text) if text.startswith("[") else None
     if found is None:
@@ -159,9 +182,15 @@ def _headed(seq: int, index: int, blocks: Sequence[Block]) -> list[Action]:
     if not content.strip() and index + 1 < len(blocks) and isinstance(blocks[index + 1], Text):
         at, start, content = index + 1, 0, text_of(blocks[index + 1])
     told = Action(
-        kind="other", tool=found.tool, seq=seq, block=index, result_seq=seq, result_block=at, start=start,
+        kind="other",
+        tool=found.tool,
+        seq=seq,
+        block=index,
+        result_seq=seq,
+        result_block=at,
+        start=start,
         output=content,
-    )  # fmt: skip
+    )
     return [_header_action(found, told)]
 
 
@@ -173,7 +202,7 @@ def _header_action(found: Header, action: Action) -> Action:
     return replace(action, kind=kind, alone=kind == "read", ok=ok, exit=status, **named, **ran)
 
 
-# --- calls --------------------------------------------------------------------------------------------------------
+# --- calls ---
 
 
 def _actions(pair: _Pair, config: Config, desk: _Desk) -> list[Action]:
@@ -191,7 +220,10 @@ def _actions(pair: _Pair, config: Config, desk: _Desk) -> list[Action]:
     if compact(call.name) in MOVERS:
         return _moved(base)
     if kind == "modify" and not paths:
-        return [replace(base, kind=_kind(what), path=path) for what, path in patched(patch_of(arguments))] or [base]
+        return [
+            replace(base, kind=_kind(what), path=path)
+            for what, path in patched(patch_of(arguments))
+        ] or [base]
     return _on_files(base, paths, named)
 
 
@@ -203,9 +235,18 @@ def _based(pair: _Pair, kind: Kind, arguments: Mapping[str, Any]) -> Action:
     found = header(text) if text.startswith("[") else None
     start = found.end + (text[found.end : found.end + 1] == "\n") if found else 0
     return Action(
-        kind=kind, tool=pair.call.name, ok=ok, exit=status, seq=pair.seq, block=pair.block, result_seq=pair.result_seq,
-        result_block=pair.result_block, start=start, arguments=arguments, output=text,
-    )  # fmt: skip
+        kind=kind,
+        tool=pair.call.name,
+        ok=ok,
+        exit=status,
+        seq=pair.seq,
+        block=pair.block,
+        result_seq=pair.result_seq,
+        result_block=pair.result_block,
+        start=start,
+        arguments=arguments,
+        output=text,
+    )
 
 
 def _outcome(kind: Kind, text: str, error: bool) -> tuple[bool | None, int | None]:
@@ -241,7 +282,7 @@ def _kind(text: str) -> Kind:
     return text  # type: ignore[return-value]
 
 
-# --- commands -----------------------------------------------------------------------------------------------------
+# --- commands ---
 
 
 def _run(base: Action, command: str | list[str] | None, desk: _Desk) -> list[Action]:
@@ -272,13 +313,20 @@ def _effect_action(base: Action, effect: Effect, line: str, folder: str, steps: 
     # Of several steps, the one that changed the file may have gone well although the whole failed.
     unknown = base.ok is False and steps > 1 and effect.kind in CHANGES
     return replace(
-        base, kind=_kind(effect.kind), path=joined(folder, effect.path), first=effect.first, last=effect.last,
-        alone=effect.alone, command=line, ok=None if unknown else base.ok,
-    )  # fmt: skip
+        base,
+        kind=_kind(effect.kind),
+        path=joined(folder, effect.path),
+        first=effect.first,
+        last=effect.last,
+        alone=effect.alone,
+        command=line,
+        ok=None if unknown else base.ok,
+    )
 
 
 def _editor_actions(base: Action, line: str, opened: str) -> list[Action]:
-    """Editors that live in the shell: `open path 10`, `create path`, and `edit 1:10 …` on the file opened last."""
+    """Editors that live in the shell: `open path 10`, `create path`, and `edit 1:10 …` on the
+    file opened last."""
     name, _, rest = line.strip().partition(" ")
     target = rest.split("\n", 1)[0].strip().strip("\"'")
     if name == "open" and target:
@@ -291,6 +339,11 @@ def _editor_actions(base: Action, line: str, opened: str) -> list[Action]:
 
 
 def changed_files(slots: Sequence[Slot], config: Config) -> list[str]:
-    """The files that the tool calls of these messages changed, or may have changed, by their first change."""
-    changes = (action for action in actions_of(slots, config) if action.kind in CHANGES and action.ok is not False)
+    """The files that the tool calls of these messages changed, or may have changed, by their
+    first change."""
+    changes = (
+        action
+        for action in actions_of(slots, config)
+        if action.kind in CHANGES and action.ok is not False
+    )
     return list(dict.fromkeys(action.path for action in changes if action.path))

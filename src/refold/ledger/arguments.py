@@ -1,7 +1,7 @@
 """The arguments of a tool call, whatever shape they came in: paths, line ranges, commands, patches.
 
-Nothing here raises: arguments are whatever a model wrote, and what cannot be understood is simply not there.
-Neighbour: `actions`, which asks these questions of every call.
+Nothing here raises: arguments are whatever a model wrote, and what cannot be understood is simply
+not there. Neighbour: `actions`, which asks these questions of every call.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ _COMMAND_KEYS = names("command cmd commandline script")
 _CODE_KEYS = names("code input chars text")
 _FOLDER_KEYS = names("workdir cwd workingdirectory directory dir")
 _PATCH_KEYS = frozenset({"input", "patch", "diff", "patchtext", RAW})
-_FIRST_KEYS = names("startline linestart startlineoneindexed firstline fromline start first from begin beginline")
+_FIRST_KEYS = names(
+    "startline linestart startlineoneindexed firstline fromline start first from begin beginline"
+)
 _LAST_KEYS = names("endline lineend endlineoneindexedinclusive lastline toline end last to")
 _RANGE_KEYS = names("viewrange linerange lines range")
 _COUNT_KEYS = names("offset limit head tail")
@@ -69,12 +71,18 @@ def argument(arguments: Mapping[str, Any], keys: frozenset[str]) -> Any:
 
 
 def paths_of(arguments: Mapping[str, Any], named: str = "") -> list[str]:
-    """The files that the arguments name; `named` is the argument to look at, if the configuration says so."""
+    """The files that the arguments name; `named` is the argument to look at, if the
+    configuration says so."""
     if named:
         found = arguments.get(named)
         return _listed(found) if not isinstance(found, str) else [found][: is_path(found)]
     for name, value in arguments.items():
-        if isinstance(value, str) and isinstance(name, str) and key_of(name[:64]) in _PATH_KEYS and is_path(value):
+        if (
+            isinstance(value, str)
+            and isinstance(name, str)
+            and key_of(name[:64]) in _PATH_KEYS
+            and is_path(value)
+        ):
             return [value]
     return _listed(argument(arguments, _PATHS_KEYS))
 
@@ -82,7 +90,11 @@ def paths_of(arguments: Mapping[str, Any], named: str = "") -> list[str]:
 def _listed(value: object, depth: int = 0) -> list[str]:
     """Paths in a list, of strings or of objects with a path in them."""
     if isinstance(value, Mapping) and depth < 3:
-        own = [path for path in (value.get("path"), value.get("file_path")) if isinstance(path, str) and is_path(path)]
+        own = [
+            path
+            for path in (value.get("path"), value.get("file_path"))
+            if isinstance(path, str) and is_path(path)
+        ]
         return own or _listed(value.get("file") or value.get("files"), depth + 1)
     if isinstance(value, str):
         return [value] if depth and is_path(value) else []
@@ -125,7 +137,8 @@ def whole_text(arguments: Mapping[str, Any]) -> str:
 
 
 def lines_of(arguments: Mapping[str, Any]) -> tuple[int, int]:
-    """The lines that a read asks for; (1, END) is the whole file, a negative first counts from the end."""
+    """The lines that a read asks for; (1, END) is the whole file, a negative first counts from
+    the end."""
     if argument(arguments, _WHOLE_KEYS) is True:
         return 1, END
     for name, value in arguments.items():
@@ -143,11 +156,17 @@ def lines_of(arguments: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def lines_are_known(arguments: Mapping[str, Any], named: str = "") -> bool:
-    """Whether nothing else in the arguments of a read could choose a part of the file: a number or a list under a
-    name that is not known here, or a range that cannot be read."""
+    """Whether nothing else in the arguments of a read could choose a part of the file: a number
+    or a list under a name that is not known here, or a range that cannot be read."""
     for name, value in arguments.items():
         key = key_of(name[:64]) if isinstance(name, str) else ""
-        if name == named or key in _PATH_KEYS or key in _WHOLE_KEYS or value is None or isinstance(value, bool):
+        if (
+            name == named
+            or key in _PATH_KEYS
+            or key in _WHOLE_KEYS
+            or value is None
+            or isinstance(value, bool)
+        ):
             continue
         if key in _RANGE_KEYS:
             understood = _range(value) is not None
@@ -162,7 +181,9 @@ def lines_are_known(arguments: Mapping[str, Any], named: str = "") -> bool:
 
 def _range(value: object) -> tuple[int, int] | None:
     """`[10, 20]`, `[10, -1]` or `"10-20"`."""
-    parts: Sequence[object] = value.replace(",", "-").split("-") if isinstance(value, str) and len(value) < 40 else ()
+    parts: Sequence[object] = (
+        value.replace(",", "-").split("-") if isinstance(value, str) and len(value) < 40 else ()
+    )
     if isinstance(value, list | tuple):
         parts = value
     if len(parts) != 2:

@@ -1,8 +1,8 @@
-"""File text inside other text: `<file_content path="…">` mentions, `<final_file_content …>` after an edit, and the
-`[read_file for 'path'] Result:` headers of agents that speak in plain text.
+"""File text inside other text: `<file_content path="…">` mentions, `<final_file_content …>` after
+an edit, and the `[read_file for 'path'] Result:` headers of agents that speak in plain text.
 
-Everything is found literally. A tag that is not closed, or that holds another one, is left alone: it never takes the
-text behind it along. Neighbours: `actions` reads the headers, `dedup` the tags.
+Everything is found literally. A tag that is not closed, or that holds another one, is left alone:
+it never takes the text behind it along. Neighbours: `actions` reads the headers, `dedup` the tags.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ HEADER_MAX = 5_000
 
 
 class Excerpt(NamedTuple):
-    """The text of one file between its tags: characters `start` to `end` (exclusive) of the block's text."""
+    """The text of one file between its tags: characters `start` to `end` (exclusive) of the
+    block's text."""
 
     path: str
     start: int
@@ -34,7 +35,11 @@ class Header(NamedTuple):
 
 def excerpts(text: str) -> list[Excerpt]:
     """Every file text between tags, in order."""
-    found = [excerpt for tag in TAGS for excerpt in _tagged(text, tag)] if "file_content path=" in text else []
+    found = (
+        [excerpt for tag in TAGS for excerpt in _tagged(text, tag)]
+        if "file_content path=" in text
+        else []
+    )
     return _apart(sorted(found, key=lambda excerpt: excerpt.start))
 
 

@@ -1,8 +1,9 @@
-"""How a tool call ended, read from its result: the exit status where it is stated, or the signs of a failure.
+"""How a tool call ended, read from its result: the exit status where it is stated, or the signs of
+a failure.
 
-Only the first and last few hundred characters are looked at, so that a file's own text is not taken for an outcome.
-Also here: the `payload` of a result (its text without the envelope some agents put around it), whether it was cut,
-and which lines of a file it shows where they are numbered.
+Only the first and last few hundred characters are looked at, so that a file's own text is not taken
+for an outcome. Also here: the `payload` of a result (its text without the envelope some agents put
+around it), whether it was cut, and which lines of a file it shows where they are numbered.
 """
 
 from __future__ import annotations
@@ -14,14 +15,20 @@ COUNT_LINES = 3  # at the end, where a test runner counts
 NOTES_MAX = 40  # lines that may stand before or behind the numbered ones
 
 _HEADLINE = re.compile(
-    r"(?:process |command )?exit(?:ed)?(?: with)?[ _](?:code|status):? (-?\d{1,5})\.?$", re.IGNORECASE
+    r"(?:process |command )?exit(?:ed)?(?: with)?[ _](?:code|status):? (-?\d{1,5})\.?$",
+    re.IGNORECASE,
 )
 _LAST_LINE = re.compile(
-    r"[\[<(]?[^\n]{0,60}?\bexit(?:ed)?(?: with)?[ _](?:code|status)[:=]? ?(-?\d{1,5})[.\])>]{0,3}$", re.IGNORECASE
+    r"[\[<(]?[^\n]{0,60}?\bexit(?:ed)?(?: with)?[ _](?:code|status)[:=]? ?(-?\d{1,5})[.\])>]{0,3}$",
+    re.IGNORECASE,
 )
-_TAGGED = re.compile(r"<(?:returncode|exit_code|exitcode)>\s{0,4}(-?\d{1,5})\s{0,4}</", re.IGNORECASE)
+_TAGGED = re.compile(
+    r"<(?:returncode|exit_code|exitcode)>\s{0,4}(-?\d{1,5})\s{0,4}</", re.IGNORECASE
+)
 _IN_JSON = re.compile(r'"(?:exit_code|exitCode|returncode)" ?: ?(-?\d{1,5})\b')
-_COUNTED = re.compile(r"(?:^|[\s,;:=])[1-9]\d{0,6} (?:failed|failing|failures?)\b(?!:)", re.IGNORECASE)
+_COUNTED = re.compile(
+    r"(?:^|[\s,;:=])[1-9]\d{0,6} (?:failed|failing|failures?)\b(?!:)", re.IGNORECASE
+)
 _FAILED_STARTS = (
     "<tool_use_error>", "<error>", "error:", "error ", "error\n", "failed to ", "failed:", "the tool execution failed",
     "traceback (most recent call last)", "file does not exist", "file not found", "no such file", "path does not exist",
@@ -31,7 +38,13 @@ _FAILED_STARTS = (
     "your proposed edit has introduced", "no replacement was performed", "apply_patch verification failed",
     "patch failed",
 )  # fmt: skip
-_FAILED_JSON = ('{"error"', '{"message": "path does no', '{"success": false', '{"success":false', '{"status":"error"')
+_FAILED_JSON = (
+    '{"error"',
+    '{"message": "path does no',
+    '{"success": false',
+    '{"success":false',
+    '{"status":"error"',
+)
 _CUT = (
     "output of your last command was too long", "tokens truncated", "chars truncated", "characters truncated",
     "lines truncated", "[truncated", "(truncated", "<truncated", "...truncated", "… truncated", "output truncated",
@@ -62,13 +75,18 @@ def failed(text: str) -> bool:
 
 
 def tests_failed(text: str) -> bool:
-    """Whether a test runner's own count, in the last lines, names failures. A pipe hides the exit status, not that."""
+    """Whether a test runner's own count, in the last lines, names failures. A pipe hides the
+    exit status, not that."""
     return any(_COUNTED.search(line) for line in text[-TAIL:].rstrip().split("\n")[-COUNT_LINES:])
 
 
 def payload(text: str) -> str:
     """The output itself: without `Key: value` lines up to `Output:`, or the tags around it."""
-    for opening, closing in (("Output:\n", ""), ("<output>\n", "</output>"), ("<output>", "</output>")):
+    for opening, closing in (
+        ("Output:\n", ""),
+        ("<output>\n", "</output>"),
+        ("<output>", "</output>"),
+    ):
         at = text.find(opening, 0, HEAD)
         if at < 0 or (at and text[at - 1] != "\n" and opening[0] != "<"):
             continue

@@ -1,4 +1,5 @@
-"""The files that a patch touches, read from its headers: `*** Update File:` bodies and unified diffs."""
+"""The files that a patch touches, read from its headers: `*** Update File:` bodies and unified
+diffs."""
 
 from __future__ import annotations
 

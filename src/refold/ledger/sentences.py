@@ -1,8 +1,10 @@
-"""Sentences that bind: what was decided, and what must or must not be, found by markers and given back verbatim.
+"""Sentences that bind: what was decided, and what must or must not be, found by markers and given
+back verbatim.
 
-Only what a user or the assistant says counts. Tool results are data, and so are the parts of a user's message that the
-agent put there itself: file text, reminders, quoted lines, code. A user's sentence needs less to count than the
-assistant's, which is full of "must" about nothing. Neighbour: `ledger`.
+Only what a user or the assistant says counts. Tool results are data, and so are the parts of a
+user's message that the agent put there itself: file text, reminders, quoted lines, code. A user's
+sentence needs less to count than the assistant's, which is full of "must" about nothing. Neighbour:
+`ledger`.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ _DATA_STARTS = (
     "Full transcript available at:",
 )  # fmt: skip
 
-_NOT_MEANT = "know|think|understand|see|care|mind|have|need|want|like|remember|believe|get|worry|seem"
+_NOT_MEANT = (
+    "know|think|understand|see|care|mind|have|need|want|like|remember|believe|get|worry|seem"
+)
 _USER_RULE = re.compile(
     r"\bmust(?:n't| not)?\b|\bnever\b|\balways\b|\bmake sure\b|\bshould(?: not|n't)\b|\bonly use\b|\bnot allowed\b"
     r"|\bforbidden\b|\bwithout (?:changing|breaking|using|touching)\b|\bport \d{2,5}\b"
@@ -59,7 +63,8 @@ _ASSISTANT_DECISION = re.compile(
     r"|\bi(?:['’]ll| will) (?:use|go with) [^.]{1,80}? (?:instead|because|rather)\b",
     re.IGNORECASE,
 )
-# Without one of these, no sentence of the assistant can be marked: most of its texts need no further look.
+# Without one of these, no sentence of the assistant can be marked: most of its texts need no
+# further look.
 _HINTS = (
     "decided", "decision", "ll use", "will use", "go with", "going with", "opted", "settled on", "chose", "the user ",
     "rule", "constraint", "requirement",
@@ -76,7 +81,8 @@ class Marked(NamedTuple):
 
 
 def own_text(message: Message) -> str:
-    """What the speaker of a message said: without results, and without the sections an agent put in."""
+    """What the speaker of a message said: without results, and without the sections an agent put
+    in."""
     texts: list[str] = []
     follows_header = False
     for block in message.blocks:
@@ -84,7 +90,9 @@ def own_text(message: Message) -> str:
             follows_header = False
             continue
         found = header(block.text) if message.role == "user" else None
-        data = follows_header or found is not None or (message.role == "user" and _is_data(block.text))
+        data = (
+            follows_header or found is not None or (message.role == "user" and _is_data(block.text))
+        )
         follows_header = found is not None and not block.text[found.end :].strip()
         if not data:
             texts.append(without_sections(block.text[:MESSAGE_MAX]))
@@ -96,7 +104,8 @@ def _is_data(text: str) -> bool:
 
 
 def without_sections(text: str) -> str:
-    """A text without the sections that are not its speaker's own words; one that is not closed is left standing."""
+    """A text without the sections that are not its speaker's own words; one that is not closed
+    is left standing."""
     if "</" not in text:
         return text
     for name in SECTIONS:
@@ -117,7 +126,9 @@ def marked(text: str, *, by_user: bool) -> list[Marked]:
     """The binding sentences of what somebody said, in order."""
     if not by_user and not _hinted(text[:TEXT_MAX].lower()):
         return []
-    rule, decision = (_USER_RULE, _USER_DECISION) if by_user else (_ASSISTANT_RULE, _ASSISTANT_DECISION)
+    rule, decision = (
+        (_USER_RULE, _USER_DECISION) if by_user else (_ASSISTANT_RULE, _ASSISTANT_DECISION)
+    )
     found: dict[Marked, None] = {}
     for sentence in sentences(text):
         if sentence.endswith("?"):
@@ -140,8 +151,16 @@ def sentences(text: str) -> list[str]:
     for line in text[:TEXT_MAX].split("\n"):
         if line.lstrip().startswith(("```", "~~~")):
             fenced = not fenced
-        elif not fenced and not line.lstrip().startswith((">", "|")) and not line.startswith(("    ", "\t")):
-            out += [_cut(part) for part in _END.split(line[_lead(line) :].strip()) if len(part) >= SENTENCE_MIN]
+        elif (
+            not fenced
+            and not line.lstrip().startswith((">", "|"))
+            and not line.startswith(("    ", "\t"))
+        ):
+            out += [
+                _cut(part)
+                for part in _END.split(line[_lead(line) :].strip())
+                if len(part) >= SENTENCE_MIN
+            ]
     return out
 
 

@@ -1,8 +1,9 @@
 """What a shell command does to files: which it reads (and which lines), creates, modifies, deletes.
 
-Conservative: an effect is named only where the words say it for certain; what is not understood is just a run. A read
-is `alone` when the command's output is the text of that one file and nothing else. Neighbours: `shellwords` splits the
-line, `shellreads` knows the commands that show files, `actions` turns effects into actions.
+Conservative: an effect is named only where the words say it for certain; what is not understood is
+just a run. A read is `alone` when the command's output is the text of that one file and nothing
+else. Neighbours: `shellwords` splits the line, `shellreads` knows the commands that show files,
+`actions` turns effects into actions.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ REMEMBERED_MAX = 2_000  # characters
 
 
 class Reading(Struct, frozen=True):
-    """What a whole command line does. `plain`: it only reads or looks around; `searches`: it does the latter.
-    `scripts` are script files it writes, with their text; `runs` the script files it runs."""
+    """What a whole command line does. `plain`: it only reads or looks around; `searches`: it
+    does the latter. `scripts` are script files it writes, with their text; `runs` the script
+    files it runs."""
 
     effects: tuple[Effect, ...] = ()
     plain: bool = False
@@ -35,7 +37,9 @@ class Reading(Struct, frozen=True):
     runs: tuple[str, ...] = ()
 
 
-QUIET = names("cd pushd popd set export true : umask sleep shopt mkdir touch rm mv cp chmod ln rmdir unset")
+QUIET = names(
+    "cd pushd popd set export true : umask sleep shopt mkdir touch rm mv cp chmod ln rmdir unset"
+)
 LOOKING = names(
     "grep egrep fgrep rg ag ack find fd fdfind ls dir tree wc stat file which whereis pwd du df echo printf date uname "
     "whoami id env printenv type diff cmp sort uniq cut tr awk jq column xxd hexdump od strings basename dirname "
@@ -46,7 +50,8 @@ GIT_LOOKING = names(
     "status log diff show grep ls-files ls-tree blame branch remote rev-parse describe cat-file reflog shortlog tag "
     "rev-list merge-base ls-remote for-each-ref config"
 )
-# Options that make a command which looks around one that changes things: of find, of sed and its like.
+# Options that make a command which looks around one that changes things: of find, of sed and its
+# like.
 ACTING_OPTIONS = {
     "find": names("-delete -exec -execdir -ok -okdir -fprint"),
     "sed": names("-i --in-place"),
@@ -56,7 +61,8 @@ PREFIXES = frozenset({"sudo", "time", "nohup", "command", "builtin", "stdbuf", "
 
 
 def reading_of(command: str | Sequence[str]) -> Reading:
-    """What a command line does, as far as it is certain. Pages are read again and again: short lines are remembered."""
+    """What a command line does, as far as it is certain. Pages are read again and again: short
+    lines are remembered."""
     if isinstance(command, str) and len(command) <= REMEMBERED_MAX:
         return _remembered(command)
     return _reading(command, 0)
@@ -135,10 +141,18 @@ def _whole(pipelines: list[list[Simple]]) -> Reading:
         reads = bool(found) and all(effect.kind == "read" for effect in found)
         looks = not reads and _looks(stages)
         plain, searches = plain and (reads or looks), searches or looks
-        speaking += not (stages[-1].name in QUIET or _redirected(stages[-1]) or _in_place(stages[0]))
-        effects += [_placed(effect, folder) for effect in found if folder != "?" or effect.path.startswith("/")]
+        speaking += not (
+            stages[-1].name in QUIET or _redirected(stages[-1]) or _in_place(stages[0])
+        )
+        effects += [
+            _placed(effect, folder)
+            for effect in found
+            if folder != "?" or effect.path.startswith("/")
+        ]
         scripts += [
-            (normal(effect.path), stages[0].heredoc or "") for effect in found if effect.path.endswith(SUFFIXES)
+            (normal(effect.path), stages[0].heredoc or "")
+            for effect in found
+            if effect.path.endswith(SUFFIXES)
         ]
         runs += [script for stage in stages for script in _script_run(stage)]
     if speaking != 1 or sum(effect.kind == "read" for effect in effects) != 1:
@@ -163,9 +177,15 @@ def _looks(stages: list[Simple]) -> bool:
     """Whether a pipeline only looks around."""
     for stage in stages:
         acting = ACTING_OPTIONS.get(stage.name, frozenset())
-        if _written(stage) or _in_place(stage) or any(word.text in acting for word in stage.arguments):
+        if (
+            _written(stage)
+            or _in_place(stage)
+            or any(word.text in acting for word in stage.arguments)
+        ):
             return False
-        if stage.name not in LOOKING and not (stage.name == "git" and _git(stage)[0] in GIT_LOOKING):
+        if stage.name not in LOOKING and not (
+            stage.name == "git" and _git(stage)[0] in GIT_LOOKING
+        ):
             return False
     return True
 
@@ -178,11 +198,16 @@ def _written(simple: Simple) -> list[Redirection]:
 
 def _redirected(simple: Simple) -> bool:
     """Whether the output goes somewhere else than to the result."""
-    return any(r.operator in (">", ">>", ">|", "&>", "&>>") and r.fd in ("", "1") for r in simple.redirections)
+    return any(
+        r.operator in (">", ">>", ">|", "&>", "&>>") and r.fd in ("", "1")
+        for r in simple.redirections
+    )
 
 
 def _pipeline_effects(stages: list[Simple]) -> list[Effect]:
-    effects = [effect for stage in stages for effect in (*_mutations(stage), *_redirection_effects(stage))]
+    effects = [
+        effect for stage in stages for effect in (*_mutations(stage), *_redirection_effects(stage))
+    ]
     if not effects and not any(_redirected(stage) for stage in stages):
         effects = piped_read(stages)
     return effects
@@ -196,7 +221,7 @@ def _redirection_effects(simple: Simple) -> list[Effect]:
     ]
 
 
-# --- changes ------------------------------------------------------------------------------------------------------
+# --- changes ---
 
 
 def _mutations(simple: Simple) -> list[Effect]:
@@ -212,8 +237,14 @@ def _mutations(simple: Simple) -> list[Effect]:
     files = [word for word in simple.arguments if not word.text.startswith("-")]
     if not all(word.sure and word.text for word in files):
         # One file that is not known may be any of them: for a move the roles would shift.
-        files = [] if name in ("mv", "cp", "install") else [word for word in files if word.sure and word.text]
-    return _file_commands(name, [word.text for word in files], [word.text for word in simple.arguments])
+        files = (
+            []
+            if name in ("mv", "cp", "install")
+            else [word for word in files if word.sure and word.text]
+        )
+    return _file_commands(
+        name, [word.text for word in files], [word.text for word in simple.arguments]
+    )
 
 
 def _file_commands(name: str, files: list[str], words: list[str]) -> list[Effect]:
@@ -223,7 +254,11 @@ def _file_commands(name: str, files: list[str], words: list[str]) -> list[Effect
         case "mv" | "cp" if len(files) >= 2:
             return _moved(files, keeps=name == "cp", folder="-t" in words)
         case "tee":
-            return [Effect("modify" if "-a" in words else "create", path) for path in files if path[:5] != "/dev/"]
+            return [
+                Effect("modify" if "-a" in words else "create", path)
+                for path in files
+                if path[:5] != "/dev/"
+            ]
         case "touch":
             return [Effect("create", path) for path in files]
         case "mkdir":
@@ -251,7 +286,9 @@ def _in_place(simple: Simple) -> bool:
     for word in simple.arguments:
         if not word.text.startswith("-"):
             return False
-        if word.text.startswith("--in-place") or (not word.text.startswith("--") and "i" in word.text):
+        if word.text.startswith("--in-place") or (
+            not word.text.startswith("--") and "i" in word.text
+        ):
             return True
     return False
 
@@ -267,7 +304,11 @@ def _scripted_files(simple: Simple) -> list[Word]:
         if takes_value:
             takes_value, scripts = False, scripts + 1
         elif text.startswith("-") and len(text) > 1:
-            takes_value = text[1] != "-" and "i" not in text and text[-1] in ("eE" if simple.name == "perl" else "ef")
+            takes_value = (
+                text[1] != "-"
+                and "i" not in text
+                and text[-1] in ("eE" if simple.name == "perl" else "ef")
+            )
         elif text:
             files.append(word)
     return files if scripts else files[1:]
@@ -300,7 +341,8 @@ def _git_mutations(subcommand: str, words: list[Word]) -> list[Effect]:
 
 
 def _inline_code(simple: Simple) -> str:
-    """The script that is given to an interpreter with its command: behind `-c` or `-e`, or as a here-document."""
+    """The script that is given to an interpreter with its command: behind `-c` or `-e`, or as a
+    here-document."""
     words = [word.text for word in simple.arguments]
     for option in ("-c", "-e"):
         if option in words[:-1]:

@@ -1,6 +1,8 @@
-"""Commands that show a file: `cat`, `head`, `tail`, `nl`, `sed -n`, alone or piped into one another, and which lines.
+"""Commands that show a file: `cat`, `head`, `tail`, `nl`, `sed -n`, alone or piped into one
+another, and which lines.
 
-Anything that shows other than a run of the file's lines is not a read. Neighbours: `shellwords`, `shell`.
+Anything that shows other than a run of the file's lines is not a read. Neighbours: `shellwords`,
+`shell`.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ class Effect(Struct, frozen=True):
 
 
 def piped_read(stages: list[Simple]) -> list[Effect]:
-    """The files whose text a pipeline shows; filters that keep other than a run of lines end the certainty."""
+    """The files whose text a pipeline shows; filters that keep other than a run of lines end the
+    certainty."""
     effects = _reads(stages[0])
     for stage in stages[1:]:
         cut = _cut(stage)

@@ -1,8 +1,8 @@
 """A command line as its simple commands: words, redirections, here-documents, and what joins them.
 
-Only what is certain is read: a command with substitutions, subshells, loops or unbalanced quotes is not understood
-(None), and a word with a variable or a pattern in it is marked as unsure. One pass, no backtracking, bounded length.
-Neighbour: `shell` says what the simple commands do to files.
+Only what is certain is read: a command with substitutions, subshells, loops or unbalanced quotes is
+not understood (None), and a word with a variable or a pattern in it is marked as unsure. One pass,
+no backtracking, bounded length. Neighbour: `shell` says what the simple commands do to files.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class Redirection(NamedTuple):
 
 
 class Simple(Struct):
-    """One simple command. `joined` is the operator before it; `heredoc` the text that is fed to it."""
+    """One simple command. `joined` is the operator before it; `heredoc` the text that is fed to
+    it."""
 
     joined: str = ""
     words: list[Word] = field(default_factory=list)
@@ -78,7 +79,8 @@ def simple_commands(text: str) -> list[Simple] | None:
 
 
 class _Scanner:
-    """Walks the text once. State: where it is, the command being built, here-documents whose bodies still come."""
+    """Walks the text once. State: where it is, the command being built, here-documents whose
+    bodies still come."""
 
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0
@@ -115,7 +117,8 @@ class _Scanner:
         self.pending = []
 
     def _body(self, delimiter: str, dashed: bool) -> str:
-        """The lines up to the one that is the delimiter; without one, all the rest, as the shell does it."""
+        """The lines up to the one that is the delimiter; without one, all the rest, as the shell
+        does it."""
         start = at = self.at
         while at < len(self.text):
             end = self.text.find("\n", at)

@@ -1,7 +1,9 @@
-"""The ledger as text for a page: grouped, one line per fact with its #seq, always in the same order.
+"""The ledger as text for a page: grouped, one line per fact with its #seq, always in the same
+order.
 
-When room is short, the least needed facts are left out and counted; none is shortened but older requests, which say
-where they are whole. `rank` says what is needed most. Neighbour: `ledger` makes the facts.
+When room is short, the least needed facts are left out and counted; none is shortened but older
+requests, which say where they are whole. `rank` says what is needed most. Neighbour: `ledger` makes
+the facts.
 """
 
 from __future__ import annotations
@@ -64,11 +66,14 @@ def rank(fact: Fact) -> int:
 
 
 def ledger_lines(
-    facts: Sequence[Fact], characters_max: int = CHARACTERS, in_work: Set[str] = frozenset(), spare: int = 0
+    facts: Sequence[Fact],
+    characters_max: int = CHARACTERS,
+    in_work: Set[str] = frozenset(),
+    spare: int = 0,
 ) -> list[str]:
-    """The lines, headings included, of the facts that fit; the last line counts those that did not. What is known of
-    the files `in_work` is needed as much as what was changed. Facts that never leave the ledger may have `spare`
-    characters more."""
+    """The lines, headings included, of the facts that fit; the last line counts those that did
+    not. What is known of the files `in_work` is needed as much as what was changed. Facts that
+    never leave the ledger may have `spare` characters more."""
     newest = max((fact.seq for fact in facts if fact.kind == "request"), default=0)
     lines = {id(fact): _line(fact, fact.seq == newest, characters_max) for fact in facts}
     order = sorted(facts, key=lambda fact: _turn(fact, newest, in_work))
@@ -78,7 +83,9 @@ def ledger_lines(
         group = [fact for fact in facts if id(fact) in shown and _belongs(fact, kind, states)]
         if group:
             out.append(f"{heading}:")
-            out += [lines[id(fact)] for fact in sorted(group, key=lambda fact: (fact.seq, fact.text))]
+            out += [
+                lines[id(fact)] for fact in sorted(group, key=lambda fact: (fact.seq, fact.text))
+            ]
     left_out = len(facts) - len(shown)
     return [*out, f"({left_out}{LEFT_OUT}"] if left_out else out
 
@@ -94,23 +101,35 @@ def said(lines: Sequence[str]) -> set[str]:
 
 
 def _turn(fact: Fact, newest: int, in_work: Set[str]) -> tuple[bool, int, int, str]:
-    """When a fact's turn for room comes: the newest request, then by need, newest first among equals."""
+    """When a fact's turn for room comes: the newest request, then by need, newest first among
+    equals."""
     need = RANK_CHANGED if fact.kind == "file" and fact.text in in_work else rank(fact)
     return fact.kind != "request" or fact.seq != newest, need, -fact.seq, fact.text
 
 
-def _fitting(order: Sequence[Fact], lines: dict[int, str], characters_max: int, spare: int) -> set[int]:
+def _fitting(
+    order: Sequence[Fact], lines: dict[int, str], characters_max: int, spare: int
+) -> set[int]:
     """The first facts that fit; one group takes all the room only if no other needs it."""
     shown: set[int] = set()
     used: dict[str, int] = {}
     kept = [fact for fact in order if rank(fact) <= RANK_KEPT] if spare > 0 else []
     usual, most = characters_max, characters_max + spare
-    for share, room, facts in ((GROUP_SHARE * usual, usual, order), (usual, usual, order), (most, most, kept)):
+    for share, room, facts in (
+        (GROUP_SHARE * usual, usual, order),
+        (usual, usual, order),
+        (most, most, kept),
+    ):
         for fact in facts:
             heading = _heading(fact)
             need = len(lines[id(fact)]) + 1 + (0 if heading in used else len(heading) + 2)
             first = fact is order[0] or used.get(heading, 0) + need <= share
-            if heading and id(fact) not in shown and first and sum(used.values()) + need <= room - COUNT_ROOM:
+            if (
+                heading
+                and id(fact) not in shown
+                and first
+                and sum(used.values()) + need <= room - COUNT_ROOM
+            ):
                 used[heading] = used.get(heading, 0) + need
                 shown.add(id(fact))
     return shown

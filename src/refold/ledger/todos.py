@@ -1,7 +1,8 @@
 """To-dos and their state, from the tools that keep lists and from check lists in text.
 
-A tool's own list is its word: it may reopen what was done. A check list in text may close an item, never reopen it.
-What a newer list of the same tool leaves out is no longer to be done. Neighbour: `ledger`.
+A tool's own list is its word: it may reopen what was done. A check list in text may close an item,
+never reopen it. What a newer list of the same tool leaves out is no longer to be done. Neighbour:
+`ledger`.
 """
 
 from __future__ import annotations
@@ -40,7 +41,11 @@ class Listing(NamedTuple):
 
 def listings(actions: Iterable[Action], known: Sequence[Fact]) -> Iterator[Listing]:
     """What the tools that keep lists were told, in order."""
-    names = {number: fact.text for fact in known if fact.kind == "todo" and (number := _number(fact.text))}
+    names = {
+        number: fact.text
+        for fact in known
+        if fact.kind == "todo" and (number := _number(fact.text))
+    }
     for action in actions:
         if action.kind != "todo" or action.ok is False:
             continue
@@ -56,7 +61,10 @@ def checked(text: str, seq: int) -> Listing | None:
     if "[" not in text:
         return None
     items = tuple(
-        (_cut(match.group(2)), "open" if match.group(1) == " " else "cancelled" if match.group(1) in "~-" else "done")
+        (
+            _cut(match.group(2)),
+            "open" if match.group(1) == " " else "cancelled" if match.group(1) in "~-" else "done",
+        )
         for line in text.split("\n")
         if "] " in line[:40] and (match := _CHECK.match(line))
     )
@@ -85,7 +93,10 @@ def settled_todos(found: Iterable[Listing], known: Sequence[Fact]) -> dict[str, 
 def stateless(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """What a tool that keeps a list was told, without the states of its items."""
     bare = _bare(arguments)
-    return {name: [*map(_bare, value)] if isinstance(value, list) else value for name, value in bare.items()}
+    return {
+        name: [*map(_bare, value)] if isinstance(value, list) else value
+        for name, value in bare.items()
+    }
 
 
 def _bare(entry: Any) -> Any:
@@ -138,7 +149,11 @@ def _number(text: str) -> str:
 
 
 def _state(value: object) -> str:
-    return _STATES.get(value.lower().strip(), "open") if isinstance(value, str) and len(value) < 40 else "open"
+    return (
+        _STATES.get(value.lower().strip(), "open")
+        if isinstance(value, str) and len(value) < 40
+        else "open"
+    )
 
 
 def _cut(text: str) -> str:

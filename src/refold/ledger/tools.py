@@ -1,7 +1,9 @@
-"""What kind of thing a tool does, by its name: the tools of the common agents, then the words a name is made of.
+"""What kind of thing a tool does, by its name: the tools of the common agents, then the words a
+name is made of.
 
-Names are compared without case, separators and server prefixes, so that `mcp__files__read_file`, `ReadFile` and
-`read-file` are one. A configuration's `tool_kinds` comes first: name → kind, or `kind:argument` for the path.
+Names are compared without case, separators and server prefixes, so that `mcp__files__read_file`,
+`ReadFile` and `read-file` are one. A configuration's `tool_kinds` comes first: name → kind, or
+`kind:argument` for the path.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ _NAMES: dict[str, str] = {
     "focuschain tasktracker managetodolist todolist createplan readtodos todo plan",
 }  # fmt: skip
 # Editors of many commands: the argument `command` says what they do.
-EDITORS = names("strreplaceeditor strreplacebasededittool texteditor fileeditor editor texteditorcodeexecution")
+EDITORS = names(
+    "strreplaceeditor strreplacebasededittool texteditor fileeditor editor texteditorcodeexecution"
+)
 EDITOR_COMMANDS = {
     "view": "read", "create": "create", "str_replace": "modify", "insert": "modify", "undo_edit": "modify",
     "delete": "delete", "rename": "modify",
@@ -83,14 +87,20 @@ def _own(name: str) -> str:
     return tail.rsplit(".", 1)[-1].rsplit("/", 1)[-1].rsplit(":", 1)[-1]
 
 
-def kind_of_tool(name: str, arguments: Mapping[str, Any], *, has_path: bool, has_command: bool) -> Kind:
+def kind_of_tool(
+    name: str, arguments: Mapping[str, Any], *, has_path: bool, has_command: bool
+) -> Kind:
     """The kind by name; by the name's verb only where the arguments bear it out."""
     short = compact(name)
     if short in EDITORS:
         return _kind(EDITOR_COMMANDS.get(str(arguments.get("command", ""))[:40], "other"))
     known = BY_NAME.get(short)
     if known in ("read", "create", "modify", "delete") and not has_path:
-        return "other" if known != "modify" or short not in ("applypatch", "patch", "applydiff") else "modify"
+        return (
+            "other"
+            if known != "modify" or short not in ("applypatch", "patch", "applydiff")
+            else "modify"
+        )
     if known:
         return _kind(known)
     guess = _BY_VERB.get(verb(name), "other")

@@ -1,8 +1,10 @@
-"""Which tools were used, how often, and up to three uses of each worth a word: the failed first, then the newest.
+"""Which tools were used, how often, and up to three uses of each worth a word: the failed first,
+then the newest.
 
-A summary notes this (`noted`), and is counted by its notes when the next one covers it, so nothing is read or counted
-twice. A use is the text of the call's arguments. Here it is nearly whole: secrets are taken out before it is cut to a
-line, or half of one could stay. Neighbours: `summarize` notes the uses, the engine's `quoting` cuts and shows them.
+A summary notes this (`noted`), and is counted by its notes when the next one covers it, so nothing
+is read or counted twice. A use is the text of the call's arguments. Here it is nearly whole:
+secrets are taken out before it is cut to a line, or half of one could stay. Neighbours: `summarize`
+notes the uses, the engine's `quoting` cuts and shows them.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ class Used(Struct, frozen=True):
 
 
 def tools_used(slots: Sequence[Slot]) -> dict[str, Used]:
-    """The tools called in these messages and in what summaries among them noted, the most used first."""
+    """The tools called in these messages and in what summaries among them noted, the most used
+    first."""
     counts: dict[str, int] = {}
     uses: dict[str, list[ToolCall | str]] = {}
     for name, count, use in _each(slots):
@@ -40,18 +43,23 @@ def tools_used(slots: Sequence[Slot]) -> dict[str, Used]:
     bad = _failed_calls(slots)
     most = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return {
-        name: Used(count, _notable(uses[name], bad) if at < TOOLS_MAX else ()) for at, (name, count) in enumerate(most)
+        name: Used(count, _notable(uses[name], bad) if at < TOOLS_MAX else ())
+        for at, (name, count) in enumerate(most)
     }
 
 
 def noted(used: dict[str, Used]) -> dict[str, Any]:
     """The same as notes of a summary."""
     uses = {name: list(used[name].notable) for name in sorted(used) if used[name].notable}
-    return {"tools": {name: used[name].count for name in sorted(used)}, **({"uses": uses} if uses else {})}
+    return {
+        "tools": {name: used[name].count for name in sorted(used)},
+        **({"uses": uses} if uses else {}),
+    }
 
 
 def _each(slots: Sequence[Slot]) -> Iterator[tuple[str, int, list[ToolCall | str]]]:
-    """Name, how often and the uses, oldest first: of every call, and of every tool that a summary noted."""
+    """Name, how often and the uses, oldest first: of every call, and of every tool that a
+    summary noted."""
     for slot in slots:
         notes: dict[str, Any] = (slot.notes or {}) if slot.standin else {}
         for name, count in notes.get("tools", {}).items():
@@ -62,7 +70,9 @@ def _each(slots: Sequence[Slot]) -> Iterator[tuple[str, int, list[ToolCall | str
 
 
 def _failed_calls(slots: Sequence[Slot]) -> set[str]:
-    results = [block for slot in slots for block in slot.message.blocks if isinstance(block, ToolResult)]
+    results = [
+        block for slot in slots for block in slot.message.blocks if isinstance(block, ToolResult)
+    ]
     return {result.call for result in results if result.is_error or _failed(text_of(result))}
 
 
@@ -91,4 +101,8 @@ def _told(call: ToolCall, bad: set[str]) -> str:
 
 def arguments_text(call: ToolCall) -> str:
     """The arguments as they came, or as JSON."""
-    return call.arguments if isinstance(call.arguments, str) else msgspec.json.encode(call.arguments).decode()
+    return (
+        call.arguments
+        if isinstance(call.arguments, str)
+        else msgspec.json.encode(call.arguments).decode()
+    )

@@ -1,8 +1,9 @@
 """One conversation's log, open for appending, with the fold of it always at hand.
 
-Opening reads a bookmark, the events after it and the visible bodies, not the log. Appending writes first and folds
-then; when another writer was faster, its events are read, folded, and ours go on top of them under the same ids.
-Neighbours: a store below, `engine` above. Not locked: the engine holds the lock.
+Opening reads a bookmark, the events after it and the visible bodies, not the log. Appending writes
+first and folds then; when another writer was faster, its events are read, folded, and ours go on
+top of them under the same ids. Neighbours: a store below, `engine` above. Not locked: the engine
+holds the lock.
 """
 
 from __future__ import annotations
@@ -106,16 +107,20 @@ class Log:
         if before == 0:
             self.state = self._opened()
             return self.state.head > 0
-        while events := self.store.read(self.conversation, after=self.state.head, limit=PAGE_EVENTS):
+        while events := self.store.read(
+            self.conversation, after=self.state.head, limit=PAGE_EVENTS
+        ):
             self._fold(events)
         return self.state.head > before
 
     def _fold(self, events: Iterable[Event]) -> None:
-        # What is folded is always decoded from the event's own bytes, so the page can never differ from the log.
+        # What is folded is always decoded from the event's own bytes, so the page can never differ
+        # from the log.
         for event in events:
             if event.seq != self.state.head + 1:
                 raise Corrupt(
-                    f"{self.conversation}: event {event.seq} follows event {self.state.head}", hint="refold verify"
+                    f"{self.conversation}: event {event.seq} follows event {self.state.head}",
+                    hint="refold verify",
                 )
             if not self.state.add(event):
                 self.state = self._refolded()
@@ -145,13 +150,16 @@ class Log:
 
     def calling(self) -> Message | None:
         """The newest message on the page that calls tools."""
-        return next((slot.message for slot in reversed(self.state.slots) if calls_of(slot.message)), None)
+        return next(
+            (slot.message for slot in reversed(self.state.slots) if calls_of(slot.message)), None
+        )
 
     # --- writing ---
 
     def append(self, drafts: Sequence[Draft], *, fresh: Fresh | None = None) -> list[Event]:
-        """Writes the drafts on top of the log, all or nothing. `fresh` is asked again after other writers'
-        events were read: False means that the drafts no longer fit, and nothing is written."""
+        """Writes the drafts on top of the log, all or nothing. `fresh` is asked again after
+        other writers' events were read: False means that the drafts no longer fit, and nothing
+        is written."""
         events = self._sealed(drafts)
         for _ in range(TRIES_MAX):
             try:
@@ -163,7 +171,10 @@ class Log:
                     return []
                 events = self._rebased(events)
         else:
-            raise Conflict(f"{self.conversation}: other writers were faster {TRIES_MAX} times", head=self.state.head)
+            raise Conflict(
+                f"{self.conversation}: other writers were faster {TRIES_MAX} times",
+                head=self.state.head,
+            )
         self._fold(events)
         if self.state.head - self.marked >= BOOKMARK_EVENTS:
             self.keep_bookmark()
@@ -176,9 +187,17 @@ class Log:
             seq += 1
             randomness = os.urandom(10 + SALT_BYTES)
             event = seal(
-                chain, seq, id=uuid7(at_ms, randomness), at_ms=at_ms, by=draft.by, kind=kind_of(draft.body),
-                body=encoded(draft.body), salt=randomness[10:], tokens=draft.tokens, counter=draft.counter,
-            )  # fmt: skip
+                chain,
+                seq,
+                id=uuid7(at_ms, randomness),
+                at_ms=at_ms,
+                by=draft.by,
+                kind=kind_of(draft.body),
+                body=encoded(draft.body),
+                salt=randomness[10:],
+                tokens=draft.tokens,
+                counter=draft.counter,
+            )
             chain = event.chain
             events.append(event)
         return events
@@ -194,7 +213,8 @@ class Log:
         return moved
 
     def keep_bookmark(self) -> None:
-        """Keeps the state, so that the next open need not read the log. The log itself never depends on it."""
+        """Keeps the state, so that the next open need not read the log. The log itself never
+        depends on it."""
         if self.state.head > self.marked:
             self.store.keep_bookmark(self.conversation, bookmark.kept(self.state))
             self.marked = self.state.head

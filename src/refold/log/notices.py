@@ -1,8 +1,9 @@
 """What the engine has to say: notices, told to listeners with no lock held (`Guard`).
 
-Listeners are independent: one that raises is reported as a `listener-failed` notice and stops nothing. One that is a
-coroutine function is run to its end at once, or, where a loop runs in this thread, as a task of that loop. A warning is
-given once, and armed again after a compaction or when the page has shrunk by five points.
+Listeners are independent: one that raises is reported as a `listener-failed` notice and stops
+nothing. One that is a coroutine function is run to its end at once, or, where a loop runs in this
+thread, as a task of that loop. A warning is given once, and armed again after a compaction or when
+the page has shrunk by five points.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ WAITING_MAX = 100
 
 
 class Notice(Struct, frozen=True, kw_only=True):
-    """`name` is one of: context-warning, context-critical, auto-compacting, compaction-complete, compaction-failed,
-    compaction-skipped, budget-unreachable, unknown-model, overflow-recovered, hook-failed, listener-failed,
-    counter-missing, setting-unused, output-kept, cleanup-failed, storage-recovered, index-rebuilt, index-in-memory,
-    index-behind, embedder-failed, embedder-changed."""
+    """`name` is one of: context-warning, context-critical, auto-compacting, compaction-complete,
+    compaction-failed, compaction-skipped, budget-unreachable, unknown-model, overflow-recovered,
+    hook-failed, listener-failed, counter-missing, setting-unused, output-kept, cleanup-failed,
+    storage-recovered, index-rebuilt, index-in-memory, index-behind, embedder-failed,
+    embedder-changed."""
 
     name: str
     percent: float = 0.0
@@ -43,8 +45,8 @@ Listener = Callable[[Notice], Awaitable[None] | None]
 
 
 class Guard:
-    """A lock for threads that may be taken again by its holder. When the holder lets go of it for good, `after` is
-    called: that is how listeners are told with no lock held."""
+    """A lock for threads that may be taken again by its holder. When the holder lets go of it
+    for good, `after` is called: that is how listeners are told with no lock held."""
 
     def __init__(self, after: Callable[[], None]) -> None:
         self._lock, self._depth, self._after = threading.RLock(), 0, after
@@ -84,7 +86,8 @@ class Notices:
         return off
 
     def add(self, name: str, **fields: Any) -> None:
-        """Puts a notice in the queue, without the secrets that an error may have quoted; `tell` delivers it."""
+        """Puts a notice in the queue, without the secrets that an error may have quoted; `tell`
+        delivers it."""
         notice = Notice(name=name, **fields)
         self._waiting.append(replace(notice, reason=self._redact(notice.reason)))
 
@@ -103,15 +106,18 @@ class Notices:
         if current < budget.warn_at and not self._said:
             return
         percent = budget.percent(current)
-        for name, at in (("context-warning", budget.warn_at), ("context-critical", budget.critical_at)):
+        for name, at in (
+            ("context-warning", budget.warn_at),
+            ("context-critical", budget.critical_at),
+        ):
             if current >= at:
                 self.once(name, name, percent=percent, tokens=current, max=budget.window)
             elif percent < budget.percent(at) - REARM_POINTS:
                 self._said.discard(name)
 
     def tell(self) -> None:
-        """Delivers what is waiting. Call it with no lock held. What is said before anybody listens waits: an opening
-        has something to say, too."""
+        """Delivers what is waiting. Call it with no lock held. What is said before anybody
+        listens waits: an opening has something to say, too."""
         while self._waiting and self._listeners:
             try:
                 notice = self._waiting.popleft()
@@ -151,4 +157,8 @@ class Notices:
 
     def _failed(self, notice: Notice, error: Exception) -> None:
         if notice.name != "listener-failed":
-            self.add("listener-failed", reason=f"{type(error).__name__}: {error}", details={"notice": notice.name})
+            self.add(
+                "listener-failed",
+                reason=f"{type(error).__name__}: {error}",
+                details={"notice": notice.name},
+            )

@@ -1,8 +1,10 @@
-"""The points to which a conversation can go back: which there are, what lies between two, what a restore takes off.
+"""The points to which a conversation can go back: which there are, what lies between two, what a
+restore takes off.
 
-Every seq can be restored. A list of all would be no help, so it names some: the checkpoints, the end of every tenth
-message, and where the log stood before a compaction, an undo or a restore. All of it is computed from the log: nothing
-is written for it and nothing pruned. Neighbours: `history` gives what is written to go back, `past` asks.
+Every seq can be restored. A list of all would be no help, so it names some: the checkpoints, the
+end of every tenth message, and where the log stood before a compaction, an undo or a restore. All
+of it is computed from the log: nothing is written for it and nothing pruned. Neighbours: `history`
+gives what is written to go back, `past` asks.
 """
 
 from __future__ import annotations
@@ -15,7 +17,19 @@ from refold.config import Config
 from refold.core.codec import decode
 from refold.core.fold import fold, switches
 from refold.core.laws import is_request
-from refold.core.model import Artifact, Checkpoint, Event, Hide, Replace, Restore, Revert, Slot, Span, Summarize, Usage
+from refold.core.model import (
+    Artifact,
+    Checkpoint,
+    Event,
+    Hide,
+    Replace,
+    Restore,
+    Revert,
+    Slot,
+    Span,
+    Summarize,
+    Usage,
+)
 from refold.ledger.actions import changed_files
 from refold.log.log import Log
 
@@ -24,12 +38,12 @@ _HOUR_MS = 3_600_000
 _TOLD = frozenset({"edit", "revert", "restore", "checkpoint"})
 
 
-# --- which there are ----------------------------------------------------------------------------------------------
+# --- which there are ---
 
 
 class Point(Struct, frozen=True, kw_only=True):
-    """A place in the log that `restore` takes, by its seq or its name. `reason` says why it is listed, `messages` how
-    many there were."""
+    """A place in the log that `restore` takes, by its seq or its name. `reason` says why it is
+    listed, `messages` how many there were."""
 
     seq: int
     at_ms: int
@@ -38,15 +52,23 @@ class Point(Struct, frozen=True, kw_only=True):
     name: str = ""
 
 
-def points_of(events: Iterable[Event], now_ms: int, *, every: int, keep: int, hours: float) -> list[Point]:
-    """The points of a log, newest first: every name, and of the others those of the last hours, but never fewer than
-    `keep`."""
+def points_of(
+    events: Iterable[Event], now_ms: int, *, every: int, keep: int, hours: float
+) -> list[Point]:
+    """The points of a log, newest first: every name, and of the others those of the last hours,
+    but never fewer than `keep`."""
     found = {(point.seq, point.name): point for point in _found(events, every)}
-    newest = {point.name: point.seq for point in found.values() if point.name}  # a name may have moved on
+    newest = {
+        point.name: point.seq for point in found.values() if point.name
+    }  # a name may have moved on
     listed = [point for point in found.values() if newest.get(point.name, point.seq) == point.seq]
     listed.sort(key=lambda point: (point.seq, point.name), reverse=True)
     others = [point for point in listed if not point.name]
-    fresh = {point.seq for at, point in enumerate(others) if at < keep or now_ms - point.at_ms <= hours * _HOUR_MS}
+    fresh = {
+        point.seq
+        for at, point in enumerate(others)
+        if at < keep or now_ms - point.at_ms <= hours * _HOUR_MS
+    }
     return [point for point in listed if point.name or point.seq in fresh]
 
 
@@ -56,14 +78,23 @@ def _found(events: Iterable[Event], every: int) -> Iterator[Point]:
         if event.kind == "message":
             messages += 1
             if every > 0 and messages % every == 0:
-                yield Point(seq=event.seq, at_ms=event.at_ms, messages=messages, reason=f"message {messages}")
+                yield Point(
+                    seq=event.seq,
+                    at_ms=event.at_ms,
+                    messages=messages,
+                    reason=f"message {messages}",
+                )
         body = decode(event) if event.kind in _TOLD else None
         before = ""
         match body:
             case Checkpoint():
                 yield Point(
-                    seq=body.seq, at_ms=event.at_ms, messages=messages, reason="checkpoint", name=body.name
-                )  # fmt: skip
+                    seq=body.seq,
+                    at_ms=event.at_ms,
+                    messages=messages,
+                    reason="checkpoint",
+                    name=body.name,
+                )
             case Replace() | Hide() | Summarize() if body.batch != batch:
                 batch, before = body.batch, "compaction"
             case Revert() | Restore():
@@ -71,15 +102,18 @@ def _found(events: Iterable[Event], every: int) -> Iterator[Point]:
             case _:
                 pass
         if before and event.seq > 1:
-            yield Point(seq=event.seq - 1, at_ms=event.at_ms, messages=messages, reason=f"before a {before}")
+            yield Point(
+                seq=event.seq - 1, at_ms=event.at_ms, messages=messages, reason=f"before a {before}"
+            )
 
 
-# --- what lies between two ----------------------------------------------------------------------------------------
+# --- what lies between two ---
 
 
 class Difference(Struct, frozen=True, kw_only=True):
-    """What the page at `last` shows otherwise than the page at `first`: messages by seq, batches that hold only there;
-    and what happened between: artifacts, and files that tool calls changed."""
+    """What the page at `last` shows otherwise than the page at `first`: messages by seq, batches
+    that hold only there; and what happened between: artifacts, and files that tool calls
+    changed."""
 
     first: int
     last: int
@@ -120,12 +154,13 @@ def _artifacts(events: Iterable[Event]) -> Iterator[str]:
             yield body.id
 
 
-# --- what a restore takes off -------------------------------------------------------------------------------------
+# --- what a restore takes off ---
 
 
 class Restored(Struct, frozen=True, kw_only=True):
-    """What a restore to `seq` switches off: what the user asked for (by seq), and the calls of the model, which stay
-    billed. `files` are those that tool calls changed behind the point: on disk they stay as they are."""
+    """What a restore to `seq` switches off: what the user asked for (by seq), and the calls of
+    the model, which stay billed. `files` are those that tool calls changed behind the point: on
+    disk they stay as they are."""
 
     seq: int
     files: list[str]

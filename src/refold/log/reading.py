@@ -1,6 +1,7 @@
 """The events of a log that can still be read: damage in one place hides only what stands there.
 
-Neighbours: `verifying` says what is wrong; `scanning`, `cleaning` and `purging` go on with what is left.
+Neighbours: `verifying` says what is wrong; `scanning`, `cleaning` and `purging` go on with what is
+left.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ PAGE = 200
 
 
 def readable(store: Store, about: Conversation, after: int = 0) -> Iterator[Event | Corrupt]:
-    """Every event behind `after` up to the head, and the error in the place of one that cannot be read. Where two in a
-    row fail for the very same reason, it is the whole log that does, and the walk ends."""
+    """Every event behind `after` up to the head, and the error in the place of one that cannot
+    be read. Where two in a row fail for the very same reason, it is the whole log that does, and
+    the walk ends."""
     if not about.head:
         # No log is empty: a list may have what asking for it finds to be damaged.
         about = yield from _known(store, about)
@@ -54,13 +56,17 @@ def _page(store: Store, id: str, after: int, last: int) -> Iterator[Event | Corr
 
 
 def named_by(store: Store, about: Conversation, after: int = 0) -> tuple[list[Artifact], bool]:
-    """The artifacts that the readable events name, and whether that is all: an event that cannot be read may name
-    another."""
+    """The artifacts that the readable events name, and whether that is all: an event that cannot
+    be read may name another."""
     found: list[Artifact] = []
     is_all = True
     for event in readable(store, about, after):
         try:
-            body = decode(event) if not isinstance(event, Corrupt) and event.kind == "artifact" else None
+            body = (
+                decode(event)
+                if not isinstance(event, Corrupt) and event.kind == "artifact"
+                else None
+            )
         except Corrupt:
             body, is_all = None, False
         is_all &= not isinstance(event, Corrupt)

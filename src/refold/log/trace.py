@@ -1,9 +1,10 @@
-"""Why a message looks as it does: the chain of events that touched it, oldest first, each with its time and reason.
+"""Why a message looks as it does: the chain of events that touched it, oldest first, each with its
+time and reason.
 
-Edits name what they did and which strategy asked for it; a revert or restore that switched them off is part of the
-chain, and so is a pin that kept them away, and the call that changed a file whose text the message shows. A large
-result begins with the artifact that it became. Reads the log once, from the message on. Neighbours: `core.fold` applies
-what is traced here, `engine` asks.
+Edits name what they did and which strategy asked for it; a revert or restore that switched them off
+is part of the chain, and so is a pin that kept them away, and the call that changed a file whose
+text the message shows. A large result begins with the artifact that it became. Reads the log once,
+from the message on. Neighbours: `core.fold` applies what is traced here, `engine` asks.
 """
 
 from __future__ import annotations
@@ -36,8 +37,9 @@ from refold.log.log import Log, message_of
 
 
 class Trace(Struct, frozen=True, kw_only=True):
-    """One event that touched a message. `action` is what it did, `by` who or which strategy, `live` whether it holds
-    now; `block` is the one that was changed (-1: the whole message); the `handle` of an edit leads to the originals."""
+    """One event that touched a message. `action` is what it did, `by` who or which strategy,
+    `live` whether it holds now; `block` is the one that was changed (-1: the whole message); the
+    `handle` of an edit leads to the originals."""
 
     seq: int
     at_ms: int
@@ -54,30 +56,52 @@ def traced(log: Log, seq: int, config: Config) -> list[Trace]:
     """The chain of one message; NotFound if there is no such message."""
     event = next(iter(log.read(seq - 1, seq)), None) if 0 < seq <= log.state.head else None
     if event is None or event.kind != "message":
-        raise NotFound(f"there is no message #{seq}", hint="context.view.slots lists the messages by seq")
+        raise NotFound(
+            f"there is no message #{seq}", hint="context.view.slots lists the messages by seq"
+        )
     message = message_of(event, log.state)
     controls = [event for event in log.read(seq) if event.kind in CONTROLS]
     chain = _chain(controls, seq, switches(controls), len(message.blocks) if message else 0)
-    return sorted([*_moved_out(event, message), *chain, *_stale(log, seq, config)], key=lambda trace: trace.seq)
+    return sorted(
+        [*_moved_out(event, message), *chain, *_stale(log, seq, config)],
+        key=lambda trace: trace.seq,
+    )
 
 
 def _moved_out(event: Event, message: Message | None) -> Iterator[Trace]:
-    """The results that were too large for the page when they came: a stub stands there, an artifact has them whole."""
+    """The results that were too large for the page when they came: a stub stands there, an
+    artifact has them whole."""
     for index, block in enumerate(message.blocks if message else ()):
         if isinstance(block, ToolResult) and block.artifact:
-            action, reason = f"kept as artifact {block.artifact}", "too large for the page: a stub stands for it"
+            action, reason = (
+                f"kept as artifact {block.artifact}",
+                "too large for the page: a stub stands for it",
+            )
             yield Trace(
-                seq=event.seq, at_ms=event.at_ms, action=action, by=event.by, reason=reason, block=index,
+                seq=event.seq,
+                at_ms=event.at_ms,
+                action=action,
+                by=event.by,
+                reason=reason,
+                block=index,
                 handle=block.artifact,
-            )  # fmt: skip
+            )
 
 
 def _stale(log: Log, seq: int, config: Config) -> Iterator[Trace]:
-    """The call that made a text stale which the page still shows. Nothing is done about it: no other text is newer."""
+    """The call that made a text stale which the page still shows. Nothing is done about it: no
+    other text is newer."""
     change, path = made_stale(log.state.view(), seq, config) or (0, "")
     for event in log.read(change - 1, change) if change else ():
         reason, handle = f"{path} was changed after this was read", str(Span(change, change))
-        yield Trace(seq=change, at_ms=event.at_ms, action="made stale", by=event.by, reason=reason, handle=handle)
+        yield Trace(
+            seq=change,
+            at_ms=event.at_ms,
+            action="made stale",
+            by=event.by,
+            reason=reason,
+            handle=handle,
+        )
 
 
 def _chain(controls: Iterable[Event], seq: int, found: Switches, blocks: int) -> Iterator[Trace]:
@@ -90,12 +114,15 @@ def _chain(controls: Iterable[Event], seq: int, found: Switches, blocks: int) ->
         seen.add(event.seq)
         if isinstance(body, Replace | Hide | Summarize):
             batches.add(body.batch)
-        is_nowhere = isinstance(body, Replace) and not 0 <= body.block < blocks  # the fold passes it by
+        is_nowhere = (
+            isinstance(body, Replace) and not 0 <= body.block < blocks
+        )  # the fold passes it by
         yield _trace(event, body, live=not is_nowhere and _holds(event, body, seq, found))
 
 
 def _holds(event: Event, body: Body, seq: int, found: Switches) -> bool:
-    """Whether the event has an effect now: not switched off, not kept away by a pin, not followed by another."""
+    """Whether the event has an effect now: not switched off, not kept away by a pin, not
+    followed by another."""
     if event.seq in found.off:
         return False
     if isinstance(body, Replace) and found.winners.get((body.seq, body.block)) != event.seq:
@@ -123,7 +150,11 @@ def _trace(event: Event, body: Body, *, live: bool) -> Trace:
     match body:
         case Replace():
             return replace(
-                told, reason=body.reason, batch=body.batch, block=body.block, handle=str(Span(body.seq, body.seq))
+                told,
+                reason=body.reason,
+                batch=body.batch,
+                block=body.block,
+                handle=str(Span(body.seq, body.seq)),
             )
         case Hide() | Summarize():
             return replace(told, reason=body.reason, batch=body.batch, handle=str(body.span))

@@ -1,9 +1,10 @@
-"""Handles lead back to the originals: `#41` a message, `#41-58` a span, `art-…` an artifact. Nothing expires by itself;
-what was cleaned up says so.
+"""Handles lead back to the originals: `#41` a message, `#41-58` a span, `art-…` an artifact.
+Nothing expires by itself; what was cleaned up says so.
 
-A span that was summarized has three levels: its one-line form, its text, and the messages themselves. What stands
-behind a handle is read as a stream, so that lines out of the middle of a large one cost no memory. A handle is never a
-path: it names what the log names. Neighbours: the log below, `engine` and `toolbox` above.
+A span that was summarized has three levels: its one-line form, its text, and the messages
+themselves. What stands behind a handle is read as a stream, so that lines out of the middle of a
+large one cost no memory. A handle is never a path: it names what the log names. Neighbours: the log
+below, `engine` and `toolbox` above.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ _SPAN = re.compile(r"#?(\d{1,15})(?:\s*-\s*#?(\d{1,15}))?")
 
 
 class Unfolded(Struct, frozen=True, kw_only=True):
-    """What stood behind a handle. `text` is readable; `messages` or `content` are the originals themselves, unless only
-    some lines were asked for."""
+    """What stood behind a handle. `text` is readable; `messages` or `content` are the originals
+    themselves, unless only some lines were asked for."""
 
     handle: str
     level: str
@@ -68,7 +69,8 @@ class Original(Struct, frozen=True, kw_only=True):
 
 
 class Part(Struct, frozen=True, kw_only=True):
-    """Some lines of a text: `last` is the number of the last one, `cut` whether there was no room for all of it."""
+    """Some lines of a text: `last` is the number of the last one, `cut` whether there was no
+    room for all of it."""
 
     text: str
     first: int
@@ -77,7 +79,12 @@ class Part(Struct, frozen=True, kw_only=True):
 
 
 def unfolded(
-    log: Log, artifacts: Sequence[Artifact], handle: str, *, level: str, lines: tuple[int, int] | None
+    log: Log,
+    artifacts: Sequence[Artifact],
+    handle: str,
+    *,
+    level: str,
+    lines: tuple[int, int] | None,
 ) -> Unfolded:
     """The originals behind a handle; NotFound, with the nearest, if there is no such thing."""
     found = original(log, artifacts, handle, level=level)
@@ -87,49 +94,70 @@ def unfolded(
         return Unfolded(handle=found.handle, level=found.level, text=text)
     if found.artifact is not None:
         content = b"".join(content_of(log, found.artifact))
-        return Unfolded(handle=found.handle, level="full", text=content.decode("utf-8", "replace"), content=content)
+        return Unfolded(
+            handle=found.handle,
+            level="full",
+            text=content.decode("utf-8", "replace"),
+            content=content,
+        )
     if found.level != "full":
         return Unfolded(handle=found.handle, level=found.level, text="".join(found.texts))
     slots = log.originals(span_of(found.handle))
     messages = tuple(slot.message for slot in slots)
-    return Unfolded(handle=found.handle, level="full", text="".join(_slot_texts(iter(slots))), messages=messages)
+    return Unfolded(
+        handle=found.handle, level="full", text="".join(_slot_texts(iter(slots))), messages=messages
+    )
 
 
-def original(log: Log, artifacts: Sequence[Artifact], handle: str, *, level: str = "full") -> Original:
-    """What the handle names. Nothing but the log is read, and of it only what tells whether there is such a thing."""
+def original(
+    log: Log, artifacts: Sequence[Artifact], handle: str, *, level: str = "full"
+) -> Original:
+    """What the handle names. Nothing but the log is read, and of it only what tells whether
+    there is such a thing."""
     if level not in LEVELS:
         raise Invalid(f"there is no level {level!r}", hint="levels: " + ", ".join(LEVELS))
     name = handle.strip().removeprefix("artifact://")
     if name.startswith("art-"):
         artifact = _artifact(artifacts, name)
-        return Original(handle=artifact.id, level="full", texts=_decoded(log, artifact), artifact=artifact)
+        return Original(
+            handle=artifact.id, level="full", texts=_decoded(log, artifact), artifact=artifact
+        )
     span = span_of(name)
     if level != "full" and (summary := summary_of(log, span)) is not None:
         text = summary.line or summary.text.split("\n", 1)[0] if level == "line" else summary.text
         return Original(handle=str(span), level=level, texts=iter([text]))
     if not 1 <= span.first <= span.last <= log.state.head or not any(_messages(log, span)):
-        raise NotFound(f"there is no message in {span}", hint=f"the log goes from #1 to #{log.state.head}")
+        raise NotFound(
+            f"there is no message in {span}", hint=f"the log goes from #1 to #{log.state.head}"
+        )
     return Original(handle=str(span), level="full", texts=_slot_texts(_messages(log, span)))
 
 
 def references(text: str) -> list[str]:
-    """The ids of the artifacts that a text names, as `artifact://art-…` or by the handle alone, each once, in order.
-    Whether there is such an artifact is another question."""
+    """The ids of the artifacts that a text names, as `artifact://art-…` or by the handle alone,
+    each once, in order. Whether there is such an artifact is another question."""
     return list(dict.fromkeys(match[1] or match[2] for match in _REFERENCE.finditer(text)))
 
 
 def span_of(handle: str) -> Span:
     found = _SPAN.fullmatch(handle)
     if found is None:
-        raise Invalid(f"{handle!r:.200} is not a handle", hint="handles look like #41, #41-58 or art-…")
+        raise Invalid(
+            f"{handle!r:.200} is not a handle", hint="handles look like #41, #41-58 or art-…"
+        )
     return Span(int(found[1]), int(found[2] or found[1]))
 
 
-def lines_between(texts: Iterable[str], first: int, last: int | None, *, skip: int = 0, most: int = MOST) -> Part:
-    """Lines first to last of a text that comes in pieces, counted from 1; None means the end. `skip` leaves out so
-    many characters of them, `most` is how many there is room for."""
+def lines_between(
+    texts: Iterable[str], first: int, last: int | None, *, skip: int = 0, most: int = MOST
+) -> Part:
+    """Lines first to last of a text that comes in pieces, counted from 1; None means the end.
+    `skip` leaves out so many characters of them, `most` is how many there is room for."""
     if first < 1 or (last is not None and last < first):
-        raise Invalid(f"lines {first} to {last or 'the end'}", hint="lines are counted from 1, the first comes first")
+        raise Invalid(
+            f"lines {first} to {last or 'the end'}",
+            hint="lines are counted from 1, the first comes first",
+        )
     taken: list[str] = []
     room, at, reached = most + 1, 1, first
     for text in texts:
@@ -140,7 +168,12 @@ def lines_between(texts: Iterable[str], first: int, last: int | None, *, skip: i
         skip, room = max(0, skip - len(part)), room - len(kept)
         taken.append(kept)
         if room <= 0:
-            return Part(text="".join(taken)[:most], first=first, last=reached - kept.endswith("\n"), cut=True)
+            return Part(
+                text="".join(taken)[:most],
+                first=first,
+                last=reached - kept.endswith("\n"),
+                cut=True,
+            )
         at += len(here) - 1
         if last is not None and at > last:
             return Part(text="".join(taken), first=first, last=last)
@@ -149,7 +182,7 @@ def lines_between(texts: Iterable[str], first: int, last: int | None, *, skip: i
     return Part(text="".join(taken), first=first, last=at)
 
 
-# --- artifacts -----------------------------------------------------------------------------------------------------
+# --- artifacts ---
 
 
 def _artifact(artifacts: Sequence[Artifact], name: str) -> Artifact:
@@ -158,15 +191,17 @@ def _artifact(artifacts: Sequence[Artifact], name: str) -> Artifact:
         near = difflib.get_close_matches(name[:64], [known.id for known in artifacts], n=3)
         raise NotFound(
             f"there is no artifact {name!r:.200} in this conversation",
-            hint=f"nearest: {', '.join(near)}" if near else "the outputs that are listed have one each",
+            hint=f"nearest: {', '.join(near)}"
+            if near
+            else "the outputs that are listed have one each",
         )
     return artifact
 
 
 def content_of(log: Log, artifact: Artifact) -> Iterator[bytes]:
-    """The bytes of an artifact. NotFound says when it was cleaned up and what it was, if that is why they are gone;
-    Corrupt, before the first byte, if a file of another size stands in their place: who reads a part of it would never
-    come to the end, where the digest tells."""
+    """The bytes of an artifact. NotFound says when it was cleaned up and what it was, if that is
+    why they are gone; Corrupt, before the first byte, if a file of another size stands in their
+    place: who reads a part of it would never come to the end, where the digest tells."""
     try:
         if path := log.store.location(artifact.digest):
             check_size(path, artifact.size_bytes)
@@ -177,7 +212,8 @@ def content_of(log: Log, artifact: Artifact) -> Iterator[bytes]:
             raise
         what = f"{artifact.size_bytes:,} bytes of {artifact.name!r:.100}"
         raise NotFound(
-            f"{artifact.id} was cleaned up on {moment(cleaned)}: {what}", hint="run the tool again to get it anew"
+            f"{artifact.id} was cleaned up on {moment(cleaned)}: {what}",
+            hint="run the tool again to get it anew",
         ) from error
 
 
@@ -199,7 +235,7 @@ def _decoded(log: Log, artifact: Artifact) -> Iterator[str]:
     yield decoder.decode(b"", True)
 
 
-# --- messages ------------------------------------------------------------------------------------------------------
+# --- messages ---
 
 
 def _messages(log: Log, span: Span) -> Iterator[Slot]:
@@ -254,4 +290,6 @@ def _exact(block: Block) -> str:
     """A block's own text; bytes that were shielded come back as the text they were."""
     if isinstance(block, Opaque) and block.data:
         return block.data.decode("utf-8", "surrogatepass")
-    return text_of(block) or ("" if isinstance(block, Text) else f"[{type(block).__name__.lower()}]")
+    return text_of(block) or (
+        "" if isinstance(block, Text) else f"[{type(block).__name__.lower()}]"
+    )

@@ -1,9 +1,10 @@
 """What secrets look like that can be told by their shape alone: one line per kind.
 
-Most begin with a prefix that their issuer chose for exactly this purpose; `shape` makes of prefix and body a pattern
-that takes the whole run of signs and starts only where a run starts, so every run is looked at once and no text can
-make the search slow. A rule is tried only where its `anchor` stands in the text. To teach a new kind, add a line and an
-example in `tests/redaction/test_redaction.py`. Neighbour: `redaction` uses this, and knows what has no shape.
+Most begin with a prefix that their issuer chose for exactly this purpose; `shape` makes of prefix
+and body a pattern that takes the whole run of signs and starts only where a run starts, so every
+run is looked at once and no text can make the search slow. A rule is tried only where its `anchor`
+stands in the text. To teach a new kind, add a line and an example in
+`tests/redaction/test_redaction.py`. Neighbour: `redaction` uses this, and knows what has no shape.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ WORD, HEX, URLSAFE = "[A-Za-z0-9]", "[a-f0-9]", "[A-Za-z0-9_-]"
 UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 
-# Every secret of a known shape lies in such a run; few other texts do, so anchors are looked for in these alone.
+# Every secret of a known shape lies in such a run; few other texts do, so anchors are looked for in
+# these alone.
 RUN = re.compile(r"[A-Za-z0-9_+/=.~$:?&%@-]{20,}+")
 
 
 class Shape(NamedTuple):
-    """A kind of secret: the text without which there is none, and the pattern. The group `secret`, if the pattern has
-    one, is the part that must not be shown."""
+    """A kind of secret: the text without which there is none, and the pattern. The group
+    `secret`, if the pattern has one, is the part that must not be shown."""
 
     kind: str
     anchor: str
@@ -34,10 +36,11 @@ class Shape(NamedTuple):
 
 
 def shape(kind: str, prefix: str, body: str) -> Shape:
-    """A secret that begins with `prefix`. It may stand behind anything that is no part of a word, and behind the
-    escapes of JSON, of addresses and of terminals, which end in a letter."""
+    """A secret that begins with `prefix`. It may stand behind anything that is no part of a
+    word, and behind the escapes of JSON, of addresses and of terminals, which end in a letter."""
     literal = re.escape(prefix)
-    # The prefix comes first in the pattern and what stands before it is asked later: so the search can jump to it.
+    # The prefix comes first in the pattern and what stands before it is asked later: so the search
+    # can jump to it.
     return Shape(kind, prefix, re.compile(f"{literal}{_starting(literal)}{body}{_END}"))
 
 
@@ -168,8 +171,8 @@ SHAPES: tuple[Shape, ...] = (
     shape("JSON web token", "eyJ", r"[A-Za-z0-9_-]{8,}+\.eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}+"),
 )  # fmt: skip
 
-# No secret, but nobody's business either: taken out only where the setting asks for it. `git@host:` is an address of
-# code, and `name@2x.png` a file.
+# No secret, but nobody's business either: taken out only where the setting asks for it. `git@host:`
+# is an address of code, and `name@2x.png` a file.
 EMAIL = re.compile(
     r"(?<![A-Za-z0-9._%+/-])(?!git@)[A-Za-z0-9][A-Za-z0-9._%+-]{0,63}+@"
     r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.){1,8}(?!(?:png|jpe?g|gif|svg|webp)\b)[A-Za-z]{2,24}\b"

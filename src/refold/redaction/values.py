@@ -1,8 +1,10 @@
-"""Values behind telling names: `password = "…"`, `"api_key": "…"`, `DB_PASSWORD=…`, `--token …`, `?access_token=…`.
+"""Values behind telling names: `password = "…"`, `"api_key": "…"`, `DB_PASSWORD=…`, `--token …`,
+`?access_token=…`.
 
-A name alone proves nothing: code is full of `token = next(tokens)`. So the value is judged. It must not be code, a
-reference or a placeholder, and it must look random; less is asked where values stand as they are (quotes behind a
-password, a variable of the environment), more where code may stand. Neighbour: `redaction`.
+A name alone proves nothing: code is full of `token = next(tokens)`. So the value is judged. It must
+not be code, a reference or a placeholder, and it must look random; less is asked where values stand
+as they are (quotes behind a password, a variable of the environment), more where code may stand.
+Neighbour: `redaction`.
 """
 
 from __future__ import annotations
@@ -43,7 +45,8 @@ _PLACEHOLDER = re.compile(
     r"([x0*.#])\1{5}"
 )
 _PLACEHOLDER_WORDS = re.compile(
-    # Too short to prove anything in a value that looks random: of a thousand letters by chance, some spell "akey".
+    # Too short to prove anything in a value that looks random: of a thousand letters by chance,
+    # some spell "akey".
     r"(?i)your|dummy|x{4}|\*{3}|fake|sample|insert|replace|todo|lorem|<|>|[_-]here|test.?(?:key|token|secret|passw)|"
     r"(?:secret|token|passw\w*|key).?(?:value|test)|^(?:secret|token|passw\w*|pass|key|test)\d{0,4}$|"
     r"(?:my|some|the|a|new|old|wrong|bad|invalid|valid|super|top|db|test|user|admin|client|app)[_-]?"
@@ -53,10 +56,13 @@ _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
 _DASH = re.compile(r"(?<=[A-Za-z0-9])[._-]+(?=[A-Za-z0-9])")
 _INNER_DIGITS = re.compile(r"(?<=[A-Za-z])\d+(?=[A-Za-z])")
 _UUID = re.compile(r"(?i)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
-_NO_NAME = re.compile(r"(?i)(?:\[redacted [\w .]*+|public(?:key)?)\Z")  # a note of ours, a key that is no secret
+_NO_NAME = re.compile(
+    r"(?i)(?:\[redacted [\w .]*+|public(?:key)?)\Z"
+)  # a note of ours, a key that is no secret
 _LOGIN = re.compile(r"\blogin\s{1,4}\S{1,60}\s{1,4}\Z")  # of a netrc file
 _NEXT_FIELD = re.compile(r"&[\w.-]{1,40}=")
-# Signs between two changes of kind (lower, upper, digit) that a random value has at most: base64 has 1.7, code 5.
+# Signs between two changes of kind (lower, upper, digit) that a random value has at most: base64
+# has 1.7, code 5.
 RANDOM_WORD, STRICT_WORD, LETTERS_WORD = 3.2, 2.5, 2.2
 
 
@@ -75,7 +81,8 @@ def named(text: str, lowered: str) -> Iterator[tuple[int, int, bool]]:
             done = end
             yield start, end, verdict
         elif match["bare"]:
-            # What looks like no secret as a whole does not in part: a run of names is looked at once.
+            # What looks like no secret as a whole does not in part: a run of names is looked at
+            # once.
             done = max(done, end - 1) if not is_code(text[start:end]) else done
 
 
@@ -96,7 +103,9 @@ def _verdict(text: str, at: int, word: str, match: re.Match[str], value: str) ->
         return None
     if _NO_NAME.search(text, max(0, at - 40), at) or not _is_tied(text, at, match["tie"]):
         return None
-    return _judged(value, word, bare=not match["quoted"], environment=_is_environment(text, at, match))
+    return _judged(
+        value, word, bare=not match["quoted"], environment=_is_environment(text, at, match)
+    )
 
 
 def _judged(value: str, word: str, *, bare: bool, environment: bool) -> bool | None:
@@ -110,13 +119,17 @@ def _judged(value: str, word: str, *, bare: bool, environment: bool) -> bool | N
     is_password = word in _PASSWORDS
     if environment or (is_password and not bare):
         return True
-    is_likely = len(value) >= 12 and value.isalnum() and (not bare or len(_INNER_DIGITS.findall(value)) >= 2)
+    is_likely = (
+        len(value) >= 12
+        and value.isalnum()
+        and (not bare or len(_INNER_DIGITS.findall(value)) >= 2)
+    )
     return False if is_likely or (is_password and len(value) >= 8) else None
 
 
 def _is_tied(text: str, at: int, tie: str) -> bool:
-    """Whether what lies between name and value makes it the name's: a blank does in `--db-password VALUE`, a comma in
-    `define('DB_PASSWORD', 'VALUE')`."""
+    """Whether what lies between name and value makes it the name's: a blank does in
+    `--db-password VALUE`, a comma in `define('DB_PASSWORD', 'VALUE')`."""
     if tie.isspace():
         if _LOGIN.search(text, max(0, at - 80), at):
             return True
@@ -126,7 +139,8 @@ def _is_tied(text: str, at: int, tie: str) -> bool:
 
 
 def _is_environment(text: str, at: int, match: re.Match[str]) -> bool:
-    """Whether this is a variable of the environment, `DB_PASSWORD=…`: what follows is a value, not code."""
+    """Whether this is a variable of the environment, `DB_PASSWORD=…`: what follows is a value,
+    not code."""
     name = text[at : match.end("rest")]
     return name.isupper() and match["tie"] == "="
 
@@ -135,12 +149,12 @@ def _is_symbolic(value: str) -> bool:
     return any(sign in "!@#$%^&*+=~?" for sign in value)
 
 
-# --- values --------------------------------------------------------------------------------------------------------
+# --- values ---
 
 
 def is_random(value: str, *, strict: bool = False) -> bool:
-    """Whether a value is more likely drawn than written: its signs change between kinds too often for words. `strict`
-    is for a place where a name may stand, such as UserTokenV2."""
+    """Whether a value is more likely drawn than written: its signs change between kinds too
+    often for words. `strict` is for a place where a name may stand, such as UserTokenV2."""
     words = _WORD.findall(value)
     signs = sum(map(len, words))
     if signs < 10 or len(set(value)) < 6:
@@ -154,8 +168,11 @@ def is_random(value: str, *, strict: bool = False) -> bool:
 
 
 def is_code(value: str) -> bool:
-    """Whether this names a secret instead of being one: a variable, an address, a path, what was redacted already."""
-    return _CODE.match(value) is not None or (_PATH.match(value) is not None and not is_random(value))
+    """Whether this names a secret instead of being one: a variable, an address, a path, what was
+    redacted already."""
+    return _CODE.match(value) is not None or (
+        _PATH.match(value) is not None and not is_random(value)
+    )
 
 
 def is_placeholder(value: str) -> bool:

@@ -1,8 +1,9 @@
 """The file of an index: made for the owner alone, opened, and thrown away when it is not sound.
 
-Everything in it can be made again from the logs. So damage is no error here: `opened` starts anew and says so; only a
-file of another program is left alone. What SQLite says later becomes an error of the family (`translated`): `Corrupt`
-means that the file should be rebuilt, `Unavailable` that it cannot be written now.
+Everything in it can be made again from the logs. So damage is no error here: `opened` starts anew
+and says so; only a file of another program is left alone. What SQLite says later becomes an error
+of the family (`translated`): `Corrupt` means that the file should be rebuilt, `Unavailable` that it
+cannot be written now.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ BUSY_MS = 2_000
 CACHE_KIB = 16_384
 MEMORY = ":memory:"
 
-# `id` of an entry is its conversation's number, its kind and its position among those of that kind: see `index`.
+# `id` of an entry is its conversation's number, its kind and its position among those of that kind:
+# see `index`.
 SCHEMA = f"""
 CREATE TABLE conversations(
     number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, parent TEXT NOT NULL, parent_seq INTEGER NOT NULL,
@@ -57,17 +59,24 @@ class Foreign(Exception):
 
 
 def opened(path: str) -> tuple[apsw.Connection, tuple[str, str] | None]:
-    """A connection to the index at `path`, and a notice if something had to be done; a new file is worth none."""
+    """A connection to the index at `path`, and a notice if something had to be done; a new file
+    is worth none."""
     if path == MEMORY:
         return _in_memory(), None
     try:
         return _opened(path), None
     except Foreign:
-        return _in_memory(), ("index-in-memory", f"{path} belongs to another program: this index is in memory")
+        return _in_memory(), (
+            "index-in-memory",
+            f"{path} belongs to another program: this index is in memory",
+        )
     except _DAMAGE as error:
         return _anew(path, str(error))
     except (apsw.Error, OSError) as error:
-        return _in_memory(), ("index-in-memory", f"{path} cannot be used ({error}): this index is in memory")
+        return _in_memory(), (
+            "index-in-memory",
+            f"{path} cannot be used ({error}): this index is in memory",
+        )
 
 
 def _anew(path: str, reason: str) -> tuple[apsw.Connection, tuple[str, str]]:
@@ -76,7 +85,10 @@ def _anew(path: str, reason: str) -> tuple[apsw.Connection, tuple[str, str]]:
         said = f"{path} was damaged ({reason}): it is built anew, nothing is lost"
         return _opened(path), ("index-rebuilt", said)
     except (apsw.Error, OSError) as error:
-        return _in_memory(), ("index-in-memory", f"{path} is damaged and cannot be replaced ({error})")
+        return _in_memory(), (
+            "index-in-memory",
+            f"{path} is damaged and cannot be replaced ({error})",
+        )
 
 
 def _in_memory() -> apsw.Connection:
@@ -118,7 +130,8 @@ def _opened(path: str) -> apsw.Connection:
 
 
 def _create(path: str) -> None:
-    """An empty file that only its owner can read. The mode given to open() is cut by the umask, fchmod's is not."""
+    """An empty file that only its owner can read. The mode given to open() is cut by the umask,
+    fchmod's is not."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except FileExistsError:
@@ -130,9 +143,10 @@ def _create(path: str) -> None:
 
 
 def _initialised(connection: apsw.Connection) -> apsw.Connection:
-    """The connection, with our tables in it; those of an older version are not read but made anew."""
-    # Without this SQLite plans anew whenever a value is bound that a plan could depend on: FTS5 does so for each of
-    # its segments, which took half the time of a search for a rare term.
+    """The connection, with our tables in it; those of an older version are not read but made
+    anew."""
+    # Without this SQLite plans anew whenever a value is bound that a plan could depend on: FTS5
+    # does so for each of its segments, which took half the time of a search for a rare term.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     connection.execute(
         f"PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON; PRAGMA secure_delete=ON; PRAGMA synchronous=NORMAL;"
@@ -144,7 +158,9 @@ def _initialised(connection: apsw.Connection) -> apsw.Connection:
     with transaction(connection):
         if not _is_ours(connection):
             connection.execute(SCHEMA)
-            connection.execute(f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}").fetchall()
+            connection.execute(
+                f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}"
+            ).fetchall()
     return connection
 
 
@@ -187,9 +203,17 @@ def translated(path: str) -> Iterator[None]:
 
 def _failure(error: apsw.Error, path: str) -> RefoldError:
     match error:
-        case apsw.NotADBError() | apsw.CorruptError() | apsw.FormatError() | apsw.SQLError() | apsw.IOError():
+        case (
+            apsw.NotADBError()
+            | apsw.CorruptError()
+            | apsw.FormatError()
+            | apsw.SQLError()
+            | apsw.IOError()
+        ):
             return Corrupt(f"{path}: {error}", hint="refold index --rebuild")
         case apsw.BusyError() | apsw.LockedError():
-            return Unavailable(f"{path} is busy: {error}", retry_after_s=1.0, hint="another process is writing it")
+            return Unavailable(
+                f"{path} is busy: {error}", retry_after_s=1.0, hint="another process is writing it"
+            )
         case _:
             return Unavailable(f"{path}: {error}", hint="check the disk and the mode of the file")

@@ -1,7 +1,8 @@
 """Days and months that a query names: what was said then is preferred.
 
-`7 May 2023`, `May 7th`, `in May`, `2023-05-07`, `2023-05`. A message that speaks of a day is often written on it or
-soon after ("yesterday we …"), so the days behind a named one count as well; the rest of its month counts half.
+`7 May 2023`, `May 7th`, `in May`, `2023-05-07`, `2023-05`. A message that speaks of a day is often
+written on it or soon after ("yesterday we …"), so the days behind a named one count as well; the
+rest of its month counts half.
 """
 
 from __future__ import annotations
@@ -36,21 +37,31 @@ class Date(Struct, frozen=True):
 def dates_in(text: str) -> list[Date]:
     """The dates that a query names."""
     found = [
-        Date(MONTHS.index(one["month"].lower()) + 1, int(one["before"] or one["after"] or 0), int(one["year"] or 0))
+        Date(
+            MONTHS.index(one["month"].lower()) + 1,
+            int(one["before"] or one["after"] or 0),
+            int(one["year"] or 0),
+        )
         for one in _NAMED.finditer(text)
         if one["before"] or one["after"] or one["year"] or not _is_verb(text, one)
     ]
-    return found + [Date(int(one["month"]), int(one["day"] or 0), int(one["year"])) for one in _WRITTEN.finditer(text)]
+    return found + [
+        Date(int(one["month"]), int(one["day"] or 0), int(one["year"]))
+        for one in _WRITTEN.finditer(text)
+    ]
 
 
 def _is_verb(text: str, found: re.Match[str]) -> bool:
     """`may` and `march` alone are months only behind `in` or the like."""
     before = text[: found.start()].lower().split()
-    return found["month"].lower() in ("may", "march") and not (before and before[-1] in ("in", "of", "since", "last"))
+    return found["month"].lower() in ("may", "march") and not (
+        before and before[-1] in ("in", "of", "since", "last")
+    )
 
 
 def nearness(at_ms: int, dates: list[Date]) -> float:
-    """How well a time fits the dates: 1 if it is of one of them, 0.5 in the month of a day, else 0."""
+    """How well a time fits the dates: 1 if it is of one of them, 0.5 in the month of a day, else
+    0."""
     moment = datetime.fromtimestamp(at_ms / 1_000, UTC)
     return max((_near(moment, date) for date in dates), default=0.0)
 

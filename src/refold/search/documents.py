@@ -1,7 +1,8 @@
-"""What of an event is searched: a document per message, per piece of an artifact, per title, name or summary.
+"""What of an event is searched: a document per message, per piece of an artifact, per title, name
+or summary.
 
-Neighbours: `core` decodes; the text of an artifact is handed in. Nothing here is executed or trusted: names and roles
-come from content and are only compared.
+Neighbours: `core` decodes; the text of an artifact is handed in. Nothing here is executed or
+trusted: names and roles come from content and are only compared.
 """
 
 from __future__ import annotations
@@ -13,18 +14,29 @@ from msgspec import Struct
 
 from refold.core.codec import decode
 from refold.core.fold import text_of
-from refold.core.model import Artifact, Block, Checkpoint, Event, Message, Meta, Summarize, ToolCall, ToolResult
+from refold.core.model import (
+    Artifact,
+    Block,
+    Checkpoint,
+    Event,
+    Message,
+    Meta,
+    Summarize,
+    ToolCall,
+    ToolResult,
+)
 from refold.errors import Corrupt
 
 PIECE_CHARS = 4_000
 TEXT_CHARS_MAX = 4_000_000
-# `Caroline: …` at the beginning of a message names who speaks, where a transcript has more people than roles.
+# `Caroline: …` at the beginning of a message names who speaks, where a transcript has more people
+# than roles.
 _AUTHOR = re.compile(r"([A-Z][\w'.-]{1,30}): ")
 
 
 class Document(Struct, frozen=True):
-    """One row of the index. `start` is where a piece of an artifact begins, in characters; its text begins with so many
-    `head_lines` that name the artifact."""
+    """One row of the index. `start` is where a piece of an artifact begins, in characters; its
+    text begins with so many `head_lines` that name the artifact."""
 
     seq: int
     kind: str
@@ -39,12 +51,13 @@ class Document(Struct, frozen=True):
 
 
 def documents_of(event: Event, calls: dict[str, str], content: str = "") -> list[Document]:
-    """What an event gives the index. `calls` remembers which tool each call is of, from event to event; `content` is
-    the text of the artifact that the event names."""
+    """What an event gives the index. `calls` remembers which tool each call is of, from event to
+    event; `content` is the text of the artifact that the event names."""
     try:
         body = decode(event)
     except Corrupt:
-        # Damage is for `verify` to explain; what cannot be read cannot be found, and must not stop the rest.
+        # Damage is for `verify` to explain; what cannot be read cannot be found, and must not stop
+        # the rest.
         return []
     match body:
         case Message():
@@ -52,7 +65,9 @@ def documents_of(event: Event, calls: dict[str, str], content: str = "") -> list
         case Artifact():
             return list(_artifact(event, body, content))
         case Meta():
-            return _note(event, " ".join([body.title or "", *(body.tags or ()), _system(body.system)]))
+            return _note(
+                event, " ".join([body.title or "", *(body.tags or ()), _system(body.system)])
+            )
         case Checkpoint():
             return _note(event, body.name)
         case Summarize():
@@ -76,10 +91,15 @@ def _message(event: Event, message: Message, calls: dict[str, str]) -> list[Docu
     author = _AUTHOR.match(text)
     return [
         Document(
-            event.seq, "message", event.at_ms, text[:TEXT_CHARS_MAX], message.role, tuple(tools),
+            event.seq,
+            "message",
+            event.at_ms,
+            text[:TEXT_CHARS_MAX],
+            message.role,
+            tuple(tools),
             author[1] if author else "",
         )
-    ]  # fmt: skip
+    ]
 
 
 def message_text(message: Message) -> str:
@@ -95,10 +115,13 @@ def _artifact(event: Event, artifact: Artifact, content: str) -> Iterator[Docume
     tools = (artifact.origin.tool,) if artifact.origin.tool else ()
     head = "\n".join(filter(None, dict.fromkeys((artifact.name, artifact.origin.description))))
     for start, piece in pieces(content[:TEXT_CHARS_MAX]) or [(0, "")]:
-        # The name belongs to every piece: `login.py` finds the part of it that speaks of the rest of the query.
+        # The name belongs to every piece: `login.py` finds the part of it that speaks of the rest
+        # of the query.
         text = f"{head}\n{piece}"
         lines = head.count("\n") + 1
-        yield Document(event.seq, "artifact", event.at_ms, text, "tool", tools, "", start, artifact.id, lines)
+        yield Document(
+            event.seq, "artifact", event.at_ms, text, "tool", tools, "", start, artifact.id, lines
+        )
 
 
 def pieces(content: str) -> list[tuple[int, str]]:

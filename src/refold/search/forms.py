@@ -1,8 +1,9 @@
 """Forms of a word that no stemmer brings together: `meet` and `met`, `child` and `children`.
 
-A question is asked in one tense and answered in another, so a query looks for all forms at once. Left out are forms
-that are more often another word (`bit`, `wound`), and verbs that say nothing (`have`, `do`). A capital may be a name
-(`Rose`), so only words in small letters have forms. Neighbours: `words` asks.
+A question is asked in one tense and answered in another, so a query looks for all forms at once.
+Left out are forms that are more often another word (`bit`, `wound`), and verbs that say nothing
+(`have`, `do`). A capital may be a name (`Rose`), so only words in small letters have forms.
+Neighbours: `words` asks.
 """
 
 from __future__ import annotations

@@ -14,8 +14,9 @@ LIMIT_MAX = 1_000
 
 
 class Hit(Struct, frozen=True, kw_only=True):
-    """One place that answers a query. `snippet` is a part of its text, `marks` the places in it (start, end) that
-    match. `hidden`: the page does not show these words now; None where only the whole log would tell."""
+    """One place that answers a query. `snippet` is a part of its text, `marks` the places in it
+    (start, end) that match. `hidden`: the page does not show these words now; None where only
+    the whole log would tell."""
 
     conversation: str
     seq: int
@@ -55,13 +56,20 @@ class Filters(Struct, frozen=True, kw_only=True):
 
 
 def filters_checked(
-    *, role: str | None, tool: str | None, kind: str | None, since_ms: int | None, until_ms: int | None
+    *,
+    role: str | None,
+    tool: str | None,
+    kind: str | None,
+    since_ms: int | None,
+    until_ms: int | None,
 ) -> Filters:
     """The filters, or Invalid with what there is to choose from."""
     if role is not None and role not in ROLES:
         raise Invalid(f"there is no role {role!r}", hint="roles: " + ", ".join(ROLES))
     if kind is not None and kind not in KINDS:
-        raise Invalid(f"events of kind {kind!r} are not searched", hint="kinds: " + ", ".join(KINDS))
+        raise Invalid(
+            f"events of kind {kind!r} are not searched", hint="kinds: " + ", ".join(KINDS)
+        )
     kinds = KINDS_USUAL if kind is None else (kind,)
     return Filters(role=role, tool=tool, kinds=kinds, since_ms=since_ms, until_ms=until_ms)
 

@@ -1,9 +1,10 @@
 """The rows of an index: what was taken in from each conversation, and how it leaves again.
 
-An entry's id is made of the number of its conversation, its kind, and its position among the entries of that kind (a
-lane). So a conversation is a range of ids, neighbours are ids beside each other, and the newest are the highest: FTS5
-answers all three without looking elsewhere. No text is kept, only terms; what a hit says is read from the log.
-Neighbours: `database` opens the file, `finding` asks it, `refold.indexing` brings the events.
+An entry's id is made of the number of its conversation, its kind, and its position among the
+entries of that kind (a lane). So a conversation is a range of ids, neighbours are ids beside each
+other, and the newest are the highest: FTS5 answers all three without looking elsewhere. No text is
+kept, only terms; what a hit says is read from the log. Neighbours: `database` opens the file,
+`finding` asks it, `refold.indexing` brings the events.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ EVERYWHERE: tuple[Range, ...] = ((0, ID_MAX),)
 
 
 class Mark(Struct, frozen=True):
-    """How far a conversation is in the index: its number there, the seq and the chain value it was taken up to."""
+    """How far a conversation is in the index: its number there, the seq and the chain value it
+    was taken up to."""
 
     number: int
     head: int
@@ -82,7 +84,9 @@ class Index:
 
     def tokens(self, text: str) -> list[tuple[int, int, str]]:
         """The terms with their places in the UTF-8 of the text."""
-        found: Any = self._tokens(text.encode("utf-8", "replace"), apsw.FTS5_TOKENIZE_DOCUMENT, None)
+        found: Any = self._tokens(
+            text.encode("utf-8", "replace"), apsw.FTS5_TOKENIZE_DOCUMENT, None
+        )
         return found  # type: ignore[no-any-return]
 
     def rows(self, query: str, given: tuple[Any, ...] = ()) -> list[Any]:
@@ -99,14 +103,24 @@ class Index:
         return {row[0]: Mark(*row[1:]) for row in self.connection.execute(_MARK)}
 
     def enter(self, about: Conversation) -> None:
-        """Makes a conversation known, with nothing of it taken in; a fork begins where it left its parent."""
+        """Makes a conversation known, with nothing of it taken in; a fork begins where it left
+        its parent."""
         self.connection.execute(
             "INSERT OR IGNORE INTO conversations(id, parent, parent_seq, head, chain) VALUES (?,?,?,?,?)",
             (about.id, about.parent, about.parent_seq, about.parent_seq, about.chain),
         )
 
-    def add(self, conversation: str, documents: Sequence[Document], *, after: int, head: int, chain: bytes) -> bool:
-        """Takes in what the events after `after` and up to `head` gave. False if somebody else was here meanwhile."""
+    def add(
+        self,
+        conversation: str,
+        documents: Sequence[Document],
+        *,
+        after: int,
+        head: int,
+        chain: bytes,
+    ) -> bool:
+        """Takes in what the events after `after` and up to `head` gave. False if somebody else
+        was here meanwhile."""
         with database.transaction(self.connection):
             mark = self.mark(conversation)
             if mark is None or mark.head != after:
@@ -115,7 +129,8 @@ class Index:
                 if fitting := [one for one in documents if one.kind == kind]:
                     self._add(mark.number, kind, fitting)
             self.connection.execute(
-                "UPDATE conversations SET head = ?, chain = ? WHERE number = ?", (head, chain, mark.number)
+                "UPDATE conversations SET head = ?, chain = ? WHERE number = ?",
+                (head, chain, mark.number),
             )
         return True
 
@@ -134,18 +149,24 @@ class Index:
             tools = "\n".join(["", *one.tools, ""]) if one.tools else ""
             # A long text may hold a question; it is none.
             asks = size <= rank.SHORT_WORDS and words.asks(one.text)
-            entries.append((id, one.seq, one.at_ms, size, one.role, tools, one.author, one.start, asks))
+            entries.append(
+                (id, one.seq, one.at_ms, size, one.role, tools, one.author, one.start, asks)
+            )
             if one.author:
                 authors[one.author] = authors.get(one.author, 0) + 1
         self.connection.executemany("INSERT INTO entries VALUES (?,?,?,?,?,?,?,?,?)", entries)
         texts = ((id, *words.columns(one.text)) for id, one in enumerate(documents, first))
-        self.connection.executemany("INSERT INTO documents(rowid, text, parts) VALUES (?,?,?)", texts)
+        self.connection.executemany(
+            "INSERT INTO documents(rowid, text, parts) VALUES (?,?,?)", texts
+        )
         self.connection.executemany(_AUTHOR_SEEN, [(number, *item) for item in authors.items()])
         updated = documents[-1].at_ms
         self.connection.execute(_LANE_GREW, (lane, rows + len(documents), sum_words, near, updated))
 
     def _lane(self, lane: int) -> tuple[int, int, float]:
-        row = self.connection.execute("SELECT rows, words, near FROM lanes WHERE number = ?", (lane,)).fetchone()
+        row = self.connection.execute(
+            "SELECT rows, words, near FROM lanes WHERE number = ?", (lane,)
+        ).fetchone()
         return row or (0, 0, 0.0)
 
     # --- letting go ---
@@ -160,8 +181,12 @@ class Index:
                 self._drop(*range_of(mark.number))
                 lanes = (mark.number << KIND_BITS, (mark.number + 1 << KIND_BITS) - 1)
                 self.connection.execute("DELETE FROM lanes WHERE number BETWEEN ? AND ?", lanes)
-                self.connection.execute("DELETE FROM authors WHERE conversation = ?", (mark.number,))
-                self.connection.execute("DELETE FROM conversations WHERE number = ?", (mark.number,))
+                self.connection.execute(
+                    "DELETE FROM authors WHERE conversation = ?", (mark.number,)
+                )
+                self.connection.execute(
+                    "DELETE FROM conversations WHERE number = ?", (mark.number,)
+                )
         self._scrub()
 
     def erase(self, conversation: str, seqs: Iterable[int]) -> None:
@@ -182,11 +207,15 @@ class Index:
             first = lane_of(mark.number, kind) << POSITION_BITS
             low = self._position(first, seq - 1)
             query = "SELECT id FROM entries WHERE id >= ? AND id < ? AND seq = ?"
-            found += [id for (id,) in self.connection.execute(query, (low, self._position(first, seq), seq))]
+            found += [
+                id
+                for (id,) in self.connection.execute(query, (low, self._position(first, seq), seq))
+            ]
         return found
 
     def _position(self, first: int, seq: int) -> int:
-        """The id behind the last entry of a lane whose seq is not above `seq`; entries of a lane are in order."""
+        """The id behind the last entry of a lane whose seq is not above `seq`; entries of a lane
+        are in order."""
         low, high = first, first + self._lane(first >> POSITION_BITS)[0]
         query = "SELECT id, seq FROM entries WHERE id >= ? AND id < ? ORDER BY id LIMIT 1"
         while low < high:
@@ -200,10 +229,13 @@ class Index:
 
     def _drop(self, first: int, last: int) -> None:
         for table, key in (("documents", "rowid"), ("entries", "id"), ("vectors", "id")):
-            self.connection.execute(f"DELETE FROM {table} WHERE {key} BETWEEN ? AND ?", (first, last))
+            self.connection.execute(
+                f"DELETE FROM {table} WHERE {key} BETWEEN ? AND ?", (first, last)
+            )
 
     def _scrub(self) -> None:
-        """FTS5 only marks a row as gone. Merging all of it leaves the terms out; secure_delete clears their pages."""
+        """FTS5 only marks a row as gone. Merging all of it leaves the terms out; secure_delete
+        clears their pages."""
         self.connection.execute("INSERT INTO documents(documents) VALUES ('optimize')")
         self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
@@ -212,29 +244,43 @@ class Index:
     def upto(self, number: int, seq: int) -> list[Range]:
         """The ids of a conversation up to a seq: what a fork reads of its parent."""
         firsts = [lane_of(number, kind) << POSITION_BITS for kind in KINDS]
-        return [(first, last - 1) for first in firsts if (last := self._position(first, seq)) > first]
+        return [
+            (first, last - 1) for first in firsts if (last := self._position(first, seq)) > first
+        ]
 
     def size(self, ranges: Sequence[Range]) -> tuple[int, float]:
-        """How many entries there are in these ranges, and their mean length with what they borrow."""
+        """How many entries there are in these ranges, and their mean length with what they
+        borrow."""
         query = "SELECT sum(rows), sum(near) FROM lanes WHERE number BETWEEN ? AND ?"
-        sums = [self.rows(query, (first >> POSITION_BITS, last >> POSITION_BITS))[0] for first, last in ranges]
+        sums = [
+            self.rows(query, (first >> POSITION_BITS, last >> POSITION_BITS))[0]
+            for first, last in ranges
+        ]
         rows = sum(one[0] or 0 for one in sums)
         return rows, (sum(one[1] or 0.0 for one in sums) / rows if rows else 0.0) or 1.0
 
     def sizes(self, ids: Iterable[int]) -> dict[int, int]:
         """The lengths of those entries that there are, in words."""
-        return dict(self.connection.execute("SELECT id, words FROM entries WHERE id IN carray(?)", (carried(ids),)))
+        return dict(
+            self.connection.execute(
+                "SELECT id, words FROM entries WHERE id IN carray(?)", (carried(ids),)
+            )
+        )
 
     def entries(self, ids: Sequence[int]) -> dict[int, Entry]:
         """Where these entries come from."""
         found = {}
-        for id, conversation, seq, at_ms, start, role, tools in self.rows(_ENTRIES, (carried(ids),)):
+        for id, conversation, seq, at_ms, start, role, tools in self.rows(
+            _ENTRIES, (carried(ids),)
+        ):
             kind = KINDS[id >> POSITION_BITS & (1 << KIND_BITS) - 1]
-            found[id] = Entry(id, conversation, kind, seq, at_ms, start, role, tuple(tools.split("\n")[1:-1]))
+            found[id] = Entry(
+                id, conversation, kind, seq, at_ms, start, role, tuple(tools.split("\n")[1:-1])
+            )
         return found
 
 
-# --- SQL ----------------------------------------------------------------------------------------------------------
+# --- SQL ---
 
 _MARK = "SELECT id, number, head, chain, parent, parent_seq FROM conversations "
 _WORDS_BEFORE = "SELECT words FROM entries WHERE id >= ? AND id < ? ORDER BY id"
@@ -253,7 +299,8 @@ WHERE e.id IN carray(?)
 
 
 def _length(document: Document) -> int:
-    """The words of a document. What has to do with tools is never short: it has nothing to do with its neighbours."""
+    """The words of a document. What has to do with tools is never short: it has nothing to do
+    with its neighbours."""
     number = words.count(document.text)
     return max(number, rank.SHORT_WORDS + 1) if document.tools else number
 

@@ -1,11 +1,12 @@
 """How matches become an order: BM25 in which a short message borrows the words of its neighbours.
 
-In talk an answer is elliptic: "3 years now" holds the answer, the message before it the question's words. So the
-occurrences of a term in the two messages before and after count for a message, too, in part, but only between short
-messages: in code and tool output a neighbour says nothing. What follows a question answers it, so it takes the words
-of the question whole; the question itself, which says nothing yet, counts a little less. Mixing happens inside the
-saturation, so a term that all neighbours hold is not counted many times over. Shares and factors raise recall@10 in
-both halves of `bench/locomo.py`; around these values it hardly changes.
+In talk an answer is elliptic: "3 years now" holds the answer, the message before it the question's
+words. So the occurrences of a term in the two messages before and after count for a message, too,
+in part, but only between short messages: in code and tool output a neighbour says nothing. What
+follows a question answers it, so it takes the words of the question whole; the question itself,
+which says nothing yet, counts a little less. Mixing happens inside the saturation, so a term that
+all neighbours hold is not counted many times over. Shares and factors raise recall@10 in both
+halves of `bench/locomo.py`; around these values it hardly changes.
 """
 
 from __future__ import annotations
@@ -19,9 +20,13 @@ K1, B = 0.9, 0.3
 SHORT_WORDS = 100
 NEIGHBOURS = ((-2, 0.4), (-1, 0.4), (1, 0.2), (2, 0.2))
 _SHARES = dict(NEIGHBOURS)
-ANSWER_SHARE = 1.0  # of a question's words, for what comes right behind it: an answer leaves them out
+ANSWER_SHARE = (
+    1.0  # of a question's words, for what comes right behind it: an answer leaves them out
+)
 _OF_QUESTIONS = tuple((step, ANSWER_SHARE if step == -1 else share) for step, share in NEIGHBOURS)
-QUESTION_FACTOR = 0.9  # who asks something looks for the answer, not for somebody who asked the same
+QUESTION_FACTOR = (
+    0.9  # who asks something looks for the answer, not for somebody who asked the same
+)
 AUTHOR_FACTOR = 1.25  # more would hide what others say of them
 VECTOR_WEIGHT = 0.5
 
@@ -40,7 +45,8 @@ def rarity(entries: int, total: int) -> float:
 
 
 def seeds(found: Sequence[Found], total: int, most: int, among: set[int] | None = None) -> set[int]:
-    """The entries that match best by a rough count, the newest of equal ones: no more than are worth ranking."""
+    """The entries that match best by a rough count, the newest of equal ones: no more than are
+    worth ranking."""
     rough: dict[int, float] = {}
     for one in found:
         worth = one.weight * rarity(one.entries, total)
@@ -59,10 +65,15 @@ def around(ids: set[int], reach: int) -> set[int]:
 
 
 def scores(
-    found: Sequence[Found], kept: set[int], words: Mapping[int, int], asking: Set[int], total: int, mean: float
+    found: Sequence[Found],
+    kept: set[int],
+    words: Mapping[int, int],
+    asking: Set[int],
+    total: int,
+    mean: float,
 ) -> dict[int, float]:
-    """The score of every entry that matches, itself or by a neighbour. `words` are lengths, also of neighbours;
-    `asking` are those that are questions."""
+    """The score of every entry that matches, itself or by a neighbour. `words` are lengths, also
+    of neighbours; `asking` are those that are questions."""
     out: dict[int, float] = {}
     lengths: dict[int, float] = {}
     for one in found:
@@ -77,7 +88,8 @@ def scores(
 def borrowed(
     occurrences: Mapping[int, int], kept: set[int], words: Mapping[int, int], asking: Set[int]
 ) -> dict[int, float]:
-    """Occurrences by entry, with what short entries take from short neighbours, and answers from their questions."""
+    """Occurrences by entry, with what short entries take from short neighbours, and answers from
+    their questions."""
     out: dict[int, float] = {}
     for id, times in occurrences.items():
         if id not in kept:
@@ -103,7 +115,8 @@ def context_words(id: int, words: Mapping[int, int]) -> float:
 
 
 def added_near(before: Sequence[int], words: int) -> float:
-    """By how much the sum of all context lengths grows when an entry of so many words comes behind `before`."""
+    """By how much the sum of all context lengths grows when an entry of so many words comes
+    behind `before`."""
     if words > SHORT_WORDS:
         return float(words)
     own = float(words)

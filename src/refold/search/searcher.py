@@ -1,9 +1,10 @@
-"""Searching a store: the index is brought up to date, asked, and what its hits say is read from the logs.
+"""Searching a store: the index is brought up to date, asked, and what its hits say is read from the
+logs.
 
-Full text and, where there is an embedder, vectors find messages and artifacts of all conversations, also those that no
-page shows any more. What a caller should know (an index that had to be rebuilt or is behind, an embedder that fails)
-is told, and the answer is the best there is. Neighbours: `indexing` keeps the index, `search/` has it, `engine` and the
-command line ask.
+Full text and, where there is an embedder, vectors find messages and artifacts of all conversations,
+also those that no page shows any more. What a caller should know (an index that had to be rebuilt
+or is behind, an embedder that fails) is told, and the answer is the best there is. Neighbours:
+`indexing` keeps the index, `search/` has it, `engine` and the command line ask.
 """
 
 from __future__ import annotations
@@ -24,7 +25,15 @@ from refold.search.embedders import Embedder
 from refold.search.hits import Filters, Hit, filters_checked, limit_checked
 from refold.search.index import EVERYWHERE, Entry, Index, Range, range_of
 from refold.search.snippets import Wanted, snippet_of, wanted_of
-from refold.search.upkeep import BATCH_EVENTS, BATCH_VECTORS, Keeper, Progress, Tell, chosen, index_path
+from refold.search.upkeep import (
+    BATCH_EVENTS,
+    BATCH_VECTORS,
+    Keeper,
+    Progress,
+    Tell,
+    chosen,
+    index_path,
+)
 from refold.search.words import Query
 from refold.stores.protocol import Store
 
@@ -36,8 +45,9 @@ Moment = int | datetime
 
 
 class Searcher:
-    """Search over one store. `embedder=None` takes the extra `semantic` if it is installed, False none at all.
-    `tell(name, reason)` hears what a caller should know; `said` keeps it, too."""
+    """Search over one store. `embedder=None` takes the extra `semantic` if it is installed,
+    False none at all. `tell(name, reason)` hears what a caller should know; `said` keeps it,
+    too."""
 
     def __init__(
         self,
@@ -73,16 +83,21 @@ class Searcher:
         tool: str | None = None,
         kind: str | None = None,
     ) -> list[Hit]:
-        """The places that answer the query best, or the newest that hold all its words. `"double quotes"` make a
-        phrase that must be there. Looks in all conversations unless some are named; times are ms or datetimes."""
+        """The places that answer the query best, or the newest that hold all its words. `"double
+        quotes"` make a phrase that must be there. Looks in all conversations unless some are
+        named; times are ms or datetimes."""
         if not isinstance(query, str) or not query.strip():
             raise Invalid("there is nothing to search for", hint="give a word or a few")
         limit_checked(limit)
-        filters = filters_checked(role=role, tool=tool, kind=kind, since_ms=_ms(since), until_ms=_ms(until))
+        filters = filters_checked(
+            role=role, tool=tool, kind=kind, since_ms=_ms(since), until_ms=_ms(until)
+        )
         wanted = _wanted(conversation, conversations)
         return self._keeper.sound(lambda: self._search(query, limit, newest, wanted, filters))
 
-    def _search(self, text: str, limit: int, newest: bool, wanted: list[str] | None, filters: Filters) -> list[Hit]:
+    def _search(
+        self, text: str, limit: int, newest: bool, wanted: list[str] | None, filters: Filters
+    ) -> list[Hit]:
         self._freshen(wanted)
         index = self._keeper.opened()
         query = words.query_of(text, index.stems)
@@ -96,19 +111,29 @@ class Searcher:
             found = self._ranked(query, ranges, filters, 2 * limit + SPARE)
         return self._hits(index, wanted_of(query, index.tokens), found, limit, wanted)
 
-    def _ranked(self, query: Query, ranges: Sequence[Range], filters: Filters, most: int) -> list[tuple[int, float]]:
+    def _ranked(
+        self, query: Query, ranges: Sequence[Range], filters: Filters, most: int
+    ) -> list[tuple[int, float]]:
         index = self._keeper.opened()
         found = finding.matches(index, query, ranges, filters)
         scored = finding.scored(index, query, found, ranges, filters)
         vectors = self._keeper.vectors(SEARCH_VECTORS)
         if vectors is not None:
-            scored = self._keeper.embedding(lambda: vectors.fused(query, found, scored, ranges)) or scored
+            scored = (
+                self._keeper.embedding(lambda: vectors.fused(query, found, scored, ranges))
+                or scored
+            )
         return finding.best(index, query, scored, ranges, filters, most)
 
     # --- what a hit says ---
 
     def _hits(
-        self, index: Index, query: Wanted, found: Sequence[tuple[int, float]], limit: int, wanted: list[str] | None
+        self,
+        index: Index,
+        query: Wanted,
+        found: Sequence[tuple[int, float]],
+        limit: int,
+        wanted: list[str] | None,
     ) -> list[Hit]:
         hits: dict[tuple[str, int], Hit] = {}
         at = 0
@@ -127,7 +152,9 @@ class Searcher:
         shown: dict[str, set[int] | None] = {}
         return [self._placed(hit, wanted, shown) for hit in hits.values()]
 
-    def _hit(self, index: Index, query: Wanted, entry: Entry, event: Event, score: float) -> Hit | None:
+    def _hit(
+        self, index: Index, query: Wanted, entry: Entry, event: Event, score: float
+    ) -> Hit | None:
         """The hit, with what its event says; None if that was erased."""
         if event.erased:
             self._keeper.written(lambda index: index.erase(entry.conversation, [entry.seq]))
@@ -139,16 +166,27 @@ class Searcher:
         # What names an artifact stands before every piece of it; a snippet shows the piece itself.
         text = document.text.split("\n", document.head_lines)[-1] or document.text
         snippet, marks, start = snippet_of(text, query, index.tokens)
-        before = sum(one.text.count("\n") - one.head_lines for one in documents if one.start < document.start)
+        before = sum(
+            one.text.count("\n") - one.head_lines for one in documents if one.start < document.start
+        )
         line = before + text.count("\n", 0, start) + 1 if document.artifact else 0
         return Hit(
-            conversation=entry.conversation, seq=entry.seq, score=score, snippet=snippet, marks=marks,
-            kind=entry.kind, role=entry.role, tool=entry.tools[0] if entry.tools else "", at_ms=entry.at_ms,
-            artifact=document.artifact, line=line,
-        )  # fmt: skip
+            conversation=entry.conversation,
+            seq=entry.seq,
+            score=score,
+            snippet=snippet,
+            marks=marks,
+            kind=entry.kind,
+            role=entry.role,
+            tool=entry.tools[0] if entry.tools else "",
+            at_ms=entry.at_ms,
+            artifact=document.artifact,
+            line=line,
+        )
 
     def _placed(self, hit: Hit, wanted: list[str] | None, shown: dict[str, set[int] | None]) -> Hit:
-        """The hit, in the conversation that was asked for where it shares the event, and whether the page shows it."""
+        """The hit, in the conversation that was asked for where it shares the event, and whether
+        the page shows it."""
         home = hit.conversation
         if wanted is not None and home not in wanted:
             home = next((id for id in wanted if self._shares(id, hit)), home)
@@ -169,7 +207,8 @@ class Searcher:
         return False
 
     def _shown(self, conversation: str) -> set[int] | None:
-        """The seqs that stand on the page in their own words; None where only the whole log would tell."""
+        """The seqs that stand on the page in their own words; None where only the whole log
+        would tell."""
         about = self._keeper.abouts.get(conversation) or self.store.conversation(conversation)
         known = self._pages.get(conversation)
         if known is None or known[0] != about.chain:
@@ -181,7 +220,8 @@ class Searcher:
     # --- keeping up ---
 
     def _freshen(self, wanted: list[str] | None) -> None:
-        """Catches up before a search. What cannot be written now is said; the search goes on with what is there."""
+        """Catches up before a search. What cannot be written now is said; the search goes on
+        with what is there."""
         try:
             with database.translated(self.path):
                 left = self._keeper.catch_up(SEARCH_EVENTS, wanted)
@@ -189,15 +229,18 @@ class Searcher:
             self._say("index-behind", f"{error}; the newest messages may be missing")
             return
         if left:
-            self._say("index-behind", f"{left:,} events are not in the index yet: search again, or run refold index")
+            self._say(
+                "index-behind",
+                f"{left:,} events are not in the index yet: search again, or run refold index",
+            )
 
     def catch_up(self, budget: int = SEARCH_EVENTS) -> int:
         """Takes in what was appended, at most `budget` events; gives how many are left."""
         return self._keeper.sound(lambda: self._keeper.catch_up(budget))
 
     def complete(self, progress: Progress | None = None) -> int:
-        """Takes in everything that is not in the index yet, its vectors too; gives the number of events. What is
-        to do is told to `progress(done, all)` between batches."""
+        """Takes in everything that is not in the index yet, its vectors too; gives the number of
+        events. What is to do is told to `progress(done, all)` between batches."""
         return self._keeper.sound(lambda: self._completed(progress or (lambda done, total: None)))
 
     def rebuild(self, progress: Progress | None = None) -> int:
@@ -212,16 +255,20 @@ class Searcher:
         while left and (less := self._keeper.catch_up(BATCH_EVENTS)) < left:
             left = less
             progress(total - left, total)
-        while (vectors := self._keeper.vectors(BATCH_VECTORS)) and (behind := vectors.behind_count()):
+        while (vectors := self._keeper.vectors(BATCH_VECTORS)) and (
+            behind := vectors.behind_count()
+        ):
             progress(total, total + behind)
         return total - left
 
     def close(self, *, conversation: str | None = None) -> None:
-        """Catches up a little, with one conversation or with all, and lets go of the index. Where nobody has ever
-        searched there is none, and none is made."""
+        """Catches up a little, with one conversation or with all, and lets go of the index.
+        Where nobody has ever searched there is none, and none is made."""
         with self._keeper.lock:
             try:
-                if self.path != database.MEMORY and (self._keeper.is_open or os.path.isfile(self.path)):
+                if self.path != database.MEMORY and (
+                    self._keeper.is_open or os.path.isfile(self.path)
+                ):
                     wanted = [conversation] if conversation is not None else None
                     self._keeper.sound(lambda: self._keeper.catch_up(CLOSE_EVENTS, wanted))
             except (Unavailable, Corrupt, NotFound) as error:
@@ -236,7 +283,8 @@ class Searcher:
 
 
 def _ranges(index: Index, wanted: list[str] | None) -> tuple[Range, ...]:
-    """The ids in which to look. A fork's own are only those behind the point at which it left its parent."""
+    """The ids in which to look. A fork's own are only those behind the point at which it left
+    its parent."""
     if wanted is None:
         return EVERYWHERE
     ranges: list[Range] = []
@@ -250,12 +298,17 @@ def _ranges(index: Index, wanted: list[str] | None) -> tuple[Range, ...]:
 
 
 def shown_on_page(store: Store, about: Conversation) -> set[int] | None:
-    """The seqs that stand on a conversation's page in their own words; None where only the whole log would tell."""
+    """The seqs that stand on a conversation's page in their own words; None where only the whole
+    log would tell."""
     mark = bookmark.read(store.bookmark(about.id))
     head = mark.head if mark else 0
     if about.head - head > TAIL_EVENTS:
         return None
-    tail = store.read(about.id, after=head, last=about.head, limit=TAIL_EVENTS) if about.head > head else []
+    tail = (
+        store.read(about.id, after=head, last=about.head, limit=TAIL_EVENTS)
+        if about.head > head
+        else []
+    )
     if mark is not None and not any(event.kind in CONTROLS for event in tail):
         slots = {seq for seq, _, _, edits in mark.slots if not edits}
         return slots | {event.seq for event in tail if event.kind == "message"}
@@ -264,7 +317,9 @@ def shown_on_page(store: Store, about: Conversation) -> set[int] | None:
 
 def _wanted(conversation: str | None, conversations: Collection[str] | None) -> list[str] | None:
     if isinstance(conversations, str):
-        raise Invalid(f"conversations={conversations!r} is not a list", hint="conversation= takes one id")
+        raise Invalid(
+            f"conversations={conversations!r} is not a list", hint="conversation= takes one id"
+        )
     if conversation is None:
         return None if conversations is None else list(dict.fromkeys(conversations))
     return list(dict.fromkeys([conversation, *(conversations or ())]))

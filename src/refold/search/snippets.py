@@ -1,7 +1,8 @@
 """Why a hit is a hit: the part of its text in which most of the query stands, and where exactly.
 
-Terms are compared as the index compares them, by the tokenizer's own stems; names are also looked at part by part, and
-Chinese, Japanese and Korean sign by sign. Texts are bounded before they are looked at.
+Terms are compared as the index compares them, by the tokenizer's own stems; names are also looked
+at part by part, and Chinese, Japanese and Korean sign by sign. Texts are bounded before they are
+looked at.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ Place = tuple[int, int, str]
 
 
 class Wanted(Struct, frozen=True):
-    """What a query looks for, as it is compared: stems, and signs that are written without spaces."""
+    """What a query looks for, as it is compared: stems, and signs that are written without
+    spaces."""
 
     stems: frozenset[str]
     signs: tuple[str, ...]
@@ -36,17 +38,24 @@ def wanted_of(query: Query, tokens: Tokens) -> Wanted:
     return Wanted(stems, tuple(text for text in terms if not text.isascii()))
 
 
-def snippet_of(text: str, wanted: Wanted, tokens: Tokens) -> tuple[str, tuple[tuple[int, int], ...], int]:
+def snippet_of(
+    text: str, wanted: Wanted, tokens: Tokens
+) -> tuple[str, tuple[tuple[int, int], ...], int]:
     """The snippet, the places in it that match, and where in the text it begins."""
     text = text[:TEXT_CHARS_MAX]
     places = _places(text, wanted, tokens)
     start, end = _widened(text, _best_start(places))
-    marks = [(max(first, start) - start, last - start) for first, last, _ in places if start < last <= end]
+    marks = [
+        (max(first, start) - start, last - start)
+        for first, last, _ in places
+        if start < last <= end
+    ]
     return (*_flattened(text[start:end], marks[:MARKS_MAX], start > 0, end < len(text)), start)
 
 
 def _places(text: str, wanted: Wanted, tokens: Tokens) -> list[Place]:
-    """Where the text says what was asked for: start, end and the term, in characters and in order."""
+    """Where the text says what was asked for: start, end and the term, in characters and in
+    order."""
     at = _characters(text)
     there = tokens(text)
     found = [(at(start), at(end), stem) for start, end, stem in there if stem in wanted.stems]
@@ -105,14 +114,19 @@ def _best_start(places: list[Place]) -> int:
     if places and places[-1][0] < places[0][0] + SNIPPET_CHARS:
         return places[0][0]
     for index, (start, _, _) in enumerate(places):
-        inside = [term for first, _, term in places[index : index + MARKS_MAX] if first < start + SNIPPET_CHARS]
+        inside = [
+            term
+            for first, _, term in places[index : index + MARKS_MAX]
+            if first < start + SNIPPET_CHARS
+        ]
         if (worth := 8 * len(set(inside)) + len(inside)) > best:
             best, best_start = worth, start
     return best_start
 
 
 def _widened(text: str, start: int) -> tuple[int, int]:
-    """The window around the first match, from the beginning of its line or a word a little before it."""
+    """The window around the first match, from the beginning of its line or a word a little
+    before it."""
     low = max(0, start - LEAD_CHARS)
     if low:
         line = text.rfind("\n", low, start)

@@ -1,9 +1,9 @@
 """Keeping an index up to date with a store: what was appended is taken in, what is gone leaves.
 
-Nothing here is on the way of an append, and no thread runs behind anybody's back: `catch_up` reads a bounded number of
-events from the mark that each conversation has in the index. An index that is missing, damaged, locked or read-only is
-said and never loses anything, because the log is the truth. Neighbours: `search/` has the index, `stores/` the logs,
-`searching` asks.
+Nothing here is on the way of an append, and no thread runs behind anybody's back: `catch_up` reads
+a bounded number of events from the mark that each conversation has in the index. An index that is
+missing, damaged, locked or read-only is said and never loses anything, because the log is the
+truth. Neighbours: `search/` has the index, `stores/` the logs, `searching` asks.
 """
 
 from __future__ import annotations
@@ -53,13 +53,15 @@ class Keeper:
     # --- the file ---
 
     def opened(self) -> Index:
-        """The index. A connection is not carried over a fork of the process: its locks belong to the parent."""
+        """The index. A connection is not carried over a fork of the process: its locks belong to
+        the parent."""
         if self._process != os.getpid() and self.path != database.MEMORY:
             _LEFT_ALONE.append(self._index)
             self._index = self._vectors = None
         self._process = os.getpid()
         if self._index is None:
-            # A store that was never written to has no folder yet; then there is nothing to search either.
+            # A store that was never written to has no folder yet; then there is nothing to search
+            # either.
             there = self.path == database.MEMORY or os.path.isdir(os.path.dirname(self.path))
             self._index = Index(self.path if there else database.MEMORY)
             if self._index.said:
@@ -67,7 +69,8 @@ class Keeper:
         return self._index
 
     def sound(self, work: Callable[[], T]) -> T:
-        """Does the work with the lock held. Damage that shows in the middle of it costs a new index, nothing else."""
+        """Does the work with the lock held. Damage that shows in the middle of it costs a new
+        index, nothing else."""
         with self.lock:
             try:
                 with database.translated(self.path):
@@ -86,11 +89,15 @@ class Keeper:
         if self.path == database.MEMORY:
             return
         if database.is_foreign(self.path):
-            raise Invalid(f"{self.path} belongs to another program", hint="move it, or the store, elsewhere")
+            raise Invalid(
+                f"{self.path} belongs to another program", hint="move it, or the store, elsewhere"
+            )
         try:
             database.remove(self.path)
         except OSError as error:
-            raise Unavailable(f"cannot remove {self.path}: {error.strerror}", hint="check the folder") from error
+            raise Unavailable(
+                f"cannot remove {self.path}: {error.strerror}", hint="check the folder"
+            ) from error
 
     def let_go(self) -> None:
         index, self._index = self._index, None
@@ -153,7 +160,8 @@ class Keeper:
         return list(found.values())
 
     def _taken_in(self, about: Conversation, mark: Mark | None, budget: int) -> tuple[int, int]:
-        """The same as `take_in`, but a log that is damaged is said and left out: the others must be found."""
+        """The same as `take_in`, but a log that is damaged is said and left out: the others must
+        be found."""
         try:
             return self.take_in(about, mark, budget)
         except Corrupt as error:
@@ -161,7 +169,8 @@ class Keeper:
             return 0, 0
 
     def take_in(self, about: Conversation, mark: Mark | None, budget: int) -> tuple[int, int]:
-        """Takes in a conversation from its mark on: how many events were read, how many are left."""
+        """Takes in a conversation from its mark on: how many events were read, how many are
+        left."""
         index = self._writable()
         if mark is not None and not self._fits(about, mark):
             index.forget([about.id])
@@ -187,7 +196,9 @@ class Keeper:
         chars = 0
         while len(batch) < most and chars < BATCH_CHARS:
             limit = min(PAGE_EVENTS, most - len(batch))
-            events = self.store.read(about.id, after=after + len(batch), last=about.head, limit=limit)
+            events = self.store.read(
+                about.id, after=after + len(batch), last=about.head, limit=limit
+            )
             said = [(event, self.documents(event, calls)) for event in events]
             batch += said
             chars += sum(len(one.text) for _, documents in said for one in documents)
@@ -197,7 +208,10 @@ class Keeper:
 
     def _fits(self, about: Conversation, mark: Mark) -> bool:
         """Whether the log still has, at the mark, the event that the mark speaks of."""
-        if mark.head > about.head or (mark.parent, mark.parent_seq) != (about.parent, about.parent_seq):
+        if mark.head > about.head or (mark.parent, mark.parent_seq) != (
+            about.parent,
+            about.parent_seq,
+        ):
             return False
         if mark.head == about.parent_seq:
             return True
@@ -205,7 +219,11 @@ class Keeper:
         return bool(events) and events[0].chain == mark.chain
 
     def _add(
-        self, index: Index, about: Conversation, batch: Sequence[tuple[Event, list[Document]]], after: int
+        self,
+        index: Index,
+        about: Conversation,
+        batch: Sequence[tuple[Event, list[Document]]],
+        after: int,
     ) -> bool:
         """Takes in one batch. False if another process took it in meanwhile."""
         documents = [document for _, said in batch for document in said]
@@ -219,7 +237,8 @@ class Keeper:
         return True
 
     def _holder(self, about: Conversation, seq: int) -> str:
-        """The conversation that holds an event: this one, or the ancestor it shares the event with."""
+        """The conversation that holds an event: this one, or the ancestor it shares the event
+        with."""
         while about.parent and seq <= about.parent_seq:
             about = self.store.conversation(about.parent)
         return about.id
@@ -233,7 +252,9 @@ class Keeper:
         """Which tools the calls just before a message are of."""
         calls: dict[str, str] = {}
         if seq > 1:
-            for event in self.store.read(conversation, after=max(0, seq - LOOK_BACK_EVENTS), last=seq - 1):
+            for event in self.store.read(
+                conversation, after=max(0, seq - LOOK_BACK_EVENTS), last=seq - 1
+            ):
                 if event.kind == "message":
                     documents_of(event, calls)
         return calls
@@ -241,7 +262,9 @@ class Keeper:
     def content(self, event: Event) -> str:
         """The text of the artifact that an event names; nothing if it is not text, or not there."""
         artifact = None if event.erased else decode(event)
-        if not isinstance(artifact, Artifact) or artifact.mime.startswith(("image/", "audio/", "video/")):
+        if not isinstance(artifact, Artifact) or artifact.mime.startswith(
+            ("image/", "audio/", "video/")
+        ):
             return ""
         chunks: list[bytes] = []
         try:
@@ -250,7 +273,8 @@ class Keeper:
                 if sum(map(len, chunks)) > ARTIFACT_BYTES_MAX:
                     break
         except (NotFound, Corrupt):
-            # `verify` reports artifacts that are missing or damaged; the rest must be found all the same.
+            # `verify` reports artifacts that are missing or damaged; the rest must be found all the
+            # same.
             return ""
         content = b"".join(chunks)
         return "" if b"\0" in content[:4_096] else content.decode("utf-8", "replace")
@@ -258,13 +282,15 @@ class Keeper:
     # --- vectors ---
 
     def vectors(self, budget: int) -> Vectors | None:
-        """The vectors, up to date but for what exceeds the budget; None without an embedder that works."""
+        """The vectors, up to date but for what exceeds the budget; None without an embedder that
+        works."""
         if self.embedder is None or time.monotonic() - self._embedder_failed_s < EMBEDDER_PAUSE_S:
             return None
         return self.embedding(lambda: self._vectors_caught_up(budget))
 
     def embedding(self, work: Callable[[], T]) -> T | None:
-        """Does what needs the embedder; None, a notice and a pause if it fails: full text answers without it."""
+        """Does what needs the embedder; None, a notice and a pause if it fails: full text
+        answers without it."""
         try:
             with database.translated(self.path):
                 return work()
@@ -290,7 +316,9 @@ class Keeper:
     def _texts(self, ids: Sequence[int]) -> dict[int, str]:
         """What these entries say, read again from the log."""
         entries = self.opened().entries(ids)
-        wanted = {(one.conversation, one.kind, one.seq, one.start): id for id, one in entries.items()}
+        wanted = {
+            (one.conversation, one.kind, one.seq, one.start): id for id, one in entries.items()
+        }
         texts: dict[int, str] = {}
         for conversation in {one.conversation for one in entries.values()}:
             seqs = [one.seq for one in entries.values() if one.conversation == conversation]
@@ -301,12 +329,15 @@ class Keeper:
         return texts
 
     def _span(self, conversation: str, first: int, last: int) -> Iterator[Event]:
-        while first <= last and (events := self.store.read(conversation, after=first - 1, last=last)):
+        while first <= last and (
+            events := self.store.read(conversation, after=first - 1, last=last)
+        ):
             yield from events
             first = events[-1].seq + 1
 
     def events_of(self, entries: Sequence[Entry]) -> dict[tuple[str, int], Event]:
-        """The events of entries, near ones read together; those that are gone or damaged by now are left out."""
+        """The events of entries, near ones read together; those that are gone or damaged by now
+        are left out."""
         by_conversation: dict[str, list[int]] = {}
         for entry in entries:
             by_conversation.setdefault(entry.conversation, []).append(entry.seq)
@@ -321,7 +352,8 @@ class Keeper:
         return found
 
 
-# Connections of a parent process. Closing them here would touch the parent's files; so they are kept, unused.
+# Connections of a parent process. Closing them here would touch the parent's files; so they are
+# kept, unused.
 _LEFT_ALONE: list[Index | None] = []
 
 
@@ -332,12 +364,15 @@ def chosen(embedder: Embedder | bool | None) -> Embedder | None:
     if embedder is False:
         return None
     if not callable(embedder):
-        raise Invalid(f"{embedder!r} is not an embedder", hint="a function from a list of texts to vectors")
+        raise Invalid(
+            f"{embedder!r} is not an embedder", hint="a function from a list of texts to vectors"
+        )
     return embedder
 
 
 def index_path(url: str) -> str:
-    """Where the index of a store lies: beside it, or in memory for a store that has no place of its own."""
+    """Where the index of a store lies: beside it, or in memory for a store that has no place of
+    its own."""
     scheme, _, rest = url.partition(":")
     if scheme == "files":
         return os.path.join(os.path.abspath(rest), "index.db")

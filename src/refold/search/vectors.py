@@ -1,9 +1,10 @@
 """Vectors beside the full text: what was said in other words.
 
-A message is cut into pieces of 1,000 characters; each has a vector of length one, kept in half precision. How near a
-message is to a query is the best of its pieces and of itself among its neighbours (as in `rank`, only between short
-messages). The words of the query weigh by how rare they are: a name that every message carries would swamp the rest.
-Only here is numpy imported, and only when there is an embedder.
+A message is cut into pieces of 1,000 characters; each has a vector of length one, kept in half
+precision. How near a message is to a query is the best of its pieces and of itself among its
+neighbours (as in `rank`, only between short messages). The words of the query weigh by how rare
+they are: a name that every message carries would swamp the rest. Only here is numpy imported, and
+only when there is an embedder.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from refold.search.index import KIND_BITS, POSITION_BITS, Index, Range, carried
 from refold.search.words import Query
 
 PIECE_CHARS, PIECES_MAX = 1_000, 8
-WHOLE_MAX = 50_000  # entries that are compared one and all; of more, only those that the full text found
+WHOLE_MAX = (
+    50_000  # entries that are compared one and all; of more, only those that the full text found
+)
 COMMON_SHARE = 0.15
 NOISE_MARGIN = 0.7  # deviations above what the nearest of so many reaches by chance
 QUIET_RARITY = 1.5  # what a stop word says of a message, about
@@ -32,7 +35,8 @@ _BEHIND = f" FROM lanes WHERE embedded < rows AND number & 7 IN ({_CODES})"
 
 
 class Loaded(Struct, frozen=True):
-    """The vectors of some entries: all pieces, where each entry's begin, and every entry among its neighbours."""
+    """The vectors of some entries: all pieces, where each entry's begin, and every entry among
+    its neighbours."""
 
     ids: Any
     pieces: Any
@@ -52,7 +56,9 @@ class Vectors:
     def behind(self, most: int) -> list[int]:
         """Entries that have no vector yet."""
         ids: list[int] = []
-        for lane, embedded, rows in self.index.connection.execute(f"SELECT number, embedded, rows{_BEHIND}"):
+        for lane, embedded, rows in self.index.connection.execute(
+            f"SELECT number, embedded, rows{_BEHIND}"
+        ):
             first = lane << POSITION_BITS
             ids += range(first + embedded, first + min(rows, embedded + most - len(ids)))
             if len(ids) >= most:
@@ -64,11 +70,14 @@ class Vectors:
         return int(self.index.connection.execute(f"SELECT total(rows - embedded){_BEHIND}").get)
 
     def add(self, ids: Sequence[int], texts: Mapping[int, str]) -> None:
-        """Keeps the vectors of these entries, which are the next of their lanes; one without a text has none."""
+        """Keeps the vectors of these entries, which are the next of their lanes; one without a
+        text has none."""
         pieces = {id: pieces_of(texts[id]) for id in ids if texts.get(id, "").strip()}
         rows, at = [], 0
         if pieces:
-            vectors = _units(self._vectors([piece for of_one in pieces.values() for piece in of_one]))
+            vectors = _units(
+                self._vectors([piece for of_one in pieces.values() for piece in of_one])
+            )
             self._check_dimension(vectors.shape[1])
         for id, of_one in pieces.items():
             rows.append((id, vectors[at : at + len(of_one)].astype("<f2").tobytes()))
@@ -79,7 +88,9 @@ class Vectors:
         with database.transaction(self.index.connection):
             self.index.connection.executemany("INSERT OR REPLACE INTO vectors VALUES (?,?)", rows)
             grown = [(embedded, lane) for lane, embedded in lanes.items()]
-            self.index.connection.executemany("UPDATE lanes SET embedded = ? WHERE number = ?", grown)
+            self.index.connection.executemany(
+                "UPDATE lanes SET embedded = ? WHERE number = ?", grown
+            )
 
     def _vectors(self, texts: list[str]) -> Any:
         """Vectors as they come; Unavailable if the embedder gives none: it is the caller's code."""
@@ -93,7 +104,8 @@ class Vectors:
             raise Unavailable(f"the embedder failed: {type(error).__name__}: {error}") from error
         if vectors.ndim != 2 or len(vectors) != len(texts) or not numpy.isfinite(vectors).all():
             raise Invalid(
-                f"the embedder gave {vectors.shape} for {len(texts)} texts", hint="one finite vector for each text"
+                f"the embedder gave {vectors.shape} for {len(texts)} texts",
+                hint="one finite vector for each text",
             )
         return vectors
 
@@ -103,7 +115,9 @@ class Vectors:
         if known == name:
             return ""
         self._forget()
-        self.index.connection.execute("INSERT OR REPLACE INTO facts VALUES ('embedder', ?)", (name,))
+        self.index.connection.execute(
+            "INSERT OR REPLACE INTO facts VALUES ('embedder', ?)", (name,)
+        )
         return f"vectors of {known} are made anew by {name}" if known else ""
 
     def _forget(self) -> None:
@@ -119,9 +133,12 @@ class Vectors:
         if known:
             self._forget()
             raise Unavailable(
-                f"the embedder gave vectors of {dimension} numbers, before of {known}", hint="they are made anew"
+                f"the embedder gave vectors of {dimension} numbers, before of {known}",
+                hint="they are made anew",
             )
-        self.index.connection.execute("INSERT OR REPLACE INTO facts VALUES ('dimension', ?)", (str(dimension),))
+        self.index.connection.execute(
+            "INSERT OR REPLACE INTO facts VALUES ('dimension', ?)", (str(dimension),)
+        )
 
     def _fact(self, name: str) -> str:
         value = self.index.connection.execute("SELECT value FROM facts WHERE name = ?", (name,)).get
@@ -130,9 +147,14 @@ class Vectors:
     # --- finding ---
 
     def fused(
-        self, query: Query, found: Sequence[rank.Found], scored: Mapping[int, float], ranges: Sequence[Range]
+        self,
+        query: Query,
+        found: Sequence[rank.Found],
+        scored: Mapping[int, float],
+        ranges: Sequence[Range],
     ) -> dict[int, float]:
-        """The scores of the full text and the nearness of vectors, put together by how far each stands out."""
+        """The scores of the full text and the nearness of vectors, put together by how far each
+        stands out."""
         total, _ = self.index.size(ranges)
         loaded = self._loaded(ranges, total, scored)
         asked = self._asked(query, found, total)
@@ -144,7 +166,8 @@ class Vectors:
         nearness = rank.VECTOR_WEIGHT * (near - near.mean()) / (near.std() or 1.0)
         out = {id: (score - mean) / deviation for id, score in scored.items()}
         nothing = -mean / deviation
-        # What has none of the words must be near by itself: something is always nearest, also to nonsense.
+        # What has none of the words must be near by itself: something is always nearest, also to
+        # nonsense.
         close = near >= least_near(near, self.embedder)
         for id, value, is_close in zip(loaded.ids.tolist(), nearness.tolist(), close.tolist()):
             if id in out or is_close:
@@ -158,11 +181,13 @@ class Vectors:
         return numpy.maximum(best, loaded.contexts @ asked)
 
     def _asked(self, query: Query, found: Sequence[rank.Found], total: int) -> Any:
-        """The vector of the query, its words weighed by how rare they are; None if there are none."""
+        """The vector of the query, its words weighed by how rare they are; None if there are
+        none."""
         words = {
             term.text: rank.rarity(one.entries, total)
             for term, one in zip(query.terms, found)
-            if " " not in term.text and (additive(self.embedder) or one.entries <= COMMON_SHARE * total)
+            if " " not in term.text
+            and (additive(self.embedder) or one.entries <= COMMON_SHARE * total)
         }
         if not additive(self.embedder):
             return _unit(self._vectors([" ".join(words) or query.text])[0])
@@ -171,7 +196,8 @@ class Vectors:
         return _unit(sum(worth * vector for worth, vector in zip(words.values(), vectors)))
 
     def _loaded(self, ranges: Sequence[Range], total: int, scored: Mapping[int, float]) -> Loaded:
-        """The vectors to compare with: all in these ranges, or those of what the full text found."""
+        """The vectors to compare with: all in these ranges, or those of what the full text
+        found."""
         if total > WHOLE_MAX:
             ids = rank.around(set(scored), 2)
             query = "SELECT id, pieces FROM vectors WHERE id IN carray(?) ORDER BY id"
@@ -194,7 +220,9 @@ class Vectors:
             return Loaded(ids[:0], None, None, None)
         counts = numpy.array([len(blob) // (2 * dimension) for _, blob in rows])
         starts = numpy.concatenate([[0], numpy.cumsum(counts)[:-1]])
-        pieces = numpy.frombuffer(b"".join(blob for _, blob in rows), dtype="<f2").reshape(-1, dimension)
+        pieces = numpy.frombuffer(b"".join(blob for _, blob in rows), dtype="<f2").reshape(
+            -1, dimension
+        )
         pieces = pieces.astype(numpy.float32)
         return Loaded(ids, pieces, starts, self._contexts(ids, pieces[starts]))
 
@@ -204,11 +232,15 @@ class Vectors:
 
         sizes = self.index.sizes(ids.tolist())
         words = numpy.array([sizes.get(id, rank.SHORT_WORDS + 1) for id in ids.tolist()])
-        short = (words <= rank.SHORT_WORDS) & ((ids >> POSITION_BITS & (1 << KIND_BITS) - 1) == KINDS.index("message"))
+        short = (words <= rank.SHORT_WORDS) & (
+            (ids >> POSITION_BITS & (1 << KIND_BITS) - 1) == KINDS.index("message")
+        )
         out = firsts.copy()
         for step, share in rank.NEIGHBOURS:
             here, there = (
-                (slice(-step, None), slice(None, step)) if step < 0 else (slice(None, -step), slice(step, None))
+                (slice(-step, None), slice(None, step))
+                if step < 0
+                else (slice(None, -step), slice(step, None))
             )
             beside = short[here] & short[there] & (ids[there] - ids[here] == step)
             out[here] += share * beside[:, None] * firsts[there]
@@ -216,9 +248,10 @@ class Vectors:
 
 
 def least_near(near: Any, embedder: Embedder) -> float:
-    """How near something must be that has none of the words. The nearest of n that mean nothing stands about
-    √(2 ln n) deviations above their mean; with the margin, 19 of 20 queries of nonsense find nothing, measured in
-    talks of 30 to 3,000 messages. An embedder that knows its least cosine finds more at the same price."""
+    """How near something must be that has none of the words. The nearest of n that mean nothing
+    stands about √(2 ln n) deviations above their mean; with the margin, 19 of 20 queries of
+    nonsense find nothing, measured in talks of 30 to 3,000 messages. An embedder that knows its
+    least cosine finds more at the same price."""
     known = getattr(embedder, "threshold", None)
     if known is not None:
         return float(known)
@@ -227,7 +260,10 @@ def least_near(near: Any, embedder: Embedder) -> float:
 
 def pieces_of(text: str) -> list[str]:
     """What of a text gets vectors of its own."""
-    return [text[at : at + PIECE_CHARS] for at in range(0, min(len(text), PIECE_CHARS * PIECES_MAX), PIECE_CHARS)]
+    return [
+        text[at : at + PIECE_CHARS]
+        for at in range(0, min(len(text), PIECE_CHARS * PIECES_MAX), PIECE_CHARS)
+    ]
 
 
 def additive(embedder: Embedder) -> bool:

@@ -1,8 +1,9 @@
 """How text becomes terms: the same on the way into the index and on the way to a query.
 
-SQLite's own tokenizer (`porter unicode61`) splits at everything that is no letter or digit, folds case and accents and
-stems English, in C. What it cannot do is done here, in bulk, before it sees the text: Chinese, Japanese and Korean are
-written as overlapping pairs of signs, and the parts of names such as `updateScore` or `utf8` go to a second column.
+SQLite's own tokenizer (`porter unicode61`) splits at everything that is no letter or digit, folds
+case and accents and stems English, in C. What it cannot do is done here, in bulk, before it sees
+the text: Chinese, Japanese and Korean are written as overlapping pairs of signs, and the parts of
+names such as `updateScore` or `utf8` go to a second column.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ _CJK = "\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-
 _CJK_RUN = re.compile(f"[{_CJK}]+")
 _WORD = re.compile(r"[^\W_]+")
 _PIECE = re.compile(f"[{_CJK}]+|[^\\W_{_CJK}]+")
-_HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])")
+_HUMP = re.compile(
+    r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])"
+)
 _DIGIT, _INNER_CAPITAL = re.compile("[0-9]"), re.compile("[A-Za-z][A-Z]")
 # A mark behind which a word ends: not that of a URL, nor of `value?.name`.
 _ASKED = re.compile(r"\?[^\w\s]*(?:\s|$)|[？؟]")
@@ -46,7 +49,8 @@ Stems = Callable[[str], list[str]]
 
 
 class Term(Struct, frozen=True):
-    """One thing to look for: an expression of FTS5, the words as they were asked for, and how much it counts."""
+    """One thing to look for: an expression of FTS5, the words as they were asked for, and how
+    much it counts."""
 
     match: str
     text: str
@@ -54,7 +58,8 @@ class Term(Struct, frozen=True):
 
 
 class Query(Struct, frozen=True):
-    """Terms make a ranking; `required` phrases must all be there. `quiet` words say too little to be looked for."""
+    """Terms make a ranking; `required` phrases must all be there. `quiet` words say too little
+    to be looked for."""
 
     terms: tuple[Term, ...] = ()
     required: tuple[Term, ...] = ()
@@ -62,7 +67,7 @@ class Query(Struct, frozen=True):
     text: str = ""
 
 
-# --- into the index -----------------------------------------------------------------------------------------------
+# --- into the index ---
 
 
 def columns(text: str) -> tuple[str, str]:
@@ -76,7 +81,8 @@ def columns(text: str) -> tuple[str, str]:
 
 @lru_cache(maxsize=65_536)
 def parts_of(word: str) -> str:
-    """`updateScore` as `update Score`; nothing for a word that has no parts, or looks like a hash."""
+    """`updateScore` as `update Score`; nothing for a word that has no parts, or looks like a
+    hash."""
     if len(word) > WORD_CHARS_MAX or (word.isalpha() and word[1:].islower()):
         return ""
     parts = _HUMP.split(word)
@@ -90,7 +96,8 @@ def _pairs(run: re.Match[str]) -> str:
 
 
 def count(text: str) -> int:
-    """The length of a text in words, roughly; signs without spaces between them count one by one."""
+    """The length of a text in words, roughly; signs without spaces between them count one by
+    one."""
     number = len(text.split())
     return number if text.isascii() else number + sum(len(run) for run in _CJK_RUN.findall(text))
 
@@ -100,13 +107,13 @@ def asks(text: str) -> bool:
     return _ASKED.search(text) is not None
 
 
-# --- into a query -------------------------------------------------------------------------------------------------
+# --- into a query ---
 
 
 def query_of(text: str, stems: Stems) -> Query:
-    """A query as a person or a model writes it. Only double quotes mean something: a phrase. Phrases alone must be
-    there; beside other words, where they may be prose, they count more. All other signs of search languages are text,
-    so no input is an error."""
+    """A query as a person or a model writes it. Only double quotes mean something: a phrase.
+    Phrases alone must be there; beside other words, where they may be prose, they count more.
+    All other signs of search languages are text, so no input is an error."""
     text = text[:QUERY_CHARS_MAX].encode("utf-8", "replace").decode().replace("\0", " ")
     quoted = [phrase for phrase in _QUOTED.findall(text) if _WORD.search(phrase)]
     phrases = [term for phrase in quoted[:PHRASES_MAX] if (term := _phrase(phrase))]
@@ -119,7 +126,8 @@ def query_of(text: str, stems: Stems) -> Query:
 
 
 def _terms(text: str, stems: Stems) -> tuple[list[Term], tuple[str, ...]]:
-    """The words that say something, each once by its stem, and the others; all words if none says anything."""
+    """The words that say something, each once by its stem, and the others; all words if none
+    says anything."""
     found: dict[str, Term] = {}
     for chunk in text.split():
         for term in _of_chunk(chunk.strip(_EDGES)):
@@ -136,7 +144,8 @@ def _terms(text: str, stems: Stems) -> tuple[list[Term], tuple[str, ...]]:
 
 
 def _of_chunk(chunk: str) -> list[Term]:
-    """The terms of what stands between two spaces: its words, their parts, and a name made of several as a whole."""
+    """The terms of what stands between two spaces: its words, their parts, and a name made of
+    several as a whole."""
     pieces = _PIECE.findall(chunk)
     terms = [_word(piece) for piece in pieces]
     for piece in pieces:
@@ -148,7 +157,9 @@ def _of_chunk(chunk: str) -> list[Term]:
 
 def _word(piece: str) -> Term:
     if _CJK_RUN.match(piece):
-        return Term(f'"{piece}" *', piece) if len(piece) == 1 else Term(_quoted(_pieced(piece)), piece)
+        return (
+            Term(f'"{piece}" *', piece) if len(piece) == 1 else Term(_quoted(_pieced(piece)), piece)
+        )
     return Term(_quoted(piece), piece)
 
 
@@ -166,7 +177,8 @@ def _phrase(text: str) -> Term | None:
 
 
 def _pieced(piece: str) -> str:
-    """A run of signs as its pairs, without the last one alone: in a longer run it would be a pair."""
+    """A run of signs as its pairs, without the last one alone: in a longer run it would be a
+    pair."""
     if len(piece) < 2 or not _CJK_RUN.match(piece):
         return piece
     return " ".join(piece[at : at + 2] for at in range(len(piece) - 1))

@@ -1,10 +1,12 @@
-"""The block `context_management` of the Magenta design, as it stands there, said in settings of ours.
+"""The block `context_management` of the Magenta design, as it stands there, said in settings of
+ours.
 
     {"context_management": {"strategy": "importance_based", "max_messages": 50, "summarize_threshold": 40}}
 
-Its strategies become ladders that end in `hide`, so that a page always fits. It counts messages where we count tokens:
-its limits become `messages_cap`, beside the window. What it says of semantic memory (a model, a database, a threshold)
-is not ours to follow, and `unused` says so. Neighbour: `settings` reads it wherever a setting may stand.
+Its strategies become ladders that end in `hide`, so that a page always fits. It counts messages
+where we count tokens: its limits become `messages_cap`, beside the window. What it says of semantic
+memory (a model, a database, a threshold) is not ours to follow, and `unused` says so. Neighbour:
+`settings` reads it wherever a setting may stand.
 """
 
 from __future__ import annotations
@@ -53,7 +55,8 @@ def settings_of(given: Mapping[str, Any], origin: str) -> dict[str, Any]:
         "messages_cap": block.summarize_threshold if by_summary else block.max_messages,
         "checkpoint_every": block.checkpoint_interval_messages,
         "strategy": {
-            # A window that slid with every message would break the prompt cache every time: it slides in steps.
+            # A window that slid with every message would break the prompt cache every time: it
+            # slides in steps.
             "window": {"keep": block.summarize_threshold},
             "importance": {"threshold": block.importance_threshold},
         },
@@ -65,7 +68,9 @@ def unused(given: Mapping[str, Any], origin: str) -> list[str]:
     if not _checked(given, origin).semantic_memory.enabled:
         return []
     asked = {name: value for name, value in given["semantic_memory"].items() if name != "enabled"}
-    return [f"{NAME}.semantic_memory.{name} = {value!r}: {INSTEAD}" for name, value in asked.items()]
+    return [
+        f"{NAME}.semantic_memory.{name} = {value!r}: {INSTEAD}" for name, value in asked.items()
+    ]
 
 
 def _checked(given: Mapping[str, Any], origin: str) -> Block:
@@ -88,11 +93,15 @@ def _bounded(block: Block, origin: str) -> Block:
         raise Invalid(f"{origin}: {NAME} counts messages from 1", hint="give positive numbers")
     if block.summarize_threshold > block.max_messages:
         limits = f"summarize_threshold {block.summarize_threshold} is above max_messages {block.max_messages}"
-        raise Invalid(f"{origin}: {NAME}.{limits}", hint="a summary must come before the page is full")
+        raise Invalid(
+            f"{origin}: {NAME}.{limits}", hint="a summary must come before the page is full"
+        )
     for name, ratio in (
         ("importance_threshold", block.importance_threshold),
         ("semantic_memory.similarity_threshold", block.semantic_memory.similarity_threshold),
     ):
         if not 0 <= ratio <= 1:
-            raise Invalid(f"{origin}: {NAME}.{name} is {ratio}", hint="a score lies between 0 and 1")
+            raise Invalid(
+                f"{origin}: {NAME}.{name} is {ratio}", hint="a score lies between 0 and 1"
+            )
     return block

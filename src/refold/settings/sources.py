@@ -1,9 +1,11 @@
-"""Where settings come from: `refold.toml`, `[tool.refold]` in pyproject.toml, `REFOLD_*`, arguments; later ones win.
+"""Where settings come from: `refold.toml`, `[tool.refold]` in pyproject.toml, `REFOLD_*`,
+arguments; later ones win.
 
-Every value remembers its origin, so that `refold doctor` can say why it is what it is. A file is ours, so a name in it
-that is no setting is refused. The environment is shared: there only a name that is nearly a setting's is taken for a
-misspelt one, and any other is left to whom it belongs. The table `writer` names the model that puts summaries in words;
-it is read apart, because what is made of it lies at an edge (`edges.writer`).
+Every value remembers its origin, so that `refold doctor` can say why it is what it is. A file is
+ours, so a name in it that is no setting is refused. The environment is shared: there only a name
+that is nearly a setting's is taken for a misspelt one, and any other is left to whom it belongs.
+The table `writer` names the model that puts summaries in words; it is read apart, because what is
+made of it lies at an edge (`edges.writer`).
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ FOLDER = ".refold"
 
 
 class WriterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The table `[writer]`. The key itself stands in the environment, in the variable that `key_env` names."""
+    """The table `[writer]`. The key itself stands in the environment, in the variable that
+    `key_env` names."""
 
     url: str = ""
     model: str = ""
@@ -49,7 +52,11 @@ def loaded(
 ) -> tuple[Config, dict[str, str]]:
     """The effective configuration, and the origin of every value that is not a default."""
     if isinstance(given, Config):
-        given = {n: v for n in given.__struct_fields__ if (v := getattr(given, n)) != getattr(Config(), n)}
+        given = {
+            n: v
+            for n in given.__struct_fields__
+            if (v := getattr(given, n)) != getattr(Config(), n)
+        }
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for origin, found in (
@@ -65,9 +72,13 @@ def loaded(
 
 
 def writer_loaded(
-    given: Mapping[str, Any] | None = None, *, folder: Path | None = None, environ: Mapping[str, str] | None = None
+    given: Mapping[str, Any] | None = None,
+    *,
+    folder: Path | None = None,
+    environ: Mapping[str, str] | None = None,
 ) -> WriterSettings:
-    """The writer's own settings: the table `writer` of the files, `REFOLD_WRITER_*`, arguments. No `url`: no writer."""
+    """The writer's own settings: the table `writer` of the files, `REFOLD_WRITER_*`, arguments.
+    No `url`: no writer."""
     environ, names = os.environ if environ is None else environ, WriterSettings.__struct_fields__
     values: dict[str, Any] = {}
     for name, table in _from_files(folder or Path.cwd()):
@@ -82,21 +93,34 @@ def writer_loaded(
 
 
 def _translated(found: dict[str, Any], origin: str) -> dict[str, Any]:
-    """The values with the Magenta block, if there is one, in words of ours; what stands beside it wins."""
+    """The values with the Magenta block, if there is one, in words of ours; what stands beside
+    it wins."""
     if magenta.NAME not in found:
         return found
     block = found[magenta.NAME]
     if not isinstance(block, Mapping):
-        raise Invalid(f"{origin}: {magenta.NAME} is not a table", hint="see the block in docs/start.md")
+        raise Invalid(
+            f"{origin}: {magenta.NAME} is not a table", hint="see the block in docs/start.md"
+        )
     rest = {name: value for name, value in found.items() if name != magenta.NAME}
     return {**magenta.settings_of(block, origin), **rest}
 
 
-def remarks(given: Config | Mapping[str, Any] | None = None, *, folder: Path | None = None) -> list[str]:
+def remarks(
+    given: Config | Mapping[str, Any] | None = None, *, folder: Path | None = None
+) -> list[str]:
     """What the files and the arguments ask for and we do otherwise, in words."""
     arguments = [("arguments", given)] if isinstance(given, Mapping) else []
-    tables = [(name, table.get(magenta.NAME)) for name, table in [*_from_files(folder or Path.cwd()), *arguments]]
-    return [line for name, block in tables if isinstance(block, Mapping) for line in magenta.unused(block, name)]
+    tables = [
+        (name, table.get(magenta.NAME))
+        for name, table in [*_from_files(folder or Path.cwd()), *arguments]
+    ]
+    return [
+        line
+        for name, block in tables
+        if isinstance(block, Mapping)
+        for line in magenta.unused(block, name)
+    ]
 
 
 def _without_writer(table: dict[str, Any]) -> dict[str, Any]:
@@ -116,7 +140,9 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise Invalid(f"{path.name} cannot be read: {error}", hint="mend the file, or move it away") from error
+        raise Invalid(
+            f"{path.name} cannot be read: {error}", hint="mend the file, or move it away"
+        ) from error
 
 
 def _inner(table: dict[str, Any], keys: tuple[str, ...], origin: str) -> dict[str, Any]:
@@ -124,21 +150,36 @@ def _inner(table: dict[str, Any], keys: tuple[str, ...], origin: str) -> dict[st
     for key in keys:
         value = table.get(key, {})
         if not isinstance(value, dict):
-            raise Invalid(f"{origin}: [{'.'.join(keys)}] is not a table", hint="write it as a TOML table")
+            raise Invalid(
+                f"{origin}: [{'.'.join(keys)}] is not a table", hint="write it as a TOML table"
+            )
         table = value
     return table
 
 
-def _named(environ: Mapping[str, str], known: Iterable[str], prefix: str = PREFIX) -> dict[str, str]:
-    """The variables of the environment that are meant as one of these settings, by the setting's name."""
+def _named(
+    environ: Mapping[str, str], known: Iterable[str], prefix: str = PREFIX
+) -> dict[str, str]:
+    """The variables of the environment that are meant as one of these settings, by the setting's
+    name."""
     names = list(known)
-    found = {name[len(prefix) :].lower(): text for name, text in environ.items() if name.startswith(prefix)}
-    return {name: text for name, text in found.items() if difflib.get_close_matches(name, names, n=1, cutoff=NEARLY)}
+    found = {
+        name[len(prefix) :].lower(): text
+        for name, text in environ.items()
+        if name.startswith(prefix)
+    }
+    return {
+        name: text
+        for name, text in found.items()
+        if difflib.get_close_matches(name, names, n=1, cutoff=NEARLY)
+    }
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     """`REFOLD_WARN_RATIO=0.7`: the value is read as JSON where the setting is not a text."""
-    return {name: value_of(text) for name, text in _named(environ, Config.__struct_fields__).items()}
+    return {
+        name: value_of(text) for name, text in _named(environ, Config.__struct_fields__).items()
+    }
 
 
 def value_of(text: str) -> Any:
@@ -151,7 +192,8 @@ def value_of(text: str) -> Any:
 
 
 def default_store(folder: Path | None = None) -> str:
-    """`REFOLD_STORE`, or the store of this project: the nearest `.refold` folder upwards, else one here."""
+    """`REFOLD_STORE`, or the store of this project: the nearest `.refold` folder upwards, else
+    one here."""
     if url := os.environ.get("REFOLD_STORE"):
         return url
     here = (folder or Path.cwd()).resolve()

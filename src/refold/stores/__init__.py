@@ -1,7 +1,7 @@
 """Stores keep logs and artifacts, and never think. A URL says which one.
 
-What a store promises stands in `protocol`; `contract` is the suite that holds for all of them. Each store is imported
-when its URL is opened, so that a program that uses none of them loads none.
+What a store promises stands in `protocol`; `contract` is the suite that holds for all of them. Each
+store is imported when its URL is opened, so that a program that uses none of them loads none.
 """
 
 from __future__ import annotations
@@ -51,5 +51,9 @@ def _files(path: str) -> Store:
     return FilesStore(os.path.expanduser(path))
 
 
-_OPENERS: dict[str, Callable[[str], Store]] = {"memory": _memory, "sqlite": _sqlite, "files": _files}
+_OPENERS: dict[str, Callable[[str], Store]] = {
+    "memory": _memory,
+    "sqlite": _sqlite,
+    "files": _files,
+}
 _KNOWN = "stores are memory:, sqlite:PATH, files:DIR, or a path that ends in .db"

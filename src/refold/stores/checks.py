@@ -1,7 +1,9 @@
-"""What every store checks before it touches anything, and what an operating system error means to a caller.
+"""What every store checks before it touches anything, and what an operating system error means to a
+caller.
 
-A bad id, a gap in the events or a name that is no digest is refused here, so no store has to trust its input
-further in. Neighbours: each store calls these at the door of its methods; `codec` knows what a plain name is.
+A bad id, a gap in the events or a name that is no digest is refused here, so no store has to trust
+its input further in. Neighbours: each store calls these at the door of its methods; `codec` knows
+what a plain name is.
 """
 
 from __future__ import annotations
@@ -21,20 +23,29 @@ _FULL = {errno.ENOSPC, errno.EDQUOT}
 _REFUSED = {errno.EACCES, errno.EPERM}
 
 
-def append_checked(conversation: str, events: Sequence[Event], expect: int, *, known: bool = False) -> None:
-    """Raises Invalid unless the events are those that follow head `expect`, one by one. The id of a conversation that
-    is `known` was checked before."""
+def append_checked(
+    conversation: str, events: Sequence[Event], expect: int, *, known: bool = False
+) -> None:
+    """Raises Invalid unless the events are those that follow head `expect`, one by one. The id
+    of a conversation that is `known` was checked before."""
     if not known:
         codec.conversation_checked(conversation)
     if not 0 <= expect <= SEQ_MAX - len(events):
-        raise Invalid(f"expect={expect} is not a head", hint="pass the seq of the newest event, 0 for a new log")
+        raise Invalid(
+            f"expect={expect} is not a head",
+            hint="pass the seq of the newest event, 0 for a new log",
+        )
     for seq, event in enumerate(events, expect + 1):
         if event.seq != seq:
-            raise Invalid(f"event {event.seq} stands where {seq} belongs", hint="number events from expect + 1")
+            raise Invalid(
+                f"event {event.seq} stands where {seq} belongs",
+                hint="number events from expect + 1",
+            )
 
 
 def bounded(number: int) -> int:
-    """The number, held between 0 and what a seq can be: a limit or an end beyond that means the same."""
+    """The number, held between 0 and what a seq can be: a limit or an end beyond that means the
+    same."""
     return min(max(0, number), SEQ_MAX)
 
 
@@ -63,13 +74,16 @@ def _title(event: Event) -> str | None:
     try:
         body = codec.decode(event)
     except Corrupt:
-        # A store keeps what it is given, also a meta it cannot read: the fold is the one to complain.
+        # A store keeps what it is given, also a meta it cannot read: the fold is the one to
+        # complain.
         return None
     return body.title if isinstance(body, Meta) else None
 
 
 def unknown(conversation: str) -> NotFound:
-    return NotFound(f"there is no conversation {conversation!r}", hint="refold list shows those there are")
+    return NotFound(
+        f"there is no conversation {conversation!r}", hint="refold list shows those there are"
+    )
 
 
 def moved(conversation: str, expect: int, head: int) -> Conflict:
@@ -77,17 +91,23 @@ def moved(conversation: str, expect: int, head: int) -> Conflict:
 
 
 def taken(conversation: str, head: int) -> Conflict:
-    return Conflict(f"there is a conversation {conversation!r} already", head=head, hint="choose another id")
+    return Conflict(
+        f"there is a conversation {conversation!r} already", head=head, hint="choose another id"
+    )
 
 
 def forked(conversation: str, fork: str, head: int) -> Conflict:
     return Conflict(
-        f"{conversation!r} is still read by its fork {fork!r}", head=head, hint=f"delete {fork!r} first, or keep both"
+        f"{conversation!r} is still read by its fork {fork!r}",
+        head=head,
+        hint=f"delete {fork!r} first, or keep both",
     )
 
 
 def outside(conversation: str, at: int, head: int) -> Invalid:
-    return Invalid(f"{conversation!r} has no event {at} to fork at", hint=f"choose a seq from 1 to {head}")
+    return Invalid(
+        f"{conversation!r} has no event {at} to fork at", hint=f"choose a seq from 1 to {head}"
+    )
 
 
 def os_failure(error: OSError, doing: str) -> RefoldError:
@@ -96,7 +116,12 @@ def os_failure(error: OSError, doing: str) -> RefoldError:
     if error.errno in _FULL:
         return Unavailable(reason, hint="free some space, then try again")
     if error.errno in _REFUSED:
-        return Denied(reason, hint="the files of a store belong to the user who made it: check their owner and mode")
+        return Denied(
+            reason,
+            hint="the files of a store belong to the user who made it: check their owner and mode",
+        )
     if error.errno == errno.EROFS:
-        return Unavailable(reason, hint="the disk is read-only: reading works, writing needs another place")
+        return Unavailable(
+            reason, hint="the disk is read-only: reading works, writing needs another place"
+        )
     return Unavailable(reason, hint="check the path and the disk, then try again")

@@ -1,12 +1,14 @@
 """Artifacts as plain files in one folder, so that an agent can grep them with its own tools.
 
-A file is named by the artifact's id and a fitting suffix. The id is 60 bits of the digest: where a file of that name
-holds other content, the name carries the whole digest instead, and is looked for first. A file appears under its name
-only when it is complete and synced: it never has to wait for the flush of the event that names it. What is no regular
-file is none of ours: a link that somebody put in its place is never followed.
+A file is named by the artifact's id and a fitting suffix. The id is 60 bits of the digest: where a
+file of that name holds other content, the name carries the whole digest instead, and is looked for
+first. A file appears under its name only when it is complete and synced: it never has to wait for
+the flush of the event that names it. What is no regular file is none of ours: a link that somebody
+put in its place is never followed.
 
-The time of a file is when its content was put last. `put` and `drop` look at it under a lock on the folder that holds
-between processes, so content that is put again while somebody cleans up is never lost.
+The time of a file is when its content was put last. `put` and `drop` look at it under a lock on the
+folder that holds between processes, so content that is put again while somebody cleans up is never
+lost.
 """
 
 from __future__ import annotations
@@ -35,8 +37,9 @@ _PENDING = ".pending-"
 
 
 def beside(path: str, name: str) -> str:
-    """Where something of a database lies: beside it, under the database's own name unless that is the usual one.
-    Two databases may lie in one folder, and what one of them removes must not be the other's."""
+    """Where something of a database lies: beside it, under the database's own name unless that
+    is the usual one. Two databases may lie in one folder, and what one of them removes must not
+    be the other's."""
     folder, file = os.path.split(path)
     stem = file.removesuffix(".db")
     return os.path.join(folder, name if stem == "refold" else f"{stem}.{name}")
@@ -52,7 +55,8 @@ class Artifacts:
         self._seen_ns = -1
 
     def put(self, chunks: Iterable[bytes], *, suffix: str = ".bin") -> str:
-        """Keeps the bytes once and gives their digest. Nothing is visible until all of it is on disk."""
+        """Keeps the bytes once and gives their digest. Nothing is visible until all of it is on
+        disk."""
         pending = os.path.join(self.folder, _PENDING + secrets.token_hex(16))
         try:
             make_folder(self.folder, durable=self.durable)
@@ -67,12 +71,15 @@ class Artifacts:
         return digest
 
     def get(self, digest: str) -> Iterator[bytes]:
-        """The bytes in chunks; NotFound at once if there are none, Corrupt at once if no file of ours stands in their
-        place, and at the end if they changed."""
+        """The bytes in chunks; NotFound at once if there are none, Corrupt at once if no file of
+        ours stands in their place, and at the end if they changed."""
         path = self.location(digest)
         if path is None:
             self._check_places(digest)
-            raise NotFound(f"there is no artifact {codec.artifact_id(digest)}", hint="refold artifacts lists them")
+            raise NotFound(
+                f"there is no artifact {codec.artifact_id(digest)}",
+                hint="refold artifacts lists them",
+            )
         return _chunks(path, digest)
 
     def location(self, digest: str) -> str | None:
@@ -81,13 +88,15 @@ class Artifacts:
         with self._lock:
             path = self._find(digest)
             if path is None:
-                # The folder's time is too coarse to prove that nothing came: before "not found", always look.
+                # The folder's time is too coarse to prove that nothing came: before "not found",
+                # always look.
                 self._scan(anyway=True)
                 path = self._find(digest)
             return path
 
     def drop(self, digest: str, *, before_ms: int) -> bool:
-        """Removes the file, unless its content was put at or after that time. True once there is none."""
+        """Removes the file, unless its content was put at or after that time. True once there is
+        none."""
         path = self.location(digest)
         try:
             # The short name may be that of other content, which is none of ours to remove.
@@ -187,7 +196,8 @@ def make_folder(folder: str, *, durable: bool = True) -> None:
 
 
 def sync_folder(folder: str) -> None:
-    """Makes the names in a folder durable: a synced file without a synced name is lost all the same."""
+    """Makes the names in a folder durable: a synced file without a synced name is lost all the
+    same."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -242,7 +252,8 @@ def _chunks(path: str, digest: str) -> Iterator[bytes]:
 
 
 def opened(path: str, size_bytes: int | None = None) -> IO[bytes]:
-    """The file of an artifact, for reading. Corrupt if it is no regular file, or not of the size that is known."""
+    """The file of an artifact, for reading. Corrupt if it is no regular file, or not of the size
+    that is known."""
     try:
         # Without O_NONBLOCK, opening a named pipe would wait for its writer for ever.
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -274,7 +285,10 @@ def _check(found: os.stat_result, path: str, size_bytes: int | None) -> None:
 
 
 def _not_ours(path: str) -> Corrupt:
-    return Corrupt(f"{path} is not the file that was put there", hint="remove it; refold verify says what is missing")
+    return Corrupt(
+        f"{path} is not the file that was put there",
+        hint="remove it; refold verify says what is missing",
+    )
 
 
 def _is_regular(path: str) -> bool:

@@ -1,7 +1,8 @@
 """A store that forgets: everything lies in dictionaries and is gone with the process.
 
-It is the plainest statement of what a store does, and what tests use in place of a mock. A fork keeps only its own
-events and reads the others from its parent, as every store does. One lock guards all of it.
+It is the plainest statement of what a store does, and what tests use in place of a mock. A fork
+keeps only its own events and reads the others from its parent, as every store does. One lock guards
+all of it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ CHUNK_BYTES = 256 * 1024
 class _Log:
     """One conversation: its own events, and where it left its parent."""
 
-    def __init__(self, parent: str = "", parent_seq: int = 0, at_ms: int = 0, title: str = "") -> None:
+    def __init__(
+        self, parent: str = "", parent_seq: int = 0, at_ms: int = 0, title: str = ""
+    ) -> None:
         self.parent, self.parent_seq, self.at_ms, self.title = parent, parent_seq, at_ms, title
         self.events: list[Event] = []
         self.bookmark: bytes | None = None
@@ -42,7 +45,8 @@ class MemoryStore:
         self.url = "memory:"
         self._lock = threading.RLock()
         self._logs: dict[str, _Log] = {}
-        # The chunks as they came, since joining them would hold them twice, and the time in ms when they came last.
+        # The chunks as they came, since joining them would hold them twice, and the time in ms when
+        # they came last.
         self._contents: dict[str, tuple[tuple[bytes, ...], int]] = {}
 
     def conversations(self, *, after: str = "", limit: int = 100) -> list[Conversation]:
@@ -55,11 +59,19 @@ class MemoryStore:
             log = self._log(conversation)
             newest = self._event(conversation, log.head)
             return Conversation(
-                id=conversation, head=log.head, chain=newest.chain, title=log.title, parent=log.parent,
-                parent_seq=log.parent_seq, at_ms=log.at_ms, updated_ms=newest.at_ms,
-            )  # fmt: skip
+                id=conversation,
+                head=log.head,
+                chain=newest.chain,
+                title=log.title,
+                parent=log.parent,
+                parent_seq=log.parent_seq,
+                at_ms=log.at_ms,
+                updated_ms=newest.at_ms,
+            )
 
-    def read(self, conversation: str, *, after: int = 0, last: int | None = None, limit: int = 1_000) -> list[Event]:
+    def read(
+        self, conversation: str, *, after: int = 0, last: int | None = None, limit: int = 1_000
+    ) -> list[Event]:
         with self._lock:
             head = self._log(conversation).head
             first = max(0, after) + 1
@@ -100,7 +112,9 @@ class MemoryStore:
                 hasher.update(chunk)
                 kept.append(bytes(chunk))
         except TypeError as error:
-            raise Invalid(f"an artifact is made of bytes: {error}", hint="encode text first") from error
+            raise Invalid(
+                f"an artifact is made of bytes: {error}", hint="encode text first"
+            ) from error
         digest: str = hasher.hexdigest()
         with self._lock:
             known = self._contents.get(digest)
@@ -111,8 +125,15 @@ class MemoryStore:
         with self._lock:
             found = self._contents.get(door.digest_checked(digest))
         if found is None:
-            raise NotFound(f"there is no artifact {codec.artifact_id(digest)}", hint="refold artifacts lists them")
-        return (part[at : at + CHUNK_BYTES] for part in found[0] for at in range(0, len(part), CHUNK_BYTES))
+            raise NotFound(
+                f"there is no artifact {codec.artifact_id(digest)}",
+                hint="refold artifacts lists them",
+            )
+        return (
+            part[at : at + CHUNK_BYTES]
+            for part in found[0]
+            for at in range(0, len(part), CHUNK_BYTES)
+        )
 
     def location(self, digest: str) -> str | None:
         door.digest_checked(digest)
@@ -145,7 +166,8 @@ class MemoryStore:
             place = seq - log.parent_seq - 1
             log.events[place] = msgspec.structs.replace(log.events[place], body=b"", salt=b"")
             for id in self._readers(holder):
-                # A bookmark carries facts taken from bodies, as a title does. Both can be made again.
+                # A bookmark carries facts taken from bodies, as a title does. Both can be made
+                # again.
                 self._logs[id].bookmark = None
                 self._logs[id].title = self._title(id, self._logs[id].head)
 
@@ -170,10 +192,13 @@ class MemoryStore:
         return log
 
     def _holder(self, conversation: str, seq: int) -> str:
-        """The conversation that holds the event: this one, or the ancestor it shares the event with."""
+        """The conversation that holds the event: this one, or the ancestor it shares the event
+        with."""
         log = self._log(conversation)
         if not 1 <= seq <= log.head:
-            raise NotFound(f"{conversation!r} has no event {seq}", hint=f"its events are 1 to {log.head}")
+            raise NotFound(
+                f"{conversation!r} has no event {seq}", hint=f"its events are 1 to {log.head}"
+            )
         while seq <= log.parent_seq:
             conversation, log = log.parent, self._logs[log.parent]
         return conversation
@@ -187,7 +212,11 @@ class MemoryStore:
         log = self._logs[conversation]
         while first <= last:
             start = max(first, log.parent_seq + 1)
-            parts.append(log.events[start - log.parent_seq - 1 : last - log.parent_seq] if start <= last else [])
+            parts.append(
+                log.events[start - log.parent_seq - 1 : last - log.parent_seq]
+                if start <= last
+                else []
+            )
             last = min(last, log.parent_seq)
             log = self._logs[log.parent] if last >= first else log
         return [event for part in reversed(parts) for event in part]

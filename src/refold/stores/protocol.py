@@ -1,8 +1,9 @@
 """What a store is: it keeps logs and artifacts, and never thinks.
 
-One contract suite (`contract/`) holds for all of them. A store gives back the exact events it was given, appends
-all of a batch or nothing, and raises only errors of the family. `append` that returned survives kill -9; after
-`flush` it survives power loss. All methods may be called from several threads.
+One contract suite (`contract/`) holds for all of them. A store gives back the exact events it was
+given, appends all of a batch or nothing, and raises only errors of the family. `append` that
+returned survives kill -9; after `flush` it survives power loss. All methods may be called from
+several threads.
 """
 
 from __future__ import annotations
@@ -39,12 +40,16 @@ class Store(Protocol):
         """One conversation, or NotFound."""
         ...
 
-    def read(self, conversation: str, *, after: int = 0, last: int | None = None, limit: int = 1_000) -> list[Event]:
-        """Events with after < seq <= last, in order, at most `limit`. An unknown conversation is NotFound."""
+    def read(
+        self, conversation: str, *, after: int = 0, last: int | None = None, limit: int = 1_000
+    ) -> list[Event]:
+        """Events with after < seq <= last, in order, at most `limit`. An unknown conversation is
+        NotFound."""
         ...
 
     def append(self, conversation: str, events: Sequence[Event], *, expect: int) -> None:
-        """Writes all events on top of head `expect`, or raises Conflict and writes none. Creates at expect=0."""
+        """Writes all events on top of head `expect`, or raises Conflict and writes none. Creates
+        at expect=0."""
         ...
 
     def bookmark(self, conversation: str) -> bytes | None: ...
@@ -60,12 +65,14 @@ class Store(Protocol):
         ...
 
     def location(self, digest: str) -> str | None:
-        """The path of the plain file that holds the bytes, where there is one: an agent can grep it itself."""
+        """The path of the plain file that holds the bytes, where there is one: an agent can grep
+        it itself."""
         ...
 
     def drop(self, digest: str, *, before_ms: int) -> bool:
-        """Removes the bytes for all conversations, unless they were put, perhaps again, at or after that time. True
-        once they are gone. Whether anybody still needs them is for the caller to know: see `refold.cleaning`."""
+        """Removes the bytes for all conversations, unless they were put, perhaps again, at or
+        after that time. True once they are gone. Whether anybody still needs them is for the
+        caller to know: see `refold.cleaning`."""
         ...
 
     def fork(self, conversation: str, at: int, new: str) -> None:

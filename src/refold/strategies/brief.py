@@ -1,8 +1,9 @@
 """What a strategy is given, and what it gives back.
 
-A strategy is a function `(Brief) -> list[Edit | Ask]`: it proposes, and changes nothing. It speaks of the log by `seq`,
-cuts at seams only (`laws.units`), and never touches a slot that `protected` names. The ladder sizes what it proposes,
-shows it to the next rung, and stops at the target. Neighbours: `ladder` runs strategies, `registry` names them.
+A strategy is a function `(Brief) -> list[Edit | Ask]`: it proposes, and changes nothing. It speaks
+of the log by `seq`, cuts at seams only (`laws.units`), and never touches a slot that `protected`
+names. The ladder sizes what it proposes, shows it to the next rung, and stops at the target.
+Neighbours: `ladder` runs strategies, `registry` names them.
 """
 
 from __future__ import annotations
@@ -32,11 +33,12 @@ def _timeless(seqs: Sequence[int]) -> Mapping[int, int]:
 class Brief(Struct, frozen=True, kw_only=True):
     """The page, the budget, and the size to reach, in tokens of our own estimate (`view.tokens`).
 
-    `full` is the size at which a page is compacted, `enough` one that makes the last resort needless, both likewise.
-    `count` sizes a whole message. `originals` reads the messages of a span as they came, from the log, `ages` how many
-    milliseconds ago events came, by seq; neither costs anything unless it is asked. `task` is what the agent works on
-    now, for relevance; `settings` are the strategy's own, from the configuration; `scratch` outlives the plan, for what
-    is dear to find out twice and never needed.
+    `full` is the size at which a page is compacted, `enough` one that makes the last resort
+    needless, both likewise. `count` sizes a whole message. `originals` reads the messages of a span
+    as they came, from the log, `ages` how many milliseconds ago events came, by seq; neither costs
+    anything unless it is asked. `task` is what the agent works on now, for relevance; `settings`
+    are the strategy's own, from the configuration; `scratch` outlives the plan, for what is dear to
+    find out twice and never needed.
     """
 
     view: View
@@ -70,7 +72,8 @@ Strategy = Callable[[Brief], "list[Edit | Ask]"]
 
 
 def check_kind(name: str, value: object, kinds: Sequence[type]) -> None:
-    """Refuses a value that is of none of these types. A whole number will do for any number, yes and no for none."""
+    """Refuses a value that is of none of these types. A whole number will do for any number, yes
+    and no for none."""
     taken = (*kinds, int) if float in kinds else tuple(kinds)
     if not isinstance(value, taken) or (isinstance(value, bool) and bool not in kinds):
         known = " or ".join(kind.__name__ for kind in kinds)
@@ -96,12 +99,14 @@ def opening(view: View) -> int:
 
 
 def tail_start(view: View, *, keep_messages: int, keep_tokens: int) -> int:
-    """The index of the first slot of the tail: whole units from the end, at most this many messages and tokens;
-    the newest unit always stays."""
+    """The index of the first slot of the tail: whole units from the end, at most this many
+    messages and tokens; the newest unit always stays."""
     start, tokens = len(view.slots), 0
     for unit in reversed(units(view.slots)):
         tokens += sum(view.slots[i].tokens for i in unit)
-        if start < len(view.slots) and (len(view.slots) - unit.start > keep_messages or tokens > keep_tokens):
+        if start < len(view.slots) and (
+            len(view.slots) - unit.start > keep_messages or tokens > keep_tokens
+        ):
             break
         start = unit.start
     return start

@@ -1,9 +1,11 @@
-"""Clear-tool-uses: old tool results make room in place, and a placeholder says which handle gives them back.
+"""Clear-tool-uses: old tool results make room in place, and a placeholder says which handle gives
+them back.
 
-Pairs stay whole and in order, only their content goes, the oldest first. By itself it stops at the target; the preset
-`clear_tool_uses` clears all but the newest uses, the preset `prune` all but the newest 40,000 tokens of results. Some
-tools' results (memory) are never cleared, nor a pair in progress. `thinking` removes the reasoning of older turns.
-Neighbours: `keep` shortens results to their needed lines, `fit` cuts what is still too large.
+Pairs stay whole and in order, only their content goes, the oldest first. By itself it stops at the
+target; the preset `clear_tool_uses` clears all but the newest uses, the preset `prune` all but the
+newest 40,000 tokens of results. Some tools' results (memory) are never cleared, nor a pair in
+progress. `thinking` removes the reasoning of older turns. Neighbours: `keep` shortens results to
+their needed lines, `fit` cuts what is still too large.
 """
 
 from __future__ import annotations
@@ -15,14 +17,29 @@ from msgspec import Struct
 
 from refold.core.fold import shortened, text_of
 from refold.core.laws import is_request, units
-from refold.core.model import Edit, Message, Replace, Slot, Text, Thinking, ToolCall, ToolResult, View
+from refold.core.model import (
+    Edit,
+    Message,
+    Replace,
+    Slot,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    View,
+)
 from refold.core.plan import Ask
 from refold.errors import Invalid
 from refold.strategies.brief import Brief, block_tokens, protected
 
 PRESETS: dict[str, dict[str, int]] = {
     "": {"trigger_tokens": 0, "keep": 3, "protect_tokens": 0, "total_tokens": 0},
-    "clear_tool_uses": {"trigger_tokens": 100_000, "keep": 3, "protect_tokens": 0, "total_tokens": 0},
+    "clear_tool_uses": {
+        "trigger_tokens": 100_000,
+        "keep": 3,
+        "protect_tokens": 0,
+        "total_tokens": 0,
+    },
     "prune": {"trigger_tokens": 0, "keep": 0, "protect_tokens": 40_000, "total_tokens": 20_000},
 }
 CLEARED = "[cleared"
@@ -43,7 +60,9 @@ def clear(brief: Brief) -> list[Edit | Ask]:
     """Clears old tool results, and old thinking if that is asked for."""
     name = brief.setting("preset", "")
     if name not in PRESETS:
-        raise Invalid(f"there is no way to clear {name!r}", hint="known: " + ", ".join(filter(None, PRESETS)))
+        raise Invalid(
+            f"there is no way to clear {name!r}", hint="known: " + ", ".join(filter(None, PRESETS))
+        )
     limits = {limit: brief.setting(limit, default) for limit, default in PRESETS[name].items()}
     thoughts = _thinking(brief)
     found = list(uses(brief.view))
@@ -68,7 +87,7 @@ def _due(brief: Brief, limits: dict[str, int], found: Sequence[Use]) -> bool:
     return brief.view.tokens >= max(limits["trigger_tokens"], limits["total_tokens"])
 
 
-# --- tool uses -----------------------------------------------------------------------------------------------------
+# --- tool uses ---
 
 
 def uses(view: View) -> Iterator[Use]:
@@ -95,7 +114,8 @@ def _unit_uses(slots: Sequence[Slot]) -> list[Use]:
 
 
 def _old(brief: Brief, found: Sequence[Use], limits: dict[str, int]) -> list[Use]:
-    """The uses that may be cleared: not the newest, not what is protected or excluded, not what is cleared already."""
+    """The uses that may be cleared: not the newest, not what is protected or excluded, not what
+    is cleared already."""
     held = protected(brief.view)
     excluded = {*brief.config.exclude_tools, *_names(brief, "exclude_tools")}
     older = found[: max(0, len(found) - limits["keep"])]
@@ -104,12 +124,15 @@ def _old(brief: Brief, found: Sequence[Use], limits: dict[str, int]) -> list[Use
     return [
         use
         for use in older
-        if use.call.name not in excluded and use.answer.seq not in held and not _is_cleared(use.result)
+        if use.call.name not in excluded
+        and use.answer.seq not in held
+        and not _is_cleared(use.result)
     ]
 
 
 def _unprotected(brief: Brief, older: Sequence[Use], protect: int) -> int:
-    """How many of the uses lie before the newest that hold this many tokens; the one that crosses the line is held."""
+    """How many of the uses lie before the newest that hold this many tokens; the one that
+    crosses the line is held."""
     tokens, index = 0, len(older)
     while index and tokens < protect:
         index -= 1
@@ -118,7 +141,8 @@ def _unprotected(brief: Brief, older: Sequence[Use], protect: int) -> int:
 
 
 def part_tokens(brief: Brief, slot: Slot, block: ToolResult | ToolCall) -> int:
-    """The tokens of a block; where it is alone in its slot, the slot's without its frame, and nothing is counted."""
+    """The tokens of a block; where it is alone in its slot, the slot's without its frame, and
+    nothing is counted."""
     if len(slot.message.blocks) == 1:
         return slot.tokens - brief.count(Message(role=slot.message.role))
     return block_tokens(brief.count, slot.message, block)
@@ -129,12 +153,12 @@ def _is_cleared(result: ToolResult) -> bool:
     return isinstance(first, Text) and first.text.startswith(CLEARED)
 
 
-# --- edits ---------------------------------------------------------------------------------------------------------
+# --- edits ---
 
 
 def _upto_target(brief: Brief, older: Iterable[Use], *, fixed: bool) -> Iterator[Replace]:
-    """The edits for these uses, as many as the target needs, or for all if a preset fixes the amount. What is no
-    larger than a placeholder stays."""
+    """The edits for these uses, as many as the target needs, or for all if a preset fixes the
+    amount. What is no larger than a placeholder stays."""
     placeholder = Text(f"{CLEARED}; unfold #{brief.view.head} to read it]")
     least = block_tokens(brief.count, Message(role="user"), placeholder)
     left = brief.excess
@@ -160,9 +184,19 @@ def _is_input_meant(brief: Brief, call: ToolCall) -> bool:
 
 def _result_edit(brief: Brief, use: Use) -> Replace:
     """The placeholder names the handle, and the artifact if the result was a stub for one."""
-    whole = f"{use.answer.span} or {use.result.artifact}" if use.result.artifact else f"{use.answer.span}"
+    whole = (
+        f"{use.answer.span} or {use.result.artifact}"
+        if use.result.artifact
+        else f"{use.answer.span}"
+    )
     text = f"{CLEARED}; unfold {whole} to read it]"
-    return Replace(batch=brief.batch, seq=use.answer.seq, block=use.block, text=text, reason="an old tool result")
+    return Replace(
+        batch=brief.batch,
+        seq=use.answer.seq,
+        block=use.block,
+        text=text,
+        reason="an old tool result",
+    )
 
 
 def _input_edit(brief: Brief, use: Use) -> Replace:
@@ -170,14 +204,17 @@ def _input_edit(brief: Brief, use: Use) -> Replace:
     if isinstance(use.call.arguments, str):
         text = f'{{"…": "{text}"}}'
     reason = "the input of an old tool use"
-    return Replace(batch=brief.batch, seq=use.caller.seq, block=use.call_block, text=text, reason=reason)
+    return Replace(
+        batch=brief.batch, seq=use.caller.seq, block=use.call_block, text=text, reason=reason
+    )
 
 
 def _freed(brief: Brief, edits: Iterable[tuple[Slot, Replace]]) -> int:
     """What the edits take off their slots, counted."""
     pairs = ((slot.message, slot.message.blocks[edit.block], edit) for slot, edit in edits)
     return sum(
-        block_tokens(brief.count, message, block) - block_tokens(brief.count, message, shortened(block, edit))
+        block_tokens(brief.count, message, block)
+        - block_tokens(brief.count, message, shortened(block, edit))
         for message, block, edit in pairs
     )
 
@@ -189,11 +226,12 @@ def _names(brief: Brief, setting: str) -> list[str]:
     return [str(name) for name in names]
 
 
-# --- thinking ------------------------------------------------------------------------------------------------------
+# --- thinking ---
 
 
 def _thinking(brief: Brief) -> list[Edit]:
-    """Removes the thinking of all but the newest turns that have any, as many as `thinking` says; 0 leaves all.
+    """Removes the thinking of all but the newest turns that have any, as many as `thinking` says; 0
+    leaves all.
 
     Thinking is signed, so it goes whole or not at all, and not where it is all that a message says.
     """
@@ -205,7 +243,10 @@ def _thinking(brief: Brief) -> list[Edit]:
         for turn in old
         for slot in turn
         for at, block in enumerate(slot.message.blocks)
-        if isinstance(block, Thinking) and block != Thinking() and slot.seq not in held and _says_more(slot)
+        if isinstance(block, Thinking)
+        and block != Thinking()
+        and slot.seq not in held
+        and _says_more(slot)
     ]
 
 

@@ -1,9 +1,11 @@
-"""Text that stands on the page twice is shown once: the newest stays, older ones become a short notice.
+"""Text that stands on the page twice is shown once: the newest stays, older ones become a short
+notice.
 
-File text comes from every source (read tools, shell commands, tags in results and mentions) and is one sequence per
-file. A later text replaces an earlier one only if it shows at least the same lines and is itself still visible. Failed
-reads and edits without the file's text replace nothing. Equal large results of any tool are treated the same way.
-Neighbours: `actions` says what was read, `excerpts` finds file text inside other text.
+File text comes from every source (read tools, shell commands, tags in results and mentions) and is
+one sequence per file. A later text replaces an earlier one only if it shows at least the same lines
+and is itself still visible. Failed reads and edits without the file's text replace nothing. Equal
+large results of any tool are treated the same way. Neighbours: `actions` says what was read,
+`excerpts` finds file text inside other text.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ READ_LINES_MAX = 2_000  # many read tools stop here without a word
 
 
 class Copy(Struct, frozen=True):
-    """One text that may be a copy: characters `start` to `end` of a block. Without a path it is any tool's result."""
+    """One text that may be a copy: characters `start` to `end` of a block. Without a path it is
+    any tool's result."""
 
     path: str
     seq: int
@@ -68,11 +71,14 @@ def _edits(brief: Brief, size: int) -> list[Edit | Ask]:
         gone.setdefault((copy.seq, copy.block), []).append((copy.start, copy.end, notice))
     return [
         Replace(
-            batch=brief.batch, seq=seq, block=block, text=_exchanged(page.texts[seq, block], parts),
+            batch=brief.batch,
+            seq=seq,
+            block=block,
+            text=_exchanged(page.texts[seq, block], parts),
             reason="a later copy is on the page",
         )
         for (seq, block), parts in sorted(gone.items())
-    ]  # fmt: skip
+    ]
 
 
 def _exchanged(text: str, parts: list[tuple[int, int, str]]) -> str:
@@ -84,17 +90,20 @@ def _exchanged(text: str, parts: list[tuple[int, int, str]]) -> str:
     return "".join([*out, text[at:]])
 
 
-# --- choosing -----------------------------------------------------------------------------------------------------
+# --- choosing ---
 
 
 def _unneeded(page: _Page, size: int) -> Iterator[tuple[Copy, str]]:
-    """Every copy that goes, with its notice; newest first, so that what stays is known when older ones are judged."""
+    """Every copy that goes, with its notice; newest first, so that what stays is known when
+    older ones are judged."""
     later: dict[str, list[Copy]] = {}
     same: dict[tuple[str, str], Copy] = {}
     for copy in reversed(page.copies()):
         text = page.text(copy)
         output = payload(text) if len(text) >= size else ""
-        notice = _file_notice(copy, later, page.changes) or _same_notice(same.get((copy.path, output)))
+        notice = _file_notice(copy, later, page.changes) or _same_notice(
+            same.get((copy.path, output))
+        )
         if copy.movable and notice and len(notice) < len(text):
             yield copy, notice
             continue
@@ -112,7 +121,9 @@ def _file_notice(copy: Copy, later: dict[str, list[Copy]], changes: dict[str, li
         return ""
     for other in later.get(copy.path, ()):
         # An edit moves lines: after one, the same line numbers need not show the same lines.
-        if _covers(other, copy) and (other.whole or not _changed(changes.get(copy.path, []), copy.seq, other.seq)):
+        if _covers(other, copy) and (
+            other.whole or not _changed(changes.get(copy.path, []), copy.seq, other.seq)
+        ):
             return f"{NOTICE_START}the latest text of {_short(copy.path)} is at #{other.seq} and is authoritative]"
     return ""
 
@@ -142,7 +153,7 @@ def _covers(later: Copy, earlier: Copy) -> bool:
     return later.first <= earlier.first and reaches
 
 
-# --- finding ------------------------------------------------------------------------------------------------------
+# --- finding ---
 
 
 class _Page:
@@ -181,7 +192,10 @@ class _Page:
         for action in self.written.get(slot.seq, ()):
             yield Copy(action.path, slot.seq, action.block, 0, 0, movable=False)
         for index, block in enumerate(slot.message.blocks):
-            if not isinstance(block, Text | ToolResult) or slot.message.role in ("assistant", "system"):
+            if not isinstance(block, Text | ToolResult) or slot.message.role in (
+                "assistant",
+                "system",
+            ):
                 continue
             if isinstance(block, ToolResult) and not _is_text(block):
                 continue
@@ -197,19 +211,28 @@ class _Page:
             if not edited and not text.startswith(NOTICE_START, read.start):
                 yield _read_copy(read, text, movable)
             return
-        tagged = [] if action and action.kind in ("run", "search") else self._tagged(place, text, movable)
+        tagged = (
+            []
+            if action and action.kind in ("run", "search")
+            else self._tagged(place, text, movable)
+        )
         yield from tagged
         if not tagged and isinstance(block, ToolResult) and not edited and text:
             yield Copy("", slot.seq, index, 0, len(text), movable=movable)
 
     def _tagged(self, place: tuple[int, int], text: str, movable: bool) -> list[Copy]:
-        """File texts between tags; one that was cut or replaced before is no text of the file any more."""
+        """File texts between tags; one that was cut or replaced before is no text of the file
+        any more."""
         found = []
         for path, start, end in excerpts(text):
             body = text[start:end]
             if body.startswith(NOTICE_START) or f"\n{GAP} " in body or failed(body):
                 continue
-            found.append(Copy(self.spellings.form(path), *place, start, end, movable=movable, cut=is_cut(body)))
+            found.append(
+                Copy(
+                    self.spellings.form(path), *place, start, end, movable=movable, cut=is_cut(body)
+                )
+            )
         return found
 
     def _excluded(self, block: Block, action: Action | None) -> bool:
@@ -218,8 +241,11 @@ class _Page:
 
 
 def _is_text(result: ToolResult) -> bool:
-    """Whether a result is text and nothing else; a stub that stands for an artifact is not the text."""
-    return not result.artifact and not any(isinstance(part, Media | Opaque) for part in result.content)
+    """Whether a result is text and nothing else; a stub that stands for an artifact is not the
+    text."""
+    return not result.artifact and not any(
+        isinstance(part, Media | Opaque) for part in result.content
+    )
 
 
 def _read_copy(read: Action, text: str, movable: bool) -> Copy:
@@ -227,9 +253,16 @@ def _read_copy(read: Action, text: str, movable: bool) -> Copy:
     shown = payload(body)
     first, last = _lines(read, shown)
     return Copy(
-        read.path, read.result_seq, read.result_block, read.start, len(text), first=first, last=last, movable=movable,
+        read.path,
+        read.result_seq,
+        read.result_block,
+        read.start,
+        len(text),
+        first=first,
+        last=last,
+        movable=movable,
         cut=is_cut(shown),
-    )  # fmt: skip
+    )
 
 
 def _lines(read: Action, shown: str) -> tuple[int, int]:

@@ -1,9 +1,11 @@
-"""No dead end: whatever is too large for the window is cut in the middle, with a note that leads back to all of it.
+"""No dead end: whatever is too large for the window is cut in the middle, with a note that leads
+back to all of it.
 
-The last rung, so its target is the hard limit. It lowers a water level on the largest blocks: tool results first, then
-call arguments, then texts; the first and the latest request only if one fills a quarter of the window by itself. If
-gentle levels do not do, the oldest units are hidden too, which beats cutting everything to pieces, and what is left
-is cut harder, to stubs if it must. Pinned units are never touched. Neighbour: `hide` is the rung before this one.
+The last rung, so its target is the hard limit. It lowers a water level on the largest blocks: tool
+results first, then call arguments, then texts; the first and the latest request only if one fills a
+quarter of the window by itself. If gentle levels do not do, the oldest units are hidden too, which
+beats cutting everything to pieces, and what is left is cut harder, to stubs if it must. Pinned
+units are never touched. Neighbour: `hide` is the rung before this one.
 """
 
 from __future__ import annotations
@@ -69,7 +71,11 @@ def fit(brief: Brief) -> list[Edit | Ask]:
 def _without(brief: Brief, hides: Iterable[Edit | Ask]) -> tuple[list[Slot], int]:
     """The slots that these edits leave, and the tokens that they free."""
     spans = [edit for edit in hides if isinstance(edit, Hide)]
-    left = [slot for slot in brief.view.slots if not any(_covers(brief.view, edit.span, slot) for edit in spans)]
+    left = [
+        slot
+        for slot in brief.view.slots
+        if not any(_covers(brief.view, edit.span, slot) for edit in spans)
+    ]
     notices = sum(text_tokens(brief.count, edit.notice) for edit in spans if edit.notice)
     return left, brief.view.slot_tokens - sum(slot.tokens for slot in left) - notices
 
@@ -78,7 +84,7 @@ def _covers(view: View, span: Span, slot: Slot) -> bool:
     return span.first <= slot.seq and slot.last <= span.last and slot.seq not in view.pins
 
 
-# --- what may be cut -----------------------------------------------------------------------------------------------
+# --- what may be cut ---
 
 
 def pieces(brief: Brief, slots: Sequence[Slot]) -> list[Piece]:
@@ -100,8 +106,11 @@ def pieces(brief: Brief, slots: Sequence[Slot]) -> list[Piece]:
 
 
 def _fixed(view: View) -> set[int]:
-    """The pins and the units they belong to, and summaries of a span in which something else is still shown."""
-    over = {s.seq for i, s in enumerate(view.slots) if s.standin and reaches_over(view, range(i, i + 1))}
+    """The pins and the units they belong to, and summaries of a span in which something else is
+    still shown."""
+    over = {
+        s.seq for i, s in enumerate(view.slots) if s.standin and reaches_over(view, range(i, i + 1))
+    }
     if not view.pins:
         return over
     held = (unit for unit in units(view.slots) if any(view.slots[i].seq in view.pins for i in unit))
@@ -135,7 +144,8 @@ def _may_go(slot: Slot, block: int) -> bool:
 
 
 def shares(brief: Brief, slot: Slot) -> list[int]:
-    """The tokens of each block of a slot: exact where there is one block or where signs say nothing of the size."""
+    """The tokens of each block of a slot: exact where there is one block or where signs say
+    nothing of the size."""
     blocks = slot.message.blocks
     if len(blocks) == 1:
         return [slot.tokens]
@@ -152,11 +162,14 @@ def _weightless(block: Block) -> bool:
     return isinstance(block, Media | Opaque | Thinking)
 
 
-# --- the water level -----------------------------------------------------------------------------------------------
+# --- the water level ---
 
 
-def cuts_of(brief: Brief, found: Sequence[Piece], excess: int, floors: Sequence[int]) -> tuple[list[Edit], int]:
-    """The cuts of the gentlest floor that frees the excess, or those of the last; and what they free."""
+def cuts_of(
+    brief: Brief, found: Sequence[Piece], excess: int, floors: Sequence[int]
+) -> tuple[list[Edit], int]:
+    """The cuts of the gentlest floor that frees the excess, or those of the last; and what they
+    free."""
     cuts: dict[tuple[int, int], tuple[Edit, int]] = {}
     freed = 0
     for floor in floors:
@@ -175,8 +188,11 @@ def _place(piece: Piece) -> tuple[int, int]:
     return piece.slot.seq, piece.block
 
 
-def _lowered(brief: Brief, group: Sequence[Piece], wanted: int, floor: int) -> dict[tuple[int, int], tuple[Edit, int]]:
-    """Cuts to the level at which the group frees what is wanted; sizes are estimates, so a shortfall lowers it."""
+def _lowered(
+    brief: Brief, group: Sequence[Piece], wanted: int, floor: int
+) -> dict[tuple[int, int], tuple[Edit, int]]:
+    """Cuts to the level at which the group frees what is wanted; sizes are estimates, so a
+    shortfall lowers it."""
     cuts: dict[tuple[int, int], tuple[Edit, int]] = {}
     aim = wanted + wanted // 50
     for _ in range(TRIES):
@@ -191,8 +207,8 @@ def _lowered(brief: Brief, group: Sequence[Piece], wanted: int, floor: int) -> d
 
 
 def water_level(sizes: Sequence[int], wanted: int) -> int:
-    """The size to which the larger ones must come down, so that together they lose what is wanted; at least 0.
-    `sizes` fall."""
+    """The size to which the larger ones must come down, so that together they lose what is
+    wanted; at least 0. `sizes` fall."""
     total = 0
     for count, size in enumerate(sizes, 1):
         total += size
@@ -202,7 +218,7 @@ def water_level(sizes: Sequence[int], wanted: int) -> int:
     return 0
 
 
-# --- one cut -------------------------------------------------------------------------------------------------------
+# --- one cut ---
 
 
 def cut(brief: Brief, piece: Piece, tokens_max: int) -> tuple[Edit, int]:
@@ -212,7 +228,9 @@ def cut(brief: Brief, piece: Piece, tokens_max: int) -> tuple[Edit, int]:
     text = "" if isinstance(whole, Thinking) else text_of(whole)
     room = tokens_max
     for _ in range(TRIES):
-        short = text and _middle_cut(text, len(text) * room // max(1, size), piece.slot.span, size - room)
+        short = text and _middle_cut(
+            text, len(text) * room // max(1, size), piece.slot.span, size - room
+        )
         edit = _edit(brief, piece, short or _stub(whole, piece.slot.span))
         after = _size_after(brief, piece, edit)
         if after <= tokens_max or not short:
@@ -223,7 +241,8 @@ def cut(brief: Brief, piece: Piece, tokens_max: int) -> tuple[Edit, int]:
 
 
 def _middle_cut(text: str, signs: int, span: Span, lost: int) -> str:
-    """Head and tail of the text with a note between, in about this many signs; nothing if only a note has room."""
+    """Head and tail of the text with a note between, in about this many signs; nothing if only a
+    note has room."""
     note = f"\n[… about {lost:,} tokens are cut here; unfold {span} to read all …]\n"
     room = signs - len(note)
     if room < len(note):
@@ -242,7 +261,9 @@ def _edit(brief: Brief, piece: Piece, text: str) -> Edit:
         return Hide(batch=brief.batch, span=slot.span, notice=text, reason="cut to fit")
     if isinstance(whole, ToolCall) and _is_json(whole.arguments):
         text = json.dumps({"…": text}, ensure_ascii=False)
-    return Replace(batch=brief.batch, seq=slot.seq, block=piece.block, text=text, reason="cut to fit")
+    return Replace(
+        batch=brief.batch, seq=slot.seq, block=piece.block, text=text, reason="cut to fit"
+    )
 
 
 def _is_json(arguments: object) -> bool:

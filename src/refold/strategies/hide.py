@@ -1,9 +1,10 @@
-"""Truncation: the oldest whole units leave the page, and one notice says how many went and how to read them.
+"""Truncation: the oldest whole units leave the page, and one notice says how many went and how to
+read them.
 
-By itself it hides just enough to reach the target. A preset fixes the amount instead: `none`, `lastTwo`, `half`,
-`quarter`, `auto`, or a `fraction`. The opening (first request and its plain reply), pins, the latest request and the
-newest unit stay. Neighbours: `window` and `importance` choose otherwise and hide through `hidden`, which keeps the
-notices from stacking.
+By itself it hides just enough to reach the target. A preset fixes the amount instead: `none`,
+`lastTwo`, `half`, `quarter`, `auto`, or a `fraction`. The opening (first request and its plain
+reply), pins, the latest request and the newest unit stay. Neighbours: `window` and `importance`
+choose otherwise and hide through `hidden`, which keeps the notices from stacking.
 """
 
 from __future__ import annotations
@@ -31,19 +32,21 @@ def hide(brief: Brief) -> list[Edit | Ask]:
     if not 0 <= fraction <= 1:
         raise Invalid(f"a fraction of {fraction}", hint="give a number from 0 to 1")
     if "fraction" in brief.settings:
-        return hidden(brief, _by_fraction(brief.view, fraction), lambda _: f"{fraction:g} of the messages")
+        return hidden(
+            brief, _by_fraction(brief.view, fraction), lambda _: f"{fraction:g} of the messages"
+        )
     if preset:
         preset = auto_preset(brief) if preset == "auto" else preset
         return hidden(brief, _by_preset(brief.view, preset), lambda _: f"truncation {preset}")
     return hidden(brief, _oldest(brief), lambda _: "oldest first")
 
 
-# --- what stays ----------------------------------------------------------------------------------------------------
+# --- what stays ---
 
 
 def staying(view: View, whole: Sequence[range]) -> set[int]:
-    """The indices that no truncation takes: system slots at the front, the first request, and what is protected.
-    `whole` are the units of the page."""
+    """The indices that no truncation takes: system slots at the front, the first request, and
+    what is protected. `whole` are the units of the page."""
     slots, held = view.slots, protected(view)
     first = first_request(slots)
     out = {index for index, slot in enumerate(slots) if slot.seq in held}
@@ -61,7 +64,9 @@ def first_request(slots: Sequence[Slot]) -> int:
 def _oldest(brief: Brief) -> set[int]:
     """The units that must go, oldest first, for the page to meet the target with a notice on it."""
     slots = brief.view.slots
-    left = brief.excess + text_tokens(brief.count, notice_of(len(slots), [Span(brief.view.head, brief.view.head)] * 2))
+    left = brief.excess + text_tokens(
+        brief.count, notice_of(len(slots), [Span(brief.view.head, brief.view.head)] * 2)
+    )
     left -= sum(slot.tokens for slot in slots if is_notice(slot))
     going: set[int] = set()
     for unit in _candidates(brief.view):
@@ -73,9 +78,11 @@ def _oldest(brief: Brief) -> set[int]:
 
 
 def _candidates(view: View) -> list[range]:
-    """The units that may go, in the order in which they go: messages, then summaries, then a first reply with tools.
+    """The units that may go, in the order in which they go: messages, then summaries, then a first
+    reply with tools.
 
-    A summary is the last trace of what it stands for, so it outlives messages; a plain first reply always stays.
+    A summary is the last trace of what it stands for, so it outlives messages; a plain first reply
+    always stays.
     """
     slots, whole = view.slots, units(view.slots)
     stays, reply = staying(view, whole), first_request(slots) + 1
@@ -93,13 +100,17 @@ def _candidates(view: View) -> list[range]:
     return [*messages, *summaries, *replies]
 
 
-# --- presets -------------------------------------------------------------------------------------------------------
+# --- presets ---
 
 
-def truncation_range(n: int, preset: str, previous_end: int | None, roles: Sequence[str]) -> tuple[int, int]:
-    """The first and last index to remove from `n` messages after an earlier range that ended at `previous_end`.
+def truncation_range(
+    n: int, preset: str, previous_end: int | None, roles: Sequence[str]
+) -> tuple[int, int]:
+    """The first and last index to remove from `n` messages after an earlier range that ended at
+    `previous_end`.
 
-    The first pair stays, so every range starts at 2; (2, 1) is the empty one. The last removed is an assistant's.
+    The first pair stays, so every range starts at 2; (2, 1) is the empty one. The last removed is
+    an assistant's.
     """
     start = 2 if previous_end is None else min(max(previous_end, 1) + 1, n)
     rest = max(0, n - start)
@@ -116,7 +127,8 @@ def truncation_range(n: int, preset: str, previous_end: int | None, roles: Seque
 
 
 def auto_preset(brief: Brief) -> str:
-    """A quarter stays if even half the page is above the limit, as after a switch to a smaller window."""
+    """A quarter stays if even half the page is above the limit, as after a switch to a smaller
+    window."""
     return preset_for(round(brief.view.tokens * brief.budget.factor), brief.budget.compact_at)
 
 
@@ -146,7 +158,9 @@ def _previous_end(view: View, front: int) -> int | None:
 def _by_fraction(view: View, fraction: float) -> set[int]:
     """Roo's way: a share of the visible messages after the first, an even number of them."""
     front = first_request(view.slots)
-    visible = [index for index in range(front + 1, len(view.slots)) if not is_notice(view.slots[index])]
+    visible = [
+        index for index in range(front + 1, len(view.slots)) if not is_notice(view.slots[index])
+    ]
     count = fraction_count(len(visible), fraction)
     return _whole(view, visible[0], visible[count - 1] + 1) if count else set()
 
@@ -156,26 +170,34 @@ def fraction_count(visible: int, fraction: float) -> int:
 
 
 def _whole(view: View, start: int, stop: int) -> set[int]:
-    """The indices from start to stop, drawn in to seams, without what stays and without a tool pair at the end."""
+    """The indices from start to stop, drawn in to seams, without what stays and without a tool
+    pair at the end."""
     whole = units(view.slots)
-    inside = {index for unit in whole if start <= unit.start and unit.stop <= stop for index in unit}
+    inside = {
+        index for unit in whole if start <= unit.start and unit.stop <= stop for index in unit
+    }
     return inside - staying(view, whole) - set(newest_work(view, whole)) if inside else set()
 
 
 def newest_work(view: View, whole: Sequence[range]) -> range:
-    """The newest unit if it is a tool use: the agent is in the midst of it, so no preset takes it."""
+    """The newest unit if it is a tool use: the agent is in the midst of it, so no preset takes
+    it."""
     newest = whole[-1] if whole else range(0)
-    worked = any(calls_of(view.slots[i].message) or results_of(view.slots[i].message) for i in newest)
+    worked = any(
+        calls_of(view.slots[i].message) or results_of(view.slots[i].message) for i in newest
+    )
     return newest if worked else range(0)
 
 
-# --- hiding with one notice ----------------------------------------------------------------------------------------
+# --- hiding with one notice ---
 
 
 def hidden(brief: Brief, going: set[int], reason: Callable[[range], str]) -> list[Edit | Ask]:
-    """The edits that hide these slots: one per run, each with its reason, one notice for all, earlier notices taken in.
+    """The edits that hide these slots: one per run, each with its reason, one notice for all,
+    earlier notices taken in.
 
-    Nothing at all if no run is large enough to carry the notice: hiding would then cost more than it frees.
+    Nothing at all if no run is large enough to carry the notice: hiding would then cost more than
+    it frees.
     """
     slots = brief.view.slots
     notices = {index for index, slot in enumerate(slots) if is_notice(slot)}
@@ -190,14 +212,19 @@ def hidden(brief: Brief, going: set[int], reason: Callable[[range], str]) -> lis
     if carrier is None:
         return []
     return [
-        Hide(batch=brief.batch, span=span, notice=notice if run is carrier else "", reason=reason(run))
+        Hide(
+            batch=brief.batch,
+            span=span,
+            notice=notice if run is carrier else "",
+            reason=reason(run),
+        )
         for run, span in zip(runs, spans, strict=True)
     ]
 
 
 def runs_of(view: View, going: set[int]) -> list[range]:
-    """The going slots as runs of neighbours. A run whose span would reach over a slot that stays is left out: a
-    summary can stand for a span in which something was kept."""
+    """The going slots as runs of neighbours. A run whose span would reach over a slot that stays
+    is left out: a summary can stand for a span in which something was kept."""
     out: list[range] = []
     for index in sorted(going):
         if out and out[-1].stop == index:
@@ -227,7 +254,8 @@ def notice_of(count: int, spans: Sequence[Span]) -> str:
 
 
 def is_notice(slot: Slot) -> bool:
-    """Whether the slot is the notice of an earlier truncation, not a summary and not something a user typed."""
+    """Whether the slot is the notice of an earlier truncation, not a summary and not something a
+    user typed."""
     return slot.standin and _NOTICE.match(_words(slot)) is not None
 
 

@@ -1,8 +1,10 @@
-"""What is worth its room stays: every message gets a score from 0 to 1 by code, and whole units compete by value.
+"""What is worth its room stays: every message gets a score from 0 to 1 by code, and whole units
+compete by value.
 
-`importance` frees what the target asks for, or all below a `threshold`; `relevance` does the same to a size of its own
-for a task. The `rest` is hidden, or put in summaries. `explain` gives every score with its factors. Neighbours:
-`scores` has the factors, `hide` hides with one notice, `summarize` makes the asks.
+`importance` frees what the target asks for, or all below a `threshold`; `relevance` does the same
+to a size of its own for a task. The `rest` is hidden, or put in summaries. `explain` gives every
+score with its factors. Neighbours: `scores` has the factors, `hide` hides with one notice,
+`summarize` makes the asks.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ DIGITS = 6  # of a score: what a sum of floats adds behind them is no difference
 REASON = "least important"
 RESTS = ("hide", "summarize")
 SCORES_TOLD = 6
-# Added to every unit's size, so that a heap of tiny messages does not push out one that says something.
+# Added to every unit's size, so that a heap of tiny messages does not push out one that says
+# something.
 UNIT_TOKENS = 32
 
 
@@ -43,13 +46,16 @@ class Score(Struct, frozen=True, kw_only=True):
 
 
 def importance(brief: Brief) -> list[Edit | Ask]:
-    """Takes away the units of least value per token until the page fits, or all below the `threshold`."""
+    """Takes away the units of least value per token until the page fits, or all below the
+    `threshold`."""
     if brief.view.tokens <= brief.setting("trigger_tokens", 0):
         return []
     whole = units(brief.view.slots)
     values = weighed(factors_of(brief, whole), _weights(brief))
     going, reason = _going(brief, whole, values), partial(_reason, brief.view, values)
-    return _summarized(brief, going, reason) if _is_summarized(brief) else hidden(brief, going, reason)
+    return (
+        _summarized(brief, going, reason) if _is_summarized(brief) else hidden(brief, going, reason)
+    )
 
 
 def relevance(brief: Brief) -> list[Edit | Ask]:
@@ -62,21 +68,25 @@ def relevance(brief: Brief) -> list[Edit | Ask]:
 
 
 def explain(brief: Brief) -> list[Score]:
-    """Every message of the page with its score, its factors, and whether it would go. Changes nothing."""
+    """Every message of the page with its score, its factors, and whether it would go. Changes
+    nothing."""
     whole = units(brief.view.slots)
     factors = factors_of(brief, whole)
     values = weighed(factors, _weights(brief))
     going = _going(brief, whole, values)
     return [
         Score(
-            seq=slot.seq, tokens=slot.tokens, score=values[index], goes=index in going,
+            seq=slot.seq,
+            tokens=slot.tokens,
+            score=values[index],
+            goes=index in going,
             factors={name: column[index] for name, column in factors.items()},
         )
         for index, slot in enumerate(brief.view.slots)
-    ]  # fmt: skip
+    ]
 
 
-# --- the rest ----------------------------------------------------------------------------------------------------
+# --- the rest ---
 
 
 def _is_summarized(brief: Brief) -> bool:
@@ -90,12 +100,16 @@ def _summarized(brief: Brief, going: set[int], reason: Callable[[range], str]) -
     """An ask for every run of what goes."""
     runs = runs_of(brief.view, going)
     asks = asks_for(brief, [brief.view.slots[run.start : run.stop] for run in runs])
-    return [replace(ask, draft=replace(ask.draft, reason=reason(run))) for ask, run in zip(asks, runs)]
+    return [
+        replace(ask, draft=replace(ask.draft, reason=reason(run))) for ask, run in zip(asks, runs)
+    ]
 
 
 def _reason(view: View, values: Sequence[float], run: range) -> str:
     """Why a run goes: the scores of its messages, one by one where they are few."""
-    scores = {view.slots[index].seq: values[index] for index in run if not is_notice(view.slots[index])}
+    scores = {
+        view.slots[index].seq: values[index] for index in run if not is_notice(view.slots[index])
+    }
     if not scores:
         return REASON
     if len(scores) == 1:
@@ -107,7 +121,7 @@ def _reason(view: View, values: Sequence[float], run: range) -> str:
     return f"{REASON} ({told})"
 
 
-# --- the choice ----------------------------------------------------------------------------------------------------
+# --- the choice ---
 
 
 def _going(brief: Brief, whole: Sequence[range], values: Sequence[float]) -> set[int]:
@@ -119,7 +133,9 @@ def _going(brief: Brief, whole: Sequence[range], values: Sequence[float]) -> set
     older = [unit for unit in free if unit not in recent]
     if brief.setting("preset", "") == "threshold" or "threshold" in brief.settings:
         threshold = _threshold(brief)
-        chosen = [unit for unit in older if round(_value(values, unit), DIGITS) < round(threshold, DIGITS)]
+        chosen = [
+            unit for unit in older if round(_value(values, unit), DIGITS) < round(threshold, DIGITS)
+        ]
     else:
         chosen = _crowded_out(brief, values, older, recent)
     return {index for unit in chosen for index in unit}
@@ -143,12 +159,16 @@ def _recent(brief: Brief, free: Sequence[range]) -> set[range]:
     return {unit for unit in free if unit.stop > start}
 
 
-def _crowded_out(brief: Brief, values: Sequence[float], older: Sequence[range], recent: Iterable[range]) -> list[range]:
+def _crowded_out(
+    brief: Brief, values: Sequence[float], older: Sequence[range], recent: Iterable[range]
+) -> list[range]:
     """What does not fit: first the newest find room, then the best by value per token."""
     slots = brief.view.slots
     newest_first = sorted(recent, key=lambda unit: -unit.start)
     sizes = {unit: sum(slots[index].tokens for index in unit) for unit in (*older, *newest_first)}
-    best = sorted(older, key=lambda unit: (-_value(values, unit) / (sizes[unit] + UNIT_TOKENS), unit.start))
+    best = sorted(
+        older, key=lambda unit: (-_value(values, unit) / (sizes[unit] + UNIT_TOKENS), unit.start)
+    )
     room = _room(brief) - brief.view.slot_tokens + sum(sizes.values())
     if room >= sum(sizes.values()):
         return []
@@ -163,7 +183,8 @@ def _crowded_out(brief: Brief, values: Sequence[float], older: Sequence[range], 
 
 
 def _room(brief: Brief) -> int:
-    """How large the slots may be together: `max_tokens`, or what the target leaves beside system and tools."""
+    """How large the slots may be together: `max_tokens`, or what the target leaves beside system
+    and tools."""
     view = brief.view
     fixed = view.system_tokens + view.tools_tokens
     most: int = brief.setting("max_tokens", max(0, brief.target - fixed))
@@ -179,11 +200,15 @@ def _notice_tokens(brief: Brief) -> int:
 
 
 def _weights(brief: Brief) -> dict[str, float]:
-    """The weights with the caller's changes, as parts of 1; without a task its words weigh nothing."""
+    """The weights with the caller's changes, as parts of 1; without a task its words weigh
+    nothing."""
     given = brief.setting("weights", {})
     unknown = sorted(set(given) - set(WEIGHTS))
     if unknown or not all(isinstance(each, int | float) and each >= 0 for each in given.values()):
-        raise Invalid(f"weights are {given!r}", hint="known: " + ", ".join(WEIGHTS) + "; numbers, none below 0")
+        raise Invalid(
+            f"weights are {given!r}",
+            hint="known: " + ", ".join(WEIGHTS) + "; numbers, none below 0",
+        )
     weights = {**WEIGHTS, **given} if brief.task.strip() else {**WEIGHTS, **given, "keywords": 0.0}
     total = sum(weights.values()) or 1.0
     return {name: each / total for name, each in weights.items() if each}

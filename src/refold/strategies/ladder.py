@@ -1,9 +1,10 @@
 """The ladder: strategies run in order, from lossless to lossy, until the target is met.
 
-Every rung sees the page as the rungs before it would leave it. What they propose is sized here, tried on a copy of
-the fold, and dropped if it does not make the page smaller. A rung that fails is left out, and its step says why. Behind
-a summary the last rung is the last resort: it is spared once the page is well below the trigger, because what it hides
-was just paid for. The result is one list of proposals, one batch.
+Every rung sees the page as the rungs before it would leave it. What they propose is sized here,
+tried on a copy of the fold, and dropped if it does not make the page smaller. A rung that fails is
+left out, and its step says why. Behind a summary the last rung is the last resort: it is spared
+once the page is well below the trigger, because what it hides was just paid for. The result is one
+list of proposals, one batch.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ def climb(state: Fold, brief: Brief, rungs: Sequence[tuple[str, Strategy]]) -> C
     state = state.copy()
     for name, strategy in rungs:
         before, began = state.view(), process_time()
-        last_resort = name == rungs[-1][0] and any(isinstance(proposal.edit, Summarize) for proposal in proposals)
+        last_resort = name == rungs[-1][0] and any(
+            isinstance(proposal.edit, Summarize) for proposal in proposals
+        )
         if before.tokens <= (max(brief.enough, brief.target) if last_resort else brief.target):
             break
         settings = {**brief.config.strategy.get(name, {}), **brief.settings}
@@ -51,15 +54,20 @@ def climb(state: Fold, brief: Brief, rungs: Sequence[tuple[str, Strategy]]) -> C
         proposals += taken
         steps.append(
             Step(
-                strategy=name, edits=len(taken), tokens_before=before.tokens, tokens_after=state.view().tokens,
-                cpu_ms=1e3 * (process_time() - began), note=failure or note,
+                strategy=name,
+                edits=len(taken),
+                tokens_before=before.tokens,
+                tokens_after=state.view().tokens,
+                cpu_ms=1e3 * (process_time() - began),
+                note=failure or note,
             )
-        )  # fmt: skip
+        )
     return Climb(state=state, proposals=tuple(proposals), asks=tuple(asks), steps=tuple(steps))
 
 
 def _found(strategy: Strategy, brief: Brief) -> tuple[Sequence[Edit | Ask], str]:
-    """What a strategy proposes, or why it could not. A wrong setting is the caller's and is raised."""
+    """What a strategy proposes, or why it could not. A wrong setting is the caller's and is
+    raised."""
     try:
         return strategy(brief), ""
     except RefoldError:
@@ -73,7 +81,8 @@ def _draft(item: Edit | Ask) -> Edit:
 
 
 def _tried(state: Fold, brief: Brief, edits: Sequence[Edit]) -> tuple[list[Proposal], Fold, str]:
-    """The edits that make the page smaller, the page they leave, and what was wrong with it if it was refused."""
+    """The edits that make the page smaller, the page they leave, and what was wrong with it if
+    it was refused."""
     taken: list[Proposal] = []
     after = state.copy()
     for edit in edits:
@@ -81,7 +90,8 @@ def _tried(state: Fold, brief: Brief, edits: Sequence[Edit]) -> tuple[list[Propo
         if _shrinks(proposal, after) and after.add(pretended(proposal, after), edit):
             taken.append(proposal)
     wrong = set(broken(after.view())) if taken else set()
-    # Checking a page is dear, so the one before is checked only if there is something to hold against it.
+    # Checking a page is dear, so the one before is checked only if there is something to hold
+    # against it.
     if wrong and (wrong := wrong - set(broken(state.view()))):
         return [], state, "refused: " + "; ".join(sorted(wrong))
     return taken, after, ""
@@ -108,7 +118,8 @@ def edit_tokens(edit: Edit, state: Fold, brief: Brief) -> int:
             block = slot.message.blocks[edit.block]
             new = block_tokens(brief.count, slot.message, shortened(block, edit))
             shown = block_tokens(brief.count, slot.message, block)
-            # The fold takes the tokens of an edit against the block as it came, not as an earlier edit left it.
+            # The fold takes the tokens of an edit against the block as it came, not as an earlier
+            # edit left it.
             return new - shown + replaced_tokens(edit, state)
 
 
@@ -121,6 +132,14 @@ def replaced_tokens(edit: Replace, state: Fold) -> int:
 def pretended(proposal: Proposal, state: Fold) -> Event:
     """The event that the proposal would become, for trying it out."""
     return Event(
-        seq=state.head + 1, id="", at_ms=state.updated_ms, by="", kind=kind_of(proposal.edit), body=b"", salt=b"-",
-        digest=b"", chain=state.chain, tokens=proposal.tokens,
-    )  # fmt: skip
+        seq=state.head + 1,
+        id="",
+        at_ms=state.updated_ms,
+        by="",
+        kind=kind_of(proposal.edit),
+        body=b"",
+        salt=b"-",
+        digest=b"",
+        chain=state.chain,
+        tokens=proposal.tokens,
+    )

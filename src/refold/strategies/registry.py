@@ -1,8 +1,9 @@
-"""The strategies by name, each with the settings it takes. A new one is a file beside this and a line here; a caller
-may register its own, and say which settings that one takes.
+"""The strategies by name, each with the settings it takes. A new one is a file beside this and a
+line here; a caller may register its own, and say which settings that one takes.
 
-Settings are checked here and nowhere else: those of the configuration when a conversation is opened, those of a call
-before its plan is drawn up. The types stand here and not in the strategies, so that none has to be imported for that.
+Settings are checked here and nowhere else: those of the configuration when a conversation is
+opened, those of a call before its plan is drawn up. The types stand here and not in the strategies,
+so that none has to be imported for that.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ _CLEAR: Settings = {
 }  # fmt: skip
 
 BUILT_IN: dict[str, tuple[str, Settings]] = {
-    # name: module of this room, whose function has the name of the strategy; its settings with their types
+    # name: module of this room, whose function has the name of the strategy; its settings with
+    # their types
     "dedup": ("dedup", {"same_chars": int}),
     "gist": ("gist", {"instructions": str}),
     "hide": ("hide", {"preset": str, "fraction": float}),
@@ -48,8 +50,9 @@ _registered: dict[str, tuple[Strategy, Settings | None]] = {}
 
 
 def register(name: str, strategy: Strategy, *, settings: Settings | None = None) -> None:
-    """Makes a strategy of the caller's own usable by name. `settings` are those it takes, with their types
-    (`{"tokens_max": int}`): any other is refused then. Without them it takes anything."""
+    """Makes a strategy of the caller's own usable by name. `settings` are those it takes, with
+    their types (`{"tokens_max": int}`): any other is refused then. Without them it takes
+    anything."""
     _registered[name] = (strategy, settings)
 
 
@@ -71,19 +74,20 @@ def rungs(names: Sequence[str]) -> list[tuple[str, Strategy]]:
     return [(name, strategy(name)) for name in names]
 
 
-# --- settings ------------------------------------------------------------------------------------------------------
+# --- settings ---
 
 
 def check_tables(tables: Mapping[str, Mapping[str, Any]]) -> None:
-    """Refuses a setting of the configuration that its strategy does not take. A strategy that is not known here is left
-    alone: it may be registered later, or in another program that shares the file."""
+    """Refuses a setting of the configuration that its strategy does not take. A strategy that is
+    not known here is left alone: it may be registered later, or in another program that shares
+    the file."""
     for name, given in tables.items():
         check_settings(given, [name], f"strategy.{name}")
 
 
 def check_settings(given: Mapping[str, Any], names: Sequence[str], origin: str = "") -> None:
-    """Refuses a setting that none of these strategies takes, and a value of a wrong type. What is given in a call is
-    for all of its strategies: each takes what it knows."""
+    """Refuses a setting that none of these strategies takes, and a value of a wrong type. What
+    is given in a call is for all of its strategies: each takes what it knows."""
     tables = [_settings_of(name) for name in names]
     known = {name: _kinds(tables, name) for table in tables for name in table or ()}
     origin = origin or f"the call of {'+'.join(names)}"
@@ -96,7 +100,9 @@ def check_settings(given: Mapping[str, Any], names: Sequence[str], origin: str =
 
 def _check_known(given: Mapping[str, Any], known: Sequence[str], origin: str) -> None:
     if given and not known:
-        raise Invalid(f"{origin} has an unknown name {next(iter(given))!r}", hint="it takes no settings")
+        raise Invalid(
+            f"{origin} has an unknown name {next(iter(given))!r}", hint="it takes no settings"
+        )
     check_names(given, origin, known)
 
 
@@ -110,4 +116,6 @@ def _settings_of(name: str) -> Settings | None:
 def _kinds(tables: Sequence[Settings | None], name: str) -> tuple[type, ...]:
     """The types that one of the strategies takes for a setting."""
     found = [table[name] for table in tables if table and name in table]
-    return tuple(kind for kinds in found for kind in (kinds if isinstance(kinds, tuple) else (kinds,)))
+    return tuple(
+        kind for kinds in found for kind in (kinds if isinstance(kinds, tuple) else (kinds,))
+    )

@@ -1,9 +1,9 @@
 """What a message is worth, factor by factor, each from 0 to 1, by code.
 
-Who spoke, how far back, whether it holds a decision, a plan or an error, whether later messages use its names, what the
-user stressed, whether the tool worked, whether it is about the task, and whether it is said again. Position counts for
-age, not hours: a weekend changes nothing. Neighbours: `importance` weighs the factors and chooses, `words` finds the
-task's words.
+Who spoke, how far back, whether it holds a decision, a plan or an error, whether later messages use
+its names, what the user stressed, whether the tool worked, whether it is about the task, and
+whether it is said again. Position counts for age, not hours: a weekend changes nothing. Neighbours:
+`importance` weighs the factors and chooses, `words` finds the task's words.
 """
 
 from __future__ import annotations
@@ -22,14 +22,25 @@ WEIGHTS: dict[str, float] = {
     "keywords": 2.0, "novelty": 1.0,
 }  # fmt: skip
 OPEN_UNITS = 8
-# Only the beginning and the end of a long text are looked at: a page costs the same however long its results are.
+# Only the beginning and the end of a long text are looked at: a page costs the same however long
+# its results are.
 HEAD, TAIL = 1_500, 500
 NAMED_CHARS, NAMES_MAX, NAME_CHARS = 400, 16, 48
 NAME, ARTIFACT = re.compile(r"[\w-]+"), re.compile(r"\bart-[\w-]+")
 DECISIONS = ("decid", "instead of", "must ", "root cause", "conclu")
 PLANS = ("plan", "todo", "next step", "[ ]")
 ERRORS = ("error", "exception", "traceback", "fail")
-STRESSED = ("important", "must", "never", "always", "do not", "don't", "critical", "make sure", "only ")
+STRESSED = (
+    "important",
+    "must",
+    "never",
+    "always",
+    "do not",
+    "don't",
+    "critical",
+    "make sure",
+    "only ",
+)
 
 
 def factors_of(brief: Brief, whole: Sequence[range]) -> dict[str, list[float]]:
@@ -45,7 +56,10 @@ def factors_of(brief: Brief, whole: Sequence[range]) -> dict[str, list[float]]:
         "marks": [marks(lower) for lower in lowers],
         "references": references,
         "open": still_open,
-        "emphasis": [emphasis(text) if slot.message.role == "user" else 0.0 for slot, text in zip(slots, texts)],
+        "emphasis": [
+            emphasis(text) if slot.message.role == "user" else 0.0
+            for slot, text in zip(slots, texts)
+        ],
         "success": worked,
         "keywords": task_shares(brief.task, texts, lowers),
         "novelty": _novelty(texts, worked),
@@ -61,7 +75,8 @@ def weighed(factors: Mapping[str, Sequence[float]], weights: Mapping[str, float]
 
 
 def _references(whole: Sequence[range], texts: Sequence[str]) -> tuple[list[float], list[float]]:
-    """For each message how much its names are used later, and whether the newest units still use them."""
+    """For each message how much its names are used later, and whether the newest units still use
+    them."""
     used: dict[str, int] = {}
     references, still_open = [0.0] * len(texts), [0.0] * len(texts)
     newest: set[str] = set()
@@ -81,8 +96,8 @@ def _references(whole: Sequence[range], texts: Sequence[str]) -> tuple[list[floa
 
 
 def _novelty(texts: Sequence[str], worked: Sequence[float]) -> list[float]:
-    """0 for what is said again later in the same words, else 1. What a tool said that failed never makes the same words
-    of one that worked look old: it is itself what is not needed."""
+    """0 for what is said again later in the same words, else 1. What a tool said that failed
+    never makes the same words of one that worked look old: it is itself what is not needed."""
     best: dict[str, int] = {}
     for index, text in enumerate(texts):
         if worked[index] >= worked[best.get(text, index)]:
@@ -90,7 +105,7 @@ def _novelty(texts: Sequence[str], worked: Sequence[float]) -> list[float]:
     return [float(best[text] == index) for index, text in enumerate(texts)]
 
 
-# --- what a message says by itself -----------------------------------------------------------------------------------
+# --- what a message says by itself ---
 
 
 def text_looked_at(message: Message) -> str:
@@ -116,7 +131,11 @@ def emphasis(text: str) -> float:
     lower = text.lower()
     if any(mark in lower for mark in STRESSED):
         return 1.0
-    return 0.5 if "!" in text or any(len(word) > 3 and word.isupper() for word in text.split()) else 0.0
+    return (
+        0.5
+        if "!" in text or any(len(word) > 3 and word.isupper() for word in text.split())
+        else 0.0
+    )
 
 
 def success(message: Message) -> float:
@@ -126,8 +145,9 @@ def success(message: Message) -> float:
 
 
 def names_in(text: str) -> set[str]:
-    """The file names and artifacts that a text speaks of. A path counts by its last part, since it is often written
-    from another folder. Looking for the dot is ten times as fast as looking for names."""
+    """The file names and artifacts that a text speaks of. A path counts by its last part, since
+    it is often written from another folder. Looking for the dot is ten times as fast as looking
+    for names."""
     found = {name.rstrip("-") for name in ARTIFACT.findall(text)} if "art-" in text else set()
     at = text.find(".")
     while at >= 0 and len(found) < NAMES_MAX:
@@ -140,7 +160,8 @@ def names_in(text: str) -> set[str]:
 
 
 def task_shares(task: str, texts: Sequence[str], lowers: Sequence[str]) -> list[float]:
-    """For each text the part of the task's words that it has, rare words counting more; 0 for all without a task."""
+    """For each text the part of the task's words that it has, rare words counting more; 0 for
+    all without a task."""
     shares = [0.0] * len(texts)
     hits = {word: mentioning(word, texts, lowers) for word in dict.fromkeys(words(task))}
     weights = {word: weight(len(found), len(texts)) for word, found in hits.items()}

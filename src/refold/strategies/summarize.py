@@ -1,10 +1,12 @@
-"""Everything before the last messages becomes one summary: the ledger by code, and prose beside it by a writer.
+"""Everything before the last messages becomes one summary: the ledger by code, and prose beside it
+by a writer.
 
-The last `keep` messages stay (from a seam on), and so do the latest request, pins and system messages at the front;
-what lies between them is asked for span by span. The draft is a heading that tells what is covered, and the ledger of
-the whole conversation so far, so it can stand alone. An earlier summary is covered by the next one, which therefore
-carries its counts, facts and prose on; where room is short, the ledger gives way first. Neighbours: `gist` chooses
-lines instead; `prose` and `uses` have what is carried on; the engine puts an ask in words.
+The last `keep` messages stay (from a seam on), and so do the latest request, pins and system
+messages at the front; what lies between them is asked for span by span. The draft is a heading that
+tells what is covered, and the ledger of the whole conversation so far, so it can stand alone. An
+earlier summary is covered by the next one, which therefore carries its counts, facts and prose on;
+where room is short, the ledger gives way first. Neighbours: `gist` chooses lines instead; `prose`
+and `uses` have what is carried on; the engine puts an ask in words.
 """
 
 from __future__ import annotations
@@ -27,9 +29,13 @@ from refold.strategies.prose import FRAME_TOKENS, SHARE_MAX, cap_tokens, carried
 REASON = "summarize"
 LEDGER_SHARE = 0.55  # of what a summary may have: the ledger; the rest is for prose
 DRAFT_SHARE = 0.9  # of what it replaces: a draft must make the page shorter
-CARRIED_SHARE = 0.8  # of a draft: prose that is carried on may have this much, the ledger has the rest for sure
+CARRIED_SHARE = (
+    0.8  # of a draft: prose that is carried on may have this much, the ledger has the rest for sure
+)
 NEW_PROSE_TOKENS = 200  # left free for a writer's new words, beside what is carried on
-LEDGER_TOKENS_MIN = 400  # but not for the first ones, if the ledger had less than this: it tells a short span alone
+LEDGER_TOKENS_MIN = (
+    400  # but not for the first ones, if the ledger had less than this: it tells a short span alone
+)
 RAW_MIN = 2  # messages that are not summarized yet: fewer are not worth a summary
 TOOLS_SHOWN = 12
 
@@ -38,11 +44,14 @@ def summarize(brief: Brief) -> list[Edit | Ask]:
     """An ask for every run of messages before the last `keep`."""
     view, keep = brief.view, brief.setting("keep", brief.config.keep_recent)
     instructions, threshold = brief.setting("instructions", ""), brief.setting("threshold", 0)
-    return [*asks_for(brief, covered(view, keep), instructions)] if len(view.slots) > threshold else []
+    return (
+        [*asks_for(brief, covered(view, keep), instructions)] if len(view.slots) > threshold else []
+    )
 
 
 def asks_for(brief: Brief, runs: Sequence[Sequence[Slot]], instructions: str = "") -> list[Ask]:
-    """An ask for each of these runs; the largest has the ledger. None if so little is not worth a summary."""
+    """An ask for each of these runs; the largest has the ledger. None if so little is not worth
+    a summary."""
     view, raw = brief.view, [slot for run in runs for slot in run if not slot.standin]
     if len(raw) < RAW_MIN:
         return []
@@ -56,7 +65,8 @@ def asks_for(brief: Brief, runs: Sequence[Sequence[Slot]], instructions: str = "
 
 
 def covered(view: View, keep: int) -> list[list[Slot]]:
-    """What is to be summarized: the runs before the last `keep` messages, cut at seams and around what stays."""
+    """What is to be summarized: the runs before the last `keep` messages, cut at seams and
+    around what stays."""
     whole = units(view.slots)
     latest = max(0, len(view.slots) - max(1, keep))
     start = max((unit.start for unit in whole if unit.start <= latest), default=0)
@@ -72,7 +82,8 @@ def covered(view: View, keep: int) -> list[list[Slot]]:
 
 
 class _Ledger(Struct, frozen=True):
-    """What a summary tells by code: all that is known, what is new in it, and what its text weighs."""
+    """What a summary tells by code: all that is known, what is new in it, and what its text
+    weighs."""
 
     told: tuple[Fact, ...] = ()
     new: tuple[Fact, ...] = ()
@@ -104,15 +115,23 @@ def _draft(brief: Brief, run: Sequence[Slot], ledger: _Ledger) -> Summarize:
 
 
 def _text(brief: Brief, run: Sequence[Slot], heading: str, ledger: _Ledger) -> str:
-    """Prose of earlier summaries, the heading, and of the ledger what fits: so much that a writer still has room for
-    its words, in the place of the prose or where there was none yet."""
-    cap, replaced, count = cap_tokens(brief.budget.window), _tokens(run), partial(text_tokens, brief.count)
+    """Prose of earlier summaries, the heading, and of the ledger what fits: so much that a
+    writer still has room for its words, in the place of the prose or where there was none yet."""
+    cap, replaced, count = (
+        cap_tokens(brief.budget.window),
+        _tokens(run),
+        partial(text_tokens, brief.count),
+    )
     own, shorter = count(heading), DRAFT_SHARE * replaced
     most = max(0.0, min(cap, shorter) - own - FRAME_TOKENS)
     prose = carried(run, int(CARRIED_SHARE * most), count)
     beside = (count(prose) if prose else FRAME_TOKENS) + NEW_PROSE_TOKENS
     room = min(LEDGER_SHARE * cap, cap - own - beside, SHARE_MAX * replaced - own - beside)
-    least = (1 - CARRIED_SHARE) * most if prose else min(LEDGER_TOKENS_MIN, LEDGER_SHARE * cap, shorter - own)
+    least = (
+        (1 - CARRIED_SHARE) * most
+        if prose
+        else min(LEDGER_TOKENS_MIN, LEDGER_SHARE * cap, shorter - own)
+    )
     lines = ledger.lines(max(room, least, 0))
     return "\n".join([*([prose] if prose else []), heading, *lines])
 
@@ -123,14 +142,16 @@ def _tokens(slots: Sequence[Slot]) -> int:
 
 def _heading(span: Span, tally: _Tally) -> str:
     most = list(tally.tools.items())[:TOOLS_SHOWN]
-    tools = f" Tools used: {', '.join(f'{name} ×{used.count}' for name, used in most)}." if most else ""
+    tools = (
+        f" Tools used: {', '.join(f'{name} ×{used.count}' for name, used in most)}." if most else ""
+    )
     what = "1 earlier message" if tally.messages == 1 else f"{tally.messages} earlier messages"
     return f"[Summary of {what}, {span}: background, not a new request; unfold {span} gives them whole.{tools}]"
 
 
 def _tally(brief: Brief, run: Sequence[Slot]) -> _Tally:
-    """Counted from the page; a summary noted its own counts, so the log is read only where another strategy left a
-    stand-in."""
+    """Counted from the page; a summary noted its own counts, so the log is read only where
+    another strategy left a stand-in."""
     messages, read = 0, list[Slot]()
     for slot in run:
         notes: dict[str, Any] = (slot.notes or {}) if slot.standin else {}

@@ -1,9 +1,9 @@
 """The words of a text as code and prose have them, and how much a word says.
 
-`getUserName`, `user_name` and `user name` have the same words; `is` is not in `this`. Words come lower-case with
-their endings off, so that `fixes` meets `fixing`; words that say nothing are left out; Chinese, Japanese and Korean
-go by pairs of signs. A word that is everywhere weighs nothing. Neighbours: `keep` and `importance` look for the words
-of the task.
+`getUserName`, `user_name` and `user name` have the same words; `is` is not in `this`. Words come
+lower-case with their endings off, so that `fixes` meets `fixing`; words that say nothing are left
+out; Chinese, Japanese and Korean go by pairs of signs. A word that is everywhere weighs nothing.
+Neighbours: `keep` and `importance` look for the words of the task.
 """
 
 from __future__ import annotations
@@ -46,16 +46,26 @@ def _humps(run: str) -> list[str]:
 
 @lru_cache(maxsize=4096)
 def _word(run: str) -> str:
-    """The stem of a word, or nothing for a stop word. A function of its text, so remembering it is safe."""
+    """The stem of a word, or nothing for a stop word. A function of its text, so remembering it
+    is safe."""
     lower = run.lower()
     return "" if lower in STOP else stem(lower)
 
 
 def stem(word: str) -> str:
-    """The word without its English ending, so that forms of one word are alike; not a linguist's stem."""
+    """The word without its English ending, so that forms of one word are alike; not a linguist's
+    stem."""
     if len(word) <= 3 or not word.isascii():
         return word
-    for ending, instead in (("ies", "y"), ("sses", "ss"), ("ing", ""), ("ed", ""), ("ly", ""), ("es", ""), ("s", "")):
+    for ending, instead in (
+        ("ies", "y"),
+        ("sses", "ss"),
+        ("ing", ""),
+        ("ed", ""),
+        ("ly", ""),
+        ("es", ""),
+        ("s", ""),
+    ):
         if word.endswith(ending) and len(word) - len(ending) >= 3 and not word.endswith("ss"):
             word = word[: -len(ending)] + instead
             break
@@ -65,7 +75,8 @@ def stem(word: str) -> str:
 
 
 def mentions(text: str, lower: str, word: str) -> bool:
-    """Whether a text has a stemmed word, without taking the whole text apart. `lower` is the text in lower case."""
+    """Whether a text has a stemmed word, without taking the whole text apart. `lower` is the
+    text in lower case."""
     needle = _needle(word)
     at = lower.find(needle)
     if at >= 0 and len(lower) != len(text):
@@ -107,5 +118,6 @@ def mentioning(word: str, texts: Sequence[str], lowers: Sequence[str]) -> list[i
 
 
 def weight(count: int, total: int) -> float:
-    """What a word says that stands in `count` of `total` texts: rare ones weigh more, absent ones nothing."""
+    """What a word says that stands in `count` of `total` texts: rare ones weigh more, absent
+    ones nothing."""
     return log(1 + (total - count + 0.5) / (count + 0.5)) if count else 0.0

@@ -1,9 +1,10 @@
 """The sliding window: the last messages stay, the rest is hidden behind a notice.
 
-`keep` says how many messages stay; `max_tokens` bounds their size instead, newest first; with `max_age_hours`, what is
-younger stays as well. `by` may say which is meant: by age, a day is the default. The window begins at a seam, so it may
-hold a few messages more; system messages, the first request and what is protected stay before it. Neighbour: `hide`
-takes away only as much as the target asks for.
+`keep` says how many messages stay; `max_tokens` bounds their size instead, newest first; with
+`max_age_hours`, what is younger stays as well. `by` may say which is meant: by age, a day is the
+default. The window begins at a seam, so it may hold a few messages more; system messages, the first
+request and what is protected stay before it. Neighbour: `hide` takes away only as much as the
+target asks for.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ def _begin(brief: Brief, whole: Sequence[range]) -> tuple[int, str]:
     way = _way(brief)
     most, hours = brief.setting("max_tokens", 0), _hours(brief, way)
     starts = [_start_by_tokens(brief.view, whole, most)] if most else []
-    recent = _start(whole, len(brief.view.slots) - max(1, brief.setting("keep", brief.config.keep_recent)))
+    recent = _start(
+        whole, len(brief.view.slots) - max(1, brief.setting("keep", brief.config.keep_recent))
+    )
     if hours is not None:
         starts.append(min(recent, _start_by_age(brief, whole, hours)))
     reason = f"older than {hours:g} hours" if hours is not None else "before the window"
@@ -58,7 +61,9 @@ def _hours(brief: Brief, way: str) -> float | None:
         return None
     hours: float = brief.setting("max_age_hours", AGE_HOURS)
     if hours < 0:
-        raise Invalid(f"max_age_hours is {hours}", hint="give a number of hours that is not negative")
+        raise Invalid(
+            f"max_age_hours is {hours}", hint="give a number of hours that is not negative"
+        )
     return hours
 
 
@@ -68,10 +73,15 @@ def _start(whole: Sequence[range], latest: int) -> int:
 
 
 def _start_by_age(brief: Brief, whole: Sequence[range], hours: float) -> int:
-    """The first seam from which something is young enough. A summary is as old as the newest message it stands for."""
+    """The first seam from which something is young enough. A summary is as old as the newest
+    message it stands for."""
     slots = brief.view.slots
     ages = brief.ages([slot.last for slot in slots])
-    young = (unit.start for unit in whole if min(ages.get(slots[i].last, 0) for i in unit) <= hours * HOUR_MS)
+    young = (
+        unit.start
+        for unit in whole
+        if min(ages.get(slots[i].last, 0) for i in unit) <= hours * HOUR_MS
+    )
     return next(young, len(slots))
 
 

@@ -1,9 +1,11 @@
-"""Which counter a conversation gets: the caller's own, one plugged in for the model, the exact one, or the estimate.
+"""Which counter a conversation gets: the caller's own, one plugged in for the model, the exact one,
+or the estimate.
 
-Nothing asked for: the exact counter where the extra `exact` is installed and the vocabulary is the model's own, as
-with OpenAI, else the estimate, which is faster and after a few replies nearly as good. `"exact"` asks for the nearest
-vocabulary whatever the model; a missing package gives the estimate and a note. Whichever it is, it carries the framing
-of the model's provider. Neighbours: `counter`, `exact`, `framing`.
+Nothing asked for: the exact counter where the extra `exact` is installed and the vocabulary is the
+model's own, as with OpenAI, else the estimate, which is faster and after a few replies nearly as
+good. `"exact"` asks for the nearest vocabulary whatever the model; a missing package gives the
+estimate and a note. Whichever it is, it carries the framing of the model's provider. Neighbours:
+`counter`, `exact`, `framing`.
 """
 
 from __future__ import annotations
@@ -25,8 +27,11 @@ _plugged: dict[str, Counter] = {}
 
 
 def plug(model: str, function: Count) -> None:
-    """From now on conversations with this model, or one whose name begins with it, are counted by the function."""
-    _plugged[model.strip().lower()] = function if isinstance(function, Counter) else custom(function)
+    """From now on conversations with this model, or one whose name begins with it, are counted
+    by the function."""
+    _plugged[model.strip().lower()] = (
+        function if isinstance(function, Counter) else custom(function)
+    )
 
 
 def unplug(model: str) -> None:
@@ -35,8 +40,8 @@ def unplug(model: str) -> None:
 
 
 def counter_for(given: Count | str | None, model: Model | str | None = None) -> Counter:
-    """The counter for what a caller gave: nothing, a name (`estimate`, `exact`, a vocabulary), or a function. A counter
-    is taken as it is."""
+    """The counter for what a caller gave: nothing, a name (`estimate`, `exact`, a vocabulary),
+    or a function. A counter is taken as it is."""
     if isinstance(given, Counter):
         return given
     model = model if isinstance(model, Model) else model_info(model)
@@ -66,9 +71,15 @@ def _by_name(given: str, model: Model) -> Counter:
     known = (NAME, EXACT, *exact.VOCABULARIES)
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)
-        raise Invalid(f"there is no counter {given!r}", hint=f"did you mean {near[0]}?" if near else ", ".join(known))
+        raise Invalid(
+            f"there is no counter {given!r}",
+            hint=f"did you mean {near[0]}?" if near else ", ".join(known),
+        )
     if not exact.installed():
-        return replace(ESTIMATE, note=f"counter={given!r} needs the extra exact, so the estimate counts; {exact.HINT}")
+        return replace(
+            ESTIMATE,
+            note=f"counter={given!r} needs the extra exact, so the estimate counts; {exact.HINT}",
+        )
     return _vocabulary_counter(exact.nearest(model.name) if name == EXACT else name)
 
 

@@ -1,9 +1,10 @@
 """A counter turns text into tokens; this counts whatever a request carries with one.
 
-Rule: what is not empty counts at least one, what is empty counts nothing, and each message adds what its frame costs
-with the provider at hand. A caller's own function becomes a counter by `custom`, which answers for its results.
-Nothing is cached, so no count outlives its text. Neighbours: `choice` finds the counter for a model, `framing` knows
-what providers add, `media` images and sound.
+Rule: what is not empty counts at least one, what is empty counts nothing, and each message adds
+what its frame costs with the provider at hand. A caller's own function becomes a counter by
+`custom`, which answers for its results. Nothing is cached, so no count outlives its text.
+Neighbours: `choice` finds the counter for a model, `framing` knows what providers add, `media`
+images and sound.
 """
 
 from __future__ import annotations
@@ -25,13 +26,15 @@ from refold.tokens.schemas import declarations, json_text
 
 Count = Callable[[str], int]
 
-# Withheld thinking is its text, sealed and written as base64: 4 signs for 3 bytes, 4 bytes for a token.
+# Withheld thinking is its text, sealed and written as base64: 4 signs for 3 bytes, 4 bytes for a
+# token.
 SEALED_CHARS_PER_TOKEN = 16 / 3
 
 
 class Counter(Struct, frozen=True):
-    """A function from text to tokens, with the name that is written beside its counts. `framing` is what the provider
-    adds to them. `additive`: parts of a text count what the whole counts. `note` says why another one was wanted."""
+    """A function from text to tokens, with the name that is written beside its counts. `framing`
+    is what the provider adds to them. `additive`: parts of a text count what the whole counts.
+    `note` says why another one was wanted."""
 
     name: str
     function: Count
@@ -47,16 +50,22 @@ ESTIMATE = Counter(NAME, estimate, additive=True)
 
 
 def custom(function: Count) -> Counter:
-    """A caller's function as a counter. A result that is no count, or an error, becomes `Invalid`."""
+    """A caller's function as a counter. A result that is no count, or an error, becomes
+    `Invalid`."""
     if not callable(function):
-        raise Invalid(f"a counter must be callable, not {type(function).__name__}", hint="give counter=callable(text)")
+        raise Invalid(
+            f"a counter must be callable, not {type(function).__name__}",
+            hint="give counter=callable(text)",
+        )
     name = f"custom:{getattr(function, '__qualname__', type(function).__qualname__)}"
 
     def checked(text: str) -> int:
         try:
             result: object = function(text)
         except Exception as error:
-            raise Invalid(f"the counter {name} failed: {error!r}", hint="see the error it was raised from") from error
+            raise Invalid(
+                f"the counter {name} failed: {error!r}", hint="see the error it was raised from"
+            ) from error
         return _checked(name, result)
 
     return Counter(name, checked)
@@ -92,9 +101,15 @@ def count_block(block: Block, count: Count) -> int:
         case Thinking():
             return _thinking_tokens(block, count)
         case ToolCall():
-            return framing_of(count).call + count(block.name) + _argument_tokens(block.arguments, count)
+            return (
+                framing_of(count).call
+                + count(block.name)
+                + _argument_tokens(block.arguments, count)
+            )
         case ToolResult():
-            return framing_of(count).result + sum(count_block(part, count) for part in block.content)
+            return framing_of(count).result + sum(
+                count_block(part, count) for part in block.content
+            )
         case Media():
             return media_tokens(block, framing_of(count).media)
         case Opaque():
@@ -105,13 +120,15 @@ def count_block(block: Block, count: Count) -> int:
 
 
 def _thinking_tokens(thinking: Thinking, count: Count) -> int:
-    """Where a summary stands beside the sealed original, the original is what is sent and billed."""
+    """Where a summary stands beside the sealed original, the original is what is sent and
+    billed."""
     shown = count(thinking.text) if thinking.text else 0
     return max(shown, ceil(len(thinking.data) / SEALED_CHARS_PER_TOKEN))
 
 
 def _argument_tokens(arguments: str | dict[str, Any], count: Count) -> int:
-    """With a caller's counter, arguments never count less than the lines they are shown by once shortened."""
+    """With a caller's counter, arguments never count less than the lines they are shown by once
+    shortened."""
     if not arguments:
         return 0
     if isinstance(arguments, str):
@@ -131,7 +148,8 @@ def _opaque_text(block: Opaque) -> str:
 
 
 def count_system(system: object, count: Count) -> int:
-    """The tokens of a system prompt in any provider's shape: a text, a list of text blocks, or an object."""
+    """The tokens of a system prompt in any provider's shape: a text, a list of text blocks, or
+    an object."""
     if not system:
         return 0
     parts = system if isinstance(system, list | tuple) else [system]

@@ -1,10 +1,11 @@
 """How many tokens a text has, nearly, at the speed of memory.
 
-Every character weighs what characters of its class cost on average in o200k, in 128ths of a token; the weights were
-fitted to 6,000 messages (agent runs, code, documents, JSON) and samples of ten scripts. A table turns each byte into
-its weight, and the lower half of Adler-32, which is a sum of bytes, adds them up: two passes in C, whatever the script.
-Sums of weights make the estimate additive and monotone: two halves are as heavy as the whole, and one more character
-never makes a text lighter. The one exception is base64, where letters say nothing. Neighbour: `counter` counts
+Every character weighs what characters of its class cost on average in o200k, in 128ths of a token;
+the weights were fitted to 6,000 messages (agent runs, code, documents, JSON) and samples of ten
+scripts. A table turns each byte into its weight, and the lower half of Adler-32, which is a sum of
+bytes, adds them up: two passes in C, whatever the script. Sums of weights make the estimate
+additive and monotone: two halves are as heavy as the whole, and one more character never makes a
+text lighter. The one exception is base64, where letters say nothing. Neighbour: `counter` counts
 messages with this or another counter.
 """
 
@@ -15,17 +16,19 @@ from zlib import adler32
 NAME = "estimate"
 UNIT = 128
 
-# 29, because nine lower-case letters must be three tokens and eight must be two, as with four characters per token.
+# 29, because nine lower-case letters must be three tokens and eight must be two, as with four
+# characters per token.
 LOWER, DIGIT, NEWLINE, CONTROL = 29, 106, 127, 100
 # Blanks come in runs, and a run is one token however long it is.
 BLANK = 2
 BASE64 = 86
 # Lines and boxes are drawn with long runs of a sign that would be dear alone.
 SIGN, LINE = 185, 32
-# A large text is weighed in pieces that fit the processor's cache, so that no copy of the whole is made.
+# A large text is weighed in pieces that fit the processor's cache, so that no copy of the whole is
+# made.
 PIECE_CHARS = 1 << 15
-# So many bytes that their sum stays below Adler's modulus, 65,521: no byte of ASCII weighs more than 127, and of a
-# longer character all bytes but the first weigh nothing.
+# So many bytes that their sum stays below Adler's modulus, 65,521: no byte of ASCII weighs more
+# than 127, and of a longer character all bytes but the first weigh nothing.
 SUM_BYTES = 512
 # Base64 has no spaces: only where a window in the middle has none are letters counted.
 WINDOW_BYTES = 48
@@ -39,7 +42,8 @@ _ASCII: tuple[tuple[bytes, int], ...] = (
     (_DIGIT, DIGIT),
     (b" \t\r", BLANK),
     (b"\n", NEWLINE),
-    # Signs that mostly stand in runs, or that a word carries with it for free, to those that stand alone.
+    # Signs that mostly stand in runs, or that a word carries with it for free, to those that stand
+    # alone.
     (b"-=", 17),
     (b"#+.;<{", 25),
     (b"!*_}", 52),
@@ -81,27 +85,34 @@ def estimate(text: str) -> int:
     if len(text) <= PIECE_CHARS:
         weight = _weight(text)
     else:
-        weight = sum(_weight(text[at : at + PIECE_CHARS]) for at in range(0, len(text), PIECE_CHARS))
+        weight = sum(
+            _weight(text[at : at + PIECE_CHARS]) for at in range(0, len(text), PIECE_CHARS)
+        )
     return -(-weight // UNIT)
 
 
 def _weight(text: str) -> int:
     data = text.encode("utf-8", "surrogatepass")
     weights, size = data.translate(_WEIGHTS), len(data)
-    weight = sum([adler32(weights[at : at + SUM_BYTES], 0) & 0xFFFF for at in range(0, size, SUM_BYTES)])
+    weight = sum(
+        [adler32(weights[at : at + SUM_BYTES], 0) & 0xFFFF for at in range(0, size, SUM_BYTES)]
+    )
     if b"\xe2" in data:
         weight -= (data.count(b"\xe2\x94") + data.count(b"\xe2\x95")) * (SIGN - LINE)
     return max(weight, size * BASE64) if _is_base64(data) else weight
 
 
 def _is_base64(data: bytes) -> bool:
-    """Only random letters have this mixture; without the rule, an image pasted as text would count half."""
+    """Only random letters have this mixture; without the rule, an image pasted as text would
+    count half."""
     middle = len(data) // 2
     window = data[middle : middle + WINDOW_BYTES]
     if b" " in window or not window.isascii():
         return False
     # Capitals first: they are rare in everything else.
-    return _has_share(data, _UPPER, 4) and _has_share(data, _LOWER, 4) and _has_share(data, _DIGIT, 20)
+    return (
+        _has_share(data, _UPPER, 4) and _has_share(data, _LOWER, 4) and _has_share(data, _DIGIT, 20)
+    )
 
 
 def _has_share(data: bytes, characters: bytes, part: int) -> bool:

@@ -1,9 +1,10 @@
-"""Exact counts by a model's own vocabulary: the extra `exact` (splintr-rs, which carries the vocabularies inside).
+"""Exact counts by a model's own vocabulary: the extra `exact` (splintr-rs, which carries the
+vocabularies inside).
 
-o200k and cl100k give the token counts of OpenAI's models; for other makers the nearest vocabulary that is published
-stands in, and calibration does the rest. Nothing is imported before the first count and nothing is downloaded. What
-looks like a special token in a text is text. Neighbours: `choice` decides when this is used, `estimate` is the
-counter without dependencies.
+o200k and cl100k give the token counts of OpenAI's models; for other makers the nearest vocabulary
+that is published stands in, and calibration does the rest. Nothing is imported before the first
+count and nothing is downloaded. What looks like a special token in a text is text. Neighbours:
+`choice` decides when this is used, `estimate` is the counter without dependencies.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ VOCABULARIES = {
     "o200k": "o200k_base", "cl100k": "cl100k_base", "deepseek": "deepseek_v3", "gemma": "gemma3", "glm": "glm4",
     "kimi": "kimi_k2", "llama": "llama3", "mistral": "mistral_v3", "qwen": "qwen3",
 }  # fmt: skip
-# The first pattern that is found in a model's name tells its vocabulary; for Claude and Grok none is published.
+# The first pattern that is found in a model's name tells its vocabulary; for Claude and Grok none
+# is published.
 _NEAREST = tuple(
     (re.compile(pattern), vocabulary)
     for pattern, vocabulary in (
@@ -44,11 +46,13 @@ NEAREST_DEFAULT = "o200k"
 
 # A large text is counted in pieces, so that neither time nor memory grows faster than the text.
 PIECE_CHARS = 1 << 16
-# Within so many characters before its end a piece looks for a place where the vocabulary splits anyhow.
+# Within so many characters before its end a piece looks for a place where the vocabulary splits
+# anyhow.
 SEAM_CHARS = 4096
 _SEAM = re.compile(r"(?<=\n)(?=[0-9A-Za-z])|(?<=[0-9A-Za-z])(?= [A-Za-z])")
 _SURROGATES = re.compile("[\ud800-\udfff]")
-# The one place where the package splits otherwise than o200k: there a long s is an s, also in what ends a word.
+# The one place where the package splits otherwise than o200k: there a long s is an s, also in what
+# ends a word.
 _LONG_S = "'ſ"
 _ENDING = re.compile("'(?:s|t|re|ve|m|ll|d)", re.IGNORECASE)
 
@@ -60,11 +64,14 @@ def installed() -> bool:
 
 def nearest(model: str) -> str:
     """The name of the vocabulary that is a model's own, or nearest to it."""
-    return next((name for pattern, name in _NEAREST if pattern.search(model.lower())), NEAREST_DEFAULT)
+    return next(
+        (name for pattern, name in _NEAREST if pattern.search(model.lower())), NEAREST_DEFAULT
+    )
 
 
 class Vocabulary:
-    """A tokenizer: `count` for sizes, `encode` and `decode` for who needs the tokens. Loaded when it is first used."""
+    """A tokenizer: `count` for sizes, `encode` and `decode` for who needs the tokens. Loaded
+    when it is first used."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -74,12 +81,19 @@ class Vocabulary:
         try:
             import splintr
         except ImportError as error:
-            raise Unavailable(f"the vocabulary {self.name} needs the extra exact: {error}", hint=HINT) from error
+            raise Unavailable(
+                f"the vocabulary {self.name} needs the extra exact: {error}", hint=HINT
+            ) from error
         return splintr.Tokenizer.from_pretrained(VOCABULARIES[self.name])
 
     def count(self, text: str) -> int:
-        """The tokens of a text. Beyond 65,536 characters without a word's end it may be one off for each piece."""
-        return len(self._piece(text)) if self._is_one_piece(text) else sum(map(len, self._encoded(text)))
+        """The tokens of a text. Beyond 65,536 characters without a word's end it may be one off
+        for each piece."""
+        return (
+            len(self._piece(text))
+            if self._is_one_piece(text)
+            else sum(map(len, self._encoded(text)))
+        )
 
     def encode(self, text: str) -> list[int]:
         """The tokens themselves. Lone surrogates are U+FFFD, as in what is sent."""
@@ -100,7 +114,9 @@ class Vocabulary:
 
     def _encoded(self, text: str) -> Iterator[list[int]]:
         for piece in _pieces(text):
-            for part in _behind_long_s(piece) if self.name == "o200k" and _LONG_S in piece else [piece]:
+            for part in (
+                _behind_long_s(piece) if self.name == "o200k" and _LONG_S in piece else [piece]
+            ):
                 yield self._piece(part)
 
     def _piece(self, text: str) -> list[int]:
@@ -125,7 +141,8 @@ def _pieces(text: str) -> Iterator[str]:
 def _behind_long_s(text: str) -> Iterator[str]:
     start = last = 0
     for found in _ENDING.finditer(text):
-        # It ends a word only where there is one, and only once; the apostrophe of a second ending opens the next word.
+        # It ends a word only where there is one, and only once; the apostrophe of a second ending
+        # opens the next word.
         if found.start() > last and category(text[found.start() - 1])[0] in "LM":
             last = found.end()
             if text[last - 1] == "ſ":

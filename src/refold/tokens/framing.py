@@ -1,8 +1,10 @@
-"""What a provider adds around the texts of a request: delimiters, tool prompts, and its way of counting media.
+"""What a provider adds around the texts of a request: delimiters, tool prompts, and its way of
+counting media.
 
-Figures are the providers' own where they publish them: OpenAI's are those of its cookbook, which the API's reported
-usage confirms to the token; Anthropic states the prompt that it adds for tools. What nobody publishes is left to
-calibration. Neighbours: `counter` adds them up, `media` has the rules for images, `schemas` the text of tools.
+Figures are the providers' own where they publish them: OpenAI's are those of its cookbook, which
+the API's reported usage confirms to the token; Anthropic states the prompt that it adds for tools.
+What nobody publishes is left to calibration. Neighbours: `counter` adds them up, `media` has the
+rules for images, `schemas` the text of tools.
 """
 
 from __future__ import annotations
@@ -19,8 +21,8 @@ MESSAGE_TOKENS = 4
 
 
 class Framing(Struct, frozen=True, kw_only=True):
-    """Tokens beside the text: per message, per tool call, per result, and once for having tools. `declared`: tools
-    are read as TypeScript, not as JSON."""
+    """Tokens beside the text: per message, per tool call, per result, and once for having tools.
+    `declared`: tools are read as TypeScript, not as JSON."""
 
     message: int = MESSAGE_TOKENS
     call: int = 0
@@ -42,4 +44,6 @@ _PROVIDERS = {
 @lru_cache(maxsize=256)
 def framing_for(model: Model) -> Framing:
     """The framing of a model's provider, with that model's way of counting media."""
-    return replace(_PROVIDERS.get(model.provider, PLAIN), media=rule_for(model.provider, model.name))
+    return replace(
+        _PROVIDERS.get(model.provider, PLAIN), media=rule_for(model.provider, model.name)
+    )

@@ -1,9 +1,10 @@
 """The providers' formulas for images: from width, height and the asked-for detail to tokens.
 
-Three ideas cover them all: patches of a fixed edge (Claude, newer OpenAI models), tiles of a shrunken image (older
-OpenAI models, Gemini 1 and 2), one price whatever the size (Gemini 3). Where the size is not known the answer errs
-upwards. The tables are by the beginning of the model's name; the empty name is what the provider's newest models do.
-Neighbour: `media` finds the size and the rule.
+Three ideas cover them all: patches of a fixed edge (Claude, newer OpenAI models), tiles of a
+shrunken image (older OpenAI models, Gemini 1 and 2), one price whatever the size (Gemini 3). Where
+the size is not known the answer errs upwards. The tables are by the beginning of the model's name;
+the empty name is what the provider's newest models do. Neighbour: `media` finds the size and the
+rule.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ def _within(size: Size, edge_max: float) -> tuple[float, float]:
 
 
 def _claude(edge_max: int, tokens_max: int) -> Formula:
-    """A token for every patch of 28 pixels, after the image was shrunk to the longest edge and the most tokens."""
+    """A token for every patch of 28 pixels, after the image was shrunk to the longest edge and
+    the most tokens."""
 
     def tokens(size: Size | None, detail: str) -> int:
         if size is None:
@@ -52,7 +54,8 @@ def _claude(edge_max: int, tokens_max: int) -> Formula:
 
 
 def _patches(factor: float, patches_max: int, high_max: int | None = None) -> Formula:
-    """OpenAI's patches of 32 pixels, times what the model takes for each; shrunk until they are few enough."""
+    """OpenAI's patches of 32 pixels, times what the model takes for each; shrunk until they are
+    few enough."""
 
     def tokens(size: Size | None, detail: str) -> int:
         if size is None:
@@ -69,7 +72,8 @@ def _patches_of(size: Size, most: int) -> int:
         return ceil(width) * ceil(height)
     shrink = sqrt(most / (width * height))
     width, height = width * shrink, height * shrink
-    # One more step, so that a whole number of patches fits the nearer edge; a strip keeps its one row.
+    # One more step, so that a whole number of patches fits the nearer edge; a strip keeps its one
+    # row.
     step = min(max(1, floor(width)) / width, max(1, floor(height)) / height)
     # Rounded first, because a product that is a whole number may come out a hair above it.
     return min(most, ceil(round(width * step, 6)) * ceil(round(height * step, 6)))
@@ -101,13 +105,17 @@ def _crops(size: Size | None, detail: str) -> int:
 
 def _resolution(size: Size | None, detail: str) -> int:
     """Gemini 3: a price for each media resolution, whatever the size."""
-    return {"low": 280, "medium": 560, "ultra_high": 2_240}.get(detail.removeprefix("media_resolution_"), 1_120)
+    return {"low": 280, "medium": 560, "ultra_high": 2_240}.get(
+        detail.removeprefix("media_resolution_"), 1_120
+    )
 
 
 _CLAUDE = _claude(EDGE_MAX, 1_568)
 ANTHROPIC: dict[str, Formula] = {
     "": _claude(2_000, 4_784),
-    **dict.fromkeys(("claude-2", "claude-3", "claude-opus-4", "claude-sonnet-4", "claude-haiku-4"), _CLAUDE),
+    **dict.fromkeys(
+        ("claude-2", "claude-3", "claude-opus-4", "claude-sonnet-4", "claude-haiku-4"), _CLAUDE
+    ),
     **dict.fromkeys(("claude-opus-4-7", "claude-opus-4-8"), _claude(2_576, 4_784)),
 }
 OPENAI: dict[str, Formula] = {

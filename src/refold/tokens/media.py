@@ -1,9 +1,10 @@
-"""What an image, document or sound costs, from what its first bytes say and by the rule of who reads it.
+"""What an image, document or sound costs, from what its first bytes say and by the rule of who
+reads it.
 
-Nothing is opened: an image's width and height stand in its header, and of all else only the size is known. Where the
-provider is not known, an image is width × height / 750, at most 1,600 tokens; a document 2,000 tokens per page of
-50 kB; sound 32 and video 300 tokens per second at usual bit rates. Neighbours: `images` has the providers' formulas,
-`framing` says which model has which rule.
+Nothing is opened: an image's width and height stand in its header, and of all else only the size is
+known. Where the provider is not known, an image is width × height / 750, at most 1,600 tokens; a
+document 2,000 tokens per page of 50 kB; sound 32 and video 300 tokens per second at usual bit
+rates. Neighbours: `images` has the providers' formulas, `framing` says which model has which rule.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ _GEMINI = {"gemini-1": (258, 295), "gemini-2": (258, 295), "": (560, 102)}
 
 
 def rule_for(provider: str, model: str) -> MediaRule:
-    """The rule of a model. The longest name that it begins with tells; a name not listed has the provider's newest."""
+    """The rule of a model. The longest name that it begins with tells; a name not listed has the
+    provider's newest."""
     formulas = _BY_PROVIDER.get(provider)
     if formulas is None:
         return ANY
@@ -71,7 +73,9 @@ def media_tokens(media: Media, rule: MediaRule = ANY) -> int:
         case "image":
             return rule.image(image_size(_inline(media)), media.detail)
         case "audio":
-            return _timed_tokens(media, AUDIO_TOKENS, WAVE_BYTES if "wav" in media.mime else AUDIO_BYTES)
+            return _timed_tokens(
+                media, AUDIO_TOKENS, WAVE_BYTES if "wav" in media.mime else AUDIO_BYTES
+            )
         case "video":
             return _timed_tokens(media, rule.video, VIDEO_BYTES)
         case _:
@@ -105,11 +109,12 @@ def _size_bytes(media: Media) -> int | None:
     return len(inline) * 3 // 4 if inline else None
 
 
-# --- the size of an image ------------------------------------------------------------------------------------------
+# --- the size of an image ---
 
 
 def image_size(data: str) -> tuple[int, int] | None:
-    """Width and height of a base64 PNG, GIF, WebP or JPEG, from its first bytes; None where they do not say."""
+    """Width and height of a base64 PNG, GIF, WebP or JPEG, from its first bytes; None where they
+    do not say."""
     head = _head(data, HEAD_BYTES)
     if head.startswith(b"\x89PNG\r\n\x1a\n"):
         size = _big(head, 16, 4), _big(head, 20, 4)
@@ -125,7 +130,8 @@ def image_size(data: str) -> tuple[int, int] | None:
 
 
 def _head(data: str, size_bytes: int) -> bytes:
-    """The first bytes behind base64, or none where it is no base64. Sizes are multiples of 3: no group is split."""
+    """The first bytes behind base64, or none where it is no base64. Sizes are multiples of 3: no
+    group is split."""
     try:
         return binascii.a2b_base64(data[: size_bytes * 4 // 3])
     except ValueError:

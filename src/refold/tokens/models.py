@@ -1,9 +1,9 @@
 """What a model can hold and what it costs, as data: `models.json`, read when it is first asked for.
 
-A name is looked up whole, then without its provider or host (`openrouter/anthropic/…`, `us.anthropic.…-v1:0`), then
-by its longest prefix that ends where a word of the name ends, so that a dated name finds its model and `gpt-4` never
-answers for `gpt-4o`. An unknown name gets a window of 128,000 and says that it is unknown. Neighbour: `core.budget`
-turns a window into thresholds.
+A name is looked up whole, then without its provider or host (`openrouter/anthropic/…`,
+`us.anthropic.…-v1:0`), then by its longest prefix that ends where a word of the name ends, so that
+a dated name finds its model and `gpt-4` never answers for `gpt-4o`. An unknown name gets a window
+of 128,000 and says that it is unknown. Neighbour: `core.budget` turns a window into thresholds.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ class Prices(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Model(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A model's limits in tokens, its prices, its wire format. `thinking_bound`: its thinking blocks hold only behind
-    an unchanged prefix. `input_max` is set where the provider allows less input than the window."""
+    """A model's limits in tokens, its prices, its wire format. `thinking_bound`: its thinking
+    blocks hold only behind an unchanged prefix. `input_max` is set where the provider allows
+    less input than the window."""
 
     name: str = ""
     provider: str = ""
@@ -53,7 +54,8 @@ class Model(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Pattern(Struct, frozen=True, kw_only=True):
-    """What is assumed of a name that is in no row but contains a word; with a window, the model counts as known."""
+    """What is assumed of a name that is in no row but contains a word; with a window, the model
+    counts as known."""
 
     contains: str
     provider: str
@@ -68,7 +70,9 @@ class Table(Struct, frozen=True, kw_only=True):
     default_window: int
     added: str = ""
     dialects: dict[str, str] = field(default_factory=dict)
-    hosts: dict[str, str] = field(default_factory=dict)  # what stands before the slash, where it is no provider's name
+    hosts: dict[str, str] = field(
+        default_factory=dict
+    )  # what stands before the slash, where it is no provider's name
     gateways: tuple[str, ...] = ()
     patterns: tuple[Pattern, ...] = ()
     models: dict[str, Model] = field(default_factory=dict)
@@ -77,14 +81,17 @@ class Table(Struct, frozen=True, kw_only=True):
 @cache
 def table() -> Table:
     """The model table of the package."""
-    return msgspec.json.decode(files("refold.tokens").joinpath("models.json").read_bytes(), type=Table)
+    return msgspec.json.decode(
+        files("refold.tokens").joinpath("models.json").read_bytes(), type=Table
+    )
 
 
 _added: dict[str, Model] = {}
 
 
 def add_models(rows: Mapping[str, Mapping[str, Any]]) -> None:
-    """Adds rows of the form of `models.json` to the table, or puts them in the place of its own, for this process."""
+    """Adds rows of the form of `models.json` to the table, or puts them in the place of its own,
+    for this process."""
     try:
         added = msgspec.convert(rows, dict[str, Model])
     except msgspec.ValidationError as error:
@@ -121,7 +128,8 @@ def _row(wanted: str) -> Model | None:
 
 
 def _forms(name: str) -> list[str]:
-    """The name, and what is left of it behind each place where a provider or host may end; the longest first."""
+    """The name, and what is left of it behind each place where a provider or host may end; the
+    longest first."""
     return [name, *(name[at + 1 :] for at, sign in enumerate(name) if sign in _OPENERS)]
 
 
@@ -141,12 +149,20 @@ def _assumed(wanted: str) -> Model:
 
 
 def with_overrides(
-    model: Model, *, window: int | None = None, output: int | None = None, prices: Prices | None = None
+    model: Model,
+    *,
+    window: int | None = None,
+    output: int | None = None,
+    prices: Prices | None = None,
 ) -> Model:
-    """The model with what the user said about it. A window given by hand makes an unknown model known."""
+    """The model with what the user said about it. A window given by hand makes an unknown model
+    known."""
     for name, value in (("window", window), ("output", output)):
         if value is not None and value <= 0:
-            raise Invalid(f"{name} is {value}, but must be above 0", hint=f"leave {name} out to use the model's own")
+            raise Invalid(
+                f"{name} is {value}, but must be above 0",
+                hint=f"leave {name} out to use the model's own",
+            )
     if window is not None:
         # A reported input limit belongs to the window it was reported for.
         model = replace(model, window=window, input_max=None, known=True)
@@ -154,7 +170,8 @@ def with_overrides(
 
 
 def cost(model: Model, usage: Usage) -> float | None:
-    """Dollars for one call; None where the prices are not known. `usage.input` includes what came from the cache."""
+    """Dollars for one call; None where the prices are not known. `usage.input` includes what
+    came from the cache."""
     if model.prices is None:
         return None
     prices = model.prices

@@ -1,8 +1,8 @@
 """Tools as OpenAI's models read them: not the JSON of the request, but declarations in TypeScript.
 
-The form is the published one of the harmony format, and gives the sizes that the API reports for older chat models
-to within a few tokens. JSON would count a third too much. Neighbour: `counter` asks for it where a provider's framing
-says so.
+The form is the published one of the harmony format, and gives the sizes that the API reports for
+older chat models to within a few tokens. JSON would count a third too much. Neighbour: `counter`
+asks for it where a provider's framing says so.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ DEPTH_MAX = 8
 def declarations(tools: list[Any]) -> str:
     """All tools as one text. A provider's own tools, which have no schema, stand as their JSON."""
     functions = [_function(tool) for tool in tools]
-    return "\n\n".join(["# Tools", "## functions", "namespace functions {", *functions, "} // namespace functions"])
+    return "\n\n".join(
+        ["# Tools", "## functions", "namespace functions {", *functions, "} // namespace functions"]
+    )
 
 
 def _function(tool: Any) -> str:
@@ -45,7 +47,10 @@ def _object(schema: dict[str, Any], depth: int) -> str:
         each = each if isinstance(each, dict) else {}
         mark = "" if isinstance(required, list) and name in required else "?"
         default = f" // default: {json_text(each['default'])}" if "default" in each else ""
-        lines += [*_comment(each.get("description")), f"{name}{mark}: {_type(each, depth + 1)},{default}"]
+        lines += [
+            *_comment(each.get("description")),
+            f"{name}{mark}: {_type(each, depth + 1)},{default}",
+        ]
     return "\n".join([*lines, "}"])
 
 

@@ -1,9 +1,11 @@
-"""What a writer gave back is held to rules before it may stand on a page, and completed by code where it is silent.
+"""What a writer gave back is held to rules before it may stand on a page, and completed by code
+where it is silent.
 
-It must have ended by itself, say something besides reasoning, be clearly shorter than what it replaces, and be neither
-a refusal, a tool call, nor a copy of what it was given: copies are found by runs of words, however lines are broken.
-Files that were changed, open to-dos and the last request are added if nothing names them. Neighbours: `asking`,
-`strategies/prose` (how it stands on the page).
+It must have ended by itself, say something besides reasoning, be clearly shorter than what it
+replaces, and be neither a refusal, a tool call, nor a copy of what it was given: copies are found
+by runs of words, however lines are broken. Files that were changed, open to-dos and the last
+request are added if nothing names them. Neighbours: `asking`, `strategies/prose` (how it stands on
+the page).
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ __all__ = ["Rejected", "additions", "judged", "said"]
 
 RUN_WORDS = 8  # in the same order: fewer are alike by chance, or are a name, a path, a command
 COPY_WORDS_MIN = 40  # one or two telling lines may be the whole of a short summary
-COPY_SHARE = 0.8  # of its words: more than this taken word for word is no summary; what still holds may be said again
+# Of its words: more than this taken word for word is no summary; what still holds may be said again
+COPY_SHARE = 0.8
 LOOP_COUNT = 4  # times the same sentence, and more than half of all
 LOOP_CHARS_MIN = 40  # shorter ones are alike by chance
 REQUEST_SHOWN = 300
@@ -31,8 +34,11 @@ CHANGED = ("created", "modified", "deleted")
 
 _THOUGHT = re.compile(r"(?is)<(think|thinking|reasoning)>.*?(?:</\1>|\Z)")
 _TOOL_CALL = re.compile(r"(?i)<(?:tool_call|function_calls?|invoke|tool_use)\b")
-_REFUSAL = re.compile(r"(?i)^\W{0,3}(?:i['’]?m sorry|sorry|i cannot|i can['’]?t|i am unable|i['’]m unable|as an ai)\b")
-# A path is one word; where words are not set apart by spaces (Chinese, Japanese), every sign is one.
+_REFUSAL = re.compile(
+    r"(?i)^\W{0,3}(?:i['’]?m sorry|sorry|i cannot|i can['’]?t|i am unable|i['’]m unable|as an ai)\b"
+)
+# A path is one word; where words are not set apart by spaces (Chinese, Japanese), every sign is
+# one.
 _SIGN = r"\u3040-\u30ff\u3400-\u9fff"
 _WORD = re.compile(rf"[{_SIGN}]|[^\W{_SIGN}](?:[^\s{_SIGN}]*[^\W{_SIGN}])?")
 _END = re.compile(r"\n|(?<=[.!?;])\s")
@@ -45,14 +51,17 @@ class Rejected(Exception):
 
 
 def said(text: str, finished: str, reasoning: str = "") -> str:
-    """The words of an answer without its reasoning. Rejected if it did not end by itself or says nothing."""
+    """The words of an answer without its reasoning. Rejected if it did not end by itself or says
+    nothing."""
     words = _THOUGHT.sub("", text).strip()
     if finished == "length":
         raise Rejected("the answer was cut off at the output limit")
     if finished != "stop":
         raise Rejected(f"the answer ended by {finished!r}")
     if not words:
-        raise Rejected("the answer has reasoning only" if reasoning or text.strip() else "the answer is empty")
+        raise Rejected(
+            "the answer has reasoning only" if reasoning or text.strip() else "the answer is empty"
+        )
     if _TOOL_CALL.search(words):
         raise Rejected("the answer is a tool call")
     if len(words) < REFUSAL_CHARS and _REFUSAL.match(words):
@@ -61,9 +70,12 @@ def said(text: str, finished: str, reasoning: str = "") -> str:
 
 
 def judged(words: str, *, tokens: int, covered: int, sources: Sequence[str]) -> None:
-    """Rejects what is too long for what it replaces, a copy of its sources, or the same over and over."""
+    """Rejects what is too long for what it replaces, a copy of its sources, or the same over and
+    over."""
     if tokens > SHARE_MAX * covered:
-        raise Rejected(f"{tokens:,} tokens are more than 70 % of the {covered:,} they would replace")
+        raise Rejected(
+            f"{tokens:,} tokens are more than 70 % of the {covered:,} they would replace"
+        )
     own = _words(words)
     copied = copied_words(own, sources)
     if copied >= COPY_WORDS_MIN and copied > COPY_SHARE * len(own):
@@ -96,16 +108,31 @@ def _runs(words: Sequence[str]) -> Iterator[Run]:
 
 
 def additions(text: str, facts: Sequence[Fact]) -> list[str]:
-    """Lines for what the whole text must name and does not: changed files, open to-dos, and the last request."""
+    """Lines for what the whole text must name and does not: changed files, open to-dos, and the
+    last request."""
     shown = _on_one_line(text)
-    files = [fact for fact in facts if fact.kind == "file" and fact.state in CHANGED and fact.text not in text]
-    lines = _listed("Files changed: ", [f"{fact.text} ({fact.state})" for fact in files], FILES_NAMED)
-    todos = [_on_one_line(fact.text)[:TODO_SHOWN] for fact in facts if fact.kind == "todo" and fact.state == "open"]
-    lines += _listed("Open to-dos: ", [todo for todo in todos if todo not in shown], TODOS_NAMED, between="; ")
+    files = [
+        fact
+        for fact in facts
+        if fact.kind == "file" and fact.state in CHANGED and fact.text not in text
+    ]
+    lines = _listed(
+        "Files changed: ", [f"{fact.text} ({fact.state})" for fact in files], FILES_NAMED
+    )
+    todos = [
+        _on_one_line(fact.text)[:TODO_SHOWN]
+        for fact in facts
+        if fact.kind == "todo" and fact.state == "open"
+    ]
+    lines += _listed(
+        "Open to-dos: ", [todo for todo in todos if todo not in shown], TODOS_NAMED, between="; "
+    )
     requests = sorted((fact for fact in facts if fact.kind == "request"), key=lambda fact: fact.seq)
     last = _on_one_line(requests[-1].text) if requests else ""
     if last[:60] not in shown:
-        lines.append(f"Last request in this part: {last[:REQUEST_SHOWN]}{'…' if len(last) > REQUEST_SHOWN else ''}")
+        lines.append(
+            f"Last request in this part: {last[:REQUEST_SHOWN]}{'…' if len(last) > REQUEST_SHOWN else ''}"
+        )
     return lines
 
 

@@ -1,9 +1,11 @@
-"""A span is put in words by a writer: any callable `(Request) -> Answer`. No network here, and no lock is held.
+"""A span is put in words by a writer: any callable `(Request) -> Answer`. No network here, and no
+lock is held.
 
-The history goes in as quoted data behind an instruction of our own, in several calls if it exceeds the writer's window.
-What comes back is checked; if it is refused, late or never comes, the draft that code made stands. One question at a
-time per writer; a writer that failed twice in a row rests. Neighbours: `quoting` (what goes in), `acceptance` (what may
-come out), `compactor` (who asks), `edges/writer` (real endpoints).
+The history goes in as quoted data behind an instruction of our own, in several calls if it exceeds
+the writer's window. What comes back is checked; if it is refused, late or never comes, the draft
+that code made stands. One question at a time per writer; a writer that failed twice in a row rests.
+Neighbours: `quoting` (what goes in), `acceptance` (what may come out), `compactor` (who asks),
+`edges/writer` (real endpoints).
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ WINDOW_DEFAULT = 32_000
 WINDOW_SHARE = 0.8  # of the writer's window: our count is an estimate of its own
 ROOM_MIN = 200
 PARTS_MAX = 200
-NOTES_SHARE = 8  # notes on one part may have an eighth of the room, so every round is eight times shorter
+NOTES_SHARE = (
+    8  # notes on one part may have an eighth of the room, so every round is eight times shorter
+)
 REST_S = 300.0
 USELESS_MAX = 2
 NO_ROOM = "the writer was not asked: what code made leaves no room for prose"
@@ -58,7 +62,8 @@ NOTES = (
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """What a writer is asked. There are no tools, and `wait_s` is how long anybody waits for the answer."""
+    """What a writer is asked. There are no tools, and `wait_s` is how long anybody waits for the
+    answer."""
 
     prompt: str
     system: str = SYSTEM
@@ -67,7 +72,8 @@ class Request(Struct, frozen=True, kw_only=True):
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """`finished` is stop, length, tool, refusal, or what else the provider said. Reasoning is kept apart."""
+    """`finished` is stop, length, tool, refusal, or what else the provider said. Reasoning is
+    kept apart."""
 
     text: str = ""
     finished: str = "stop"
@@ -79,8 +85,8 @@ Writer = Callable[[Request], "Answer | str"]
 
 
 class Question(Struct, frozen=True, kw_only=True):
-    """An ask with all it needs: the slots to be put in words, what they weigh, and what must be named. Without room for
-    prose (`tokens_max` is 0) nobody is asked, and the outcome says so."""
+    """An ask with all it needs: the slots to be put in words, what they weigh, and what must be
+    named. Without room for prose (`tokens_max` is 0) nobody is asked, and the outcome says so."""
 
     ask: Ask
     slots: tuple[Slot, ...]
@@ -99,10 +105,14 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 
 def room_for(draft: int, covered: int, window: int, *, beside_gist: bool) -> int:
-    """How many tokens of prose fit beside a draft. Both together stay below the share of what they replace, and
-    below the cap; a gist has a budget of its own, so there the cap is for the prose alone."""
+    """How many tokens of prose fit beside a draft. Both together stay below the share of what
+    they replace, and below the cap; a gist has a budget of its own, so there the cap is for the
+    prose alone."""
     cap = cap_tokens(window)
-    return min(cap if beside_gist else cap - draft - FRAME_TOKENS, int(SHARE_MAX * covered) - draft - FRAME_TOKENS)
+    return min(
+        cap if beside_gist else cap - draft - FRAME_TOKENS,
+        int(SHARE_MAX * covered) - draft - FRAME_TOKENS,
+    )
 
 
 class Asker:
@@ -119,16 +129,24 @@ class Asker:
         return self._useless >= USELESS_MAX and time.monotonic() < self._rests_until
 
     def answers(self, questions: Sequence[Question], wait_s: float) -> list[Outcome]:
-        """An outcome per question, after `wait_s` at the latest. A cancelled call raises; all else is an outcome."""
+        """An outcome per question, after `wait_s` at the latest. A cancelled call raises; all
+        else is an outcome."""
         if wait_s <= 0:
-            return [_unanswered(question, "no time was left for the writer") for question in questions]
+            return [
+                _unanswered(question, "no time was left for the writer") for question in questions
+            ]
         if not self._busy.acquire(blocking=False):
-            return [_unanswered(question, "an earlier call is still running") for question in questions]
+            return [
+                _unanswered(question, "an earlier call is still running") for question in questions
+            ]
         deadline = time.monotonic() + wait_s
         call = _Call(lambda: self._each(questions, call, deadline), done=self._busy.release)
         call.wait(wait_s)
         got = list(call.outcomes)
-        got += [_unanswered(question, f"no answer within {round(wait_s, 1):g} s") for question in questions[len(got) :]]
+        got += [
+            _unanswered(question, f"no answer within {round(wait_s, 1):g} s")
+            for question in questions[len(got) :]
+        ]
         self._learn(got)
         return got
 
@@ -155,14 +173,17 @@ class Asker:
             return _unanswered(question, reason, pen.usage)
 
     def _clean(self, question: Question) -> Question:
-        """The question without secrets in what hooks and callers want the writer to look out for."""
+        """The question without secrets in what hooks and callers want the writer to look out
+        for."""
         ask = replace(question.ask, instructions=self.redact(question.ask.instructions))
         return replace(question, ask=ask, instructions=self.redact(question.instructions))
 
     def _accepted(self, question: Question, pen: _Pen) -> Summarize:
         texts = quoted(question.slots, self.redact)
         words = self.redact(pen.summary(texts))
-        judged(words, tokens=self.count(words), covered=question.covered, sources=[*texts, SECTIONS])
+        judged(
+            words, tokens=self.count(words), covered=question.covered, sources=[*texts, SECTIONS]
+        )
         draft = question.ask.draft
         _, made = parted(draft.text)  # without the prose that it carries on: this is its new form
         facts = [replace(fact, text=self.redact(fact.text)) for fact in question.facts]
@@ -181,8 +202,8 @@ def _unanswered(question: Question, reason: str, usage: Sequence[Usage] = ()) ->
 
 
 class _Call:
-    """A call in a thread of its own, so that waiting for it can end before it does. It is a daemon: a writer that
-    hangs must not keep the process alive."""
+    """A call in a thread of its own, so that waiting for it can end before it does. It is a
+    daemon: a writer that hangs must not keep the process alive."""
 
     def __init__(self, work: Callable[[], None], *, done: Callable[[], None]) -> None:
         self.outcomes: list[Outcome] = []
@@ -206,13 +227,15 @@ class _Call:
             raise self._error
 
 
-# --- one question, in as many calls as it takes --------------------------------------------------------------------
+# --- one question, in as many calls as it takes ---
 
 
 class _Pen:
     """Writes one summary. Every call fits the writer's window and ends before the deadline."""
 
-    def __init__(self, writer: Writer, count: Callable[[str], int], question: Question, deadline: float) -> None:
+    def __init__(
+        self, writer: Writer, count: Callable[[str], int], question: Question, deadline: float
+    ) -> None:
         self.writer, self.count, self.question, self.deadline = writer, count, question, deadline
         self.usage: list[Usage] = []
         window = int(WINDOW_SHARE * int(getattr(writer, "window", 0) or WINDOW_DEFAULT))
@@ -234,14 +257,17 @@ class _Pen:
         while len(parts) > 1:
             size = max(16, min(TOKENS_MAX, self.room // NOTES_SHARE))
             notes = [self._asked(part, NOTES, size) for part in parts]
-            shorter = self._parts([f"Notes on part {n}:\n{note}" for n, note in enumerate(notes, 1)])
+            shorter = self._parts(
+                [f"Notes on part {n}:\n{note}" for n, note in enumerate(notes, 1)]
+            )
             if len(shorter) >= len(parts):
                 raise Rejected("the notes on the parts are not shorter than the parts")
             parts = shorter
         return self._asked(parts[0], SECTIONS, self.tokens_max)
 
     def _parts(self, texts: Sequence[str]) -> list[list[str]]:
-        """The texts in runs that fit into one call each; a text that is too long by itself is cut."""
+        """The texts in runs that fit into one call each; a text that is too long by itself is
+        cut."""
         parts: list[list[str]] = [[]]
         used = 0
         for piece in (piece for text in texts for piece in self._pieces(text)):
@@ -263,7 +289,11 @@ class _Pen:
         left = self.deadline - time.monotonic()
         if left <= 0:
             raise Rejected("the time for the writer is over")
-        answer = self.writer(Request(prompt=self._prompt(texts, task, max_tokens), max_tokens=max_tokens, wait_s=left))
+        answer = self.writer(
+            Request(
+                prompt=self._prompt(texts, task, max_tokens), max_tokens=max_tokens, wait_s=left
+            )
+        )
         if isinstance(answer, str):
             answer = Answer(text=answer)
         if not isinstance(answer, Answer):
@@ -275,7 +305,9 @@ class _Pen:
         history = fenced(texts, secrets.token_hex(8))
         wanted = [self.question.ask.instructions, self.question.instructions]
         extra = [f"Also: {text.strip()}" for text in wanted if text.strip()]
-        return "\n\n".join([history, task, *extra, f"Write at most {max(20, max_tokens * 6 // 10)} words."])
+        return "\n\n".join(
+            [history, task, *extra, f"Write at most {max(20, max_tokens * 6 // 10)} words."]
+        )
 
 
 def _asked(outcomes: Sequence[Outcome]) -> list[Outcome]:

@@ -1,9 +1,10 @@
 """A part of the page as quoted data for a writer: plain text between markers that nobody can guess.
 
-Tool calls and results become text, long ones lose their middle, media become placeholders, thinking is left out, a call
-without a result gets one that says so. Secrets go before anything is cut, or half of one could stay. An earlier summary
-is on the page like any message, so it is part of what is quoted, the lines of a gist included. What code counts (which
-tool was used how often) goes in as data too. Neighbour: `asking` puts the question behind it.
+Tool calls and results become text, long ones lose their middle, media become placeholders, thinking
+is left out, a call without a result gets one that says so. Secrets go before anything is cut, or
+half of one could stay. An earlier summary is on the page like any message, so it is part of what is
+quoted, the lines of a gist included. What code counts (which tool was used how often) goes in as
+data too. Neighbour: `asking` puts the question behind it.
 """
 
 from __future__ import annotations
@@ -30,7 +31,12 @@ Redact = Callable[[str], str]
 def quoted(slots: Sequence[Slot], redact: Redact) -> list[str]:
     """Each message as a text of its own, in lawful order, under its #seq."""
     ordered, _ = settled(slots, opens=False)
-    names = {block.id: block.name for slot in ordered for block in slot.message.blocks if isinstance(block, ToolCall)}
+    names = {
+        block.id: block.name
+        for slot in ordered
+        for block in slot.message.blocks
+        if isinstance(block, ToolCall)
+    }
     texts = [f"#{_label(slot)}:\n{_words(slot, names, redact)}" for slot in ordered]
     uses = tool_uses(slots, redact)
     return [*texts, "\n".join(["Tools used, counted by code:", *uses])] if uses else texts
@@ -46,13 +52,20 @@ def tool_uses(slots: Sequence[Slot], redact: Redact) -> list[str]:
     """A line per tool: how often it was called, and the uses worth a word."""
     most = list(tools_used(slots).items())[:TOOLS_SHOWN]
     told = [(name, used.count, use_lines(used.notable, redact)) for name, used in most]
-    return [f"- {name} ×{count}" + (f": {'; '.join(uses)}" if uses else "") for name, count, uses in told]
+    return [
+        f"- {name} ×{count}" + (f": {'; '.join(uses)}" if uses else "")
+        for name, count, uses in told
+    ]
 
 
 def use_lines(uses: Sequence[str], redact: Redact) -> list[str]:
     """Uses of a tool, each as one short line, none twice."""
     lines = [" ".join(without_base64(redact(use)).split()) for use in uses]
-    return list(dict.fromkeys(line if len(line) <= USE_CHARS else line[: USE_CHARS - 1] + "…" for line in lines))
+    return list(
+        dict.fromkeys(
+            line if len(line) <= USE_CHARS else line[: USE_CHARS - 1] + "…" for line in lines
+        )
+    )
 
 
 def shortened(text: str, size: int) -> str:
@@ -65,14 +78,17 @@ def shortened(text: str, size: int) -> str:
 
 
 def without_base64(text: str) -> str:
-    """The text with encoded bytes replaced by a placeholder: they tell a writer nothing and cost much."""
+    """The text with encoded bytes replaced by a placeholder: they tell a writer nothing and cost
+    much."""
     text = _DATA_URL.sub("[encoded data left out]", text)
     return _BASE64.sub(_placeholder, text)
 
 
 def _placeholder(match: re.Match[str]) -> str:
     run = match[0]
-    varied = any(map(str.isdigit, run)) and any(map(str.isupper, run)) and any(map(str.islower, run))
+    varied = (
+        any(map(str.isdigit, run)) and any(map(str.isupper, run)) and any(map(str.islower, run))
+    )
     return f"[{len(run):,} characters of encoded data left out]" if varied else run
 
 
@@ -83,7 +99,11 @@ def _label(slot: Slot) -> str:
 
 
 def _words(slot: Slot, names: dict[str, str], redact: Redact) -> str:
-    parts = [_block(block, names, redact) for block in slot.message.blocks if not isinstance(block, Thinking)]
+    parts = [
+        _block(block, names, redact)
+        for block in slot.message.blocks
+        if not isinstance(block, Thinking)
+    ]
     return "\n".join(part for part in parts if part) or "[nothing that can be shown as text]"
 
 

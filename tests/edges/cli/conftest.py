@@ -1,4 +1,5 @@
-"""An empty folder to run in, in a UTF-8 locale, without settings from outside; and a store in it."""
+"""An empty folder to run in, in a UTF-8 locale, without settings from outside; and a store in
+it."""
 
 from __future__ import annotations
 

@@ -19,7 +19,11 @@ def ids(url: str) -> list[str]:
         for n, name in enumerate(("alpha", "beta", "gamma")):
             if n == 2:
                 context.restore(0)
-            call = {"id": f"c{n}", "type": "function", "function": {"name": "run", "arguments": f'{{"x":"{name}"}}'}}
+            call = {
+                "id": f"c{n}",
+                "type": "function",
+                "function": {"name": "run", "arguments": f'{{"x":"{name}"}}'},
+            }
             context.append({"role": "assistant", "content": None, "tool_calls": [call]})
             text = f"{name} begins\n" + "\n".join(f"{name} line {m}" for m in range(100))
             context.append_result(f"c{n}", text, task=f"t{n}", query="What is wrong?")
@@ -39,7 +43,9 @@ def an_hour_later(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_artifacts_alone_prints_its_help() -> None:
     result = run("artifacts")
-    assert result.exit_code == 0 and all(f"\n  {name} " in result.stdout for name in ("list", "show", "grep", "clean"))
+    assert result.exit_code == 0 and all(
+        f"\n  {name} " in result.stdout for name in ("list", "show", "grep", "clean")
+    )
     for name in ("list", "show", "grep", "clean"):
         result = run("artifacts", name, "--help")
         assert result.exit_code == 0 and result.stdout.isascii()
@@ -49,8 +55,17 @@ def test_artifacts_alone_prints_its_help() -> None:
 def test_list_shows_outputs_by_task_query_and_tool(ids: list[str]) -> None:
     """T-07, T-15."""
     assert [one["id"] for one in as_json("artifacts", "list", "work")["artifacts"]] == ids
-    assert [one["id"] for one in as_json("artifacts", "list", "work", "--task", "t1")["artifacts"]] == [ids[1]]
-    assert len(as_json("artifacts", "list", "work", "--query", "what IS wrong?", "--tool", "run")["artifacts"]) == 3
+    assert [
+        one["id"] for one in as_json("artifacts", "list", "work", "--task", "t1")["artifacts"]
+    ] == [ids[1]]
+    assert (
+        len(
+            as_json("artifacts", "list", "work", "--query", "what IS wrong?", "--tool", "run")[
+                "artifacts"
+            ]
+        )
+        == 3
+    )
     assert as_json("artifacts", "list", "work", "--tool", "other")["artifacts"] == []
     newest = as_json("artifacts", "list", "@1")
     assert newest["conversation"] == "work" and len(newest["artifacts"]) == 3
@@ -59,14 +74,25 @@ def test_list_shows_outputs_by_task_query_and_tool(ids: list[str]) -> None:
     shown = run("artifacts", "list", "work").stdout
     assert all(id in shown for id in ids) and "run: alpha" in shown
     assert "no such outputs" in run("artifacts", "list", "work", "--task", "none").stdout
-    assert "beta in what the tool was asked" in run("artifacts", "list", "work", "--match", "beta").stdout
+    assert (
+        "beta in what the tool was asked"
+        in run("artifacts", "list", "work", "--match", "beta").stdout
+    )
 
 
 def test_show_gives_all_or_some_lines(ids: list[str]) -> None:
     """T-21."""
-    assert run("artifacts", "show", "work", ids[0]).stdout.startswith("alpha begins\nalpha line 0\n")
-    assert run("artifacts", "show", "work", ids[0], "--lines", "2-3").stdout == "alpha line 0\nalpha line 1\n"
-    assert as_json("artifacts", "show", "work", f"artifact://{ids[0]}", "--lines", "101")["text"] == "alpha line 99"
+    assert run("artifacts", "show", "work", ids[0]).stdout.startswith(
+        "alpha begins\nalpha line 0\n"
+    )
+    assert (
+        run("artifacts", "show", "work", ids[0], "--lines", "2-3").stdout
+        == "alpha line 0\nalpha line 1\n"
+    )
+    assert (
+        as_json("artifacts", "show", "work", f"artifact://{ids[0]}", "--lines", "101")["text"]
+        == "alpha line 99"
+    )
 
 
 def test_grep_finds_lines_in_one_or_all(ids: list[str]) -> None:
@@ -75,7 +101,10 @@ def test_grep_finds_lines_in_one_or_all(ids: list[str]) -> None:
         f"{id}:101: {name} line 99\n" for id, name in zip(reversed(ids), ("gamma", "beta", "alpha"))
     )
     found = as_json("artifacts", "grep", "work", "^ALPHA l.*9{2}$", ids[0], "-e", "-i")
-    assert found["lines"] == [{"artifact": ids[0], "line": 101, "text": "alpha line 99"}] and found["ended"] == ""
+    assert (
+        found["lines"] == [{"artifact": ids[0], "line": 101, "text": "alpha line 99"}]
+        and found["ended"] == ""
+    )
     assert "stopped at 3 lines" in run("artifacts", "grep", "work", "line", "--limit", "3").stdout
     assert run("artifacts", "grep", "work", "nowhere").stdout == "0 lines found.\n"
 
@@ -97,7 +126,9 @@ def test_grep_finds_lines_in_one_or_all(ids: list[str]) -> None:
         (("clean", "nobody", "--keep-count", "1"), 3, "refold list"),
     ],
 )
-def test_bad_input_is_one_line_and_a_status(args: tuple[str, ...], status: int, says: str, ids: list[str]) -> None:
+def test_bad_input_is_one_line_and_a_status(
+    args: tuple[str, ...], status: int, says: str, ids: list[str]
+) -> None:
     result = run("artifacts", *(arg.replace("{id}", ids[0]) for arg in args))
     assert result.exit_code == status and says in result.stderr and result.stderr.count("\n") == 1
 
@@ -110,9 +141,13 @@ def test_a_hostile_pattern_ends(ids: list[str], url: str) -> None:
     assert result.exit_code == 0 and "stopped after" in result.stdout
 
 
-def test_clean_removes_what_no_page_names(ids: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clean_removes_what_no_page_names(
+    ids: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """T-19."""
-    assert as_json("artifacts", "clean", "work", "--keep-count", "0")["removed"] == []  # all are new
+    assert (
+        as_json("artifacts", "clean", "work", "--keep-count", "0")["removed"] == []
+    )  # all are new
     aged(tmp_path)
     an_hour_later(monkeypatch)
     would = run("artifacts", "clean", "--older-than", "30m", "--dry-run").stdout
@@ -124,13 +159,21 @@ def test_clean_removes_what_no_page_names(ids: list[str], tmp_path: Path, monkey
     assert [bool(one["cleaned_ms"]) for one in listed] == [True, True, False]
     assert "[cleaned up 20" in run("artifacts", "list", "work").stdout
     gone = run("artifacts", "show", "work", ids[0])
-    assert gone.exit_code == 3 and "was cleaned up on 20" in gone.stderr and "run: alpha" in gone.stderr
+    assert (
+        gone.exit_code == 3
+        and "was cleaned up on 20" in gone.stderr
+        and "run: alpha" in gone.stderr
+    )
     assert run("artifacts", "show", "work", ids[2]).exit_code == 0
 
 
 def test_hostile_names_and_contents_cannot_steer_the_terminal(url: str) -> None:
     hostile(url)
-    for args in (("list", "hostile"), ("grep", "hostile", "e"), ("list", "hostile", "--match", "red")):
+    for args in (
+        ("list", "hostile"),
+        ("grep", "hostile", "e"),
+        ("list", "hostile", "--match", "red"),
+    ):
         shown = run("artifacts", *args).stdout
         assert shown and not any(sign in shown for sign in "\x1b\x9b\r\x08\u202e\x00\x7f")
     id = as_json("artifacts", "list", "hostile")["artifacts"][-1]["id"]
@@ -154,5 +197,9 @@ def test_verify_tells_of_artifacts_that_are_named_and_not_there(url: str) -> Non
     with refold.open("fix-login", store=url) as context:
         [event] = context.append({"role": "user", "content": "see artifact://art-nowhere"})
     told = run("verify")
-    assert told.exit_code == 0 and "art-nowhere" in told.stdout and "all is as it was written" in told.stdout
+    assert (
+        told.exit_code == 0
+        and "art-nowhere" in told.stdout
+        and "all is as it was written" in told.stdout
+    )
     assert [one["seq"] for one in as_json("verify")["remarks"]] == [event.seq]

@@ -42,7 +42,7 @@ def test_every_command_stands_in_the_docs() -> None:
     assert missing == []
 
 
-# --- list, stats ---------------------------------------------------------------------------------------------------
+# --- list, stats ---
 
 
 def test_an_empty_store_lists_nothing_and_stays_empty(tmp_path: Path) -> None:
@@ -57,7 +57,9 @@ def test_list_shows_id_title_messages_tokens_time_and_parent(url: str) -> None:
         current = context.stats().current
     result = run("list", "--store", url)
     row = next(line for line in result.stdout.splitlines() if line.startswith("fix-login"))
-    assert "Fix the login test" in row and " 16 " in row and f" {current:,} " in row and "UTC" in row
+    assert (
+        "Fix the login test" in row and " 16 " in row and f" {current:,} " in row and "UTC" in row
+    )
     assert "fix-login#9" in result.stdout
     listed = {one["id"]: one for one in as_json("list")["conversations"]}
     assert (listed["fix-login"]["messages"], listed["fix-login"]["tokens"]) == (16, current)
@@ -76,19 +78,24 @@ def test_list_counts_what_came_after_the_bookmark(url: str) -> None:
 
 def test_stats_says_the_numbers(url: str) -> None:
     text = run("stats", "fix-login").stdout
-    assert "Messages: 16 (5 user, 6 assistant, 5 tool)" in text and "Artifacts: 1 (1 command output)" in text
+    assert (
+        "Messages: 16 (5 user, 6 assistant, 5 tool)" in text
+        and "Artifacts: 1 (1 command output)" in text
+    )
     assert "/ 200,000 (" in text and "Cost: $0.00" in text
     stats = as_json("stats", "fix-login", "--window", "40000")
     assert stats["window"] == 40_000 and sum(stats["breakdown"].values()) == stats["current"]
     assert stats["billed"]["calls"] == 1
 
 
-# --- show ----------------------------------------------------------------------------------------------------------
+# --- show ---
 
 
 def test_show_gives_the_page_slot_by_slot(url: str) -> None:
     text = run("show", "fix-login").stdout
-    assert "#4 user, " in text and "  question 0 about login.py\n" in text and "  Be brief\n" in text
+    assert (
+        "#4 user, " in text and "  question 0 about login.py\n" in text and "  Be brief\n" in text
+    )
     page = as_json("show", "fix-login")
     assert [slot["role"] for slot in page["slots"]][:3] == ["user", "assistant", "tool"]
     assert page["slots"][0]["blocks"] == [{"type": "text", "text": "question 0 about login.py"}]
@@ -113,15 +120,20 @@ def test_show_brief_is_one_line_for_each_slot(url: str) -> None:
 
 def test_show_unfolds_a_handle_and_its_lines(url: str) -> None:
     [artifact] = refold.open("fix-login", store=url).artifacts()
-    assert run("show", "fix-login", "--handle", artifact.id).stdout == "def login():\n" * 1_000 + "\n"
-    assert run("show", "fix-login", "--handle", artifact.id, "--lines", "2-3").stdout == "def login():\n" * 2
+    assert (
+        run("show", "fix-login", "--handle", artifact.id).stdout == "def login():\n" * 1_000 + "\n"
+    )
+    assert (
+        run("show", "fix-login", "--handle", artifact.id, "--lines", "2-3").stdout
+        == "def login():\n" * 2
+    )
     assert run("show", "fix-login", "--seq", "4").stdout == "question 0 about login.py\n"
     assert as_json("show", "fix-login", "--handle", "#4")["text"] == "question 0 about login.py"
     assert '"system":"Be brief"' in run("show", "fix-login", "--seq", "2").stdout
     assert as_json("show", "fix-login", "--seq", "2")["event"]["kind"] == "meta"
 
 
-# --- compact, undo -------------------------------------------------------------------------------------------------
+# --- compact, undo ---
 
 
 def test_a_dry_run_changes_nothing_and_undo_takes_a_compaction_back(url: str) -> None:
@@ -141,11 +153,14 @@ def test_nothing_to_do_is_said(url: str) -> None:
     assert "nothing to undo" in run("undo", "fix-login").stdout
     assert as_json("undo", "fix-login")["undone"] is False
     assert "Nothing was done" in run("compact", "fix-login", "--target", "1000000").stdout
-    assert "Nothing would be done" in run("compact", "fix-login", "--target", "1000000", "--dry-run").stdout
+    assert (
+        "Nothing would be done"
+        in run("compact", "fix-login", "--target", "1000000", "--dry-run").stdout
+    )
     assert as_json("compact", "fix-login", "--target", "1000000")["batch"] == ""
 
 
-# --- export, import ------------------------------------------------------------------------------------------------
+# --- export, import ---
 
 
 def test_an_export_is_imported_into_another_store(url: str, tmp_path: Path) -> None:
@@ -153,7 +168,9 @@ def test_an_export_is_imported_into_another_store(url: str, tmp_path: Path) -> N
     assert as_json("export", "fix-login", file)["size_bytes"] == os.path.getsize(file)
     other = f"sqlite:{tmp_path / 'other' / 'refold.db'}"
     assert "is now fix-login" in run("import", file, "--store", other).stdout
-    assert as_json("show", "fix-login", "--store", other) == as_json("show", "fix-login", "--store", url)
+    assert as_json("show", "fix-login", "--store", other) == as_json(
+        "show", "fix-login", "--store", url
+    )
     again = run("import", file, "--store", other)
     assert again.exit_code == 4 and "--id NEW" in again.stderr
     assert as_json("import", file, "--id", "copy", "--store", other)["conversation"] == "copy"
@@ -164,7 +181,9 @@ def test_an_export_goes_through_a_pipe(url: str, tmp_path: Path) -> None:
     exported = run("export", "fix-login", "-").stdout_bytes
     assert json.loads(exported)["format"] == "refold-export"
     assert run("export", "fix-login", "-", "--json").stdout_bytes == exported
-    assert run("export", "fix-login", "-", "--format", "markdown").stdout.startswith("# Fix the login test\n")
+    assert run("export", "fix-login", "-", "--format", "markdown").stdout.startswith(
+        "# Fix the login test\n"
+    )
     imported = run("import", "-", "--id", "copy", input=exported)
     assert imported.exit_code == 0 and "standard input is now copy" in imported.stdout
 
@@ -176,11 +195,14 @@ def test_a_file_that_exists_is_replaced_by_force_only(url: str, tmp_path: Path) 
     assert (tmp_path / "a.md").read_text().startswith("# Fix the login test")
 
 
-# --- verify, doctor ------------------------------------------------------------------------------------------------
+# --- verify, doctor ---
 
 
 def test_verify_says_what_is_wrong_and_where(url: str, tmp_path: Path) -> None:
-    assert "1 conversation, 21 events, 1 artifact walked: all is as it was written." in run("verify").stdout
+    assert (
+        "1 conversation, 21 events, 1 artifact walked: all is as it was written."
+        in run("verify").stdout
+    )
     assert as_json("verify", "fix-login")["ok"] is True
     [file] = (tmp_path / ".refold" / "artifacts").glob("art-*")
     file.write_bytes(b"changed")
@@ -193,7 +215,13 @@ def test_verify_says_what_is_wrong_and_where(url: str, tmp_path: Path) -> None:
 def test_doctor_is_content_with_a_sound_installation(url: str) -> None:
     result = run("doctor")
     assert result.exit_code == 0, result.stdout
-    for part in ("SQLite: 3.", "All is well.", "tokens_cap: 256000 (default)", "as of 20", "WAL: works here"):
+    for part in (
+        "SQLite: 3.",
+        "All is well.",
+        "tokens_cap: 256000 (default)",
+        "as of 20",
+        "WAL: works here",
+    ):
         assert part in result.stdout
     assert as_json("doctor")["ok"] is True
 
@@ -203,7 +231,9 @@ def test_doctor_creates_nothing(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-def test_doctor_says_where_a_setting_comes_from(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_says_where_a_setting_comes_from(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "refold.toml").write_text(
         'warn_ratio = 0.7\n[strategy.gist]\napi_key = "abc123"\nnote = "sk-abcdefghijklmnop1234"'
     )
@@ -213,7 +243,9 @@ def test_doctor_says_where_a_setting_comes_from(url: str, tmp_path: Path, monkey
     assert "abc123" not in text and "sk-abc" not in text and MASK in text
 
 
-def test_doctor_says_what_to_mend(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_says_what_to_mend(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     os.chmod(tmp_path / ".refold" / "refold.db", 0o644)
     os.chmod(tmp_path / ".refold", 0o755)
     monkeypatch.setenv("REFOLD_WARN_RATO", "0.7")
@@ -232,35 +264,56 @@ def test_doctor_reports_a_store_that_does_not_open(tmp_path: Path) -> None:
 
 def test_secrets_are_masked() -> None:
     assert without_password("postgresql://me:secret@host/db") == f"postgresql://me:{MASK}@host/db"
-    assert without_secrets({"a": [{"auth_token": "x", "size": 3}]}) == {"a": [{"auth_token": MASK, "size": 3}]}
+    assert without_secrets({"a": [{"auth_token": "x", "size": 3}]}) == {
+        "a": [{"auth_token": MASK, "size": 3}]
+    }
 
 
-# --- errors --------------------------------------------------------------------------------------------------------
+# --- errors ---
 
 
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
-        (("show", "../../x"), "invalid"), (("stats", ".."), "invalid"), (("export", "a/b", "x.json"), "invalid"),
-        (("undo", "-x"), "invalid"), (("verify", "../x"), "invalid"), (("compact", "a b"), "invalid"),
-        (("show", "nobody"), "not-found"), (("stats", "nobody"), "not-found"), (("undo", "nobody"), "not-found"),
-        (("compact", "nobody"), "not-found"), (("verify", "nobody"), "not-found"),
-        (("export", "nobody", "x.json"), "not-found"), (("import", "nothing.json"), "not-found"),
-        (("export", "fix-login", "x.pdf"), "invalid"), (("compact", "fix-login", "--strategy", "hid"), "invalid"),
-        (("show", "fix-login", "--handle", "what"), "invalid"), (("show", "fix-login", "--seq", "999"), "not-found"),
-        (("show", "fix-login", "--seq", "0"), "invalid"), (("show", "fix-login", "--lines", "1-2"), "invalid"),
-        (("show", "fix-login", "--seq", "5", "--lines", "x"), "invalid"), (("list", "--nope"), "invalid"),
-        (("show", "fix-login", "--seq", "5", "--all"), "invalid"), (("show",), "invalid"), (("lst",), "invalid"),
-        (("list", "--store", "ftp://x"), "invalid"), (("compact", "fix-login", "--target", "x"), "invalid"),
+        (("show", "../../x"), "invalid"),
+        (("stats", ".."), "invalid"),
+        (("export", "a/b", "x.json"), "invalid"),
+        (("undo", "-x"), "invalid"),
+        (("verify", "../x"), "invalid"),
+        (("compact", "a b"), "invalid"),
+        (("show", "nobody"), "not-found"),
+        (("stats", "nobody"), "not-found"),
+        (("undo", "nobody"), "not-found"),
+        (("compact", "nobody"), "not-found"),
+        (("verify", "nobody"), "not-found"),
+        (("export", "nobody", "x.json"), "not-found"),
+        (("import", "nothing.json"), "not-found"),
+        (("export", "fix-login", "x.pdf"), "invalid"),
+        (("compact", "fix-login", "--strategy", "hid"), "invalid"),
+        (("show", "fix-login", "--handle", "what"), "invalid"),
+        (("show", "fix-login", "--seq", "999"), "not-found"),
+        (("show", "fix-login", "--seq", "0"), "invalid"),
+        (("show", "fix-login", "--lines", "1-2"), "invalid"),
+        (("show", "fix-login", "--seq", "5", "--lines", "x"), "invalid"),
+        (("list", "--nope"), "invalid"),
+        (("show", "fix-login", "--seq", "5", "--all"), "invalid"),
+        (("show",), "invalid"),
+        (("lst",), "invalid"),
+        (("list", "--store", "ftp://x"), "invalid"),
+        (("compact", "fix-login", "--target", "x"), "invalid"),
         (("import", ".", "--id", "../x"), "invalid"),
     ],
-)  # fmt: skip
+)
 def test_an_error_is_one_line_and_its_exit_status_is_that_of_the_table(
     url: str, arguments: tuple[str, ...], code: str
 ) -> None:
     result = run(*arguments)
     assert result.exit_code == OUTCOMES[code][1], result.stderr
-    assert result.stdout == "" and result.stderr.startswith("refold: ") and result.stderr.count("\n") == 1
+    assert (
+        result.stdout == ""
+        and result.stderr.startswith("refold: ")
+        and result.stderr.count("\n") == 1
+    )
     answer = json.loads(run(*arguments, "--json").stdout)
     assert answer["error"]["code"] == code
 
@@ -276,14 +329,20 @@ def test_a_conversation_that_is_asked_for_is_not_created(tmp_path: Path) -> None
     assert os.listdir(tmp_path) == []
 
 
-def test_an_unexpected_error_is_one_line_unless_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_error_is_one_line_unless_it_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError("\x1b[31mboom")
 
     monkeypatch.setattr("refold.settings.sources.default_store", fail)
     result = run("list")
     assert result.exit_code == 1 and result.stderr.count("\n") == 1
-    assert "internal error" in result.stderr and "--debug" in result.stderr and "\x1b" not in result.stderr
+    assert (
+        "internal error" in result.stderr
+        and "--debug" in result.stderr
+        and "\x1b" not in result.stderr
+    )
     assert "Traceback" in run("list", "--debug").stderr
 
 
@@ -296,7 +355,9 @@ def test_an_interrupt_ends_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.exit_code == 130 and result.stderr == ""
 
 
-def test_a_log_that_breaks_in_the_middle_is_still_one_object(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_breaks_in_the_middle_is_still_one_object(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import apsw
 
     for number in range(12):
@@ -311,11 +372,19 @@ def test_a_log_that_breaks_in_the_middle_is_still_one_object(url: str, monkeypat
 
 def test_reading_commands_write_nothing(url: str, tmp_path: Path) -> None:
     store = refold.open_store(url)
-    refold.Context(store, "fix-login").append({"role": "user", "content": "no bookmark of this yet"})
+    refold.Context(store, "fix-login").append(
+        {"role": "user", "content": "no bookmark of this yet"}
+    )
     store.close()
     database = tmp_path / ".refold" / "refold.db"
     before = database.read_bytes()
-    for arguments in (("list",), ("show", "fix-login"), ("stats", "fix-login"), ("verify",), ("doctor",)):
+    for arguments in (
+        ("list",),
+        ("show", "fix-login"),
+        ("stats", "fix-login"),
+        ("verify",),
+        ("doctor",),
+    ):
         assert run(*arguments).exit_code == 0
     assert run("compact", "fix-login", "--dry-run").exit_code == 0
     assert database.read_bytes() == before

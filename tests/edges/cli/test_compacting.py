@@ -1,4 +1,5 @@
-"""`refold compact`: a writer (`--writer`), a task and settings (`--task`, `--set`), and what a dry run tells."""
+"""`refold compact`: a writer (`--writer`), a task and settings (`--task`, `--set`), and what a
+dry run tells."""
 
 from __future__ import annotations
 
@@ -24,16 +25,32 @@ def long(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with refold.open("fix-login", store=url) as context:
         for n in range(20):
             role = "user" if n % 2 == 0 else "assistant"
-            context.append({"role": role, "content": f"step {n}: " + f"something about the form {n}. " * 30})
+            context.append(
+                {"role": role, "content": f"step {n}: " + f"something about the form {n}. " * 30}
+            )
 
 
 @pytest.mark.usefixtures("long")
 def test_a_writer_is_named_on_the_command_line_and_its_words_stand_on_the_page() -> None:
     """Y-52, Y-53, Y-90"""
     with serving(Play(chat(WORDS))) as server:
-        named = ("--writer", server.url, "--writer-model", "small", "--instructions", "Focus on test results")
+        named = (
+            "--writer",
+            server.url,
+            "--writer-model",
+            "small",
+            "--instructions",
+            "Focus on test results",
+        )
         done = as_json(*COMPACT, *named)
-    assert done["writer"] == {"asked": 1, "accepted": 1, "calls": 1, "input": 9, "output": 3, "refused": []}
+    assert done["writer"] == {
+        "asked": 1,
+        "accepted": 1,
+        "calls": 1,
+        "input": 9,
+        "output": 3,
+        "refused": [],
+    }
     [(_, headers, body)] = server.seen
     assert body["model"] == "small"
     assert "Focus on test results" in body["messages"][1]["content"]
@@ -56,7 +73,10 @@ def test_a_writer_of_the_settings_is_asked_only_if_the_command_line_says_so(
         assert server.seen == []
         shown = run(*COMPACT, "--writer").stdout
     [(_, headers, body)] = server.seen
-    assert (headers["authorization"], body["model"]) == ("Bearer key-of-the-environment", "configured")
+    assert (headers["authorization"], body["model"]) == (
+        "Bearer key-of-the-environment",
+        "configured",
+    )
     assert "Writer: 1 of 1 summaries accepted, 9 tokens in, 3 out." in shown
     assert "key-of-the-environment" not in shown
 
@@ -76,19 +96,24 @@ def test_a_writer_that_fails_is_reported_and_the_page_is_compacted_all_the_same(
 @pytest.mark.parametrize(
     "given",
     [
-        ("--writer",), ("--writer-model", "x"), ("--writer", "ftp://x", "--writer-model", "x"),
-        ("--writer", "http://localhost"), ("--writer", "http://localhost", "--writer-model", "x", "--writer-kind", "y"),
+        ("--writer",),
+        ("--writer-model", "x"),
+        ("--writer", "ftp://x", "--writer-model", "x"),
+        ("--writer", "http://localhost"),
+        ("--writer", "http://localhost", "--writer-model", "x", "--writer-kind", "y"),
         ("--writer", "http://me:secret@localhost", "--writer-model", "x"),
     ],
-)  # fmt: skip
-def test_a_writer_that_is_not_named_in_full_is_refused_before_anything_is_written(given: tuple[str, ...]) -> None:
+)
+def test_a_writer_that_is_not_named_in_full_is_refused_before_anything_is_written(
+    given: tuple[str, ...],
+) -> None:
     refused = run(*COMPACT, *given)
     assert refused.exit_code != 0
     assert "secret" not in refused.output
     assert "nothing to undo" in run("undo", "fix-login").stdout
 
 
-# --- settings ------------------------------------------------------------------------------------------------------
+# --- settings ---
 
 RELEVANCE = ("compact", "fix-login", "--strategy", "relevance", "--set", "keep_recent=0")
 
@@ -98,9 +123,19 @@ RELEVANCE = ("compact", "fix-login", "--strategy", "relevance", "--set", "keep_r
 def test_a_dry_run_lists_what_would_go_with_its_scores(strategy: str) -> None:
     """M-83"""
     before = as_json("show", "fix-login")
-    arguments = ("compact", "fix-login", "--strategy", strategy, "--set", "max_tokens=900", "--dry-run")
+    arguments = (
+        "compact",
+        "fix-login",
+        "--strategy",
+        strategy,
+        "--set",
+        "max_tokens=900",
+        "--dry-run",
+    )
     shown = run(*arguments).stdout
-    assert re.search(r"#\d+(-\d+)? hidden, .* tokens  least important \(.*0\.\d\d.*\)", shown), shown
+    assert re.search(r"#\d+(-\d+)? hidden, .* tokens  least important \(.*0\.\d\d.*\)", shown), (
+        shown
+    )
     assert all("least important (" in item["reason"] for item in as_json(*arguments)["items"])
     assert as_json("show", "fix-login") == before
 
@@ -120,28 +155,40 @@ def test_relevance_is_told_a_task_and_a_size() -> None:
 
 @pytest.mark.usefixtures("long")
 def test_settings_are_read_as_json_else_as_text() -> None:
-    done = as_json(*COMPACT[:2], "--strategy", "hide", "--set", "preset=half", "--target", "0", "--dry-run")
+    done = as_json(
+        *COMPACT[:2], "--strategy", "hide", "--set", "preset=half", "--target", "0", "--dry-run"
+    )
     assert done["items"][0]["reason"] == "truncation half"
     done = as_json(*COMPACT[:2], "--strategy", "hide", "--set", "fraction=0.5", "--target", "0")
     assert done["items"][0]["reason"] == "0.5 of the messages"
     run("undo", "fix-login")
     weights = 'weights={"recency": 0, "marks": 2.5}'
-    assert run(*COMPACT[:2], "--strategy", "importance", "--set", weights, "--target", "900").exit_code == 0
+    assert (
+        run(*COMPACT[:2], "--strategy", "importance", "--set", weights, "--target", "900").exit_code
+        == 0
+    )
 
 
 @pytest.mark.usefixtures("long")
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (("--set", "presett=half"), "did you mean preset?"), (("--set", "preset"), "NAME=VALUE"),
-        (("--set", "=half"), "NAME=VALUE"), (("--set", "self=1"), "known: preset, fraction"),
-        (("--set", "task=x"), "give --task"), (("--set", "target=5"), "give --target"),
-        (("--set", "fraction=much"), "float"), (("--set", "fraction=7"), "from 0 to 1"),
-        (("--set", "preset=third"), "known: none"), (("--set", "preset=5"), "str"),
+        (("--set", "presett=half"), "did you mean preset?"),
+        (("--set", "preset"), "NAME=VALUE"),
+        (("--set", "=half"), "NAME=VALUE"),
+        (("--set", "self=1"), "known: preset, fraction"),
+        (("--set", "task=x"), "give --task"),
+        (("--set", "target=5"), "give --target"),
+        (("--set", "fraction=much"), "float"),
+        (("--set", "fraction=7"), "from 0 to 1"),
+        (("--set", "preset=third"), "known: none"),
+        (("--set", "preset=5"), "str"),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("dry", [(), ("--dry-run",)])
-def test_a_setting_that_is_none_is_refused_in_one_line(given: tuple[str, ...], said: str, dry: tuple[str, ...]) -> None:
+def test_a_setting_that_is_none_is_refused_in_one_line(
+    given: tuple[str, ...], said: str, dry: tuple[str, ...]
+) -> None:
     refused = run(*COMPACT[:2], "--strategy", "hide", "--target", "0", *given, *dry)
     assert refused.exit_code != 0 and refused.stderr.count("\n") == 1
     assert said in refused.stderr and refused.stderr.startswith("refold: ")

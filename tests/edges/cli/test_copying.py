@@ -20,7 +20,9 @@ from tests.edges.cli.rooms import PROGRAM, as_json, on_terminal, program, run, s
 pytestmark = pytest.mark.usefixtures("alone")
 
 
-def test_copy_says_what_it_wrote_and_the_second_time_that_all_is_there(url: str, tmp_path: Path) -> None:
+def test_copy_says_what_it_wrote_and_the_second_time_that_all_is_there(
+    url: str, tmp_path: Path
+) -> None:
     with refold.open("fix-login", store=url) as context:
         context.fork("branch", at=9)
     first = run("copy", url, "files:tree")
@@ -42,9 +44,9 @@ def test_copy_as_json(url: str) -> None:
     found = as_json("copy", url, "files:tree", "fix-login")
     [row] = found["conversations"]
     assert found["to"].startswith("files:") and row["problems"] == []
-    assert (row["id"], row["state"], row["artifacts"]) == ("fix-login", "copied", 1) and row["events"] == row[
-        "head"
-    ] > 0
+    assert (row["id"], row["state"], row["artifacts"]) == ("fix-login", "copied", 1) and row[
+        "events"
+    ] == row["head"] > 0
     assert as_json("copy", url, "files:tree", "@1")["conversations"][0]["state"] == "same"
 
 
@@ -53,9 +55,16 @@ def test_copy_reports_conflicts_missing_conversations_and_bad_stores(url: str) -
     grown(store, "fix-login", 2)
     store.close()
     conflict = run("copy", url, "files:tree")
-    assert conflict.exit_code == OUTCOMES["conflict"][1] and "nothing was written" in conflict.stderr
+    assert (
+        conflict.exit_code == OUTCOMES["conflict"][1] and "nothing was written" in conflict.stderr
+    )
     assert run("copy", url, "files:tree", "nobody").exit_code == OUTCOMES["not-found"][1]
-    for wrong in (("copy", url, "nowhere"), ("copy", url, url), ("copy", url), ("copy", url, "files:")):
+    for wrong in (
+        ("copy", url, "nowhere"),
+        ("copy", url, url),
+        ("copy", url),
+        ("copy", url, "files:"),
+    ):
         assert run(*wrong).exit_code == OUTCOMES["invalid"][1], wrong
     assert "no conversations" in run("copy", "sqlite:none.db", "files:other").stdout
     assert not os.path.exists("none.db") and not os.path.exists("other")
@@ -83,7 +92,9 @@ def test_a_copy_that_was_killed_is_finished_by_the_next(tmp_path: Path) -> None:
     source = open_store("sqlite:many.db")
     for delay_s in (0.25, 0.4, 0.5, 0.6):
         process = subprocess.Popen(
-            (*PROGRAM, "copy", "sqlite:many.db", "files:tree"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            (*PROGRAM, "copy", "sqlite:many.db", "files:tree"),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         time.sleep(delay_s)
         os.kill(process.pid, signal.SIGKILL)

@@ -1,4 +1,5 @@
-"""One damaged conversation hides no other: lists, scans and cleanups go on, say which one it is, and end with 5."""
+"""One damaged conversation hides no other: lists, scans and cleanups go on, say which one it is,
+and end with 5."""
 
 from __future__ import annotations
 
@@ -35,7 +36,11 @@ def test_a_list_shows_all_and_marks_the_damaged_one(store: str, seq: int) -> Non
     assert run("list", "--store", store).exit_code == 0
     spoil(store, "b", seq)
     told = run("list", "--store", store)
-    assert told.exit_code == CORRUPT and "b is damaged: " in told.stdout and "refold verify b" in told.stdout
+    assert (
+        told.exit_code == CORRUPT
+        and "b is damaged: " in told.stdout
+        and "refold verify b" in told.stdout
+    )
     rows = {row["id"]: row for row in as_json("list", "--store", store)["conversations"]}
     assert sorted(rows) == ["a", "b", "c"]
     assert rows["b"]["damaged"] and not rows["a"]["damaged"] and rows["c"]["messages"] == 3
@@ -56,14 +61,22 @@ def test_a_scan_goes_on_and_says_what_it_could_not_read(store: str) -> None:
 def test_a_scan_without_secrets_ends_with_damage(store: str) -> None:
     spoil(store, "c", 3)
     told = run("scan", "--store", store)
-    assert told.exit_code == CORRUPT and "c is damaged: " in told.stdout and "3 conversations" in told.stdout
+    assert (
+        told.exit_code == CORRUPT
+        and "c is damaged: " in told.stdout
+        and "3 conversations" in told.stdout
+    )
 
 
 def outputs(url: str) -> dict[str, str]:
-    """Outputs off the page: one that only `d` has, one that `e` has too. `e` ends in a message without any."""
+    """Outputs off the page: one that only `d` has, one that `e` has too. `e` ends in a message
+    without any."""
     there, ids = open_store(url), {}
     context = opened(there, "d")
-    ids["own"], ids["shared"] = ran(context, long("an output of d")), ran(context, long("of d and e"))
+    ids["own"], ids["shared"] = (
+        ran(context, long("an output of d")),
+        ran(context, long("of d and e")),
+    )
     forget_page(context)
     context.close()
     other = opened(there, "e")
@@ -94,7 +107,9 @@ def test_a_cleanup_goes_on_and_spares_what_the_damaged_one_names(store: str) -> 
     there.close()
     told = run("artifacts", "clean", "--keep-count", "0", "--store", store)
     assert told.exit_code == CORRUPT and "e is damaged: " in told.stdout
-    assert list(as_json("artifacts", "clean", "--keep-count", "0", "--store", store)["damaged"]) == ["e"]
+    assert list(
+        as_json("artifacts", "clean", "--keep-count", "0", "--store", store)["damaged"]
+    ) == ["e"]
 
 
 def test_deleting_and_removing_mind_a_damaged_conversation(store: str) -> None:

@@ -42,7 +42,8 @@ def figures(capsys: pytest.CaptureFixture[str], **given: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where every demo of this file keeps its folder: one place, because its name weighs tokens in a stub."""
+    """Where every demo of this file keeps its folder: one place, because its name weighs tokens
+    in a stub."""
     return tmp_path_factory.mktemp("place")
 
 
@@ -55,14 +56,22 @@ def _in_place(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def played(place: Path) -> dict[str, Any]:
     done = subprocess.run(
-        [sys.executable, "-c", "from refold.edges.cli.demo import run; raise SystemExit(run(json_output=True))"],
-        capture_output=True, text=True, timeout=120, check=True, env={**os.environ, "TMPDIR": str(place)},
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-c",
+            "from refold.edges.cli.demo import run; raise SystemExit(run(json_output=True))",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+        env={**os.environ, "TMPDIR": str(place)},
+    )
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
-# --- the run ------------------------------------------------------------------------------------------------------
+# --- the run ---
 
 
 def test_the_figures_are_complete_and_every_request_is_valid_and_fits(played):
@@ -90,9 +99,13 @@ def test_undo_and_unfold_are_proven_by_hashes(played):
 
 def test_the_large_output_is_refused_everywhere_but_here(played):
     sides = played["sides"]
-    assert sides["window"]["requests_over_budget"] == sides["everything"]["requests_over_budget"] == 1
+    assert (
+        sides["window"]["requests_over_budget"] == sides["everything"]["requests_over_budget"] == 1
+    )
     assert sides["refold"]["requests_over_budget"] == 0
-    assert sides["refold"]["cost_dollars"] < min(sides["window"]["cost_dollars"], sides["everything"]["cost_dollars"])
+    assert sides["refold"]["cost_dollars"] < min(
+        sides["window"]["cost_dollars"], sides["everything"]["cost_dollars"]
+    )
 
 
 def test_a_second_run_gives_the_same_figures_and_leaves_nothing_behind(played, place, capsys):
@@ -114,12 +127,26 @@ def test_a_window_that_is_too_small_is_an_error_and_nothing_stays(place):
 
 
 def test_in_a_pipe_it_prints_the_story_line_by_line_and_ends_with_the_table():
-    command = [sys.executable, "-c", "from refold.edges.cli.demo import run; raise SystemExit(run())"]
+    command = [
+        sys.executable,
+        "-c",
+        "from refold.edges.cli.demo import run; raise SystemExit(run())",
+    ]
     ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii", "COLUMNS": "80"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=ascii_only, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, env=ascii_only, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert "\x1b" not in done.stdout and done.stdout.isascii()
-    for said in ("dropped", "receipt 1", "cache kept up to message", "refused", "kept whole", "6 of 6", "undone"):
+    for said in (
+        "dropped",
+        "receipt 1",
+        "cache kept up to message",
+        "refused",
+        "kept whole",
+        "6 of 6",
+        "undone",
+    ):
         assert said in done.stdout
     assert done.stdout.index("What the session came to") < done.stdout.index("tokens sent")
     assert max(map(len, done.stdout.splitlines())) <= 80
@@ -127,7 +154,9 @@ def test_in_a_pipe_it_prints_the_story_line_by_line_and_ends_with_the_table():
 
 def test_a_reader_that_leaves_early_leaves_nothing_behind(place):
     code = "import sys; from refold.edges.cli import main; sys.argv[1:] = ['demo']; main()"
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
         assert process.stdout is not None and process.stdout.readline()
         process.stdout.close()
         assert process.wait(timeout=120) == 141
@@ -144,7 +173,7 @@ def test_the_folder_goes_also_after_an_error_unless_it_is_kept():
     kept.rmdir()
 
 
-# --- the parts ----------------------------------------------------------------------------------------------------
+# --- the parts ---
 
 
 def test_the_workshop_works_on_a_copy_and_its_failures_are_real(tmp_path):
@@ -153,9 +182,17 @@ def test_the_workshop_works_on_a_copy_and_its_failures_are_real(tmp_path):
     assert failed.failed and failed.text.startswith("exit status 3: python")
     path = "refold/config.py"
     old = shop.lines(path)[0]
-    assert shop.call("edit_file", {"path": path, "old": old, "new": "# new"}).text.startswith(f"modified {path}")
+    assert shop.call("edit_file", {"path": path, "old": old, "new": "# new"}).text.startswith(
+        f"modified {path}"
+    )
     assert shop.lines(path)[0] == "# new"
-    assert Path(script.__file__).parents[2].joinpath("config.py").read_text(encoding="utf-8").startswith(old)
+    assert (
+        Path(script.__file__)
+        .parents[2]
+        .joinpath("config.py")
+        .read_text(encoding="utf-8")
+        .startswith(old)
+    )
     assert shop.call("edit_file", {"path": path, "old": "no such text", "new": ""}).failed
     with pytest.raises(RefoldError):
         shop.call("run", {"command": "no-such-command-anywhere"})
@@ -166,7 +203,9 @@ def test_the_workshop_works_on_a_copy_and_its_failures_are_real(tmp_path):
 def test_the_copy_does_not_hold_the_answers(tmp_path):
     shop = Workshop(tmp_path / "scratch")
     texts = "\n".join("\n".join(shop.lines(shop.name(file))) for file in shop.files())
-    assert script.REQUEST not in texts and str(script.PORT) not in texts and script.RULE not in texts
+    assert (
+        script.REQUEST not in texts and str(script.PORT) not in texts and script.RULE not in texts
+    )
 
 
 def test_a_bill_reads_what_is_equal_from_the_start_and_writes_the_rest():
@@ -188,9 +227,18 @@ def test_the_sliding_window_drops_whole_pairs_and_stays_valid():
     side = Messages(Scale(), MODEL, fixed_part("system", TOOLS), room=1_500, limit=1_000)
     side.append(1, {"role": "user", "content": "start"})
     for at in range(2, 20, 2):
-        call = {"type": "tool_use", "id": f"t{at}", "name": "grep", "input": {"pattern": "x", "path": "."}}
+        call = {
+            "type": "tool_use",
+            "id": f"t{at}",
+            "name": "grep",
+            "input": {"pattern": "x", "path": "."},
+        }
         side.append(at, {"role": "assistant", "content": [call]})
-        result = {"type": "tool_result", "tool_use_id": f"t{at}", "content": "words and words " * 30}
+        result = {
+            "type": "tool_result",
+            "tool_use_id": f"t{at}",
+            "content": "words and words " * 30,
+        }
         side.append(at + 1, {"role": "user", "content": [result]})
         sent = side.send()
         assert sent.taken and sent.tokens <= 1_000
@@ -204,7 +252,7 @@ def test_an_answer_needs_all_its_words_close_together():
     assert not question.answered("make test" + " " * 400 + "exit 1")
 
 
-# --- the screen ---------------------------------------------------------------------------------------------------
+# --- the screen ---
 
 
 def test_what_files_say_cannot_reach_the_terminal():
@@ -217,7 +265,10 @@ def test_what_files_say_cannot_reach_the_terminal():
 
 @pytest.mark.parametrize("width", [20, 36, 64, 100])
 def test_events_and_meters_stay_in_their_column(width):
-    told = Told("fold", ["receipt 12: 21,641 → 12,266 tokens", "summarized #12345-12399, 14,777 → 1,007, 3 more"])
+    told = Told(
+        "fold",
+        ["receipt 12: 21,641 → 12,266 tokens", "summarized #12345-12399, 14,777 → 1,007, 3 more"],
+    )
     lines = [*event_lines(told, Signs(), width), *meter((23_999, 12.5), 24_000, Signs(), width)]
     assert max(len(line) for line in event_lines(told, ASCII, width)) <= width
     assert max(len(line.plain) for line in lines) <= width
@@ -225,7 +276,9 @@ def test_events_and_meters_stay_in_their_column(width):
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (60, 20), (200, 50)])
 def test_a_frame_fits_the_terminal(width, height):
-    console = Console(width=width, height=height, file=io.StringIO(), force_terminal=True, color_system=None)
+    console = Console(
+        width=width, height=height, file=io.StringIO(), force_terminal=True, color_system=None
+    )
     live = Live(console, Signs(), Pace(on=False))
     live.head = header(24_000, MODEL.name)
     for at in range(50):

@@ -19,19 +19,36 @@ from tests.edges.cli.rooms import HOSTILE, as_json, hostile, on_terminal, run
 from tests.redaction.secret_kinds import PREFIXED, SURROUNDED, WORD, drawn
 
 pytestmark = pytest.mark.usefixtures("alone")
-GITHUB, AWS, GROQ, NPM = ("".join(PREFIXED[kind][0]) for kind in ("GitHub token", "AWS key", "Groq key", "npm token"))
+GITHUB, AWS, GROQ, NPM = (
+    "".join(PREFIXED[kind][0]) for kind in ("GitHub token", "AWS key", "Groq key", "npm token")
+)
 PASSWORD = drawn("scan", WORD, 16)
 ALL = (GITHUB, AWS, GROQ, NPM, PASSWORD)
 
 
 def seed(url: str, id: str = "leaky") -> None:
-    """Secrets in a text, in structured arguments, in what is true of the whole, and in a large output."""
-    with refold.open(id, store=url, config={"offload_tokens": 200}, system=f"deploy with {NPM}") as context:
+    """Secrets in a text, in structured arguments, in what is true of the whole, and in a large
+    output."""
+    with refold.open(
+        id, store=url, config={"offload_tokens": 200}, system=f"deploy with {NPM}"
+    ) as context:
         context.append({"role": "user", "content": f"first line\nthe token is {GITHUB}"})
-        call = {"type": "tool_use", "id": "t1", "name": "deploy", "input": {"db": {"password": PASSWORD}}}
+        call = {
+            "type": "tool_use",
+            "id": "t1",
+            "name": "deploy",
+            "input": {"db": {"password": PASSWORD}},
+        }
         context.append({"role": "assistant", "content": [call]})
-        context.append_result("t1", "ordinary output\n" * 5_000 + f"AWS_ID={AWS}\n" + "ordinary output\n" * 5_000)
-        context.append({"role": "user", "content": f"fixtures: {'ghp_' + 'x' * 36}, postgres://user:password@host/app"})
+        context.append_result(
+            "t1", "ordinary output\n" * 5_000 + f"AWS_ID={AWS}\n" + "ordinary output\n" * 5_000
+        )
+        context.append(
+            {
+                "role": "user",
+                "content": f"fixtures: {'ghp_' + 'x' * 36}, postgres://user:password@host/app",
+            }
+        )
 
 
 def scanned_json(*args: str) -> tuple[int, dict]:  # type: ignore[type-arg]
@@ -59,7 +76,10 @@ def test_a_scan_tells_kind_conversation_event_artifact_and_line(url: str) -> Non
     status, report = scanned_json()
     assert status == SECRETS_FOUND and report["ok"] is False and report["truncated"] is False
     # The password stands in the call and in the origin of the output that the call gave.
-    assert report["kinds"] == {"secret": 2, "npm token": 1, "GitHub token": 1, "AWS key": 1} and report["total"] == 5
+    assert (
+        report["kinds"] == {"secret": 2, "npm token": 1, "GitHub token": 1, "AWS key": 1}
+        and report["total"] == 5
+    )
     found = {one["kind"]: one for one in report["findings"]}
     with refold.open("leaky", store=url) as context:
         kinds = {event.kind: event.seq for event in reversed(context.events())}
@@ -68,7 +88,9 @@ def test_a_scan_tells_kind_conversation_event_artifact_and_line(url: str) -> Non
     assert found["npm token"]["seq"] == kinds["meta"]
     assert (found["AWS key"]["artifact"], found["AWS key"]["line"]) == (artifact.id, 5_001)
     assert all(one["conversation"] == "leaky" for one in report["findings"])
-    assert found["GitHub token"]["masked"] == f"{GITHUB[:4]}…{GITHUB[-2:]} ({len(GITHUB)} characters)"
+    assert (
+        found["GitHub token"]["masked"] == f"{GITHUB[:4]}…{GITHUB[-2:]} ({len(GITHUB)} characters)"
+    )
     assert found["secret"]["masked"] == "… (16 characters)"
 
 
@@ -100,7 +122,10 @@ def test_fixtures_are_shown_on_demand_and_marked(url: str) -> None:
     seed(url)
     status, report = scanned_json("--all")
     unsure = [one for one in report["findings"] if not one["sure"]]
-    assert status == SECRETS_FOUND and {one["kind"] for one in unsure} == {"GitHub token", "password"}
+    assert status == SECRETS_FOUND and {one["kind"] for one in unsure} == {
+        "GitHub token",
+        "password",
+    }
     assert run("scan", "--all").stdout.count("(unsure)") == 2
 
 
@@ -111,7 +136,9 @@ def test_of_a_fork_its_own_events_are_scanned_unless_it_is_named(url: str) -> No
     with refold.open("branch", store=url) as branch:
         branch.append({"role": "user", "content": f"and {GROQ}"})
     whole = scanned_json()[1]
-    assert [one["kind"] for one in whole["findings"] if one["conversation"] == "branch"] == ["Groq key"]
+    assert [one["kind"] for one in whole["findings"] if one["conversation"] == "branch"] == [
+        "Groq key"
+    ]
     assert scanned_json("branch")[1]["total"] == 6
 
 
@@ -133,7 +160,9 @@ def test_what_was_erased_is_gone_and_a_content_that_is_missing_is_named(url: str
 def test_an_event_that_cannot_be_read_is_said_with_its_place_and_does_not_end_the_scan() -> None:
     store = MemoryStore()
     after = ("future-kind", json.dumps({"note": GITHUB}).encode())
-    store.append("odd", sealed([user(), ("future-kind", b'{"note": "' + b"\xff" + b'"}'), after]), expect=0)
+    store.append(
+        "odd", sealed([user(), ("future-kind", b'{"note": "' + b"\xff" + b'"}'), after]), expect=0
+    )
     report = scanned(store)
     assert report.total == 1 and report.findings[0].seq == 3
     assert list(report.damaged) == ["odd"] and "event 2" in report.damaged["odd"]
@@ -159,7 +188,10 @@ def test_hostile_texts_steer_no_terminal(url: str) -> None:
     with refold.open("hostile", store=url) as context:
         for text in HOSTILE:
             context.append(
-                {"role": "user", "content": f"{text[:50]} password = '{drawn(text[:9], WORD, 12)}{text[:3]}'"}
+                {
+                    "role": "user",
+                    "content": f"{text[:50]} password = '{drawn(text[:9], WORD, 12)}{text[:3]}'",
+                }
             )
     assert "\x1b" not in run("scan", "--all").output
 
@@ -175,7 +207,10 @@ def test_on_a_terminal_a_bar_is_shown_and_goes(url: str, tmp_path: Path) -> None
 def test_a_large_content_is_scanned_in_bounded_memory() -> None:
     """X-51: 40 MB, with a secret at both ends and a key that lies across two pieces."""
     store = MemoryStore()
-    line, key = b"a line of ordinary output, as long as many are\n" * 1_000, SURROUNDED["RSA key"][0].encode()
+    line, key = (
+        b"a line of ordinary output, as long as many are\n" * 1_000,
+        SURROUNDED["RSA key"][0].encode(),
+    )
     chunks = [GITHUB.encode() + b"\n", *[line] * 425, key + b"\n", *[line] * 425, AWS.encode()]
     with refold.open("large", store=store) as context:
         context.append({"role": "user", "content": "go"})
@@ -187,8 +222,10 @@ def test_a_large_content_is_scanned_in_bounded_memory() -> None:
     finally:
         tracemalloc.stop()
     assert [(one.kind, one.line) for one in report.findings] == [
-        ("GitHub token", 1), ("private key", 425_002), ("AWS key", 850_012),
-    ]  # fmt: skip
+        ("GitHub token", 1),
+        ("private key", 425_002),
+        ("AWS key", 850_012),
+    ]
     assert peak < 8_000_000
 
 
@@ -196,17 +233,28 @@ def test_more_findings_than_are_kept_are_counted(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("refold.conversations.scan.FINDINGS_MAX", 2)
     seed(url)
     status, report = scanned_json()
-    assert (status, report["total"], len(report["findings"]), report["truncated"]) == (SECRETS_FOUND, 5, 2, True)
+    assert (status, report["total"], len(report["findings"]), report["truncated"]) == (
+        SECRETS_FOUND,
+        5,
+        2,
+        True,
+    )
     assert "Only the first 2 are shown." in run("scan").stdout
 
 
-# --- the other channels --------------------------------------------------------------------------------------------
+# --- the other channels ---
 
 
-def test_the_command_redacts_an_export_for_reading_unless_secrets_are_asked_for(url: str, tmp_path: Path) -> None:
+def test_the_command_redacts_an_export_for_reading_unless_secrets_are_asked_for(
+    url: str, tmp_path: Path
+) -> None:
     """X-51: exports."""
     seed(url)
-    assert run("export", "leaky", "a.md").exit_code == run("export", "leaky", "b.md", "--secrets").exit_code == 0
+    assert (
+        run("export", "leaky", "a.md").exit_code
+        == run("export", "leaky", "b.md", "--secrets").exit_code
+        == 0
+    )
     shown, whole = (tmp_path / "a.md").read_text(), (tmp_path / "b.md").read_text()
     assert not any(secret in shown for secret in ALL) and "[redacted GitHub token]" in shown
     assert all(secret in whole for secret in (GITHUB, AWS, PASSWORD))
@@ -215,12 +263,17 @@ def test_the_command_redacts_an_export_for_reading_unless_secrets_are_asked_for(
     assert GITHUB in run("export", "leaky", "-", "--format", "markdown").stdout
 
 
-def test_a_whole_export_is_written_with_a_warning_that_names_no_secret(url: str, tmp_path: Path) -> None:
+def test_a_whole_export_is_written_with_a_warning_that_names_no_secret(
+    url: str, tmp_path: Path
+) -> None:
     """X-51: the export that can be imported again stays byte for byte."""
     seed(url)
     told = run("export", "leaky", "a.json")
     assert told.exit_code == 0 and "holds 5 secrets: see refold scan leaky" in told.stdout
-    assert not any(secret in told.output for secret in ALL) and GITHUB in (tmp_path / "a.json").read_text()
+    assert (
+        not any(secret in told.output for secret in ALL)
+        and GITHUB in (tmp_path / "a.json").read_text()
+    )
     assert "holds" not in run("export", "leaky", "a.json", "--force", "--secrets").stdout
     assert "holds" not in run("export", "fix-login", "b.json").stdout
     assert as_json("export", "leaky", "c.json")["secrets"] == 5
@@ -241,7 +294,9 @@ def test_a_redacted_copy_can_be_imported_and_has_nothing_to_find(url: str, tmp_p
     assert run("export", "leaky", "b.json", "--redacted", "--secrets").exit_code == 2
 
 
-def test_a_context_exports_without_secrets_unless_they_are_asked_for(url: str, tmp_path: Path) -> None:
+def test_a_context_exports_without_secrets_unless_they_are_asked_for(
+    url: str, tmp_path: Path
+) -> None:
     """X-51: exports."""
     seed(url)
     for redact, secrets, there in (

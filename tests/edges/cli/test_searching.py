@@ -1,4 +1,5 @@
-"""`refold search` and `refold index`: what they print, for people and programs, and what they never print."""
+"""`refold search` and `refold index`: what they print, for people and programs, and what they
+never print."""
 
 from __future__ import annotations
 
@@ -13,13 +14,20 @@ def test_a_search_names_where_it_found_something(url):
     done = run("search", "question", "3", "--full-text", "--limit", "1")
     assert done.exit_code == 0, done.output
     first, second = done.stdout.splitlines()
-    assert first.startswith("fix-login#14  user  ") and second.strip() == "question 3 about login.py"
+    assert (
+        first.startswith("fix-login#14  user  ") and second.strip() == "question 3 about login.py"
+    )
 
 
 def test_json_has_every_field_of_a_hit(url):
     found = as_json("search", "question 3", "--full-text", "--limit", "1")
     [hit] = found["hits"]
-    assert (hit["conversation"], hit["seq"], hit["role"], hit["hidden"]) == ("fix-login", 14, "user", False)
+    assert (hit["conversation"], hit["seq"], hit["role"], hit["hidden"]) == (
+        "fix-login",
+        14,
+        "user",
+        False,
+    )
     assert found["notices"] == [] and hit["marks"]
 
 
@@ -28,7 +36,12 @@ def test_filters_are_options(url):
     assert {hit["tool"] for hit in as_json("search", "login", "--tool", "run")["hits"]} == {"run"}
     assert as_json("search", "question", "--since", "1h")["hits"]
     assert as_json("search", "question", "--until", "2020-01-01", "--full-text")["hits"] == []
-    assert as_json("search", "question", "--in", "fix-login", "--newest", "--limit", "2")["hits"][0]["seq"] == 17
+    assert (
+        as_json("search", "question", "--in", "fix-login", "--newest", "--limit", "2")["hits"][0][
+            "seq"
+        ]
+        == 17
+    )
 
 
 def test_nothing_found_is_said(url):
@@ -38,11 +51,14 @@ def test_nothing_found_is_said(url):
 @pytest.mark.parametrize(
     ("args", "status"),
     [
-        (("search",), 2), (("search", ""), 2), (("search", "x", "--in", "nowhere"), 3),
-        (("search", "x", "--since", "99x"), 2), (("search", "x", "--limit", "0"), 2),
+        (("search",), 2),
+        (("search", ""), 2),
+        (("search", "x", "--in", "nowhere"), 3),
+        (("search", "x", "--since", "99x"), 2),
+        (("search", "x", "--limit", "0"), 2),
         (("search", "x", "--kind", "usage"), 2),
     ],
-)  # fmt: skip
+)
 def test_bad_input_has_its_exit_status(url, args, status):
     assert run(*args).exit_code == status
 
@@ -70,6 +86,11 @@ def test_a_terminal_sees_marks_and_a_bar_and_is_not_steered(url):
     for text in HOSTILE:
         if "\x1b" in text[:-1]:
             assert text not in shown
-    assert "\x1b]" not in shown and "\x1bP" not in shown and "\u202e" not in shown and "\x9b" not in shown
+    assert (
+        "\x1b]" not in shown
+        and "\x1bP" not in shown
+        and "\u202e" not in shown
+        and "\x9b" not in shown
+    )
     status, shown = on_terminal("index", "--rebuild", "--full-text", LANG="C.UTF-8")
     assert status == 0 and "events taken into" in shown

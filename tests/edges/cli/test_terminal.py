@@ -18,7 +18,13 @@ from tests.edges.cli.rooms import PROGRAM, hostile, on_terminal, program, run
 OURS = re.compile(r"\x1b\[[0-9;]*m")
 STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 pytestmark = pytest.mark.usefixtures("alone")
-READING = (("list",), ("show", "hostile"), ("show", "hostile", "--all"), ("verify",), ("stats", "hostile"))
+READING = (
+    ("list",),
+    ("show", "hostile"),
+    ("show", "hostile", "--all"),
+    ("verify",),
+    ("stats", "hostile"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -65,13 +71,19 @@ def test_an_error_about_a_hostile_name_is_harmless(store: str) -> None:
     assert status == 2 and STEERING.findall(text.replace("\r\n", "\n")) == []
 
 
-@pytest.mark.parametrize(("flags", "environ"), [((), {"NO_COLOR": "1"}), ((), {"TERM": "dumb"}), (("--no-color",), {})])
-def test_colour_can_be_switched_off(store: str, flags: tuple[str, ...], environ: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("flags", "environ"), [((), {"NO_COLOR": "1"}), ((), {"TERM": "dumb"}), (("--no-color",), {})]
+)
+def test_colour_can_be_switched_off(
+    store: str, flags: tuple[str, ...], environ: dict[str, str]
+) -> None:
     for arguments in (("list",), ("verify",)):
         assert "\x1b" not in on_terminal(*arguments, *flags, "--store", store, **environ)[1]
 
 
-@pytest.mark.parametrize("environ", [{"LANG": "C"}, {"LC_ALL": "C"}, {"LC_ALL": "POSIX", "LANG": "en_US.UTF-8"}, {}])
+@pytest.mark.parametrize(
+    "environ", [{"LANG": "C"}, {"LC_ALL": "C"}, {"LC_ALL": "POSIX", "LANG": "en_US.UTF-8"}, {}]
+)
 def test_a_locale_that_is_not_utf8_gets_ascii_only(store: str, environ: dict[str, str]) -> None:
     result = program("show", "hostile", "--store", store, **environ)
     assert result.returncode == 0 and result.stdout.isascii() and result.stderr == b""
@@ -84,7 +96,9 @@ def test_a_pipe_in_a_utf8_locale_gets_text_without_colour(store: str) -> None:
 
 
 @pytest.mark.parametrize("arguments", READING)
-def test_json_is_one_ascii_object_with_the_true_texts(store: str, arguments: tuple[str, ...]) -> None:
+def test_json_is_one_ascii_object_with_the_true_texts(
+    store: str, arguments: tuple[str, ...]
+) -> None:
     result = run(*arguments, "--store", store, "--json")
     assert result.stdout.isascii() and "\x1b" not in result.stdout and "\x7f" not in result.stdout
     value = json.loads(result.stdout)
@@ -103,14 +117,24 @@ def test_a_closed_pipe_is_quiet(store: str) -> None:
 def test_a_full_disk_behind_the_output_is_said(store: str) -> None:
     with open("/dev/full", "wb") as full:
         result = subprocess.run(
-            [*PROGRAM, "list", "--store", store], stdout=full, stderr=subprocess.PIPE, timeout=60, check=False
+            [*PROGRAM, "list", "--store", store],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=60,
+            check=False,
         )
-    assert result.returncode == 8 and b"No space left" in result.stderr and b"Traceback" not in result.stderr
+    assert (
+        result.returncode == 8
+        and b"No space left" in result.stderr
+        and b"Traceback" not in result.stderr
+    )
 
 
 def test_what_counts_as_utf8() -> None:
     out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
-    assert is_utf8(out, {"LANG": "C.UTF-8"}) and is_utf8(out, {"LANG": "C", "LC_ALL": "de_DE.utf8@euro"})
+    assert is_utf8(out, {"LANG": "C.UTF-8"}) and is_utf8(
+        out, {"LANG": "C", "LC_ALL": "de_DE.utf8@euro"}
+    )
     # Python has put LC_CTYPE there itself.
     assert not is_utf8(out, {"LANG": "C", "LC_CTYPE": "C.UTF-8"}) and not is_utf8(out, {})
     assert not is_utf8(io.TextIOWrapper(io.BytesIO(), encoding="latin-1"), {"LANG": "C.UTF-8"})
@@ -123,7 +147,7 @@ def test_cells_are_cut_and_measured_in_columns(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out == "A      B\nx      1\nlong  22\n"
 
 
-# --- the version ---------------------------------------------------------------------------------------------------
+# --- the version ---
 
 
 def test_the_version_is_told_before_anything_is_imported() -> None:
@@ -131,7 +155,9 @@ def test_the_version_is_told_before_anything_is_imported() -> None:
         "import sys; sys.argv = ['refold', '--version']; from refold.edges.cli import main; main();"
         "assert not {'click', 'msgspec', 'rich', 'apsw', 'json'} & set(sys.modules), sorted(sys.modules)"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
     assert re.fullmatch(r"refold \d+\.\d+\.\d+\n", result.stdout)
     assert run("--no-color", "--version").stdout == result.stdout
 

@@ -23,7 +23,9 @@ def test_texts_go_out_and_vectors_come_back_in_order():
         assert path == "/embeddings" and body["model"] == "small" and body["input"] == ["a", " "]
 
 
-@pytest.mark.parametrize("body", [{}, {"data": []}, {"data": [1]}, {"data": [{"embedding": "x"}]}, b"<html>", [1]])
+@pytest.mark.parametrize(
+    "body", [{}, {"data": []}, {"data": [1]}, {"data": [{"embedding": "x"}]}, b"<html>", [1]]
+)
 def test_an_answer_without_vectors_is_unavailable(body):
     with serving(Play(body)) as server, pytest.raises(Unavailable):
         endpoint(server.url, "small", tries=1)(["a"])
@@ -45,7 +47,9 @@ def test_keys_come_from_the_environment_and_are_not_sent_in_the_clear(monkeypatc
     monkeypatch.setenv("EMBEDDING_KEY", "secret-value")
     with pytest.raises(Denied):
         endpoint("http://example.invalid/v1", "small", key_env="EMBEDDING_KEY")(["a"])
-    assert "secret" not in repr(endpoint("http://example.invalid/v1", "small", key_env="EMBEDDING_KEY"))
+    assert "secret" not in repr(
+        endpoint("http://example.invalid/v1", "small", key_env="EMBEDDING_KEY")
+    )
 
 
 def test_what_is_no_address_is_refused():

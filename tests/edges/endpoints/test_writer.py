@@ -1,4 +1,5 @@
-"""A writer over HTTP, against scripted servers on loopback: formats, keys, tries, and everything that goes wrong."""
+"""A writer over HTTP, against scripted servers on loopback: formats, keys, tries, and everything
+that goes wrong."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ def failed(*plays, error=Unavailable, request=ASK, **given):
     return caught.value, server
 
 
-# --- formats ------------------------------------------------------------------------------------------------------
+# --- formats ---
 
 
 def test_openai_chat_completions():
@@ -52,10 +53,19 @@ def test_openai_chat_completions():
 
 def test_anthropic_messages():
     content = [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "hello"}]
-    reply = {"content": content, "stop_reason": "end_turn", "usage": {"input_tokens": 5, "output_tokens": 2}}
+    reply = {
+        "content": content,
+        "stop_reason": "end_turn",
+        "usage": {"input_tokens": 5, "output_tokens": 2},
+    }
     answer, server = answered(Play(reply), kind="anthropic")
     [(path, headers, body)] = server.seen
-    assert (answer.text, answer.finished, answer.reasoning, answer.usage.input) == ("hello", "stop", "hm", 5)
+    assert (answer.text, answer.finished, answer.reasoning, answer.usage.input) == (
+        "hello",
+        "stop",
+        "hm",
+        5,
+    )
     assert path == "/v1/messages"
     assert headers["anthropic-version"]
     assert body["system"] == "be brief"
@@ -68,7 +78,12 @@ def test_gemini_generate_content():
     reply = {"candidates": [candidate], "usageMetadata": {"promptTokenCount": 4}}
     answer, server = answered(Play(reply), kind="gemini")
     [(path, _, body)] = server.seen
-    assert (answer.text, answer.finished, answer.reasoning, answer.usage.input) == ("hello", "stop", "hm", 4)
+    assert (answer.text, answer.finished, answer.reasoning, answer.usage.input) == (
+        "hello",
+        "stop",
+        "hm",
+        4,
+    )
     assert path == "/v1beta/models/m:generateContent"
     assert body["generationConfig"]["maxOutputTokens"] == 77
     assert "tools" not in body
@@ -85,7 +100,15 @@ def test_gemini_generate_content():
         ({"content": [{"type": "tool_use"}], "stop_reason": "tool_use"}, "anthropic", "tool"),
         ({"promptFeedback": {"blockReason": "SAFETY"}}, "gemini", "refusal"),
         ({"candidates": [{"finishReason": "MAX_TOKENS"}]}, "gemini", "length"),
-        ({"candidates": [{"content": {"parts": [{"functionCall": {}}]}, "finishReason": "STOP"}]}, "gemini", "tool"),
+        (
+            {
+                "candidates": [
+                    {"content": {"parts": [{"functionCall": {}}]}, "finishReason": "STOP"}
+                ]
+            },
+            "gemini",
+            "tool",
+        ),
     ],
 )
 def test_how_an_answer_ended_is_told_in_one_set_of_words(reply, kind, finished):
@@ -93,11 +116,12 @@ def test_how_an_answer_ended_is_told_in_one_set_of_words(reply, kind, finished):
     assert answered(Play(reply), kind=kind)[0].finished == finished
 
 
-# --- keys ---------------------------------------------------------------------------------------------------------
+# --- keys ---
 
 
 @pytest.mark.parametrize(
-    ("kind", "header"), [("openai", "authorization"), ("anthropic", "x-api-key"), ("gemini", "x-goog-api-key")]
+    ("kind", "header"),
+    [("openai", "authorization"), ("anthropic", "x-api-key"), ("gemini", "x-goog-api-key")],
 )
 def test_the_key_comes_from_the_environment_and_goes_into_a_header_only(kind, header, monkeypatch):
     monkeypatch.setenv("MY_KEY", KEY)
@@ -114,7 +138,9 @@ def test_no_error_and_no_log_shows_the_key(status, monkeypatch, caplog):
     """A provider echoes the key it was given, whole or as `Incorrect API key provided`."""
     monkeypatch.setenv("MY_KEY", KEY)
     with caplog.at_level(logging.DEBUG):
-        error, _ = failed(Play(f"bad key {KEY}".encode(), status), error=RefoldError, key_env="MY_KEY", tries=1)
+        error, _ = failed(
+            Play(f"bad key {KEY}".encode(), status), error=RefoldError, key_env="MY_KEY", tries=1
+        )
     assert KEY not in f"{error} {error!r} {error.hint} {caplog.text}"
     monkeypatch.setenv("MY_KEY", f"{KEY}\nx")
     error, server = failed(Play(chat("x")), error=Denied, key_env="MY_KEY")
@@ -138,7 +164,8 @@ def test_a_named_key_must_be_there(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "url", ["ftp://x", "nonsense", "http://[", "https://u:secret@host/v1", "https://host/v1?key=secret"]
+    "url",
+    ["ftp://x", "nonsense", "http://[", "https://u:secret@host/v1", "https://host/v1?key=secret"],
 )
 def test_an_address_without_a_host_or_with_a_secret_is_refused(url):
     with pytest.raises(Invalid) as caught:
@@ -148,7 +175,10 @@ def test_an_address_without_a_host_or_with_a_secret_is_refused(url):
 
 def test_window_and_output_follow_what_is_known_of_the_model():
     """Y-53: the cap of a summary is lowered by the model's own; a window that is given wins."""
-    known, unknown = endpoint("http://localhost", "gpt-4o"), endpoint("http://localhost", "nobody-knows-it")
+    known, unknown = (
+        endpoint("http://localhost", "gpt-4o"),
+        endpoint("http://localhost", "nobody-knows-it"),
+    )
     assert (known.window, unknown.window) == (128_000, 32_000)
     assert endpoint("http://localhost", "gpt-4o", window=9_000).window == 9_000
     for model, most in (("gpt-3.5-turbo", 4_096), ("nobody-knows-it", 9_999)):
@@ -162,7 +192,7 @@ def test_an_unknown_kind_is_refused():
         endpoint("http://127.0.0.1", "m", kind="telepathy")  # type: ignore[arg-type]
 
 
-# --- tries --------------------------------------------------------------------------------------------------------
+# --- tries ---
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 529])
@@ -180,7 +210,9 @@ def test_tries_are_counted():
     assert "500" in str(error)
 
 
-@pytest.mark.parametrize(("status", "kind"), [(400, Invalid), (404, Invalid), (401, Denied), (403, Denied)])
+@pytest.mark.parametrize(
+    ("status", "kind"), [(400, Invalid), (404, Invalid), (401, Denied), (403, Denied)]
+)
 def test_what_will_not_change_is_not_tried_again(status, kind):
     _, server = failed(Play(b"no", status), error=kind)
     assert len(server.seen) == 1
@@ -231,10 +263,20 @@ def test_redirects_are_not_followed():
 @pytest.mark.parametrize(
     "body",
     [
-        b"<html><body>502</body></html>", b"", b"\xff\xfe", b"[1]", b'"text"', b"{", b"{}", b"[" * 100_000,
-        b'{"choices": []}', b'{"choices": [7]}', b'{"choices": [{"message": "x"}]}', b"data: {}\n\ndata: [DONE]\n\n",
+        b"<html><body>502</body></html>",
+        b"",
+        b"\xff\xfe",
+        b"[1]",
+        b'"text"',
+        b"{",
+        b"{}",
+        b"[" * 100_000,
+        b'{"choices": []}',
+        b'{"choices": [7]}',
+        b'{"choices": [{"message": "x"}]}',
+        b"data: {}\n\ndata: [DONE]\n\n",
     ],
-)  # fmt: skip
+)
 def test_garbage_is_a_clear_failure(body):
     """Y-49, P19"""
     error, server = failed(Play(body))

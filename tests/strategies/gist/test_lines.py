@@ -1,4 +1,5 @@
-"""How a gist reads and chooses (design, section 5): names in text, messages as lines, lines by worth and price."""
+"""How a gist reads and chooses (design, section 5): names in text, messages as lines, lines by
+worth and price."""
 
 from __future__ import annotations
 
@@ -9,13 +10,22 @@ from hypothesis import strategies as st
 from refold.core.model import Applied, Message, Slot, Text, ToolCall
 from refold.strategies.gist import without_last
 from refold.strategies.gist.choice import chosen
-from refold.strategies.gist.lines import Passage, Shown, count_words, cut, merged, passage, tells, windows
+from refold.strategies.gist.lines import (
+    Passage,
+    Shown,
+    count_words,
+    cut,
+    merged,
+    passage,
+    tells,
+    windows,
+)
 from refold.strategies.gist.names import Needs, names_of
 from refold.strategies.gist.passages import Reader, flat, kept_lines
 from refold.strategies.gist.queue import Queue
 from tests.strategies.talks import brief_of, log_of, said, state_of
 
-# --- names --------------------------------------------------------------------------------------------------------
+# --- names ---
 
 
 @pytest.mark.parametrize(
@@ -41,7 +51,12 @@ def test_every_name_stands_on_its_line(line: str) -> None:
 
 def test_what_the_agent_names_itself_is_needed_more_than_what_it_saw() -> None:
     needs = Needs()
-    for role, name in [("tool", "seen_once"), ("assistant", "own_name"), ("tool", "other"), ("assistant", "own_name")]:
+    for role, name in [
+        ("tool", "seen_once"),
+        ("assistant", "own_name"),
+        ("tool", "other"),
+        ("assistant", "own_name"),
+    ]:
         needs.observe(role, [(name,)])
     odds = needs.odds(["seen_once", "own_name", "never"])
     assert odds["own_name"] > odds["seen_once"] > odds["never"] == 0.0
@@ -56,7 +71,9 @@ def test_what_a_gist_noted_counts_for_the_next() -> None:
 
 
 NAMES = st.sampled_from(["own_name", "load_user", "a.py"])
-MESSAGES = st.tuples(st.sampled_from(["user", "assistant", "tool"]), st.lists(st.tuples(NAMES, NAMES), max_size=4))
+MESSAGES = st.tuples(
+    st.sampled_from(["user", "assistant", "tool"]), st.lists(st.tuples(NAMES, NAMES), max_size=4)
+)
 
 
 @given(st.lists(MESSAGES, max_size=8), st.sets(NAMES))
@@ -83,16 +100,22 @@ def test_a_queue_gives_the_densest_first_and_among_equals_the_lower_number(
     queue = Queue(densities, floor=0.25)
     for index, density in enumerate(again):
         queue.push(density, index)
-    expected = sorted([(-d, i) for i, d in enumerate(densities) if d >= 0.25] + [(-d, i) for i, d in enumerate(again)])
+    expected = sorted(
+        [(-d, i) for i, d in enumerate(densities) if d >= 0.25]
+        + [(-d, i) for i, d in enumerate(again)]
+    )
     while expected:
         density, index = expected.pop(0)
         assert not queue.is_ahead_of(-density)
         assert queue.pop() == index
-        assert all(queue.is_ahead_of(limit) == (bool(expected) and -expected[0][0] > limit) for limit in (0.0, 0.5))
+        assert all(
+            queue.is_ahead_of(limit) == (bool(expected) and -expected[0][0] > limit)
+            for limit in (0.0, 0.5)
+        )
     assert not queue
 
 
-# --- lines --------------------------------------------------------------------------------------------------------
+# --- lines ---
 
 
 @pytest.mark.parametrize(
@@ -108,7 +131,9 @@ def test_a_line_tells_of_a_name_by_three_other_words(text: str, name: str, telli
     assert tells(text, count_words(text), name) is telling
 
 
-def choice(lines: list[str], room: float, shown: Shown | None = None, floor: float = 0.0) -> list[int]:
+def choice(
+    lines: list[str], room: float, shown: Shown | None = None, floor: float = 0.0
+) -> list[int]:
     """The numbers of the lines that are kept, the most needed first; every name is needed alike."""
     given = passage(7, "tool", "\n".join(lines))
     need = {name: 0.5 for names in given.names for name in names}
@@ -128,12 +153,16 @@ def test_the_line_that_tells_most_names_goes_first_and_a_told_name_is_worth_litt
 def test_what_the_page_shows_already_is_not_kept_again() -> None:
     shown = Shown()
     shown.add(passage(1, "user", "alpha_one stands on the page already"))
-    assert choice(["alpha_one stands on the page already", "beta_two is still to be told here"], 100, shown) == [1]
+    assert choice(
+        ["alpha_one stands on the page already", "beta_two is still to be told here"], 100, shown
+    ) == [1]
 
 
 def test_the_first_request_and_then_the_newest_have_their_share_of_the_room() -> None:
     span = [passage(seq, "user", f"Request number {seq} is for the shop.") for seq in (1, 2, 3, 4)]
-    kept = chosen(span, {}, Shown(), room=40, floor=0.0, per_char=0.25, requests={1, 3, 4}, request_share=0.5)
+    kept = chosen(
+        span, {}, Shown(), room=40, floor=0.0, per_char=0.25, requests={1, 3, 4}, request_share=0.5
+    )
     assert list(kept) == [(1, 0), (4, 0)]
 
 
@@ -159,16 +188,22 @@ def test_the_least_needed_lines_go_first_when_the_room_was_misjudged() -> None:
     assert without_last(kept, 0) == kept
 
 
-# --- messages -----------------------------------------------------------------------------------------------------
+# --- messages ---
 
 
 def test_a_call_is_read_as_its_name_and_a_line_per_argument() -> None:
     call = ToolCall("c", "edit", '{"path": "a.py", "old": "x\\ny"}')
-    assert flat(Message(role="assistant", blocks=(Text("Now."), call))) == "Now.\nedit\npath: a.py\nold: x\ny"
+    assert (
+        flat(Message(role="assistant", blocks=(Text("Now."), call)))
+        == "Now.\nedit\npath: a.py\nold: x\ny"
+    )
 
 
 def test_broken_arguments_are_read_as_they_came() -> None:
-    assert flat(Message(role="assistant", blocks=(ToolCall("c", "edit", '{"path": '),))) == 'edit\n{"path": '
+    assert (
+        flat(Message(role="assistant", blocks=(ToolCall("c", "edit", '{"path": '),)))
+        == 'edit\n{"path": '
+    )
 
 
 def test_a_gist_gives_its_lines_back_under_their_own_messages() -> None:
@@ -194,7 +229,13 @@ def test_gists_that_stay_are_read_once_and_forgotten_when_they_go() -> None:
 def test_a_message_that_the_page_shows_cut_is_folded_from_all_its_lines() -> None:
     log = log_of([said("user", "go"), said("assistant", "first\nsecond\nthird")])
     whole = state_of(log).view().slots[1]
-    shown = Slot(whole.seq, whole.last, said("assistant", "first"), 5, edits=(Applied(seq=3, block=0, tokens=-3),))
+    shown = Slot(
+        whole.seq,
+        whole.last,
+        said("assistant", "first"),
+        5,
+        edits=(Applied(seq=3, block=0, tokens=-3),),
+    )
     reader = Reader(brief_of(log))
     assert [one.lines for one in reader.read(shown)] == [["first", "second", "third"]]
     assert reader.shown(shown) == Passage(2, "assistant", ["first"], [()])

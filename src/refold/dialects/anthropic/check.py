@@ -1,6 +1,8 @@
-"""What the Messages API would refuse, read from the provider's side and written apart from `render` and the laws.
+"""What the Messages API would refuse, read from the provider's side and written apart from `render`
+and the laws.
 
-Each fault names its place: "messages[3].content[0]: …". Blocks of server tools are checked by type only.
+Each fault names its place: "messages[3].content[0]: …". Blocks of server tools are checked by type
+only.
 """
 
 from __future__ import annotations
@@ -28,7 +30,11 @@ def check(request: Mapping[str, Any]) -> list[str]:
     messages = request.get("messages")
     if not isinstance(messages, list) or not messages:
         return ["messages: not a list with at least one message"]
-    faults = [f"messages[{i}]{fault}" for i, message in enumerate(messages) for fault in _message_faults(message)]
+    faults = [
+        f"messages[{i}]{fault}"
+        for i, message in enumerate(messages)
+        for fault in _message_faults(message)
+    ]
     if not faults:
         faults += _order_faults(request, messages)
         faults += _pair_faults(messages)
@@ -37,7 +43,7 @@ def check(request: Mapping[str, Any]) -> list[str]:
     return [*faults, *_mark_faults(request)]
 
 
-# --- one message --------------------------------------------------------------------------------------------------
+# --- one message ---
 
 
 def _message_faults(message: Any) -> Iterator[str]:
@@ -136,14 +142,18 @@ _BLOCKS: dict[str, tuple[tuple[str, ...], Callable[[dict[str, Any]], Iterator[st
 }
 
 
-# --- the list -----------------------------------------------------------------------------------------------------
+# --- the list ---
 
 
 def _order_faults(request: Mapping[str, Any], messages: list[dict[str, Any]]) -> Iterator[str]:
     if messages[0]["role"] != "user":
         yield f"messages[0]: the first message is {messages[0]['role']}, not user"
     thinking = request.get("thinking")
-    if messages[-1]["role"] == "assistant" and isinstance(thinking, dict) and thinking.get("type") != "disabled":
+    if (
+        messages[-1]["role"] == "assistant"
+        and isinstance(thinking, dict)
+        and thinking.get("type") != "disabled"
+    ):
         yield f"messages[{len(messages) - 1}]: a prefill while thinking is on"
 
 
@@ -154,7 +164,11 @@ def _pair_faults(messages: list[dict[str, Any]]) -> Iterator[str]:
     for index, message in enumerate(messages):
         place = f"messages[{index}]"
         results = _ids(message, "tool_result", "tool_use_id")
-        yield from (f"{place}: the call {id!r} before it has no result here" for id in calls if id not in results)
+        yield from (
+            f"{place}: the call {id!r} before it has no result here"
+            for id in calls
+            if id not in results
+        )
         yield from (f"{place}: a stray result for {id!r}" for id in results if id not in calls)
         yield from (f"{place}: a second result for {id!r}" for id in _repeated(results))
         if results and not _leads(message["content"], len(results)):
@@ -168,7 +182,11 @@ def _pair_faults(messages: list[dict[str, Any]]) -> Iterator[str]:
 
 def _ids(message: dict[str, Any], kind: str, field: str) -> list[str]:
     content = message["content"]
-    return [] if isinstance(content, str) else [block[field] for block in content if block["type"] == kind]
+    return (
+        []
+        if isinstance(content, str)
+        else [block[field] for block in content if block["type"] == kind]
+    )
 
 
 def _repeated(ids: list[str]) -> list[str]:
@@ -179,7 +197,7 @@ def _leads(content: list[dict[str, Any]], count: int) -> bool:
     return all(block["type"] == "tool_result" for block in content[:count])
 
 
-# --- beside the messages ------------------------------------------------------------------------------------------
+# --- beside the messages ---
 
 
 def _system_faults(request: Mapping[str, Any]) -> Iterator[str]:
@@ -207,7 +225,9 @@ def _tool_faults(request: Mapping[str, Any]) -> Iterator[str]:
             continue
         if not isinstance(tool.get("name"), str) or not _TOOL_NAME.fullmatch(tool["name"]):
             yield f"tools[{index}]: name is {tool.get('name')!r}"
-        if tool.get("type", "custom") == "custom" and not isinstance(tool.get("input_schema"), dict):
+        if tool.get("type", "custom") == "custom" and not isinstance(
+            tool.get("input_schema"), dict
+        ):
             yield f"tools[{index}]: no input_schema"
 
 
@@ -223,10 +243,16 @@ def _mark_faults(request: Mapping[str, Any]) -> Iterator[str]:
 def _markable(request: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     yield request
     contents = [request.get("system"), request.get("tools")]
-    contents += [message.get("content") for message in request["messages"] if isinstance(message, dict)]
+    contents += [
+        message.get("content") for message in request["messages"] if isinstance(message, dict)
+    ]
     for content in contents:
         for block in content if isinstance(content, list) else ():
             if isinstance(block, dict):
                 yield block
                 inner = block.get("content")
-                yield from (part for part in inner if isinstance(part, dict)) if isinstance(inner, list) else ()
+                yield from (
+                    (part for part in inner if isinstance(part, dict))
+                    if isinstance(inner, list)
+                    else ()
+                )

@@ -1,8 +1,9 @@
-"""Call ids once per page. Anthropic refuses a page on which two calls have the same id; other providers, and servers
-that count their calls from zero in every turn, give such ids out.
+"""Call ids once per page. Anthropic refuses a page on which two calls have the same id; other
+providers, and servers that count their calls from zero in every turn, give such ids out.
 
-A repeated id gets a number behind it, and so does its result; the same page always gets the same ids. Nothing is
-changed where ids are distinct already, as Anthropic's own are. Neighbour: `anthropic` calls this for every request.
+A repeated id gets a number behind it, and so does its result; the same page always gets the same
+ids. Nothing is changed where ids are distinct already, as Anthropic's own are. Neighbour:
+`anthropic` calls this for every request.
 """
 
 from __future__ import annotations
@@ -15,7 +16,12 @@ _FIELDS = {"tool_use": "id", "tool_result": "tool_use_id"}
 
 def distinct(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The messages with distinct call ids; those given are never changed."""
-    ids = [part["id"] for message in messages for part in _parts(message) if part.get("type") == "tool_use"]
+    ids = [
+        part["id"]
+        for message in messages
+        for part in _parts(message)
+        if part.get("type") == "tool_use"
+    ]
     if len(set(ids)) == len(ids):
         return messages
     names = _Names(ids)

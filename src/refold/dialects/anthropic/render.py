@@ -1,8 +1,8 @@
 """Anthropic Messages, the way out: messages and blocks as this provider has them.
 
-All results of a turn go back in one user message, results first, in the order of their calls. Thinking goes back only
-if Anthropic signed it. Nothing is empty: blank texts are left out, and what would be empty says so.
-Neighbours: `anthropic` is the way in, `form` fills in what is unusual.
+All results of a turn go back in one user message, results first, in the order of their calls.
+Thinking goes back only if Anthropic signed it. Nothing is empty: blank texts are left out, and what
+would be empty says so. Neighbours: `anthropic` is the way in, `form` fills in what is unusual.
 """
 
 from __future__ import annotations
@@ -15,11 +15,20 @@ from msgspec.structs import replace
 from refold.core.model import Block, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from refold.dialects.foreign import media_as_note, opaque_as_text, said_by_system, with_object
 from refold.dialects.form import Misfit, fill
-from refold.dialects.wire import EMPTY, copied, is_gone, is_text, plain_id, report, shown_text, text_within
+from refold.dialects.wire import (
+    EMPTY,
+    copied,
+    is_gone,
+    is_text,
+    plain_id,
+    report,
+    shown_text,
+    text_within,
+)
 
 NAME = "anthropic"
-# A role that this provider does not have: what another provider's system said. `request` sees the whole page and
-# gives it its place, in the system prompt or in a user message.
+# A role that this provider does not have: what another provider's system said. `request` sees the
+# whole page and gives it its place, in the system prompt or in a user message.
 ELSEWHERE = "developer"
 _ID_LENGTH_MAX = 1_000
 
@@ -29,7 +38,12 @@ def render(messages: Sequence[Message], lost: list[str]) -> list[dict[str, Any]]
     rendering = _Rendering(lost)
     for message in messages:
         blocks = message.blocks
-        if len(blocks) == 1 and message.form is None and message.role == "user" and type(blocks[0]) is Text:
+        if (
+            len(blocks) == 1
+            and message.form is None
+            and message.role == "user"
+            and type(blocks[0]) is Text
+        ):
             rendering.add_text(blocks[0].text)
         else:
             rendering.add(message)
@@ -37,7 +51,8 @@ def render(messages: Sequence[Message], lost: list[str]) -> list[dict[str, Any]]
 
 
 class _Rendering:
-    """One rendering under way. `merging`: the last message out holds results, more of them join it."""
+    """One rendering under way. `merging`: the last message out holds results, more of them join
+    it."""
 
     def __init__(self, lost: list[str]) -> None:
         self.lost, self.out = lost, list[dict[str, Any]]()
@@ -59,14 +74,21 @@ class _Rendering:
             self.merging = False
             self.out.append(wire)
         elif self.merging:
-            self.out[-1] = {**wire, **self.out[-1], "content": self._ordered(self.out[-1]["content"] + wire["content"])}
+            self.out[-1] = {
+                **wire,
+                **self.out[-1],
+                "content": self._ordered(self.out[-1]["content"] + wire["content"]),
+            }
         else:
             self.merging = True
             wire["content"] = self._ordered(wire["content"], as_it_came=own)
             self.out.append(wire)
 
-    def _ordered(self, content: list[dict[str, Any]], *, as_it_came: bool = False) -> list[dict[str, Any]]:
-        """Results first; in the order of the calls, unless the provider's own user sent them in another."""
+    def _ordered(
+        self, content: list[dict[str, Any]], *, as_it_came: bool = False
+    ) -> list[dict[str, Any]]:
+        """Results first; in the order of the calls, unless the provider's own user sent them in
+        another."""
         if len(content) == 1:
             return content
         results = [part for part in content if part.get("type") == "tool_result"]
@@ -104,14 +126,18 @@ def _with_content(wire: dict[str, Any]) -> dict[str, Any]:
     """The message without blank texts, and never empty: the provider refuses both."""
     content = wire.get("content")
     if type(content) is list:
-        kept = [part for part in content if part.get("type") != "text" or not _is_blank(part.get("text"))]
+        kept = [
+            part
+            for part in content
+            if part.get("type") != "text" or not _is_blank(part.get("text"))
+        ]
         wire["content"] = kept or [{"type": "text", "text": EMPTY}]
     elif _is_blank(content):
         wire["content"] = EMPTY
     return wire
 
 
-# --- what may be sent ---------------------------------------------------------------------------------------------
+# --- what may be sent ---
 
 
 def _signed(message: Message, lost: list[str]) -> Message:
@@ -151,7 +177,9 @@ def _translated_block(block: Block, source: str, lost: list[str]) -> Block | Non
             return with_object(block, lost)
         case ToolResult():
             parts = (_translated_block(part, source, lost) for part in block.content)
-            return replace(block, content=tuple(part for part in parts if isinstance(part, Text | Media)))
+            return replace(
+                block, content=tuple(part for part in parts if isinstance(part, Text | Media))
+            )
         case Thinking():
             if not is_gone(block):
                 report(lost, f"thinking from {source} is not sent to {NAME}")
@@ -167,13 +195,16 @@ def _translated_block(block: Block, source: str, lost: list[str]) -> Block | Non
 
 
 def _is_sayable(media: Media) -> bool:
-    """Whether another provider's media can be said here: a file id is known only to the provider that gave it."""
+    """Whether another provider's media can be said here: a file id is known only to the provider
+    that gave it."""
     if media.media == "image":
         return bool(media.data or media.url)
-    return media.media == "document" and bool(media.url or (media.data and media.mime == "application/pdf"))
+    return media.media == "document" and bool(
+        media.url or (media.data and media.mime == "application/pdf")
+    )
 
 
-# --- the usual form -----------------------------------------------------------------------------------------------
+# --- the usual form ---
 
 
 def usual(message: Message) -> dict[str, Any]:
@@ -192,7 +223,12 @@ def own_part(block: Any) -> Any:
         case Text():
             return {"type": "text", "text": block.text}
         case ToolCall():
-            return {"type": "tool_use", "id": _id(block.id), "name": block.name, "input": copied(block.arguments)}
+            return {
+                "type": "tool_use",
+                "id": _id(block.id),
+                "name": block.name,
+                "input": copied(block.arguments),
+            }
         case ToolResult():
             return _result_part(block)
         case Thinking():
@@ -203,7 +239,9 @@ def own_part(block: Any) -> Any:
             title = {"title": block.name} if block.name else {}
             return {"type": block.media, "source": _source(block)} | title
         case Opaque():
-            return copied(block.raw) if block.raw is not None else {"type": "text", "text": block.text}
+            return (
+                copied(block.raw) if block.raw is not None else {"type": "text", "text": block.text}
+            )
 
 
 def _result_part(result: ToolResult) -> dict[str, Any]:
@@ -211,7 +249,11 @@ def _result_part(result: ToolResult) -> dict[str, Any]:
     if len(result.content) == 1 and is_text(result.content[0]):
         part["content"] = text_within(result.content)
     elif result.content:
-        part["content"] = [own_part(item) for item in result.content if not (is_text(item) and _is_blank(item.text))]
+        part["content"] = [
+            own_part(item)
+            for item in result.content
+            if not (is_text(item) and _is_blank(item.text))
+        ]
     if result.is_error:
         part["is_error"] = True
     return part

@@ -1,11 +1,13 @@
-"""Gemini contents: parts in `user` and `model` contents, the system instruction and the tools in a config beside them.
+"""Gemini contents: parts in `user` and `model` contents, the system instruction and the tools in a
+config beside them.
 
-Either spelling comes in (REST's `functionCall`, the SDK's `function_call` and its objects) and goes back as it came.
-`request` gives the keyword arguments of `client.models.generate_content`: plain dicts with base64 text, so that
-`{"contents": …, **config}` is the body for REST as well. A thought signature stays in the form of its part: it comes
-back with the very call or text it stood on, whatever was shortened. What has no parts is read as Chat Completions.
-Neighbours: `gemini_render` is the way out, `gemini_check` the provider's own view of a request, `gemini_fields` has
-spellings and ids, `form` keeps what is unusual, `tools` translates tool definitions.
+Either spelling comes in (REST's `functionCall`, the SDK's `function_call` and its objects) and goes
+back as it came. `request` gives the keyword arguments of `client.models.generate_content`: plain
+dicts with base64 text, so that `{"contents": …, **config}` is the body for REST as well. A thought
+signature stays in the form of its part: it comes back with the very call or text it stood on,
+whatever was shortened. What has no parts is read as Chat Completions. Neighbours: `gemini_render`
+is the way out, `gemini_check` the provider's own view of a request, `gemini_fields` has spellings
+and ids, `form` keeps what is unusual, `tools` translates tool definitions.
 """
 
 from __future__ import annotations
@@ -16,7 +18,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from refold.core.codec import DEPTH_MAX
-from refold.core.model import Block, Media, Message, Opaque, Role, Text, Thinking, ToolCall, ToolResult, Usage
+from refold.core.model import (
+    Block,
+    Media,
+    Message,
+    Opaque,
+    Role,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
 from refold.dialects import definitions, openai_chat
 from refold.dialects.foreign import as_system, leading
 from refold.dialects.form import ANSWER_KEYS, Found, Same, Speech, message_of
@@ -39,7 +52,7 @@ _PRIVATE = ("gs://", "https://generativelanguage.googleapis.com/")
 _STANDARD = str.maketrans("-_", "+/")
 
 
-# --- parse --------------------------------------------------------------------------------------------------------
+# --- parse ---
 
 
 def speaks(message: Mapping[str, Any]) -> bool:
@@ -47,11 +60,14 @@ def speaks(message: Mapping[str, Any]) -> bool:
     parts = message.get("parts")
     if not isinstance(parts, list | tuple):
         return False
-    return not any(isinstance(part, Mapping) and isinstance(part.get("type"), str) for part in parts)
+    return not any(
+        isinstance(part, Mapping) and isinstance(part.get("type"), str) for part in parts
+    )
 
 
 def parse(message: Any) -> list[Message]:
-    """A content as messages. A message without parts is anybody's, and read as Chat Completions has it."""
+    """A content as messages. A message without parts is anybody's, and read as Chat Completions
+    has it."""
     if type(message) is dict and "role" in message and "content" in message:
         return openai_chat.parse(message)
     wire = plain(_encoded(message))
@@ -87,19 +103,33 @@ def _block(part: Any, numbering: Numbering) -> Block:
     text, signature = part.get("text"), value_in(part, "thoughtSignature")
     signed = signature if isinstance(signature, str) else ""
     if isinstance(text, str):
-        return Thinking(text, signed) if part.get("thought") is True and (text or signed) else Text(text)
+        return (
+            Thinking(text, signed)
+            if part.get("thought") is True and (text or signed)
+            else Text(text)
+        )
     media = _media(part)
-    if type(media) is Opaque and signed and not any(value for key, value in part.items() if "ignature" not in key):
-        return Thinking(signature=signed)  # a stream may end with a part that is nothing but a signature
+    if (
+        type(media) is Opaque
+        and signed
+        and not any(value for key, value in part.items() if "ignature" not in key)
+    ):
+        return Thinking(
+            signature=signed
+        )  # a stream may end with a part that is nothing but a signature
     return media
 
 
 def _media(part: dict[str, Any]) -> Media | Opaque:
-    """What is neither text nor a call: media, code that the provider ran, or whatever comes next."""
+    """What is neither text nor a call: media, code that the provider ran, or whatever comes
+    next."""
     inline, file = value_in(part, "inlineData"), value_in(part, "fileData")
     held = inline if inline is not None else file
     mime, named = value_in(held, "mimeType"), value_in(held, "displayName")
-    fields = {"mime": mime if isinstance(mime, str) else "", "name": named if isinstance(named, str) else ""}
+    fields = {
+        "mime": mime if isinstance(mime, str) else "",
+        "name": named if isinstance(named, str) else "",
+    }
     content = value_in(inline, "data") if inline is not None else value_in(file, "fileUri")
     if not isinstance(content, str) or not content:
         return Opaque(raw=part, text=_run_text(part))
@@ -134,8 +164,12 @@ def _call(call: Any, numbering: Numbering) -> ToolCall:
 def _result(answer: Any, numbering: Numbering) -> ToolResult:
     tool, response, parts = (value_in(answer, key) for key in ("name", "response", "parts"))
     if not isinstance(tool, str) or not tool or not isinstance(response, dict | None):
-        raise refused("a functionResponse", answer, "an object with a name and an object as response")
-    if not isinstance(parts, list | None) or not all(isinstance(part, dict) for part in parts or ()):
+        raise refused(
+            "a functionResponse", answer, "an object with a name and an object as response"
+        )
+    if not isinstance(parts, list | None) or not all(
+        isinstance(part, dict) for part in parts or ()
+    ):
         raise refused("the parts of a functionResponse", parts, "a list of parts")
     text = _response_text(response or {})
     content = ((Text(text),) if text else ()) + tuple(_media(part) for part in parts or ())
@@ -152,11 +186,12 @@ def _response_text(response: dict[str, Any]) -> str:
     return json.dumps(response, ensure_ascii=False) if response else ""
 
 
-# --- values from outside ------------------------------------------------------------------------------------------
+# --- values from outside ---
 
 
 def _is_json(message: Any) -> bool:
-    """Whether a content came as JSON, in the order of its sender, and not as or with objects of the SDK."""
+    """Whether a content came as JSON, in the order of its sender, and not as or with objects of
+    the SDK."""
     if type(message) is not dict:
         return False
     parts = message.get("parts")
@@ -164,7 +199,8 @@ def _is_json(message: Any) -> bool:
 
 
 def _encoded(value: Any, depth: int = 0) -> Any:
-    """The value with bytes as base64 text, which is how JSON has them here. The SDK's objects encode themselves."""
+    """The value with bytes as base64 text, which is how JSON has them here. The SDK's objects
+    encode themselves."""
     if depth > DEPTH_MAX:
         return value  # `plain` says that it is too deep
     if type(value) is dict:
@@ -175,7 +211,8 @@ def _encoded(value: Any, depth: int = 0) -> Any:
 
 
 def _standardize(parts: list[Any]) -> None:
-    """Turns the base64 of the SDK's objects, made for URLs, into the one that every provider reads."""
+    """Turns the base64 of the SDK's objects, made for URLs, into the one that every provider
+    reads."""
     for part in parts:
         _standardize(value_in(value_in(part, "functionResponse"), "parts") or [])
         inline = value_in(part, "inlineData")
@@ -183,14 +220,16 @@ def _standardize(parts: list[Any]) -> None:
             inline["data"] = inline["data"].translate(_STANDARD)
 
 
-# --- reply --------------------------------------------------------------------------------------------------------
+# --- reply ---
 
 
 def is_response(response: Mapping[str, Any]) -> bool:
     """Whether this is a response of generateContent; one that was blocked has no candidates."""
     if isinstance(response.get("candidates"), list):
         return True
-    return any(isinstance(value_in(response, key), Mapping) for key in ("usageMetadata", "promptFeedback"))
+    return any(
+        isinstance(value_in(response, key), Mapping) for key in ("usageMetadata", "promptFeedback")
+    )
 
 
 def reply(response: Any) -> Reply:
@@ -206,24 +245,30 @@ def reply(response: Any) -> Reply:
     content["role"] = content.get("role") or "model"
     content["parts"] = content.get("parts") or []
     message = _parsed(content, same if type(response) is dict else alike)
-    reason = value_in(candidate, "finishReason") or value_in(value_in(wire, "promptFeedback"), "blockReason")
-    return Reply(message=message, usage=_usage(wire), finished=reason if isinstance(reason, str) else "")
+    reason = value_in(candidate, "finishReason") or value_in(
+        value_in(wire, "promptFeedback"), "blockReason"
+    )
+    return Reply(
+        message=message, usage=_usage(wire), finished=reason if isinstance(reason, str) else ""
+    )
 
 
 def _usage(response: dict[str, Any]) -> Usage | None:
-    """What was billed. `promptTokenCount` already counts what came from the cache, but not what the provider's own
-    tools read; thoughts are counted beside the candidates."""
+    """What was billed. `promptTokenCount` already counts what came from the cache, but not what
+    the provider's own tools read; thoughts are counted beside the candidates."""
     usage = value_in(response, "usageMetadata")
     if not isinstance(usage, dict):
         return None
     given = {key: value_in(usage, key) for key in _COUNTS}
     identity, model = value_in(response, "responseId"), value_in(response, "modelVersion")
     return Usage(
-        response=identity if isinstance(identity, str) else "", model=model if isinstance(model, str) else "",
+        response=identity if isinstance(identity, str) else "",
+        model=model if isinstance(model, str) else "",
         input=count_in(given, "promptTokenCount") + count_in(given, "toolUsePromptTokenCount"),
         output=count_in(given, "candidatesTokenCount") + count_in(given, "thoughtsTokenCount"),
-        cache_read=count_in(given, "cachedContentTokenCount"), reasoning=count_in(given, "thoughtsTokenCount"),
-    )  # fmt: skip
+        cache_read=count_in(given, "cachedContentTokenCount"),
+        reasoning=count_in(given, "thoughtsTokenCount"),
+    )
 
 
 _COUNTS = (
@@ -232,18 +277,26 @@ _COUNTS = (
 )  # fmt: skip
 
 
-# --- request ------------------------------------------------------------------------------------------------------
+# --- request ---
 
 
 def request(
-    messages: list[dict[str, Any]], *, system: Any, tools: list[Any] | None, marks: Sequence[int], lost: list[str]
+    messages: list[dict[str, Any]],
+    *,
+    system: Any,
+    tools: list[Any] | None,
+    marks: Sequence[int],
+    lost: list[str],
 ) -> dict[str, Any]:
-    """The keyword arguments of the call. The provider finds what it can cache by itself: no marks. System messages
-    that lead the page stand behind the system prompt."""
+    """The keyword arguments of the call. The provider finds what it can cache by itself: no
+    marks. System messages that lead the page stand behind the system prompt."""
     if messages and messages[-1].get("role") == "model":
         report(lost, "the conversation ends with the model: some Gemini models refuse that")
     lead = leading(messages, ("system",))
-    prompt = [{"text": block["text"]} for block in definitions.text_blocks([system, *map(_said, messages[:lead])])]
+    prompt = [
+        {"text": block["text"]}
+        for block in definitions.text_blocks([system, *map(_said, messages[:lead])])
+    ]
     config: dict[str, Any] = {"system_instruction": {"parts": prompt}} if prompt else {}
     defined = definitions.for_gemini(tools, lost)
     if defined:
@@ -258,8 +311,8 @@ def _said(system: dict[str, Any]) -> str:
 
 
 def _alternating(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Contents of the model that follow each other as one: a call must come directly after the user's turn. What the
-    system says in the middle of a conversation is said by the user."""
+    """Contents of the model that follow each other as one: a call must come directly after the
+    user's turn. What the system says in the middle of a conversation is said by the user."""
     out: list[dict[str, Any]] = []
     for message in messages:
         if message["role"] == "system":

@@ -1,7 +1,9 @@
-"""What generateContent would refuse, read from the provider's side and written apart from `render` and the laws.
+"""What generateContent would refuse, read from the provider's side and written apart from `render`
+and the laws.
 
-Each fault names its place: "contents[3].parts[0]: …". Both spellings of a field are read; null means absent. Only
-Gemini 3 and newer demand signatures: they are asked for where the conversation has any on a call.
+Each fault names its place: "contents[3].parts[0]: …". Both spellings of a field are read; null
+means absent. Only Gemini 3 and newer demand signatures: they are asked for where the conversation
+has any on a call.
 """
 
 from __future__ import annotations
@@ -27,7 +29,11 @@ def check(request: Mapping[str, Any]) -> list[str]:
     contents = request.get("contents")
     if not isinstance(contents, list) or not contents:
         return ["contents: not a list with at least one content"]
-    faults = [f"contents[{i}]{fault}" for i, content in enumerate(contents) for fault in _content_faults(content)]
+    faults = [
+        f"contents[{i}]{fault}"
+        for i, content in enumerate(contents)
+        for fault in _content_faults(content)
+    ]
     if not faults:
         faults += _order_faults(contents)
         faults += _pair_faults(contents)
@@ -35,10 +41,14 @@ def check(request: Mapping[str, Any]) -> list[str]:
     config = request.get("config", {})
     if not isinstance(config, Mapping):
         return [*faults, "config: not an object"]
-    return [*faults, *_system_faults(value_in(config, "systemInstruction")), *_tool_faults(config.get("tools"))]
+    return [
+        *faults,
+        *_system_faults(value_in(config, "systemInstruction")),
+        *_tool_faults(config.get("tools")),
+    ]
 
 
-# --- one content --------------------------------------------------------------------------------------------------
+# --- one content ---
 
 
 def _content_faults(content: Any) -> Iterator[str]:
@@ -73,7 +83,9 @@ def _part_faults(role: str, part: Any) -> Iterator[str]:
 
 
 def _thought_faults(role: str, part: dict[str, Any], signature: Any) -> Iterator[str]:
-    if signature is not None and (not isinstance(signature, str) or not _BASE64.fullmatch(signature)):
+    if signature is not None and (
+        not isinstance(signature, str) or not _BASE64.fullmatch(signature)
+    ):
         yield "thoughtSignature is not base64"
     if role != "model" and (part.get("thought") or signature is not None):
         yield f"a thought in a {role} content"
@@ -130,7 +142,7 @@ _FAULTS: dict[str, Callable[[dict[str, Any]], Iterator[str]]] = {
 }  # fmt: skip
 
 
-# --- the list -----------------------------------------------------------------------------------------------------
+# --- the list ---
 
 
 def _order_faults(contents: list[dict[str, Any]]) -> Iterator[str]:
@@ -142,10 +154,14 @@ def _order_faults(contents: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _pair_faults(contents: list[dict[str, Any]]) -> Iterator[str]:
-    """The calls of a content are answered in the next one, as many as they are; nothing else is answered."""
+    """The calls of a content are answered in the next one, as many as they are; nothing else is
+    answered."""
     calls: list[dict[str, Any]] = []
     for index, content in enumerate(contents):
-        yield from (f"contents[{index}]: {fault}" for fault in _answer_faults(calls, _all(content, "functionResponse")))
+        yield from (
+            f"contents[{index}]: {fault}"
+            for fault in _answer_faults(calls, _all(content, "functionResponse"))
+        )
         calls = _all(content, "functionCall")
     yield from (f"contents: the call of {call['name']!r} has no response" for call in calls)
 
@@ -154,7 +170,10 @@ def _answer_faults(calls: list[dict[str, Any]], answers: list[dict[str, Any]]) -
     if len(calls) != len(answers):
         yield f"{len(answers)} function responses for {len(calls)} calls before it"
         return
-    named, answered = Counter(call["name"] for call in calls), Counter(answer["name"] for answer in answers)
+    named, answered = (
+        Counter(call["name"] for call in calls),
+        Counter(answer["name"] for answer in answers),
+    )
     yield from (f"no response for the call of {name!r}" for name in named - answered)
     ids = {call["id"]: call["name"] for call in calls if call.get("id")}
     for answer in answers:
@@ -177,7 +196,9 @@ def _signature_faults(contents: list[dict[str, Any]]) -> Iterator[str]:
 
 def _is_turn(content: dict[str, Any]) -> bool:
     """Whether a turn begins here: the user says something that is not a response."""
-    return content["role"] == "user" and len(_all(content, "functionResponse")) < len(content["parts"])
+    return content["role"] == "user" and len(_all(content, "functionResponse")) < len(
+        content["parts"]
+    )
 
 
 def _calling(content: dict[str, Any]) -> list[dict[str, Any]]:
@@ -192,7 +213,7 @@ def _all(content: dict[str, Any], name: str) -> list[dict[str, Any]]:
     return [value for part in content["parts"] if (value := value_in(part, name)) is not None]
 
 
-# --- beside the contents ------------------------------------------------------------------------------------------
+# --- beside the contents ---
 
 
 def _system_faults(system: Any) -> Iterator[str]:
@@ -231,5 +252,8 @@ def _declaration_faults(declared: Any) -> Iterator[str]:
         name = declaration.get("name") if isinstance(declaration, Mapping) else None
         if not isinstance(name, str) or not _TOOL_NAME.fullmatch(name):
             yield f"name is {name!r}"
-        elif value_in(declaration, "parametersJsonSchema") is not None and declaration.get("parameters") is not None:
+        elif (
+            value_in(declaration, "parametersJsonSchema") is not None
+            and declaration.get("parameters") is not None
+        ):
             yield f"{name} has both parameters and parametersJsonSchema"

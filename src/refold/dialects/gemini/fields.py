@@ -1,8 +1,10 @@
-"""What the Gemini modules share: field names in either spelling, and ids for calls that come without one.
+"""What the Gemini modules share: field names in either spelling, and ids for calls that come
+without one.
 
-REST writes `functionCall`, the SDK's objects have `function_call`; both come in, and the API takes both. An id is
-optional there: calls and responses belong together by name and order. Ours need one, so the second unnamed call of
-`read` in a content is `gemini:read:2`, and so is the second unnamed response of `read`. Such an id is never sent.
+REST writes `functionCall`, the SDK's objects have `function_call`; both come in, and the API takes
+both. An id is optional there: calls and responses belong together by name and order. Ours need one,
+so the second unnamed call of `read` in a content is `gemini:read:2`, and so is the second unnamed
+response of `read`. Such an id is never sent.
 """
 
 from __future__ import annotations
@@ -65,14 +67,19 @@ class Numbering:
 
 
 def answering(message: Message, asked: Message) -> Message:
-    """The message with results that came without an id under the ids of the calls they answer, by name and order."""
+    """The message with results that came without an id under the ids of the calls they answer,
+    by name and order."""
     waiting: dict[str, list[str]] = {}
     for call in asked.blocks:
         if isinstance(call, ToolCall):
             waiting.setdefault(call.name, []).append(call.id)
 
     def named(block: Block) -> Block:
-        if not isinstance(block, ToolResult) or not is_made(block.call) or not waiting.get(block.name):
+        if (
+            not isinstance(block, ToolResult)
+            or not is_made(block.call)
+            or not waiting.get(block.name)
+        ):
             return block
         return replace(block, call=waiting[block.name].pop(0))
 

@@ -1,9 +1,9 @@
 """Gemini contents, the way out: messages and blocks as this provider has them.
 
-All results of a turn go back in one user content, directly after the calls, in their order, and what else is said
-stands behind them. Ids go back only where Gemini gave them. Calls that another model made carry the signature that
-Google documents for them, because newer models refuse the first call of a step without one.
-Neighbours: `gemini` is the way in, `form` fills in what is unusual.
+All results of a turn go back in one user content, directly after the calls, in their order, and
+what else is said stands behind them. Ids go back only where Gemini gave them. Calls that another
+model made carry the signature that Google documents for them, because newer models refuse the first
+call of a step without one. Neighbours: `gemini` is the way in, `form` fills in what is unusual.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def render(messages: Sequence[Message], lost: list[str]) -> list[dict[str, Any]]
 
 
 class _Rendering:
-    """One rendering under way. `calls` are those of the last answer as they are shown, by the ids of the log, in
-    order; `answers` are the results of them that the last content out holds."""
+    """One rendering under way. `calls` are those of the last answer as they are shown, by the
+    ids of the log, in order; `answers` are the results of them that the last content out holds."""
 
     def __init__(self, lost: list[str]) -> None:
         self.lost, self.out = lost, list[dict[str, Any]]()
@@ -50,7 +50,9 @@ class _Rendering:
         if message.role == "assistant":
             self.calls = _shown_calls(message, own)
         asked = [block.call for block in message.blocks if type(block) is ToolResult]
-        message = replace(message, blocks=tuple(self._named(block, own) for block in message.blocks))
+        message = replace(
+            message, blocks=tuple(self._named(block, own) for block in message.blocks)
+        )
         wire = _with_parts(_own_wire(message) if own else self._foreign_wire(message))
         if asked and message.role != "assistant":
             self._answer(asked, wire, own)
@@ -59,7 +61,8 @@ class _Rendering:
             self.out.append(wire)
 
     def _named(self, block: Block, own: bool) -> Block:
-        """A result under the name and id of its call, and another provider's call under an id that is not sent."""
+        """A result under the name and id of its call, and another provider's call under an id
+        that is not sent."""
         if type(block) is ToolCall:
             return self.calls.get(block.id, block)
         if type(block) is not ToolResult:
@@ -67,18 +70,28 @@ class _Rendering:
         call = self.calls.get(block.call)
         if call is not None:
             return replace(block, call=call.id, name=call.name)
-        return block if own else replace(block, call=Numbering().id({}, block.name), name=block.name or "tool")
+        return (
+            block
+            if own
+            else replace(block, call=Numbering().id({}, block.name), name=block.name or "tool")
+        )
 
     def _answer(self, asked: list[str], wire: dict[str, Any], own: bool) -> None:
-        """Puts results out, joined with those that are out already: in the order of the calls, what else is said
-        behind them. What this provider's own user sent in one content stays as it is."""
+        """Puts results out, joined with those that are out already: in the order of the calls,
+        what else is said behind them. What this provider's own user sent in one content stays as
+        it is."""
         answers = list(zip(asked, filter(_is_answer, wire["parts"])))
         if self.answers or not own:
             before = self.out.pop() if self.answers else wire
-            rest = [part for part in before["parts"] if not _is_answer(part)] if self.answers else []
+            rest = (
+                [part for part in before["parts"] if not _is_answer(part)] if self.answers else []
+            )
             rest += [part for part in wire["parts"] if not _is_answer(part)]
             order = list(self.calls)
-            answers = sorted([*self.answers, *answers], key=lambda one: order.index(one[0]) if one[0] in order else 0)
+            answers = sorted(
+                [*self.answers, *answers],
+                key=lambda one: order.index(one[0]) if one[0] in order else 0,
+            )
             wire = {**before, "parts": [part for _, part in answers] + rest}
         self.out.append(wire)
         self.answers = answers
@@ -134,14 +147,15 @@ def _shown_calls(message: Message, own: bool) -> dict[str, ToolCall]:
 
 
 def _translated_media(media: Media, source: str, lost: list[str]) -> Media | Text:
-    """Media with its type, which this provider must know. A file id is known only to the provider that gave it."""
+    """Media with its type, which this provider must know. A file id is known only to the
+    provider that gave it."""
     mime = media.mime or guess_type(media.url.partition("?")[0])[0] or ""
     if mime and (media.data or media.url):
         return replace(media, mime=mime)
     return media_as_note(media, source, NAME, lost)
 
 
-# --- own contents -------------------------------------------------------------------------------------------------
+# --- own contents ---
 
 
 def _own_wire(message: Message) -> dict[str, Any]:
@@ -155,7 +169,8 @@ def _own_wire(message: Message) -> dict[str, Any]:
 
 
 def _first_signature(form: dict[str, Any]) -> Any:
-    """The signature of the first call in a form; it must come back, whatever became of the call's arguments."""
+    """The signature of the first call in a form; it must come back, whatever became of the
+    call's arguments."""
     for part in form.get("parts", ()):
         reference = part.get(HOLE) if type(part) is dict else None
         kept = reference[1] if type(reference) is list else None
@@ -168,7 +183,9 @@ def _first_signature(form: dict[str, Any]) -> Any:
 
 def _signed(wire: dict[str, Any], signature: Any) -> dict[str, Any]:
     """The content with a signature on its first call, if that has none."""
-    first = next((part for part in wire["parts"] if value_in(part, "functionCall") is not None), None)
+    first = next(
+        (part for part in wire["parts"] if value_in(part, "functionCall") is not None), None
+    )
     if first is not None and signature and value_in(first, "thoughtSignature") is None:
         first["thoughtSignature"] = signature
     return wire
@@ -190,13 +207,16 @@ def _is_answer(part: dict[str, Any]) -> bool:
     return value_in(part, "functionResponse") is not None
 
 
-# --- the usual form -----------------------------------------------------------------------------------------------
+# --- the usual form ---
 
 
 def usual(message: Message) -> dict[str, Any]:
     """The message as this provider usually has it."""
     role = "model" if message.role == "assistant" else "user"
-    return {"role": role, "parts": [own_part(block) for block in message.blocks if not is_gone(block)]}
+    return {
+        "role": role,
+        "parts": [own_part(block) for block in message.blocks if not is_gone(block)],
+    }
 
 
 def own_part(block: Any) -> Any:
@@ -205,7 +225,10 @@ def own_part(block: Any) -> Any:
         case Text():
             return {"text": block.text}
         case ToolCall():
-            return {"functionCall": _identity(block.id) | {"name": block.name, "args": copied(block.arguments)}}
+            return {
+                "functionCall": _identity(block.id)
+                | {"name": block.name, "args": copied(block.arguments)}
+            }
         case ToolResult():
             return {"functionResponse": _answer_of(block)}
         case Thinking():

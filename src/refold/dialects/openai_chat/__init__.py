@@ -1,9 +1,9 @@
 """OpenAI Chat Completions, and the many servers that speak it.
 
-Results are messages of their own (`tool`), arguments are text, reasoning of compatible servers stands beside the
-content. Calls may also come in the simple shape {id, name, arguments}, and go back in it.
-Neighbours: `openai_chat_render` is the way out, `openai_chat_check` the provider's own view of a request, `form`
-keeps what is unusual, `tools` translates tool definitions.
+Results are messages of their own (`tool`), arguments are text, reasoning of compatible servers
+stands beside the content. Calls may also come in the simple shape {id, name, arguments}, and go
+back in it. Neighbours: `openai_chat_render` is the way out, `openai_chat_check` the provider's own
+view of a request, `form` keeps what is unusual, `tools` translates tool definitions.
 """
 
 from __future__ import annotations
@@ -11,7 +11,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from refold.core.model import Media, Message, Opaque, Role, Text, Thinking, ToolCall, ToolResult, Usage
+from refold.core.model import (
+    Media,
+    Message,
+    Opaque,
+    Role,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
 from refold.dialects import definitions
 from refold.dialects.form import Found, Same, Speech, message_of
 from refold.dialects.openai_chat.check import check as check
@@ -40,7 +50,16 @@ _ROLES: dict[str, Role] = {
     "system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool",
     "function": "user",
 }  # fmt: skip
-_KEYS = frozenset({"tool_calls", "tool_call_id", "function_call", "refusal", "reasoning_content", "reasoning_details"})
+_KEYS = frozenset(
+    {
+        "tool_calls",
+        "tool_call_id",
+        "function_call",
+        "refusal",
+        "reasoning_content",
+        "reasoning_details",
+    }
+)
 _PARTS = ("image_url", "input_audio", "file", "refusal")
 # Where a call has its name and its arguments; the last is the simple shape, without a wrapper.
 _CALLS = (("function", "arguments"), ("custom", "input"), ("", "arguments"))
@@ -48,7 +67,7 @@ _CALL_KEYS = frozenset({"function", "custom", "name"})
 _REASONING = ("reasoning_content", "reasoning")
 
 
-# --- parse --------------------------------------------------------------------------------------------------------
+# --- parse ---
 
 
 def speaks(message: Mapping[str, Any]) -> bool:
@@ -57,7 +76,8 @@ def speaks(message: Mapping[str, Any]) -> bool:
         return True
     content = message.get("content")
     return isinstance(content, list) and any(
-        isinstance(part, Mapping) and (part.get("type") in _PARTS or MARKS[1] in part) for part in content
+        isinstance(part, Mapping) and (part.get("type") in _PARTS or MARKS[1] in part)
+        for part in content
     )
 
 
@@ -111,7 +131,9 @@ def _find_content(wire: dict[str, Any], found: Found) -> None:
         for index, part in enumerate(content):
             found.append((("content", index), _part(part)))
     else:
-        raise refused(f"the content of the {wire['role']} message", content, "text or a list of parts")
+        raise refused(
+            f"the content of the {wire['role']} message", content, "text or a list of parts"
+        )
 
 
 def _part(part: Any) -> Text | Media | Opaque:
@@ -131,7 +153,9 @@ def _part(part: Any) -> Text | Media | Opaque:
         case {"type": str()}:
             return Opaque(raw=part)
         case _:
-            raise refused("a part of the content", part, "an object with a type, such as text or image_url,")
+            raise refused(
+                "a part of the content", part, "an object with a type, such as text or image_url,"
+            )
 
 
 def _call(call: Any) -> ToolCall | Opaque:
@@ -165,10 +189,12 @@ def _result(wire: dict[str, Any]) -> ToolResult:
     found: Found = []
     _find_content(wire, found)
     content: Any = tuple(part for _, part in found)
-    return ToolResult(call, content, is_error=wire.get("is_error") is True, name=text_in(wire, "name"))
+    return ToolResult(
+        call, content, is_error=wire.get("is_error") is True, name=text_in(wire, "name")
+    )
 
 
-# --- reply --------------------------------------------------------------------------------------------------------
+# --- reply ---
 
 
 def is_response(response: Mapping[str, Any]) -> bool:
@@ -184,7 +210,11 @@ def reply(response: Any) -> Reply:
     choice = wire["choices"][0] if wire["choices"] else None
     if not isinstance(choice, dict) or not isinstance(choice.get("message"), dict):
         raise refused("the first choice", choice, "a finished chat completion with a message")
-    said = choice["message"] if "role" in choice["message"] else {"role": "assistant", **choice["message"]}
+    said = (
+        choice["message"]
+        if "role" in choice["message"]
+        else {"role": "assistant", **choice["message"]}
+    )
     message = _parsed(opened(said), same if type(response) is dict else alike)
     return Reply(message=message, usage=_usage(wire), finished=text_in(choice, "finish_reason"))
 
@@ -194,22 +224,34 @@ def _usage(response: dict[str, Any]) -> Usage | None:
     usage = response.get("usage")
     if not isinstance(usage, dict):
         return None
-    read, written = usage.get("prompt_tokens_details") or {}, usage.get("completion_tokens_details") or {}
+    read, written = (
+        usage.get("prompt_tokens_details") or {},
+        usage.get("completion_tokens_details") or {},
+    )
     return Usage(
-        response=text_in(response, "id"), model=text_in(response, "model"),
-        input=count_in(usage, "prompt_tokens"), output=count_in(usage, "completion_tokens"),
+        response=text_in(response, "id"),
+        model=text_in(response, "model"),
+        input=count_in(usage, "prompt_tokens"),
+        output=count_in(usage, "completion_tokens"),
         cache_read=count_in(read, "cached_tokens") or count_in(usage, "prompt_cache_hit_tokens"),
-        cache_write=count_in(read, "cache_write_tokens"), reasoning=count_in(written, "reasoning_tokens"),
-    )  # fmt: skip
+        cache_write=count_in(read, "cache_write_tokens"),
+        reasoning=count_in(written, "reasoning_tokens"),
+    )
 
 
-# --- request ------------------------------------------------------------------------------------------------------
+# --- request ---
 
 
 def request(
-    messages: list[dict[str, Any]], *, system: Any, tools: list[Any] | None, marks: Sequence[int], lost: list[str]
+    messages: list[dict[str, Any]],
+    *,
+    system: Any,
+    tools: list[Any] | None,
+    marks: Sequence[int],
+    lost: list[str],
 ) -> dict[str, Any]:
-    """The keyword arguments of the call. The provider finds what it can cache by itself: no marks."""
+    """The keyword arguments of the call. The provider finds what it can cache by itself: no
+    marks."""
     kwargs: dict[str, Any] = {"messages": [*_system_messages(system), *messages]}
     defined = definitions.for_openai(tools, lost)
     if defined:
@@ -227,8 +269,12 @@ def _system_messages(system: Any) -> list[dict[str, Any]]:
     entries = given if isinstance(given, list) else [given]
     if all(isinstance(entry, dict) and "role" in entry for entry in entries):
         return [unmarked(entry) for entry in entries]
-    # A message a block: where the system prompt stands apart, each system message that led the page is a block of it.
-    return [{"role": "system", "content": _plain_text(block)} for block in definitions.text_blocks(entries)]
+    # A message a block: where the system prompt stands apart, each system message that led the page
+    # is a block of it.
+    return [
+        {"role": "system", "content": _plain_text(block)}
+        for block in definitions.text_blocks(entries)
+    ]
 
 
 def _plain_text(block: dict[str, Any]) -> Any:

@@ -1,6 +1,8 @@
-"""What Chat Completions would refuse, read from the provider's side and written apart from `render` and the laws.
+"""What Chat Completions would refuse, read from the provider's side and written apart from `render`
+and the laws.
 
-Each fault names its place: "messages[3]: …". A call may also stand in the simple shape {id, name, arguments}.
+Each fault names its place: "messages[3]: …". A call may also stand in the simple shape {id, name,
+arguments}.
 """
 
 from __future__ import annotations
@@ -13,7 +15,12 @@ _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _PARTS: dict[str, dict[str, str]] = {
     "system": {"text": "text"},
     "developer": {"text": "text"},
-    "user": {"text": "text", "image_url": "image_url", "input_audio": "input_audio", "file": "file"},
+    "user": {
+        "text": "text",
+        "image_url": "image_url",
+        "input_audio": "input_audio",
+        "file": "file",
+    },
     "assistant": {"text": "text", "refusal": "refusal"},
     "tool": {"text": "text"},
     "function": {},
@@ -26,13 +33,17 @@ def check(request: Mapping[str, Any]) -> list[str]:
     messages = request.get("messages")
     if not isinstance(messages, list) or not messages:
         return ["messages: not a list with at least one message"]
-    faults = [f"messages[{i}]: {fault}" for i, message in enumerate(messages) for fault in _message_faults(message)]
+    faults = [
+        f"messages[{i}]: {fault}"
+        for i, message in enumerate(messages)
+        for fault in _message_faults(message)
+    ]
     faults += _pair_faults(messages)
     faults += _order_faults(messages)
     return [*faults, *_tool_faults(request)]
 
 
-# --- one message --------------------------------------------------------------------------------------------------
+# --- one message ---
 
 
 def _message_faults(message: Any) -> Iterator[str]:
@@ -57,7 +68,9 @@ def _content_faults(role: str, message: dict[str, Any]) -> Iterator[str]:
     if isinstance(content, str):
         return
     if content is None:
-        if role != "assistant" or not any(message.get(k) for k in ("tool_calls", "function_call", "refusal", "audio")):
+        if role != "assistant" or not any(
+            message.get(k) for k in ("tool_calls", "function_call", "refusal", "audio")
+        ):
             yield "no content"
         return
     if not isinstance(content, list):
@@ -78,7 +91,9 @@ def _part_faults(role: str, part: Any) -> Iterator[str]:
     if kind in ("text", "refusal"):
         if not isinstance(value, str) or not value:
             yield f"{kind} is {value!r}"
-    elif not isinstance(value, dict) or not all(_is_name(value.get(field)) for field in _FIELDS.get(kind, ())):
+    elif not isinstance(value, dict) or not all(
+        _is_name(value.get(field)) for field in _FIELDS.get(kind, ())
+    ):
         yield f"{kind} is incomplete"
     elif kind == "file" and not (value.get("file_data") or value.get("file_id")):
         yield "file has neither data nor id"
@@ -88,7 +103,7 @@ def _is_name(value: Any) -> bool:
     return isinstance(value, str) and bool(value)
 
 
-# --- calls and results --------------------------------------------------------------------------------------------
+# --- calls and results ---
 
 
 def _call_faults(message: dict[str, Any]) -> Iterator[str]:
@@ -153,7 +168,11 @@ def _pair_faults(messages: list[Any]) -> Iterator[str]:
 
 def _call_ids(message: dict[str, Any]) -> list[str]:
     calls = message.get("tool_calls")
-    found = [call.get("id") for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+    found = (
+        [call.get("id") for call in calls if isinstance(call, dict)]
+        if isinstance(calls, list)
+        else []
+    )
     return list(dict.fromkeys(id for id in found if isinstance(id, str)))
 
 
@@ -167,7 +186,7 @@ def _order_faults(messages: list[Any]) -> Iterator[str]:
             return
 
 
-# --- tools --------------------------------------------------------------------------------------------------------
+# --- tools ---
 
 
 def _tool_faults(request: Mapping[str, Any]) -> Iterator[str]:

@@ -1,8 +1,8 @@
 """OpenAI Chat Completions, the way out: messages and blocks as this provider has them.
 
-The usual form is what `parse` compares with, so `render` gives it back without a form. Images never go into a `tool`
-message: they follow in a user message, once all results of the turn are out. Neighbours: `openai_chat` is the way
-in, `form` fills in what is unusual.
+The usual form is what `parse` compares with, so `render` gives it back without a form. Images never
+go into a `tool` message: they follow in a user message, once all results of the turn are out.
+Neighbours: `openai_chat` is the way in, `form` fills in what is unusual.
 """
 
 from __future__ import annotations
@@ -16,7 +16,16 @@ from msgspec.structs import replace
 from refold.core.model import Block, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from refold.dialects.foreign import media_as_note, opaque_as_text
 from refold.dialects.form import Misfit, fill
-from refold.dialects.wire import EMPTY, copied, is_gone, is_text, plain_id, report, shown_text, text_within
+from refold.dialects.wire import (
+    EMPTY,
+    copied,
+    is_gone,
+    is_text,
+    plain_id,
+    report,
+    shown_text,
+    text_within,
+)
 
 NAME = "openai_chat"
 ID_LENGTH_MAX = 40
@@ -28,7 +37,12 @@ def render(messages: Sequence[Message], lost: list[str]) -> list[dict[str, Any]]
     out = rendering.out
     for message in messages:
         blocks = message.blocks
-        if len(blocks) == 1 and message.form is None and type(blocks[0]) is Text and not rendering.held:
+        if (
+            len(blocks) == 1
+            and message.form is None
+            and type(blocks[0]) is Text
+            and not rendering.held
+        ):
             out.append({"role": message.role, "content": blocks[0].text})
         else:
             rendering.add(message)
@@ -37,8 +51,8 @@ def render(messages: Sequence[Message], lost: list[str]) -> list[dict[str, Any]]
 
 
 class _Rendering:
-    """One rendering under way. `held` waits until all results of a turn are out; `long` are ids over the length
-    limit that a compatible server gave out itself, and so must see again."""
+    """One rendering under way. `held` waits until all results of a turn are out; `long` are ids
+    over the length limit that a compatible server gave out itself, and so must see again."""
 
     def __init__(self, lost: list[str]) -> None:
         self.lost, self.out = lost, list[dict[str, Any]]()
@@ -67,13 +81,19 @@ class _Rendering:
         alone = len(message.blocks) == 1
         for result in results:
             media = [part for part in result.content if type(part) is Media]
-            one = message if alone and not media else Message(role="tool", blocks=(result,), dialect=message.dialect)
+            one = (
+                message
+                if alone and not media
+                else Message(role="tool", blocks=(result,), dialect=message.dialect)
+            )
             self.out.append(self._message(one))
             if media:
                 self._hold_media(result, media)
         rest = tuple(block for block in message.blocks if type(block) is not ToolResult)
         if rest:
-            self.held.append(self._message(Message(role="user", blocks=rest, dialect=message.dialect)))
+            self.held.append(
+                self._message(Message(role="user", blocks=rest, dialect=message.dialect))
+            )
 
     def _hold_media(self, result: ToolResult, media: list[Media]) -> None:
         report(self.lost, f"media in the result of call {result.call} went into a user message")
@@ -100,20 +120,30 @@ def _with_content(wire: dict[str, Any]) -> dict[str, Any]:
     """The message without empty parts, and never without content: the provider refuses both."""
     content = wire.get("content")
     if type(content) is list:
-        content = wire["content"] = [part for part in content if part.get("type") != "text" or part.get("text")] or None
-    if content is None and not any(wire.get(key) for key in ("tool_calls", "function_call", "refusal", "audio")):
+        content = wire["content"] = [
+            part for part in content if part.get("type") != "text" or part.get("text")
+        ] or None
+    if content is None and not any(
+        wire.get(key) for key in ("tool_calls", "function_call", "refusal", "audio")
+    ):
         wire["content"] = "" if wire.get("role") in ("assistant", "tool") else EMPTY
     return wire
 
 
-# --- from other providers -----------------------------------------------------------------------------------------
+# --- from other providers ---
 
 
 def _translated(message: Message, lost: list[str]) -> Message:
     """Another provider's message in blocks that can be said here."""
     source = message.dialect or "elsewhere"
-    blocks = [made for block in message.blocks if (made := _translated_block(block, source, lost)) is not None]
-    return Message(role=message.role, blocks=_joined(blocks) if message.role == "assistant" else tuple(blocks))
+    blocks = [
+        made
+        for block in message.blocks
+        if (made := _translated_block(block, source, lost)) is not None
+    ]
+    return Message(
+        role=message.role, blocks=_joined(blocks) if message.role == "assistant" else tuple(blocks)
+    )
 
 
 def _translated_block(block: Block, source: str, lost: list[str]) -> Block | None:
@@ -130,7 +160,9 @@ def _translated_block(block: Block, source: str, lost: list[str]) -> Block | Non
             if block.is_error:
                 report(lost, f"{NAME} has no mark for a tool result that is an error")
             parts = (_translated_block(part, source, lost) for part in block.content)
-            return replace(block, content=tuple(part for part in parts if isinstance(part, Text | Media)))
+            return replace(
+                block, content=tuple(part for part in parts if isinstance(part, Text | Media))
+            )
         case Text() | ToolCall():
             return block
         case _:
@@ -153,7 +185,7 @@ def _joined(blocks: list[Block]) -> tuple[Block, ...]:
     return (Text("\n\n".join(texts)), *rest) if texts else tuple(rest)
 
 
-# --- the usual form -----------------------------------------------------------------------------------------------
+# --- the usual form ---
 
 
 def usual(message: Message, id: Callable[[str], str] = str) -> dict[str, Any]:
@@ -163,7 +195,11 @@ def usual(message: Message, id: Callable[[str], str] = str) -> dict[str, Any]:
     if type(first) is ToolResult:
         return _usual_result(first, id(first.call), own)
     calls = [block for block in message.blocks if type(block) is ToolCall]
-    content = [block for block in message.blocks if type(block) is not ToolCall and type(block) is not Thinking]
+    content = [
+        block
+        for block in message.blocks
+        if type(block) is not ToolCall and type(block) is not Thinking
+    ]
     wire: dict[str, Any] = {"role": message.role, "content": _usual_content(content)}
     if calls:
         wire["tool_calls"] = [_usual_call(call, id(call.id), own) for call in calls]
@@ -179,9 +215,14 @@ def _usual_content(blocks: Sequence[Block]) -> Any:
 
 
 def _usual_call(call: ToolCall, id: str, own: bool) -> dict[str, Any]:
-    """A call; an object as arguments is the simple shape if it came in this dialect, else text is made of it."""
+    """A call; an object as arguments is the simple shape if it came in this dialect, else text
+    is made of it."""
     if isinstance(call.arguments, str):
-        return {"id": id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+        return {
+            "id": id,
+            "type": "function",
+            "function": {"name": call.name, "arguments": call.arguments},
+        }
     if own:
         return {"id": id, "name": call.name, "arguments": copied(call.arguments)}
     arguments = json.dumps(call.arguments, ensure_ascii=False)
@@ -204,7 +245,9 @@ def own_part(block: Any) -> Any:
         case Media():
             return _media_part(block)
         case Opaque():
-            return copied(block.raw) if block.raw is not None else {"type": "text", "text": block.text}
+            return (
+                copied(block.raw) if block.raw is not None else {"type": "text", "text": block.text}
+            )
         case ToolCall():
             return _usual_call(block, block.id, True)
         case ToolResult():
@@ -228,8 +271,14 @@ def _media_part(media: Media) -> dict[str, Any]:
         return {"type": "text", "text": shown_text(media)}
     url = f"data:{media.mime};base64,{media.data}" if media.data else media.url
     if media.media == "image":
-        return {"type": "image_url", "image_url": {"url": url} | ({"detail": media.detail} if media.detail else {})}
+        return {
+            "type": "image_url",
+            "image_url": {"url": url} | ({"detail": media.detail} if media.detail else {}),
+        }
     if media.media == "audio":
-        return {"type": "input_audio", "input_audio": {"data": media.data, "format": media.mime.partition("/")[2]}}
+        return {
+            "type": "input_audio",
+            "input_audio": {"data": media.data, "format": media.mime.partition("/")[2]},
+        }
     file = {"file_data": url} if media.data else {"file_id": media.file}
     return {"type": "file", "file": ({"filename": media.name} if media.name else {}) | file}

@@ -1,9 +1,12 @@
-"""OpenAI Responses: a flat list of items, where an answer is several of them (reasoning, text, calls).
+"""OpenAI Responses: a flat list of items, where an answer is several of them (reasoning, text,
+calls).
 
-The items of one response are one message for us, so that nothing comes between reasoning and what follows it, and
-parallel calls stay together. Items may also come one by one, or as a whole list: `{"input": […]}`. Items that we do
-not know are carried untouched. Neighbours: `openai_responses_items` knows the items, `openai_responses_render` is the
-way out, `openai_responses_request` makes the call, `openai_responses_check` is the provider's own view of it.
+The items of one response are one message for us, so that nothing comes between reasoning and what
+follows it, and parallel calls stay together. Items may also come one by one, or as a whole list:
+`{"input": […]}`. Items that we do not know are carried untouched. Neighbours:
+`openai_responses_items` knows the items, `openai_responses_render` is the way out,
+`openai_responses_request` makes the call, `openai_responses_check` is the provider's own view of
+it.
 """
 
 from __future__ import annotations
@@ -16,7 +19,13 @@ from msgspec.structs import replace
 
 from refold.core.model import Message, Role, Text, Usage
 from refold.dialects.form import Found, Same
-from refold.dialects.openai_responses.blocks import read_call, read_opaque, read_part, read_reasoning, read_result
+from refold.dialects.openai_responses.blocks import (
+    read_call,
+    read_opaque,
+    read_part,
+    read_reasoning,
+    read_result,
+)
 from refold.dialects.openai_responses.check import check as check
 from refold.dialects.openai_responses.items import (
     CALLS,
@@ -36,7 +45,18 @@ from refold.dialects.openai_responses.render import render as render
 from refold.dialects.openai_responses.request import request as request
 from refold.dialects.openai_responses.usual import own_part, usual
 from refold.dialects.protocol import Reply
-from refold.dialects.wire import alike, at, count_in, opened, plain, refused, role_of, same, text_in, unmarked
+from refold.dialects.wire import (
+    alike,
+    at,
+    count_in,
+    opened,
+    plain,
+    refused,
+    role_of,
+    same,
+    text_in,
+    unmarked,
+)
 
 name = NAME
 
@@ -49,7 +69,7 @@ _EVENTS = ("response.completed", "response.incomplete", "response.failed")
 _UNFINISHED = ("queued", "in_progress")
 
 
-# --- which dialect ----------------------------------------------------------------------------------------------------
+# --- which dialect ---
 
 
 def speaks(message: Mapping[str, Any]) -> bool:
@@ -63,7 +83,9 @@ def speaks(message: Mapping[str, Any]) -> bool:
             return True
     elif kind is None:
         return _listed(message) is not None
-    return kind == "message" and ("status" in message or message.get("role") in ("user", "system", "developer"))
+    return kind == "message" and (
+        "status" in message or message.get("role") in ("user", "system", "developer")
+    )
 
 
 def is_response(response: Mapping[str, Any]) -> bool:
@@ -75,18 +97,21 @@ def is_response(response: Mapping[str, Any]) -> bool:
 
 
 def _listed(wire: Mapping[str, Any]) -> list[Any] | None:
-    """The items of a list under `input` or `output`: a request's own, or what `responses.compact` gave."""
+    """The items of a list under `input` or `output`: a request's own, or what
+    `responses.compact` gave."""
     if "role" in wire or "type" in wire or is_response(wire):
         return None
     listed = (wire.get(key) for key in ("output", "input"))
-    return next((items for items in listed if isinstance(items, list) and items and _are_items(items)), None)
+    return next(
+        (items for items in listed if isinstance(items, list) and items and _are_items(items)), None
+    )
 
 
 def _are_items(items: list[Any]) -> bool:
     return all(isinstance(item, Mapping) and ("role" in item or "type" in item) for item in items)
 
 
-# --- parse ------------------------------------------------------------------------------------------------------------
+# --- parse ---
 
 
 def parse(message: Any) -> list[Message]:
@@ -103,7 +128,10 @@ def parse(message: Any) -> list[Message]:
     if listed is None:
         return [_parsed([_item(wire, equal)], equal)]
     items = [_item(item, equal) for item in listed]
-    runs = [list(run) for _, run in groupby(enumerate(items), lambda pair: -1 if is_said(pair[1]) else pair[0])]
+    runs = [
+        list(run)
+        for _, run in groupby(enumerate(items), lambda pair: -1 if is_said(pair[1]) else pair[0])
+    ]
     return [_parsed([item for _, item in run], equal) for run in runs]
 
 
@@ -156,9 +184,16 @@ def _answer(items: list[dict[str, Any]], equal: Same) -> Message:
 
 
 def _kept(role: Role, items: list[dict[str, Any]], found: Found, equal: Same) -> Message:
-    """The message; its form is kept only if the dialect's usual rendering is not the items again."""
-    metadata = items[0].pop("metadata") if len(items) == 1 and isinstance(items[0].get("metadata"), dict) else {}
-    message = Message(role=role, blocks=tuple([block for _, block in found]), dialect=name, metadata=metadata)
+    """The message; its form is kept only if the dialect's usual rendering is not the items
+    again."""
+    metadata = (
+        items[0].pop("metadata")
+        if len(items) == 1 and isinstance(items[0].get("metadata"), dict)
+        else {}
+    )
+    message = Message(
+        role=role, blocks=tuple([block for _, block in found]), dialect=name, metadata=metadata
+    )
     if equal(items, usual(message)):
         return message
     return replace(message, form=form_of(items, found, lambda block: own_part(block, role), equal))
@@ -176,7 +211,9 @@ def _find_answer(items: list[dict[str, Any]], found: Found) -> None:
         elif call_of(item) and call_of(item) not in answered:
             found.append(((index,), read_call(item)))
         elif kind in OPEN_CALLS and not call_of(item):
-            raise refused("the call_id of a call", item.get("call_id"), "the text that its output will name")
+            raise refused(
+                "the call_id of a call", item.get("call_id"), "the text that its output will name"
+            )
         else:
             found.append(((index,), read_opaque(item)))
 
@@ -205,7 +242,7 @@ def _find_content(item: dict[str, Any], path: tuple[int], found: Found) -> None:
         raise refused(f"the content of the {role} message", content, "text or a list of parts")
 
 
-# --- reply ------------------------------------------------------------------------------------------------------------
+# --- reply ---
 
 
 def reply(response: Any) -> Reply:
@@ -215,7 +252,9 @@ def reply(response: Any) -> Reply:
         return Reply(message=parse(response)[0], usage=None)
     wire = wire.get("response", wire) if wire.get("type") in _EVENTS else wire
     if wire.get("status") in _UNFINISHED:
-        raise refused(f"the status of response {wire.get('id')}", wire["status"], "a response that has ended")
+        raise refused(
+            f"the status of response {wire.get('id')}", wire["status"], "a response that has ended"
+        )
     equal = _equality(response)
     items = [_item(item, equal) for item in wire["output"]]
     return Reply(message=_answer(items, equal), usage=_usage(wire), finished=_finished(wire))
@@ -234,8 +273,11 @@ def _usage(response: dict[str, Any]) -> Usage | None:
         return None
     read, written = usage.get("input_tokens_details"), usage.get("output_tokens_details")
     return Usage(
-        response=text_in(response, "id"), model=text_in(response, "model"),
-        input=count_in(usage, "input_tokens"), output=count_in(usage, "output_tokens"),
-        cache_read=count_in(read, "cached_tokens"), cache_write=count_in(read, "cache_write_tokens"),
+        response=text_in(response, "id"),
+        model=text_in(response, "model"),
+        input=count_in(usage, "input_tokens"),
+        output=count_in(usage, "output_tokens"),
+        cache_read=count_in(read, "cached_tokens"),
+        cache_write=count_in(read, "cache_write_tokens"),
         reasoning=count_in(written, "reasoning_tokens"),
-    )  # fmt: skip
+    )

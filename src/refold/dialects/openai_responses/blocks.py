@@ -1,7 +1,7 @@
 """OpenAI Responses, the way in: items and parts as blocks.
 
-What is not known is carried as it is. Neighbours: `openai_responses` puts the blocks of an answer together,
-`openai_responses_items` knows which items call and which answer.
+What is not known is carried as it is. Neighbours: `openai_responses` puts the blocks of an answer
+together, `openai_responses_items` knows which items call and which answer.
 """
 
 from __future__ import annotations
@@ -36,13 +36,21 @@ def read_part(part: Any, role: str = "user") -> Text | Media | Opaque:
         case {"type": str()}:
             return Opaque(raw=part)
         case _:
-            raise refused("a part of the content", part, "an object with a type, such as input_text or input_image,")
+            raise refused(
+                "a part of the content",
+                part,
+                "an object with a type, such as input_text or input_image,",
+            )
 
 
 def read_reasoning(item: dict[str, Any]) -> Thinking | Opaque:
     """What the model thought, with its seal; its id stands for it where there is no seal."""
     said = item.get("summary") or item.get("content")
-    texts = [text_in(part, "text") for part in said if isinstance(part, dict)] if isinstance(said, list) else []
+    texts = (
+        [text_in(part, "text") for part in said if isinstance(part, dict)]
+        if isinstance(said, list)
+        else []
+    )
     thinking = Thinking("\n\n".join(texts), text_in(item, "id"), text_in(item, "encrypted_content"))
     return Opaque(raw=item) if thinking == Thinking() else thinking
 
@@ -70,7 +78,12 @@ def read_result(item: dict[str, Any]) -> ToolResult:
         content = tuple(map(read_part if is_open else _chunk, output))
     elif output is not None:
         content = (_screenshot(output),)
-    return ToolResult(answer_of(item), content, is_error=item.get("status") == "failed", name=text_in(item, "name"))
+    return ToolResult(
+        answer_of(item),
+        content,
+        is_error=item.get("status") == "failed",
+        name=text_in(item, "name"),
+    )
 
 
 def _chunk(chunk: Any) -> Text | Opaque:

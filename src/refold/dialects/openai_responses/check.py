@@ -1,7 +1,9 @@
-"""What the Responses API would refuse, read from the provider's side and written apart from `render` and the laws.
+"""What the Responses API would refuse, read from the provider's side and written apart from
+`render` and the laws.
 
-Each fault names its place: "input[3]: …". Sources: the SDK's types, and the errors that users report: ids have the
-prefix of their type, calls and outputs pair by `call_id`, reasoning is followed by what it led to.
+Each fault names its place: "input[3]: …". Sources: the SDK's types, and the errors that users
+report: ids have the prefix of their type, calls and outputs pair by `call_id`, reasoning is
+followed by what it led to.
 """
 
 from __future__ import annotations
@@ -79,7 +81,7 @@ def _is_name(value: Any) -> bool:
     return isinstance(value, str) and bool(value)
 
 
-# --- one item ---------------------------------------------------------------------------------------------------------
+# --- one item ---
 
 
 def _item_faults(item: Any) -> Iterator[str]:
@@ -124,7 +126,10 @@ def _message_faults(item: dict[str, Any]) -> Iterator[str]:
     elif not content:
         yield "empty content"
     for index, part in enumerate(content if isinstance(content, list) else ()):
-        yield from (f"content[{index}]: {fault}" for fault in _part_faults(part, _PARTS[role], f"a {role} message"))
+        yield from (
+            f"content[{index}]: {fault}"
+            for fault in _part_faults(part, _PARTS[role], f"a {role} message")
+        )
 
 
 def _part_faults(part: Any, known: dict[str, tuple[str, ...]], where: str) -> Iterator[str]:
@@ -144,7 +149,7 @@ def _thought_faults(item: dict[str, Any]) -> Iterator[str]:
         yield "reasoning with neither id nor encrypted_content"
 
 
-# --- calls and outputs ------------------------------------------------------------------------------------------------
+# --- calls and outputs ---
 
 
 def _call_faults(item: dict[str, Any], kind: str) -> Iterator[str]:
@@ -173,7 +178,9 @@ def _output_faults(item: dict[str, Any], kind: str) -> Iterator[str]:
         if not output:
             yield "an empty list as output"
         for index, part in enumerate(output):
-            yield from (f"output[{index}]: {fault}" for fault in _part_faults(part, _GIVEN, "an output"))
+            yield from (
+                f"output[{index}]: {fault}" for fault in _part_faults(part, _GIVEN, "an output")
+            )
 
 
 def _answered(item: dict[str, Any]) -> Any:
@@ -187,7 +194,9 @@ def _pair_faults(items: list[dict[str, Any]]) -> Iterator[str]:
     seen: set[str] = set()
     for index, item in enumerate(items):
         kind = _type(item)
-        id = item.get("call_id") if kind in _CALLS else _answered(item) if kind in _OUTPUTS else None
+        id = (
+            item.get("call_id") if kind in _CALLS else _answered(item) if kind in _OUTPUTS else None
+        )
         if not isinstance(id, str):
             continue
         if kind in _CALLS:
@@ -210,14 +219,16 @@ def _answer_faults(items: list[dict[str, Any]]) -> Iterator[str]:
         if kind in ("mcp_approval_request", "program"):
             asked.add(str(item.get("id" if kind == "mcp_approval_request" else "call_id")))
         elif kind in ("mcp_approval_response", "program_output"):
-            wanted = item.get("approval_request_id" if kind == "mcp_approval_response" else "call_id")
+            wanted = item.get(
+                "approval_request_id" if kind == "mcp_approval_response" else "call_id"
+            )
             if str(wanted) not in asked:
                 yield f"input[{index}]: a stray {kind} for {wanted!r:.80}"
         elif kind == "compaction_trigger" and index < len(items) - 1:
             yield f"input[{index}]: a compaction_trigger that is not the last item"
 
 
-# --- reasoning and ids ------------------------------------------------------------------------------------------------
+# --- reasoning and ids ---
 
 
 def _reasoning_faults(items: list[dict[str, Any]]) -> Iterator[str]:
@@ -231,7 +242,9 @@ def _reasoning_faults(items: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _repeated(items: list[dict[str, Any]]) -> list[str]:
-    ids = Counter(item["id"] for item in items if _is_name(item.get("id")) and _type(item) != "item_reference")
+    ids = Counter(
+        item["id"] for item in items if _is_name(item.get("id")) and _type(item) != "item_reference"
+    )
     return [f"input: {count} items with the id {id!r}" for id, count in ids.items() if count > 1]
 
 
@@ -244,7 +257,7 @@ def _unstored_faults(items: list[dict[str, Any]]) -> Iterator[str]:
             yield f"input[{index}]: reasoning that was not stored, without its encrypted_content"
 
 
-# --- tools ------------------------------------------------------------------------------------------------------------
+# --- tools ---
 
 
 def _tool_faults(request: Mapping[str, Any]) -> Iterator[str]:

@@ -1,8 +1,9 @@
-"""The items of the Responses API: who says them, which call a tool, which answer a call, and their forms.
+"""The items of the Responses API: who says them, which call a tool, which answer a call, and their
+forms.
 
-A call that the caller answers has a `call_id`, and so has its output; what the provider runs itself has none.
-`form_of` and `filled_result` say where the blocks stand in items, in the language of `form`. Neighbours:
-`openai_responses` is the way in, `openai_responses_render` the way out.
+A call that the caller answers has a `call_id`, and so has its output; what the provider runs itself
+has none. `form_of` and `filled_result` say where the blocks stand in items, in the language of
+`form`. Neighbours: `openai_responses` is the way in, `openai_responses_render` the way out.
 """
 
 from __future__ import annotations
@@ -27,13 +28,21 @@ CALLS: dict[str, tuple[str, str]] = {
 }
 # Calls of these kinds take any content as their output; others a shape of their own.
 OPEN_CALLS = ("function_call", "custom_tool_call")
-# Calls that the provider makes and answers itself, over several responses: by output, what it answers.
+# Calls that the provider makes and answers itself, over several responses: by output, what it
+# answers.
 PROVIDERS_PAIRS = {"program_output": "program", "tool_search_output": "tool_search_call"}
 INPUT_PARTS = ("input_text", "input_image", "input_file")
 OUTPUT_PARTS = ("output_text", "refusal")
 # What steers the provider; neither the user nor the model says it.
-CONTROLS = frozenset({"compaction_trigger", "additional_tools", "configuration_update", "mcp_approval_response"})
-ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
+CONTROLS = frozenset(
+    {"compaction_trigger", "additional_tools", "configuration_update", "mcp_approval_response"}
+)
+ROLES: dict[str, Role] = {
+    "user": "user",
+    "assistant": "assistant",
+    "system": "system",
+    "developer": "system",
+}
 
 
 def kind_of(item: Mapping[str, Any]) -> str:
@@ -45,7 +54,11 @@ def kind_of(item: Mapping[str, Any]) -> str:
 def call_of(item: Mapping[str, Any]) -> str:
     """The id of the call that an item makes and the caller answers, or nothing."""
     kind = kind_of(item)
-    return text_in(item, "call_id") if kind.endswith("_call") and kind not in PROVIDERS_PAIRS.values() else ""
+    return (
+        text_in(item, "call_id")
+        if kind.endswith("_call") and kind not in PROVIDERS_PAIRS.values()
+        else ""
+    )
 
 
 def answer_of(item: Mapping[str, Any]) -> str:
@@ -53,7 +66,9 @@ def answer_of(item: Mapping[str, Any]) -> str:
     kind = kind_of(item)
     if not kind.endswith("_output") or kind in PROVIDERS_PAIRS:
         return ""
-    return text_in(item, "call_id") or (text_in(item, "id") if kind == "local_shell_call_output" else "")
+    return text_in(item, "call_id") or (
+        text_in(item, "id") if kind == "local_shell_call_output" else ""
+    )
 
 
 def is_said(item: Mapping[str, Any]) -> bool:
@@ -64,7 +79,7 @@ def is_said(item: Mapping[str, Any]) -> bool:
     return kind not in CONTROLS and not answer_of(item)
 
 
-# --- forms ------------------------------------------------------------------------------------------------------------
+# --- forms ---
 
 _PLACES: dict[type, tuple[tuple[Path, str], ...]] = {
     Text: ((("text",), "text"), (("refusal",), "text"), (("stdout",), "text"), (("stderr",), "text")),
@@ -84,7 +99,10 @@ def form_of(items: list[dict[str, Any]], found: Found, show: Show, same: Same) -
     """The items with their blocks carved out, behind the count of these: `[count, items]`."""
     if found and isinstance(found[0][1], ToolResult):
         found = _result_places(items[0], found[0][1])
-    holes = {path: _reference(index, at(items, path), block, show, same) for index, (path, block) in enumerate(found)}
+    holes = {
+        path: _reference(index, at(items, path), block, show, same)
+        for index, (path, block) in enumerate(found)
+    }
     return [len(found), carve(items, holes)]
 
 
@@ -102,7 +120,8 @@ def _reference(index: int, value: Any, block: Block, show: Show, same: Same) -> 
 
 
 def _result_places(item: dict[str, Any], result: ToolResult) -> Found:
-    """Where a result's id and content stand: its output may be text, a list of parts, or one object."""
+    """Where a result's id and content stand: its output may be text, a list of parts, or one
+    object."""
     key = "call_id" if text_in(item, "call_id") else "id"
     found: Found = [((0, key), Text(result.call))]
     output = item.get("output")
@@ -113,8 +132,11 @@ def _result_places(item: dict[str, Any], result: ToolResult) -> Found:
     return [*found, ((0, "output"), result.content[0])] if result.content else found
 
 
-def filled_result(form: Any, result: ToolResult, show: Show, name: Callable[[str], str]) -> dict[str, Any]:
-    """The item that a form and a result make. Misfit if the content became something its place cannot hold."""
+def filled_result(
+    form: Any, result: ToolResult, show: Show, name: Callable[[str], str]
+) -> dict[str, Any]:
+    """The item that a form and a result make. Misfit if the content became something its place
+    cannot hold."""
     item = form[1][0]
     output = at(item, ("output",))
     content: tuple[Text | Media | Opaque, ...] = result.content
@@ -129,6 +151,7 @@ def filled_result(form: Any, result: ToolResult, show: Show, name: Callable[[str
 
 
 def _check_shape(forms: list[Any], content: tuple[Text | Media | Opaque, ...]) -> None:
-    """Misfit where an output in the call's own shape became a notice: as a part, that would stand in no such output."""
+    """Misfit where an output in the call's own shape became a notice: as a part, that would
+    stand in no such output."""
     if any(is_text(part) and type(form[HOLE]) is int for form, part in zip(forms, content)):
         raise Misfit

@@ -1,9 +1,10 @@
 """OpenAI Responses, the way out: messages and blocks as items.
 
-An answer becomes its items in their order: words, calls, reasoning. The output of a call has the type that the call's
-type demands; where a shortened output has no form there (a screenshot that became a notice), the pair goes out as a
-function call. An answer that lost its reasoning loses the ids of its items, too: by an id the provider would miss what
-belongs to it. Neighbours: `openai_responses` is the way in, `openai_responses_items` has the forms.
+An answer becomes its items in their order: words, calls, reasoning. The output of a call has the
+type that the call's type demands; where a shortened output has no form there (a screenshot that
+became a notice), the pair goes out as a function call. An answer that lost its reasoning loses the
+ids of its items, too: by an id the provider would miss what belongs to it. Neighbours:
+`openai_responses` is the way in, `openai_responses_items` has the forms.
 """
 
 from __future__ import annotations
@@ -15,7 +16,17 @@ from typing import Any, assert_never
 from msgspec.structs import replace
 
 from refold.core.fold import GAP
-from refold.core.model import Block, Media, Message, Opaque, Role, Text, Thinking, ToolCall, ToolResult
+from refold.core.model import (
+    Block,
+    Media,
+    Message,
+    Opaque,
+    Role,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
 from refold.dialects.foreign import media_as_note, opaque_as_text
 from refold.dialects.form import Misfit, fill
 from refold.dialects.openai_responses.items import NAME, OPEN_CALLS, call_of, filled_result, kind_of
@@ -43,7 +54,12 @@ def render(messages: Sequence[Message], lost: list[str]) -> list[dict[str, Any]]
     out = rendering.out
     for message in messages:
         blocks = message.blocks
-        if len(blocks) == 1 and message.form is None and type(blocks[0]) is Text and _is_plain(message, blocks[0]):
+        if (
+            len(blocks) == 1
+            and message.form is None
+            and type(blocks[0]) is Text
+            and _is_plain(message, blocks[0])
+        ):
             out.append({"role": message.role, "content": blocks[0].text})
         else:
             rendering.add(message)
@@ -55,8 +71,9 @@ def _is_plain(message: Message, said: Text) -> bool:
 
 
 class _Rendering:
-    """One rendering under way. `kinds` are the types of the calls that are out, by their ids; `noted` are the calls
-    whose result is not as it came; `own` are ids that the provider gave out itself, and so must see again."""
+    """One rendering under way. `kinds` are the types of the calls that are out, by their ids;
+    `noted` are the calls whose result is not as it came; `own` are ids that the provider gave
+    out itself, and so must see again."""
 
     def __init__(self, messages: Sequence[Message], lost: list[str]) -> None:
         self.lost, self.out = lost, list[dict[str, Any]]()
@@ -73,7 +90,11 @@ class _Rendering:
             return
         for result in results:
             alone = len(message.blocks) == 1
-            self.out.append(self._output(message if alone else replace(message, blocks=(result,), form=None), result))
+            self.out.append(
+                self._output(
+                    message if alone else replace(message, blocks=(result,), form=None), result
+                )
+            )
         rest = tuple(block for block in message.blocks if type(block) is not ToolResult)
         if rest:
             self._add_items(Message(role="user", blocks=rest, dialect=message.dialect))
@@ -91,18 +112,25 @@ class _Rendering:
         if message.form is None or message.dialect != NAME:
             return usual(message, self._id)
         try:
-            filled = fill(message.form, message.blocks, lambda block: own_part(block, message.role), self._id)
+            filled = fill(
+                message.form, message.blocks, lambda block: own_part(block, message.role), self._id
+            )
         except Misfit:
             filled = usual(message, self._id)
         items = [_as_item(item, message.role) for item in filled]
         return list(map(_unnamed, items)) if any(map(is_gone, message.blocks)) else items
 
     def _sayable(self, item: dict[str, Any], calls: dict[str, ToolCall]) -> dict[str, Any]:
-        """The item, or a function call in its place if its output or its arguments became a notice."""
+        """The item, or a function call in its place if its output or its arguments became a
+        notice."""
         call = calls.get(call_of(item))
         if call is None or kind_of(item) in OPEN_CALLS:
             arguments = item.get("arguments")
-            return {**item, "arguments": argument_text(arguments)} if call and isinstance(arguments, dict) else item
+            return (
+                {**item, "arguments": argument_text(arguments)}
+                if call and isinstance(arguments, dict)
+                else item
+            )
         is_shortened = isinstance(call.arguments, dict) and call.arguments.keys() == {GAP}
         if not is_shortened and (call.id not in self.noted or kind_of(item) in TEXT_OUTPUTS):
             return item
@@ -128,27 +156,41 @@ class _Rendering:
 
 
 def _noted_calls(messages: Sequence[Message]) -> set[str]:
-    """The calls whose results have words of ours in them, and so are no longer in the provider's own shape."""
+    """The calls whose results have words of ours in them, and so are no longer in the provider's
+    own shape."""
     noted: set[str] = set()
     for message in messages:
         for block in message.blocks:
             if type(block) is ToolResult:
-                came = message.form is not None and message.dialect == NAME and not any(map(is_text, block.content))
+                came = (
+                    message.form is not None
+                    and message.dialect == NAME
+                    and not any(map(is_text, block.content))
+                )
                 noted.update(() if came else (block.call,))
     return noted
 
 
 def _as_item(made: dict[str, Any], role: Role) -> dict[str, Any]:
     """A text that took the place of an item becomes a message."""
-    return {"role": role, "content": made["text"]} if made.get("type") in ("input_text", "output_text") else made
+    return (
+        {"role": role, "content": made["text"]}
+        if made.get("type") in ("input_text", "output_text")
+        else made
+    )
 
 
 def _unnamed(item: dict[str, Any]) -> dict[str, Any]:
-    return item if kind_of(item) in _NAMED_BY_ID else {key: value for key, value in item.items() if key != "id"}
+    return (
+        item
+        if kind_of(item) in _NAMED_BY_ID
+        else {key: value for key, value in item.items() if key != "id"}
+    )
 
 
 def _with_content(item: dict[str, Any]) -> dict[str, Any] | None:
-    """A message without empty parts; None for an answer that says nothing, a note for anybody else's."""
+    """A message without empty parts; None for an answer that says nothing, a note for anybody
+    else's."""
     content = item.get("content")
     if kind_of(item) != "message":
         return item
@@ -167,18 +209,29 @@ def _with_output(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_empty(parts: list[Any]) -> list[Any]:
-    return [part for part in parts if part.get("type") not in ("input_text", "output_text") or part.get("text")]
+    return [
+        part
+        for part in parts
+        if part.get("type") not in ("input_text", "output_text") or part.get("text")
+    ]
 
 
-# --- from other providers ---------------------------------------------------------------------------------------------
+# --- from other providers ---
 
 
 def _translated(message: Message, lost: list[str]) -> Message:
     """Another provider's message in blocks that can be said here."""
     source = message.dialect or "elsewhere"
-    made = [block for given in message.blocks if (block := _translated_block(given, source, lost)) is not None]
+    made = [
+        block
+        for given in message.blocks
+        if (block := _translated_block(given, source, lost)) is not None
+    ]
     if message.role == "assistant":
-        made = [media_as_note(block, source, NAME, lost) if type(block) is Media else block for block in made]
+        made = [
+            media_as_note(block, source, NAME, lost) if type(block) is Media else block
+            for block in made
+        ]
     return Message(role=message.role, blocks=tuple(made))
 
 
@@ -198,7 +251,9 @@ def _translated_block(block: Block, source: str, lost: list[str]) -> Block | Non
             if block.is_error:
                 report(lost, f"{NAME} has no mark for a tool result that is an error")
             parts = (_translated_block(part, source, lost) for part in block.content)
-            return replace(block, content=tuple(part for part in parts if isinstance(part, Text | Media)))
+            return replace(
+                block, content=tuple(part for part in parts if isinstance(part, Text | Media))
+            )
         case Text():
             return block
         case _:

@@ -1,9 +1,11 @@
-"""The keyword arguments of `client.responses.create`: the whole input, instructions, and tools in their flat shape.
+"""The keyword arguments of `client.responses.create`: the whole input, instructions, and tools in
+their flat shape.
 
-The input is always sent whole: nothing refers to a response that the provider may have stored, so a page that was
-compacted is what the model sees. Here the page is seen as one list for the first time: a call id that was used before
-gets a new one, and what lost its other half (reasoning without what it led to, an output without its call) is left
-out and reported. Neighbours: `tools` translates definitions, `openai_responses_render` made the items.
+The input is always sent whole: nothing refers to a response that the provider may have stored, so a
+page that was compacted is what the model sees. Here the page is seen as one list for the first
+time: a call id that was used before gets a new one, and what lost its other half (reasoning without
+what it led to, an output without its call) is left out and reported. Neighbours: `tools` translates
+definitions, `openai_responses_render` made the items.
 """
 
 from __future__ import annotations
@@ -13,7 +15,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from refold.dialects import definitions
-from refold.dialects.openai_responses.items import NAME, PROVIDERS_PAIRS, answer_of, call_of, is_said, kind_of
+from refold.dialects.openai_responses.items import (
+    NAME,
+    PROVIDERS_PAIRS,
+    answer_of,
+    call_of,
+    is_said,
+    kind_of,
+)
 from refold.dialects.wire import MARKS, plain, plain_id, report, text_in
 
 # Other providers type the tools that they run themselves by a date.
@@ -21,9 +30,15 @@ _DATED = re.compile(r".*_\d{8}")
 
 
 def request(
-    messages: list[dict[str, Any]], *, system: Any, tools: list[Any] | None, marks: Sequence[int], lost: list[str]
+    messages: list[dict[str, Any]],
+    *,
+    system: Any,
+    tools: list[Any] | None,
+    marks: Sequence[int],
+    lost: list[str],
 ) -> dict[str, Any]:
-    """The keyword arguments of the call. The provider finds what it can cache by itself: no marks."""
+    """The keyword arguments of the call. The provider finds what it can cache by itself: no
+    marks."""
     kwargs: dict[str, Any] = {"input": _paired(list(_distinct(_named_once(messages))), lost)}
     instructions = _instructions(system)
     if instructions:
@@ -38,11 +53,12 @@ def _instructions(system: Any) -> str:
     return "\n\n".join(block["text"] for block in definitions.text_blocks(system))
 
 
-# --- the input as one list --------------------------------------------------------------------------------------------
+# --- the input as one list ---
 
 
 def _named_once(items: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The items with every item id once: what was recorded twice is said again, but is not the same item."""
+    """The items with every item id once: what was recorded twice is said again, but is not the
+    same item."""
     seen: set[str] = set()
     for item in items:
         id = text_in(item, "id")
@@ -52,7 +68,8 @@ def _named_once(items: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _distinct(items: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The items with every call id once: where another turn used the id before, call and output get a new one."""
+    """The items with every call id once: where another turn used the id before, call and output
+    get a new one."""
     used: dict[str, int] = {}
     for item in items:
         id = call_of(item)
@@ -67,7 +84,8 @@ def _distinct(items: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _paired(items: list[dict[str, Any]], lost: list[str]) -> list[dict[str, Any]]:
-    """The items without those that lost their other half; backwards, because reasoning needs what follows it."""
+    """The items without those that lost their other half; backwards, because reasoning needs
+    what follows it."""
     known = {name for item in items if (name := _offers(item))}
     kept: list[dict[str, Any]] = []
     for item in reversed(items):
@@ -105,7 +123,7 @@ def _wants(item: Mapping[str, Any]) -> str:
     return text_in(item, "call_id") if kind_of(item) in PROVIDERS_PAIRS else answer_of(item)
 
 
-# --- tools ------------------------------------------------------------------------------------------------------------
+# --- tools ---
 
 
 def _defined(tool: Any, lost: list[str]) -> list[dict[str, Any]]:

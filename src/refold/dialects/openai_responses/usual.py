@@ -1,7 +1,8 @@
-"""OpenAI Responses, the usual form: what a message, a call's output and a part are where nothing else is known.
+"""OpenAI Responses, the usual form: what a message, a call's output and a part are where nothing
+else is known.
 
-`parse` compares with it, and keeps a form only where it differs; `render` falls back on it. Neighbours:
-`openai_responses_render` is the way out, `openai_responses_items` has the forms.
+`parse` compares with it, and keeps a form only where it differs; `render` falls back on it.
+Neighbours: `openai_responses_render` is the way out, `openai_responses_items` has the forms.
 """
 
 from __future__ import annotations
@@ -10,7 +11,17 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from refold.core.model import Block, Media, Message, Opaque, Role, Text, Thinking, ToolCall, ToolResult
+from refold.core.model import (
+    Block,
+    Media,
+    Message,
+    Opaque,
+    Role,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
 from refold.dialects.openai_responses.items import INPUT_PARTS, OUTPUT_PARTS
 from refold.dialects.wire import copied, is_gone, is_text, shown_text, text_within
 
@@ -35,7 +46,8 @@ def usual(message: Message, id: Callable[[str], str] = str) -> list[dict[str, An
 
 
 def _item_of(block: Block, role: Role, id: Callable[[str], str]) -> dict[str, Any] | None:
-    """A block that is an item of its own, an empty one for thinking that is gone; None for a part of a message."""
+    """A block that is an item of its own, an empty one for thinking that is gone; None for a
+    part of a message."""
     match block:
         case ToolCall():
             return usual_call(block, id(block.id))
@@ -44,7 +56,10 @@ def _item_of(block: Block, role: Role, id: Callable[[str], str]) -> dict[str, An
         case Text() | Opaque(raw=None) if role == "assistant":
             # One item each: a list of parts is taken only from the provider's own answers.
             return {"role": role, "content": shown_text(block)}
-        case Opaque(raw=dict(raw)) if role == "assistant" and raw.get("type") not in (*INPUT_PARTS, *OUTPUT_PARTS):
+        case Opaque(raw=dict(raw)) if role == "assistant" and raw.get("type") not in (
+            *INPUT_PARTS,
+            *OUTPUT_PARTS,
+        ):
             made: dict[str, Any] = copied(raw)
             return made
         case _:
@@ -74,7 +89,7 @@ def _usual_reasoning(thinking: Thinking) -> dict[str, Any]:
     return {"type": "reasoning", **named, "summary": summary, **sealed}
 
 
-# --- outputs ----------------------------------------------------------------------------------------------------------
+# --- outputs ---
 
 
 def usual_output(result: ToolResult, id: str, kind: str = "function_call") -> dict[str, Any]:
@@ -109,14 +124,18 @@ TEXT_OUTPUTS: dict[str, Callable[[ToolResult, str, str], dict[str, Any]]] = {
 }
 
 
-# --- parts ------------------------------------------------------------------------------------------------------------
+# --- parts ---
 
 
 def own_part(block: Any, role: Role = "user") -> Any:
-    """A block as a part of this provider's content, or as an item; None for what has no place there."""
+    """A block as a part of this provider's content, or as an item; None for what has no place
+    there."""
     match block:
         case Text():
-            return {"type": "output_text" if role == "assistant" else "input_text", "text": block.text}
+            return {
+                "type": "output_text" if role == "assistant" else "input_text",
+                "text": block.text,
+            }
         case Media():
             return _media_part(block)
         case Opaque():
@@ -140,5 +159,7 @@ def _media_part(media: Media) -> dict[str, Any]:
     if media.media == "image":
         image = {"image_url": url} if url else {"file_id": media.file}
         return {"type": "input_image", **image, "detail": media.detail or "auto"}
-    file = {"file_data": url} if media.data else {"file_url": url} if url else {"file_id": media.file}
+    file = (
+        {"file_data": url} if media.data else {"file_url": url} if url else {"file_id": media.file}
+    )
     return {"type": "input_file", **({"filename": media.name} if media.name else {}), **file}

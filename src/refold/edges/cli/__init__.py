@@ -1,5 +1,6 @@
-"""The command line: `refold` and its commands. `app` has the table of commands and the one place that catches errors,
-`screen` the one place that prints; every other file is a few commands around one idea.
+"""The command line: `refold` and its commands. `app` has the table of commands and the one place
+that catches errors, `screen` the one place that prints; every other file is a few commands around
+one idea.
 
 `refold --version` is answered here, before anything is imported: tools ask for it on every start.
 """

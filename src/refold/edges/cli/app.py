@@ -1,7 +1,8 @@
 """The commands by name, and the one place where an error becomes a line and an exit status.
 
-A command is imported when it is called. The table of exit statuses is `errors.OUTCOMES`; 130 and 141 are what a shell
-gives for an interrupt and a closed pipe. A person never sees a traceback unless they ask for it by `--debug`.
+A command is imported when it is called. The table of exit statuses is `errors.OUTCOMES`; 130 and
+141 are what a shell gives for an interrupt and a closed pipe. A person never sees a traceback
+unless they ask for it by `--debug`.
 """
 
 from __future__ import annotations
@@ -96,7 +97,11 @@ def _run(args: list[str], screen: Screen) -> int:
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except click.ClickException as error:
-        path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "refold"
+        path = (
+            error.ctx.command_path
+            if isinstance(error, click.UsageError) and error.ctx
+            else "refold"
+        )
         _report(screen, "invalid", error.format_message().rstrip("."), f"{path} --help")
         return OUTCOMES["invalid"][1]
     except RefoldError as error:
@@ -137,7 +142,10 @@ def _without_secrets(text: str) -> str:
 
 def _say(message: str, hint: str) -> None:
     errors = Screen(out=sys.stderr)
-    errors.line(f"refold: {one_line(message, MESSAGE_MAX)}" + (f"; {one_line(hint, MESSAGE_MAX)}" if hint else ""))
+    errors.line(
+        f"refold: {one_line(message, MESSAGE_MAX)}"
+        + (f"; {one_line(hint, MESSAGE_MAX)}" if hint else "")
+    )
 
 
 def _explain(args: list[str]) -> None:
@@ -146,7 +154,8 @@ def _explain(args: list[str]) -> None:
 
 
 def _let_go_of_stdout() -> None:
-    """Sends what is still to be printed nowhere, or the interpreter would complain about it at its end."""
+    """Sends what is still to be printed nowhere, or the interpreter would complain about it at
+    its end."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -161,13 +170,20 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 
 @click.group(cls=Commands, context_settings=HELP, invoke_without_command=True)
 @click.option(
-    "-V", "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version."
+    "-V",
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_version,
+    help="Print the version.",
 )
 @click.pass_context
 def _commands(ctx: click.Context) -> None:
     """Keeps all of an agent's conversation, and sends the best page that fits.
 
-    The commands below look into a store: the .refold folder of this project, unless --store names another.
+    The commands below look into a store: the .refold folder of this project, unless --store names
+    another.
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())

@@ -1,7 +1,8 @@
-"""`refold artifacts`: the outputs that are kept, what they hold, which of their lines match, and removing them.
+"""`refold artifacts`: the outputs that are kept, what they hold, which of their lines match, and
+removing them.
 
-Outputs are named by id, and only in the conversation that has them. `clean` says what it would remove with --dry-run;
-`delete` asks.
+Outputs are named by id, and only in the conversation that has them. `clean` says what it would
+remove with --dry-run; `delete` asks.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ BYTES = {"": 1, "b": 1, "kb": 1_000, "mb": 1_000_000, "gb": 1_000_000_000}
 _AMOUNT = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*([a-z]{0,2})", re.IGNORECASE)
 
 
-def _amount(kind: str, units: dict[str, int]) -> Callable[[click.Context, click.Parameter, str | None], float | None]:
+def _amount(
+    kind: str, units: dict[str, int]
+) -> Callable[[click.Context, click.Parameter, str | None], float | None]:
     """Reads a number with a unit: `30d`, `1.5 MB`."""
 
     def read(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
@@ -48,7 +51,9 @@ def _amount(kind: str, units: dict[str, int]) -> Callable[[click.Context, click.
         unit = found[2].lower() if found else ""
         if found is None or unit not in units:
             known = ", ".join(f"10{name}" for name in units if name)
-            raise click.BadParameter(f"{one_line(value, 40)!r} is not a {kind} such as {known}", ctx, param)
+            raise click.BadParameter(
+                f"{one_line(value, 40)!r} is not a {kind} such as {known}", ctx, param
+            )
         return float(found[1]) * units[unit]
 
     return read
@@ -75,7 +80,7 @@ def _outputs(conversation: str, url: str | None) -> Iterator[Outputs]:
         yield outputs_of(store, named(store, conversation))
 
 
-# --- list ------------------------------------------------------------------------------------------------------------
+# --- list ---
 
 
 @command(
@@ -84,13 +89,22 @@ def _outputs(conversation: str, url: str | None) -> Iterator[Outputs]:
     click.option("--task", help="Only those of this task."),
     click.option("--query", help="Only those of this query: its text, or its q_ id."),
     click.option("--tool", help="Only those of this tool."),
-    click.option("--match", metavar="WORDS", help="Only those that these words need, best first, with the reason."),
+    click.option(
+        "--match",
+        metavar="WORDS",
+        help="Only those that these words need, best first, with the reason.",
+    ),
     store_option,
 )
 def _list(
-    screen: Screen, conversation: str, task: str | None, query: str | None, tool: str | None, match: str | None,
+    screen: Screen,
+    conversation: str,
+    task: str | None,
+    query: str | None,
+    tool: str | None,
+    match: str | None,
     store: str | None,
-) -> None:  # fmt: skip
+) -> None:
     """Lists the outputs of a conversation; contents are not read."""
     with _outputs(conversation, store) as there:
         outputs = there.list(task=task, query=query, tool=tool)
@@ -103,7 +117,10 @@ def _list(
         elif rows and match is not None:
             screen.table(("ID", ">BYTES", "NAME", "WHY"), [_match_cells(*row) for row in rows])
         elif rows:
-            screen.table(("ID", ">SEQ", ">BYTES", ">LINES", "TYPE", "TASK", "NAME"), [_cells(one) for one, _ in rows])
+            screen.table(
+                ("ID", ">SEQ", ">BYTES", ">LINES", "TYPE", "TASK", "NAME"),
+                [_cells(one) for one, _ in rows],
+            )
         else:
             screen.line(f"There are no such outputs in {there.conversation}.")
 
@@ -112,7 +129,13 @@ def _fields(output: Output) -> dict[str, Any]:
     import msgspec
 
     about = msgspec.to_builtins(output.artifact)
-    return {**about, "seq": output.seq, "at_ms": output.at_ms, "by": output.by, "cleaned_ms": output.cleaned_ms}
+    return {
+        **about,
+        "seq": output.seq,
+        "at_ms": output.at_ms,
+        "by": output.by,
+        "cleaned_ms": output.cleaned_ms,
+    }
 
 
 def _match_cells(output: Output, why: str) -> list[str]:
@@ -125,12 +148,17 @@ def _cells(output: Output) -> list[str]:
     artifact = output.artifact
     gone = f"[cleaned up {moment(output.cleaned_ms)}] " if output.cleaned_ms else ""
     return [
-        artifact.id, f"#{output.seq}", f"{artifact.size_bytes:,}", f"{artifact.lines:,}", artifact.type,
-        artifact.origin.task, f"{gone}{artifact.name}",
-    ]  # fmt: skip
+        artifact.id,
+        f"#{output.seq}",
+        f"{artifact.size_bytes:,}",
+        f"{artifact.lines:,}",
+        artifact.type,
+        artifact.origin.task,
+        f"{gone}{artifact.name}",
+    ]
 
 
-# --- show, grep ------------------------------------------------------------------------------------------------------
+# --- show, grep ---
 
 
 @command(
@@ -140,7 +168,9 @@ def _cells(output: Output) -> list[str]:
     click.option("--lines", metavar="A-B", help="Only these lines, counted from 1."),
     store_option,
 )
-def _show(screen: Screen, conversation: str, artifact: str, lines: str | None, store: str | None) -> None:
+def _show(
+    screen: Screen, conversation: str, artifact: str, lines: str | None, store: str | None
+) -> None:
     """Shows what an output holds, whole or by lines."""
     from refold.edges.cli.showing import _span
 
@@ -149,7 +179,9 @@ def _show(screen: Screen, conversation: str, artifact: str, lines: str | None, s
         found = there.original(artifact)
         texts = _lines(found.texts, first, last)
         if screen.json_output:
-            screen.emit({"conversation": there.conversation, "handle": found.handle, "text": "".join(texts)})
+            screen.emit(
+                {"conversation": there.conversation, "handle": found.handle, "text": "".join(texts)}
+            )
             return
         for text in texts:
             screen.text(text)
@@ -173,18 +205,37 @@ def _lines(texts: Iterator[str], first: int, last: int) -> Iterator[str]:
     click.option("--regex", "-e", is_flag=True, help="The pattern is a regular expression."),
     click.option("--ignore-case", "-i", is_flag=True, help="Upper and lower case are the same."),
     click.option(
-        "--limit", type=click.IntRange(1, 1_000), default=50, show_default=True, help="How many lines at most."
+        "--limit",
+        type=click.IntRange(1, 1_000),
+        default=50,
+        show_default=True,
+        help="How many lines at most.",
     ),
-    click.option("--wait", type=click.FloatRange(0.1, 60.0), default=10.0, show_default=True, help="Seconds at most."),
+    click.option(
+        "--wait",
+        type=click.FloatRange(0.1, 60.0),
+        default=10.0,
+        show_default=True,
+        help="Seconds at most.",
+    ),
     store_option,
 )
 def _grep(
-    screen: Screen, conversation: str, pattern: str, artifact: str | None, regex: bool, ignore_case: bool, limit: int,
-    wait: float, store: str | None,
-) -> None:  # fmt: skip
+    screen: Screen,
+    conversation: str,
+    pattern: str,
+    artifact: str | None,
+    regex: bool,
+    ignore_case: bool,
+    limit: int,
+    wait: float,
+    store: str | None,
+) -> None:
     """Finds the lines of the outputs that hold a text."""
     with _outputs(conversation, store) as there:
-        found = there.grep(pattern, artifact or "", regex=regex, ignore_case=ignore_case, most=limit, wait_s=wait)
+        found = there.grep(
+            pattern, artifact or "", regex=regex, ignore_case=ignore_case, most=limit, wait_s=wait
+        )
     lines = [(one.handle, line.number, line.text) for one in found for line in one.grepped.lines]
     ended = "; ".join(one.grepped.ended for one in found if one.grepped.ended)
     if screen.json_output:
@@ -195,18 +246,25 @@ def _grep(
         screen.line(("cyan", f"{handle}:{at}: "), text)
     if ended or not lines:
         screen.line(
-            ("yellow", f"{number(len(lines), 'line')} found" + (f"; {ended}, there may be more." if ended else "."))
+            (
+                "yellow",
+                f"{number(len(lines), 'line')} found"
+                + (f"; {ended}, there may be more." if ended else "."),
+            )
         )
 
 
-# --- clean -----------------------------------------------------------------------------------------------------------
+# --- clean ---
 
 
 @command(
     "clean",
     click.argument("conversation", metavar="[ID]", required=False),
     click.option(
-        "--older-than", metavar="TIME", callback=_amount("time", SECONDS), help="Remove what is older: 30d, 12h."
+        "--older-than",
+        metavar="TIME",
+        callback=_amount("time", SECONDS),
+        help="Remove what is older: 30d, 12h.",
     ),
     click.option(
         "--keep-bytes",
@@ -214,14 +272,21 @@ def _grep(
         callback=_amount("size", BYTES),
         help="Remove the oldest until so much is left: 100MB.",
     ),
-    click.option("--keep-count", type=click.IntRange(min=0), help="Remove the oldest until so many are left."),
+    click.option(
+        "--keep-count", type=click.IntRange(min=0), help="Remove the oldest until so many are left."
+    ),
     click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing."),
     store_option,
 )
 def _clean(
-    screen: Screen, conversation: str | None, older_than: float | None, keep_bytes: float | None,
-    keep_count: int | None, dry_run: bool, store: str | None,
-) -> None:  # fmt: skip
+    screen: Screen,
+    conversation: str | None,
+    older_than: float | None,
+    keep_bytes: float | None,
+    keep_count: int | None,
+    dry_run: bool,
+    store: str | None,
+) -> None:
     """Removes old outputs of a conversation, or of all.
 
     Never removes what a page shows or names, what was stored by hand, or what is new.
@@ -235,8 +300,13 @@ def _clean(
         id = None if conversation is None else named(there, conversation)
         done = cleaned(there, quota, conversation=id, now_ms=now_ms(), dry_run=dry_run)
     if screen.json_output:
-        rows = {name: [_item_fields(item) for item in getattr(done, name)] for name in ("removed", "kept")}
-        screen.emit({"dry_run": dry_run, "size_bytes": done.size_bytes, **rows, "damaged": done.damaged})
+        rows = {
+            name: [_item_fields(item) for item in getattr(done, name)]
+            for name in ("removed", "kept")
+        }
+        screen.emit(
+            {"dry_run": dry_run, "size_bytes": done.size_bytes, **rows, "damaged": done.damaged}
+        )
     else:
         _print(screen, done, "would be removed" if dry_run else "removed")
         tell_damage(screen, done.damaged)
@@ -245,20 +315,27 @@ def _clean(
 
 def _item_fields(item: Item) -> dict[str, Any]:
     return {
-        "id": item.artifact.id, "name": item.artifact.name, "size_bytes": item.artifact.size_bytes,
-        "at_ms": item.at_ms, "conversations": list(item.conversations), "why": item.why,
-    }  # fmt: skip
+        "id": item.artifact.id,
+        "name": item.artifact.name,
+        "size_bytes": item.artifact.size_bytes,
+        "at_ms": item.at_ms,
+        "conversations": list(item.conversations),
+        "why": item.why,
+    }
 
 
 def _print(screen: Screen, done: Cleanup, verb: str) -> None:
     for mark, items in (("- ", done.removed), ("  ", done.kept)):
         for item in items:
-            screen.line(("cyan", f"{mark}{item.artifact.id} "), one_line(f"{item.artifact.name}: {item.why}", 200))
+            screen.line(
+                ("cyan", f"{mark}{item.artifact.id} "),
+                one_line(f"{item.artifact.name}: {item.why}", 200),
+            )
     kept = f", {number(len(done.kept), 'output')} over the bounds had to stay" if done.kept else ""
     screen.line(f"{number(len(done.removed), 'output')} {verb} ({done.size_bytes:,} bytes){kept}.")
 
 
-# --- delete ----------------------------------------------------------------------------------------------------------
+# --- delete ---
 
 
 @command(

@@ -1,4 +1,5 @@
-"""`refold verify`: walks the store and says what is wrong, and where. Exit status 5 if anything is."""
+"""`refold verify`: walks the store and says what is wrong, and where. Exit status 5 if anything
+is."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 def verify_(screen: Screen, conversation: str | None, store: str | None) -> None:
     """Says what is not as it was written.
 
-    Walks every event, artifact, bookmark and page of the store, or of one conversation. An artifact that a text names
-    and that is not there is a remark, no damage.
+    Walks every event, artifact, bookmark and page of the store, or of one conversation. An artifact
+    that a text names and that is not there is a remark, no damage.
     """
     from refold.conversations.verify import verified
     from refold.errors import OUTCOMES, Corrupt
@@ -35,10 +36,14 @@ def verify_(screen: Screen, conversation: str | None, store: str | None) -> None
 
 def _as_json(report: Report, url: str) -> dict[str, Any]:
     return {
-        "store": url, "ok": not report.problems, "conversations": report.conversations, "events": report.events,
-        "artifacts": report.artifacts, "problems": [*map(_fields, report.problems)],
+        "store": url,
+        "ok": not report.problems,
+        "conversations": report.conversations,
+        "events": report.events,
+        "artifacts": report.artifacts,
+        "problems": [*map(_fields, report.problems)],
         "remarks": [*map(_fields, report.remarks)],
-    }  # fmt: skip
+    }
 
 
 def _fields(problem: Problem) -> dict[str, Any]:
@@ -47,12 +52,20 @@ def _fields(problem: Problem) -> dict[str, Any]:
 
 def _print(screen: Screen, report: Report) -> None:
     for problem in report.problems:
-        screen.line(("red", _place(problem)), f": {one_line(problem.what, 500)}", ("dim", f" [{problem.file}]"))
+        screen.line(
+            ("red", _place(problem)),
+            f": {one_line(problem.what, 500)}",
+            ("dim", f" [{problem.file}]"),
+        )
     for remark in report.remarks:
         screen.line(("yellow", _place(remark)), f": {one_line(remark.what, 500)}")
-    walked = [number(getattr(report, f"{name}s"), name) for name in ("conversation", "event", "artifact")]
+    walked = [
+        number(getattr(report, f"{name}s"), name) for name in ("conversation", "event", "artifact")
+    ]
     found = len(report.problems)
-    verdict = ("red", f"{number(found, 'problem')}.") if found else ("green", "all is as it was written.")
+    verdict = (
+        ("red", f"{number(found, 'problem')}.") if found else ("green", "all is as it was written.")
+    )
     screen.line(f"{', '.join(walked)} walked: ", verdict)
 
 

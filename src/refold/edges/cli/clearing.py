@@ -1,6 +1,7 @@
 """`refold delete` and `refold sweep`: conversations go for good. On a terminal both ask first.
 
-What is gone cannot be brought back, so a sweep can be tried with `--dry-run`, and a pipe must say `--yes`.
+What is gone cannot be brought back, so a sweep can be tried with `--dry-run`, and a pipe must say
+`--yes`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,12 @@ if TYPE_CHECKING:
     from refold.conversations.listing import Swept
 
 
-@command("delete", click.argument("conversations", metavar="ID...", nargs=-1, required=True), yes_option, store_option)
+@command(
+    "delete",
+    click.argument("conversations", metavar="ID...", nargs=-1, required=True),
+    yes_option,
+    store_option,
+)
 def delete_(screen: Screen, conversations: tuple[str, ...], yes: bool, store: str | None) -> None:
     """Removes conversations for good.
 
@@ -36,15 +42,22 @@ def delete_(screen: Screen, conversations: tuple[str, ...], yes: bool, store: st
 
 @command(
     "sweep",
-    click.option("--older-than", "days", type=click.FloatRange(min=0), help="Days without a new event."),
+    click.option(
+        "--older-than", "days", type=click.FloatRange(min=0), help="Days without a new event."
+    ),
     click.option("--keep", type=click.IntRange(min=0), help="So many of the newest stay."),
     click.option("--dry-run", is_flag=True, help="Say what would go, and remove nothing."),
     yes_option,
     store_option,
 )
 def sweep_(
-    screen: Screen, days: float | None, keep: int | None, dry_run: bool, yes: bool, store: str | None
-) -> None:  # fmt: skip
+    screen: Screen,
+    days: float | None,
+    keep: int | None,
+    dry_run: bool,
+    yes: bool,
+    store: str | None,
+) -> None:
     """Removes old conversations for good, by age and by number."""
     from refold.conversations.listing import swept
     from refold.log.log import now_ms
@@ -64,8 +77,12 @@ def _told(screen: Screen, done: Swept, what: str) -> None:
         gone = {what.replace(" ", "_"): list(done.removed), "contents": done.contents}
         screen.emit({**gone, "left": done.left, "notes": list(done.notes)})
         return
-    outputs = f", and {number(done.contents, 'output')} that nobody else has" if done.contents else ""
-    screen.line(f"{len(done.removed):,} {what}{': ' + ', '.join(done.removed) if done.removed else ''}{outputs}.")
+    outputs = (
+        f", and {number(done.contents, 'output')} that nobody else has" if done.contents else ""
+    )
+    screen.line(
+        f"{len(done.removed):,} {what}{': ' + ', '.join(done.removed) if done.removed else ''}{outputs}."
+    )
     for id, reason in done.left.items():
         screen.line(f"{id} stays: {reason}")
     for note in done.notes:

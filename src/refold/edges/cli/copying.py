@@ -1,4 +1,5 @@
-"""`refold copy`: conversations from one store to another. A bar on a terminal, nothing of the kind in a pipe."""
+"""`refold copy`: conversations from one store to another. A bar on a terminal, nothing of the
+kind in a pipe."""
 
 from __future__ import annotations
 
@@ -13,7 +14,12 @@ from refold.edges.cli.screen import Screen, number, one_line
 if TYPE_CHECKING:
     from refold.conversations.copy import Copied, Listener
 
-SAID = {"copied": "copied", "continued": "brought up to date", "same": "there already", "ahead": "there, and went on"}
+SAID = {
+    "copied": "copied",
+    "continued": "brought up to date",
+    "same": "there already",
+    "ahead": "there, and went on",
+}
 
 
 @command(
@@ -25,13 +31,18 @@ SAID = {"copied": "copied", "continued": "brought up to date", "same": "there al
 def copy_(screen: Screen, source: str, target: str, names: tuple[str, ...]) -> None:
     """Copies conversations to another store.
 
-    FROM and TO are stores, such as files:DIR or sqlite:PATH. Every event keeps its bytes, every fork its parent, and
-    all is read again at the end. A copy that was interrupted goes on; a log that differs there is left as it is.
+    FROM and TO are stores, such as files:DIR or sqlite:PATH. Every event keeps its bytes, every
+    fork its parent, and all is read again at the end. A copy that was interrupted goes on; a log
+    that differs there is left as it is.
     """
     from refold.conversations.copy import copy
     from refold.errors import OUTCOMES, Corrupt
 
-    with opened_store(source) as here, opened_store(target) as there, screen.progress("comparing") as show:
+    with (
+        opened_store(source) as here,
+        opened_store(target) as there,
+        screen.progress("comparing") as show,
+    ):
         results = copy(here, there, names, progress=show and _teller(show))
         urls = {"from": here.url, "to": there.url}
     if screen.json_output:
@@ -47,14 +58,20 @@ def _teller(show: Callable[[str, int, int], None]) -> Listener:
 
 
 def _as_json(one: Copied) -> dict[str, Any]:
-    return {**{name: getattr(one, name) for name in one.__struct_fields__}, "problems": list(one.problems)}
+    return {
+        **{name: getattr(one, name) for name in one.__struct_fields__},
+        "problems": list(one.problems),
+    }
 
 
 def _print(screen: Screen, results: list[Copied], urls: dict[str, str]) -> None:
     if not results:
         screen.line(f"There are no conversations in {urls['from']}.")
         return
-    rows = [(one.id, f"{one.head:,}", f"{one.events:,}", f"{one.artifacts:,}", SAID[one.state]) for one in results]
+    rows = [
+        (one.id, f"{one.head:,}", f"{one.events:,}", f"{one.artifacts:,}", SAID[one.state])
+        for one in results
+    ]
     screen.table(("ID", ">EVENTS", ">WRITTEN", ">ARTIFACTS", "STATE"), rows)
     for one in results:
         for problem in one.problems:

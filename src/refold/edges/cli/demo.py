@@ -1,7 +1,9 @@
-"""`refold demo`: the main job, live. A scripted agent, the same stream to a sliding window and to refold.
+"""`refold demo`: the main job, live. A scripted agent, the same stream to a sliding window and to
+refold.
 
-On a terminal it takes about 35 seconds; in a pipe, with `fast` or as JSON it does not wait. Everything it needs lives
-in a temporary folder that is removed at the end. Neighbour: `edges.demo` is the demo itself.
+On a terminal it takes about 35 seconds; in a pipe, with `fast` or as JSON it does not wait.
+Everything it needs lives in a temporary folder that is removed at the end. Neighbour: `edges.demo`
+is the demo itself.
 """
 
 from __future__ import annotations
@@ -23,13 +25,16 @@ WINDOW = 24_000
 
 
 class DemoConsole(Console):
-    """A console that lets the command line answer for a closed pipe; rich would end the process itself."""
+    """A console that lets the command line answer for a closed pipe; rich would end the process
+    itself."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
 
 
-def run(*, json_output: bool = False, window: int | None = None, fast: bool = False, keep: bool = False) -> int:
+def run(
+    *, json_output: bool = False, window: int | None = None, fast: bool = False, keep: bool = False
+) -> int:
     """Plays the demo and gives the exit status: 0 if every promise held in this run."""
     console = DemoConsole(highlight=False, markup=False, emoji=False, quiet=json_output)
     console.width = min(console.width, WIDTH_MAX)

@@ -1,6 +1,8 @@
-"""`refold doctor`: what refold runs on, where it keeps things, why each setting is what it is, and what to mend.
+"""`refold doctor`: what refold runs on, where it keeps things, why each setting is what it is, and
+what to mend.
 
-Every finding is a name and a value; one that needs doing something carries the advice. Secrets are never shown.
+Every finding is a name and a value; one that needs doing something carries the advice. Secrets are
+never shown.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ class Finding(NamedTuple):
 def doctor_(screen: Screen, store: str | None) -> None:
     """Says what to mend in this installation.
 
-    Looks at versions, the files of the store, the disk and the configuration with the origin of each value.
+    Looks at versions, the files of the store, the disk and the configuration with the origin of
+    each value.
     """
     sections = {
         "versions": list(versions()),
@@ -47,8 +50,13 @@ def doctor_(screen: Screen, store: str | None) -> None:
     }
     problems = [finding for findings in sections.values() for finding in findings if finding.advice]
     if screen.json_output:
-        shown = {name: {found.name: found.value for found in findings} for name, findings in sections.items()}
-        screen.emit({"ok": not problems, **shown, "problems": [problem._asdict() for problem in problems]})
+        shown = {
+            name: {found.name: found.value for found in findings}
+            for name, findings in sections.items()
+        }
+        screen.emit(
+            {"ok": not problems, **shown, "problems": [problem._asdict() for problem in problems]}
+        )
     else:
         _print(screen, sections, problems)
     if problems:
@@ -62,10 +70,14 @@ def _print(screen: Screen, sections: Mapping[str, list[Finding]], problems: list
             screen.line(("red", "! ") if found.advice else "  ", f"{found.name}: {found.value}")
     for problem in problems:
         screen.line(("yellow", f"{problem.name}: "), problem.advice)
-    screen.line(("yellow", f"{number(len(problems), 'thing')} to mend.") if problems else ("green", "All is well."))
+    screen.line(
+        ("yellow", f"{number(len(problems), 'thing')} to mend.")
+        if problems
+        else ("green", "All is well.")
+    )
 
 
-# --- what it runs on -----------------------------------------------------------------------------------------------
+# --- what it runs on ---
 
 
 def versions() -> Iterator[Finding]:
@@ -77,10 +89,14 @@ def versions() -> Iterator[Finding]:
     from refold import __version__
 
     yield Finding("refold", __version__)
-    yield Finding("Python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
+    yield Finding(
+        "Python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"
+    )
     sqlite = apsw.sqlite_lib_version()
     is_old = tuple(int(part) for part in sqlite.split(".")) < SQLITE_MIN
-    yield Finding("SQLite", sqlite, "it may damage a WAL file: install apsw 3.51.3 or newer" if is_old else "")
+    yield Finding(
+        "SQLite", sqlite, "it may damage a WAL file: install apsw 3.51.3 or newer" if is_old else ""
+    )
     for name in PACKAGES:
         try:
             yield Finding(name, version(name))
@@ -99,7 +115,7 @@ def terminal(screen: Screen) -> Iterator[Finding]:
     yield Finding("colour", "yes" if screen.has_colour else "no")
 
 
-# --- the store -----------------------------------------------------------------------------------------------------
+# --- the store ---
 
 
 def store_findings(url: str | None) -> Iterator[Finding]:
@@ -108,7 +124,9 @@ def store_findings(url: str | None) -> Iterator[Finding]:
     from refold.stores import open_store
 
     place = url or default_store()
-    origin = "--store" if url else "REFOLD_STORE" if os.environ.get("REFOLD_STORE") else "this project"
+    origin = (
+        "--store" if url else "REFOLD_STORE" if os.environ.get("REFOLD_STORE") else "this project"
+    )
     yield Finding("url", f"{without_password(place)} ({origin})")
     try:
         store = open_store(place)
@@ -130,14 +148,22 @@ def _file_findings(path: str) -> Iterator[Finding]:
     if not os.path.exists(path):
         yield Finding("file", f"{path} is made by the first append")
         return
-    folders = [os.path.join(folder, "artifacts")] + ([folder] if os.path.basename(folder) == ".refold" else [])
-    places = [(name, 0o600) for name in (path, f"{path}-wal", f"{path}-shm")] + [(name, 0o700) for name in folders]
+    folders = [os.path.join(folder, "artifacts")] + (
+        [folder] if os.path.basename(folder) == ".refold" else []
+    )
+    places = [(name, 0o600) for name in (path, f"{path}-wal", f"{path}-shm")] + [
+        (name, 0o700) for name in folders
+    ]
     for name, wanted in places:
         if not os.path.exists(name):
             continue
         mode = stat.S_IMODE(os.stat(name).st_mode)
         is_open = mode & ~wanted & 0o777
-        yield Finding(name, f"mode {mode:04o}", f"others can read it: chmod {wanted:o} '{name}'" if is_open else "")
+        yield Finding(
+            name,
+            f"mode {mode:04o}",
+            f"others can read it: chmod {wanted:o} '{name}'" if is_open else "",
+        )
 
 
 def _disk_findings(path: str) -> Iterator[Finding]:
@@ -147,17 +173,26 @@ def _disk_findings(path: str) -> Iterator[Finding]:
     while not os.path.isdir(folder):
         folder = os.path.dirname(folder)
     free = shutil.disk_usage(folder).free
-    yield Finding("free space", f"{free / 1e9:.1f} GB", "free some space" if free < FREE_BYTES_MIN else "")
+    yield Finding(
+        "free space", f"{free / 1e9:.1f} GB", "free some space" if free < FREE_BYTES_MIN else ""
+    )
     if not os.access(folder, os.W_OK | os.X_OK):
-        yield Finding("writable", f"no: {folder}", "only reading works: check the owner and the mode of the folder")
+        yield Finding(
+            "writable",
+            f"no: {folder}",
+            "only reading works: check the owner and the mode of the folder",
+        )
         return
     yield Finding("writable", "yes")
     fault = wal_fault(folder)
-    yield Finding("WAL", fault or "works here", "put the store on a local disk with --store" if fault else "")
+    yield Finding(
+        "WAL", fault or "works here", "put the store on a local disk with --store" if fault else ""
+    )
 
 
 def wal_fault(folder: str) -> str:
-    """Why SQLite's write-ahead log does not work in a folder; empty if it does. Tried, because only that tells."""
+    """Why SQLite's write-ahead log does not work in a folder; empty if it does. Tried, because
+    only that tells."""
     import tempfile
 
     import apsw
@@ -175,7 +210,7 @@ def wal_fault(folder: str) -> str:
     return "" if mode == "wal" else f"SQLite uses {mode} instead"
 
 
-# --- the configuration ---------------------------------------------------------------------------------------------
+# --- the configuration ---
 
 
 def configuration() -> Iterator[Finding]:
@@ -185,7 +220,9 @@ def configuration() -> Iterator[Finding]:
     try:
         config, origins = loaded()
     except RefoldError as error:
-        yield Finding("settings", str(error), error.hint or "mend the file or the variable that it names")
+        yield Finding(
+            "settings", str(error), error.hint or "mend the file or the variable that it names"
+        )
         return
     for name in config.__struct_fields__:
         yield Finding(name, f"{_shown(getattr(config, name))} ({origins.get(name, 'default')})")
@@ -204,7 +241,9 @@ def without_secrets(value: Any) -> Any:
     match value:
         case dict():
             return {
-                name: MASK if isinstance(item, str) and _SECRET_NAME.search(str(name)) else without_secrets(item)
+                name: MASK
+                if isinstance(item, str) and _SECRET_NAME.search(str(name))
+                else without_secrets(item)
                 for name, item in value.items()
             }
         case list() | tuple():

@@ -1,7 +1,7 @@
 """`refold list` and `refold stats`: which conversations there are, and the numbers of one.
 
-A list must be cheap for a thousand conversations: sizes come from the bookmark and a short tail behind it, and are
-left out where that does not tell them.
+A list must be cheap for a thousand conversations: sizes come from the bookmark and a short tail
+behind it, and are left out where that does not tell them.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ def list_(screen: Screen, tag: str, limit: int | None, store: str | None) -> Non
 
 
 def _row(store: Store, about: Conversation, damaged: dict[str, str]) -> dict[str, Any]:
-    """What the list shows of a conversation. One that cannot be read is in it all the same, and in `damaged`."""
+    """What the list shows of a conversation. One that cannot be read is in it all the same, and
+    in `damaged`."""
     from refold.conversations.listing import preview
     from refold.errors import Corrupt
 
@@ -72,11 +73,18 @@ def _row(store: Store, about: Conversation, damaged: dict[str, str]) -> dict[str
         sizes = None
         damaged[about.id] = str(error)
     return {
-        "id": about.id, "title": about.title, "preview": preview(store, about.id), "head": about.head,
-        "messages": sizes and sizes[0], "tokens": sizes and sizes[1], "created_ms": about.at_ms,
-        "updated_ms": about.updated_ms, "parent": about.parent, "parent_seq": about.parent_seq,
+        "id": about.id,
+        "title": about.title,
+        "preview": preview(store, about.id),
+        "head": about.head,
+        "messages": sizes and sizes[0],
+        "tokens": sizes and sizes[1],
+        "created_ms": about.at_ms,
+        "updated_ms": about.updated_ms,
+        "parent": about.parent,
+        "parent_seq": about.parent_seq,
         "damaged": damaged.get(about.id, ""),
-    }  # fmt: skip
+    }
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
@@ -90,8 +98,8 @@ def _cells(row: dict[str, Any]) -> list[str]:
 
 
 def _sizes(store: Store, about: Conversation) -> tuple[int, int] | None:
-    """Messages and tokens, as `stats` counts them; None where only the whole log would tell. Corrupt if what has to be
-    read for it cannot be."""
+    """Messages and tokens, as `stats` counts them; None where only the whole log would tell.
+    Corrupt if what has to be read for it cannot be."""
     from refold.core import bookmark
     from refold.core.model import View
 
@@ -108,7 +116,11 @@ def _folded_sizes(store: Store, about: Conversation, after: int) -> tuple[int, i
 
     if about.head - after > TAIL_EVENTS:
         return None
-    tail = store.read(about.id, after=after, last=about.head, limit=TAIL_EVENTS) if about.head > after else []
+    tail = (
+        store.read(about.id, after=after, last=about.head, limit=TAIL_EVENTS)
+        if about.head > after
+        else []
+    )
     if about.head > TAIL_EVENTS and any(event.kind not in PLAIN_KINDS for event in tail):
         # Such an event may reach back into the log, and then all of it would be read.
         return None
@@ -123,7 +135,7 @@ def _current(page: Sized, model: str | None) -> int:
     return current_tokens(page, factor_of(page, model_info(model).name))
 
 
-# --- stats ---------------------------------------------------------------------------------------------------------
+# --- stats ---
 
 
 @command("stats", conversation_argument, window_option, store_option)
@@ -139,7 +151,10 @@ def stats_(screen: Screen, conversation: str, window: int | None, store: str | N
 
 def _as_json(stats: Stats) -> dict[str, Any]:
     values = {name: getattr(stats, name) for name in stats.__struct_fields__}
-    plain = {name: _billed(value) if isinstance(value, Struct) else value for name, value in values.items()}
+    plain = {
+        name: _billed(value) if isinstance(value, Struct) else value
+        for name, value in values.items()
+    }
     return {**plain, "ratio": stats.ratio}
 
 
@@ -158,8 +173,14 @@ def _as_fields(stats: Stats, context: Context) -> list[tuple[str, str]]:
         ("Conversation", stats.conversation),
         ("Title", stats.title),
         ("Model", stats.model or "unknown"),
-        ("Messages", counted(Tally(stats.by_role)) + (f", {hidden:,} off the page" if hidden else "")),
-        ("Artifacts", counted(Tally({plural(name, number): number for name, number in types.items()}))),
+        (
+            "Messages",
+            counted(Tally(stats.by_role)) + (f", {hidden:,} off the page" if hidden else ""),
+        ),
+        (
+            "Artifacts",
+            counted(Tally({plural(name, number): number for name, number in types.items()})),
+        ),
         ("Tokens", f"{stats.current:,} / {stats.window:,} ({stats.percent:.1f}%), {stats.level}"),
         ("Made of", ", ".join(f"{name} {size:,}" for name, size in stats.breakdown.items())),
         ("Compacts at", f"{stats.compact_at:,}, warns at {stats.warn_at:,}"),

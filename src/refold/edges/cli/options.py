@@ -1,7 +1,9 @@
-"""What commands share: the options that all of them take, and how they open a store or a conversation.
+"""What commands share: the options that all of them take, and how they open a store or a
+conversation.
 
-`--json`, `--no-color` and `--debug` are read by `app` before anything else, because they also decide how an error is
-shown; here they only stand in the help. Reading commands never write, not even a bookmark.
+`--json`, `--no-color` and `--debug` are read by `app` before anything else, because they also
+decide how an error is shown; here they only stand in the help. Reading commands never write, not
+even a bookmark.
 """
 
 from __future__ import annotations
@@ -25,18 +27,29 @@ Decorator = Callable[[Any], Any]
 HELP = {"help_option_names": ["-h", "--help"]}
 
 output_options: tuple[Decorator, ...] = (
-    click.option("--json", is_flag=True, expose_value=False, help="Print one JSON object and nothing else."),
+    click.option(
+        "--json", is_flag=True, expose_value=False, help="Print one JSON object and nothing else."
+    ),
     click.option("--no-color", is_flag=True, expose_value=False, help="Print without colours."),
-    click.option("--debug", is_flag=True, expose_value=False, help="Show where an error came from."),
+    click.option(
+        "--debug", is_flag=True, expose_value=False, help="Show where an error came from."
+    ),
 )
-store_option = click.option("--store", metavar="URL", help="The store; by default the .refold folder of this project.")
-window_option = click.option("--window", type=click.IntRange(min=1), help="The model's window in tokens.")
+store_option = click.option(
+    "--store", metavar="URL", help="The store; by default the .refold folder of this project."
+)
+window_option = click.option(
+    "--window", type=click.IntRange(min=1), help="The model's window in tokens."
+)
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
-conversation_argument = click.argument("conversation", metavar="ID")  # or @1, the newest: see `named`
+conversation_argument = click.argument(
+    "conversation", metavar="ID"
+)  # or @1, the newest: see `named`
 
 
 def command(name: str, *decorators: Decorator) -> Callable[[Callable[..., None]], click.Command]:
-    """A command that takes the shared options behind its own, and the screen as its first argument."""
+    """A command that takes the shared options behind its own, and the screen as its first
+    argument."""
 
     def made(function: Callable[..., None]) -> click.Command:
         wrapped: Any = click.pass_obj(function)
@@ -61,8 +74,11 @@ def opened_store(url: str | None) -> Iterator[Store]:
 
 
 @contextmanager
-def opened(conversation: str, url: str | None, *, window: int | None = None, writes: bool = False) -> Iterator[Context]:
-    """A conversation that is there already; NotFound if it is not. What a command `writes` is kept like an agent's."""
+def opened(
+    conversation: str, url: str | None, *, window: int | None = None, writes: bool = False
+) -> Iterator[Context]:
+    """A conversation that is there already; NotFound if it is not. What a command `writes` is
+    kept like an agent's."""
     from refold.engine.context import Context
     from refold.settings.sources import loaded
 
@@ -76,13 +92,14 @@ def opened(conversation: str, url: str | None, *, window: int | None = None, wri
 
 
 def named(store: Store, name: str) -> str:
-    """The id of a conversation that was named by it, or as `@1` for the newest, `@2` for the one before."""
+    """The id of a conversation that was named by it, or as `@1` for the newest, `@2` for the one
+    before."""
     from refold.conversations.listing import found
 
     return found(store, name)
 
 
-# --- what goes for good, and what is damaged ------------------------------------------------------------------------
+# --- what goes for good, and what is damaged ---
 
 
 def confirm(screen: Screen, question: str, yes: bool) -> None:
@@ -98,7 +115,9 @@ def confirm(screen: Screen, question: str, yes: bool) -> None:
 def tell_damage(screen: Screen, damaged: Mapping[str, str]) -> None:
     """Says which conversations could not be read."""
     for id, reason in damaged.items():
-        screen.line(("red", f"{id} is damaged: "), f"{one_line(reason, 300)}; refold verify {id} says more.")
+        screen.line(
+            ("red", f"{id} is damaged: "), f"{one_line(reason, 300)}; refold verify {id} says more."
+        )
 
 
 def end_with_damage(damaged: Mapping[str, str]) -> None:

@@ -1,6 +1,8 @@
-"""`refold scan`: says where secrets stand, and never shows one. Exit status 9 if there are any, else 5 for damage.
+"""`refold scan`: says where secrets stand, and never shows one. Exit status 9 if there are any,
+else 5 for damage.
 
-The status is no error's, so that a script can tell "there are secrets" from "the scan failed" (`errors.OUTCOMES`).
+The status is no error's, so that a script can tell "there are secrets" from "the scan failed"
+(`errors.OUTCOMES`).
 """
 
 from __future__ import annotations
@@ -9,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from refold.edges.cli.options import command, end_with_damage, named, opened_store, store_option, tell_damage
+from refold.edges.cli.options import (
+    command,
+    end_with_damage,
+    named,
+    opened_store,
+    store_option,
+    tell_damage,
+)
 from refold.edges.cli.screen import Screen, number
 
 if TYPE_CHECKING:
@@ -21,13 +30,21 @@ SECRETS_FOUND = 9
 @command(
     "scan",
     click.argument("conversations", metavar="[ID]...", nargs=-1),
-    click.option("--all", "doubtful", is_flag=True, help="Also show what is more likely a fixture than a secret."),
+    click.option(
+        "--all",
+        "doubtful",
+        is_flag=True,
+        help="Also show what is more likely a fixture than a secret.",
+    ),
     store_option,
 )
-def scan_(screen: Screen, conversations: tuple[str, ...], doubtful: bool, store: str | None) -> None:
+def scan_(
+    screen: Screen, conversations: tuple[str, ...], doubtful: bool, store: str | None
+) -> None:
     """Says where secrets stand, and masks them.
 
-    Looks through every event and artifact of the store, or of the conversations named. Exit status 9 if any is found.
+    Looks through every event and artifact of the store, or of the conversations named. Exit status
+    9 if any is found.
     """
     from refold.conversations.scan import scanned
 
@@ -46,23 +63,36 @@ def scan_(screen: Screen, conversations: tuple[str, ...], doubtful: bool, store:
 
 
 def _as_json(report: Report, url: str) -> dict[str, Any]:
-    findings = [{name: getattr(one, name) for name in one.__struct_fields__} for one in report.findings]
+    findings = [
+        {name: getattr(one, name) for name in one.__struct_fields__} for one in report.findings
+    ]
     return {
-        "store": url, "ok": not report.total and not report.damaged, "conversations": report.conversations,
-        "events": report.events, "artifacts": report.artifacts, "unread": list(report.unread), "total": report.total,
-        "kinds": report.kinds, "truncated": len(findings) < report.total, "findings": findings,
+        "store": url,
+        "ok": not report.total and not report.damaged,
+        "conversations": report.conversations,
+        "events": report.events,
+        "artifacts": report.artifacts,
+        "unread": list(report.unread),
+        "total": report.total,
+        "kinds": report.kinds,
+        "truncated": len(findings) < report.total,
+        "findings": findings,
         "damaged": report.damaged,
-    }  # fmt: skip
+    }
 
 
 def _print(screen: Screen, report: Report) -> None:
     if report.findings:
-        screen.table(("KIND", "ID", ">EVENT", "ARTIFACT", ">LINE", "MASKED"), map(_row, report.findings))
+        screen.table(
+            ("KIND", "ID", ">EVENT", "ARTIFACT", ">LINE", "MASKED"), map(_row, report.findings)
+        )
     if report.total > len(report.findings):
         screen.line(f"Only the first {len(report.findings):,} are shown.")
     for artifact in report.unread:
         screen.line(("yellow", f"{artifact} has no content here; refold verify says why."))
-    walked = [number(getattr(report, f"{name}s"), name) for name in ("conversation", "event", "artifact")]
+    walked = [
+        number(getattr(report, f"{name}s"), name) for name in ("conversation", "event", "artifact")
+    ]
     screen.line(f"{', '.join(walked)} scanned: ", _verdict(report))
 
 

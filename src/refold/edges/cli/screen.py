@@ -1,8 +1,9 @@
-"""The one place that prints. Whatever comes from content passes `visible` here: a stored text can neither steer the
-terminal nor forge a line of ours, and is never read as markup.
+"""The one place that prints. Whatever comes from content passes `visible` here: a stored text can
+neither steer the terminal nor forge a line of ours, and is never read as markup.
 
-Colour only on a terminal that wants it, rich only for its tables and bars, ASCII only where the locale is not UTF-8;
-`--json` is one object in ASCII, which no terminal obeys. Neighbours: `app` makes the screen, the commands print on it.
+Colour only on a terminal that wants it, rich only for its tables and bars, ASCII only where the
+locale is not UTF-8; `--json` is one object in ASCII, which no terminal obeys. Neighbours: `app`
+makes the screen, the commands print on it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ Part = str | tuple[str, str]  # a text, or a style and a text
 class Screen:
     """Where a command prints, and how much the terminal can show."""
 
-    def __init__(self, *, json_output: bool = False, no_color: bool = False, out: TextIO | None = None) -> None:
+    def __init__(
+        self, *, json_output: bool = False, no_color: bool = False, out: TextIO | None = None
+    ) -> None:
         self.out = out or sys.stdout
         self.json_output, self.no_color = json_output, no_color
         self.is_utf8 = is_utf8(self.out, os.environ)
@@ -57,8 +60,8 @@ class Screen:
             self.line(("bold", f"{name}:"), f" {one_line(value, 2_000)}")
 
     def table(self, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-        """Prints rows under their heads: by rich on a terminal, else as plain aligned text. A head that starts with
-        `>` has its column set to the right."""
+        """Prints rows under their heads: by rich on a terminal, else as plain aligned text. A
+        head that starts with `>` has its column set to the right."""
         cells = [[one_line(cell, CELL_MAX) for cell in row] for row in rows]
         if self.has_colour and self.is_utf8:
             self._rich_table(heads, cells)
@@ -67,30 +70,43 @@ class Screen:
 
     @contextmanager
     def progress(self, doing: str) -> Iterator[Callable[[str, int, int], None] | None]:
-        """What shows progress on standard error while the block runs: `show(what, done, total)`. None where nobody
-        watches."""
+        """What shows progress on standard error while the block runs: `show(what, done, total)`.
+        None where nobody watches."""
         watched = Screen(no_color=self.no_color, out=sys.stderr)
         if self.json_output or not (watched.has_colour and watched.is_utf8):
             yield None
             return
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+        )
 
         described = TextColumn("{task.description}", markup=False)
         console = Console(file=sys.stderr, markup=False, emoji=False, highlight=False)
         columns = (described, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with Progress(*columns, console=console, transient=True) as bar:
             task = bar.add_task(doing, total=None)
-            yield lambda what, done, total: bar.update(task, description=what, completed=done, total=total)
+            yield lambda what, done, total: bar.update(
+                task, description=what, completed=done, total=total
+            )
 
     def emit(self, value: Mapping[str, Any]) -> None:
         """Prints one JSON object."""
         whole = {"schema_version": SCHEMA_VERSION, **value}
         self.out.write(json.dumps(whole, indent=2 if self.is_terminal else None) + "\n")
 
-    def emit_each(self, value: Mapping[str, Any], name: str, items: Iterable[Mapping[str, Any]]) -> None:
+    def emit_each(
+        self, value: Mapping[str, Any], name: str, items: Iterable[Mapping[str, Any]]
+    ) -> None:
         """Prints one JSON object whose list `name` is written as it comes, never held whole."""
-        self.out.write(json.dumps({"schema_version": SCHEMA_VERSION, **value})[:-1] + f", {json.dumps(name)}: [")
+        self.out.write(
+            json.dumps({"schema_version": SCHEMA_VERSION, **value})[:-1]
+            + f", {json.dumps(name)}: ["
+        )
         try:
             for index, item in enumerate(items):
                 self.out.write((",\n" if index else "\n") + json.dumps(item))
@@ -115,7 +131,10 @@ class Screen:
         lines = [[head.removeprefix(">") for head in heads], *rows]
         widths = [max(width(line[at]) for line in lines) for at in range(len(heads))]
         for line in lines:
-            cells = [_padded(cell, size, head) for cell, size, head in zip(line, widths, heads, strict=True)]
+            cells = [
+                _padded(cell, size, head)
+                for cell, size, head in zip(line, widths, heads, strict=True)
+            ]
             self.out.write("  ".join(cells).rstrip() + "\n")
 
     def _rich_table(self, heads: Sequence[str], rows: list[list[str]]) -> None:
@@ -126,7 +145,9 @@ class Screen:
 
         table = Table(box=SIMPLE_HEAD, pad_edge=False)
         for head in heads:
-            table.add_column(head.removeprefix(">"), justify="right" if head.startswith(">") else "left")
+            table.add_column(
+                head.removeprefix(">"), justify="right" if head.startswith(">") else "left"
+            )
         for row in rows:
             # A Text is shown as it is; a plain str would be read as markup.
             table.add_row(*(Text(self._escaped(cell)) for cell in row))
@@ -153,7 +174,10 @@ def width(text: str) -> int:
     """The columns that a text takes on a terminal."""
     if text.isascii():
         return len(text)
-    return sum(0 if unicodedata.combining(sign) else 1 + (unicodedata.east_asian_width(sign) in "WF") for sign in text)
+    return sum(
+        0 if unicodedata.combining(sign) else 1 + (unicodedata.east_asian_width(sign) in "WF")
+        for sign in text
+    )
 
 
 def _padded(cell: str, size: int, head: str) -> str:
@@ -169,7 +193,8 @@ def wants_colour(environ: Mapping[str, str]) -> bool:
 def is_utf8(out: TextIO, environ: Mapping[str, str]) -> bool:
     """Whether more than ASCII may be printed.
 
-    Python makes its streams UTF-8 in the C locale, and says so in LC_CTYPE itself; what the user set is what counts.
+    Python makes its streams UTF-8 in the C locale, and says so in LC_CTYPE itself; what the user
+    set is what counts.
     """
     if (getattr(out, "encoding", None) or "").lower() not in UTF8:
         return False

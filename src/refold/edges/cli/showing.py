@@ -1,7 +1,7 @@
 """`refold show`: the page as the model sees it, the whole log, or what stands behind a handle.
 
-A slot is a heading of ours (`#41 tool, 1,204 tokens`, and what was done to it) and the message's text, set in. The
-log shows every event, also those that no page shows any more.
+A slot is a heading of ours (`#41 tool, 1,204 tokens`, and what was done to it) and the message's
+text, set in. The log shows every event, also those that no page shows any more.
 """
 
 from __future__ import annotations
@@ -34,9 +34,15 @@ _LINES = re.compile(r"(\d{1,9})(?:-(\d{0,9}))?")
     store_option,
 )
 def show_(
-    screen: Screen, conversation: str, whole: bool, seq: int | None, handle: str | None, lines: str | None,
-    brief: bool, store: str | None,
-) -> None:  # fmt: skip
+    screen: Screen,
+    conversation: str,
+    whole: bool,
+    seq: int | None,
+    handle: str | None,
+    lines: str | None,
+    brief: bool,
+    store: str | None,
+) -> None:
     """Shows the page of a conversation as the model sees it."""
     if sum((whole, seq is not None, handle is not None)) > 1:
         raise click.UsageError("--all, --seq and --handle exclude each other")
@@ -62,7 +68,7 @@ def _span(lines: str | None) -> tuple[int, int] | None:
     return first, first if last is None else int(last or -1)
 
 
-# --- behind a handle -----------------------------------------------------------------------------------------------
+# --- behind a handle ---
 
 
 def _show_originals(
@@ -79,20 +85,26 @@ def _show_originals(
         _show_event(screen, context, event)
         return
     if screen.json_output:
-        screen.emit({"conversation": context.conversation, "handle": unfolded.handle, "text": unfolded.text})
+        screen.emit(
+            {"conversation": context.conversation, "handle": unfolded.handle, "text": unfolded.text}
+        )
     else:
         screen.line(unfolded.text)
 
 
 def _event_at(context: Context, seq: int) -> Event | None:
-    return next((event for event in context.events(after=seq - 1, limit=1) if event.seq == seq), None)
+    return next(
+        (event for event in context.events(after=seq - 1, limit=1) if event.seq == seq), None
+    )
 
 
 def _show_event(screen: Screen, context: Context, event: Event) -> None:
     if screen.json_output:
         screen.emit({"conversation": context.conversation, "event": _event_fields(event)})
     else:
-        screen.line(("bold", f"#{event.seq} {one_line(event.kind, 40)}"), f" by {one_line(event.by, 40)}")
+        screen.line(
+            ("bold", f"#{event.seq} {one_line(event.kind, 40)}"), f" by {one_line(event.by, 40)}"
+        )
         screen.block(event.body.decode("utf-8", "replace"))
 
 
@@ -101,12 +113,17 @@ def _event_fields(event: Event) -> dict[str, Any]:
     import json
 
     return {
-        "seq": event.seq, "id": event.id, "at_ms": event.at_ms, "by": event.by, "kind": event.kind,
-        "tokens": event.tokens, "body": None if event.erased else json.loads(event.body),
-    }  # fmt: skip
+        "seq": event.seq,
+        "id": event.id,
+        "at_ms": event.at_ms,
+        "by": event.by,
+        "kind": event.kind,
+        "tokens": event.tokens,
+        "body": None if event.erased else json.loads(event.body),
+    }
 
 
-# --- the page ------------------------------------------------------------------------------------------------------
+# --- the page ---
 
 
 def _show_page(screen: Screen, context: Context, brief: bool) -> None:
@@ -116,10 +133,14 @@ def _show_page(screen: Screen, context: Context, brief: bool) -> None:
         screen.emit_each(_page_fields(context, view), "slots", slots)
         return
     title = one_line(view.title or "Untitled", 200)
-    screen.line(("bold", f"{context.conversation}: {title}"), f" ({len(view.slots):,} slots, head #{view.head})")
+    screen.line(
+        ("bold", f"{context.conversation}: {title}"),
+        f" ({len(view.slots):,} slots, head #{view.head})",
+    )
     for name, value, tokens in (
-        ("system", view.system, view.system_tokens), ("tools", view.tools, view.tools_tokens),
-    ):  # fmt: skip
+        ("system", view.system, view.system_tokens),
+        ("tools", view.tools, view.tools_tokens),
+    ):
         if value:
             screen.line(("cyan", name), f", {tokens:,} tokens")
             _show_text(screen, _as_text(value), brief)
@@ -131,20 +152,30 @@ def _page_fields(context: Context, view: View) -> dict[str, Any]:
     import msgspec
 
     return {
-        "conversation": context.conversation, "title": view.title, "head": view.head, "tokens": view.tokens,
-        "system": msgspec.to_builtins(view.system), "tools": msgspec.to_builtins(view.tools),
+        "conversation": context.conversation,
+        "title": view.title,
+        "head": view.head,
+        "tokens": view.tokens,
+        "system": msgspec.to_builtins(view.system),
+        "tools": msgspec.to_builtins(view.tools),
         "pins": sorted(view.pins),
-    }  # fmt: skip
+    }
 
 
 def _slot_fields(context: Context, slot: Slot) -> dict[str, Any]:
     import msgspec
 
     return {
-        "seq": slot.seq, "last": slot.last, "role": slot.message.role, "tokens": slot.tokens,
+        "seq": slot.seq,
+        "last": slot.last,
+        "role": slot.message.role,
+        "tokens": slot.tokens,
         "blocks": msgspec.to_builtins(slot.message.blocks),
-        "edits": [{"seq": edit.seq, "block": edit.block, "what": _edit_text(context, edit)} for edit in slot.edits],
-    }  # fmt: skip
+        "edits": [
+            {"seq": edit.seq, "block": edit.block, "what": _edit_text(context, edit)}
+            for edit in slot.edits
+        ],
+    }
 
 
 def _show_slot(screen: Screen, context: Context, slot: Slot, brief: bool) -> None:
@@ -179,15 +210,20 @@ def _as_text(value: Any) -> str:
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode("utf-8", "replace")
 
 
-# --- the log -------------------------------------------------------------------------------------------------------
+# --- the log ---
 
 
 def _show_log(screen: Screen, context: Context, brief: bool) -> None:
     view = context.view
     shown = {slot.seq: slot for slot in view.slots if not slot.standin}
     if screen.json_output:
-        events = ({**_event_fields(event), "shown": _state(event, shown)} for event in _log(context, view.head))
-        screen.emit_each({"conversation": context.conversation, "head": view.head}, "events", events)
+        events = (
+            {**_event_fields(event), "shown": _state(event, shown)}
+            for event in _log(context, view.head)
+        )
+        screen.emit_each(
+            {"conversation": context.conversation, "head": view.head}, "events", events
+        )
         return
     for event in _log(context, view.head):
         if event.kind == "message":
@@ -204,7 +240,8 @@ def _log(context: Context, head: int) -> Iterator[Event]:
 
 
 def _state(event: Event, shown: dict[int, Slot]) -> str:
-    """Whether a message is on the page: `whole`, `shortened`, `hidden`; empty for any other event."""
+    """Whether a message is on the page: `whole`, `shortened`, `hidden`; empty for any other
+    event."""
     if event.kind != "message":
         return ""
     slot = shown.get(event.seq)

@@ -1,4 +1,5 @@
-"""`refold demo`: the main job, live. The demo itself is a room of its own; here is only its command."""
+"""`refold demo`: the main job, live. The demo itself is a room of its own; here is only its
+command."""
 
 from __future__ import annotations
 
@@ -12,7 +13,11 @@ from refold.edges.cli.screen import Screen
 
 @command(
     "demo",
-    click.option("--window", type=click.IntRange(min=1), help="The window of the model that is played, in tokens."),
+    click.option(
+        "--window",
+        type=click.IntRange(min=1),
+        help="The window of the model that is played, in tokens.",
+    ),
     click.option("--fast", is_flag=True, help="Do not wait between the steps."),
 )
 def demo_(screen: Screen, window: int | None, fast: bool) -> None:

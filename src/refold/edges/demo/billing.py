@@ -1,8 +1,9 @@
-"""What a request weighs and what it costs: measured on the request itself, for every side by the same rule.
+"""What a request weighs and what it costs: measured on the request itself, for every side by the
+same rule.
 
-A request is read as a row of units: what stands before the messages, then each message, without cache marks. Units
-that equal those of the previous request from the start are read from the cache; the rest is written to it. Neighbours:
-`sides` sends, `tokens.models` has the list prices.
+A request is read as a row of units: what stands before the messages, then each message, without
+cache marks. Units that equal those of the previous request from the start are read from the cache;
+the rest is written to it. Neighbours: `sides` sends, `tokens.models` has the list prices.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ class Scale:
     def units(self, request: Mapping[str, Any]) -> list[Unit]:
         """The request as a row of units."""
         head = {key: unmarked(value) for key, value in request.items() if key != "messages"}
-        tokens = count_system(head.get("system"), ESTIMATE) + count_tools(head.get("tools"), ESTIMATE)
+        tokens = count_system(head.get("system"), ESTIMATE) + count_tools(
+            head.get("tools"), ESTIMATE
+        )
         return [Unit(_text(head), tokens), *(self.unit(message) for message in request["messages"])]
 
     def unit(self, message: Any) -> Unit:
@@ -56,8 +59,8 @@ def _text(value: Any) -> str:
 
 
 def unmarked(value: Any) -> Any:
-    """The value without cache marks, and with plain text as one text block: a mark can only stand on a block, and
-    the provider reads both forms as the same."""
+    """The value without cache marks, and with plain text as one text block: a mark can only
+    stand on a block, and the provider reads both forms as the same."""
     if isinstance(value, dict):
         bare = {key: unmarked(inner) for key, inner in value.items() if key != MARK}
         if "role" in bare and isinstance(bare.get("content"), str):
@@ -71,7 +74,8 @@ def size(units: Sequence[Unit]) -> int:
 
 
 class Bill:
-    """What one side has sent so far. `requests` are those that the provider would take; `refused` the others."""
+    """What one side has sent so far. `requests` are those that the provider would take;
+    `refused` the others."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -82,7 +86,8 @@ class Bill:
 
     @property
     def cost(self) -> float:
-        """The cheaper of two ways: with cache marks and without. Nobody is billed for a cache that never holds."""
+        """The cheaper of two ways: with cache marks and without. Nobody is billed for a cache
+        that never holds."""
         return min(self.cost_cached, self.cost_plain)
 
     @property
@@ -96,10 +101,17 @@ class Bill:
         self.invalid += not too_long
 
     def charge(self, units: Sequence[Unit], output: int) -> Usage:
-        """Counts a request that was answered with so many tokens. Gives its usage as the provider would report it."""
+        """Counts a request that was answered with so many tokens. Gives its usage as the
+        provider would report it."""
         whole, read = size(units), size(units[: same(self._previous, units)])
         self._previous = units
-        usage = Usage(model=self.model.name, input=whole, output=output, cache_read=read, cache_write=whole - read)
+        usage = Usage(
+            model=self.model.name,
+            input=whole,
+            output=output,
+            cache_read=read,
+            cache_write=whole - read,
+        )
         self.requests += 1
         self.tokens_sent += whole
         self.tokens_read += read

@@ -1,7 +1,8 @@
-"""Three promises, shown rather than told: a compaction can be undone, what was moved out comes back whole, and a line
-that no page shows any more is found by a few of its words.
+"""Three promises, shown rather than told: a compaction can be undone, what was moved out comes back
+whole, and a line that no page shows any more is found by a few of its words.
 
-The first two compare hashes that are taken in the run; the third takes a line that really is not on the page.
+The first two compare hashes that are taken in the run; the third takes a line that really is not on
+the page.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ class Returned(Struct, frozen=True, kw_only=True):
 
 
 class Searched(Struct, frozen=True, kw_only=True):
-    """A line that the page does not show, the words that were searched for, and where they were found."""
+    """A line that the page does not show, the words that were searched for, and where they were
+    found."""
 
     line: str
     seq: int
@@ -79,7 +81,8 @@ def undo(context: Context, folder: Path) -> Undone:
 
 
 def page_hash(context: Context, folder: Path) -> str:
-    """The sha256 of the request. The demo's folder is named anew on every run, so its name is left out."""
+    """The sha256 of the request. The demo's folder is named anew on every run, so its name is
+    left out."""
     page = msgspec.json.encode(unmarked(context.request())).decode()
     return hashlib.sha256(page.replace(folder.name, "").encode()).hexdigest()
 
@@ -98,7 +101,9 @@ def unfold(context: Context, handle: str, text: str) -> Returned:
 def search(context: Context, seen: Mapping[int, str]) -> Searched:
     """Looks for the earliest telling line that is not on the page, by its rarest words."""
     page = msgspec.json.encode(context.request()).decode()
-    seq, line = next((seq, line) for seq, text in seen.items() for line in _telling(text) if _is_off(line, page))
+    seq, line = next(
+        (seq, line) for seq, text in seen.items() for line in _telling(text) if _is_off(line, page)
+    )
     words = sorted(dict.fromkeys(_NAME.findall(line)), key=len, reverse=True)[:QUERY_WORDS]
     hits = context.search(" ".join(words), limit=HITS)
     found = next((hit.seq for hit in hits if line in seen.get(hit.seq, "")), 0)
@@ -108,7 +113,9 @@ def search(context: Context, seen: Mapping[int, str]) -> Searched:
 def _telling(text: str) -> list[str]:
     """The lines that define something, and say a little about it."""
     lines = (line.strip() for line in text.split("\n"))
-    return [line for line in lines if _DEFINES.search(line) and len(_NAME.findall(line)) > QUERY_WORDS]
+    return [
+        line for line in lines if _DEFINES.search(line) and len(_NAME.findall(line)) > QUERY_WORDS
+    ]
 
 
 def _is_off(line: str, page: str) -> bool:
@@ -116,7 +123,7 @@ def _is_off(line: str, page: str) -> bool:
     return msgspec.json.encode(line).decode()[1:-1] not in page
 
 
-# --- in words -----------------------------------------------------------------------------------------------------
+# --- in words ---
 
 
 def told_undo(undone: Undone) -> Told:
@@ -127,7 +134,11 @@ def told_undo(undone: Undone) -> Told:
         ("compacted", undone.compacted, f"{undone.tokens_compacted:,} tokens"),
         ("undone", undone.after, verdict),
     ]
-    title = "undo: the page comes back as it was" if undone.holds else "undo: the page did not come back"
+    title = (
+        "undo: the page comes back as it was"
+        if undone.holds
+        else "undo: the page did not come back"
+    )
     return _told(title, rows, holds=undone.holds)
 
 
@@ -138,13 +149,21 @@ def told_unfold(returned: Returned) -> Told:
         ("the tool gave", returned.given, f"{returned.size_bytes:,} bytes"),
         (returned.handle, returned.unfolded, verdict),
     ]
-    title = "unfold: the large output comes back whole" if returned.holds else "unfold: bytes are missing"
+    title = (
+        "unfold: the large output comes back whole"
+        if returned.holds
+        else "unfold: bytes are missing"
+    )
     return _told(title, rows, holds=returned.holds)
 
 
 def told_search(searched: Searched) -> Told:
     """The proof for people."""
-    title = "search: a line that left the page is found" if searched.holds else "search: the line was not found"
+    title = (
+        "search: a line that left the page is found"
+        if searched.holds
+        else "search: the line was not found"
+    )
     lines = [f"search {searched.query!r}", f"#{searched.found}  {searched.line[:LINE_CHARS]}"]
     return Told("right" if searched.holds else "wrong", [title, *lines])
 

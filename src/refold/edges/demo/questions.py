@@ -1,8 +1,8 @@
 """Six things the agent saw, and where each can still be found. Code looks; nothing is assumed.
 
-An answer is words that stood close together in the session. They are looked for in all text of the request that a side
-would send, and, for refold, in what one `unfold` of a handle gives that refold itself put on the page. Neighbours:
-`script` marks the facts, `story` asks.
+An answer is words that stood close together in the session. They are looked for in all text of the
+request that a side would send, and, for refold, in what one `unfold` of a handle gives that refold
+itself put on the page. Neighbours: `script` marks the facts, `story` asks.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ class Question(Struct, frozen=True):
 
 
 class Found(Struct, frozen=True, kw_only=True):
-    """Where an answer is: on the page, behind a handle of the page, or nowhere. `tokens` is what the unfold gives."""
+    """Where an answer is: on the page, behind a handle of the page, or nowhere. `tokens` is what
+    the unfold gives."""
 
     place: str
     seq: int = 0
@@ -63,7 +64,9 @@ GONE = Found(place="gone")
 
 def questions(facts: Mapping[str, Outcome]) -> list[Question]:
     """The six questions; their answers come from what the tools really gave."""
-    definition, failure, change = (facts[name].text.split("\n") for name in ("definition", "failure", "change"))
+    definition, failure, change = (
+        facts[name].text.split("\n") for name in ("definition", "failure", "change")
+    )
     command = failure[0].partition(": ")[2]
     name = re.split(r"\W+", definition[0].partition(":")[2].partition(":")[2])[1]
     return [
@@ -104,18 +107,25 @@ def on_entries(question: Question, request: Mapping[str, Any], entries: Sequence
     """Where a plain list of messages has the answer."""
     if not on_page(question, request):
         return GONE
-    return Found(place="page", seq=next((entry.seq for entry in entries if on_page(question, entry.wire)), 0))
+    return Found(
+        place="page", seq=next((entry.seq for entry in entries if on_page(question, entry.wire)), 0)
+    )
 
 
-# --- refold's side ------------------------------------------------------------------------------------------------
+# --- refold's side ---
 
 
 class Search:
-    """Looks for answers on refold's page and one unfold behind it. `seen` holds the originals by seq."""
+    """Looks for answers on refold's page and one unfold behind it. `seen` holds the originals by
+    seq."""
 
-    def __init__(self, context: Context, request: Mapping[str, Any], seen: Mapping[int, str]) -> None:
+    def __init__(
+        self, context: Context, request: Mapping[str, Any], seen: Mapping[int, str]
+    ) -> None:
         self.request, self.seen, self.slots = request, seen, context.view.slots
-        behind = {handle: _unfolded(context, handle) for slot in self.slots for handle in handles(slot)}
+        behind = {
+            handle: _unfolded(context, handle) for slot in self.slots for handle in handles(slot)
+        }
         # The smallest first: the answer is best had from the handle that gives least besides it.
         self.behind = sorted(behind.items(), key=lambda item: len(item[1]))
 
@@ -125,11 +135,18 @@ class Search:
             return Found(place="page", seq=self._on_page_at(question))
         for handle, text in self.behind:
             if question.answered(text):
-                return Found(place="unfold", handle=handle, seq=self._origin(question, handle), tokens=estimate(text))
+                return Found(
+                    place="unfold",
+                    handle=handle,
+                    seq=self._origin(question, handle),
+                    tokens=estimate(text),
+                )
         return GONE
 
     def _on_page_at(self, question: Question) -> int:
-        return next((slot.seq for slot in self.slots if question.answered(body_text(slot.message))), 0)
+        return next(
+            (slot.seq for slot in self.slots if question.answered(body_text(slot.message))), 0
+        )
 
     def _origin(self, question: Question, handle: str) -> int:
         """The message behind the handle that says it."""
@@ -147,7 +164,8 @@ def _unfolded(context: Context, handle: str) -> str:
 
 
 def handles(slot: Slot) -> list[str]:
-    """The handles that refold put into a slot: in a notice, a summary, a shortened block or a stub."""
+    """The handles that refold put into a slot: in a notice, a summary, a shortened block or a
+    stub."""
     stubbed = any(isinstance(block, ToolResult) and block.artifact for block in slot.message.blocks)
     return HANDLE.findall(body_text(slot.message)) if slot.edits or stubbed else []
 

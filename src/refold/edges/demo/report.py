@@ -79,7 +79,9 @@ class Report(Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
 
 
-def report_of(story: Story, answers: list[Answer], undone: Undone, returned: Returned, searched: Searched) -> Report:
+def report_of(
+    story: Story, answers: list[Answer], undone: Undone, returned: Returned, searched: Searched
+) -> Report:
     """The figures of a story that has been played."""
     sides = {
         "everything": _side(story, story.everything, [answer.everything for answer in answers]),
@@ -88,17 +90,26 @@ def report_of(story: Story, answers: list[Answer], undone: Undone, returned: Ret
     }
     folded = sides["refold"]
     return Report(
-        model=story.model.name, window=story.window_tokens, messages=folded.messages, compactions=story.compactions,
-        tokens_seen=story.tokens_seen, tokens_sent=folded.tokens_sent,
-        tokens_max_request=folded.tokens_max_request, requests=folded.requests,
-        requests_invalid=folded.requests_invalid, requests_over_budget=folded.requests_over_budget,
-        answers=folded.answers, answers_visible=folded.answers_visible, answers_window=sides["window"].answers,
-        questions=[_row(answer) for answer in answers], sides=sides,
+        model=story.model.name,
+        window=story.window_tokens,
+        messages=folded.messages,
+        compactions=story.compactions,
+        tokens_seen=story.tokens_seen,
+        tokens_sent=folded.tokens_sent,
+        tokens_max_request=folded.tokens_max_request,
+        requests=folded.requests,
+        requests_invalid=folded.requests_invalid,
+        requests_over_budget=folded.requests_over_budget,
+        answers=folded.answers,
+        answers_visible=folded.answers_visible,
+        answers_window=sides["window"].answers,
+        questions=[_row(answer) for answer in answers],
+        sides=sides,
         undo={**msgspec.to_builtins(undone), "equal": undone.holds},
         unfold={**msgspec.to_builtins(returned), "equal": returned.holds},
         search={**msgspec.to_builtins(searched), "holds": searched.holds},
         prices=msgspec.to_builtins(story.model.prices) if story.model.prices else {},
-    )  # fmt: skip
+    )
 
 
 def _side(story: Story, side: Messages | Folded, found: list[Found]) -> SideReport:

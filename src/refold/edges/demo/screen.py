@@ -1,8 +1,9 @@
 """How the story looks: two columns that move on a terminal, one line after the other in a pipe.
 
-`Lines` prints what happens as it happens. `Live` keeps two panels on the terminal, each with a meter and its newest
-events, and waits between turns so that a person can follow. Both end with the same tables. Everything shown is a
-`Text` without control characters, never markup: what files and commands contain cannot reach the terminal.
+`Lines` prints what happens as it happens. `Live` keeps two panels on the terminal, each with a
+meter and its newest events, and waits between turns so that a person can follow. Both end with the
+same tables. Everything shown is a `Text` without control characters, never markup: what files and
+commands contain cannot reach the terminal.
 """
 
 from __future__ import annotations
@@ -59,12 +60,16 @@ class Pace:
 def header(window: int, model: str) -> Text:
     """What is being shown, in two lines."""
     title = Text("refold demo", style="bold")
-    title.append(f"  one scripted agent, real tools, a window of {window:,} tokens\n", style="default")
-    title.append(f"the same stream to both sides, priced as {model}, measured in this run", style="dim")
+    title.append(
+        f"  one scripted agent, real tools, a window of {window:,} tokens\n", style="default"
+    )
+    title.append(
+        f"the same stream to both sides, priced as {model}, measured in this run", style="dim"
+    )
     return title
 
 
-# --- one line after the other ------------------------------------------------------------------------------------
+# --- one line after the other ---
 
 
 class Lines:
@@ -110,19 +115,23 @@ class Lines:
 
 
 def event_lines(told: Told, signs: Signs, width: int) -> list[Text]:
-    """An event as lines no wider than that: a sign, what happened, and dimmer what more there is to say."""
+    """An event as lines no wider than that: a sign, what happened, and dimmer what more there is
+    to say."""
     sign, style = signs.of(told.kind)
     out: list[Text] = []
     for at, line in enumerate(told.lines):
         opening = f"{sign} " if at == 0 else "  "
         wrapped = textwrap.wrap(
-            clean(signs.spelled(line)), max(20, width), initial_indent=opening, subsequent_indent="  "
+            clean(signs.spelled(line)),
+            max(20, width),
+            initial_indent=opening,
+            subsequent_indent="  ",
         )
         out += [Text(part, style=style if at == 0 else "dim", no_wrap=True) for part in wrapped]
     return out
 
 
-# --- two columns that move -----------------------------------------------------------------------------------------
+# --- two columns that move ---
 
 
 class Column(Struct):
@@ -142,7 +151,9 @@ class Live(Lines):
         self.pace = pace
         self.columns = (Column(TITLES[0], "yellow"), Column(TITLES[1], "green"))
         self.head, self.foot, self.window, self.receipts = Text(), Text(), 1, 0
-        self.live = RichLive(console=console, auto_refresh=False, transient=False, vertical_overflow="crop")
+        self.live = RichLive(
+            console=console, auto_refresh=False, transient=False, vertical_overflow="crop"
+        )
 
     def begin(self, window: int, model: str) -> None:
         self.head, self.window = header(window, model), window
@@ -154,7 +165,9 @@ class Live(Lines):
 
     def action(self, tool: str, text: str, message: int) -> None:
         self.foot = Text(f"{self.signs.arrow} {tool} ", style="bold")
-        self.foot.append(clean(self.signs.spelled(text)), style="default").append(f"  message {message}", style="dim")
+        self.foot.append(clean(self.signs.spelled(text)), style="default").append(
+            f"  message {message}", style="dim"
+        )
         self._show(0.1)
 
     def meters(self, left: Size, right: Size) -> None:
@@ -177,9 +190,14 @@ class Live(Lines):
 
     def answers(self, answers: list[Answer]) -> None:
         """The rows one by one; the last frame is the whole table."""
-        with RichLive(console=self.console, auto_refresh=False, vertical_overflow="visible") as live:
+        with RichLive(
+            console=self.console, auto_refresh=False, vertical_overflow="visible"
+        ) as live:
             for count in range(len(answers) + 1):
-                live.update(tables.answers(answers, self.signs, self.console.width, shown=count), refresh=True)
+                live.update(
+                    tables.answers(answers, self.signs, self.console.width, shown=count),
+                    refresh=True,
+                )
                 self.pace.wait(0.6)
 
     def proof(self, told: Told) -> None:
@@ -194,7 +212,12 @@ class Live(Lines):
 
     def _frame(self) -> RenderableType:
         width = min(self.console.width, WIDTH_MAX)
-        rows = max(4, min(self.console.height, ROWS_MAX) - FRAME_ROWS - len(self.head.wrap(self.console, width)))
+        rows = max(
+            4,
+            min(self.console.height, ROWS_MAX)
+            - FRAME_ROWS
+            - len(self.head.wrap(self.console, width)),
+        )
         grid = Table.grid(expand=False)
         panels = [self._panel(column, width // 2, rows) for column in self.columns]
         grid.add_row(*panels)
@@ -204,10 +227,14 @@ class Live(Lines):
 
     def _panel(self, column: Column, width: int, rows: int) -> Panel:
         inner = width - 4
-        lines = [line for told in column.events[-rows:] for line in event_lines(told, self.signs, inner)][-rows:]
+        lines = [
+            line for told in column.events[-rows:] for line in event_lines(told, self.signs, inner)
+        ][-rows:]
         lines += [Text()] * (rows - len(lines))
         body = Group(*meter(column.size, self.window, self.signs, inner), Text(), *lines)
-        return Panel(body, title=column.title, title_align="left", border_style=column.border, width=width)
+        return Panel(
+            body, title=column.title, title_align="left", border_style=column.border, width=width
+        )
 
 
 def meter(size: Size, window: int, signs: Signs, width: int) -> list[Text]:
@@ -223,4 +250,7 @@ def meter(size: Size, window: int, signs: Signs, width: int) -> list[Text]:
     figures = f"{tokens:,} of {window:,} tokens"
     if len(figures) + len(cost) >= width:
         figures = f"{tokens:,}"
-    return [bar.append(label, style=f"bold {style}"), Text(f"{figures}{cost:>{max(1, width - len(figures))}}")]
+    return [
+        bar.append(label, style=f"bold {style}"),
+        Text(f"{figures}{cost:>{max(1, width - len(figures))}}"),
+    ]

@@ -1,8 +1,10 @@
-"""What the scripted agent does: it reads its way through the scratch copy, and works on it a little.
+"""What the scripted agent does: it reads its way through the scratch copy, and works on it a
+little.
 
-The script follows from the source alone: files are taken evenly over the package, names from their first definitions,
-texts from their docstrings. So it is the same on every run, and grows no longer when the package does.
-Neighbours: `workshop` runs the calls, `story` plays the turns, `questions` asks about the facts marked here.
+The script follows from the source alone: files are taken evenly over the package, names from their
+first definitions, texts from their docstrings. So it is the same on every run, and grows no longer
+when the package does. Neighbours: `workshop` runs the calls, `story` plays the turns, `questions`
+asks about the facts marked here.
 """
 
 from __future__ import annotations
@@ -83,7 +85,7 @@ def _chapters(files: Sequence[str]) -> Iterator[list[str]]:
         yield list(files[at : at + FILES_PER_CHAPTER])
 
 
-# --- chapters -----------------------------------------------------------------------------------------------------
+# --- chapters ---
 
 
 def _overview(shop: Workshop) -> Iterator[Turn]:
@@ -92,19 +94,26 @@ def _overview(shop: Workshop) -> Iterator[Turn]:
     for room in rooms[1:6]:
         yield act(f"Then {room} by itself.", Call("list_files", {"path": room}))
     yield act("The protected file, only to read.", read(UNTOUCHED, 1))
-    yield act("Does it all compile?", Call("run", {"command": f"python -m compileall -q {PACKAGE}"}))
+    yield act(
+        "Does it all compile?", Call("run", {"command": f"python -m compileall -q {PACKAGE}"})
+    )
     name, path = _definition(shop)
     yield act(
         f"Where does `{name}` come from?",
         Call("grep", {"pattern": rf"^(def|class) {name}\b", "path": PACKAGE}, fact="definition"),
     )
-    yield Turn(says=f"The package has {len(rooms)} rooms and compiles. `{name}` lives in {path}. I go on room by room.")
+    yield Turn(
+        says=f"The package has {len(rooms)} rooms and compiles. `{name}` lives in {path}. I go on room by room."
+    )
 
 
 def _chapter(shop: Workshop, number: int, files: Sequence[str], earlier: str) -> Iterator[Turn]:
     named = ", ".join(file.removeprefix(f"{PACKAGE}/") for file in files)
     yield Turn(asks=f"Part {number}: read {named}. What does each of them promise?")
-    yield act(f"Two at once: {files[0]} and {files[1 % len(files)]}.", *(read(file, 1) for file in files[:2]))
+    yield act(
+        f"Two at once: {files[0]} and {files[1 % len(files)]}.",
+        *(read(file, 1) for file in files[:2]),
+    )
     for at, file in enumerate(files):
         yield from _reading(shop, file, 2 if at < 2 else 1)
     yield act(f"Once more the start of {earlier}, to compare.", read(earlier, 1))
@@ -127,9 +136,16 @@ def _version(shop: Workshop) -> Iterator[Turn]:
     path = f"{PACKAGE}/__init__.py"
     old = next(line for line in shop.lines(path) if line.startswith("__version__"))
     check = "python -c \"import refold; assert refold.__version__.endswith('+scratch'), refold.__version__\""
-    yield Turn(asks="Mark this copy's version as +scratch, so that nobody ships it. Check first, then change.")
-    yield act("The check, before I change anything.", Call("run", {"command": check}, fact="failure"))
-    yield act("It fails, as it should. Where is it?", Call("grep", {"pattern": "__version__", "path": PACKAGE}))
+    yield Turn(
+        asks="Mark this copy's version as +scratch, so that nobody ships it. Check first, then change."
+    )
+    yield act(
+        "The check, before I change anything.", Call("run", {"command": check}, fact="failure")
+    )
+    yield act(
+        "It fails, as it should. Where is it?",
+        Call("grep", {"pattern": "__version__", "path": PACKAGE}),
+    )
     new = f"{old.rstrip(old[-1])}+scratch{old[-1]}"
     yield act(f"I change {path}.", Call("edit_file", {"path": path, "old": old, "new": new}))
     yield act("The same check again.", Call("run", {"command": check}))
@@ -138,7 +154,9 @@ def _version(shop: Workshop) -> Iterator[Turn]:
 
 
 def _dump() -> Iterator[Turn]:
-    yield Turn(asks="Print every word of the package with its place, I want to see how large that is.")
+    yield Turn(
+        asks="Print every word of the package with its place, I want to see how large that is."
+    )
     yield act("One command prints them all.", Call("run", {"command": DUMP}, fact="large"))
     yield Turn(says="That is a very large output. I go on with the next part.")
 
@@ -149,13 +167,17 @@ def _review(shop: Workshop, file: str) -> Iterator[Turn]:
     yield act("I look at its first lines.", read(file, 1))
     yield act(
         f"A comment at the top of {file}.",
-        Call("edit_file", {"path": file, "old": old, "new": f"# Reviewed in this session.\n{old}"}, fact="change"),
+        Call(
+            "edit_file",
+            {"path": file, "old": old, "new": f"# Reviewed in this session.\n{old}"},
+            fact="change",
+        ),
     )
     yield act("It must still compile.", Call("run", {"command": f"python -m compileall -q {file}"}))
     yield Turn(says="Noted, and it compiles.")
 
 
-# --- parts --------------------------------------------------------------------------------------------------------
+# --- parts ---
 
 
 def act(says: str, *calls: Call) -> Turn:
@@ -177,9 +199,15 @@ def _definition(shop: Workshop) -> tuple[str, str]:
     """A name that is defined exactly once in the package, and where."""
     homes: dict[str, list[str]] = {}
     for file in shop.files(PACKAGE):
-        for name in re.findall(r"^(?:def|class) (\w+)", "\n".join(shop.lines(shop.name(file))), re.MULTILINE):
+        for name in re.findall(
+            r"^(?:def|class) (\w+)", "\n".join(shop.lines(shop.name(file))), re.MULTILINE
+        ):
             homes.setdefault(name, []).append(shop.name(file))
-    name = next(name for name, where in homes.items() if len(where) == 1 and where[0].startswith(f"{PACKAGE}/core/"))
+    name = next(
+        name
+        for name, where in homes.items()
+        if len(where) == 1 and where[0].startswith(f"{PACKAGE}/core/")
+    )
     return name, homes[name][0]
 
 

@@ -1,8 +1,9 @@
 """The ways to send one conversation: all of it, a sliding window over it, or refold's page.
 
-All sides get the same messages and are checked, weighed and billed by the same rule. The sliding window is the usual
-one, and a fair one: system prompt and tools stay, the oldest messages go as soon as the page passes the same trigger
-that refold has, tool pairs stay whole, and an output that no request can hold is cut to as much as refold's stub shows.
+All sides get the same messages and are checked, weighed and billed by the same rule. The sliding
+window is the usual one, and a fair one: system prompt and tools stay, the oldest messages go as
+soon as the page passes the same trigger that refold has, tool pairs stay whole, and an output that
+no request can hold is cut to as much as refold's stub shows.
 """
 
 from __future__ import annotations
@@ -58,20 +59,29 @@ class Sent(Struct, frozen=True, kw_only=True):
 def reserve_for(window: int) -> int:
     """What a window leaves for the answer. Invalid if the window is too small to show anything."""
     if window < WINDOW_MIN:
-        raise Invalid(f"a window of {window:,} tokens is too small for the demo", hint=f"at least {WINDOW_MIN:,}")
+        raise Invalid(
+            f"a window of {window:,} tokens is too small for the demo",
+            hint=f"at least {WINDOW_MIN:,}",
+        )
     return window // RESERVE_SHARE
 
 
 class Messages:
     """A list of messages, sent whole, or with a limit as a sliding window."""
 
-    def __init__(self, scale: Scale, model: Model, fixed: dict[str, Any], *, room: int, limit: int | None) -> None:
+    def __init__(
+        self, scale: Scale, model: Model, fixed: dict[str, Any], *, room: int, limit: int | None
+    ) -> None:
         self.scale, self.bill, self.fixed = scale, Bill(model), fixed
         self.room, self.limit = room, limit
         self.entries: list[Entry] = []
         self.first = 0  # the index of the oldest message that is still sent
         self.fixed_tokens = size(scale.units({**fixed, "messages": []}))
-        self._notice = Entry(0, {"role": "user", "content": DROPPED}, scale.unit({"role": "user", "content": DROPPED}))
+        self._notice = Entry(
+            0,
+            {"role": "user", "content": DROPPED},
+            scale.unit({"role": "user", "content": DROPPED}),
+        )
 
     def append(self, seq: int, wire: dict[str, Any]) -> None:
         self.entries.append(Entry(seq, wire, self.scale.unit(wire)))
@@ -85,19 +95,30 @@ class Messages:
         units = [*head, *(entry.unit for entry in page)]
         # Everything in one list cannot break a rule of the provider's; only a window that cuts can.
         faults = dialect(DIALECT).check(request) if self.limit is not None else []
-        return Sent(request=request, units=units, faults=faults, too_long=size(units) > self.room, dropped=dropped)
+        return Sent(
+            request=request,
+            units=units,
+            faults=faults,
+            too_long=size(units) > self.room,
+            dropped=dropped,
+        )
 
     def page(self) -> list[Entry]:
-        """What is sent now. A page must open with a user's words, so a window that opens otherwise says why."""
+        """What is sent now. A page must open with a user's words, so a window that opens
+        otherwise says why."""
         shown = self.entries[self.first :]
         return [self._notice, *shown] if shown and not _is_request(shown[0]) else shown
 
     def _slide(self) -> list[Entry]:
-        """Lets the oldest messages go until the rest fits, whole tool pairs at a time; gives what went. Where the
-        newest alone is too long nothing goes: it would not help."""
+        """Lets the oldest messages go until the rest fits, whole tool pairs at a time; gives
+        what went. Where the newest alone is too long nothing goes: it would not help."""
         before = self.first
         while self.limit is not None and self.tokens() > self.limit:
-            later = (at for at in range(self.first + 1, len(self.entries)) if not _has_results(self.entries[at]))
+            later = (
+                at
+                for at in range(self.first + 1, len(self.entries))
+                if not _has_results(self.entries[at])
+            )
             start = next(later, None)
             if start is None:
                 self.first = before
@@ -109,12 +130,15 @@ class Messages:
         return self.fixed_tokens + sum(entry.unit.tokens for entry in self.page())
 
     def cut_last(self) -> int:
-        """What people do after a refusal: the newest output is cut to its start. Gives its size in bytes."""
+        """What people do after a refusal: the newest output is cut to its start. Gives its size
+        in bytes."""
         entry = self.entries[-1]
         blocks = [dict(block) for block in entry.wire["content"]]
         largest = max(blocks, key=lambda block: len(block.get("content", "")))
         whole = largest["content"]
-        largest["content"] = whole[:STUB_CHARS_MAX] + "\n[The rest was dropped: too long for the window.]"
+        largest["content"] = (
+            whole[:STUB_CHARS_MAX] + "\n[The rest was dropped: too long for the window.]"
+        )
         wire = {**entry.wire, "content": blocks}
         self.entries[-1] = Entry(entry.seq, wire, self.scale.unit(wire))
         return len(whole.encode())
@@ -132,15 +156,24 @@ def _is_request(entry: Entry) -> bool:
 class Folded:
     """refold's side: a real context on a real store, in its default configuration."""
 
-    def __init__(self, scale: Scale, model: Model, fixed: dict[str, Any], *, window: int, store: str) -> None:
+    def __init__(
+        self, scale: Scale, model: Model, fixed: dict[str, Any], *, window: int, store: str
+    ) -> None:
         self.scale, self.bill = scale, Bill(model)
         self.room = window - reserve_for(window)
-        # The reserve alone is set: the model's own, for answers of 64,000 tokens, is larger than this window.
+        # The reserve alone is set: the model's own, for answers of 64,000 tokens, is larger than
+        # this window.
         config = Config(reserve_tokens=reserve_for(window))
         self.context = Context(
-            open_store(store), "demo", config=config, model=model.name, window=window, system=fixed["system"],
-            tools=fixed["tools"], owns_store=True,
-        )  # fmt: skip
+            open_store(store),
+            "demo",
+            config=config,
+            model=model.name,
+            window=window,
+            system=fixed["system"],
+            tools=fixed["tools"],
+            owns_store=True,
+        )
         self.notices: list[Notice] = []
         self.context.on("*", self.notices.append)
 
@@ -159,13 +192,19 @@ class Folded:
     def record(self, content: list[dict[str, Any]], usage: Usage, id: str) -> int:
         """Records the reply as the provider would have sent it; gives its seq."""
         response = {
-            "id": id, "type": "message", "role": "assistant", "model": usage.model, "content": content,
+            "id": id,
+            "type": "message",
+            "role": "assistant",
+            "model": usage.model,
+            "content": content,
             "stop_reason": "tool_use" if content[-1]["type"] == "tool_use" else "end_turn",
             "usage": {
-                "input_tokens": usage.input - usage.cache_read - usage.cache_write, "output_tokens": usage.output,
-                "cache_read_input_tokens": usage.cache_read, "cache_creation_input_tokens": usage.cache_write,
+                "input_tokens": usage.input - usage.cache_read - usage.cache_write,
+                "output_tokens": usage.output,
+                "cache_read_input_tokens": usage.cache_read,
+                "cache_creation_input_tokens": usage.cache_write,
             },
-        }  # fmt: skip
+        }
         events = self.context.record(response)
         return next(event.seq for event in events if event.kind == "message")
 
@@ -184,4 +223,7 @@ class Folded:
 
 def fixed_part(system: str, tools: list[dict[str, Any]]) -> dict[str, Any]:
     """System prompt and tools as a caller with a cache writes them."""
-    return {"system": [{"type": "text", "text": system, MARK: {"type": "ephemeral"}}], "tools": tools}
+    return {
+        "system": [{"type": "text", "text": system, MARK: {"type": "ephemeral"}}],
+        "tools": tools,
+    }

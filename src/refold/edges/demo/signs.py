@@ -49,7 +49,17 @@ class Signs(Struct, frozen=True, kw_only=True):
 
 
 ASCII = Signs(
-    full="#", empty="-", arrow=">", rule="|", yes="+", no="x", drop="x", refuse="x", fold="*", stub="*", unicode=False
+    full="#",
+    empty="-",
+    arrow=">",
+    rule="|",
+    yes="+",
+    no="x",
+    drop="x",
+    refuse="x",
+    fold="*",
+    stub="*",
+    unicode=False,
 )
 
 

@@ -1,6 +1,8 @@
-"""The run itself: every turn of the script goes to all sides, and what happens there is told to the screen.
+"""The run itself: every turn of the script goes to all sides, and what happens there is told to the
+screen.
 
-Neighbours: `script` says what the agent does, `sides` send, `report` has the figures, `screen` shows.
+Neighbours: `script` says what the agent does, `sides` send, `report` has the figures, `screen`
+shows.
 """
 
 from __future__ import annotations
@@ -26,13 +28,16 @@ ITEMS_SHOWN = 3
 
 
 class Story:
-    """One run. `everything`, `window` and `folded` are the three ways; the screen shows the last two."""
+    """One run. `everything`, `window` and `folded` are the three ways; the screen shows the last
+    two."""
 
     def __init__(self, folder: Path, screen: Screen, *, window: int) -> None:
         self.screen, self.window_tokens, self.model = screen, window, model_info(MODEL)
         self.shop = Workshop(folder / "scratch")
         scale, fixed = Scale(), fixed_part(script.SYSTEM, TOOLS)
-        self.folded = Folded(scale, self.model, fixed, window=window, store=f"sqlite:{folder / 'refold.db'}")
+        self.folded = Folded(
+            scale, self.model, fixed, window=window, store=f"sqlite:{folder / 'refold.db'}"
+        )
         room, limit = window - reserve_for(window), self.folded.context.budget.compact_at
         self.window = Messages(scale, self.model, fixed, room=room, limit=limit)
         self.everything = Messages(scale, self.model, fixed, room=self.model.window, limit=None)
@@ -72,10 +77,14 @@ class Story:
         ids = [f"toolu_{self.calls + at:04}" for at, _ in enumerate(turn.calls)]
         self.calls += len(ids)
         for id, call in zip(ids, turn.calls, strict=True):
-            content.append({"type": "tool_use", "id": id, "name": call.name, "input": call.arguments})
+            content.append(
+                {"type": "tool_use", "id": id, "name": call.name, "input": call.arguments}
+            )
         self._reply(content)
         if turn.calls:
-            self._results({id: self._outcome(call) for id, call in zip(ids, turn.calls, strict=True)})
+            self._results(
+                {id: self._outcome(call) for id, call in zip(ids, turn.calls, strict=True)}
+            )
 
     def _outcome(self, call: Call) -> Outcome:
         self.screen.action(call.name, _described(call), len(self.seen))
@@ -92,16 +101,25 @@ class Story:
         sent = self._send_folded()
         usage = self.folded.bill.charge(sent.units, output)
         self.replies += 1
-        self._append(self.folded.record(content, usage, f"msg_{self.replies:04}"), wire, content[0]["text"])
+        self._append(
+            self.folded.record(content, usage, f"msg_{self.replies:04}"), wire, content[0]["text"]
+        )
 
     def _results(self, outcomes: dict[str, Outcome]) -> None:
         blocks = [
-            {"type": "tool_result", "tool_use_id": id, "content": outcome.text, "is_error": outcome.failed}
+            {
+                "type": "tool_result",
+                "tool_use_id": id,
+                "content": outcome.text,
+                "is_error": outcome.failed,
+            }
             for id, outcome in outcomes.items()
         ]
         known = self.folded.context.outputs.count()
         seq = self.folded.append_results(outcomes)
-        self._append(seq, {"role": "user", "content": blocks}, "\n".join(o.text for o in outcomes.values()))
+        self._append(
+            seq, {"role": "user", "content": blocks}, "\n".join(o.text for o in outcomes.values())
+        )
         if self.folded.context.outputs.count() > known:
             self._tell_stub(outcomes)
 
@@ -116,13 +134,17 @@ class Story:
     # --- requests ---
 
     def _send_plain(self, side: Messages, output: int, *, shown: bool) -> Sent:
-        """One request of a plain side. A refused one is counted, its newest output cut, and sent again."""
+        """One request of a plain side. A refused one is counted, its newest output cut, and sent
+        again."""
         sent = side.send()
         self.dropped += sent.dropped if shown else ()
         if not sent.taken:
             side.bill.refuse(too_long=sent.too_long)
             if not sent.too_long:
-                raise Corrupt(f"the sliding window sent what no provider takes: {sent.faults[0]}", hint="report this")
+                raise Corrupt(
+                    f"the sliding window sent what no provider takes: {sent.faults[0]}",
+                    hint="report this",
+                )
             size_bytes = side.cut_last()
             if shown:
                 self._tell_refused(sent, size_bytes)
@@ -146,7 +168,9 @@ class Story:
 
     def _meters(self) -> None:
         folded = self.folded.context.stats().current
-        self.screen.meters((self.window.tokens(), self.window.bill.cost), (folded, self.folded.bill.cost))
+        self.screen.meters(
+            (self.window.tokens(), self.window.bill.cost), (folded, self.folded.bill.cost)
+        )
 
     def _tell_notices(self) -> None:
         for notice in self.folded.told():
@@ -166,14 +190,20 @@ class Story:
             first, last = self.dropped[0].seq, self.dropped[-1].seq
             tokens = sum(entry.unit.tokens for entry in self.dropped)
             what = f"#{first}" if first == last else f"#{first}-{last}"
-            lines = [f"dropped {what}, {_count(len(self.dropped), 'message')}", f"{tokens:,} tokens, no handle"]
+            lines = [
+                f"dropped {what}, {_count(len(self.dropped), 'message')}",
+                f"{tokens:,} tokens, no handle",
+            ]
             if any(entry.wire["content"] == script.OPENING for entry in self.dropped):
                 lines.append("with the request and both rules")
             self.screen.left(Told("drop", lines))
             self.dropped = []
 
     def _tell_refused(self, sent: Sent, size_bytes: int) -> None:
-        lines = [f"refused: {sent.tokens:,} tokens, too long", f"{size_bytes:,} bytes cut to their start"]
+        lines = [
+            f"refused: {sent.tokens:,} tokens, too long",
+            f"{size_bytes:,} bytes cut to their start",
+        ]
         self.screen.left(Told("refuse", lines))
 
     def _tell_stub(self, outcomes: dict[str, Outcome]) -> None:
@@ -181,7 +211,10 @@ class Story:
         slot = self.folded.context.view.slots[-1]
         if any(outcome is self.facts.get("large") for outcome in outcomes.values()):
             self.large = artifact.id
-        lines = [f"{artifact.size_bytes:,} bytes kept whole", f"shown as a stub of {slot.tokens:,} tokens,"]
+        lines = [
+            f"{artifact.size_bytes:,} bytes kept whole",
+            f"shown as a stub of {slot.tokens:,} tokens,",
+        ]
         lines += [f"unfold {artifact.id}: any part"]
         self.screen.right(Told("stub", lines))
 
@@ -208,14 +241,22 @@ class Story:
 
 
 def receipt_lines(receipt: Receipt, number: int) -> list[str]:
-    """A receipt in a few short lines: what, handle, price, cache. The first says more, to be understood."""
+    """A receipt in a few short lines: what, handle, price, cache. The first says more, to be
+    understood."""
     lines = [f"receipt {number}: {receipt.tokens_before:,} → {receipt.tokens_after:,} tokens"]
     shown = receipt.items[: ITEMS_SHOWN if number == 1 else 1]
-    lines += [f"{item.action} {item.handle} {item.tokens_before:,} → {item.tokens_after:,}" for item in shown]
+    lines += [
+        f"{item.action} {item.handle} {item.tokens_before:,} → {item.tokens_after:,}"
+        for item in shown
+    ]
     rest = len(receipt.items) - len(shown)
     lines += [f"and {rest} more"] if rest else []
     price = receipt.price
-    lines += [] if price.cost_dollars is None else [f"price ${price.cost_dollars:.4f} of rewritten cache"]
+    lines += (
+        []
+        if price.cost_dollars is None
+        else [f"price ${price.cost_dollars:.4f} of rewritten cache"]
+    )
     lines.append(f"cache kept up to message {price.kept_messages}")
     return [*lines, "unfold or undo brings it back"] if number == 1 else lines
 

@@ -14,19 +14,33 @@ WAYS = (("everything", "all in a big window"), ("window", "sliding window"), ("r
 
 
 def answers(those: list[Answer], signs: Signs, width: int, shown: int | None = None) -> Table:
-    """What was asked, and where each side has the answer; the last row counts them when all are shown."""
+    """What was asked, and where each side has the answer; the last row counts them when all are
+    shown."""
     rows = those if shown is None else those[:shown]
     done = len(rows) == len(those)
-    table = Table(box=box.SIMPLE_HEAD, show_footer=done, pad_edge=False, title="Six questions about the session")
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        show_footer=done,
+        pad_edge=False,
+        title="Six questions about the session",
+    )
     table.title_justify, table.title_style = "left", "bold"
-    left, right = ([getattr(answer, side).found for answer in rows] for side in ("window", "folded"))
+    left, right = (
+        [getattr(answer, side).found for answer in rows] for side in ("window", "folded")
+    )
     # Fixed widths: the table must not jump while its rows appear.
     rest = max(20, width - 48)
-    table.add_column("asked at the end", Text("found"), width=rest, no_wrap=True, overflow=signs.overflow)
-    table.add_column("sliding window", Text(f"{sum(left)} of {len(rows)}", style="bold red"), width=14)
+    table.add_column(
+        "asked at the end", Text("found"), width=rest, no_wrap=True, overflow=signs.overflow
+    )
+    table.add_column(
+        "sliding window", Text(f"{sum(left)} of {len(rows)}", style="bold red"), width=14
+    )
     table.add_column("refold", Text(f"{sum(right)} of {len(rows)}", style="bold green"), width=26)
     for answer in rows:
-        asked = Text(answer.question.text).append(f"\n{clean(signs.spelled(answer.question.answer))}", style="dim")
+        asked = Text(answer.question.text).append(
+            f"\n{clean(signs.spelled(answer.question.answer))}", style="dim"
+        )
         table.add_row(asked, where(answer.window, signs), where(answer.folded, signs))
     return table
 
@@ -37,7 +51,9 @@ def where(found: Found, signs: Signs) -> Text:
         return Text(f"{signs.yes} page #{found.seq}", style="green")
     if found.place == "unfold":
         text = Text(f"{signs.yes} unfold {found.handle}", style="green")
-        return text.append(f"\n  #{found.seq}, in {found.tokens:,} tokens" if found.seq else "", style="dim")
+        return text.append(
+            f"\n  #{found.seq}, in {found.tokens:,} tokens" if found.seq else "", style="dim"
+        )
     return Text(f"{signs.no} gone", style="red")
 
 
@@ -61,7 +77,10 @@ def figures(sides: list[SideReport], questions: int) -> list[tuple[str, list[str
         ("requests valid", [f"{side.requests_valid} of {side.requests}" for side in sides]),
         ("largest request", [f"{side.tokens_max_request:,}" for side in sides]),
         ("tokens sent", [f"{side.tokens_sent:,}" for side in sides]),
-        ("of them from the cache", [f"{side.tokens_from_cache / side.tokens_sent:.0%}" for side in sides]),
+        (
+            "of them from the cache",
+            [f"{side.tokens_from_cache / side.tokens_sent:.0%}" for side in sides],
+        ),
         ("cost", [f"${side.cost_dollars:.2f}" for side in sides]),
         ("answers found", [f"{side.answers} of {questions}" for side in sides]),
     ]

@@ -1,7 +1,8 @@
 """A scratch copy of the installed package, and the real tools that an agent works on it with.
 
-Outputs are the same on every run: paths are relative to the scratch copy, lists are sorted, and what a command prints
-is cleaned of the scratch folder's name. Neighbour: `script` decides what is called.
+Outputs are the same on every run: paths are relative to the scratch copy, lists are sorted, and
+what a command prints is cleaned of the scratch folder's name. Neighbour: `script` decides what is
+called.
 """
 
 from __future__ import annotations
@@ -52,23 +53,42 @@ def tool(name: str, description: str, **properties: str) -> dict[str, Any]:
 
 TOOLS = [
     tool("list_files", "The files in a folder with their lines.", path="string"),
-    tool("read_file", "A range of lines of a file.", path="string", start_line="integer", end_line="integer"),
-    tool("grep", "Lines that match a regular expression, as path:line:text.", pattern="string", path="string"),
+    tool(
+        "read_file",
+        "A range of lines of a file.",
+        path="string",
+        start_line="integer",
+        end_line="integer",
+    ),
+    tool(
+        "grep",
+        "Lines that match a regular expression, as path:line:text.",
+        pattern="string",
+        path="string",
+    ),
     tool("run", "Runs a command in the scratch folder.", command="string"),
-    tool("edit_file", "Replaces one text in a file by another.", path="string", old="string", new="string"),
+    tool(
+        "edit_file",
+        "Replaces one text in a file by another.",
+        path="string",
+        old="string",
+        new="string",
+    ),
 ]
 
 
 @contextmanager
 def scratch_folder(*, keep: bool = False) -> Iterator[Path]:
-    """A folder of our own, gone afterwards. Its name has lower-case letters only: it stands in stubs, and every
-    name must weigh the same number of tokens."""
+    """A folder of our own, gone afterwards. Its name has lower-case letters only: it stands in
+    stubs, and every name must weigh the same number of tokens."""
     letters = "".join(secrets.choice(string.ascii_lowercase) for _ in range(12))
     folder = Path(tempfile.gettempdir()) / f"refold-demo-{letters}"
     try:
         folder.mkdir(mode=0o700)
     except OSError as error:
-        raise Unavailable(f"the demo cannot use {folder}: {error}", hint="set TMPDIR to a folder with room") from error
+        raise Unavailable(
+            f"the demo cannot use {folder}: {error}", hint="set TMPDIR to a folder with room"
+        ) from error
     try:
         yield folder
     finally:
@@ -105,7 +125,9 @@ class Workshop:
 
     def files(self, path: str = ".") -> list[Path]:
         """The Python files of a folder and below, sorted."""
-        found = (self.root / path).rglob("*.py") if (self.root / path).is_dir() else [self.root / path]
+        found = (
+            (self.root / path).rglob("*.py") if (self.root / path).is_dir() else [self.root / path]
+        )
         return sorted(file for file in found if "__pycache__" not in file.parts)
 
     def name(self, file: Path) -> str:
@@ -121,20 +143,31 @@ class Workshop:
         try:
             return (self.root / path).read_text(encoding="utf-8")
         except OSError as error:
-            raise Unavailable(f"the scratch copy has no {path}: {error.strerror}", hint="install it anew") from error
+            raise Unavailable(
+                f"the scratch copy has no {path}: {error.strerror}", hint="install it anew"
+            ) from error
 
     def list_files(self, path: str) -> Outcome:
-        rows = [f"{self.name(file)}  {len(self.lines(self.name(file)))} lines" for file in self.files(path)]
+        rows = [
+            f"{self.name(file)}  {len(self.lines(self.name(file)))} lines"
+            for file in self.files(path)
+        ]
         return Outcome("\n".join(rows) or f"{path} has no Python files")
 
     def read_file(self, path: str, start_line: int, end_line: int) -> Outcome:
         lines = self.lines(path)[start_line - 1 : end_line]
-        return Outcome("\n".join(f"{at:4} {line}" for at, line in enumerate(lines, start_line)) or "(empty)")
+        return Outcome(
+            "\n".join(f"{at:4} {line}" for at, line in enumerate(lines, start_line)) or "(empty)"
+        )
 
     def grep(self, pattern: str, path: str) -> Outcome:
         wanted = re.compile(pattern, re.MULTILINE)
         # Most files have no match at all, and one look at the whole text says so.
-        names = [name for file in self.files(path) if wanted.search("\n".join(self.lines(name := self.name(file))))]
+        names = [
+            name
+            for file in self.files(path)
+            if wanted.search("\n".join(self.lines(name := self.name(file))))
+        ]
         found = [
             f"{name}:{at}:{line.strip()}"
             for name in names
@@ -149,23 +182,41 @@ class Workshop:
     def run(self, command: str) -> Outcome:
         words = shlex.split(command)
         words[0] = sys.executable if words[0] == "python" else words[0]
-        environ = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONIOENCODING": "utf-8", "NO_COLOR": "1"}
+        environ = {
+            **os.environ,
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONIOENCODING": "utf-8",
+            "NO_COLOR": "1",
+        }
         for name in ("PYTHONPATH", "PYTHONUNBUFFERED"):
             environ.pop(name, None)
         try:
             done = subprocess.run(
-                words, cwd=self.root, env=environ, capture_output=True, timeout=COMMAND_S_MAX, stdin=subprocess.DEVNULL
+                words,
+                cwd=self.root,
+                env=environ,
+                capture_output=True,
+                timeout=COMMAND_S_MAX,
+                stdin=subprocess.DEVNULL,
             )
         except (OSError, subprocess.SubprocessError) as error:
-            raise Unavailable(f"the demo's command did not run: {error}", hint=f"try it by hand: {command}") from error
-        output = (done.stdout + done.stderr).decode("utf-8", "replace").replace(str(self.root), "/scratch")
+            raise Unavailable(
+                f"the demo's command did not run: {error}", hint=f"try it by hand: {command}"
+            ) from error
+        output = (
+            (done.stdout + done.stderr)
+            .decode("utf-8", "replace")
+            .replace(str(self.root), "/scratch")
+        )
         text = f"exit status {done.returncode}: {command}\n{output.rstrip()}"
         return Outcome(text[:OUTPUT_CHARS_MAX].rstrip(), done.returncode != 0)
 
     def edit_file(self, path: str, old: str, new: str) -> Outcome:
         whole = self._text(path)
         if whole.count(old) != 1:
-            return Outcome(f"{path}: the text occurs {whole.count(old)} times, not once", failed=True)
+            return Outcome(
+                f"{path}: the text occurs {whole.count(old)} times, not once", failed=True
+            )
         (self.root / path).write_text(whole.replace(old, new), encoding="utf-8")
         self._lines.pop(path, None)
         line = whole[: whole.index(old)].count("\n") + 1

@@ -1,7 +1,8 @@
-"""The three wire formats a writer's endpoint can speak: where to post, what to send, what came back.
+"""The three wire formats a writer's endpoint can speak: where to post, what to send, what came
+back.
 
-Only text goes out, never a tool. Whatever is not the shape that was promised is `Unavailable`, in words that name the
-shape and nothing of the content. Neighbour: `writer` does the posting.
+Only text goes out, never a tool. Whatever is not the shape that was promised is `Unavailable`, in
+words that name the shape and nothing of the content. Neighbour: `writer` does the posting.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ _STOPS = {
 
 
 class Wire(Struct, frozen=True, kw_only=True):
-    """One format. `host` is the provider's own, `key_env` the variable in which its users keep their key."""
+    """One format. `host` is the provider's own, `key_env` the variable in which its users keep
+    their key."""
 
     host: str
     key_env: str
@@ -43,7 +45,10 @@ def _finished(said: object) -> str:
 
 
 def _shape(what: str) -> Unavailable:
-    return Unavailable(f"the writer's endpoint gave no {what}", hint="check the address and the kind of the endpoint")
+    return Unavailable(
+        f"the writer's endpoint gave no {what}",
+        hint="check the address and the kind of the endpoint",
+    )
 
 
 def _table(value: object, what: str) -> dict[str, Any]:
@@ -68,11 +73,15 @@ def _number(value: object) -> int:
 
 def _joined(parts: object, wanted: Callable[[dict[str, Any]], object]) -> str:
     """The texts of a list of parts."""
-    texts = [wanted(part) for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+    texts = (
+        [wanted(part) for part in parts if isinstance(part, dict)]
+        if isinstance(parts, list)
+        else []
+    )
     return "".join(text for text in texts if isinstance(text, str))
 
 
-# --- OpenAI-compatible chat completions ----------------------------------------------------------------------------
+# --- OpenAI-compatible chat completions ---
 
 
 def _chat_path(base: str, model: str) -> str:
@@ -82,7 +91,10 @@ def _chat_path(base: str, model: str) -> str:
 def _chat_payload(request: Request, model: str, host: str) -> dict[str, Any]:
     # OpenAI's own newer models refuse the old name of the limit; other servers know only that one.
     limit = "max_completion_tokens" if host == "api.openai.com" else "max_tokens"
-    messages = [{"role": "system", "content": request.system}, {"role": "user", "content": request.prompt}]
+    messages = [
+        {"role": "system", "content": request.system},
+        {"role": "user", "content": request.prompt},
+    ]
     return {"model": model, "messages": messages, limit: request.max_tokens, "stream": False}
 
 
@@ -95,11 +107,13 @@ def _chat_answer(body: dict[str, Any]) -> Answer:
     finished = "tool" if message.get("tool_calls") else _finished(choice.get("finish_reason"))
     finished = "refusal" if message.get("refusal") else finished
     used = _maybe(body.get("usage"))
-    usage = Usage(input=_number(used.get("prompt_tokens")), output=_number(used.get("completion_tokens")))
+    usage = Usage(
+        input=_number(used.get("prompt_tokens")), output=_number(used.get("completion_tokens"))
+    )
     return Answer(text=text, finished=finished, reasoning=str(reasoning), usage=usage)
 
 
-# --- Anthropic messages --------------------------------------------------------------------------------------------
+# --- Anthropic messages ---
 
 
 def _messages_path(base: str, model: str) -> str:
@@ -108,7 +122,12 @@ def _messages_path(base: str, model: str) -> str:
 
 def _messages_payload(request: Request, model: str, host: str) -> dict[str, Any]:
     messages = [{"role": "user", "content": request.prompt}]
-    return {"model": model, "system": request.system, "messages": messages, "max_tokens": request.max_tokens}
+    return {
+        "model": model,
+        "system": request.system,
+        "messages": messages,
+        "max_tokens": request.max_tokens,
+    }
 
 
 def _messages_answer(body: dict[str, Any]) -> Answer:
@@ -120,11 +139,13 @@ def _messages_answer(body: dict[str, Any]) -> Answer:
         text=_joined(content, lambda part: part.get("text") if part.get("type") == "text" else ""),
         finished=_finished(body.get("stop_reason")),
         reasoning=_joined(content, lambda part: part.get("thinking")),
-        usage=Usage(input=_number(used.get("input_tokens")), output=_number(used.get("output_tokens"))),
+        usage=Usage(
+            input=_number(used.get("input_tokens")), output=_number(used.get("output_tokens"))
+        ),
     )
 
 
-# --- Gemini generateContent ----------------------------------------------------------------------------------------
+# --- Gemini generateContent ---
 
 
 def _generate_path(base: str, model: str) -> str:
@@ -146,13 +167,18 @@ def _generate_answer(body: dict[str, Any]) -> Answer:
         return Answer(finished="refusal")
     candidate = _first(body.get("candidates"), "candidates")
     parts = _maybe(candidate.get("content")).get("parts")
-    called = isinstance(parts, list) and any(isinstance(part, dict) and "functionCall" in part for part in parts)
+    called = isinstance(parts, list) and any(
+        isinstance(part, dict) and "functionCall" in part for part in parts
+    )
     used = _maybe(body.get("usageMetadata"))
     return Answer(
         text=_joined(parts, lambda part: "" if part.get("thought") else part.get("text")),
         finished="tool" if called else _finished(candidate.get("finishReason")),
         reasoning=_joined(parts, lambda part: part.get("text") if part.get("thought") else ""),
-        usage=Usage(input=_number(used.get("promptTokenCount")), output=_number(used.get("candidatesTokenCount"))),
+        usage=Usage(
+            input=_number(used.get("promptTokenCount")),
+            output=_number(used.get("candidatesTokenCount")),
+        ),
     )
 
 

@@ -1,7 +1,8 @@
-"""The contract that every store keeps, as a list of clauses that anybody can run against a store of their own.
+"""The contract that every store keeps, as a list of clauses that anybody can run against a store of
+their own.
 
-A clause is a function whose name is a sentence; it takes a `Make`, which gives a fresh place each time, and asserts.
-No test framework is needed to import this. With pytest:
+A clause is a function whose name is a sentence; it takes a `Make`, which gives a fresh place each
+time, and asserts. No test framework is needed to import this. With pytest:
 
     @pytest.mark.parametrize("clause", contract.CLAUSES, ids=contract.name)
     def test_my_store(clause, tmp_path):
@@ -15,7 +16,13 @@ from refold.stores.contract.kit import Clause, Make, Place
 
 __all__ = ["CLAUSES", "Clause", "Make", "Place", "name"]
 
-CLAUSES: list[Clause] = [*logs.CLAUSES, *families.CLAUSES, *contents.CLAUSES, *crowd.CLAUSES, *model.CLAUSES]
+CLAUSES: list[Clause] = [
+    *logs.CLAUSES,
+    *families.CLAUSES,
+    *contents.CLAUSES,
+    *crowd.CLAUSES,
+    *model.CLAUSES,
+]
 
 
 def name(clause: Clause) -> str:

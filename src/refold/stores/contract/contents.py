@@ -1,4 +1,5 @@
-"""Clauses about artifacts: bytes go in as a stream, are kept once under their sha256, and come back checked."""
+"""Clauses about artifacts: bytes go in as a stream, are kept once under their sha256, and come
+back checked."""
 
 from __future__ import annotations
 
@@ -12,7 +13,14 @@ from refold.stores.contract.kit import Make, collector, opened, refused
 
 CLAUSES, clause = collector()
 
-CONTENTS = [b"", b"\0", "naïve \u2028\r\n".encode(), bytes(range(256)) * 4_096, b"x" * 262_144, b"y" * 262_145]
+CONTENTS = [
+    b"",
+    b"\0",
+    "naïve \u2028\r\n".encode(),
+    bytes(range(256)) * 4_096,
+    b"x" * 262_144,
+    b"y" * 262_145,
+]
 
 
 @clause
@@ -119,7 +127,7 @@ def another_store_on_the_same_data_finds_what_was_put(make: Make) -> None:
     there.close()
 
 
-# --- removing ------------------------------------------------------------------------------------------------------
+# --- removing ---
 
 LATER_MS = 1 << 42  # a time that no clock has reached
 

@@ -1,4 +1,5 @@
-"""Clauses about many at once: threads and processes append to one log, and nobody's event is lost or doubled.
+"""Clauses about many at once: threads and processes append to one log, and nobody's event is lost
+or doubled.
 
 `python -m refold.stores.contract.crowd URL CONVERSATION NAME COUNT` is one writer of such a crowd.
 """
@@ -42,7 +43,8 @@ def write(store: Store, conversation: str, name: str, count: int) -> None:
 
 
 def check_crowd(store: Store, conversation: str, names: list[str], count: int) -> None:
-    """Every writer's events are there once and in its order; the log is dense and its chain whole."""
+    """Every writer's events are there once and in its order; the log is dense and its chain
+    whole."""
     events = store.read(conversation, limit=len(names) * count + 1)
     assert list(codec.check(events)) == []
     assert Counter(event.by for event in events) == Counter(dict.fromkeys(names, count))
@@ -54,7 +56,11 @@ def check_crowd(store: Store, conversation: str, names: list[str], count: int) -
 def in_processes(url: str, names: list[str], count: int) -> None:
     """Runs one writer per name, each in a process of its own, all at once."""
     command = [sys.executable, "-m", "refold.stores.contract.crowd", url, "log"]
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    pipes: dict[str, Any] = {
+        "stdin": subprocess.PIPE,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+    }
     writers = [subprocess.Popen([*command, name, str(count)], **pipes) for name in names]
     for writer in writers:
         # Each says that it is ready and waits for its stdin to end, so that they really meet.
@@ -178,7 +184,12 @@ def the_same_content_put_by_many_is_kept_once(make: Make) -> None:
     here, there = place.open(), place.open()
     digests: list[str] = []
     content = [b"same" * 10_000] * 10
-    _in_threads(*(lambda store=store: digests.append(store.put(content)) for store in (here, there, here, there)))
+    _in_threads(
+        *(
+            lambda store=store: digests.append(store.put(content))
+            for store in (here, there, here, there)
+        )
+    )
     assert len(set(digests)) == 1
     assert b"".join(here.get(digests[0])) == b"".join(content)
     here.close()

@@ -1,4 +1,5 @@
-"""Clauses about what belongs to a conversation: forks that share its log, erased events, bookmarks, its end."""
+"""Clauses about what belongs to a conversation: forks that share its log, erased events,
+bookmarks, its end."""
 
 from __future__ import annotations
 
@@ -34,7 +35,12 @@ def a_fork_tells_where_it_comes_from(make: Make) -> None:
     trunk = grown(store, "trunk", 3)
     store.fork("trunk", 2, "fork")
     found = store.conversation("fork")
-    assert (found.parent, found.parent_seq, found.head, found.chain) == ("trunk", 2, 2, trunk[1].chain)
+    assert (found.parent, found.parent_seq, found.head, found.chain) == (
+        "trunk",
+        2,
+        2,
+        trunk[1].chain,
+    )
     assert (found.at_ms, found.updated_ms) == (trunk[1].at_ms, trunk[1].at_ms)
     own = grown(store, "fork", 2, before=trunk[1])
     found = store.conversation("fork")
@@ -132,8 +138,12 @@ def a_fork_has_the_title_its_log_had(make: Make) -> None:
     store.fork("trunk", 2, "three")
     store.fork("three", 1, "four")
     assert {found.id: found.title for found in store.conversations()} == {
-        "four": "early", "one": "own", "three": "late", "trunk": "", "two": "late",
-    }  # fmt: skip
+        "four": "early",
+        "one": "own",
+        "three": "late",
+        "trunk": "",
+        "two": "late",
+    }
     store.close()
 
 
@@ -214,7 +224,9 @@ def a_deleted_conversation_is_gone_with_its_bookmark(make: Make) -> None:
     with refused(NotFound):
         store.delete("log")
     assert store.bookmark("log") is None
-    assert [found.id for found in store.conversations()] == ["other"] and store.read("other") == other
+    assert [found.id for found in store.conversations()] == ["other"] and store.read(
+        "other"
+    ) == other
     store.close()
 
 

@@ -1,7 +1,8 @@
-"""What the clauses of the contract are written with: places to try a store in, events to fill it, errors to expect.
+"""What the clauses of the contract are written with: places to try a store in, events to fill it,
+errors to expect.
 
-No test framework is imported; a clause is a function of a `Make` that asserts. Neighbours: each file of this package
-collects its own clauses with `clause`.
+No test framework is imported; a clause is a function of a `Make` that asserts. Neighbours: each
+file of this package collects its own clauses with `clause`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ TEXT = b'{"role":"user","blocks":[{"type":"text","text":"hello"}]}'
 
 
 class Place(Protocol):
-    """Where one store keeps its data. `url` opens it in another process too; it is empty where that is impossible."""
+    """Where one store keeps its data. `url` opens it in another process too; it is empty where
+    that is impossible."""
 
     url: str
 
@@ -50,19 +52,25 @@ def opened(make: Make) -> Store:
     return make().open()
 
 
-def sealed(before: Event | None, bodies: Sequence[bytes], *, kind: str = "message", by: str = "user") -> list[Event]:
+def sealed(
+    before: Event | None, bodies: Sequence[bytes], *, kind: str = "message", by: str = "user"
+) -> list[Event]:
     """New events with these bodies on top of the event `before`."""
     events: list[Event] = []
     for body in bodies:
         seq, chain = (before.seq + 1, before.chain) if before else (1, codec.ZERO)
         id = codec.uuid7(AT_MS + seq, secrets.token_bytes(10))
         salt = secrets.token_bytes(codec.SALT_BYTES)
-        before = codec.seal(chain, seq, id=id, at_ms=AT_MS + seq, by=by, kind=kind, body=body, salt=salt, tokens=seq)
+        before = codec.seal(
+            chain, seq, id=id, at_ms=AT_MS + seq, by=by, kind=kind, body=body, salt=salt, tokens=seq
+        )
         events.append(before)
     return events
 
 
-def grown(store: Store, conversation: str, count: int, *, before: Event | None = None) -> list[Event]:
+def grown(
+    store: Store, conversation: str, count: int, *, before: Event | None = None
+) -> list[Event]:
     """Appends `count` events one by one and gives them back."""
     events = sealed(before, [TEXT] * count)
     for event in events:

@@ -7,7 +7,17 @@ import msgspec
 from refold.core import codec
 from refold.core.model import Meta
 from refold.errors import Conflict, Invalid, NotFound
-from refold.stores.contract.kit import AT_MS, TEXT, Make, collector, grown, opened, refused, sealed, titled
+from refold.stores.contract.kit import (
+    AT_MS,
+    TEXT,
+    Make,
+    collector,
+    grown,
+    opened,
+    refused,
+    sealed,
+    titled,
+)
 
 CLAUSES, clause = collector()
 
@@ -22,7 +32,22 @@ STRANGE_BODIES = [
     b"x" * 1_000_000,
     b"'; DROP TABLE events; --",
 ]
-STRANGE_IDS = ["../../x", "..", "", "a/b", "a\0b", "CON", "nul", ".hidden", "x" * 65, "é", "a b", "x.lock", "a\n", "-r"]
+STRANGE_IDS = [
+    "../../x",
+    "..",
+    "",
+    "a/b",
+    "a\0b",
+    "CON",
+    "nul",
+    ".hidden",
+    "x" * 65,
+    "é",
+    "a b",
+    "x.lock",
+    "a\n",
+    "-r",
+]
 
 
 @clause
@@ -39,7 +64,9 @@ def events_come_back_exactly_as_they_were_given(make: Make) -> None:
 def every_field_of_an_event_is_kept(make: Make) -> None:
     store = opened(make)
     [event] = sealed(None, [b""])
-    event = msgspec.structs.replace(event, at_ms=0, tokens=2**40, counter="o200k", by="", salt=b"", id=event.id.upper())
+    event = msgspec.structs.replace(
+        event, at_ms=0, tokens=2**40, counter="o200k", by="", salt=b"", id=event.id.upper()
+    )
     store.append("log", [event], expect=0)
     assert store.read("log") == [event] and store.read("log")[0].erased
     store.close()
@@ -106,7 +133,14 @@ def a_read_is_bounded_by_after_last_and_limit(make: Make) -> None:
     assert store.read("log", limit=3) == events[:3]
     assert store.read("log", after=10, limit=100) == events[10:]
     assert store.read("log", after=-3, last=2**70, limit=4) == events[:4]
-    for nothing in ({"after": 12}, {"after": 2**70}, {"last": 0}, {"last": -1}, {"limit": 0}, {"limit": -1}):
+    for nothing in (
+        {"after": 12},
+        {"after": 2**70},
+        {"last": 0},
+        {"last": -1},
+        {"limit": 0},
+        {"limit": -1},
+    ):
         assert store.read("log", **nothing) == []
     assert store.read("log", after=8, last=5) == []
     store.close()
@@ -123,7 +157,9 @@ def a_read_without_a_limit_stops_at_a_thousand(make: Make) -> None:
 
 
 @clause
-def an_append_on_a_moved_head_is_a_conflict_that_tells_the_head_and_writes_nothing(make: Make) -> None:
+def an_append_on_a_moved_head_is_a_conflict_that_tells_the_head_and_writes_nothing(
+    make: Make,
+) -> None:
     store = opened(make)
     events = grown(store, "log", 3)
     for before in (None, events[0], events[1]):
@@ -154,7 +190,12 @@ def a_log_begins_at_its_first_event(make: Make) -> None:
 def events_with_a_gap_are_invalid_and_none_is_written(make: Make) -> None:
     store = opened(make)
     events = sealed(None, [TEXT] * 4)
-    for wrong in ([events[0], events[2]], [events[1]], [events[0], events[0]], [events[1], events[0]]):
+    for wrong in (
+        [events[0], events[2]],
+        [events[1]],
+        [events[0], events[0]],
+        [events[1], events[0]],
+    ):
         with refused(Invalid):
             store.append("log", wrong, expect=0)
     with refused(Invalid):
@@ -173,7 +214,8 @@ def a_batch_is_written_whole_or_refused_whole(make: Make) -> None:
         store.append("log", rest, expect=1)
         events += rest
     except Invalid:
-        # Text that is not UTF-8 has no place in most stores; then the two good events stay out as well.
+        # Text that is not UTF-8 has no place in most stores; then the two good events stay out as
+        # well.
         assert store.read("log") == events
         events += rest[:2]
         store.append("log", rest[:2], expect=1)
@@ -247,7 +289,12 @@ def conversations_are_listed_by_id_in_pages(make: Make) -> None:
     assert [found.id for found in store.conversations(limit=7)] == ids[:7]
     assert [found.id for found in store.conversations(after=ids[6], limit=7)] == ids[7:14]
     assert [found.id for found in store.conversations(after="c001", limit=2)] == ["c002", "c004"]
-    assert store.conversations(after="zz") == store.conversations(limit=0) == store.conversations(limit=-1) == []
+    assert (
+        store.conversations(after="zz")
+        == store.conversations(limit=0)
+        == store.conversations(limit=-1)
+        == []
+    )
     store.close()
 
 

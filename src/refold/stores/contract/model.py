@@ -1,7 +1,9 @@
-"""The clause about everything at once: random steps on a store and on a plain dictionary, compared after each.
+"""The clause about everything at once: random steps on a store and on a plain dictionary, compared
+after each.
 
-The model shares nothing with any store: a log is a list of one-element lists, a fork copies the outer list, so an
-erased event is empty for all who share it. Hypothesis is imported when the clause runs, not before.
+The model shares nothing with any store: a log is a list of one-element lists, a fork copies the
+outer list, so an erased event is empty for all who share it. Hypothesis is imported when the clause
+runs, not before.
 """
 
 from __future__ import annotations
@@ -37,8 +39,19 @@ class Model:
         return [cell[0] for cell in self.logs[id]]
 
     def title(self, id: str) -> str:
-        titles = [codec.decode(event) for event in self.events(id) if event.kind == "meta" and not event.erased]
-        return next((body.title for body in reversed(titles) if isinstance(body, Meta) and body.title is not None), "")
+        titles = [
+            codec.decode(event)
+            for event in self.events(id)
+            if event.kind == "meta" and not event.erased
+        ]
+        return next(
+            (
+                body.title
+                for body in reversed(titles)
+                if isinstance(body, Meta) and body.title is not None
+            ),
+            "",
+        )
 
 
 class Pair:
@@ -92,11 +105,14 @@ class Pair:
         self.store.erase(id, seq)
         cell = log[seq - 1]
         cell[0] = msgspec.structs.replace(cell[0], body=b"", salt=b"")
-        # Whether a bookmark of another branch goes too is the store's choice: it is made again when it is missing.
+        # Whether a bookmark of another branch goes too is the store's choice: it is made again when
+        # it is missing.
         for reader in self.model.logs:
             if self.store.bookmark(reader) is None:
                 self.model.marks.pop(reader, None)
-        assert not any(any(cell is own for own in self.model.logs[reader]) for reader in self.model.marks)
+        assert not any(
+            any(cell is own for own in self.model.logs[reader]) for reader in self.model.marks
+        )
 
     def delete(self, id: str) -> None:
         if id not in self.model.logs:
@@ -135,7 +151,9 @@ class Pair:
             events = self.model.events(id)
             assert self.store.read(id) == events
             assert (conversation.head, conversation.chain) == (len(events), events[-1].chain)
-            assert (conversation.parent, conversation.parent_seq) == self.model.parents.get(id, ("", 0))
+            assert (conversation.parent, conversation.parent_seq) == self.model.parents.get(
+                id, ("", 0)
+            )
             assert conversation.title == self.model.title(id)
             assert self.store.bookmark(id) == self.model.marks.get(id)
             assert self.store.conversation(id) == conversation
@@ -150,7 +168,9 @@ def _machine(make: Make) -> Any:
 
     ids = st.sampled_from(IDS)
     seqs = st.integers(-1, 8)
-    titles = st.one_of(st.none(), st.text(max_size=5, alphabet=st.characters(exclude_categories=["Cs"])))
+    titles = st.one_of(
+        st.none(), st.text(max_size=5, alphabet=st.characters(exclude_categories=["Cs"]))
+    )
     metas = titles.map(lambda title: codec.encode(Meta(title=title)))
 
     class Machine(RuleBasedStateMachine):
@@ -158,7 +178,9 @@ def _machine(make: Make) -> Any:
             super().__init__()
             self.pair = Pair(make)
 
-        @rule(id=ids, bodies=st.lists(st.binary(max_size=3_000), max_size=4), behind=st.integers(0, 2))
+        @rule(
+            id=ids, bodies=st.lists(st.binary(max_size=3_000), max_size=4), behind=st.integers(0, 2)
+        )
         def append(self, id: str, bodies: list[bytes], behind: int) -> None:
             self.pair.append(id, bodies, "message", behind)
 
@@ -212,7 +234,10 @@ def random_steps_leave_what_a_plain_dictionary_would_hold(make: Make) -> None:
     run_state_machine_as_test(
         _machine(make),
         settings=settings(
-            max_examples=EXAMPLES, stateful_step_count=STEPS, deadline=None, database=None,
+            max_examples=EXAMPLES,
+            stateful_step_count=STEPS,
+            deadline=None,
+            database=None,
             suppress_health_check=list(HealthCheck),
         ),
-    )  # fmt: skip
+    )

@@ -1,13 +1,16 @@
-"""Logs as a readable tree of plain files: one line of JSON an event, for `less`, `grep`, `jq` and version control.
+"""Logs as a readable tree of plain files: one line of JSON an event, for `less`, `grep`, `jq` and
+version control.
 
-An append is one write at the end of `messages.jsonl` under the lock of that file; it survives kill -9. `flush` is one
-fdatasync a log that was written to, and a sync of the folders where a name is new. Readers take no lock: what lies
-before the last whole batch never changes under them. After a failed sync the store ends, because the kernel may have
-dropped the pages and would report success the next time; opened again, it reads what really is on the disk.
+An append is one write at the end of `messages.jsonl` under the lock of that file; it survives kill
+-9. `flush` is one fdatasync a log that was written to, and a sync of the folders where a name is
+new. Readers take no lock: what lies before the last whole batch never changes under them. After a
+failed sync the store ends, because the kernel may have dropped the pages and would report success
+the next time; opened again, it reads what really is on the disk.
 
-Making, forking, erasing and deleting also hold the lock of the tree, which is taken before that of a log.
-Neighbours: `files_tree` has the names and locks, `files_folders` the conversations, `files_folder` one of them,
-`files_log` its lines, `files_index` the list, `files_shelf` and `artifacts` the contents.
+Making, forking, erasing and deleting also hold the lock of the tree, which is taken before that of
+a log. Neighbours: `files_tree` has the names and locks, `files_folders` the conversations,
+`files_folder` one of them, `files_log` its lines, `files_index` the list, `files_shelf` and
+`artifacts` the contents.
 """
 
 from __future__ import annotations
@@ -39,7 +42,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def _guarded(method: Callable[Concatenate[FilesStore, P], R]) -> Callable[Concatenate[FilesStore, P], R]:
+def _guarded(
+    method: Callable[Concatenate[FilesStore, P], R],
+) -> Callable[Concatenate[FilesStore, P], R]:
     """One thread at a time, and only errors of the family leave."""
 
     @functools.wraps(method)
@@ -90,10 +95,14 @@ class FilesStore:
         return self._folders.known(conversation).about()
 
     @_guarded
-    def read(self, conversation: str, *, after: int = 0, last: int | None = None, limit: int = 1_000) -> list[Event]:
+    def read(
+        self, conversation: str, *, after: int = 0, last: int | None = None, limit: int = 1_000
+    ) -> list[Event]:
         head, after = self._folders.known(conversation).head, door.bounded(after)
         end = head if last is None else min(door.bounded(last), head)
-        return self._folders.span(conversation, after, end, door.bounded(limit)) if after < end else []
+        return (
+            self._folders.span(conversation, after, end, door.bounded(limit)) if after < end else []
+        )
 
     @_guarded
     def append(self, conversation: str, events: Sequence[Event], *, expect: int) -> None:
@@ -126,21 +135,26 @@ class FilesStore:
         """A new folder with the first events in it. False if somebody else was faster."""
         title = door.title_in(events)
         metadata = Metadata(
-            id=conversation, title=title or "", title_seq=events[-1].seq if title is not None else 0,
+            id=conversation,
+            title=title or "",
+            title_seq=events[-1].seq if title is not None else 0,
             at_ms=events[0].at_ms,
-        )  # fmt: skip
+        )
         with self._structure():
 
             def fill(folder: str) -> None:
                 files_shelf.show(os.path.join(folder, ARTIFACTS), events, self._artifacts.location)
 
-            if not self._tree.place(conversation, {METADATA: metadata.encoded(), LOG: batch}, fill=fill):
+            if not self._tree.place(
+                conversation, {METADATA: metadata.encoded(), LOG: batch}, fill=fill
+            ):
                 return False
             self._folders.entered(conversation)
         return True
 
     def _has(self, conversation: str, events: Sequence[Event]) -> bool:
-        """True if just these events are there already: a retry of an append whose answer was lost."""
+        """True if just these events are there already: a retry of an append whose answer was
+        lost."""
         kept = self._folders.span(conversation, events[0].seq - 1, events[-1].seq, len(events))
         return [event.chain for event in kept] == [event.chain for event in events]
 
@@ -175,7 +189,9 @@ class FilesStore:
         if not self._artifacts.drop(digest, before_ms=before_ms):
             return False
         for id in self._tree.ids():
-            files_shelf.take_away(os.path.join(self._tree.folder(id), ARTIFACTS), digest, lambda _: was)
+            files_shelf.take_away(
+                os.path.join(self._tree.folder(id), ARTIFACTS), digest, lambda _: was
+            )
         return True
 
     # --- families ---
@@ -193,15 +209,21 @@ class FilesStore:
             [left] = self._folders.span(conversation, at - 1, at, 1)
             title, title_seq = self._folders.title(conversation, at)
             metadata = Metadata(
-                id=new, title=title, title_seq=title_seq, at_ms=left.at_ms, parent=conversation, parent_seq=at,
+                id=new,
+                title=title,
+                title_seq=title_seq,
+                at_ms=left.at_ms,
+                parent=conversation,
+                parent_seq=at,
                 parent_chain=left.chain.hex(),
-            )  # fmt: skip
+            )
             # What the fork stands on must not be lost where the fork is kept.
             self._folders.sync(self._folders.known(self._folders.holder(conversation, at)))
             if self._folders.find(new):
                 self._folders.forget(new)
                 self._tree.remove(new)
-            # Where it left its parent stands nowhere else, so it must be on the disk before the folder has its name.
+            # Where it left its parent stands nowhere else, so it must be on the disk before the
+            # folder has its name.
             files = {METADATA: metadata.encoded(), LOG: b""}
             if not self._tree.place(new, files, durable=self._tree.durable):
                 raise door.taken(new, 0)
@@ -213,7 +235,9 @@ class FilesStore:
         with self._structure():
             head = self._folders.known(conversation).head
             if not 1 <= seq <= head:
-                raise NotFound(f"{conversation!r} has no event {seq}", hint=f"its events are 1 to {head}")
+                raise NotFound(
+                    f"{conversation!r} has no event {seq}", hint=f"its events are 1 to {head}"
+                )
             [event] = self._folders.span(conversation, seq - 1, seq, 1)
             holder = self._folders.holder(conversation, seq)
             # First what was derived from the body: whoever is killed on the way erases again.
@@ -230,21 +254,27 @@ class FilesStore:
             self._folders.entered(holder)
 
     def _scrub(self, conversation: str, event: Event) -> None:
-        """Removes the bookmark, and the title if it may be that of the event which is about to be erased."""
+        """Removes the bookmark, and the title if it may be that of the event which is about to
+        be erased."""
         with self._folders.alone(conversation) as folder:
             assert folder is not None
             folder.drop_bookmark()
             if event.kind == "meta":
                 title, title_seq = self._folders.title(conversation, folder.head, without=event.seq)
-                folder.write_metadata(replace(folder.metadata, title=title, title_seq=title_seq, title_before=""))
+                folder.write_metadata(
+                    replace(folder.metadata, title=title, title_seq=title_seq, title_before="")
+                )
                 self._folders.changed(folder)
 
     def _take_away(self, folder: Folder, event: Event) -> None:
-        """Takes from the shelf what the event named, and says of it what the others that name it say."""
+        """Takes from the shelf what the event named, and says of it what the others that name it
+        say."""
         if artifact := files_shelf.artifact_of(event):
             location = self._artifacts.location
             files_shelf.take_away(folder.file(ARTIFACTS), artifact.digest, location)
-            others = [other for other in folder.log.naming(artifact.digest) if other.seq != event.seq]
+            others = [
+                other for other in folder.log.naming(artifact.digest) if other.seq != event.seq
+            ]
             files_shelf.show(folder.file(ARTIFACTS), others[-1:], location)
 
     @_guarded
@@ -279,19 +309,24 @@ class FilesStore:
                 self._folders.ended = self._folders.ended or closed
 
     def _save_index(self) -> None:
-        """Brings `index.json` up to date, if we changed anything: those who only read write nothing."""
+        """Brings `index.json` up to date, if we changed anything: those who only read write
+        nothing."""
         if not self._folders.has_changed:
             return
-        # Where that fails, or others are at work, the entries stay old: whoever lists looks into the folders instead.
+        # Where that fails, or others are at work, the entries stay old: whoever lists looks into
+        # the folders instead.
         with suppress(OSError, RefoldError), self._tree.locked(wait_s=0):
-            self._index.save([id for id in self._tree.ids() if self._index.about(id, self._folders.listed)])
+            self._index.save(
+                [id for id in self._tree.ids() if self._index.about(id, self._folders.listed)]
+            )
 
     def _check_alive(self) -> None:
         if ended := self._folders.ended:
             raise type(ended)(str(ended), hint=ended.hint)
 
     def _reborn(self) -> None:
-        """In a forked child: the open files share their locks with the parent's, so they are opened anew."""
+        """In a forked child: the open files share their locks with the parent's, so they are
+        opened anew."""
         self._lock = threading.RLock()
         self._folders.leave()
 

@@ -1,9 +1,11 @@
-"""One conversation's folder, open: its log, its metadata, its bookmark; who may write, and what a dead writer left.
+"""One conversation's folder, open: its log, its metadata, its bookmark; who may write, and what a
+dead writer left.
 
-The lock is on the log file itself. An erase puts another file in its place, so whoever got the lock looks again whether
-it is the lock of the file that is there now. The title is written before the event that gives it, together with the
-title before: whichever of the two a killed writer leaves, the head of the log tells which one holds.
-Neighbours: `files_tree` has the names, `files_log` the lines.
+The lock is on the log file itself. An erase puts another file in its place, so whoever got the lock
+looks again whether it is the lock of the file that is there now. The title is written before the
+event that gives it, together with the title before: whichever of the two a killed writer leaves,
+the head of the log tells which one holds. Neighbours: `files_tree` has the names, `files_log` the
+lines.
 """
 
 from __future__ import annotations
@@ -33,8 +35,9 @@ Stamp = tuple[int, int, int]
 
 
 class Metadata(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a conversation besides its log. `title_seq` is the event that gave the title, or one after it;
-    where it lies above the head, that event was never written and `title_before` still holds."""
+    """What is known of a conversation besides its log. `title_seq` is the event that gave the
+    title, or one after it; where it lies above the head, that event was never written and
+    `title_before` still holds."""
 
     id: str
     title: str = ""
@@ -69,9 +72,12 @@ class Folder:
         try:
             return LogFile(self.file(LOG))
         except FileNotFoundError as error:
-            # A folder comes whole and goes whole. An empty one is nobody's, and becomes ours with the first append.
+            # A folder comes whole and goes whole. An empty one is nobody's, and becomes ours with
+            # the first append.
             if os.listdir(self.path):
-                raise Corrupt(f"{self.path} has no {LOG}", hint="restore it from a copy, or move it away") from error
+                raise Corrupt(
+                    f"{self.path} has no {LOG}", hint="restore it from a copy, or move it away"
+                ) from error
             raise
 
     def file(self, name: str) -> str:
@@ -87,7 +93,8 @@ class Folder:
         try:
             self.log.refresh()
         except Corrupt:
-            # Where a torn tail is being mended, old and new bytes may be read as one line: look again, undisturbed.
+            # Where a torn tail is being mended, old and new bytes may be read as one line: look
+            # again, undisturbed.
             if not self.log.writable:
                 raise
             with self._exclusive():
@@ -110,10 +117,15 @@ class Folder:
         """The conversation, as a list shows it."""
         known, newest = self.metadata, self.log.newest
         return Conversation(
-            id=self.id, head=self.head, chain=newest.chain if newest else bytes.fromhex(known.parent_chain),
-            title=known.title if known.title_seq <= self.head else known.title_before, parent=known.parent,
-            parent_seq=known.parent_seq, at_ms=known.at_ms, updated_ms=newest.at_ms if newest else known.at_ms,
-        )  # fmt: skip
+            id=self.id,
+            head=self.head,
+            chain=newest.chain if newest else bytes.fromhex(known.parent_chain),
+            title=known.title if known.title_seq <= self.head else known.title_before,
+            parent=known.parent,
+            parent_seq=known.parent_seq,
+            at_ms=known.at_ms,
+            updated_ms=newest.at_ms if newest else known.at_ms,
+        )
 
     def _stamped(self) -> Stamp | None:
         with suppress(FileNotFoundError):
@@ -130,9 +142,14 @@ class Folder:
         except (msgspec.DecodeError, ValueError) as error:
             return self._made_anew(error)
         if known.v > VERSION:
-            raise Invalid(f"{path} has version {known.v}, this refold reads up to {VERSION}", hint="upgrade refold")
+            raise Invalid(
+                f"{path} has version {known.v}, this refold reads up to {VERSION}",
+                hint="upgrade refold",
+            )
         if self.log.first not in (0, known.parent_seq + 1):
-            raise Corrupt(f"{self.log.path} begins with event {self.log.first}", hint="refold verify")
+            raise Corrupt(
+                f"{self.log.path} begins with event {self.log.first}", hint="refold verify"
+            )
         return known
 
     def _made_anew(self, error: Exception) -> Metadata:
@@ -143,13 +160,16 @@ class Folder:
         if self.log.first == 0:
             return Metadata(id=self.id)
         title, title_seq = self.log.newest_title(door.SEQ_MAX) or ("", 0)
-        return Metadata(id=self.id, title=title, title_seq=title_seq, at_ms=self.log.events(1, 1)[0].at_ms)
+        return Metadata(
+            id=self.id, title=title, title_seq=title_seq, at_ms=self.log.events(1, 1)[0].at_ms
+        )
 
     # --- writing ---
 
     @contextmanager
     def locked(self) -> Iterator[bool]:
-        """Alone with the log, which is mended and up to date. False if another file has come in its place."""
+        """Alone with the log, which is mended and up to date. False if another file has come in
+        its place."""
         with self._exclusive():
             is_current = self.log.is_current()
             if is_current:
@@ -173,10 +193,14 @@ class Folder:
         known, head, title = self.metadata, self.head, door.title_in(events)
         if title is not None:
             before = known.title if known.title_seq <= head else known.title_before
-            self.write_metadata(replace(known, title=title, title_seq=events[-1].seq, title_before=before))
+            self.write_metadata(
+                replace(known, title=title, title_seq=events[-1].seq, title_before=before)
+            )
         elif known.title_seq > head:
             # Which event gave the title before is not known: none after the head.
-            self.write_metadata(replace(known, title=known.title_before, title_seq=head, title_before=""))
+            self.write_metadata(
+                replace(known, title=known.title_before, title_seq=head, title_before="")
+            )
         if head == 0:
             self.write_metadata(replace(self.metadata, at_ms=events[0].at_ms))
         self.log.append(events, batch)
@@ -225,7 +249,8 @@ class Folder:
         path, new = self.log.path, self.log.path + ".new"
         fd = files_tree.open_new(new)
         try:
-            # Whoever opens the new file must wait until we are done, as those do who have the old one.
+            # Whoever opens the new file must wait until we are done, as those do who have the old
+            # one.
             files_tree.lock(fd, new)
             self.log.write_without(seq, fd)
             if self.durable:
@@ -258,7 +283,9 @@ class Folder:
 
     def keep_bookmark(self, bookmark: bytes) -> None:
         """Replaces the bookmark; the caller holds the lock. Not synced: it can be made again."""
-        files_tree.replace_file(self.file(BOOKMARK), codec.digest_of(b"", bookmark) + bookmark, durable=False)
+        files_tree.replace_file(
+            self.file(BOOKMARK), codec.digest_of(b"", bookmark) + bookmark, durable=False
+        )
 
     def drop_bookmark(self) -> None:
         files_tree.remove_file(self.file(BOOKMARK))

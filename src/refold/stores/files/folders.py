@@ -1,8 +1,9 @@
-"""The conversations of a `files:` store: which are open, which are to be synced, and who reads whose log.
+"""The conversations of a `files:` store: which are open, which are to be synced, and who reads
+whose log.
 
-A fork's log begins in its parent's; what lies below is found by walking up, in a loop. Only so many folders stay open,
-and one that leaves is synced first: only a file that was open all the time is sure to hear of a failed write.
-Neighbours: `files_folder` is one of them, `files` the store above.
+A fork's log begins in its parent's; what lies below is found by walking up, in a loop. Only so many
+folders stay open, and one that leaves is synced first: only a file that was open all the time is
+sure to hear of a failed write. Neighbours: `files_folder` is one of them, `files` the store above.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ TRIES_MAX = 100
 
 
 class Folders:
-    """The open folders of a tree. `recovered` tells what was moved aside; `ended` is set by a sync that failed."""
+    """The open folders of a tree. `recovered` tells what was moved aside; `ended` is set by a
+    sync that failed."""
 
     def __init__(self, tree: Tree) -> None:
         self.recovered: list[Recovery] = []
@@ -45,7 +47,9 @@ class Folders:
                 folder.close()
             self._tree.check()
             try:
-                folder = Folder(conversation, self._tree.folder(conversation), durable=self._tree.durable)
+                folder = Folder(
+                    conversation, self._tree.folder(conversation), durable=self._tree.durable
+                )
             except (FileNotFoundError, NotADirectoryError):
                 return None
         self._open[conversation] = folder
@@ -89,7 +93,8 @@ class Folders:
         return folder.about() if folder and folder.head else None
 
     def listed(self, conversation: str) -> Conversation | None:
-        """The same, but one that is damaged is listed too, without a head: it must not hide the others."""
+        """The same, but one that is damaged is listed too, without a head: it must not hide the
+        others."""
         try:
             return self.about(conversation)
         except Corrupt:
@@ -160,7 +165,10 @@ class Folders:
     def _held(self, holder: str, first: int, last: int) -> list[Event]:
         folder = self.known(holder)
         if folder.head < last:
-            raise Corrupt(f"{folder.log.path} ends at event {folder.head}, its forks begin later", hint="refold verify")
+            raise Corrupt(
+                f"{folder.log.path} ends at event {folder.head}, its forks begin later",
+                hint="refold verify",
+            )
         return folder.log.events(first, last)
 
     def holder(self, conversation: str, seq: int) -> str:
@@ -168,7 +176,8 @@ class Folders:
         return next(self._upwards(conversation, seq))[0]
 
     def title(self, conversation: str, last: int, *, without: int = 0) -> tuple[str, int]:
-        """The newest title in the log up to `last`, and the event that gave it; one event may be left out."""
+        """The newest title in the log up to `last`, and the event that gave it; one event may be
+        left out."""
         known = self.known(conversation).metadata
         if known.title_seq <= last and not without:
             return known.title, known.title_seq

@@ -1,7 +1,8 @@
 """`index.json`: the list of conversations, so that listing many opens only those that changed.
 
-Derived and disposable. Every entry carries the sizes and times of the files it was made from, and holds only while they
-are the same; what is missing, old or damaged is read from the folder. Neighbour: `files` asks and saves.
+Derived and disposable. Every entry carries the sizes and times of the files it was made from, and
+holds only while they are the same; what is missing, old or damaged is read from the folder.
+Neighbour: `files` asks and saves.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ class Index:
         stamp = self._stamp(id)
         entry = self._loaded().get(id)
         if entry is None or entry.stamp != stamp:
-            # The stamp was taken before: what is appended while we read makes the entry old, not wrong.
+            # The stamp was taken before: what is appended while we read makes the entry old, not
+            # wrong.
             about = read(id)
             if about is not None and about.head and stamp is not None:
                 self._loaded()[id] = _entry(about, stamp)
@@ -60,7 +62,9 @@ class Index:
         """Writes the entries of these conversations. The caller holds the lock of the tree."""
         known = self._loaded()
         entries = [known[id] for id in ids if id in known]
-        content = msgspec.json.format(msgspec.json.encode(_File(v=VERSION, conversations=entries)), indent=2)
+        content = msgspec.json.format(
+            msgspec.json.encode(_File(v=VERSION, conversations=entries)), indent=2
+        )
         files_tree.replace_file(self._tree.index, content + b"\n", durable=False)
 
     def forget(self) -> None:
@@ -72,7 +76,9 @@ class Index:
         if self._entries is None:
             self._entries = {}
             try:
-                read = msgspec.json.decode(files_tree.read_file(self._tree.index) or b"", type=_File)
+                read = msgspec.json.decode(
+                    files_tree.read_file(self._tree.index) or b"", type=_File
+                )
             except (msgspec.DecodeError, ValueError):
                 # It says nothing that the folders do not say.
                 return self._entries
@@ -94,13 +100,26 @@ class Index:
 
 def _entry(about: Conversation, stamp: Stamp) -> _Entry:
     return _Entry(
-        id=about.id, title=about.title, head=about.head, chain=about.chain.hex(), parent=about.parent,
-        parent_seq=about.parent_seq, at_ms=about.at_ms, updated_ms=about.updated_ms, stamp=stamp,
-    )  # fmt: skip
+        id=about.id,
+        title=about.title,
+        head=about.head,
+        chain=about.chain.hex(),
+        parent=about.parent,
+        parent_seq=about.parent_seq,
+        at_ms=about.at_ms,
+        updated_ms=about.updated_ms,
+        stamp=stamp,
+    )
 
 
 def _conversation(entry: _Entry) -> Conversation:
     return Conversation(
-        id=entry.id, title=entry.title, head=entry.head, chain=bytes.fromhex(entry.chain), parent=entry.parent,
-        parent_seq=entry.parent_seq, at_ms=entry.at_ms, updated_ms=entry.updated_ms,
-    )  # fmt: skip
+        id=entry.id,
+        title=entry.title,
+        head=entry.head,
+        chain=bytes.fromhex(entry.chain),
+        parent=entry.parent,
+        parent_seq=entry.parent_seq,
+        at_ms=entry.at_ms,
+        updated_ms=entry.updated_ms,
+    )

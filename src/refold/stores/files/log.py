@@ -1,12 +1,13 @@
 """One log as a file: an event a line, appended; any part of it is found without reading the rest.
 
-A line is what `codec.to_line` gives. A space before the line's end says that its batch goes on with the next line: JSON
-does not see it, and a batch of which some lines are missing is told from a whole one, whoever was killed and wherever
-the power was cut. What follows the last whole batch is no part of the log: a writer is at work there, or died there.
+A line is what `codec.to_line` gives. A space before the line's end says that its batch goes on with
+the next line: JSON does not see it, and a batch of which some lines are missing is told from a
+whole one, whoever was killed and wherever the power was cut. What follows the last whole batch is
+no part of the log: a writer is at work there, or died there.
 
-Lines carry their seq at the front, so a place in the middle is found by halving the file. Places that were found are
-remembered. A body that is not one line of JSON is carried in base64 beside it. Neighbour: `files_folder` locks and
-mends.
+Lines carry their seq at the front, so a place in the middle is found by halving the file. Places
+that were found are remembered. A body that is not one line of JSON is carried in base64 beside it.
+Neighbour: `files_folder` locks and mends.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ NEAR_BYTES = 16 * 1024
 READ_BYTES = 4 * 1024
 READ_BYTES_MAX = 1024 * 1024
 PLACES_MAX = 4_096
-# An event as large as it may be, carried in base64, and its envelope. No longer line is ever read whole.
+# An event as large as it may be, carried in base64, and its envelope. No longer line is ever read
+# whole.
 LINE_BYTES_MAX = 4 * codec.EVENT_BYTES_MAX // 3 + 64 * 1024
 _READ_ONLY = {errno.EACCES, errno.EPERM, errno.EROFS}
 _FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -41,7 +43,7 @@ _SEQ = re.compile(rb'\{"v":\d+,"seq":(\d+),')
 _BYTES = b'"body":null,"bytes":"'
 
 
-# --- lines --------------------------------------------------------------------------------------------------------
+# --- lines ---
 
 
 class _Bytes(msgspec.Struct):
@@ -69,10 +71,14 @@ def _encoded(event: Event) -> bytes:
             return line
         envelope = codec.to_line(replace(event, body=b"null"))
     except (UnicodeEncodeError, OverflowError, msgspec.MsgspecError) as error:
-        raise Invalid(f"not storable: {error}", hint="text without surrogates, numbers of 64 bits") from error
+        raise Invalid(
+            f"not storable: {error}", hint="text without surrogates, numbers of 64 bits"
+        ) from error
     line = envelope[:-1] + b',"bytes":"' + base64.b64encode(event.body) + b'"}'
     if not _reads_back(line, event):
-        raise Invalid(f"event {event.seq} is not storable", hint="its id is a UUID, its numbers have 64 bits")
+        raise Invalid(
+            f"event {event.seq} is not storable", hint="its id is a UUID, its numbers have 64 bits"
+        )
     return line
 
 
@@ -86,7 +92,8 @@ def _reads_back(line: bytes, event: Event) -> bool:
 def event_of(line: bytes) -> Event:
     """The event that a line holds."""
     event = codec.from_line(line)
-    # Where the body is null, nothing but the envelope stands in the line, and there a quote is always escaped.
+    # Where the body is null, nothing but the envelope stands in the line, and there a quote is
+    # always escaped.
     if event.body in (b"null", b"") and _BYTES in line:
         try:
             body = base64.b64decode(msgspec.json.decode(line, type=_Bytes).bytes, validate=True)
@@ -96,7 +103,7 @@ def event_of(line: bytes) -> Event:
     return event
 
 
-# --- the file -----------------------------------------------------------------------------------------------------
+# --- the file ---
 
 
 class Tip(NamedTuple):
@@ -108,7 +115,8 @@ class Tip(NamedTuple):
 
 
 class LogFile:
-    """An open log. `end` is where its last whole batch ends, `size` how long the file was when we looked."""
+    """An open log. `end` is where its last whole batch ends, `size` how long the file was when
+    we looked."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -123,7 +131,10 @@ class LogFile:
         self.identity = (found.st_dev, found.st_ino)
         if not stat.S_ISREG(found.st_mode):
             self.close()
-            raise Corrupt(f"{path} is not a file", hint="move it away; refold verify tells what can still be read")
+            raise Corrupt(
+                f"{path} is not a file",
+                hint="move it away; refold verify tells what can still be read",
+            )
         self._forget()
 
     def _forget(self) -> None:
@@ -164,7 +175,8 @@ class LogFile:
         self.size, self.end = size, end
 
     def append(self, events: Sequence[Event], batch: bytes) -> None:
-        """Writes a batch behind the last. The caller holds the lock and has mended what was torn."""
+        """Writes a batch behind the last. The caller holds the lock and has mended what was
+        torn."""
         try:
             files_tree.write_all(self.fd, batch)
         except BaseException:
@@ -184,7 +196,9 @@ class LogFile:
         for start, line in self.lines(offset):
             event = self._event(start, line)
             if event.seq != first + len(events):
-                raise self._damage(start, f"event {first + len(events)} is missing before event {event.seq}")
+                raise self._damage(
+                    start, f"event {first + len(events)} is missing before event {event.seq}"
+                )
             events.append(event)
             if event.seq >= last:
                 self._remember(event.seq, start)
@@ -192,8 +206,8 @@ class LogFile:
         raise self._damage(start, f"the log ends before event {last}")
 
     def lines(self, offset: int = 0) -> Iterator[tuple[int, bytes]]:
-        """Every line from there on with its place, read in pieces that grow; a long line by itself, once its end is
-        known."""
+        """Every line from there on with its place, read in pieces that grow; a long line by
+        itself, once its end is known."""
         start = offset
         rest, step = b"", READ_BYTES
         while offset < self.end:
@@ -211,7 +225,8 @@ class LogFile:
                 start = offset = stop + 1
 
     def newest_title(self, last: int, *, without: int = 0) -> tuple[str, int] | None:
-        """The newest title that an event up to `last` gave here, and its seq; one event may be left out."""
+        """The newest title that an event up to `last` gave here, and its seq; one event may be
+        left out."""
         found = None
         for event in self._containing(b'"kind":"meta"'):
             if event.seq > last:
@@ -267,7 +282,8 @@ class LogFile:
         return at + 1
 
     def _newline_before(self, before: int) -> int:
-        """The last newline below an offset, -1 if there is none; read backwards in pieces that grow."""
+        """The last newline below an offset, -1 if there is none; read backwards in pieces that
+        grow."""
         step = READ_BYTES
         while before > 0:
             start = max(0, before - step)
@@ -289,8 +305,8 @@ class LogFile:
         return -1
 
     def _offset_of(self, seq: int) -> int:
-        """Where the line of an event begins: closed in between two known places, by turns where it would lie if all
-        lines were as long, and by halving, which is sure to end soon."""
+        """Where the line of an event begins: closed in between two known places, by turns where
+        it would lie if all lines were as long, and by halving, which is sure to end soon."""
         at = bisect.bisect_right(self._places, (seq, self.end))
         (near, low), (far, high) = self._around(at)
         halves = False
@@ -341,7 +357,8 @@ class LogFile:
     # --- bytes ---
 
     def _line(self, start: int, stop: int) -> bytes:
-        """The line between two places; without a stop, or longer than any event, it is damage and not read."""
+        """The line between two places; without a stop, or longer than any event, it is damage
+        and not read."""
         if stop < 0 or stop - start > LINE_BYTES_MAX:
             raise self._damage(start, f"a line of more than {LINE_BYTES_MAX:,} bytes is no event")
         return self._bytes(start, stop)
@@ -366,4 +383,7 @@ class LogFile:
             raise self._damage(offset, str(error)) from error
 
     def _damage(self, offset: int, what: str) -> Corrupt:
-        return Corrupt(f"{self.path}, byte {offset:,}: {what}", hint="refold verify tells what can still be read")
+        return Corrupt(
+            f"{self.path}, byte {offset:,}: {what}",
+            hint="refold verify tells what can still be read",
+        )

@@ -1,7 +1,9 @@
-"""`conversations/ID/artifacts/`: what the conversation's events name, as a person or a grep finds it.
+"""`conversations/ID/artifacts/`: what the conversation's events name, as a person or a grep finds
+it.
 
-A content lies once in the store's own `artifacts/`; here it has a second name, and beside it `NAME.meta.json` with what
-the event says of it. Derived from log and contents: whatever is missing here is found by its digest all the same.
+A content lies once in the store's own `artifacts/`; here it has a second name, and beside it
+`NAME.meta.json` with what the event says of it. Derived from log and contents: whatever is missing
+here is found by its digest all the same.
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ def take_away(folder: str, digest: str, location: Location) -> None:
 
 
 def artifact_of(event: Event) -> Artifact | None:
-    """What an artifact event says; None for any other, and for one that cannot be read: the fold will complain."""
+    """What an artifact event says; None for any other, and for one that cannot be read: the fold
+    will complain."""
     if event.kind != "artifact":
         return None
     try:
@@ -63,6 +66,7 @@ def _located(artifact: Artifact, location: Location) -> str | None:
 
 
 def _link(path: str, name: str) -> None:
-    # Where it has this name already, or the disk knows no second names, the .meta.json leads to the content.
+    # Where it has this name already, or the disk knows no second names, the .meta.json leads to the
+    # content.
     with suppress(OSError):
         os.link(path, name)

@@ -1,4 +1,5 @@
-"""The folders and small files of a `files:` store: their names, how they come to be, are replaced, locked and swept.
+"""The folders and small files of a `files:` store: their names, how they come to be, are replaced,
+locked and swept.
 
     DIR/conversations/ID/messages.jsonl   the log, one event a line
                          metadata.json    title, time, and where a fork left its parent
@@ -7,9 +8,9 @@
     DIR/artifacts/                        contents, kept once for all conversations
     DIR/index.json                        the list of conversations: derived, rebuilt when it is missing or old
 
-A conversation's folder appears whole, by one rename, and disappears by one. A name that begins with a dot is on its way
-in or out and belongs to nobody once the lock of the tree is free. Neighbours: `files_folder` is one folder, `files` the
-store.
+A conversation's folder appears whole, by one rename, and disappears by one. A name that begins with
+a dot is on its way in or out and belongs to nobody once the lock of the tree is free. Neighbours:
+`files_folder` is one folder, `files` the store.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ class Tree:
         return sorted(id for name in names if (id := id_of(name)) is not None)
 
     def check(self) -> None:
-        """A link that somebody else may turn elsewhere is no place for a private log, and a file is no folder."""
+        """A link that somebody else may turn elsewhere is no place for a private log, and a file
+        is no folder."""
         for name in (self.root, self.conversations):
             try:
                 found = os.lstat(name)
@@ -66,10 +68,14 @@ class Tree:
                 continue
             if stat.S_ISLNK(found.st_mode) and found.st_uid not in (0, os.geteuid()):
                 raise Denied(
-                    f"{name} is a link that belongs to user {found.st_uid}", hint="use the real path of the store"
+                    f"{name} is a link that belongs to user {found.st_uid}",
+                    hint="use the real path of the store",
                 )
             if not os.path.isdir(name):
-                raise Invalid(f"{name} is not a folder", hint="name the folder of the store: files:.refold/tree")
+                raise Invalid(
+                    f"{name} is not a folder",
+                    hint="name the folder of the store: files:.refold/tree",
+                )
 
     def make(self) -> None:
         """The folders of the store itself."""
@@ -77,7 +83,8 @@ class Tree:
 
     @contextmanager
     def locked(self, *, wait_s: float | None = None) -> Iterator[None]:
-        """Alone in the tree: what makes, forks, erases or removes a conversation waits for each other."""
+        """Alone in the tree: what makes, forks, erases or removes a conversation waits for each
+        other."""
         self.make()
         fd = open_own(self._lock_path, os.O_RDWR)
         try:
@@ -88,9 +95,15 @@ class Tree:
             os.close(fd)
 
     def place(
-        self, id: str, files: dict[str, bytes], *, durable: bool = False, fill: Callable[[str], None] | None = None
+        self,
+        id: str,
+        files: dict[str, bytes],
+        *,
+        durable: bool = False,
+        fill: Callable[[str], None] | None = None,
     ) -> bool:
-        """Makes the folder with these files and what `fill` puts there, all at once. False if there is one already."""
+        """Makes the folder with these files and what `fill` puts there, all at once. False if
+        there is one already."""
         pending = os.path.join(self.conversations, NEW + secrets.token_hex(16))
         make_folder(pending, durable=False)
         try:
@@ -124,8 +137,9 @@ class Tree:
 
 
 def folder_of(id: str) -> str:
-    """The name of a conversation's folder: its id. With capitals in it, a mark follows that tells which letters they
-    are, so that ids that differ only in case have two folders on every file system."""
+    """The name of a conversation's folder: its id. With capitals in it, a mark follows that
+    tells which letters they are, so that ids that differ only in case have two folders on every
+    file system."""
     codec.conversation_checked(id)
     capitals = sum(1 << at for at, sign in enumerate(id) if sign.isupper())
     return f"{id}~{capitals:x}" if capitals else id
@@ -141,7 +155,8 @@ def id_of(name: str) -> str | None:
 
 
 def lock(fd: int, path: str, *, wait_s: float | None = None) -> None:
-    """Takes the lock of an open file, which the kernel gives back when its holder dies. Waits, but not for ever."""
+    """Takes the lock of an open file, which the kernel gives back when its holder dies. Waits,
+    but not for ever."""
     deadline, pause_s = time.monotonic() + (LOCK_S if wait_s is None else wait_s), PAUSE_S
     while not try_lock(fd):
         if time.monotonic() >= deadline:
@@ -191,13 +206,15 @@ def write_file(path: str, content: bytes, *, durable: bool) -> None:
 
 
 def replace_file(path: str, content: bytes, *, durable: bool) -> None:
-    """Puts the content in place of the file's: whoever reads sees the old or the new. The caller holds a lock."""
+    """Puts the content in place of the file's: whoever reads sees the old or the new. The caller
+    holds a lock."""
     write_file(path + ".new", content, durable=durable)
     os.rename(path + ".new", path)
 
 
 def remove_file(path: str) -> None:
-    """Removes a file that may be there, and what a killed process left of one that was to replace it."""
+    """Removes a file that may be there, and what a killed process left of one that was to
+    replace it."""
     for name in (path, path + ".new"):
         with suppress(FileNotFoundError):
             os.unlink(name)

@@ -1,7 +1,7 @@
 """Logs in one SQLite file: an append is one small insert at the end of a table, and nothing else.
 
-Appends commit without a sync (they survive kill -9); `flush` makes all of them survive power loss by one fdatasync of
-the -wal file. Why that is enough, whatever other processes do:
+Appends commit without a sync (they survive kill -9); `flush` makes all of them survive power loss
+by one fdatasync of the -wal file. Why that is enough, whatever other processes do:
 
   - A commit is in the WAL when `append` returns, and the WAL is valid up to its first torn frame. Syncing the file
     makes all frames durable, ours and those of others before ours: the page cache is one for all descriptors.
@@ -13,8 +13,8 @@ the -wal file. Why that is enough, whatever other processes do:
   - After a failed sync the kernel may have dropped the pages, and would report success the next time. So the store
     ends there: it must be opened again, which reads what really is on the disk.
 
-Only a foreign program that writes to the file with synchronous=OFF could break this. Neighbours: `sqlite_log` has the
-rows, `sqlite_file` the file, `artifacts` the contents.
+Only a foreign program that writes to the file with synchronous=OFF could break this. Neighbours:
+`sqlite_log` has the rows, `sqlite_file` the file, `artifacts` the contents.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def _guarded(method: Callable[Concatenate[SqliteStore, P], R]) -> Callable[Concatenate[SqliteStore, P], R]:
+def _guarded(
+    method: Callable[Concatenate[SqliteStore, P], R],
+) -> Callable[Concatenate[SqliteStore, P], R]:
     """One thread at a time, and only errors of the family leave."""
 
     @functools.wraps(method)
@@ -55,7 +57,9 @@ def _guarded(method: Callable[Concatenate[SqliteStore, P], R]) -> Callable[Conca
         except UnicodeDecodeError as error:
             raise Corrupt(f"{self.path}: a text is not UTF-8", hint="refold verify") from error
         except (UnicodeEncodeError, OverflowError) as error:
-            raise Invalid(f"not storable: {error}", hint="text without surrogates, numbers of 64 bits") from error
+            raise Invalid(
+                f"not storable: {error}", hint="text without surrogates, numbers of 64 bits"
+            ) from error
         except OSError as error:
             raise door.os_failure(error, f"cannot use {self.path}") from error
 
@@ -96,11 +100,17 @@ class SqliteStore:
         return found
 
     @_guarded
-    def read(self, conversation: str, *, after: int = 0, last: int | None = None, limit: int = 1_000) -> list[Event]:
+    def read(
+        self, conversation: str, *, after: int = 0, last: int | None = None, limit: int = 1_000
+    ) -> list[Event]:
         connection, unchanged = self._connection_to(conversation), self._nobody_wrote()
         if unchanged and self._heads.get(conversation) == after:
             return []
-        bounds = door.bounded(after), door.SEQ_MAX if last is None else door.bounded(last), door.bounded(limit)
+        bounds = (
+            door.bounded(after),
+            door.SEQ_MAX if last is None else door.bounded(last),
+            door.bounded(limit),
+        )
         line = self._lines.get(conversation)
         if line is not None:
             # One statement sees one moment by itself.
@@ -116,8 +126,8 @@ class SqliteStore:
         return found
 
     def _nobody_wrote(self) -> bool:
-        """Whether no other connection has written since what we know of heads and rows: SQLite keeps a number for
-        that. If one has, we know nothing any more."""
+        """Whether no other connection has written since what we know of heads and rows: SQLite
+        keeps a number for that. If one has, we know nothing any more."""
         connection = self._connected(writing=False)
         version: int = connection.execute("PRAGMA data_version").get if connection else -1
         if version == self._version:
@@ -135,11 +145,14 @@ class SqliteStore:
             return
         connection = self._connected(writing=True)
         assert connection is not None
-        # The usual append asks nothing first: one event on top of a log that we have written to before.
+        # The usual append asks nothing first: one event on top of a log that we have written to
+        # before.
         usual = number and len(events) == 1 and events[0].kind != "meta"
         if not (usual and sqlite_log.append_next(connection, number, events[0])):
             with _transaction(connection, "BEGIN IMMEDIATE"):
-                self._numbers[conversation] = sqlite_log.append_batch(connection, conversation, events, expect)
+                self._numbers[conversation] = sqlite_log.append_batch(
+                    connection, conversation, events, expect
+                )
         self._heads[conversation] = events[-1].seq
         self._wrote()
 
@@ -178,8 +191,9 @@ class SqliteStore:
     def erase(self, conversation: str, seq: int) -> None:
         with _transaction(self._connection_to(conversation), "BEGIN IMMEDIATE") as connection:
             sqlite_log.erase(connection, conversation, seq)
-        # secure_delete clears the row, but not the copies that page splits left behind when they moved it (seen in
-        # 2 of 600 random stores). Only writing all pages anew is sure to leave no byte.
+        # secure_delete clears the row, but not the copies that page splits left behind when they
+        # moved it (seen in 2 of 600 random stores). Only writing all pages anew is sure to leave no
+        # byte.
         connection.execute("VACUUM")
         self._scrub(connection)
 
@@ -202,7 +216,9 @@ class SqliteStore:
             try:
                 self._wal.sync()
             except OSError as error:
-                self._ended = door.os_failure(error, f"cannot sync {self._wal.path}; open the store again")
+                self._ended = door.os_failure(
+                    error, f"cannot sync {self._wal.path}; open the store again"
+                )
                 raise self._ended from error
             self._flushed = written
 
@@ -212,7 +228,9 @@ class SqliteStore:
                 self.flush()
         finally:
             self._disconnect()
-            self._ended = self._ended or Invalid(f"{self.url} is closed", hint="open the store again")
+            self._ended = self._ended or Invalid(
+                f"{self.url} is closed", hint="open the store again"
+            )
 
     @_guarded
     def _disconnect(self) -> None:
@@ -247,13 +265,15 @@ class SqliteStore:
             raise type(self._ended)(str(self._ended), hint=self._ended.hint)
 
     def _wrote(self) -> None:
-        """Notes that there is something to sync. The descriptor is opened now, so that it sees every write error."""
+        """Notes that there is something to sync. The descriptor is opened now, so that it sees
+        every write error."""
         if self._wal is None:
             self._wal = sqlite_file.Wal(self.path)
         self._written += 1
 
     def _scrub(self, connection: apsw.Connection) -> None:
-        """Copies the cleared pages over the old ones and empties the WAL, which still holds what was there."""
+        """Copies the cleared pages over the old ones and empties the WAL, which still holds what
+        was there."""
         self._wrote()
         connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
@@ -272,8 +292,9 @@ def _transaction(connection: apsw.Connection, begin: str) -> Iterator[apsw.Conne
         raise
 
 
-# A SQLite connection must not be carried over a fork: its locks belong to the parent, and the child would not know.
-# So every store lets go of its connection before, and takes a new one when it is used next, on either side.
+# A SQLite connection must not be carried over a fork: its locks belong to the parent, and the child
+# would not know. So every store lets go of its connection before, and takes a new one when it is
+# used next, on either side.
 _OPEN: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
 _HELD: list[SqliteStore] = []
 

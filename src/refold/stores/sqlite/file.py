@@ -1,7 +1,9 @@
-"""The database file: how it comes to be, how it is opened, synced and left, and what its errors mean.
+"""The database file: how it comes to be, how it is opened, synced and left, and what its errors
+mean.
 
-It is made for the owner alone whatever the umask, marked as ours by its application id, and never touched when it is
-not ours or newer than we are. Neighbours: `sqlite` keeps logs in it; nothing else imports apsw.
+It is made for the owner alone whatever the umask, marked as ours by its application id, and never
+touched when it is not ours or newer than we are. Neighbours: `sqlite` keeps logs in it; nothing
+else imports apsw.
 """
 
 from __future__ import annotations
@@ -30,13 +32,14 @@ PAGE_BYTES = 1024
 WAL_PAGES = 1_000
 WAL_CHECK_S = 1.0
 
-# Closing any descriptor of a file drops all POSIX locks this process holds on it. Creating the database is the one
-# time we hold a descriptor of our own to it, so nobody may connect meanwhile.
+# Closing any descriptor of a file drops all POSIX locks this process holds on it. Creating the
+# database is the one time we hold a descriptor of our own to it, so nobody may connect meanwhile.
 _CONNECTING = threading.Lock()
 
 
 def connect(path: str, *, writing: bool) -> apsw.Connection | None:
-    """A connection to the database, made if it is missing and we are writing; None if there is nothing to read."""
+    """A connection to the database, made if it is missing and we are writing; None if there is
+    nothing to read."""
     with _CONNECTING:
         _refuse_strange_links(path)
         if not _exists(path):
@@ -63,7 +66,10 @@ def _refuse_strange_links(path: str) -> None:
             # What cannot be looked at is reported by the open that follows, in its own words.
             continue
         if stat.S_ISLNK(found.st_mode) and found.st_uid not in (0, os.geteuid()):
-            raise Denied(f"{name} is a link that belongs to user {found.st_uid}", hint="use the real path of the store")
+            raise Denied(
+                f"{name} is a link that belongs to user {found.st_uid}",
+                hint="use the real path of the store",
+            )
 
 
 def _exists(path: str) -> bool:
@@ -74,7 +80,9 @@ def _exists(path: str) -> bool:
     except OSError as error:
         raise door.os_failure(error, f"cannot open {path}") from error
     if not stat.S_ISREG(found.st_mode):
-        raise Invalid(f"{path} is not a file", hint="name the database file: sqlite:.refold/refold.db")
+        raise Invalid(
+            f"{path} is not a file", hint="name the database file: sqlite:.refold/refold.db"
+        )
     return True
 
 
@@ -83,7 +91,8 @@ def _create(path: str) -> None:
         make_folder(os.path.dirname(path))
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
-            # SQLite gives the mode of the database to its -wal and -shm files, so this covers them too.
+            # SQLite gives the mode of the database to its -wal and -shm files, so this covers them
+            # too.
             os.fchmod(fd, 0o600)
         finally:
             os.close(fd)
@@ -103,8 +112,8 @@ def _opened(path: str) -> apsw.Connection:
         connection.close(True)
         if not _is_frozen(path):
             raise
-        # On a read-only disk SQLite cannot make its -shm file. Nobody can write there and there is no WAL to miss,
-        # so the database may be read as it stands.
+        # On a read-only disk SQLite cannot make its -shm file. Nobody can write there and there is
+        # no WAL to miss, so the database may be read as it stands.
         flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
         connection = apsw.Connection(f"file:{quote(path)}?immutable=1", flags=flags)
         _configure(connection)
@@ -119,7 +128,8 @@ def _is_frozen(path: str) -> bool:
 
 def _configure(connection: apsw.Connection) -> None:
     connection.set_busy_timeout(BUSY_MS)
-    # Without this SQLite plans a statement anew whenever its LIMIT is bound: more than half the time of a short read.
+    # Without this SQLite plans a statement anew whenever its LIMIT is bound: more than half the
+    # time of a short read.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     connection.execute(
         f"PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON; PRAGMA secure_delete=ON; PRAGMA synchronous=NORMAL;"
@@ -134,12 +144,17 @@ def _is_ours(connection: apsw.Connection, path: str) -> bool:
     version = connection.pragma("user_version")
     if application == APPLICATION_ID:
         if version > VERSION:
-            raise Invalid(f"{path} has version {version}, this refold reads up to {VERSION}", hint="upgrade refold")
+            raise Invalid(
+                f"{path} has version {version}, this refold reads up to {VERSION}",
+                hint="upgrade refold",
+            )
         if version < VERSION and not connection.in_transaction:
             sqlite_versions.migrated(connection, path, version)
         return True
     if application or version or connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").get:
-        raise Corrupt(f"{path} is a database of another program", hint="name another file for the store")
+        raise Corrupt(
+            f"{path} is a database of another program", hint="name another file for the store"
+        )
     return False
 
 
@@ -150,7 +165,9 @@ def _initialise(connection: apsw.Connection, path: str) -> bool:
     # Another process may have done all this since we looked.
     if not _is_ours(connection, path):
         connection.execute(sqlite_log.SCHEMA)
-        connection.execute(f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}").fetchall()
+        connection.execute(
+            f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}"
+        ).fetchall()
     connection.execute("COMMIT")
     return True
 
@@ -171,8 +188,9 @@ def _use_wal(connection: apsw.Connection) -> None:
 class Wal:
     """A descriptor of our own to the write-ahead log, to sync it without asking SQLite.
 
-    SQLite opens the file once per connection and keeps it; this is opened just after and closed with the connection,
-    so both mean the same file. SQLite puts no locks on the -wal file, so closing it releases none.
+    SQLite opens the file once per connection and keeps it; this is opened just after and closed
+    with the connection, so both mean the same file. SQLite puts no locks on the -wal file, so
+    closing it releases none.
     """
 
     def __init__(self, path: str) -> None:
@@ -192,11 +210,13 @@ class Wal:
             self._new = False
 
     def _check(self) -> None:
-        """Notices that somebody took the file away. Once a second: after a stat, Linux must write the file's times
-        with the next commit, which made a turn cost a tenth more."""
+        """Notices that somebody took the file away. Once a second: after a stat, Linux must
+        write the file's times with the next commit, which made a turn cost a tenth more."""
         there, mine = os.stat(self.path), os.fstat(self._fd)
         if (there.st_dev, there.st_ino) != (mine.st_dev, mine.st_ino):
-            raise FileNotFoundError(errno.ENOENT, "the -wal file was replaced while the store was open")
+            raise FileNotFoundError(
+                errno.ENOENT, "the -wal file was replaced while the store was open"
+            )
         self._checked_s = time.monotonic()
 
     def close(self) -> None:
@@ -222,14 +242,21 @@ def failure(error: apsw.Error, path: str) -> RefoldError:
     reason = f"{path}: {error}"
     match error:
         case apsw.BusyError() | apsw.LockedError():
-            return Unavailable(f"{path} is busy: {error}", retry_after_s=1.0, hint="another process holds it")
+            return Unavailable(
+                f"{path} is busy: {error}", retry_after_s=1.0, hint="another process holds it"
+            )
         case apsw.FullError():
             return Unavailable(reason, hint="free some space, then try again")
         case apsw.NotADBError() | apsw.CorruptError() | apsw.FormatError():
-            return Corrupt(reason, hint="refold verify tells what can still be read; restore the file from a copy")
+            return Corrupt(
+                reason,
+                hint="refold verify tells what can still be read; restore the file from a copy",
+            )
         case apsw.SQLError() | apsw.SchemaChangeError() | apsw.MismatchError():
             return Corrupt(f"{path} is not laid out as ours: {error}", hint="refold verify")
-        case apsw.ReadOnlyError() | apsw.CantOpenError() | apsw.PermissionsError() | apsw.AuthError():
+        case (
+            apsw.ReadOnlyError() | apsw.CantOpenError() | apsw.PermissionsError() | apsw.AuthError()
+        ):
             return _refusal(error, path)
         case apsw.TooBigError():
             return Invalid(reason, hint="store large content as an artifact")
@@ -241,7 +268,10 @@ def _refusal(error: apsw.Error, path: str) -> RefoldError:
     """Why SQLite could not open or write: the disk, or us."""
     folder = os.path.dirname(path)
     if os.path.isdir(folder) and os.statvfs(folder).f_flag & os.ST_RDONLY:
-        return Unavailable(f"{path}: {error}", hint="the disk is read-only: reading works, writing needs another place")
+        return Unavailable(
+            f"{path}: {error}",
+            hint="the disk is read-only: reading works, writing needs another place",
+        )
     if not (_allowed(path, os.R_OK | os.W_OK) and _allowed(folder, os.W_OK | os.X_OK)):
         return Denied(f"{path}: {error}", hint="check the owner and the mode of the store's files")
     return Unavailable(f"{path}: {error}", hint="check the path and the disk, then try again")

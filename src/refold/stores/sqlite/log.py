@@ -1,8 +1,9 @@
 """Logs as rows: functions of a connection, each inside a transaction that its caller began.
 
-The place of an event is its rowid: the conversation's number above, its seq in the lower 40 bits. There is no second
-index and no row that counts; head and chain are those of the last place in the conversation's range. A fork owns the
-places above the seq at which it left; what lies below is found by walking up to its ancestors, in a loop.
+The place of an event is its rowid: the conversation's number above, its seq in the lower 40 bits.
+There is no second index and no row that counts; head and chain are those of the last place in the
+conversation's range. A fork owns the places above the seq at which it left; what lies below is
+found by walking up to its ancestors, in a loop.
 """
 
 from __future__ import annotations
@@ -36,10 +37,13 @@ CREATE TABLE bookmarks(number INTEGER PRIMARY KEY, bookmark BLOB NOT NULL) STRIC
 
 _COLUMNS = 'at_ms, chain, tokens, kind, "by", id, counter, digest, salt, body'
 _TYPES = (int, int, bytes, int, str, str, str, str, bytes, bytes, bytes)
-_READ = f"SELECT place, {_COLUMNS} FROM events WHERE place > ? AND place <= ? ORDER BY place LIMIT ?"
+_READ = (
+    f"SELECT place, {_COLUMNS} FROM events WHERE place > ? AND place <= ? ORDER BY place LIMIT ?"
+)
 _INSERT = f"INSERT INTO events(place, {_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?)"
-# Check and insert in one statement, in an immediate transaction of its own: without the event before, `kind` is NULL
-# and refused; with an event after, the place is taken. A SELECT instead of VALUES would copy the body once more.
+# Check and insert in one statement, in an immediate transaction of its own: without the event
+# before, `kind` is NULL and refused; with an event after, the place is taken. A SELECT instead of
+# VALUES would copy the body once more.
 _INSERT_NEXT = (
     f"INSERT INTO events(place, {_COLUMNS}) "
     "VALUES (?1, ?2, ?3, ?4, (SELECT ?5 FROM events WHERE place = ?1 - 1), ?6, ?7, ?8, ?9, ?10, ?11)"
@@ -84,9 +88,15 @@ def _conversation(row: Any) -> Conversation:
     id, parent_seq, parent_chain, title, at_ms, parent, place, chain, updated_ms = row
     own = place is not None
     return Conversation(
-        id=id, head=place & door.SEQ_MAX if own else parent_seq, chain=chain if own else parent_chain, title=title,
-        parent=parent or "", parent_seq=parent_seq, at_ms=at_ms, updated_ms=updated_ms if own else at_ms,
-    )  # fmt: skip
+        id=id,
+        head=place & door.SEQ_MAX if own else parent_seq,
+        chain=chain if own else parent_chain,
+        title=title,
+        parent=parent or "",
+        parent_seq=parent_seq,
+        at_ms=at_ms,
+        updated_ms=updated_ms if own else at_ms,
+    )
 
 
 def find(connection: apsw.Connection, conversation: str) -> Line | None:
@@ -123,7 +133,10 @@ def _upwards(connection: apsw.Connection, line: Line, last: int) -> Iterator[tup
             return
         row = connection.execute(query, (line.parent,)).fetchone()
         if row is None:
-            raise Corrupt(f"conversation {line.number} has lost its parent {line.parent}", hint="refold verify")
+            raise Corrupt(
+                f"conversation {line.number} has lost its parent {line.parent}",
+                hint="refold verify",
+            )
         line = Line(*row)
 
 
@@ -136,7 +149,9 @@ def span(connection: apsw.Connection, line: Line, after: int, last: int, limit: 
             break
     events: list[Event] = []
     for low, start, end in reversed(parts):
-        events += map(_event, connection.execute(_READ, (low + start, low + end, limit - len(events))))
+        events += map(
+            _event, connection.execute(_READ, (low + start, low + end, limit - len(events)))
+        )
     return dense(events, after)
 
 
@@ -145,13 +160,23 @@ def _event(row: Any) -> Event:
         raise Corrupt(f"the event at place {row[0]} is damaged", hint="refold verify")
     place, at_ms, chain, tokens, kind, by, id, counter, digest, salt, body = row
     return Event(
-        seq=place & door.SEQ_MAX, id=id, at_ms=at_ms, by=by, kind=kind, body=body, salt=salt, digest=digest,
-        chain=chain, tokens=tokens, counter=counter,
-    )  # fmt: skip
+        seq=place & door.SEQ_MAX,
+        id=id,
+        at_ms=at_ms,
+        by=by,
+        kind=kind,
+        body=body,
+        salt=salt,
+        digest=digest,
+        chain=chain,
+        tokens=tokens,
+        counter=counter,
+    )
 
 
 def dense(events: list[Event], after: int) -> list[Event]:
-    """The events themselves, if none is missing among them: a damaged page must not shorten a log silently."""
+    """The events themselves, if none is missing among them: a damaged page must not shorten a
+    log silently."""
     for seq, event in enumerate(events, after + 1):
         if event.seq != seq:
             raise Corrupt(f"event {seq} is missing before event {event.seq}", hint="refold verify")
@@ -159,7 +184,8 @@ def dense(events: list[Event], after: int) -> list[Event]:
 
 
 def append_next(connection: apsw.Connection, number: int, event: Event) -> bool:
-    """Writes one event on top of the one before it. False, and nothing written, where that is not so simple."""
+    """Writes one event on top of the one before it. False, and nothing written, where that is
+    not so simple."""
     try:
         connection.execute(_INSERT_NEXT, _row(number << SEQ_BITS, event))
     except apsw.ConstraintError:
@@ -167,8 +193,11 @@ def append_next(connection: apsw.Connection, number: int, event: Event) -> bool:
     return True
 
 
-def append_batch(connection: apsw.Connection, conversation: str, events: Sequence[Event], expect: int) -> int:
-    """Writes all events on top of head `expect`, or raises Conflict; gives the conversation's number."""
+def append_batch(
+    connection: apsw.Connection, conversation: str, events: Sequence[Event], expect: int
+) -> int:
+    """Writes all events on top of head `expect`, or raises Conflict; gives the conversation's
+    number."""
     line = find(connection, conversation)
     newest = head(connection, line) if line else 0
     if newest != expect:
@@ -180,7 +209,9 @@ def append_batch(connection: apsw.Connection, conversation: str, events: Sequenc
         line = Line(0, None, 0, b"", title or "")
         line = line._replace(number=create(connection, conversation, line, events[0].at_ms))
     elif title is not None:
-        connection.execute("UPDATE conversations SET title = ? WHERE number = ?", (title, line.number))
+        connection.execute(
+            "UPDATE conversations SET title = ? WHERE number = ?", (title, line.number)
+        )
     low = line.number << SEQ_BITS
     connection.executemany(_INSERT, [_row(low, event) for event in events])
     return line.number
@@ -188,9 +219,18 @@ def append_batch(connection: apsw.Connection, conversation: str, events: Sequenc
 
 def _row(low: int, event: Event) -> tuple[Any, ...]:
     return (
-        low + event.seq, event.at_ms, event.chain, event.tokens, event.kind, event.by, event.id, event.counter,
-        event.digest, event.salt, event.body,
-    )  # fmt: skip
+        low + event.seq,
+        event.at_ms,
+        event.chain,
+        event.tokens,
+        event.kind,
+        event.by,
+        event.id,
+        event.counter,
+        event.digest,
+        event.salt,
+        event.body,
+    )
 
 
 def _has(connection: apsw.Connection, line: Line, events: Sequence[Event]) -> bool:
@@ -200,12 +240,16 @@ def _has(connection: apsw.Connection, line: Line, events: Sequence[Event]) -> bo
 
 
 def create(connection: apsw.Connection, conversation: str, line: Line, at_ms: int) -> int:
-    """A new row. Numbers are never used twice, so a number remembered elsewhere cannot mean another log."""
+    """A new row. Numbers are never used twice, so a number remembered elsewhere cannot mean
+    another log."""
     query = "INSERT INTO conversations(id, parent, parent_seq, parent_chain, title, at_ms) VALUES (?,?,?,?,?,?)"
     connection.execute(query, (conversation, *line[1:], at_ms))
     number = connection.last_insert_rowid()
     if number > NUMBER_MAX:
-        raise Unavailable(f"the store has had {NUMBER_MAX:,} conversations, and no room for more", hint="open another")
+        raise Unavailable(
+            f"the store has had {NUMBER_MAX:,} conversations, and no room for more",
+            hint="open another",
+        )
     return number
 
 
@@ -218,7 +262,11 @@ def fork(connection: apsw.Connection, conversation: str, at: int, new: str) -> N
     if not 1 <= at <= newest:
         raise door.outside(conversation, at, newest)
     left = span(connection, line, at - 1, at, 1)[0]
-    title = line.title if next(_titles(connection, line, at, newest), None) is None else _title(connection, line, at)
+    title = (
+        line.title
+        if next(_titles(connection, line, at, newest), None) is None
+        else _title(connection, line, at)
+    )
     create(connection, new, Line(0, line.number, at, left.chain, title), left.at_ms)
 
 
@@ -240,7 +288,8 @@ def _titles(connection: apsw.Connection, line: Line, after: int, last: int) -> I
 
 
 def erase(connection: apsw.Connection, conversation: str, seq: int) -> None:
-    """Empties the one row that holds the event, and what was derived from it: bookmarks, and a title."""
+    """Empties the one row that holds the event, and what was derived from it: bookmarks, and a
+    title."""
     line = known(connection, conversation)
     newest = head(connection, line)
     if not 1 <= seq <= newest:
@@ -258,13 +307,17 @@ def _retitle(connection: apsw.Connection, holder: Line) -> None:
     query = _READERS + _LINE + "WHERE number IN readers"
     for line in [Line(*row) for row in connection.execute(query, (holder.number,))]:
         title = _title(connection, line, door.SEQ_MAX)
-        connection.execute("UPDATE conversations SET title = ? WHERE number = ?", (title, line.number))
+        connection.execute(
+            "UPDATE conversations SET title = ? WHERE number = ?", (title, line.number)
+        )
 
 
 def delete(connection: apsw.Connection, conversation: str) -> None:
     """Removes the row, its events and its bookmark; Conflict while forks read from it."""
     line = known(connection, conversation)
-    reader: str | None = connection.execute("SELECT id FROM conversations WHERE parent = ? LIMIT 1", line[:1]).get
+    reader: str | None = connection.execute(
+        "SELECT id FROM conversations WHERE parent = ? LIMIT 1", line[:1]
+    ).get
     if reader is not None:
         raise door.forked(conversation, reader, head(connection, line))
     low = line.number << SEQ_BITS
@@ -280,5 +333,7 @@ def bookmark(connection: apsw.Connection, conversation: str) -> bytes | None:
 
 
 def keep_bookmark(connection: apsw.Connection, conversation: str, bookmark: bytes) -> None:
-    query = "INSERT INTO bookmarks VALUES (?,?) ON CONFLICT DO UPDATE SET bookmark = excluded.bookmark"
+    query = (
+        "INSERT INTO bookmarks VALUES (?,?) ON CONFLICT DO UPDATE SET bookmark = excluded.bookmark"
+    )
     connection.execute(query, (known(connection, conversation).number, bookmark))

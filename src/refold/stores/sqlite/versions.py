@@ -1,8 +1,9 @@
 """Older layouts of the database, and the steps that lead from each to the next.
 
-A database of an older version is copied beside itself first (`refold.db.v0`), whole, for the refold that made it; then
-all steps are taken in one transaction, so that a process which dies in between leaves it as it was. Who only wants to
-read must have it migrated, too: there is one layout in the code, the newest. Neighbour: `sqlite_file` asks.
+A database of an older version is copied beside itself first (`refold.db.v0`), whole, for the refold
+that made it; then all steps are taken in one transaction, so that a process which dies in between
+leaves it as it was. Who only wants to read must have it migrated, too: there is one layout in the
+code, the newest. Neighbour: `sqlite_file` asks.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ def migrated(connection: apsw.Connection, path: str, version: int) -> None:
     except apsw.Error as error:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
-        raise Corrupt(f"{path} of version {version} cannot be brought to {VERSION}: {error}", hint=_HINT) from error
+        raise Corrupt(
+            f"{path} of version {version} cannot be brought to {VERSION}: {error}", hint=_HINT
+        ) from error
 
 
 _HINT = "it was left as it was; a copy lies beside it"

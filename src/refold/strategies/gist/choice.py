@@ -1,10 +1,11 @@
-"""Which lines of a span are worth their tokens: those that tell most about names that will be needed, and that
-nothing else on the page tells already.
+"""Which lines of a span are worth their tokens: those that tell most about names that will be
+needed, and that nothing else on the page tells already.
 
-A line is worth the sum, over its names, of how likely each is needed times how much better this line tells it than
-what is already kept (coverage). Lines are taken greatest worth per token first, recomputed as coverage grows, until
-the room is used or a line is not worth its reading. The line that stood beside a kept one counts a little, so that what
-is kept can be understood. Neighbours: `lines` (what a line tells), `names` (what is needed), `gist` (the text).
+A line is worth the sum, over its names, of how likely each is needed times how much better this
+line tells it than what is already kept (coverage). Lines are taken greatest worth per token first,
+recomputed as coverage grows, until the room is used or a line is not worth its reading. The line
+that stood beside a kept one counts a little, so that what is kept can be understood. Neighbours:
+`lines` (what a line tells), `names` (what is needed), `gist` (the text).
 """
 
 from __future__ import annotations
@@ -33,12 +34,15 @@ BESIDE = 0.04  # worth of having the line next to it as well
 TAG_CHARS = 9
 REQUEST_CHARS = 300  # of every request that are kept whatever they tell
 
-Kept = dict[tuple[int, int], Pieces]  # by seq and number of the line in its passage, the most needed first
+Kept = dict[
+    tuple[int, int], Pieces
+]  # by seq and number of the line in its passage, the most needed first
 
 
 class Candidate(Struct, gc=False):
-    """A line, or a piece of a long one, that could be kept. `bare` are the names that it hardly tells, found out when
-    its turn comes: most candidates are told by others by then, and never need it."""
+    """A line, or a piece of a long one, that could be kept. `bare` are the names that it hardly
+    tells, found out when its turn comes: most candidates are told by others by then, and never
+    need it."""
 
     at: int
     start: int
@@ -48,11 +52,19 @@ class Candidate(Struct, gc=False):
 
 
 def chosen(
-    span: Sequence[Passage], need: dict[str, float], shown: Shown, *, room: float, floor: float, per_char: float,
-    requests: Set[int] = frozenset(), request_share: float = 0.0,
-) -> Kept:  # fmt: skip
-    """The pieces to keep, the most needed first. `room` is in tokens, `floor` the least worth per token, `per_char`
-    tokens per character. The beginning of each of the `requests`, given by seq, has this share of the room."""
+    span: Sequence[Passage],
+    need: dict[str, float],
+    shown: Shown,
+    *,
+    room: float,
+    floor: float,
+    per_char: float,
+    requests: Set[int] = frozenset(),
+    request_share: float = 0.0,
+) -> Kept:
+    """The pieces to keep, the most needed first. `room` is in tokens, `floor` the least worth
+    per token, `per_char` tokens per character. The beginning of each of the `requests`, given by
+    seq, has this share of the room."""
     choice = Choice(span, need, shown, floor, per_char)
     room -= choice.keep_requests(requests, room * request_share)
     choice.take_best(choice.gathered(), room)
@@ -64,7 +76,12 @@ class Choice:
     """A lazy greedy choice over the lines of a span, numbered through; used once."""
 
     def __init__(
-        self, span: Sequence[Passage], need: dict[str, float], shown: Shown, floor: float, per_char: float
+        self,
+        span: Sequence[Passage],
+        need: dict[str, float],
+        shown: Shown,
+        floor: float,
+        per_char: float,
     ) -> None:
         self.span, self.need, self.floor, self.per_char = span, need, floor, per_char
         self.on_page, self.told, self.beside = set(shown.lines), shown.told(), set(shown.names)
@@ -77,7 +94,9 @@ class Choice:
         self.repeats: dict[str, int] = {}  # how many further lines a name has got
         self.done: set[int] = set()
         self.gain = dict(need)  # what a line is worth for a name that it tells well
-        self.bound = {name: value * (1.0 + BESIDE) for name, value in need.items()}  # what it is worth at most
+        self.bound = {
+            name: value * (1.0 + BESIDE) for name, value in need.items()
+        }  # what it is worth at most
         for name in need.keys() & self.told.keys():
             self._weigh(name)
 
@@ -96,9 +115,12 @@ class Choice:
     # candidates
 
     def keep_requests(self, requests: Set[int], room: float) -> float:
-        """Keeps how requests begin, the first one and then the newest while there is room; gives what that took."""
+        """Keeps how requests begin, the first one and then the newest while there is room; gives
+        what that took."""
         used = 0.0
-        homes = [home for home in reversed(range(len(self.span))) if self.span[home].seq in requests]
+        homes = [
+            home for home in reversed(range(len(self.span))) if self.span[home].seq in requests
+        ]
         for home in homes[-1:] + homes[:-1]:
             left = REQUEST_CHARS
             for at in range(self.first[home], self.first[home + 1]):
@@ -119,7 +141,8 @@ class Choice:
         return price
 
     def gathered(self) -> Queue:
-        """Every distinct line not on the page yet, newest copy first, that could be worth its tokens."""
+        """Every distinct line not on the page yet, newest copy first, that could be worth its
+        tokens."""
         met, need, all_lines, all_names = set(self.on_page), self.need, self.lines, self.names
         least = self.floor / (1 + BESIDE) * self.per_char
         for at in reversed(range(len(all_lines))):
@@ -150,7 +173,8 @@ class Choice:
     # worth and price
 
     def _weigh(self, name: str) -> None:
-        """Notes what lines are worth for a name, as it is told now: adding that up is all that a candidate costs."""
+        """Notes what lines are worth for a name, as it is told now: adding that up is all that a
+        candidate costs."""
         need, more = self.need[name], 1.0 - self.told.get(name, 0.0)
         self.gain[name] = need * (more if more > AGAIN else AGAIN / (1 + self.repeats.get(name, 0)))
         self.bound[name] = need * ((more if more > AGAIN else AGAIN) + BESIDE)
@@ -174,18 +198,24 @@ class Choice:
         return self.need[name] * (more if more > AGAIN else AGAIN / (1 + self.repeats.get(name, 0)))
 
     def _company(self, candidate: Candidate) -> float:
-        """Worth of completing a pair: this line and the one beside it, or a kept line that has this one beside it."""
+        """Worth of completing a pair: this line and the one beside it, or a kept line that has
+        this one beside it."""
         worth, beside = 0.0, self.beside
-        if not beside.issuperset(candidate.names) and self._is_present(self.neighbour(candidate.at)):
+        if not beside.issuperset(candidate.names) and self._is_present(
+            self.neighbour(candidate.at)
+        ):
             worth += sum([self.need[name] for name in candidate.names if name not in beside])
         if candidate.at in self.lone:
             for other in (candidate.at - 1, candidate.at + 1):
                 if other in self.kept and self.neighbour(other) == candidate.at:
-                    worth += sum([self.need[name] for name in self.names[other] if name not in beside])
+                    worth += sum(
+                        [self.need[name] for name in self.names[other] if name not in beside]
+                    )
         return worth
 
     def neighbour(self, at: int) -> int:
-        """The line that stood beside a line: the next of its message, or the one before the last; -1 if none."""
+        """The line that stood beside a line: the next of its message, or the one before the
+        last; -1 if none."""
         home = self.home[at]
         if at + 1 < self.first[home + 1]:
             return at + 1
@@ -198,14 +228,16 @@ class Choice:
         at, size = candidate.at, candidate.end - candidate.start
         if at not in self.kept:
             return (size + (1 if self.home[at] in self.tagged else 1 + TAG_CHARS)) * self.per_char
-        overlap = sum(max(0, min(b, candidate.end) - max(a, candidate.start)) for a, b in self.kept[at])
+        overlap = sum(
+            max(0, min(b, candidate.end) - max(a, candidate.start)) for a, b in self.kept[at]
+        )
         return max(1, size + GAP_CHARS - overlap) * self.per_char
 
     # the choice itself
 
     def take_best(self, queue: Queue, room: float) -> None:
-        """Takes the densest candidate while there is room. Worth only falls as others are taken, but for the
-        neighbours of what was taken: those are pushed anew."""
+        """Takes the densest candidate while there is room. Worth only falls as others are taken,
+        but for the neighbours of what was taken: those are pushed anew."""
         while queue and room > LINE_CHARS_MIN * self.per_char:
             index = queue.pop()
             if self._is_best(index, queue):
@@ -213,7 +245,8 @@ class Choice:
                 room -= self._taken(queue, index, room)
 
     def _is_best(self, index: int, queue: Queue) -> bool:
-        """Whether a candidate is worth its tokens and no other is denser; if one may be, it goes back to the queue."""
+        """Whether a candidate is worth its tokens and no other is denser; if one may be, it goes
+        back to the queue."""
         candidate = self.candidates[index]
         if candidate.bare is None:
             price = self.price(candidate)
@@ -223,7 +256,9 @@ class Choice:
             if self._worth(candidate, ()) / price < self.floor:
                 return False
             self.bare_of(candidate)
-        return self._stays_first(0.0 if index in self.done else self._density(candidate), index, queue)
+        return self._stays_first(
+            0.0 if index in self.done else self._density(candidate), index, queue
+        )
 
     def _stays_first(self, density: float, index: int, queue: Queue) -> bool:
         if density < self.floor:
@@ -290,7 +325,11 @@ class Choice:
         if beside >= 0 and not self._is_present(beside):
             risen.append(self._head_of(beside))
         for other in (at - 1, at + 1):
-            if other in self.of_line and self.home[other] == self.home[at] and self.neighbour(other) == at:
+            if (
+                other in self.of_line
+                and self.home[other] == self.home[at]
+                and self.neighbour(other) == at
+            ):
                 risen += self.of_line[other]
         return risen
 
@@ -300,4 +339,6 @@ class Choice:
             if self.candidates[index].start == 0:
                 return index
         line = self.lines[at]
-        return self.add(at, 0, min(len(line), PIECE_CHARS), self.names[at] if len(line) <= PIECE_CHARS else ())
+        return self.add(
+            at, 0, min(len(line), PIECE_CHARS), self.names[at] if len(line) <= PIECE_CHARS else ()
+        )

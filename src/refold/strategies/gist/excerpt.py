@@ -1,7 +1,9 @@
-"""A result too large for the page, in the room it may have: its beginning, its end, and from between the lines that
-tell most of what is needed. The original's own lines by number, so every gap says what it leaves out.
+"""A result too large for the page, in the room it may have: its beginning, its end, and from
+between the lines that tell most of what is needed. The original's own lines by number, so every gap
+says what it leaves out.
 
-Neighbours: `gist` asks for it when the newest step would crowd out all that came before; `fit` cuts what has no lines.
+Neighbours: `gist` asks for it when the newest step would crowd out all that came before; `fit` cuts
+what has no lines.
 """
 
 from __future__ import annotations
@@ -21,8 +23,11 @@ LINES_MIN = 8
 LINE_CHARS_MAX = 400
 
 
-def excerpts(brief: Brief, slots: Sequence[Slot], excess: int, needs: Needs) -> tuple[list[Replace], int]:
-    """Edits that shorten the largest results of these slots by about `excess` tokens, and what they free."""
+def excerpts(
+    brief: Brief, slots: Sequence[Slot], excess: int, needs: Needs
+) -> tuple[list[Replace], int]:
+    """Edits that shorten the largest results of these slots by about `excess` tokens, and what
+    they free."""
     edits: list[Replace] = []
     for tokens, slot, block in sorted(_results(brief, slots), key=lambda found: -found[0]):
         if excess <= 0:
@@ -33,7 +38,9 @@ def excerpts(brief: Brief, slots: Sequence[Slot], excess: int, needs: Needs) -> 
         if spans:
             reason = "the needed lines of a large result"
             edit = Replace(batch=brief.batch, seq=slot.seq, block=block, keep=spans, reason=reason)
-            after = block_tokens(brief.count, slot.message, shortened(slot.message.blocks[block], edit))
+            after = block_tokens(
+                brief.count, slot.message, shortened(slot.message.blocks[block], edit)
+            )
             if after < tokens:
                 edits.append(edit)
                 excess -= tokens - after
@@ -55,7 +62,8 @@ def _is_text(block: Block) -> bool:
 
 
 def excerpt(text: str, chars: int, needs: Needs) -> tuple[Span, ...]:
-    """The line ranges to keep, in about this many characters; none if the text has too few lines for it."""
+    """The line ranges to keep, in about this many characters; none if the text has too few lines
+    for it."""
     lines = text.split("\n")
     start, end = _ends(lines, int(chars * HEAD_SHARE), int(chars * TAIL_SHARE))
     if len(lines) < LINES_MIN or len(text) <= chars or start >= end:
@@ -81,8 +89,12 @@ def _ends(lines: Sequence[str], first: int, last: int) -> tuple[int, int]:
     return start, end
 
 
-def _worth_keeping(lines: Sequence[str], start: int, end: int, needs: Needs, shown: Shown, chars: int) -> list[int]:
-    numbers = [n for n in range(start + 1, end + 1) if 0 < len(lines[n - 1].strip()) <= LINE_CHARS_MAX]
+def _worth_keeping(
+    lines: Sequence[str], start: int, end: int, needs: Needs, shown: Shown, chars: int
+) -> list[int]:
+    numbers = [
+        n for n in range(start + 1, end + 1) if 0 < len(lines[n - 1].strip()) <= LINE_CHARS_MAX
+    ]
     texts = [lines[n - 1].strip() for n in numbers]
     middle = Passage(0, "tool", texts, [names_of(text) for text in texts])
     need = needs.odds({name for names in middle.names for name in names})

@@ -1,8 +1,8 @@
-"""How a page is divided when it is folded: what stays whole, what is a gist already, what is to be folded, and how much
-room there is for it.
+"""How a page is divided when it is folded: what stays whole, what is a gist already, what is to be
+folded, and how much room there is for it.
 
-What stays whole: the opening unless it is half of the window, pins, the latest request, and a short tail in whole
-units. Neighbour: `gist` folds.
+What stays whole: the opening unless it is half of the window, pins, the latest request, and a short
+tail in whole units. Neighbour: `gist` folds.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ MEANT = 0.02  # a target by so much of the free room below the usual one was ask
 
 
 class Layout(Struct, frozen=True, kw_only=True):
-    """How the page is divided, and how much of it is free: what lies between the fixed part and the trigger. `pace` is
-    the share of that which a turn fills, `spare` the share that is to be left free, `goal` the size that leaves it."""
+    """How the page is divided, and how much of it is free: what lies between the fixed part and
+    the trigger. `pace` is the share of that which a turn fills, `spare` the share that is to be
+    left free, `goal` the size that leaves it."""
 
     kept: list[Slot]
     gists: list[Slot]
@@ -48,10 +49,17 @@ def laid_out(brief: Brief) -> Layout:
     older, tail = parted(view, held, int(TAIL * free))
     spare, goal = aimed(brief, fixed, free)
     return Layout(
-        kept=[*whole, *tail], gists=[*filter(is_gist, older)], raw=[slot for slot in older if not is_gist(slot)],
-        newest=newest_unit(view), free=free, fixed=fixed, tail_tokens=sum(slot.tokens for slot in tail),
-        pace=pace_of(view, held) / max(1, free), spare=spare, goal=goal,
-    )  # fmt: skip
+        kept=[*whole, *tail],
+        gists=[*filter(is_gist, older)],
+        raw=[slot for slot in older if not is_gist(slot)],
+        newest=newest_unit(view),
+        free=free,
+        fixed=fixed,
+        tail_tokens=sum(slot.tokens for slot in tail),
+        pace=pace_of(view, held) / max(1, free),
+        spare=spare,
+        goal=goal,
+    )
 
 
 def parted(view: View, held: set[int], tail_tokens: int) -> tuple[list[Slot], list[Slot]]:
@@ -66,25 +74,35 @@ def newest_unit(view: View) -> list[Slot]:
 
 
 def task_of(view: View, tokens_max: float) -> set[int]:
-    """The seqs of the task itself: the system messages at the beginning, and the first user request that leaves room
-    for work. What else stands before that request is work like any other: a session that was taken up in the middle,
-    or a document that an agent hands over before the user says a word."""
+    """The seqs of the task itself: the system messages at the beginning, and the first user
+    request that leaves room for work. What else stands before that request is work like any
+    other: a session that was taken up in the middle, or a document that an agent hands over
+    before the user says a word."""
     leading = takewhile(lambda slot: slot.message.role == "system" and not slot.standin, view.slots)
-    first = next((slot.seq for slot in view.slots if is_request(slot) and slot.tokens <= tokens_max), None)
+    first = next(
+        (slot.seq for slot in view.slots if is_request(slot) and slot.tokens <= tokens_max), None
+    )
     return {slot.seq for slot in leading} | ({first} if first is not None else set())
 
 
 def pace_of(view: View, held: set[int]) -> float:
     """Tokens per turn, of the turns that are on the page."""
     new = [slot for slot in view.slots if not slot.standin and slot.seq not in held]
-    return sum(slot.tokens for slot in new) / max(1, sum(slot.message.role == "assistant" for slot in new))
+    return sum(slot.tokens for slot in new) / max(
+        1, sum(slot.message.role == "assistant" for slot in new)
+    )
 
 
 def aimed(brief: Brief, fixed: int, free: int) -> tuple[float, int]:
-    """Which share of the free room is to stay free, and the size that leaves it. The brief's target takes the opening
-    for something that could go; a target below the usual one is meant as it is."""
+    """Which share of the free room is to stay free, and the size that leaves it. The brief's
+    target takes the opening for something that could go; a target below the usual one is meant
+    as it is."""
     view, full = brief.view, fixed + free
-    pinned = sum(slot.tokens for slot in view.slots if slot.seq in {*view.pins, view.request} and not slot.standin)
+    pinned = sum(
+        slot.tokens
+        for slot in view.slots
+        if slot.seq in {*view.pins, view.request} and not slot.standin
+    )
     spare = (full - brief.target) / max(1, full - view.system_tokens - view.tools_tokens - pinned)
     if spare > 1 - brief.budget.target_ratio + MEANT:
         return spare, brief.target

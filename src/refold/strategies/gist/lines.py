@@ -1,7 +1,8 @@
 """Messages as lines, what a line tells of a name, and lines in pieces.
 
-A line that says fewer than three words besides a name hardly tells it. A long line counts in pieces around its names.
-Neighbours: `names` finds names, `choice` chooses among lines, `gist` makes a text of them.
+A line that says fewer than three words besides a name hardly tells it. A long line counts in pieces
+around its names. Neighbours: `names` finds names, `choice` chooses among lines, `gist` makes a text
+of them.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ GAP_CHARS = 3
 
 _WORD = re.compile(r"[A-Za-z]{3,}")
 
-Pieces = list[tuple[int, int]]  # parts of a line that are kept: start and end, in order, not touching
+Pieces = list[
+    tuple[int, int]
+]  # parts of a line that are kept: start and end, in order, not touching
 
 
 class Passage(Struct, gc=False):
@@ -38,11 +41,12 @@ def passage(seq: int, role: str, text: str) -> Passage:
     return Passage(seq, role, lines, [names_of(line[:LINE_CHARS_READ]) for line in lines])
 
 
-# --- what a text tells --------------------------------------------------------------------------------------------
+# --- what a text tells ---
 
 
 def tells(text: str, words: int, name: str) -> bool:
-    """Whether a text says at least three words besides the name; `words` is how many it has in all."""
+    """Whether a text says at least three words besides the name; `words` is how many it has in
+    all."""
     own = words_in(name)
     if words - own < 3:
         return False
@@ -61,7 +65,8 @@ words_in = Memo(count_words).__getitem__
 
 
 class Shown(Struct):
-    """What the rest of the page tells already: lines verbatim, the names on them, and those that a line tells well."""
+    """What the rest of the page tells already: lines verbatim, the names on them, and those that
+    a line tells well."""
 
     lines: set[str] = set()
     names: set[str] = set()
@@ -87,11 +92,12 @@ class Shown(Struct):
         return dict.fromkeys(self.names, BARE) | dict.fromkeys(self.well, 1.0)
 
 
-# --- pieces ------------------------------------------------------------------------------------------------------
+# --- pieces ---
 
 
 def windows(line: str, names: Sequence[str]) -> dict[tuple[int, int], list[str]]:
-    """The pieces of a long line: for each name the characters around its first place; names may share one."""
+    """The pieces of a long line: for each name the characters around its first place; names may
+    share one."""
     found: dict[tuple[int, int], list[str]] = {}
     last = len(line) - PIECE_CHARS
     for name in names:
@@ -117,7 +123,11 @@ def cut(line: str, pieces: Pieces) -> str:
         return line
     parts = []
     for start, end in pieces:
-        start = max(line.rfind(" ", max(0, start - 12), start) + 1, start - 12 if start > 12 else 0) if start else 0
+        start = (
+            max(line.rfind(" ", max(0, start - 12), start) + 1, start - 12 if start > 12 else 0)
+            if start
+            else 0
+        )
         stop = line.find(" ", end, end + 12)
         end = stop if stop >= 0 else min(len(line), end)
         parts.append(("… " if start else "") + line[start:end])

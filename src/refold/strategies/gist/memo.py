@@ -1,4 +1,5 @@
-"""What was worked out of a text, remembered up to a bound, so that memory does not grow with the conversation."""
+"""What was worked out of a text, remembered up to a bound, so that memory does not grow with the
+conversation."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ Found = TypeVar("Found")
 
 
 class Memo(dict[str, Found]):
-    """A function of a text whose answers are kept. A full memory starts anew: that costs less than keeping an order."""
+    """A function of a text whose answers are kept. A full memory starts anew: that costs less
+    than keeping an order."""
 
     def __init__(self, find: Callable[[str], Found]) -> None:
         super().__init__()

@@ -1,9 +1,10 @@
-"""Names: the specific things an agent speaks of (paths, files, identifiers, ids, numbers), and how likely each is
-needed again.
+"""Names: the specific things an agent speaks of (paths, files, identifiers, ids, numbers), and how
+likely each is needed again.
 
-Only about one name in thirteen is ever needed after a pause. What tells them apart is mostly how often the agent itself
-used a name; then how long ago, in what company, and who else did. The weights were fitted on real sessions and rounded.
-Neighbour: `lines` chooses the lines that hold the needed names.
+Only about one name in thirteen is ever needed after a pause. What tells them apart is mostly how
+often the agent itself used a name; then how long ago, in what company, and who else did. The
+weights were fitted on real sessions and rounded. Neighbour: `lines` chooses the lines that hold the
+needed names.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ NAMES_MAX = 20_000
 
 PATH, FILE, NUMBER, ID, SNAKE, CAMEL = range(6)
 
-# The ASCII letters and digits are in \w too, but a set that names them is matched by one look into a table.
+# The ASCII letters and digits are in \w too, but a set that names them is matched by one look into
+# a table.
 _tokens_of = re.compile(r"[A-Za-z0-9_./#\w-]{4,}").findall
 _EXTENSIONS = frozenset(
     ["py", "js", "ts", "tsx", "jsx", "go", "rs", "c", "h", "cpp", "java", "rb", "md", "txt", "json", "yaml", "yml",
@@ -35,7 +37,7 @@ _DIGIT_THEN_LETTER = re.compile(r"\d\w*[A-Za-z]")
 _LETTERS_THEN_DIGITS = re.compile(r"[A-Z]+\d+")
 
 
-# --- names in text ------------------------------------------------------------------------------------------------
+# --- names in text ---
 
 
 def names_of(line: str) -> tuple[str, ...]:
@@ -48,14 +50,26 @@ def names_of(line: str) -> tuple[str, ...]:
 
 
 def _names_in(token: str) -> tuple[str, ...]:
-    """The distinct names in one token: a path whole, else its parts that are names by themselves."""
+    """The distinct names in one token: a path whole, else its parts that are names by
+    themselves."""
     # Most tokens are plain words, and seen to be that at once.
     if token.isalpha() and (token.islower() or token.istitle()):
         return ()
-    whole, is_path = token.strip("./#-"), "/" in token  # `/testbed` and `./terminal/...` are paths as well
+    whole, is_path = (
+        token.strip("./#-"),
+        "/" in token,
+    )  # `/testbed` and `./terminal/...` are paths as well
     if is_path or whole.replace("_", "a").isalnum():
-        return (whole,) if NAME_CHARS_MIN <= len(whole) <= NAME_CHARS_MAX and (is_path or is_name(whole)) else ()
-    return tuple(dict.fromkeys([name for name in _parts(whole) if NAME_CHARS_MIN <= len(name) <= NAME_CHARS_MAX]))
+        return (
+            (whole,)
+            if NAME_CHARS_MIN <= len(whole) <= NAME_CHARS_MAX and (is_path or is_name(whole))
+            else ()
+        )
+    return tuple(
+        dict.fromkeys(
+            [name for name in _parts(whole) if NAME_CHARS_MIN <= len(name) <= NAME_CHARS_MAX]
+        )
+    )
 
 
 _known = Memo(_names_in).__getitem__  # tokens come again and again, so each is looked at once
@@ -81,7 +95,11 @@ def is_name(word: str) -> bool:
         return True
     if word.islower():  # neither in humps nor in capitals
         return _DIGIT_THEN_LETTER.search(word) is not None
-    return bool(_CAMEL.fullmatch(word) or _DIGIT_THEN_LETTER.search(word) or _LETTERS_THEN_DIGITS.fullmatch(word))
+    return bool(
+        _CAMEL.fullmatch(word)
+        or _DIGIT_THEN_LETTER.search(word)
+        or _LETTERS_THEN_DIGITS.fullmatch(word)
+    )
 
 
 def kind_of(name: str) -> int:
@@ -98,7 +116,7 @@ def kind_of(name: str) -> int:
     return ID if _DIGIT_THEN_LETTER.search(name) or _LETTERS_THEN_DIGITS.fullmatch(name) else CAMEL
 
 
-# --- need ---------------------------------------------------------------------------------------------------------
+# --- need ---
 
 BASE = -0.3
 OWN = 2.2  # times the part of the messages holding it that were the agent's own
@@ -114,7 +132,8 @@ Note = list[int]  # a row as a gist notes it
 
 
 class Row(Struct, gc=False):
-    """What is known of a name. There are thousands of these, so the garbage collector is not to look at them."""
+    """What is known of a name. There are thousands of these, so the garbage collector is not to
+    look at them."""
 
     own: int  # messages of the agent that held it
     held: int  # messages that held it
@@ -125,7 +144,8 @@ class Row(Struct, gc=False):
 
 
 class Needs:
-    """Per name: who used it how often, when it was last seen, in what company. Of all names, or of some `only`."""
+    """Per name: who used it how often, when it was last seen, in what company. Of all names, or
+    of some `only`."""
 
     def __init__(self, only: Set[str] | None = None) -> None:
         self.now = 0
@@ -136,7 +156,13 @@ class Needs:
         """One more message, given the names on each of its lines."""
         self.now += 1
         counts = Counter(chain.from_iterable(names))
-        own, user, crowd, now, rows = int(role == "assistant"), int(role == "user"), len(counts), self.now, self.rows
+        own, user, crowd, now, rows = (
+            int(role == "assistant"),
+            int(role == "user"),
+            len(counts),
+            self.now,
+            self.rows,
+        )
         for name in counts if self.only is None else counts.keys() & self.only:
             row = rows.get(name)
             if row is None:
@@ -172,6 +198,15 @@ class Needs:
         if row is None:
             return 0.0
         age = self.now - row.last
-        weight = starts[kind_of(name)] + OWN * row.own / row.held + LINES * log(1 + row.lines) + USER * row.user
-        weight += AGE * log(1 + age) + FRESH * max(0.0, 1 - age / FRESH_MESSAGES) + CROWD * log(1 + row.crowd)
+        weight = (
+            starts[kind_of(name)]
+            + OWN * row.own / row.held
+            + LINES * log(1 + row.lines)
+            + USER * row.user
+        )
+        weight += (
+            AGE * log(1 + age)
+            + FRESH * max(0.0, 1 - age / FRESH_MESSAGES)
+            + CROWD * log(1 + row.crowd)
+        )
         return 1.0 / (1.0 + exp(-weight))

@@ -1,8 +1,10 @@
-"""Messages as passages: their lines, and the names on each; a gist as the lines it kept, under their own messages.
+"""Messages as passages: their lines, and the names on each; a gist as the lines it kept, under
+their own messages.
 
-Reading is dear (half of a compaction), so what was read is remembered in the brief's scratch. A gist that is folded
-again is read from the log, newest messages first, up to a bound; what lies further back is taken from its own text.
-Neighbours: `gist` asks, `lines` has the passage, `names` finds the names.
+Reading is dear (half of a compaction), so what was read is remembered in the brief's scratch. A
+gist that is folded again is read from the log, newest messages first, up to a bound; what lies
+further back is taken from its own text. Neighbours: `gist` asks, `lines` has the passage, `names`
+finds the names.
 """
 
 from __future__ import annotations
@@ -53,8 +55,8 @@ class Reader:
             del self.memory[seq]
 
     def read(self, slot: Slot) -> list[Passage]:
-        """The lines of a message as it came, whatever the page shows of it; of a gist, those of the messages behind
-        it as far as they can be read."""
+        """The lines of a message as it came, whatever the page shows of it; of a gist, those of
+        the messages behind it as far as they can be read."""
         if not is_gist(slot):
             cut = slot.edits and not slot.standin
             return (self._batch(slot.span) if cut else []) or [self.shown(slot)]
@@ -71,7 +73,8 @@ class Reader:
         return self.memory[slot.seq]
 
     def shown_by_gists(self, gists: Iterable[Slot]) -> Shown:
-        """What gists show that stay as they are. Each is read once: what it shows is remembered by its text."""
+        """What gists show that stay as they are. Each is read once: what it shows is remembered
+        by its text."""
         known: dict[str, Shown] = self.brief.scratch.get("gists", {})
         texts = [flat(slot.message) for slot in gists]
         now = {text: known.get(text) or _shown_by_gist(text) for text in texts}
@@ -94,7 +97,9 @@ class Reader:
     def _batch(self, span: Span) -> list[Passage]:
         seqs = range(span.first, span.last + 1)
         if any(seq not in self.memory for seq in seqs):
-            self.memory.update(dict.fromkeys((seq for seq in seqs if seq not in self.memory), NOTHING))
+            self.memory.update(
+                dict.fromkeys((seq for seq in seqs if seq not in self.memory), NOTHING)
+            )
             for slot in self.brief.originals(span):
                 if self.memory[slot.seq] is NOTHING:
                     self.memory[slot.seq] = passage(slot.seq, slot.message.role, flat(slot.message))
@@ -123,7 +128,8 @@ def _shown_by_gist(text: str) -> Shown:
 
 
 def flat(message: Message) -> str:
-    """A message as text: what it says, and each call as its name and a line per argument. Thinking is left out."""
+    """A message as text: what it says, and each call as its name and a line per argument.
+    Thinking is left out."""
     return "\n".join(part for part in _parts(message) if part)
 
 
@@ -137,8 +143,9 @@ def _parts(message: Message) -> Iterable[str]:
 
 
 def argument_lines(call: ToolCall) -> str:
-    """A line per argument; the text itself where it is not an object. A list of to-dos is told without their states,
-    because the ledger knows the newest, and an old one would open what is done."""
+    """A line per argument; the text itself where it is not an object. A list of to-dos is told
+    without their states, because the ledger knows the newest, and an old one would open what is
+    done."""
     values: Any = call.arguments
     if isinstance(values, str):
         try:

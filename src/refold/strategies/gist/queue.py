@@ -1,4 +1,5 @@
-"""A queue of numbered candidates, the densest first, for a choice in which most densities only fall.
+"""A queue of numbered candidates, the densest first, for a choice in which most densities only
+fall.
 
 Neighbour: `choice` asks for the first, weighs it anew, and takes it or puts it back.
 """
@@ -10,8 +11,9 @@ from heapq import heappop, heappush
 
 
 class Queue:
-    """Candidates by density, the densest first, among equals that with the lower number. Most leave in the order in
-    which they came, so they are sorted once; only those that were put back are in a heap."""
+    """Candidates by density, the densest first, among equals that with the lower number. Most
+    leave in the order in which they came, so they are sorted once; only those that were put back
+    are in a heap."""
 
     def __init__(self, densities: Sequence[float], floor: float) -> None:
         self.densities = densities
