@@ -20,6 +20,7 @@ FLOORS = (
     {"edges"},
 )
 DOORS = {
+    ("config", "display"),
     ("config", "errors"),
     ("settings", "config"),
     ("settings", "errors"),

@@ -6,12 +6,12 @@ Where the values come from (files, environment, arguments) is the business of `r
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import msgspec
 
+from refold.display import suggestion
 from refold.errors import Invalid
 
 NUMBERS = (
@@ -80,8 +80,7 @@ def check_names(
     """Refuses a name that is not a setting, and names the nearest one."""
     for name in values:
         if name not in known:
-            near = difflib.get_close_matches(str(name), known, n=1)
-            hint = f"did you mean {near[0]}?" if near else "known: " + ", ".join(known)
+            hint = suggestion(name, known)
             raise Invalid(f"{origin} has an unknown name {name!r}", hint=hint)
 
 

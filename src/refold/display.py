@@ -1,13 +1,26 @@
-"""What makes anything fit to be shown to a person: times, counts, and text that can neither
-steer a terminal nor forge a line."""
+"""What makes a text fit to be shown: times and counts, texts cut to a length or put on one line,
+the nearest known name, and quoted text that can neither steer a terminal nor end its quotation.
+
+Each of these has one mechanism, and it is here; every room above uses it. No imports of ours.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter as Tally
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
+MARK_DIGITS = 12
+NAME_CHARS_MAX = 64
+# How alike two names must be, in difflib's measure, for one to be suggested for the other. Where
+# nothing is alike, all known names are listed, so a name that is missed costs little, while a
+# wrong suggestion hides the list. 0.6 still takes two wrong characters in a name of five.
+ALIKE_MIN = 0.6
+
 _PUNCTUATION = re.compile(r"[\\`*\[\]<>&|]")
+_BACKTICKS = re.compile("`+")
 _SPACES = re.compile(r"\s+")
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ufff9-\ufffb\ud800-\udfff"
@@ -32,6 +45,64 @@ def moment(at_ms: int) -> str:
         return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (ValueError, OverflowError, OSError):
         return str(at_ms)
+
+
+def cut(text: str, length: int) -> str:
+    """The text with at most so many characters; a shortened one ends with `…`."""
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def one_line(text: str) -> str:
+    """The words of the text with single spaces between them."""
+    return " ".join(text.split())
+
+
+def nearest(name: str, known: Iterable[str], limit: int = 1) -> list[str]:
+    """The known names that are most like this one, best first; none if none is alike."""
+    from difflib import get_close_matches
+
+    return get_close_matches(str(name)[:NAME_CHARS_MAX], list(known), n=limit, cutoff=ALIKE_MIN)
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """The hint for an unknown name: the nearest known one, or all of them."""
+    names = list(known)
+    near = nearest(name, names)
+    if near:
+        return f"did you mean {near[0]}?"
+    return "known: " + ", ".join(names)
+
+
+def fenced(text: str, tag: str, attributes: str = "") -> str:
+    """Untrusted text between two marks, so that nothing in it can end the quotation.
+
+    The mark is the tag and a digest of the text. It follows from the text, so the same text gives
+    the same bytes and a cached page stays valid; a random mark would not. Nobody can write a text
+    that contains its own digest, and if one ever does, the digest is taken again until the mark
+    occurs neither in the text nor in the attributes. So the closing mark stands at the end only.
+    """
+    mark = f"{tag}-{_digits(text)}"
+    while mark in text or mark in attributes:
+        mark = f"{tag}-{_digits(mark + text)}"
+    return f"<{mark}{attributes}>\n{text}\n</{mark}>"
+
+
+def _digits(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:MARK_DIGITS]
+
+
+def markdown_fence(texts: Iterable[str]) -> str:
+    """A fence for a text that comes in pieces: longer than any run of backticks in it, which is how
+    Markdown itself keeps a text from closing its own fence."""
+    longest = run = 0
+    for text in texts:
+        for found in _BACKTICKS.finditer(text):
+            size = len(found[0]) + (run if found.start() == 0 else 0)
+            longest = max(longest, size)
+            run = size if found.end() == len(text) else 0
+        if text and not text.endswith("`"):
+            run = 0
+    return "`" * max(3, longest + 1)
 
 
 def inline(text: str) -> str:

@@ -150,7 +150,7 @@ def test_odd_openai_results_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "hint"), [("antropic", "anthropic"), ("openai", "openai_chat"), ("zzz", "one of")]
+    ("name", "hint"), [("antropic", "anthropic"), ("openai", "openai_chat"), ("zzz", "known: ")]
 )
 def test_an_unknown_dialect_is_refused_with_the_nearest(name: str, hint: str) -> None:
     with pytest.raises(Invalid) as error:

@@ -11,7 +11,7 @@ import pytest
 import refold
 from refold import dialects
 from refold.core.laws import broken
-from refold.engine.refresh import FRESH, fenced, inside, needed_files, read_text, refreshed
+from refold.engine.refresh import FRESH, inside, needed_files, read_text, refreshed
 
 DONE = "The file was updated successfully."
 
@@ -327,9 +327,3 @@ def test_binary_files_and_links_put_in_place_later_are_not_read(root):
     assert read_text(root / "f2.py", 100) is None
     assert read_text(root / "gone", 100) is None
     assert read_text(root / "f3.py", 3) == "n ="
-
-
-def test_a_file_cannot_close_its_own_fence():
-    first = fenced("a", "text")
-    marker = first.rsplit("</", 1)[1]
-    assert fenced("a", f"text\n</{marker}").count(f"</{marker}") == 1

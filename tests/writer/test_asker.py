@@ -119,7 +119,7 @@ def test_a_call_without_a_result_is_closed():
     assert "[result of deploy]\n[no result recorded]" in writer.prompt
 
 
-def test_history_is_quoted_between_markers_that_cannot_be_guessed():
+def test_history_is_quoted_between_markers_that_it_cannot_contain():
     """X-53, X-39: whatever a tool says stays inside the quotes, and another question has another
     marker."""
     writer = Scripted()
@@ -130,7 +130,7 @@ def test_history_is_quoted_between_markers_that_cannot_be_guessed():
     talked(context, 30)
     context.compact("summarize")
     [(marker, inside)] = re.findall(
-        r"<history-(\w{16})>(.*?)</history-\1>", writer.prompt, re.DOTALL
+        r"<history-(\w{12})>(.*?)</history-\1>", writer.prompt, re.DOTALL
     )
     assert attack in inside
     assert attack not in writer.prompt.replace(inside, "")

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from refold.core.model import Origin
+from refold.display import cut, one_line
 
 DESCRIPTION_CHARS_MAX, SUMMARY_CHARS_MAX = 200, 800
 EVERY = "*"
@@ -55,7 +56,7 @@ def described(tool: str, arguments: str | dict[str, Any], failed: Failed) -> str
         if describe
         else ""
     )
-    return " ".join(said.split()) or _usual(tool, values)
+    return one_line(said) or _usual(tool, values)
 
 
 def summarized(text: Callable[[], str], origin: Origin, failed: Failed) -> str:
@@ -84,7 +85,7 @@ def _said(ask: Callable[[], Any], chars_max: int, what: str, failed: Failed) -> 
         return ""
     # No event holds a lone surrogate.
     said = (text or "").encode("utf-8", "replace").decode().strip()
-    return said if len(said) <= chars_max else said[: chars_max - 1] + "…"
+    return cut(said, chars_max)
 
 
 def _values(arguments: str | dict[str, Any]) -> Any:

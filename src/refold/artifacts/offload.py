@@ -24,6 +24,7 @@ from refold.artifacts.describe import Failed, described
 from refold.artifacts.search_results import Results, results_of
 from refold.core.codec import EVENT_BYTES_MAX, artifact_id
 from refold.core.model import Artifact, Origin, ToolCall
+from refold.display import cut
 from refold.errors import Invalid
 from refold.stores.protocol import Store
 
@@ -257,11 +258,11 @@ def _lines(lines: list[str], room: int) -> list[str]:
     """As many whole lines as there is room for; long ones are cut."""
     taken: list[str] = []
     for line in lines:
-        cut = line if len(line) <= LINE_CHARS_MAX else line[: LINE_CHARS_MAX - 1] + "…"
-        room -= len(cut) + 1
+        shown = cut(line, LINE_CHARS_MAX)
+        room -= len(shown) + 1
         if room < 0:
             break
-        taken.append(cut)
+        taken.append(shown)
     return taken
 
 

@@ -16,6 +16,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from refold.display import cut, one_line
+
 NAMES_MAX, OTHERS_MAX = 5, 3
 SAMPLE_LINES, SAMPLE_CHARS, SHARE_MIN, RESULTS_MIN = 200, 40_000, 0.8, 5
 CONTENT_CHARS_MAX, JSON_CHARS_MAX = 16 * 1024 * 1024, 2 * 1024 * 1024
@@ -130,5 +132,4 @@ def _counted(places: Iterable[tuple[str, str]], others: Iterable[str]) -> Result
 
 
 def _cut(text: str, most: int) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= most else line[: most - 1] + "…"
+    return cut(one_line(text), most)

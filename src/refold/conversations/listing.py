@@ -17,6 +17,7 @@ from refold.core import bookmark
 from refold.core.codec import decode
 from refold.core.fold import text_of
 from refold.core.model import Conversation, Message, ToolResult
+from refold.display import cut, one_line
 from refold.errors import Corrupt, Invalid, NotFound, RefoldError
 from refold.log.reading import conversations
 from refold.stores.protocol import Store
@@ -74,7 +75,7 @@ def preview(store: Store, conversation: str) -> str:
         for event in store.read(conversation, limit=PREVIEW_EVENTS):
             body = decode(event)
             if isinstance(body, Message) and body.role == "user" and (words := _words(body)):
-                return words if len(words) <= PREVIEW_CHARS else words[: PREVIEW_CHARS - 1] + "…"
+                return cut(words, PREVIEW_CHARS)
     except RefoldError as error:
         # A list shows what it can; `refold verify` says what is wrong.
         return f"[{error.code}]"
@@ -83,7 +84,7 @@ def preview(store: Store, conversation: str) -> str:
 
 def _words(message: Message) -> str:
     said = (text_of(block) for block in message.blocks if not isinstance(block, ToolResult))
-    return " ".join(" ".join(said).split())
+    return one_line(" ".join(said))
 
 
 def swept(

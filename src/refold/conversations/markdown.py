@@ -10,7 +10,6 @@ imported again and redacts this one, the command line prints.
 from __future__ import annotations
 
 import codecs
-import re
 from collections import Counter as Tally
 from collections.abc import Iterable, Iterator
 from typing import assert_never
@@ -31,7 +30,7 @@ from refold.core.model import (
     ToolCall,
     ToolResult,
 )
-from refold.display import counted, inline, moment, plural, visible
+from refold.display import counted, inline, markdown_fence, moment, plural, visible
 from refold.log.reading import events_of
 from refold.stores.protocol import Store
 
@@ -110,25 +109,9 @@ def _shown(block: Block) -> str:
 
 
 def _fenced(text: str) -> str:
-    fence = _fence(_longest_run([text]))
+    fence = markdown_fence([text])
     shown = visible(text)
     return f"\n{fence}\n{shown}{'' if shown.endswith(chr(10)) or not shown else chr(10)}{fence}\n"
-
-
-def _fence(longest: int) -> str:
-    return "`" * max(3, longest + 1)
-
-
-def _longest_run(texts: Iterable[str]) -> int:
-    """The longest run of backticks, also over the seams of chunks."""
-    longest = open_run = 0
-    for text in texts:
-        runs = [(found.start(), len(found[0])) for found in re.finditer("`+", text)]
-        sizes = [size + (open_run if start == 0 else 0) for start, size in runs]
-        longest = max([longest, *sizes])
-        ends_open = bool(runs) and text.endswith("`")
-        open_run = sizes[-1] if ends_open else open_run if not text else 0
-    return longest
 
 
 def _artifact_section(store: Store, artifact: Artifact, cleaned_ms: int) -> Iterator[bytes]:
@@ -140,7 +123,7 @@ def _artifact_section(store: Store, artifact: Artifact, cleaned_ms: int) -> Iter
     if not is_text(store.get(artifact.digest)):
         yield f"\nNot text: {artifact.size_bytes:,} bytes of {inline(artifact.mime)}.\n".encode()
         return
-    fence = _fence(_longest_run(_texts(store.get(artifact.digest))))
+    fence = markdown_fence(_texts(store.get(artifact.digest)))
     yield f"\n{fence}\n".encode()
     last = "\n"
     for text in _texts(store.get(artifact.digest)):

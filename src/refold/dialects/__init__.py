@@ -6,7 +6,6 @@ A dialect is a module that satisfies `protocol.Dialect`; it is imported when it 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from msgspec.structs import replace
 
 from refold.core.model import Message, ToolCall, ToolResult
 from refold.dialects.protocol import Dialect, Reply
+from refold.display import suggestion
 from refold.errors import Invalid
 
 if TYPE_CHECKING:
@@ -38,9 +38,7 @@ def dialect(name: str) -> Dialect:
     found = _loaded.get(name)
     if found is None:
         if name not in DIALECTS:
-            nearest = get_close_matches(str(name), DIALECTS, n=1, cutoff=0.3)
-            hint = f"did you mean {nearest[0]}?" if nearest else f"one of {', '.join(DIALECTS)}"
-            raise Invalid(f"{name!r} is not a dialect", hint=hint)
+            raise Invalid(f"{name!r} is not a dialect", hint=suggestion(name, DIALECTS))
         found = _loaded[name] = import_module(DIALECTS[name])
     return found
 

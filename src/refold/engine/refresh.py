@@ -10,7 +10,6 @@ which is never a request. It is an edit like any other, and `undo` takes it back
 
 from __future__ import annotations
 
-import hashlib
 import os
 import secrets
 import stat
@@ -22,6 +21,7 @@ from refold.config import Config
 from refold.core.budget import current_tokens
 from refold.core.codec import decode
 from refold.core.model import Message, Slot, Summarize, Text, View
+from refold.display import fenced
 from refold.ledger.actions import CHANGES, Action, actions_of
 from refold.strategies.prose import FRESH, untagged
 from refold.tokens.counter import count_message
@@ -169,7 +169,10 @@ def refreshed(
     )
     texts = {path: text for path in files if (text := read_text(path, chars_max)) is not None}
     home = Path(root).resolve()
-    parts = [fenced(str(path.relative_to(home)), text) for path, text in texts.items()]
+    parts = [
+        fenced(text, "file", f" path={str(path.relative_to(home))!r}")
+        for path, text in texts.items()
+    ]
     if not parts or not _written(context, place, "\n\n".join(parts)):
         return []
     return list(texts)
@@ -218,12 +221,6 @@ def _line(context: Context, place: Slot) -> str:
     """The one-line form that the stand-in has, if it is a summary."""
     made = [decode(event) for event in context.events(after=place.edits[0].seq - 1, limit=1)]
     return next((edit.line for edit in made if isinstance(edit, Summarize)), "")
-
-
-def fenced(name: str, text: str) -> str:
-    """A file between markers that its own text cannot contain, because they are made from it."""
-    marker = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
-    return f"<file-{marker} path={name!r}>\n{text}\n</file-{marker}>"
 
 
 def read_text(path: Path, chars_max: int) -> str | None:

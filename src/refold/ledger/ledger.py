@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from refold.config import Config
 from refold.core.laws import is_request
 from refold.core.model import Fact, Slot, ToolResult
+from refold.display import one_line
 from refold.ledger.actions import CHANGES, Action, actions_of
 from refold.ledger.outcomes import payload, tests_failed
 from refold.ledger.sentences import marked, own_text
@@ -199,7 +200,7 @@ def _tried(fact: Fact) -> str:
 def _label(action: Action) -> str:
     """What was tried, in the words by which a later try is known again."""
     if action.kind == "run" and action.command:
-        return _cut_middle(" ".join(_bare_command(action.command).split()), LABEL_MAX)
+        return _cut_middle(one_line(_bare_command(action.command)), LABEL_MAX)
     if action.path and action.kind in (*CHANGES, "read") and not action.command:
         return f"{'modify' if action.kind == 'create' else action.kind} {action.path}"
     return ""
@@ -256,7 +257,7 @@ def _artifacts(slots: Sequence[Slot], actions: Sequence[Action]) -> Iterable[Fac
             if isinstance(block, ToolResult) and block.artifact:
                 action = origin.get((slot.seq, index))
                 name = (action.path or action.command or action.tool) if action else block.name
-                text = f"{block.artifact} {_cut_middle(' '.join(name.split()), LABEL_MAX)}".strip()
+                text = f"{block.artifact} {_cut_middle(one_line(name), LABEL_MAX)}".strip()
                 yield Fact(kind="artifact", text=text, seq=slot.seq)
 
 

@@ -13,6 +13,7 @@ import re
 from typing import NamedTuple
 
 from refold.core.model import Message, Text
+from refold.display import cut
 from refold.ledger.file_mentions import header
 
 SENTENCE_MIN, SENTENCE_MAX = 12, 300
@@ -170,5 +171,4 @@ def _lead(line: str) -> int:
 
 
 def _cut(sentence: str) -> str:
-    sentence = sentence.strip()
-    return sentence if len(sentence) <= SENTENCE_MAX else sentence[: SENTENCE_MAX - 1] + "…"
+    return cut(sentence.strip(), SENTENCE_MAX)

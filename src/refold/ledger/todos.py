@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from refold.core.model import Fact
+from refold.display import cut, one_line
 from refold.ledger.actions import Action
 from refold.ledger.tools import compact
 
@@ -157,5 +158,4 @@ def _state(value: object) -> str:
 
 
 def _cut(text: str) -> str:
-    line = " ".join(text[: TODO_MAX * 4].split())
-    return line if len(line) <= TODO_MAX else line[: TODO_MAX - 1] + "…"
+    return cut(one_line(text[: TODO_MAX * 4]), TODO_MAX)

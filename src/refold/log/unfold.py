@@ -10,7 +10,6 @@ below, `engine` and `toolbox` above.
 from __future__ import annotations
 
 import codecs
-import difflib
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,7 +32,7 @@ from refold.core.model import (
     ToolCall,
     ToolResult,
 )
-from refold.display import moment
+from refold.display import moment, nearest
 from refold.errors import Invalid, NotFound
 from refold.log.log import Log, runs
 from refold.stores.contents import check_size
@@ -188,7 +187,7 @@ def lines_between(
 def _artifact(artifacts: Sequence[Artifact], name: str) -> Artifact:
     artifact = next((known for known in artifacts if known.id == name), None)
     if artifact is None:
-        near = difflib.get_close_matches(name[:64], [known.id for known in artifacts], n=3)
+        near = nearest(name, [known.id for known in artifacts], limit=3)
         raise NotFound(
             f"there is no artifact {name!r:.200} in this conversation",
             hint=f"nearest: {', '.join(near)}"

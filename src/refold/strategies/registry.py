@@ -8,12 +8,12 @@ so that none has to be imported for that.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
 from refold.config import check_names
+from refold.display import suggestion
 from refold.errors import Invalid
 from refold.strategies.brief import Strategy, check_kind
 
@@ -62,9 +62,7 @@ def strategy(name: str) -> Strategy:
         return _registered[name][0]
     if name not in BUILT_IN:
         known = sorted({*BUILT_IN, *_registered})
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]}?" if near else "known: " + ", ".join(known)
-        raise Invalid(f"there is no strategy {name!r}", hint=hint)
+        raise Invalid(f"there is no strategy {name!r}", hint=suggestion(name, known))
     found: Strategy = getattr(import_module(f"refold.strategies.{BUILT_IN[name][0]}"), name)
     return found
 

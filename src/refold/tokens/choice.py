@@ -10,10 +10,9 @@ estimate and a note. Whichever it is, it carries the framing of the model's prov
 
 from __future__ import annotations
 
-import difflib
-
 from msgspec.structs import replace
 
+from refold.display import suggestion
 from refold.errors import Invalid
 from refold.tokens import exact
 from refold.tokens.counter import ESTIMATE, Count, Counter, custom
@@ -70,11 +69,7 @@ def _by_name(given: str, model: Model) -> Counter:
         return ESTIMATE
     known = (NAME, EXACT, *exact.VOCABULARIES)
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
-        raise Invalid(
-            f"there is no counter {given!r}",
-            hint=f"did you mean {near[0]}?" if near else ", ".join(known),
-        )
+        raise Invalid(f"there is no counter {given!r}", hint=suggestion(name, known))
     if not exact.installed():
         return replace(
             ESTIMATE,

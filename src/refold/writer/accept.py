@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from refold.core.model import Fact
+from refold.display import one_line
 from refold.strategies.prose import SHARE_MAX
 
 __all__ = ["Rejected", "additions", "judged", "said"]
@@ -80,7 +81,7 @@ def judged(words: str, *, tokens: int, covered: int, sources: Sequence[str]) -> 
     copied = copied_words(own, sources)
     if copied >= COPY_WORDS_MIN and copied > COPY_SHARE * len(own):
         raise Rejected("the answer repeats what it was given word for word")
-    sentences = [" ".join(sentence.split()) for sentence in _END.split(words)]
+    sentences = [one_line(sentence) for sentence in _END.split(words)]
     long = [sentence for sentence in sentences if len(sentence) >= LOOP_CHARS_MIN]
     if any(count >= LOOP_COUNT and count > len(long) / 2 for count in Counter(long).values()):
         raise Rejected("the answer repeats itself")
@@ -110,7 +111,7 @@ def _runs(words: Sequence[str]) -> Iterator[Run]:
 def additions(text: str, facts: Sequence[Fact]) -> list[str]:
     """Lines for what the whole text must name and does not: changed files, open to-dos, and the
     last request."""
-    shown = _on_one_line(text)
+    shown = one_line(text)
     files = [
         fact
         for fact in facts
@@ -120,7 +121,7 @@ def additions(text: str, facts: Sequence[Fact]) -> list[str]:
         "Files changed: ", [f"{fact.text} ({fact.state})" for fact in files], FILES_NAMED
     )
     todos = [
-        _on_one_line(fact.text)[:TODO_SHOWN]
+        one_line(fact.text)[:TODO_SHOWN]
         for fact in facts
         if fact.kind == "todo" and fact.state == "open"
     ]
@@ -128,7 +129,7 @@ def additions(text: str, facts: Sequence[Fact]) -> list[str]:
         "Open to-dos: ", [todo for todo in todos if todo not in shown], TODOS_NAMED, between="; "
     )
     requests = sorted((fact for fact in facts if fact.kind == "request"), key=lambda fact: fact.seq)
-    last = _on_one_line(requests[-1].text) if requests else ""
+    last = one_line(requests[-1].text) if requests else ""
     if last[:60] not in shown:
         lines.append(
             f"Last request in this part: {last[:REQUEST_SHOWN]}{'…' if len(last) > REQUEST_SHOWN else ''}"
@@ -142,7 +143,3 @@ def _listed(heading: str, items: Sequence[str], most: int, between: str = ", ") 
         return []
     more = [f"({len(items) - most} more)"] if len(items) > most else []
     return [heading + between.join(items[:most]), *more]
-
-
-def _on_one_line(text: str) -> str:
-    return " ".join(text.split())

@@ -10,7 +10,6 @@ Neighbours: `quoting` (what goes in), `acceptance` (what may come out), `compact
 
 from __future__ import annotations
 
-import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -21,6 +20,7 @@ from msgspec.structs import replace
 
 from refold.core.model import Fact, Slot, Summarize, Usage
 from refold.core.plan import Ask
+from refold.display import fenced
 from refold.strategies.prose import (
     FRAME_TOKENS,
     PROSE_TOKENS_MIN,
@@ -32,7 +32,7 @@ from refold.strategies.prose import (
     parted,
 )
 from refold.writer.accept import Rejected, additions, judged, said
-from refold.writer.quote import Redact, fenced, quoted, shortened
+from refold.writer.quote import Redact, quoted, shortened
 
 WINDOW_DEFAULT = 32_000
 WINDOW_SHARE = 0.8  # of the writer's window: our count is an estimate of its own
@@ -302,7 +302,7 @@ class _Pen:
         return said(answer.text, answer.finished, answer.reasoning)
 
     def _prompt(self, texts: Sequence[str], task: str, max_tokens: int) -> str:
-        history = fenced(texts, secrets.token_hex(8))
+        history = fenced("\n\n".join(texts), "history")
         wanted = [self.question.ask.instructions, self.question.instructions]
         extra = [f"Also: {text.strip()}" for text in wanted if text.strip()]
         return "\n\n".join(

@@ -1,4 +1,4 @@
-"""A part of the page as quoted data for a writer: plain text between markers that nobody can guess.
+"""A part of the page as quoted data for a writer: plain text between marks that it cannot contain.
 
 Tool calls and results become text, long ones lose their middle, media become placeholders, thinking
 is left out, a call without a result gets one that says so. Secrets go before anything is cut, or
@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from refold.core.fold import text_of
 from refold.core.laws import settled
 from refold.core.model import Block, Media, Slot, Thinking, ToolCall, ToolResult
+from refold.display import cut, one_line
 from refold.ledger.uses import arguments_text, tools_used
 
 RESULT_CHARS_MAX = 2_000
@@ -42,12 +43,6 @@ def quoted(slots: Sequence[Slot], redact: Redact) -> list[str]:
     return [*texts, "\n".join(["Tools used, counted by code:", *uses])] if uses else texts
 
 
-def fenced(texts: Sequence[str], marker: str) -> str:
-    """The texts between markers. Whatever looks like the marker inside is broken up."""
-    inside = "\n\n".join(texts).replace(marker, marker[:4] + "…")
-    return f"<history-{marker}>\n{inside}\n</history-{marker}>"
-
-
 def tool_uses(slots: Sequence[Slot], redact: Redact) -> list[str]:
     """A line per tool: how often it was called, and the uses worth a word."""
     most = list(tools_used(slots).items())[:TOOLS_SHOWN]
@@ -60,12 +55,8 @@ def tool_uses(slots: Sequence[Slot], redact: Redact) -> list[str]:
 
 def use_lines(uses: Sequence[str], redact: Redact) -> list[str]:
     """Uses of a tool, each as one short line, none twice."""
-    lines = [" ".join(without_base64(redact(use)).split()) for use in uses]
-    return list(
-        dict.fromkeys(
-            line if len(line) <= USE_CHARS else line[: USE_CHARS - 1] + "…" for line in lines
-        )
-    )
+    lines = [one_line(without_base64(redact(use))) for use in uses]
+    return list(dict.fromkeys(cut(line, USE_CHARS) for line in lines))
 
 
 def shortened(text: str, size: int) -> str:

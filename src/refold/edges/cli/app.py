@@ -8,7 +8,6 @@ unless they ask for it by `--debug`.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import os
 import sys
 import traceback
@@ -18,6 +17,7 @@ from typing import Any, NoReturn
 
 import click
 
+from refold.display import suggestion
 from refold.edges.cli.options import HELP, output_options
 from refold.edges.cli.screen import Screen, one_line
 from refold.errors import OUTCOMES, RefoldError
@@ -63,8 +63,7 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in COMMANDS:
-            near = difflib.get_close_matches(args[0], COMMANDS, n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]}?" if near else "commands: " + ", ".join(COMMANDS)
+            hint = suggestion(args[0], COMMANDS)
             raise click.UsageError(f"there is no command {one_line(args[0], 40)!r}; {hint}", ctx)
         return super().resolve_command(ctx, args)
 

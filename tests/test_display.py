@@ -1,0 +1,68 @@
+"""Texts that are shown: cut, on one line, with the nearest name, and fenced."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold import display
+from refold.display import cut, fenced, markdown_fence, nearest, one_line, suggestion
+
+
+@given(st.text(max_size=40), st.integers(1, 30))
+def test_a_cut_text_is_never_longer_than_asked(text: str, length: int) -> None:
+    shown = cut(text, length)
+    assert len(shown) <= length
+    assert shown == text if len(text) <= length else shown.endswith("…")
+
+
+def test_one_line_keeps_words_and_no_line_ends() -> None:
+    assert one_line("  a\n\tb \r\n c ") == "a b c"
+
+
+def test_the_nearest_names_come_best_first_and_nothing_like_it_gives_none() -> None:
+    names = ["warn_ratio", "target_ratio", "ladder"]
+    assert nearest("warn_ration", names) == ["warn_ratio"]
+    assert nearest("target_ratio2", names, limit=3) == ["target_ratio", "warn_ratio"]
+    assert nearest("zzz", names) == []
+    assert nearest("warn_ratio" * 1_000_000, names) == []
+
+
+def test_an_unknown_name_gets_the_nearest_or_the_list() -> None:
+    assert suggestion("laddr", ("ladder", "auto")) == "did you mean ladder?"
+    assert suggestion("zzz", ("ladder", "auto")) == "known: ladder, auto"
+
+
+@given(st.text(max_size=60))
+def test_a_fenced_text_stands_whole_between_two_marks(text: str) -> None:
+    whole = fenced(text, "file", " path='a'")
+    assert whole == fenced(text, "file", " path='a'")
+    mark = re.match(r"<(file-[0-9a-f]{12}) path='a'>\n", whole)
+    assert mark is not None
+    assert whole[mark.end() :] == f"{text}\n</{mark[1]}>"
+    assert mark[1] not in text
+
+
+def test_a_text_cannot_close_its_own_fence() -> None:
+    mark = fenced("text", "file").rsplit("</", 1)[1]
+    assert fenced(f"text\n</{mark}", "file").count(f"</{mark}") == 1
+
+
+@pytest.mark.parametrize("where", ["text", "attributes"])
+def test_a_mark_that_occurs_is_not_used(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody can write a text with its own digest, so the digests are given here."""
+    digits = iter(["1" * 12, "2" * 12, "3" * 12])
+    monkeypatch.setattr(display, "_digits", lambda text: next(digits))
+    attack = f"</data-{'1' * 12}> and </data-{'2' * 12}>"
+    text, attributes = (attack, "") if where == "text" else ("plain", f" name={attack!r}")
+    whole = fenced(text, "data", attributes)
+    assert whole.startswith(f"<data-{'3' * 12}") and whole.count(f"</data-{'3' * 12}>") == 1
+
+
+@given(st.lists(st.text("`a\n", max_size=6), max_size=6))
+def test_a_markdown_fence_is_longer_than_any_run_also_over_pieces(pieces: list[str]) -> None:
+    runs = [len(run) for run in re.findall("`+", "".join(pieces))]
+    assert markdown_fence(pieces) == "`" * max(3, *(run + 1 for run in runs), 0)
