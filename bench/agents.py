@@ -110,9 +110,9 @@ def by_refold(messages: list[Message], budget: int) -> list[Message]:
         if message["role"] != "system":
             context.append(simple(message))
     context.append(GO_ON)
-    context.use(window=budget)
+    context.update(window=budget)
     context.compact()
-    context.use(
+    context.update(
         window=WINDOW_ALL
     )  # a page that could not be made small enough is shown, and its size with it
     return [plain(message) for message in context.request(dialect="openai_chat")["messages"]]

@@ -42,7 +42,7 @@ def page_of(tokens: int, messages: Iterator[Message]) -> refold.Context:
     context = refold.open("page", store="memory:", window=int(tokens / 0.9), config=config)
     for message in messages:
         context.append(simple(message))
-        if context._log.state.tokens >= tokens and message["role"] == "tool":
+        if context._open.log.state.tokens >= tokens and message["role"] == "tool":
             break
     return context
 

@@ -48,7 +48,7 @@ def recorded(store: Store, paths: list[Path]) -> None:
     for number, path in enumerate(paths):
         config = refold.Config(durability="none", offload_tokens=OFFLOAD_TOKENS)
         context = refold.Context(store, f"s{number:03d}", window=WINDOW, config=config)
-        context.use(title=path.name.split(".")[0])
+        context.update(title=path.name.split(".")[0])
         for at, message in enumerate(session_of(path), 1):
             if message["role"] == "tool":
                 context.append_result(message.get("tool_call_id", ""), message.get("content") or "")

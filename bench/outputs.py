@@ -26,10 +26,13 @@ from typing import Any
 import refold
 from bench import environment
 from bench.tables import Table, text_of_tables
-from refold.artifacts.outputs import outputs_of
+from refold.artifacts.artifacts import Artifacts, artifacts_of
+from refold.artifacts.reader import ArtifactReader
+from refold.config import Config
 from refold.core.codec import SALT_BYTES, ZERO, artifact_id, content_hasher, encode, seal, uuid7
 from refold.core.model import Artifact, Event, Origin
 from refold.log.log import Log
+from refold.log.open_log import OpenLog
 from refold.stores import open_store
 
 MEGABYTES = (20, 100)
@@ -86,14 +89,14 @@ def keep(url: str, kind: str, megabytes: int) -> dict[str, float]:
     most, cpu = measured(
         lambda: context.append(message) if kind == "message" else context.append_result("c", output)
     )
-    assert len(context.artifacts()) == 1
+    assert len(context.artifacts.list()) == 1
     context.close()
     return {"most_mb": most - before, "times": (most - before) * 1_048_576 / size, "cpu_ms": cpu}
 
 
 def look(url: str, step: str, megabytes: int) -> dict[str, float]:
     """Steps on an output that another process kept."""
-    outputs = outputs_of(open_store(url), "work")
+    outputs = artifacts_of(open_store(url), "work")
     [output] = outputs.list()
     last = output.artifact.lines
     before = memory_mb("VmRSS")
@@ -165,10 +168,12 @@ def many(url: str, step: str, count: int) -> dict[str, float]:
     after it, and whether the answer is right."""
     store = open_store(url)
     start = memory_mb("VmRSS")
-    outputs = outputs_of(store, "work")
+    log = OpenLog(store, "work", Config())
+    reader = ArtifactReader(log)
+    outputs = Artifacts(log, reader)
     before = memory_mb("VmRSS")
     answers: dict[str, Callable[[], bool]] = {
-        "know them all": lambda: outputs.count() == len(outputs.list()) == count,
+        "know them all": lambda: len(outputs.list()) == count,
         "those of a query": lambda: (
             [one.seq for one in outputs.list(query="Question 7")]
             == list(range(7, count + 1, QUERIES))
@@ -176,7 +181,7 @@ def many(url: str, step: str, count: int) -> dict[str, float]:
         "those of a task": lambda: (
             len(outputs.list(task="task-3")) == len(range(3, count + 1, TASKS))
         ),
-        "one by its id": lambda: outputs.named(artifact(count // 2).id)[0] == artifact(count // 2),
+        "one by its id": lambda: reader.named(artifact(count // 2).id)[0] == artifact(count // 2),
         "the newest five": lambda: (
             [one.seq for one in outputs.list()[-5:]] == list(range(count - 4, count + 1))
         ),

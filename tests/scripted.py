@@ -68,7 +68,7 @@ def page(context) -> list[str]:
 
 
 def summaries(context) -> list[Summarize]:
-    return [body for event in context.events() if isinstance(body := decode(event), Summarize)]
+    return [body for event in context.log.events() if isinstance(body := decode(event), Summarize)]
 
 
 class Slow(Scripted):

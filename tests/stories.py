@@ -191,7 +191,7 @@ class Story:
         )
 
     def switch(self) -> None:
-        self.context.use(model=self.chance.choice(MODELS), window=self.chance.choice(WINDOWS))
+        self.context.update(model=self.chance.choice(MODELS), window=self.chance.choice(WINDOWS))
 
     def pin(self) -> None:
         slots = [slot for slot in self.context.view.slots if not slot.standin and slot.tokens < 300]
@@ -238,7 +238,7 @@ class Story:
 
     def reopen(self) -> None:
         before = self.context.view.slots
-        window, conversation = self.context._window, self.context.conversation
+        window, conversation = self.context._model.window, self.context.id
         self.context.close()
         self.context = refold.Context(self.store, conversation, window=window, **self.given)
         assert self.context.view.slots == before

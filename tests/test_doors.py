@@ -26,7 +26,6 @@ DOORS = {
     ("settings", "errors"),
     ("strategies", "ledger"),
     ("artifacts", "search"),
-    ("compaction", "artifacts"),
     ("compaction", "writer"),
     ("conversations", "artifacts"),
     ("conversations", "search"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 import refold
+from refold.artifacts.artifacts import Artifacts
 from refold.artifacts.cleanup import Quota, cleaned
-from refold.artifacts.outputs import Outputs
 
 
 def opened(store, id="work", **given):
@@ -30,8 +30,8 @@ def ran(context, output, tool="bash", arguments='{"command":"ls"}', **given):
     return outputs_in(context).list()[-1].id
 
 
-def outputs_in(context) -> Outputs:
-    return Outputs(context._log, context._guard, context._catch_up)
+def outputs_in(context) -> Artifacts:
+    return context.artifacts
 
 
 def long(text: str, lines: int = 60) -> str:

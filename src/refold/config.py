@@ -15,7 +15,7 @@ from refold.display import suggestion
 from refold.errors import Invalid
 
 NUMBERS = (
-    "outputs_days", "outputs_bytes", "outputs_count",
+    "artifacts_days", "artifacts_bytes", "artifacts_count",
     "tokens_cap", "keep_recent", "writer_wait_s", "reserve_tokens", "offload_tokens", "messages_cap",
     "checkpoint_every",
 )  # fmt: skip
@@ -47,9 +47,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         0  # messages between checkpoints that are made without being asked for; 0: none
     )
     exclude_tools: tuple[str, ...] = ("memory",)
-    outputs_days: float | None = None
-    outputs_bytes: int | None = None
-    outputs_count: int | None = None
+    artifacts_days: float | None = None
+    artifacts_bytes: int | None = None
+    artifacts_count: int | None = None
     tool_kinds: dict[str, str] = msgspec.field(default_factory=dict)
     cache: bool = True
     durability: Durability = "turn"

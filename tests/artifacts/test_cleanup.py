@@ -56,10 +56,10 @@ def test_what_the_page_shows_or_names_stays(store):
     hidden = {1: gone, 3: named, 4: in_system}
     batch = [s for n, s in enumerate(context.view.slots) if n // 2 in hidden]
     assert len(batch) == 6
-    log = context._log
-    log.append([context._desk.draft(Hide(batch="b", span=s.span)) for s in batch])
+    log = context._open.log
+    log.append([context._open.draft(Hide(batch="b", span=s.span)) for s in batch])
     context.append({"role": "user", "content": f"look at artifact://{named}"})
-    context.use(system=f"See {in_system}")
+    context.update(system=f"See {in_system}")
     context.request()
     done = clean(store, keep_count=0)
     assert [item.artifact.id for item in done.removed] == [gone]
@@ -103,7 +103,7 @@ def test_a_fork_has_the_outputs_of_its_parent(store):
 def test_what_a_user_stored_and_what_is_new_stays(store):
     """T-19: a content is put before the event that names it, so a new one is left alone."""
     context = opened(store)
-    stored = context.store_artifact("a plan", name="plan").id
+    stored = context.artifacts.put("a plan", name="plan").id
     ran(context, long("output"))
     forget_page(context)
     done = clean(store, keep_count=0, grace_s=3_600)
@@ -119,7 +119,7 @@ def test_age_counts_from_the_last_time_an_output_was_kept(store):
     """T-19."""
     context = opened(store)
     clock = [clock_ms() - 10 * HOUR_MS]
-    context._log.clock = lambda: clock[0]
+    context._open.log.clock = lambda: clock[0]
     old, again = ran(context, long("old")), ran(context, long("again"))
     clock[0] += 9 * HOUR_MS
     assert ran(context, long("again")) == again

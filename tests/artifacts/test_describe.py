@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-import refold
 from refold.artifacts import describe as describing
 from refold.artifacts.describe import register
-from refold.artifacts.intake import Desk
 from refold.core.model import ToolCall
+from refold.log.notices import Notice
 from refold.stores import open_store
-from refold.tokens.choice import counter_for
 from tests.toolruns import long, opened, ran
 
 ARGUMENTS = '{"path":"/src/index.ts","deep":{"n":1}}'
@@ -33,22 +31,19 @@ def failing(*given):
 WRONG = [failing, lambda *given: 5, lambda *given: b"bytes"]
 
 
-def desk_heard(store):
-    """A desk, and what it tells."""
+def intake_heard(store):
+    """An intake after one call, and the notices of its log."""
+    context = opened(store)
+    function = {"name": "read", "arguments": ARGUMENTS}
+    calls = [{"id": "c", "type": "function", "function": function}]
+    context.append({"role": "assistant", "content": None, "tool_calls": calls})
     heard = []
-    call = ToolCall("c", "read", ARGUMENTS)
-
-    def tell(name, **fields):
-        heard.append((name, fields))
-
-    desk = Desk(
-        store, refold.Config(offload_tokens=50), counter_for(None, None), lambda id: call, tell
-    )
-    return desk, heard
+    context.on("*", heard.append)
+    return context._intake, context._open.notices.tell, heard
 
 
-def result(desk, content):
-    return desk.result("c", content, is_error=False, name="", task="", query="")
+def result(intake, content):
+    return intake.result("c", content, is_error=False, name="", task="", query="")
 
 
 def stub_of(context) -> str:
@@ -64,13 +59,13 @@ def test_a_tool_is_described_as_its_program_says(store):
     ran(context, long("c"), tool="read", arguments="{}")
     names = ["reads /src/index.ts", "write: /src/index.ts", "read"]
     assert (
-        [one.name for one in context.artifacts()]
-        == [one.origin.description for one in context.artifacts()]
+        [one.artifact.name for one in context.artifacts.list()]
+        == [one.artifact.origin.description for one in context.artifacts.list()]
         == names
     )
     register("*", describe=lambda arguments: "é\ud800" + "x" * 500)
     ran(context, long("d"), tool="write", arguments=ARGUMENTS)
-    last = context.artifacts()[-1].name
+    last = context.artifacts.list()[-1].artifact.name
     assert last.startswith("é?xx") and len(last) == describing.DESCRIPTION_CHARS_MAX
 
 
@@ -103,16 +98,18 @@ def test_a_stub_shows_what_a_summarizer_says(store):
 @pytest.mark.parametrize("wrong", WRONG)
 def test_what_fails_is_told_and_the_usual_is_said(store, wrong):
     """T-09, M-60: the result is appended all the same."""
-    desk, heard = desk_heard(store)
-    [artifact, message] = result(desk, long("x"))
+    intake, tell, heard = intake_heard(store)
+    [artifact, message] = result(intake, long("x"))
     register("read", describe=wrong, summarize=wrong)
-    assert [draft.body for draft in result(desk, long("x"))] == [artifact.body, message.body]
-    reasons = [fields["reason"] for name, fields in heard if name == "hook-failed"]
+    assert [draft.body for draft in result(intake, long("x"))] == [artifact.body, message.body]
+    tell()
+    reasons = [notice.reason for notice in heard if notice.name == "hook-failed"]
     assert [reason.split(":")[0] for reason in reasons] == ["describe read", "summarize read"]
     register("read", describe=lambda arguments: "", summarize=lambda text, origin: None)
     del heard[:]
-    assert [draft.body for draft in result(desk, long("x"))] == [artifact.body, message.body]
-    assert [name for name, _ in heard] == ["output-kept"]
+    assert [draft.body for draft in result(intake, long("x"))] == [artifact.body, message.body]
+    tell()
+    assert [notice.name for notice in heard] == ["artifact-kept"]
 
 
 def test_a_describer_cannot_change_a_call(store):
@@ -129,12 +126,13 @@ def test_a_describer_cannot_change_a_call(store):
 
 def test_an_output_that_is_kept_is_told(store):
     """T-24: its handle, its bytes and its tool; a small one is not."""
-    desk, heard = desk_heard(store)
+    intake, tell, heard = intake_heard(store)
     text = long("é")
-    [artifact, _] = result(desk, text)
-    result(desk, "small")
+    [artifact, _] = result(intake, text)
+    result(intake, "small")
     details = {"handle": artifact.body.id, "bytes": len(text.encode()), "tool": "read"}
-    assert heard == [("output-kept", {"details": details})]
+    tell()
+    assert heard == [Notice(name="artifact-kept", details=details)]
 
 
 def test_listeners_hear_what_is_kept_and_what_failed(store):
@@ -142,13 +140,13 @@ def test_listeners_hear_what_is_kept_and_what_failed(store):
     context = opened(store)
     heard = []
     context.on("*", heard.append)
-    context.on("output-kept", failing)
+    context.on("artifact-kept", failing)
     register("read", summarize=failing)
     id = ran(context, long("x"), tool="read")
     kept = {"handle": id, "bytes": len(long("x").encode()), "tool": "read"}
     assert [(one.name, one.details) for one in heard[:2]] == [
         ("hook-failed", {}),
-        ("output-kept", kept),
+        ("artifact-kept", kept),
     ]
     assert (
         heard[0].reason == "summarize read: TimeoutError: no answer"

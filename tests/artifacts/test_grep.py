@@ -159,7 +159,7 @@ def test_grep_looks_into_one_output_a_message_or_all(store):
         (one, 1),
     ]
     assert [found.handle for found in outputs.grep("needle", one)] == [one]
-    assert [found.handle for found in outputs.grep("needle", most=1)] == [two]
+    assert [found.handle for found in outputs.grep("needle", limit=1)] == [two]
     context.append({"role": "user", "content": "a needle\nin a message"})
     [found] = outputs.grep("message", f"#{context.view.head}")
     assert found.grepped.lines[0].number == 2

@@ -29,11 +29,11 @@ def test_what_can_be_no_artifact_is_refused_before_its_bytes_are_kept(store, tmp
     """M-03: the error names the types there are, and no file is left behind."""
     context = opened(store)
     with pytest.raises(Invalid) as refused:
-        context.store_artifact("x", **{"name": "n", **wrong})
+        context.artifacts.put("x", **{"name": "n", **wrong})
     assert "file, search_result, command_output, custom" in str(refused.value.hint)
     context.close()
     with pytest.raises(Invalid, match="closed"):
-        context.store_artifact("x", name="n")
+        context.artifacts.put("x", name="n")
     assert not (tmp_path / "artifacts").exists() or not os.listdir(tmp_path / "artifacts")
 
 
@@ -62,7 +62,7 @@ def test_what_can_be_no_artifact_is_refused_before_its_bytes_are_kept(store, tmp
 def test_the_file_of_a_content_follows_what_it_is(store, content, name, mime, suffix):
     """M-05: by the bytes first, then by the ending of the name."""
     context = opened(store)
-    artifact = context.store_artifact(content, name=name)
+    artifact = context.artifacts.put(content, name=name)
     assert (artifact.mime, file_of(store, artifact)) == (mime, artifact.id + suffix)
     if isinstance(content, str | bytes):
         assert context.unfold(artifact.id).content == (
@@ -81,7 +81,7 @@ def test_a_type_that_is_given_wins(store):
         ("{}", "text/plain", ".txt"),
         (b"\xff", "image/webp", ".bin"),
     ):
-        artifact = context.store_artifact(content, name="x.json", mime=mime)
+        artifact = context.artifacts.put(content, name="x.json", mime=mime)
         assert (artifact.mime, file_of(store, artifact)) == (mime, artifact.id + suffix)
 
 
@@ -130,7 +130,7 @@ def test_the_artifact_of_data_is_json_and_that_of_a_text_that_looks_like_it_is_n
     answered(context, rows)
     answered(context, long("{}"))
     answered(context, b"\xff" * 500)
-    data, text, binary = context.artifacts()
+    data, text, binary = [one.artifact for one in context.artifacts.list()]
     assert data.name == text.name == "read: data.json"
     assert [file_of(store, one).partition(".")[2] for one in (data, text, binary)] == [
         "json",

@@ -11,8 +11,8 @@ import pytest
 from bench import outputs as bench
 
 import refold
+from refold.artifacts.artifacts import artifacts_of
 from refold.artifacts.listing import hash_query
-from refold.artifacts.outputs import outputs_of
 from refold.core.model import Erase
 from refold.errors import Invalid, NotFound
 from refold.log.log import Draft, Log
@@ -70,7 +70,7 @@ def test_outputs_are_known_again_on_resume_without_reading_a_content(tmp_path, m
         raise AssertionError("a content was read")
 
     monkeypatch.setattr(type(store), "get", read)
-    after = outputs_of(store, "work").list()
+    after = artifacts_of(store, "work").list()
     assert after == before and len(after) == 5
     store.close()
 
@@ -85,7 +85,7 @@ def test_very_many_outputs_are_known_by_a_few_numbers_each_and_found_all_the_sam
     bench.written(url, count)
     for step in bench.MANY_STEPS:
         assert bench.many(url, step, count)["right"], step
-    outputs = outputs_of(open_store(url), "work")
+    outputs = artifacts_of(open_store(url), "work")
     found = outputs.list()
     assert len(found) == count and [one.seq for one in found[3:9:2]] == [4, 6, 8]
     assert [one.artifact for one in found] == [bench.artifact(n) for n in range(1, count + 1)]
@@ -105,22 +105,26 @@ def test_a_list_follows_what_is_kept_cleaned_up_and_erased(store):
     before = outputs.list()
     three = ran(context, long("third"))
     assert [output.id for output in before] == [one, two]
-    assert [output.id for output in outputs.list()] == [one, two, three] and outputs.count() == 3
+    assert [output.id for output in outputs.list()] == [
+        one,
+        two,
+        three,
+    ] and context._reader.count() == 3
     forget_page(context)
     clean(store, keep_count=1)
     assert [bool(output.cleaned_ms) for output in outputs.list()] == [
         True,
         True,
         False,
-    ] and outputs.count() == 1
-    assert outputs.named(three)[0].id == three
+    ] and context._reader.count() == 1
+    assert context._reader.named(three)[0].id == three
     with pytest.raises(NotFound, match="no artifact 'art-aaaaaaaaaaaa'") as caught:
-        outputs.original("art-aaaaaaaaaaaa")
+        context._reader.original("art-aaaaaaaaaaaa")
     assert caught.value.hint
     gone = outputs.list()[0].seq
-    context._log.append([Draft(body=Erase(seq=gone), by="test")])
+    context._open.log.append([Draft(body=Erase(seq=gone), by="test")])
     store.erase("work", gone)
-    context._log.state = Log(store, "work").state
+    context._open.log.state = Log(store, "work").state
     assert [output.id for output in outputs.list()] == [two, three]
 
 

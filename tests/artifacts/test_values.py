@@ -180,7 +180,7 @@ def test_a_value_that_is_too_large_to_hold_is_written_piece_by_piece(monkeypatch
     value = {"rows": [{"n": n, "text": "é" * 50} for n in range(1_000)], "last": {1, 2}}
     assert isinstance(output_text(value), encoding.Written)
     context.append_result("c", value)
-    [artifact] = context.artifacts()
+    [artifact] = [one.artifact for one in context.artifacts.list()]
     assert (
         context.unfold(artifact.id).text.encode() == encoded(value)
         and decoded(encoded(value)) == value

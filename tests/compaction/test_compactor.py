@@ -249,7 +249,7 @@ def test_threads_that_append_compact_and_undo_lose_nothing_and_get_valid_pages()
         thread.join()
     assert errors == []
     texts = [
-        str(context.unfold(event.seq)) for event in context.events() if event.kind == "message"
+        str(context.unfold(event.seq)) for event in context.log.events() if event.kind == "message"
     ]
     assert {text.split()[0] for text in texts} == {f"{k}:{n}" for k in range(4) for n in range(50)}
 
@@ -306,16 +306,17 @@ def test_a_hook_that_raises_is_reported_and_blocks_nothing():
         raise ValueError("oops")
 
     context.before_compaction(broken)
-    context.after_compaction(broken)
+    context.on("compaction-complete", broken)
     assert context.compact("summarize").batch
-    assert [n.reason for n in heard if n.name == "hook-failed"] == ["ValueError: oops"] * 2
+    failed = [(n.name, n.reason) for n in heard if n.name.endswith("-failed")]
+    assert failed == [("hook-failed", "ValueError: oops"), ("listener-failed", "ValueError: oops")]
 
 
 def test_hooks_are_told_what_was_done_and_not_asked_for_nothing():
     context = opened(Scripted())
     told: list = []
     context.before_compaction(told.append)
-    context.after_compaction(told.append)
+    context.on("compaction-complete", lambda notice: told.append(notice.receipt))
     talked(context, 5)
     context.compact("summarize")
     assert told == []

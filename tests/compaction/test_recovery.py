@@ -10,11 +10,9 @@ import pytest
 import refold
 from refold import dialects
 from refold.compaction.hooks import Veto
-from refold.compaction.recovery import Recovery, remembered
-from refold.core.fold import Fold
+from refold.core.model import Hide, Lesson
 from refold.dialects.overflow import Overflow, overflow_of
 from refold.errors import OverBudget
-from refold.tokens.models import model_info
 from refold.writer.asker import Answer
 
 LINE = "a line of output that is long enough to count for something\n"
@@ -410,7 +408,7 @@ def test_neither_a_writer_nor_a_veto_stands_in_the_way_of_a_recovery():
 
     context = talked(writer=writer)
     context.before_compaction(lambda plan: Veto("not now"))
-    context.after_compaction(receipts.append)
+    context.on("compaction-complete", lambda notice: receipts.append(notice.receipt))
     assert context.recover("maximum context length is 20000 tokens")
     assert asked == []
     assert len(receipts) == 1 and receipts[0].batch
@@ -460,7 +458,7 @@ def test_the_limit_in_the_error_holds_from_now_on():
     assert context.recover("This model's maximum context length is 65536 tokens.")
     assert context.budget.window == 65_536
     assert context.budget.compact_at < 65_536
-    context.use(model="gpt-4o", window=200_000)
+    context.update(model="gpt-4o", window=200_000)
     assert context.budget.window == 65_536
 
 
@@ -468,9 +466,9 @@ def test_a_limit_belongs_to_the_model_that_stated_it():
     """C-82, Y-84."""
     context = talked(model="gpt-4o", window=None)
     assert context.recover("This model's maximum context length is 65536 tokens.")
-    context.use(model="claude-sonnet-4-5")
+    context.update(model="claude-sonnet-4-5")
     assert context.budget.window > 65_536
-    context.use(model="gpt-4o")
+    context.update(model="gpt-4o")
     assert context.budget.window == 65_536
 
 
@@ -486,29 +484,29 @@ def test_what_was_learnt_is_known_after_a_reopen_until_its_batch_is_reverted(tmp
     if not killed:
         context.close()
     again = refold.open("work", store=url, model="gpt-4o")
-    known = Recovery(again.config, again._log.state)
-    assert known.budget(again._model, None).window == 60_000
-    assert known.budget(model_info("claude-sonnet-4-5"), None).window == 200_000
+    assert again.budget.window == 60_000
+    again.update(model="claude-sonnet-4-5")
+    assert again.budget.window == 200_000
+    again.update(model="gpt-4o")
     assert again.budget.window == 60_000
     again.revert(again.view.undoable[-1][1])
-    assert Recovery(again.config, again._log.state).budget(again._model, None).window == 65_536
+    assert again.budget.window == 65_536
 
 
-def test_a_batch_of_another_name_teaches_nothing():
+def test_an_ordinary_compaction_teaches_nothing():
     context = talked()
     context.compact(target=2_000)
-    assert remembered(context._log.state) == {}
-    tail = "m:0123456789abcdef"
-    hostile = [
-        f"overflow:1:{tail}",
-        f"overflow:-5:{tail}",
-        "overflow:9:m",
-        f"overflow:{'9' * 50}:{tail}",
-        "überflow:9",
-    ]
-    state = Fold()
-    state.undoable = [(seq, batch) for seq, batch in enumerate(hostile, 1)]
-    assert {model: lesson.limit for model, lesson in remembered(state).items()} == {"m": 256}
+    assert context.view.lessons == {}
+
+
+@pytest.mark.parametrize("limit", [-5, 0, 1, 255])
+def test_a_log_that_teaches_an_absurd_limit_leaves_a_usable_one(limit):
+    context = talked(model="gpt-4o")
+    slot = context.view.slots[2]
+    lesson = Lesson(model="gpt-4o", limit=limit)
+    edit = Hide(batch="b", span=slot.span, lesson=lesson)
+    context._open.append([context._open.draft(edit)])
+    assert context.budget.window == 256
 
 
 def test_a_larger_limit_than_the_window_teaches_nothing_about_it():
@@ -620,7 +618,7 @@ def test_switching_to_a_smaller_model_makes_room_before_the_next_call():
     assert 130_000 < before < 180_000
     context.request("anthropic")
     assert not named(notices, "compaction-complete")
-    context.use(window=64_000)
+    context.update(window=64_000)
     assert dialects.dialect("anthropic").check(context.request("anthropic")) == []
     assert len(named(notices, "compaction-complete")) == 1
     assert context.stats().current <= context.budget.input_max < 64_000
@@ -635,7 +633,7 @@ def test_every_hidden_or_changed_message_can_be_traced():
     assert context.recover("maximum context length is 20000 tokens")
     shown = {slot.seq for slot in context.view.slots if not slot.edits}
     for seq in range(1, 122):
-        chain = context.why(seq)
+        chain = context.log.why(seq)
         assert bool([trace for trace in chain if trace.live]) == (seq not in shown), seq
         for trace in chain:
             assert trace.at_ms > 0 and trace.action and trace.by and trace.reason and trace.batch
@@ -646,21 +644,21 @@ def test_the_chain_tells_of_undo_pins_and_restores():
     """X-36."""
     context = talked(20)
     context.compact("hide", target=2_000)
-    assert [trace.action for trace in context.why(4)] == ["hidden"]
+    assert [trace.action for trace in context.log.why(4)] == ["hidden"]
     context.pin(4)
-    assert [trace.live for trace in context.why(4)] == [False, True]
+    assert [trace.live for trace in context.log.why(4)] == [False, True]
     assert any(slot.seq == 4 for slot in context.view.slots)
     context.unpin(4)
-    assert context.why(4)[0].live
+    assert context.log.why(4)[0].live
     context.undo()
-    hidden, *_, reverted = context.why(4)
+    hidden, *_, reverted = context.log.why(4)
     assert (hidden.live, reverted.live) == (False, True)
     assert reverted.action.startswith("reverted batch")
     context.pin(4)
-    assert context.why(4)[-1].action == "pinned"
+    assert context.log.why(4)[-1].action == "pinned"
     context.restore(1)
-    assert context.why(4)[-1].action == "restored to #1"
+    assert context.log.why(4)[-1].action == "restored to #1"
     with pytest.raises(refold.NotFound):
-        context.why(10_000)
+        context.log.why(10_000)
     with pytest.raises(refold.NotFound):
-        context.why(0)
+        context.log.why(0)

@@ -47,7 +47,7 @@ def family(store: Store) -> None:
 def working(store: Store) -> None:
     """What an agent leaves: artifacts, edits, usage."""
     context = refold.Context(store, "work", config=refold.Config(offload_tokens=100), window=20_000)
-    context.use(title="Work", model="claude-sonnet-4-5", system="Be brief")
+    context.update(title="Work", model="claude-sonnet-4-5", system="Be brief")
     for turn in range(6):
         context.append({"role": "user", "content": f"question {turn}"})
         call = {
@@ -58,7 +58,7 @@ def working(store: Store) -> None:
         }
         context.append({"role": "assistant", "content": [call]})
         context.append_result(f"t{turn}", f"line {turn}\n" * 400)
-    context.store_artifact(b"\xff\xfe binary", name="blob", mime="application/octet-stream")
+    context.artifacts.put(b"\xff\xfe binary", name="blob", mime="application/octet-stream")
     context.compact("hide", target=context.view.tokens // 2)
     context.close()
 

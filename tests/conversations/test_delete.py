@@ -39,7 +39,7 @@ def seeded(url: str) -> None:
     are in the index."""
     for id, word in (("gone", MARKER), ("stays", "pterodactyl")):
         with refold.open(id, store=url, window=24_000, config={"offload_tokens": 50}) as context:
-            context.use(title=f"About the {word}")
+            context.update(title=f"About the {word}")
             context.append({"role": "user", "content": f"where does the {word} live?"})
             ran(context, long(f"only here: {word}"))
             ran(context, long("said in both"))
@@ -72,7 +72,7 @@ def test_no_byte_of_a_deleted_conversation_is_left(url, tmp_path, command):
     assert index.mark("gone") is None and index.mark("stays") is not None
     index.close()
     with refold.open("stays", store=url) as context:
-        assert all(context.unfold(one.id).content for one in context.outputs.list())
+        assert all(context.unfold(one.id).content for one in context.artifacts.list())
         assert [hit.conversation for hit in context.search("pterodactyl")]
     assert run("verify", "--store", url).exit_code == 0
 

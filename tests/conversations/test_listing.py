@@ -28,9 +28,9 @@ def store(tmp_path):
 def talk(store, id: str, words: str, *, days: float = 0, tags=None) -> None:
     """A conversation whose last event is so many days old, counted from day 100."""
     context = refold.Context(store, id)
-    context._log.clock = lambda: int((100 - days) * DAY_MS)
+    context._open.log.clock = lambda: int((100 - days) * DAY_MS)
     if tags:
-        context.use(tags=tags)
+        context.update(tags=tags)
     context.append({"role": "user", "content": words})
     context.close()
 

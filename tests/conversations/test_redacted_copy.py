@@ -54,7 +54,9 @@ def worked(store: MemoryStore | str = "memory:", **given) -> refold.Context:
 
 
 def summaries(context: refold.Context) -> list[Summarize]:
-    edits = [codec.decode(event) for event in context.events(limit=10_000) if event.kind == "edit"]
+    edits = [
+        codec.decode(event) for event in context.log.events(limit=10_000) if event.kind == "edit"
+    ]
     return [edit for edit in edits if isinstance(edit, Summarize)]
 
 
@@ -140,7 +142,7 @@ def test_a_redacted_copy_holds_no_secret_and_verifies():
     assert verified(fresh).problems == () and verified(fresh).artifacts == 2
     with refold.open("talk", store=fresh) as context:
         assert context.stats().title.startswith("Rotate [redacted ")
-        outputs = context.outputs.list()
+        outputs = context.artifacts.list()
         assert context.unfold(outputs[0].id).text.count("a line of output\n") == 20_000
         assert f"artifact://{outputs[0].id}" in str(context.request("openai_chat"))
         context.append({"role": "user", "content": "go on"})
@@ -185,7 +187,7 @@ def test_a_log_without_secrets_says_the_same_in_its_copy():
         }
         context.append({"role": "assistant", "content": [call]})
         context.append_result("t1", "a line of output\n" * 2_000)
-        kept = context.store_artifact(bytes(range(256)) * 40, name="bytes.bin")
+        kept = context.artifacts.put(bytes(range(256)) * 40, name="bytes.bin")
     _, fresh = copied(store, "plain")
     before, after = store.read("plain"), fresh.read("plain")
     assert [event.body for event in after] == [event.body for event in before]
@@ -198,17 +200,19 @@ def test_erased_events_cleaned_contents_and_text_that_json_cannot_hold_are_copie
     with refold.open("odd", store=store, config={"offload_tokens": 100}) as context:
         [event] = context.append({"role": "user", "content": f"forget {TOKEN}"})
         context.append({"role": "user", "content": f"\ud800 {TOKEN} and so on"})
-        lost = context.store_artifact(f"{TOKEN}\n" * 50, name="a.txt")
-        kept = context.store_artifact(f"{TOKEN}\nkept\n" * 50, name="b.txt")
+        lost = context.artifacts.put(f"{TOKEN}\n" * 50, name="a.txt")
+        kept = context.artifacts.put(f"{TOKEN}\nkept\n" * 50, name="b.txt")
     store.erase("odd", event.seq)
     Log(store, "odd").append([Draft(body=lost, by="cleaner")])
     store.drop(lost.digest, before_ms=2**50)
     document, fresh = copied(store, "odd")
     assert TOKEN not in document.decode() and verified(fresh).problems == ()
     with refold.open("odd", store=fresh) as copy:
-        assert [one.cleaned_ms > 0 for one in copy.outputs.list()] == [True, False]
-        assert copy.unfold(copy.outputs.list()[1].id).text == "[redacted GitHub token]\nkept\n" * 50
-        assert kept.id != copy.outputs.list()[1].id
+        assert [one.cleaned_ms > 0 for one in copy.artifacts.list()] == [True, False]
+        assert (
+            copy.unfold(copy.artifacts.list()[1].id).text == "[redacted GitHub token]\nkept\n" * 50
+        )
+        assert kept.id != copy.artifacts.list()[1].id
         assert copy.unfold("#2").text == "\ud800 [redacted GitHub token] and so on"
 
 
@@ -274,7 +278,7 @@ def test_addresses_go_only_where_the_setting_says_so(tmp_path):
         assert clean(text) == text
     context = worked(config={"redact": wanted})
     for name in ("a.md", "b.json"):
-        context.export(str(tmp_path / name), secrets=False)
+        context.log.export(str(tmp_path / name), secrets=False)
         assert (
             ADDRESS not in (tmp_path / name).read_text()
             and TOKEN not in (tmp_path / name).read_text()

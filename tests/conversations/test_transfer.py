@@ -47,13 +47,13 @@ def talk() -> MemoryStore:
     with refold.open(
         "talk", store=store, model="claude-sonnet-4-5", system="Be brief", config=config
     ) as context:
-        context.use(title="A talk")
+        context.update(title="A talk")
         for turn in range(6):
             context.append({"role": "user", "content": f"question {turn}: é \u2028 \x00 \x1b[31m"})
             call = {"type": "tool_use", "id": f"t{turn}", "name": "run", "input": {"a": turn}}
             context.append({"role": "assistant", "content": [call]})
             context.append_result(f"t{turn}", "öutput ``` line\n" * (2_000 if turn == 1 else 3))
-        context.store_artifact(
+        context.artifacts.put(
             bytes(range(256)) * 2_000, name="picture", mime="application/octet-stream"
         )
         context.compact("hide", target=100)
@@ -77,7 +77,7 @@ def test_an_export_is_json_and_imports_to_the_same_bytes_and_the_same_page() -> 
     assert log(fresh) == log(store)
     before, after = refold.open("talk", store=store), refold.open("talk", store=fresh)
     assert after.view == before.view and after.request() == before.request()
-    for artifact in before.artifacts():
+    for artifact in (one.artifact for one in before.artifacts.list()):
         assert after.unfold(artifact.id).content == before.unfold(artifact.id).content
 
 
@@ -118,7 +118,7 @@ def test_the_export_is_written_as_it_is_read() -> None:
     """No chunk grows with the log or with an artifact."""
     store = store_of(sealed([user("x" * 1_000)] * 2_000))
     with refold.open("talk", store=store) as context:
-        context.store_artifact("y" * 3_000_000, name="large")
+        context.artifacts.put("y" * 3_000_000, name="large")
     assert max(map(len, json_chunks(store, "talk"))) < 400_000
 
 
@@ -305,7 +305,7 @@ def test_a_store_on_disk_takes_an_import_with_its_artifacts(tmp_path: Path) -> N
     source = talk()
     import_document(store, document(source))
     assert store.read("talk", limit=1_000) == log(source)
-    artifact = refold.open("talk", store=source).artifacts()[0]
+    artifact = refold.open("talk", store=source).artifacts.list()[0].artifact
     assert b"".join(store.get(artifact.digest)) == b"".join(source.get(artifact.digest))
     assert (store.location(artifact.digest) or "").endswith(".txt")
     store.close()

@@ -24,7 +24,7 @@ def grown(store: Store, id: str = "talk") -> None:
     its log."""
     config = {"ladder": ("hide",), "offload_tokens": 200}
     with refold.open(id, store=store, model="claude-sonnet-4-5", config=config) as context:
-        context.use(title="A talk", system="Be brief")
+        context.update(title="A talk", system="Be brief")
         for turn in range(6):
             context.append({"role": "user", "content": f"question {turn}"})
             call = {"type": "tool_use", "id": f"t{turn}", "name": "run", "input": {"a": turn}}

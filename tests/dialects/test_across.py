@@ -289,7 +289,7 @@ def test_a_list_of_openai_comes_back_equal_from_anthropic(prompt: str | None) ->
         there.append(wire)
     sent = there.request("anthropic")
     assert anthropic.check(sent) == []
-    back.use(system=sent["system"])
+    back.update(system=sent["system"])
     for wire in sent["messages"]:
         back.append(wire)
     first = [{"role": "system", "content": prompt}] if prompt else []
@@ -305,7 +305,7 @@ def test_leading_system_messages_come_back_equal_from_gemini() -> None:
     for wire in SYSTEM_FIRST:
         there.append(wire)
     sent = there.request("gemini")
-    back.use(system=sent["config"]["system_instruction"])
+    back.update(system=sent["config"]["system_instruction"])
     for wire in sent["contents"]:
         back.append(wire)
     got = back.request("openai_chat")["messages"]

@@ -148,7 +148,7 @@ def test_a_large_result_is_kept_whole_and_shown_as_a_stub(url):
     shown = checked(context)["messages"][-1]
     assert len(shown["content"]) <= 2_000
     assert shown["tool_call_id"] == "c1"
-    [artifact] = context.artifacts()
+    [artifact] = [one.artifact for one in context.artifacts.list()]
     assert artifact.id in shown["content"]
     assert "200,000 lines" in shown["content"]
     assert context.unfold(artifact.id).content == output.encode()
@@ -167,7 +167,7 @@ def test_the_same_large_result_twice_is_kept_once(tmp_path):
     for n in range(2):
         context.append(call(n))
         context.append_result(f"c{n}", LONG * 10_000)
-    assert len({artifact.digest for artifact in context.artifacts()}) == 1
+    assert len({one.artifact.digest for one in context.artifacts.list()}) == 1
     assert len(list((tmp_path / "artifacts").iterdir())) == 1
     context.close()
 
@@ -181,7 +181,7 @@ def test_bytes_and_plain_data_are_results_too():
         context.append(call(n))
         context.append_result(f"c{n}", output)
     checked(context)
-    assert context.unfold(context.artifacts()[0].id).content == b"\x00\xff\xfe"
+    assert context.unfold(context.artifacts.list()[0].id).content == b"\x00\xff\xfe"
     with pytest.raises(Invalid):
         context.append_result("c9", object())
 
@@ -238,7 +238,7 @@ def test_another_model_changes_the_limits_at_once():
         context.append(call(n))
         context.append_result(f"c{n}", f"{n} " + LONG * 600)
     assert context.stats().current > 100_000
-    context.use(window=64_000)
+    context.update(window=64_000)
     checked(context)
     assert context.stats().current < 64_000
 
@@ -512,7 +512,7 @@ def test_a_message_without_a_form_is_refused_and_nothing_is_written(url, message
     with pytest.raises(Invalid) as refused:
         context.append(message)
     assert refused.value.hint
-    assert len(context.events()) == 1
+    assert len(context.log.events()) == 1
     context.append({"role": "user", "content": "after"})
     assert len(checked(context)["messages"]) == 2
     context.close()

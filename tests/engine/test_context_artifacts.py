@@ -22,11 +22,11 @@ def test_what_our_tools_give_is_never_a_stub(by_append_result):
     comes back."""
     context = refold.open("work", store="memory:", window=24_000, config={"offload_tokens": 5})
     id = ran(context, "\n".join(f"line {n}" for n in range(9_000)))
-    context.use(tools=context.tools("anthropic"))
+    context.update(tools=context.toolbox.tools("anthropic"))
     context.append({"role": "user", "content": "look"})
     call = {"type": "tool_use", "id": "t1", "name": "refold_unfold", "input": {"handle": id}}
     context.append({"role": "assistant", "content": [call]})
-    answer = context.call("refold_unfold", {"handle": id})
+    answer = context.toolbox.call("refold_unfold", {"handle": id})
     if by_append_result:
         context.append_result("t1", answer)
     else:
@@ -36,8 +36,8 @@ def test_what_our_tools_give_is_never_a_stub(by_append_result):
                 "content": [{"type": "tool_result", "tool_use_id": "t1", "content": answer}],
             }
         )
-    assert [artifact.id for artifact in context.artifacts()] == [id]
-    assert "#" in context.call("refold_search", '{"query": "look"}')
+    assert [artifact.id for artifact in context.artifacts.list()] == [id]
+    assert "#" in context.toolbox.call("refold_search", '{"query": "look"}')
 
 
 @pytest.fixture
@@ -56,9 +56,9 @@ def cleaned_up(tmp_path):
 def test_a_cleanup_is_no_damage(cleaned_up):
     """T-19: verify knows it; what is missing without one is still reported."""
     store, context, gone, kept = cleaned_up
-    assert [artifact.id for artifact in context.artifacts()] == [gone, kept]
+    assert [artifact.id for artifact in context.artifacts.list()] == [gone, kept]
     assert verified(store).problems == ()
-    os.unlink(store.location(context.artifacts()[1].digest))
+    os.unlink(store.location(context.artifacts.list()[1].artifact.digest))
     assert [(problem.part, kept in problem.what) for problem in verified(store).problems] == [
         ("artifact", True)
     ]
@@ -82,14 +82,14 @@ def test_closing_cleans_up_by_the_configuration(tmp_path):
     """T-19: at the end of a session, within the bounds; what is new stays until the next time."""
     given = {
         "store": f"sqlite:{tmp_path}/refold.db",
-        "config": {"offload_tokens": 50, "outputs_count": 0},
+        "config": {"offload_tokens": 50, "artifacts_count": 0},
     }
     with refold.open("work", **given) as context:
         id = ran(context, long("first"))
         forget_page(context)
     with refold.open("work", **given) as context:
         assert context.unfold(id).content
-        context._log.clock = lambda: time.time_ns() // 1_000_000 + 3_600_000
+        context._open.log.clock = lambda: time.time_ns() // 1_000_000 + 3_600_000
     with (
         refold.open("work", **given) as context,
         pytest.raises(NotFound, match="was cleaned up on"),

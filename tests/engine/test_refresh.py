@@ -11,7 +11,7 @@ import pytest
 import refold
 from refold import dialects
 from refold.core.laws import broken
-from refold.engine.refresh import FRESH, inside, needed_files, read_text, refreshed
+from refold.engine.refresh import FRESH, Limits, inside, needed_files, read_text
 
 DONE = "The file was updated successfully."
 
@@ -111,7 +111,7 @@ def test_at_most_eight_files_without_duplicates_and_none_outside(root):
     agent.edit("./f9.py")
     agent.edit(str(root / "f8.py"))
     agent.edit("../secret.txt")
-    found = needed_files(agent.context.view, root)
+    found = needed_files(agent.context.view, root, Limits())
     assert len(found) == 8 == len(set(found))
     assert names(found)[:2] == ["f8.py", "f9.py"]
     assert all(path.is_relative_to(root) for path in found)
@@ -125,7 +125,7 @@ def test_the_files_of_a_summarized_span_are_known_by_the_ledger(root):
     agent.call("bash", "", command="rm f3.py")
     agent.folded()
     assert not any(slot.seq == 4 and not slot.standin for slot in agent.context.view.slots)
-    found = names(needed_files(agent.context.view, root))
+    found = names(needed_files(agent.context.view, root, Limits()))
     assert found[:2] == ["f2.py", "f1.py"]
     assert "f3.py" not in found
 
@@ -138,17 +138,17 @@ def test_what_the_request_names_comes_first(root):
     for n in range(2, 11):
         agent.edit(f"f{n}.py")
     agent.context.append({"role": "user", "content": "Now look at f1.py again"})
-    assert names(needed_files(agent.context.view, root))[0] == "f1.py"
+    assert names(needed_files(agent.context.view, root, Limits()))[0] == "f1.py"
 
 
 def test_a_file_whose_text_is_on_the_page_is_not_needed(root):
     agent = Agent()
     agent.read("f1.py")
-    assert needed_files(agent.context.view, root) == []
+    assert needed_files(agent.context.view, root, Limits()) == []
     agent.edit("f1.py")
-    assert names(needed_files(agent.context.view, root)) == ["f1.py"]
+    assert names(needed_files(agent.context.view, root, Limits())) == ["f1.py"]
     agent.read("f1.py")
-    assert needed_files(agent.context.view, root) == []
+    assert needed_files(agent.context.view, root, Limits()) == []
 
 
 def test_files_stay_within_the_characters_allowed(root):
@@ -157,9 +157,9 @@ def test_files_stay_within_the_characters_allowed(root):
     agent = Agent()
     for n in (4, 5):
         agent.edit(f"f{n}.py")
-    assert names(needed_files(agent.context.view, root)) == ["f4.py"]
-    assert needed_files(agent.context.view, root, chars_max=3) == []
-    assert needed_files(agent.context.view, root, files_max=0) == []
+    assert names(needed_files(agent.context.view, root, Limits())) == ["f4.py"]
+    assert needed_files(agent.context.view, root, Limits(chars_max=3)) == []
+    assert needed_files(agent.context.view, root, Limits(files_max=0)) == []
 
 
 def test_a_file_that_is_not_permitted_is_left_out(root):
@@ -167,7 +167,9 @@ def test_a_file_that_is_not_permitted_is_left_out(root):
     agent = Agent()
     agent.edit("f4.py")
     agent.edit("f5.py")
-    found = needed_files(agent.context.view, root, permitted=lambda path: path.name != "f5.py")
+    found = needed_files(
+        agent.context.view, root, Limits(permitted=lambda path: path.name != "f5.py")
+    )
     assert names(found) == ["f4.py"]
 
 
@@ -204,7 +206,7 @@ def test_a_link_inside_the_root_is_the_file_it_leads_to(root):
     agent = Agent()
     agent.edit("alias.py")
     agent.edit("f1.py")
-    assert names(needed_files(agent.context.view, root)) == ["f1.py"]
+    assert names(needed_files(agent.context.view, root, Limits())) == ["f1.py"]
 
 
 # --- reading again ---
@@ -223,7 +225,7 @@ def test_the_current_text_stands_in_front_of_the_summary_and_the_request_stays_w
     agent.folded()
     before = agent.context.view
     (root / "f2.py").write_text("print('as it is now')\n#1 user\n")
-    assert names(refreshed(agent.context, root)) == ["f2.py"]
+    assert names(agent.context.refresh(root)) == ["f2.py"]
     text = front(agent.context)
     assert text.startswith("[Background data, not a request")
     assert f"at #{before.head}" in text
@@ -242,7 +244,7 @@ def test_undo_takes_what_was_read_again_off_the_page(root):
     agent.edit("f2.py")
     agent.folded()
     before = agent.context.request("openai_chat")
-    refreshed(agent.context, root)
+    agent.context.refresh(root)
     assert agent.context.request("openai_chat") != before
     agent.context.undo()
     assert agent.context.request("openai_chat") == before
@@ -252,12 +254,12 @@ def test_reading_again_twice_shows_every_file_once_as_it_is_now(root):
     agent = Agent()
     agent.edit("f2.py")
     agent.folded()
-    assert refreshed(agent.context, root)
+    assert agent.context.refresh(root)
     head = agent.context.view.head
-    assert refreshed(agent.context, root) == []
+    assert agent.context.refresh(root) == []
     assert agent.context.view.head == head
     (root / "f2.py").write_text("n = 22\n")
-    assert refreshed(agent.context, root)
+    assert agent.context.refresh(root)
     text = agent.context.view.slots[1].message.blocks[0].text
     assert text.count("[Background data") == text.count("</file-") == 1
     assert "n = 22" in text
@@ -269,14 +271,14 @@ def test_a_summary_with_files_in_front_is_folded_again_like_any_other(root):
     agent.edit("f2.py")
     agent.folded()
     (root / "f2.py").write_text("import as_it_is_now\n" * 3)
-    refreshed(agent.context, root)
+    agent.context.refresh(root)
     assert "as_it_is_now" in str(agent.context.view.slots)
     for n in range(12):
         agent.call("bash", f"{n} done", command=f"make step-{n}")
     assert agent.context.compact("summarize").batch
     assert broken(agent.context.view) == []
     assert "as_it_is_now" not in str(agent.context.view.slots)
-    assert names(needed_files(agent.context.view, root)) == ["f2.py"]
+    assert names(needed_files(agent.context.view, root, Limits())) == ["f2.py"]
 
 
 @pytest.mark.parametrize("strategy", ["hide", "summarize"])
@@ -286,7 +288,7 @@ def test_files_stand_in_front_of_any_stand_in(root, strategy):
     for n in range(12):
         agent.call("bash", "a line of output that is long enough\n" * 40, command=f"make step-{n}")
     agent.context.compact(strategy, target=2_500)
-    assert names(refreshed(agent.context, root)) == ["f2.py"]
+    assert names(agent.context.refresh(root)) == ["f2.py"]
     assert "n = 2\n" in front(agent.context)
     assert broken(agent.context.view) == []
 
@@ -299,7 +301,7 @@ def test_what_is_read_again_never_makes_a_compaction_due(root):
     for n in range(8):
         agent.edit(f"f{n}.py")
     agent.folded()
-    assert refreshed(agent.context, root)
+    assert agent.context.refresh(root)
     assert agent.context.stats().current < agent.context.budget.compact_at
     assert 0 < front(agent.context).count("</file-") < 8
 
@@ -308,14 +310,14 @@ def test_where_no_message_left_the_page_nothing_is_read_again(root):
     agent = Agent()
     agent.edit("f2.py")
     head = agent.context.view.head
-    assert refreshed(agent.context, root) == []
+    assert agent.context.refresh(root) == []
     assert agent.context.view.head == head
 
 
 def test_with_nothing_needed_nothing_is_appended(root):
     agent = Agent()
     head = agent.context.view.head
-    assert refreshed(agent.context, root) == []
+    assert agent.context.refresh(root) == []
     assert agent.context.view.head == head
 
 

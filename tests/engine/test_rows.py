@@ -220,11 +220,11 @@ def test_what_was_set_last_is_written_at_the_end(tmp_path):
     """M-22: title, tags and metadata, and emptying them, survive a close without a message."""
     store = f"sqlite:{tmp_path}/r.db"
     with refold.open("c", store=store) as context:
-        context.use(title="A", tags=["x"], metadata={"ticket": 7})
+        context.update(title="A", tags=["x"], metadata={"ticket": 7})
         context.append({"role": "user", "content": "hi"})
     with refold.open("c", store=store) as context:
         assert (context.view.title, context.view.metadata) == ("A", {"ticket": 7})
-        context.use(title="B", tags=[])
+        context.update(title="B", tags=[])
     with refold.open("c", store=store) as context:
         assert (context.view.title, context.view.tags) == ("B", ())
 
@@ -235,7 +235,7 @@ def test_a_restore_brings_the_model_and_its_limits_back():
     context.append({"role": "user", "content": "hi"})
     before, window = context.request(), context.budget.window
     point = context.checkpoint()
-    context.use(model="gemini-1.5-pro")
+    context.update(model="gemini-1.5-pro")
     context.append({"role": "user", "content": "more"})
     assert context.budget.window != window
     context.restore(point)
@@ -254,7 +254,7 @@ def test_clear_takes_all_but_system_and_pins_and_undo_brings_it_back():
     context.clear()
     assert [slot.seq for slot in context.view.slots] == [before[0].seq, pinned]
     assert (
-        sum(event.kind == "edit" for event in context.events()) == 2
+        sum(event.kind == "edit" for event in context.log.events()) == 2
     )  # before the pin and behind it
     assert broken(context.view) == []
     context.append({"role": "user", "content": "a new beginning"})
@@ -275,7 +275,7 @@ def test_a_conversation_that_was_deleted_meanwhile_can_be_closed(tmp_path):
     """M-23"""
     context = refold.open("c", store=f"sqlite:{tmp_path}/r.db")
     context.append({"role": "user", "content": "hi"})
-    context._store.delete("c")
+    context._open.store.delete("c")
     context.close()
     with pytest.raises((Invalid, NotFound)):
         context.append({"role": "user", "content": "more"})
@@ -300,14 +300,14 @@ def test_the_decision_says_what_the_next_request_would_do():
     """Y-22"""
     context = opened()
     talked(context, 5)
-    assert not context.decision().needed and context.decision().strategy == "none"
+    assert (context.stats().due, context.stats().due_reason) == ("none", "")
     talked(context, 40)
-    full = context.decision()
-    assert (full.needed, full.strategy, full.should_warn) == (True, "compact", True)
+    full = context.stats()
+    assert (full.due, full.level) == ("compact", "critical")
     still = opened(config={"auto": False})
     talked(still, 45)
-    assert (still.decision().needed, still.decision().should_warn) == (False, True)
-    assert still.decision().reason == "automatic compaction is off"
+    assert (still.stats().due, still.stats().level) == ("none", "critical")
+    assert still.stats().due_reason == "automatic compaction is off"
 
 
 def test_whether_a_message_fits_is_told_to_the_token():
@@ -315,7 +315,7 @@ def test_whether_a_message_fits_is_told_to_the_token():
     context = opened(window=2_000, config={"reserve_tokens": 0})
     context.append({"role": "user", "content": "a" * 1_000})
     left = context.budget.input_max - context.stats().current
-    frame = context.message_tokens({"role": "user", "content": "b"}) - 1
+    frame = context.count({"role": "user", "content": "b"}) - 1
     assert context.fits({"role": "user", "content": "b" * (left - frame)})
     assert not context.fits({"role": "user", "content": "b" * (left - frame + 1)})
 

@@ -46,12 +46,12 @@ def test_a_child_is_told_the_ledger_the_task_and_no_message(url):
 
 def test_artifacts_come_only_when_named_and_can_be_unfolded(url):
     with parent(url) as lead:
-        kept = lead.store_artifact("line one\nline two\n", name="report.txt")
-        other = lead.store_artifact("not for the scout", name="private.txt")
+        kept = lead.artifacts.put("line one\nline two\n", name="report.txt")
+        other = lead.artifacts.put("not for the scout", name="private.txt")
         with lead.spawn(
             "scout", task="read it", summary="short words", artifacts=[kept.id]
         ) as scout:
-            assert [artifact.id for artifact in scout.artifacts()] == [kept.id]
+            assert [artifact.id for artifact in scout.artifacts.list()] == [kept.id]
             assert scout.unfold(kept.id).text == "line one\nline two\n"
             assert "short words" in texts(scout) and "Never touch" not in texts(scout)
             with pytest.raises(NotFound):

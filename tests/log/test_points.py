@@ -69,7 +69,7 @@ def test_every_tenth_message_and_the_place_before_a_compaction_are_listed() -> N
     before = context.view.head
     context.compact("summarize", target=3_000)
     head = context.view.head
-    assert [(p.seq, p.messages, p.reason) for p in context.points()] == [
+    assert [(p.seq, p.messages, p.reason) for p in context.log.points()] == [
         (before, 25, "before a compaction"),
         (20, 20, "message 20"),
         (10, 10, "message 10"),
@@ -77,12 +77,12 @@ def test_every_tenth_message_and_the_place_before_a_compaction_are_listed() -> N
     assert context.view.head == head
     context.undo()
     context.restore(before)
-    assert [p.reason for p in context.points()[:3]] == [
+    assert [p.reason for p in context.log.points()[:3]] == [
         "before a restore",
         "before a revert",
         "before a compaction",
     ]
-    assert [p.seq for p in context.points(every=8)][-3:] == [24, 16, 8]
+    assert [p.seq for p in context.log.points(every=8)][-3:] == [24, 16, 8]
 
 
 def test_checkpoints_are_listed_by_the_name_they_have_now() -> None:
@@ -93,9 +93,9 @@ def test_checkpoints_are_listed_by_the_name_they_have_now() -> None:
     said(context, 3)
     context.checkpoint("draft")
     context.checkpoint("final")
-    points = context.points()
+    points = context.log.points()
     assert [(p.name, p.messages) for p in points] == [("final", 13), ("draft", 13), ("", 10)]
-    assert all(context.plan_restore(p.name or p.seq).seq == p.seq for p in points)
+    assert all(context.restore(p.name or p.seq, dry_run=True).seq == p.seq for p in points)
 
 
 def test_old_points_leave_the_list_and_named_ones_do_not() -> None:
@@ -106,17 +106,17 @@ def test_old_points_leave_the_list_and_named_ones_do_not() -> None:
     context.checkpoint("a")
     said(context, 50)
     context.checkpoint("b")
-    now = context._log.clock()
-    assert len(context.points()) == 12
-    context._log.clock = lambda: now + 25 * HOUR_MS
-    assert [p.name or p.messages for p in context.points()] == ["b", 100, 90, 80, 70, 60, "a"]
-    assert len(context.points(hours=48)) == 12 and len(context.points(keep=0)) == 2
+    now = context._open.log.clock()
+    assert len(context.log.points()) == 12
+    context._open.log.clock = lambda: now + 25 * HOUR_MS
+    assert [p.name or p.messages for p in context.log.points()] == ["b", 100, 90, 80, 70, 60, "a"]
+    assert len(context.log.points(hours=48)) == 12 and len(context.log.points(keep=0)) == 2
 
 
 def test_a_new_conversation_has_no_points() -> None:
     context = opened()
-    assert context.points() == []
-    assert context.plan_restore(0).requests == [] and context.diff(0).added == ()
+    assert context.log.points() == []
+    assert context.restore(0, dry_run=True).requests == [] and context.log.diff(0).added == ()
 
 
 # --- what lies between two ---
@@ -133,19 +133,19 @@ def test_two_points_differ_by_messages_edits_artifacts_and_files() -> None:
     full = context.view.head
     receipt = context.compact("window", keep=5)
     head = context.view.head
-    grown = context.diff("first", full)
+    grown = context.log.diff("first", full)
     assert (grown.removed, grown.changed, grown.batches, grown.files) == ((), (), (), ("a.py",))
     assert len(grown.added) == 5 and all(seq > first for seq in grown.added)
-    assert grown.artifacts == tuple(artifact.id for artifact in context.artifacts())
-    shortened = context.diff(full)
+    assert grown.artifacts == tuple(artifact.id for artifact in context.artifacts.list())
+    shortened = context.log.diff(full)
     assert shortened.batches == (receipt.batch,) and shortened.removed and not shortened.added
-    back = context.diff(full, "first")
+    back = context.log.diff(full, "first")
     assert back.removed == grown.added and back.added == ()
     assert context.view.head == head
     with pytest.raises(NotFound):
-        context.diff("nope")
+        context.log.diff("nope")
     with pytest.raises(Invalid):
-        context.diff(1, 9_999)
+        context.log.diff(1, 9_999)
 
 
 # --- what a restore takes off ---
@@ -164,8 +164,8 @@ def test_what_a_restore_would_take_off_is_told_before_it_happens() -> None:
     [third] = context.append({"role": "user", "content": "third"})
     replied(context, 3)
     head, billed = context.view.head, context.stats().billed
-    planned = context.plan_restore("start")
-    assert context.view.head == head and planned == context.plan_restore(point)
+    planned = context.restore("start", dry_run=True)
+    assert context.view.head == head and planned == context.restore(point, dry_run=True)
     assert (planned.seq, planned.files, planned.requests) == (
         point,
         ["a.py"],
@@ -174,14 +174,14 @@ def test_what_a_restore_would_take_off_is_told_before_it_happens() -> None:
     assert [call.response for call in planned.calls] == ["r2", "r3"]
     context.restore("start")
     assert context.stats().billed == billed
-    again = context.plan_restore("start")
+    again = context.restore("start", dry_run=True)
     assert (again.requests, again.calls, again.files) == (
         [],
         [],
         ["a.py"],
     )  # off already; on disk still so
     context.undo()
-    assert context.plan_restore("start").requests == [second.seq, third.seq]
+    assert context.restore("start", dry_run=True).requests == [second.seq, third.seq]
 
 
 # --- forks ---

@@ -35,11 +35,11 @@ def test_a_read_that_a_later_edit_made_stale_is_kept_and_says_so() -> None:
     context = opened()
     read = used(context, "c1", "read_file", TEXT, path="a.py")
     other = used(context, "c2", "read_file", TEXT.upper(), path="b.py")
-    assert context.why(read) == []
+    assert context.log.why(read) == []
     change = used(context, "c3", "edit", path="./a.py", old_string="broken", new_string="fixed") - 1
     used(context, "c4", "edit", path="a.py", old_string="def", new_string="async def")
     assert not context.plan("dedup", target=0).proposals
-    [trace] = context.why(read)
+    [trace] = context.log.why(read)
     assert (trace.action, trace.seq, trace.handle, trace.live) == (
         "made stale",
         change,
@@ -52,10 +52,10 @@ def test_a_read_that_a_later_edit_made_stale_is_kept_and_says_so() -> None:
         and trace.at_ms > 0
     )
     assert "edit" in context.unfold(trace.handle).text
-    assert context.why(other) == []
+    assert context.log.why(other) == []
     used(context, "c5", "read_file", TEXT.replace("broken", "fixed"), path="a.py")
     context.compact("dedup", target=0)
-    assert [trace.action for trace in context.why(read)] == ["shortened"], (
+    assert [trace.action for trace in context.log.why(read)] == ["shortened"], (
         "the old text is not shown any more"
     )
 
@@ -66,11 +66,11 @@ def test_an_edit_that_failed_or_was_taken_back_makes_nothing_stale() -> None:
     read = used(context, "c1", "read_file", TEXT, path="a.py")
     before = context.view.head
     used(context, "c2", "edit", "Error: no such text", path="a.py", old_string="x", new_string="y")
-    assert context.why(read) == []
+    assert context.log.why(read) == []
     used(context, "c3", "edit", path="a.py", old_string="x", new_string="y")
-    assert [trace.action for trace in context.why(read)] == ["made stale"]
+    assert [trace.action for trace in context.log.why(read)] == ["made stale"]
     context.restore(before)
-    assert "made stale" not in [trace.action for trace in context.why(read)]
+    assert "made stale" not in [trace.action for trace in context.log.why(read)]
 
 
 def test_a_change_that_is_no_longer_on_the_page_is_known_from_the_ledger() -> None:
@@ -89,15 +89,15 @@ def test_a_change_that_is_no_longer_on_the_page_is_known_from_the_ledger() -> No
         )
     context.compact("summarize", keep=2)
     assert change not in {slot.seq for slot in context.view.slots if not slot.standin}
-    assert (trace := context.why(read)[-1]).action == "made stale" and trace.seq == change
+    assert (trace := context.log.why(read)[-1]).action == "made stale" and trace.seq == change
 
 
 def test_a_result_that_was_moved_out_says_so_first() -> None:
     """X-36: the artifact that has it whole, then what was done to its stub."""
     context = opened(offload_tokens=200)
     large = used(context, "c1", "bash", TEXT * 20, command="make")
-    [moved] = context.why(large)
-    artifact = context.artifacts()[0].id
+    [moved] = context.log.why(large)
+    artifact = context.artifacts.list()[0].id
     assert (moved.action, moved.handle, moved.seq, moved.live) == (
         f"kept as artifact {artifact}",
         artifact,
@@ -106,7 +106,7 @@ def test_a_result_that_was_moved_out_says_so_first() -> None:
     )
     assert context.unfold(moved.handle).text == TEXT * 20
     context.pin(large)
-    assert [trace.action for trace in context.why(large)] == [
+    assert [trace.action for trace in context.log.why(large)] == [
         f"kept as artifact {artifact}",
         "pinned",
     ]
@@ -118,5 +118,5 @@ def test_a_replace_of_a_block_that_is_not_there_does_not_hold() -> None:
     read = used(context, "c1", "bash", TEXT, command="make")
     for block in (9, 0):
         body = Replace(batch=f"b{block}", seq=read, block=block, text="[cleared]", reason="clear")
-        context._log.append([Draft(body=body, by="clear")])
-    assert [(trace.block, trace.live) for trace in context.why(read)] == [(9, False), (0, True)]
+        context._open.log.append([Draft(body=body, by="clear")])
+    assert [(trace.block, trace.live) for trace in context.log.why(read)] == [(9, False), (0, True)]

@@ -68,11 +68,11 @@ def test_one_output_is_removed_by_hand(store):
     """M-20: delete lowers the count and removes the bytes; twice is NotFound."""
     context = opened(store)
     one, two = ran(context, long("first")), ran(context, long("second"))
-    digest = context.artifacts()[0].digest
-    done = context.outputs.remove(f"artifact://{one}")
+    digest = context.artifacts.list()[0].artifact.digest
+    done = context.artifacts.remove(f"artifact://{one}")
     assert (done.artifact.id, done.why) == (one, "its bytes are gone")
-    assert context.outputs.count() == 1 and [
-        bool(o.cleaned_ms) for o in context.outputs.list()
+    assert context._reader.count() == 1 and [
+        bool(o.cleaned_ms) for o in context.artifacts.list()
     ] == [True, False]
     with pytest.raises(NotFound):
         list(store.get(digest))
@@ -80,9 +80,9 @@ def test_one_output_is_removed_by_hand(store):
     with pytest.raises(NotFound, match="cleaned up on"):
         context.unfold(one)
     with pytest.raises(NotFound, match="removed already"):
-        context.outputs.remove(one)
+        context.artifacts.remove(one)
     with pytest.raises(NotFound, match="not in work"):
-        context.outputs.remove("art-nothing")
+        context.artifacts.remove("art-nothing")
     assert context.unfold(two).content and verified(store).problems == ()
     assert ran(context, long("first")) == one and context.unfold(one).content
 
@@ -92,8 +92,8 @@ def test_bytes_stay_while_another_conversation_has_them(store):
     context, other = opened(store), opened(store, "other")
     id = ran(context, long("the same"))
     assert ran(other, long("the same")) == id
-    assert context.outputs.remove(id).why == "its bytes stay: other has it, too"
-    assert context.outputs.count() == 0 and other.unfold(id).content
+    assert context.artifacts.remove(id).why == "its bytes stay: other has it, too"
+    assert context._reader.count() == 0 and other.unfold(id).content
     assert outputs_in(other).remove(id).why == "its bytes are gone"
 
 
@@ -101,5 +101,5 @@ def test_what_a_fork_shares_stays_for_it(store):
     context = opened(store)
     id = ran(context, long("shared"))
     fork = context.fork("fork")
-    context.outputs.remove(id)
+    context.artifacts.remove(id)
     assert fork.unfold(id).content and refold.Context(store, "fork").unfold(id).content

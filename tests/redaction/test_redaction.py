@@ -324,10 +324,10 @@ def test_the_setting_is_a_list_in_a_file_and_in_the_environment(tmp_path):
 
 def test_an_engine_whose_summaries_are_not_a_named_channel_leaves_them_alone():
     context = refold.open("a", store="memory:", config={"redact": ["exports"]})
-    assert context._compactor.redact(AWS) == AWS
+    assert context._compactor._redact(AWS) == AWS
     assert AWS not in refold.open(
         "b", store="memory:", config={"redact": ["summaries"]}
-    )._compactor.redact(AWS)
+    )._compactor._redact(AWS)
 
 
 # --- exports ---
@@ -338,7 +338,7 @@ def secretive(store: refold.stores.protocol.Store) -> list[str]:
     secrets."""
     secrets = ["".join(parts[0]) for parts in list(PREFIXED.values())[:8]]
     with refold.open("talk", store=store, config={"offload_tokens": 200}) as context:
-        context.use(title=f"Rotate {secrets[0]}")
+        context.update(title=f"Rotate {secrets[0]}")
         context.append({"role": "user", "content": f"the key is {secrets[1]}"})
         call = {
             "type": "tool_use",
@@ -348,9 +348,7 @@ def secretive(store: refold.stores.protocol.Store) -> list[str]:
         }
         context.append({"role": "assistant", "content": [call]})
         context.append_result("t1", f"{secrets[4]}\n" + "a line of output\n" * 20_000 + secrets[5])
-        context.store_artifact(
-            f"x\n{secrets[6]}\n".encode() + b"\xff\xfe", name=f"{secrets[7]}.bin"
-        )
+        context.artifacts.put(f"x\n{secrets[6]}\n".encode() + b"\xff\xfe", name=f"{secrets[7]}.bin")
     return secrets
 
 

@@ -68,9 +68,9 @@ def test_a_message_that_no_page_shows_is_found_with_its_seq():
         )
         context.append({"role": "assistant", "content": "noted"})
     context.compact("hide", target=500)
-    [hit, *_] = full_text(context._store).search("walrus3")
+    [hit, *_] = full_text(context._open.store).search("walrus3")
     assert (hit.seq, hit.hidden) == (7, True)
-    [hit, *_] = full_text(context._store).search("walrus29")
+    [hit, *_] = full_text(context._open.store).search("walrus29")
     assert (hit.seq, hit.hidden) == (59, False)
 
 
@@ -79,7 +79,7 @@ def test_what_a_restore_took_back_is_found_and_marked_as_hidden():
     context.append({"role": "user", "content": "first the zebra"})
     context.append({"role": "user", "content": "then the walrus"})
     context.restore(1)
-    hits = full_text(context._store).search("walrus zebra")
+    hits = full_text(context._open.store).search("walrus zebra")
     assert {hit.seq: hit.hidden for hit in hits} == {1: False, 2: True}
 
 
@@ -187,7 +187,7 @@ def test_the_newest_of_very_many_conversations_are_in_order():
 def test_filters_narrow_the_search():
     """Role, tool, kind, time."""
     context = refold.open("work", store="memory:", config={"offload_tokens": 200})
-    context.use(title="The walrus project")
+    context.update(title="The walrus project")
     context.append({"role": "user", "content": "find the walrus"})
     call = {
         "id": "t1",
@@ -197,7 +197,7 @@ def test_filters_narrow_the_search():
     context.append({"role": "assistant", "content": None, "tool_calls": [call]})
     context.append_result("t1", "walrus.py:1\n" + "walrus line\n" * 500)
     context.checkpoint("before the walrus")
-    searcher = full_text(context._store)
+    searcher = full_text(context._open.store)
     assert [hit.role for hit in searcher.search("walrus", role="user")] == ["user"]
     assert {hit.tool for hit in searcher.search("walrus", tool="grep")} == {"grep"}
     assert searcher.search("walrus", tool="gre") == []
@@ -243,7 +243,7 @@ def test_summaries_are_found_only_when_they_are_asked_for():
             {"role": "user", "content": f"the walrus number {number} " + "is heavy " * 40}
         )
     context.compact("gist", target=400)
-    searcher = full_text(context._store)
+    searcher = full_text(context._open.store)
     assert {hit.kind for hit in searcher.search("walrus", limit=50)} == {"message"}
     assert {hit.kind for hit in searcher.search("walrus", kind="edit")} == {"edit"}
 
@@ -252,8 +252,8 @@ def test_an_artifact_is_found_at_its_line():
     context = refold.open("work", store="memory:")
     lines = [f"line {number} of many, nothing to see" for number in range(1, 2_001)]
     lines[1_499] = "here stands the walrus"
-    context.store_artifact("\n".join(lines), name="log.txt", type="file")
-    [hit] = full_text(context._store).search("walrus")
+    context.artifacts.put("\n".join(lines), name="log.txt", type="file")
+    [hit] = full_text(context._open.store).search("walrus")
     shown = str(context.unfold(hit.artifact, lines=(hit.line, hit.line + 3)))
     assert "walrus" in shown and "walrus" in hit.snippet
 
@@ -758,7 +758,7 @@ def test_numpy_is_not_imported_without_an_embedder():
     code = (
         "import sys, refold; from refold.search.searcher import Searcher\n"
         "c = refold.open('a', store='memory:'); c.append({'role': 'user', 'content': 'walrus'})\n"
-        "assert Searcher(c._store, embedder=False).search('walrus'); print('numpy' in sys.modules)"
+        "assert Searcher(c._open.store, embedder=False).search('walrus'); print('numpy' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

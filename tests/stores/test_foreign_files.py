@@ -31,7 +31,7 @@ def spoilt(store, tmp_path):
     def spoil(how: str):
         context = opened(store)
         bad, good = ran(context, long("alpha words")), ran(context, long("beta words"))
-        path = store.location(context.artifacts()[0].digest)
+        path = store.location(context.artifacts.list()[0].artifact.digest)
         os.unlink(path)
         if how == "link":
             (tmp_path / "passwd").write_text(FOREIGN * (2 * CHUNK_BYTES // len(FOREIGN)))
@@ -56,8 +56,8 @@ def test_nothing_of_a_foreign_file_is_shown(spoilt, how):
     for ask in (
         lambda: context.unfold(bad),
         lambda: context.unfold(bad, lines=(1, 2)),
-        lambda: context.outputs.grep("words", bad, most=1),
-        lambda: context.outputs.lines(bad, 1, 2),
+        lambda: context.artifacts.grep("words", bad, limit=1),
+        lambda: context.artifacts.lines(bad, 1, 2),
     ):
         with pytest.raises(Corrupt, match=bad):
             ask()
@@ -65,9 +65,9 @@ def test_nothing_of_a_foreign_file_is_shown(spoilt, how):
         ("refold_unfold", {"handle": bad, "last_line": 2}),
         ("refold_grep", {"pattern": "foreign"}),
     ):
-        answer = context.call(name, given)
+        answer = context.toolbox.call(name, given)
         assert "foreign words" not in answer and bad in answer
-    selected = context.outputs.select("foreign root beta")
+    selected = context.artifacts.select("foreign root beta")
     assert [one.matched for one in selected] == [("beta",)]
 
 
@@ -76,10 +76,10 @@ def test_nothing_of_a_foreign_file_is_shown(spoilt, how):
 def test_one_bad_output_does_not_hide_the_others(spoilt, how, regex):
     """T-08: one good and one malformed give one record, and which one was left out is said."""
     context, bad, good = spoilt(how)
-    found = {one.handle: one.grepped for one in context.outputs.grep("words", regex=regex)}
+    found = {one.handle: one.grepped for one in context.artifacts.grep("words", regex=regex)}
     assert [line.text for line in found[good].lines] == ["beta words"]
     assert not found[bad].lines and found[bad].ended.startswith(f"{bad} was left out: ")
-    answer = context.call("refold_grep", {"pattern": "words", "regex": regex})
+    answer = context.toolbox.call("refold_grep", {"pattern": "words", "regex": regex})
     assert "beta words" in answer and f"{bad} was left out" in answer
 
 
@@ -87,7 +87,7 @@ def test_a_link_is_no_place_to_grep_and_gives_way_when_the_content_comes_again(
     spoilt, store, tmp_path
 ):
     context, bad, _ = spoilt("link")
-    digest = context.artifacts()[0].digest
+    digest = context.artifacts.list()[0].artifact.digest
     assert store.location(digest) is None
     ran(context, long("alpha words"))
     assert context.unfold(bad).text == long("alpha words")

@@ -135,14 +135,14 @@ def test_ages_come_from_the_log_and_are_read_only_if_they_count() -> None:
     """M-79, through a conversation that is held open."""
     context = refold.open("aged", store="memory:", window=100_000)
     for number, hours in enumerate(TASK_OLD):
-        context._log.clock = lambda hours=hours: 10**12 - int(hours * HOUR_MS)  # type: ignore[misc]
+        context._open.log.clock = lambda hours=hours: 10**12 - int(hours * HOUR_MS)  # type: ignore[misc]
         context.append(
             {"role": "assistant" if number % 2 else "user", "content": f"message {number} " * 60}
         )
-    context._log.clock = lambda: 10**12
+    context._open.log.clock = lambda: 10**12
     context.compact("window", max_age_hours=24, keep=0)
     assert [slot.seq for slot in context.view.slots if not slot.standin] == [1, 4, 5]
-    assert context.why(3)[-1].reason == "older than 24 hours"
+    assert context.log.why(3)[-1].reason == "older than 24 hours"
 
     def unread(seqs: Sequence[int]) -> dict[int, int]:
         raise AssertionError(f"nobody asked how old {seqs} are")

@@ -1,70 +1,42 @@
-"""What comes in becomes drafts of events: counted once, and a large tool result moved out of the
+"""What comes in becomes drafts of events: counted once, with large tool results moved out of the
 way.
 
 A tool result above `offload_tokens` is kept whole as an artifact; the message shows a stub in its
 place. In a message that the caller put together itself only a result larger than the window goes
 that way. Its artifact is drafted before the message that names it. Neighbours: `offload` makes
-stubs, `engine` appends the drafts.
+stubs, the engine appends the drafts.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
 
 from msgspec.structs import replace
 
 from refold.artifacts import offload
 from refold.artifacts.describe import summarized
 from refold.artifacts.values import Written
-from refold.config import Config
 from refold.core.budget import offload_tokens
-from refold.core.model import Artifact, Body, Message, Origin, Text, ToolCall, ToolResult
+from refold.core.model import Artifact, Message, Origin, Text, ToolResult
 from refold.log.log import Draft
-from refold.stores.protocol import Store
-from refold.tokens.counter import MESSAGE_TOKENS, Counter, count_message
+from refold.log.notices import Notice
+from refold.log.open_log import OpenLog
+from refold.tokens.counter import MESSAGE_TOKENS, count_message
 
 # What no counter of any use exceeds: with them, counting is spared at both ends.
 CHARS_PER_TOKEN_MAX, TOKENS_PER_CHAR_MAX = 8, 4
 
-Calls = Callable[[str], ToolCall | None]
-Tell = Callable[..., None]
 
+class Intake:
+    """Makes drafts for one open log. `resize` says from which size on results are moved out."""
 
-def _unheard(name: str, **fields: Any) -> None:
-    """Nobody is told."""
+    def __init__(self, log: OpenLog) -> None:
+        self._log, self._config, self._counter = log, log.config, log.counter
+        self.resize(0)
 
-
-class Desk:
-    """Where drafts are made, for one store, configuration and counter. `calls` finds a tool call
-    on the page; `tell` hears what is kept out of the page, and which function of the caller's
-    failed (see `notices`)."""
-
-    def __init__(
-        self, store: Store, config: Config, counter: Counter, calls: Calls, tell: Tell = _unheard
-    ) -> None:
-        self.store, self.config, self.counter, self.calls, self.tell = (
-            store,
-            config,
-            counter,
-            calls,
-            tell,
-        )
-        self.sized_for(0)
-
-    def sized_for(self, window: int) -> None:
+    def resize(self, window: int) -> None:
         """Lets the sizes from which results are moved out follow the window."""
-        self.result_tokens_max = offload_tokens(self.config, window)
-        self.message_tokens_max = (
-            self.result_tokens_max if self.config.offload_tokens is not None else window
-        )
-
-    def draft(self, body: Body, tokens: int = 0, by: str = "user") -> Draft:
-        if not by.isascii():
-            by = by.encode(
-                "utf-8", "replace"
-            ).decode()  # a tool's name is data and may hold anything
-        return Draft(body=body, by=by, tokens=tokens, counter=self.counter.name if tokens else "")
+        self.result_tokens_max = offload_tokens(self._config, window)
+        given = self._config.offload_tokens is not None
+        self.message_tokens_max = self.result_tokens_max if given else window
 
     def message(self, message: Message, by: str | None = None) -> list[Draft]:
         """A message as it is to be appended, behind the artifacts of its large results."""
@@ -72,16 +44,20 @@ class Desk:
         blocks = []
         for block in message.blocks:
             if isinstance(block, ToolResult) and self._is_large(block, self.message_tokens_max):
-                origin = offload.origin_of(self.calls(block.call), self._failed, name=block.name)
-                artifact, block = self._moved(block, "\n".join(_texts(block)), origin)
-                drafts.append(self.draft(artifact, by=f"tool:{origin.tool}"))
+                origin = offload.origin_of(
+                    self._log.log.call(block.call), self._report_failure, name=block.name
+                )
+                artifact, block = self._move_out(block, "\n".join(_texts(block)), origin)
+                drafts.append(self._log.draft(artifact, by=f"tool:{origin.tool}"))
             blocks.append(block)
         if drafts:
             message = replace(message, blocks=tuple(blocks))
         return [*drafts, self._counted(message, by)]
 
     def _counted(self, message: Message, by: str | None = None) -> Draft:
-        return self.draft(message, count_message(message, self.counter), by or author(message))
+        return self._log.draft(
+            message, count_message(message, self._counter), by or author(message)
+        )
 
     def result(
         self,
@@ -95,7 +71,7 @@ class Desk:
     ) -> list[Draft]:
         """What a tool call gave, as a message of its own. Its mime says that it was data, and no
         text that looks the same."""
-        asked = self.calls(call)
+        asked = self._log.log.call(call)
         result = ToolResult(call, is_error=is_error, name=name or (asked.name if asked else ""))
         by = f"tool:{result.name}" if result.name else "tool"
         mime = offload.JSON if isinstance(content, Written) else None
@@ -106,9 +82,9 @@ class Desk:
             and (small := self._small(result, content, by, mime)) is not None
         ):
             return [small]
-        origin = offload.origin_of(asked, self._failed, name=name, task=task, query=query)
-        artifact, stubbed = self._moved(result, content, origin, mime)
-        return [self.draft(artifact, by=by), self._counted(_answer(stubbed, mime), by)]
+        origin = offload.origin_of(asked, self._report_failure, name=name, task=task, query=query)
+        artifact, stubbed = self._move_out(result, content, origin, mime)
+        return [self._log.draft(artifact, by=by), self._counted(_answer(stubbed, mime), by)]
 
     def _small(self, result: ToolResult, text: str, by: str, mime: str | None) -> Draft | None:
         """The result whole, counted, unless it is so large that it is to be moved out."""
@@ -126,36 +102,35 @@ class Desk:
         characters = sum(map(len, texts))
         if characters > limit * CHARS_PER_TOKEN_MAX:
             return True
-        return characters * TOKENS_PER_CHAR_MAX > limit and sum(map(self.counter, texts)) > limit
+        return characters * TOKENS_PER_CHAR_MAX > limit and sum(map(self._counter, texts)) > limit
 
     def _stays(self, result: ToolResult) -> bool:
         """Whether a result is never moved out, by the name of its tool."""
-        asked = None if result.name else self.calls(result.call)
+        asked = None if result.name else self._log.log.call(result.call)
         name = asked.name if asked else result.name
-        return name in self.config.exclude_tools or offload.is_own(name)
+        return name in self._config.exclude_tools or offload.is_own(name)
 
-    def _moved(
+    def _move_out(
         self, result: ToolResult, content: offload.Content, origin: Origin, mime: str | None = None
     ) -> tuple[Artifact, ToolResult]:
-        name = origin.description or "output"
+        """The result with a stub in place of its text, and the artifact that has the text."""
+        store, name = self._log.store, origin.description or "output"
         artifact = offload.kept(
-            self.store, content, name=name, type="command_output", mime=mime, origin=origin
+            store, content, name=name, type="command_output", mime=mime, origin=origin
         )
         summary = (
-            summarized(lambda: offload.sample(content), origin, self._failed)
+            summarized(lambda: offload.sample(content), origin, self._report_failure)
             if artifact.size_chars
             else ""
         )
-        shown = offload.stub(artifact, content, self.store.location(artifact.digest), summary)
-        self.tell(
-            "output-kept",
-            details={"handle": artifact.id, "bytes": artifact.size_bytes, "tool": origin.tool},
-        )
+        shown = offload.stub(artifact, content, store.location(artifact.digest), summary)
+        details = {"handle": artifact.id, "bytes": artifact.size_bytes, "tool": origin.tool}
+        self._log.notices.add(Notice(name="artifact-kept", details=details))
         others = tuple(part for part in result.content if not isinstance(part, Text))
         return artifact, replace(result, content=(Text(shown), *others), artifact=artifact.id)
 
-    def _failed(self, reason: str) -> None:
-        self.tell("hook-failed", reason=reason)
+    def _report_failure(self, reason: str) -> None:
+        self._log.notify("hook-failed", reason)
 
 
 def _answer(result: ToolResult, mime: str | None) -> Message:

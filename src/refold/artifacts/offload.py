@@ -35,7 +35,7 @@ STUB_CHARS_MAX = 2_000
 CHUNK_CHARS = 256 * 1024
 LINE_CHARS_MAX = 160
 SAMPLE_CHARS = 100_000
-OWN_TOOLS = ("refold_search", "refold_unfold", "refold_grep", "refold_outputs")  # see `toolbox`
+OWN_TOOLS = ("refold_search", "refold_unfold", "refold_grep", "refold_artifacts")  # see `toolbox`
 SUFFIXES = {
     TEXT: ".txt",
     JSON: ".json",

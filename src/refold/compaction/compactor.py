@@ -1,12 +1,11 @@
-"""Carries plans out: draws one up, appends its edits as one batch, and decides when to do so by
-itself.
+"""Carries plans out: draws one up, appends its edits as one batch, and decides when to do so
+automatically.
 
-Automatic compaction runs in `request` only, never in `append`. It acts at the trigger, aims well
-below it, does not act twice without enough new tokens, sleeps after an undo, and says so once when
-the page cannot be made to fit. With a writer, the lock is let go while it is asked; what was
+Automatic compaction happens in `request` only, never in `append`. It acts at the trigger, aims well
+below it, does not act twice without enough new tokens, pauses after an undo, and says so once when
+the page cannot be made to fit. With a writer, the lock is released while it is asked; what was
 appended meanwhile stays, and a page that was edited meanwhile is planned again. Neighbours:
-`compaction` has the arithmetic, `wording` and `asking` the writer, `log` takes the edits, `notices`
-tells.
+`planning` and `trigger` have the arithmetic, `prose` and `writer` the words.
 """
 
 from __future__ import annotations
@@ -20,20 +19,22 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from refold.artifacts.intake import Desk
-from refold.compaction import planning as compaction
-from refold.compaction import prose as wording
-from refold.compaction.hooks import Flight, Hooks
-from refold.core.budget import Budget, current_tokens
+from refold.compaction import planning, prose, trigger
+from refold.compaction.active_model import ActiveModel
+from refold.compaction.hooks import Hook, SingleRun, ask_hooks
+from refold.compaction.planning import Job
+from refold.core.budget import Budget
 from refold.core.fold import Fold
 from refold.core.model import Message, Text, View
-from refold.core.plan import Plan, Receipt
-from refold.log.log import Log
-from refold.log.notices import Guard, Notices
+from refold.core.plan import Plan, Proposal, Receipt
+from refold.log.log import Draft
+from refold.log.notices import Notice
+from refold.log.open_log import OpenLog
 from refold.redaction import redactor
 from refold.strategies.registry import check_settings, check_tables
 from refold.tokens.counter import count_message
-from refold.writer import asker as asking
+from refold.writer import asker
+from refold.writer.asker import Asker, Outcome, Question, Writer
 
 PLAN_TRIES_MAX = 3
 TASK_CHARS_MAX = 4_000
@@ -55,32 +56,21 @@ class _Drawn(Struct, frozen=True, kw_only=True):
 
 
 class Compactor:
-    """`budget` and `per_token` are asked anew for every plan: the model may have changed."""
+    """Makes the page of one open log shorter. `hooks` are asked before it does."""
 
-    def __init__(
-        self,
-        log: Log,
-        desk: Desk,
-        notices: Notices,
-        guard: Guard,
-        *,
-        budget: Callable[[], Budget],
-        per_token: Callable[[], float | None],
-        writer: asking.Writer | None = None,
-    ) -> None:
-        self.log, self.desk, self.notices, self.guard = log, desk, notices, guard
-        self.config = desk.config
-        check_tables(self.config.strategy)
-        self.budget, self.per_token = budget, per_token
-        self.redact = redactor(self.config.redact, "summaries")
-        self.asker = (
-            asking.Asker(writer, count=desk.counter, redact=self.redact) if writer else None
-        )
-        self.hooks, self.flight = Hooks(), Flight()
-        self.scratch: dict[str, Any] = {}
-        self.settled_at = -1  # the head at which there was nothing more to do
-        self.done_at = -1  # the head that the last compaction left
-        self.watched: tuple[int, Budget] | None = None
+    def __init__(self, log: OpenLog, model: ActiveModel, writer: Writer | None = None) -> None:
+        check_tables(log.config.strategy)
+        self._log, self._model, self._config = log, model, log.config
+        self._redact = redactor(self._config.redact, "summaries")
+        self._asker = Asker(writer, count=log.counter, redact=self._redact) if writer else None
+        self._single = SingleRun()
+        self._scratch: dict[str, Any] = {}
+        self.hooks: list[Hook] = []
+        self._settled_at = -1  # the head at which there was nothing more to do
+        self._done_at = -1  # the head that the last compaction left
+        self._watched: tuple[int, Budget] | None = None
+
+    # --- what is asked for ---
 
     def job(
         self,
@@ -90,197 +80,217 @@ class Compactor:
         task: str = "",
         settings: dict[str, Any] | None = None,
         instructions: str = "",
-    ) -> compaction.Job:
+    ) -> Job:
         """What a plan is to be drawn up from. Without names, the configured ladder."""
-        check_settings(settings or {}, ladder or self.config.ladder)
-        return compaction.Job(
-            budget=self.budget(),
-            config=self.config,
+        check_settings(settings or {}, ladder or self._config.ladder)
+        return Job(
+            budget=self._model.budget,
+            config=self._config,
             count=self._count,
-            originals=self.log.originals,
-            ages=self.log.ages,
+            originals=self._log.log.originals,
+            ages=self._log.log.ages,
             batch=secrets.token_hex(8),
-            ladder=ladder or self.config.ladder,
-            task=task or self._task(),
+            ladder=ladder or self._config.ladder,
+            task=task or self._latest_request(),
             target=target,
             settings=settings or {},
-            per_token=self.per_token(),
-            scratch=self.scratch,
+            per_token=self._model.price,
+            scratch=self._scratch,
             instructions=instructions,
         )
 
-    def plan(self, job: compaction.Job) -> Plan:
-        with self.guard:
-            return self._drawn(job).plan
+    def _latest_request(self) -> str:
+        state = self._log.state
+        slot = state.slot_at(state.request)
+        blocks = slot.message.blocks if slot else ()
+        texts = [block.text for block in blocks if isinstance(block, Text)]
+        return "\n".join(texts)[:TASK_CHARS_MAX]
 
-    def compact(self, job: compaction.Job) -> Receipt:
+    def _count(self, message: Message) -> int:
+        return count_message(message, self._log.counter)
+
+    # --- by hand ---
+
+    def plan(self, job: Job) -> Plan:
+        """What the job would do. Changes nothing."""
+        with self._log.guard:
+            return self._draw_up(job).plan
+
+    def compact(self, job: Job) -> Receipt:
         """Applies a plan as one batch. While another compaction is in flight, that one is waited
         for instead."""
-        with self.flight.boarded(self.config.writer_wait_s) as boarded:
-            if boarded == "first":
-                return self._compacted(job)
-        with self.guard:
-            self.notices.add("compaction-skipped", reason=IN_FLIGHT)
-        return Receipt(reason=IN_FLIGHT)
+        with self._single.claim(self._config.writer_wait_s) as claim:
+            if claim == "first":
+                if self._is_repeat(job):
+                    return self._skip_with(RECENTLY)
+                return self._run(job)
+        return self._skip_with(IN_FLIGHT)
 
-    def _compacted(self, job: compaction.Job, *, auto: bool = False) -> Receipt:
-        if not auto and self._just_done(job):
-            return Receipt(reason=RECENTLY)
-        instructions, veto = self._asked_hooks(job)
-        if veto is not None:
-            return veto
-        return self._told(self._carried_out(replace(job, instructions=instructions), auto=auto))
-
-    def _just_done(self, job: compaction.Job) -> bool:
-        """Whether the usual is asked for a second time with nothing new: that would only lose
-        more."""
-        with self.guard:
-            state = self.log.state
-            usual = (
-                job.target is None
-                and job.ladder == self.config.ladder
-                and not (job.settings or job.instructions)
-            )
-            full = current_tokens(state, job.budget.factor) >= job.budget.compact_at
-            if not usual or full or not compaction.nothing_new(state):
-                return False
-            self.notices.add("compaction-skipped", reason=RECENTLY)
-            return True
-
-    def compact_now(self, job: compaction.Job) -> Receipt:
+    def compact_at_once(self, job: Job) -> Receipt:
         """Applies a plan without a writer, a veto or waiting, for a page that was refused. A
         compaction in flight finds the page edited, and plans again."""
-        with self.guard:
-            tries = (self._applied(self._drawn(job), job) for _ in range(PLAN_TRIES_MAX))
-            receipt = next(
-                (receipt for receipt in tries if receipt is not None), Receipt(reason=EDITED)
-            )
-        return self._told(receipt)
+        with self._log.guard:
+            for _ in range(PLAN_TRIES_MAX):
+                receipt = self._apply(self._draw_up(job), job)
+                if receipt is not None:
+                    return receipt
+        return Receipt(reason=EDITED)
 
-    def _told(self, receipt: Receipt) -> Receipt:
-        """The receipt, after the hooks were given it."""
-        failures = self.hooks.after(receipt) if receipt.batch else ()
-        with self.guard:
-            for failure in failures:
-                self.notices.add("hook-failed", reason=failure)
-        return receipt
+    def _is_repeat(self, job: Job) -> bool:
+        """Whether the usual is asked for a second time with nothing new: that would only lose
+        more."""
+        with self._log.guard:
+            by_default = job.target is None and job.ladder == self._config.ladder
+            usual = by_default and not (job.settings or job.instructions)
+            full = self._model.current >= job.budget.compact_at
+            return usual and not full and trigger.is_unchanged(self._log.state)
 
-    def _asked_hooks(self, job: compaction.Job) -> tuple[str, Receipt | None]:
-        """The instructions with those that hooks add, and the receipt if one of them vetoes.
-        Asked only if there is something to do, with no lock held: a hook may append and store."""
-        plan = self.plan(job) if self.hooks.befores else None
-        if plan is None or not plan.proposals:
-            return job.instructions, None
-        said = self.hooks.before(plan)
-        with self.guard:
-            for failure in said.failures:
-                self.notices.add("hook-failed", reason=failure)
-            if said.veto is not None:
-                reason = f"hook: {said.veto.reason}" if said.veto.reason else "hook"
-                return "", self._skipped(
-                    replace(plan, reason=reason, tokens_after=plan.tokens_before)
-                )
-        return "\n".join(text for text in (job.instructions, said.instructions) if text), None
+    def _skip_with(self, reason: str) -> Receipt:
+        with self._log.guard:
+            self._log.notify("compaction-skipped", reason)
+        return Receipt(reason=reason)
 
     # --- one compaction ---
 
-    def _carried_out(self, job: compaction.Job, *, auto: bool) -> Receipt:
+    def _run(self, job: Job, *, auto: bool = False) -> Receipt:
+        instructions, veto = self._ask_hooks(job)
+        if veto is not None:
+            return veto
+        return self._carry_out(replace(job, instructions=instructions), auto=auto)
+
+    def _ask_hooks(self, job: Job) -> tuple[str, Receipt | None]:
+        """The instructions with those that hooks add, and the receipt if one of them vetoes.
+        Asked only if there is something to do, with no lock held: a hook may append and store."""
+        plan = self.plan(job) if self.hooks else None
+        if plan is None or not plan.proposals:
+            return job.instructions, None
+        answers = ask_hooks(self.hooks, plan)
+        with self._log.guard:
+            for failure in answers.failures:
+                self._log.notify("hook-failed", failure)
+            if answers.veto is not None:
+                reason = f"hook: {answers.veto.reason}" if answers.veto.reason else "hook"
+                return "", self._skip(replace(plan, reason=reason, tokens_after=plan.tokens_before))
+        return "\n".join(text for text in (job.instructions, answers.instructions) if text), None
+
+    def _carry_out(self, job: Job, *, auto: bool) -> Receipt:
         """Planned again if another writer edited the page meanwhile; all waiting together is
         bounded."""
-        deadline = time.monotonic() + self.config.writer_wait_s
+        deadline = time.monotonic() + self._config.writer_wait_s
         for _ in range(PLAN_TRIES_MAX):
-            with self.guard:
-                drawn = self._drawn(job)
-                questions = self._questions(drawn, job, auto=auto)
-                receipt = None if questions else self._applied(drawn, job)
-            if questions and self.asker:
-                outcomes = self.asker.answers(questions, max(0.0, deadline - time.monotonic()))
-                with self.guard:
-                    receipt = self._worded(drawn, job, outcomes, questions)
+            receipt = self._try(job, deadline, auto=auto)
             if receipt is not None:
                 return receipt
         return Receipt(reason=EDITED)
 
-    def _drawn(self, job: compaction.Job) -> _Drawn:
-        state = self.log.state
+    def _try(self, job: Job, deadline: float, *, auto: bool) -> Receipt | None:
+        """One attempt: None if the page was edited while the writer was asked."""
+        with self._log.guard:
+            drawn = self._draw_up(job)
+            questions = self._questions(drawn, job, auto=auto)
+            if not questions or self._asker is None:
+                return self._apply(drawn, job)
+        outcomes = self._asker.answers(questions, max(0.0, deadline - time.monotonic()))
+        with self._log.guard:
+            return self._apply_with_prose(drawn, job, outcomes, questions)
+
+    def _draw_up(self, job: Job) -> _Drawn:
+        state = self._log.state
         before = state.view()
-        plan, after = compaction.drawn_up(state, job)
-        clean = wording.without_secrets(plan, self.redact, job.count)
+        plan, after = planning.drawn_up(state, job)
+        clean = prose.without_secrets(plan, self._redact, job.count)
         fresh = partial(_untouched, list(state.undoable), set(state.pins), clean)
-        return _Drawn(
-            plan=clean, before=before, after=after, fresh=fresh, redacted=clean is not plan
-        )
+        redacted = clean is not plan
+        return _Drawn(plan=clean, before=before, after=after, fresh=fresh, redacted=redacted)
 
-    def _questions(
-        self, drawn: _Drawn, job: compaction.Job, *, auto: bool
-    ) -> list[asking.Question]:
-        """What the writer is asked for this plan; nothing without one, and nothing by itself
+    def _questions(self, drawn: _Drawn, job: Job, *, auto: bool) -> list[Question]:
+        """What the writer is asked for this plan; nothing without one, and nothing automatically
         while it rests."""
-        if self.asker is None or self.config.writer_wait_s <= 0 or (auto and self.asker.resting):
+        if self._asker is None or self._config.writer_wait_s <= 0:
             return []
-        return wording.questions_of(drawn.plan, drawn.before, job)
+        if auto and self._asker.resting:
+            return []
+        return prose.questions_of(drawn.plan, drawn.before, job)
 
-    def _worded(
-        self,
-        drawn: _Drawn,
-        job: compaction.Job,
-        outcomes: Sequence[asking.Outcome],
-        questions: Sequence[asking.Question],
+    def _apply_with_prose(
+        self, drawn: _Drawn, job: Job, outcomes: Sequence[Outcome], questions: Sequence[Question]
     ) -> Receipt | None:
-        """Carries the plan out in the writer's words where they were accepted, and says where
-        they were not."""
-        self.log.catch_up()
-        if not drawn.fresh(self.log.state):
+        """Applies the plan in the writer's words where they were accepted, and says where they
+        were not."""
+        self._log.catch_up()
+        if not drawn.fresh(self._log.state):
             return None
-        bill, failed = (
-            asking.bill(outcomes),
-            [outcome.reason for outcome in outcomes if outcome.reason],
-        )
-        if failed:
-            reason = "; ".join(dict.fromkeys(failed))
-            self.notices.add(
-                "compaction-failed", reason=reason, strategy=drawn.plan.strategy, details=bill
+        bill = asker.bill(outcomes)
+        self._report_rejections(outcomes, drawn.plan.strategy, bill)
+        pairs = zip(questions, outcomes, strict=True)
+        edits = {id(question.ask.draft): outcome.edit for question, outcome in pairs}
+        plan = prose.reworded(drawn.plan, edits, job.count)
+        drawn = replace(drawn, plan=plan, before=self._log.state.view())
+        return self._apply(drawn, job, bill)
+
+    def _report_rejections(
+        self, outcomes: Sequence[Outcome], strategy: str, bill: dict[str, Any]
+    ) -> None:
+        reasons = dict.fromkeys(outcome.reason for outcome in outcomes if outcome.reason)
+        if reasons:
+            reason = "; ".join(reasons)
+            self._log.notices.add(
+                Notice(name="compaction-failed", reason=reason, strategy=strategy, details=bill)
             )
-        edits = {
-            id(question.ask.draft): outcome.edit
-            for question, outcome in zip(questions, outcomes, strict=True)
-        }
-        plan = wording.reworded(drawn.plan, edits, job.count)
-        return self._applied(replace(drawn, plan=plan, before=self.log.state.view()), job, bill)
 
-    def _applied(
-        self, drawn: _Drawn, job: compaction.Job, bill: dict[str, Any] | None = None
-    ) -> Receipt | None:
+    def _apply(self, drawn: _Drawn, job: Job, bill: dict[str, Any] | None = None) -> Receipt | None:
+        """Appends the edits as one batch; None if they no longer fit."""
         plan = drawn.plan
-        for step in plan.steps:
-            if step.note:
-                self.notices.add("compaction-failed", reason=step.note, strategy=step.strategy)
+        self._report_failed_steps(plan)
         if not plan.proposals:
-            return self._skipped(plan)
-        drafts = [self.desk.draft(p.edit, p.tokens, by=plan.strategy) for p in plan.proposals]
-        if not self.log.append(drafts, fresh=drawn.fresh):
+            return self._skip(plan)
+        if not self._log.append(self._drafts(plan, job), fresh=drawn.fresh):
             return None
-        self.log.keep_bookmark()
-        self.done_at, after = self.log.state.head, drawn.after
+        self._log.log.keep_bookmark()
+        self._done_at, after = self._log.state.head, drawn.after
         if plan.asks or bill or drawn.redacted:
-            after = self.log.state.view()
-            plan = compaction.measured(plan, drawn.before, after, job)
-        receipt = compaction.receipt_of(plan, drawn.before, after, job.batch)
-        self.notices.rearm()
-        sizes = {"before": plan.tokens_before, "after": plan.tokens_after}
-        self.notices.add(
-            "compaction-complete",
-            receipt=receipt,
-            strategy=receipt.strategy,
-            details=bill or {},
-            **sizes,
-        )
+            after = self._log.state.view()
+            plan = planning.measured(plan, drawn.before, after, job)
+        receipt = planning.receipt_of(plan, drawn.before, after, job.batch)
+        self._announce(receipt, bill or {})
         return receipt
 
-    def _skipped(self, plan: Plan) -> Receipt:
-        self.done_at = self.log.state.head
+    def _drafts(self, plan: Plan, job: Job) -> list[Draft]:
+        """The edits of a plan; the first carries what a refusal taught."""
+        proposals = plan.proposals
+        if job.lesson is not None:
+            first = Proposal(replace(proposals[0].edit, lesson=job.lesson), proposals[0].tokens)
+            proposals = (first, *proposals[1:])
+        return [self._log.draft(p.edit, p.tokens, plan.strategy) for p in proposals]
+
+    def _report_failed_steps(self, plan: Plan) -> None:
+        for step in plan.steps:
+            if step.note:
+                self._log.notices.add(
+                    Notice(name="compaction-failed", reason=step.note, strategy=step.strategy)
+                )
+
+    def _announce(self, receipt: Receipt, bill: dict[str, Any]) -> None:
+        self._log.notices.rearm()
+        self._watched = None
+        self._log.notices.add(
+            Notice(
+                name="compaction-complete",
+                receipt=receipt,
+                strategy=receipt.strategy,
+                before=receipt.tokens_before,
+                after=receipt.tokens_after,
+                details=bill,
+            )
+        )
+
+    def _skip(self, plan: Plan) -> Receipt:
+        """The receipt of a plan that does nothing."""
+        self._done_at = self._log.state.head
         before, after = plan.tokens_before, plan.tokens_after
-        self.notices.add("compaction-skipped", reason=plan.reason, before=before, after=after)
+        self._log.notices.add(
+            Notice(name="compaction-skipped", reason=plan.reason, before=before, after=after)
+        )
         return Receipt(
             reason=plan.reason,
             steps=plan.steps,
@@ -289,89 +299,87 @@ class Compactor:
             target=plan.target,
         )
 
-    # --- by itself ---
+    # --- automatically ---
 
-    def relieve(self) -> None:
-        """Compacts by itself if that is due. Who comes while another does so waits for it, and
-        looks again."""
-        with self.flight.boarded(self.config.writer_wait_s) as boarded:
-            job = self._begun() if boarded else None
+    def compact_if_due(self) -> None:
+        """Compacts automatically. Whoever comes while another does so waits for it, and looks
+        again."""
+        with self._single.claim(self._config.writer_wait_s) as claim:
+            job = None if claim == "busy" else self._next_job()
             if job is not None:
-                self._compacted(job, auto=True)
+                self._run(job, auto=True)
                 # Not the head as it is now: another thread may have undone the compaction already.
-                self.settled_at = self.done_at
+                self._settled_at = self._done_at
 
     def is_due(self) -> bool:
         """Whether there is something to do, or to say, before the next request."""
         return self._due() != "no"
 
-    def _due(self) -> str:
-        state = self.log.state
-        if not self.config.auto or self.settled_at == state.head:
-            return "no"
-        return compaction.due(state, self.budget(), self.config)
+    def reconsider(self) -> None:
+        """Looks at the page again: what was enough for other limits may be too little for
+        these."""
+        self._settled_at = -1
 
-    def _begun(self) -> compaction.Job | None:
+    def _due(self) -> trigger.Due:
+        state = self._log.state
+        if not self._config.auto or self._settled_at == state.head:
+            return "no"
+        return trigger.due(state, self._model.budget, self._config)
+
+    def _next_job(self) -> Job | None:
         """What is to be done now, announced; None, and why, if nothing is."""
-        with self.guard:
-            state, budget, due = self.log.state, self.budget(), self._due()
-            if due == "yes" and self._reachable(state, budget):
-                current = current_tokens(state, budget.factor)
-                job = self.job(
-                    ()
-                    if current >= budget.compact_at
-                    else compaction.early(state, budget, self.config)
-                )
-                self.notices.add(
-                    "auto-compacting",
-                    percent=budget.percent(current),
-                    tokens=current,
-                    max=budget.window,
-                    strategy="+".join(job.ladder),
-                )
-                return job
-            if due not in ("yes", "no"):
-                self.notices.once(due, "compaction-skipped", reason=due)
-            self.settled_at = state.head
+        with self._log.guard:
+            due, budget = self._due(), self._model.budget
+            if due == "yes" and self._can_help(budget):
+                return self._announced_job(budget)
+            if due in trigger.REASONS:
+                reason = trigger.REASONS[due]
+                notice = Notice(name="compaction-skipped", reason=reason)
+                self._log.notices.add_once(reason, notice)
+            self._settled_at = self._log.state.head
             return None
 
-    def _reachable(self, state: Fold, budget: Budget) -> bool:
+    def _announced_job(self, budget: Budget) -> Job:
+        current = self._model.current
+        full = current >= budget.compact_at
+        early = trigger.early_strategies(self._log.state, budget, self._config)
+        job = self.job(() if full else early)
+        self._log.notices.add(
+            Notice(
+                name="auto-compacting",
+                percent=budget.percent(current),
+                tokens=current,
+                max=budget.window,
+                strategy="+".join(job.ladder),
+            )
+        )
+        return job
+
+    def _can_help(self, budget: Budget) -> bool:
         """Whether a compaction can help. Where the fixed part alone is over the trigger it is
         said once, and only a page over the hard limit is still cut; where that part is over the
-        limit too, one over the window."""
-        fixed = round(compaction.fixed_tokens(state.view()) * budget.factor)
+        limit as well, one over the window."""
+        fixed = round(planning.fixed_tokens(self._log.state.view()) * budget.factor)
         if fixed < budget.compact_at:
             return True
-        self.notices.once(
-            "unreachable",
-            "budget-unreachable",
-            tokens=fixed,
-            max=budget.compact_at,
-            reason=UNREACHABLE,
+        notice = Notice(
+            name="budget-unreachable", tokens=fixed, max=budget.compact_at, reason=UNREACHABLE
         )
-        return current_tokens(state, budget.factor) > (
-            budget.input_max if fixed < budget.input_max else budget.window
-        )
+        self._log.notices.add_once("unreachable", notice)
+        hard = budget.input_max if fixed < budget.input_max else budget.window
+        return self._model.current > hard
 
     def watch(self) -> None:
-        """Says once that the page is getting full. Cheap where nothing came since the last time."""
-        budget, head = self.budget(), self.log.state.head
-        if self.watched != (head, budget):
-            self.watched = (head, budget)
-            self.notices.watch(current_tokens(self.log.state, budget.factor), budget)
-
-    def _task(self) -> str:
-        slot = self.log.state.slot_at(self.log.state.request)
-        texts = (
-            [block.text for block in slot.message.blocks if isinstance(block, Text)] if slot else []
-        )
-        return "\n".join(texts)[:TASK_CHARS_MAX]
-
-    def _count(self, message: Message) -> int:
-        return count_message(message, self.desk.counter)
+        """Says once that the page is getting full. Cheap where nothing came since the last
+        time."""
+        budget, head = self._model.budget, self._log.state.head
+        if self._watched != (head, budget):
+            self._watched = (head, budget)
+            self._log.notices.watch(self._model.current, budget)
 
 
 def _untouched(undoable: list[tuple[int, str]], pins: set[int], plan: Plan, state: Fold) -> bool:
     """Whether a plan still fits: what came since did not edit the page, nor answer a call that
     the plan takes away."""
-    return state.undoable == undoable and state.pins == pins and compaction.still_fits(plan, state)
+    same = state.undoable == undoable and state.pins == pins
+    return same and planning.still_fits(plan, state)

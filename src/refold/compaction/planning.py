@@ -17,7 +17,7 @@ from refold.config import Config
 from refold.core.budget import Budget, current_tokens, page_tokens
 from refold.core.fold import Fold
 from refold.core.laws import calls_of, results_of
-from refold.core.model import Hide, Replace, Span, View
+from refold.core.model import Hide, Lesson, Replace, Span, View
 from refold.core.plan import Item, Plan, Price, Proposal, Receipt, Step, price_of
 from refold.strategies.brief import Ages, Brief, Count, Originals
 from refold.strategies.ladder import Climb, climb
@@ -25,13 +25,6 @@ from refold.strategies.registry import rungs
 
 LAST_RUNG = "fit"
 SUMMARIZE = "summarize"
-GROWTH_RATIO = (
-    0.05  # of the window: what must have come since the last batch before another is made by itself
-)
-CROWD_RATIO = 0.10  # of `messages_cap`: the same, counted in messages
-SLEEP_RATIO = (
-    0.10  # of the window: what must have come since an undo before anything is compacted by itself
-)
 
 
 class Job(Struct, frozen=True, kw_only=True):
@@ -50,6 +43,7 @@ class Job(Struct, frozen=True, kw_only=True):
     per_token: float | None = None
     scratch: dict[str, Any] = {}
     instructions: str = ""
+    lesson: Lesson | None = None  # what a refusal taught, if that is why the page is made shorter
 
 
 def drawn_up(state: Fold, job: Job) -> tuple[Plan, View]:
@@ -220,81 +214,3 @@ def still_fits(plan: Plan, state: Fold) -> bool:
         return True
     taken = [slot for slot in state.slots if any(slot.seq in span for span in spans)]
     return not any(came.intersection(calls_of(slot.message)) for slot in taken)
-
-
-# --- when ---
-
-
-class Decision(Struct, frozen=True, kw_only=True):
-    """What the next `request` would do about the size of the page. `strategy`: none, prune
-    (below the trigger) or compact; `reason` says why nothing is done although the page is full."""
-
-    needed: bool
-    strategy: str
-    percent: float
-    should_warn: bool
-    reason: str = ""
-
-
-def decided(state: Fold, budget: Budget, config: Config) -> Decision:
-    current = current_tokens(state, budget.factor)
-    said = due(state, budget, config) if config.auto else "automatic compaction is off"
-    strategy = "none" if said != "yes" else "compact" if current >= budget.compact_at else "prune"
-    return Decision(
-        needed=said == "yes",
-        strategy=strategy,
-        percent=budget.percent(current),
-        should_warn=current >= budget.warn_at,
-        reason="" if said in ("yes", "no") else said,
-    )
-
-
-def due(state: Fold, budget: Budget, config: Config) -> str:
-    """Whether the page should be compacted by itself now: 'yes', 'no', or why not although it is
-    full."""
-    current = current_tokens(state, budget.factor)
-    if current < budget.compact_at and not early(state, budget, config):
-        return "yes" if _many(state, config) else "no"
-    if current > budget.input_max or not state.undoable:
-        return "yes"
-    last, batch = state.undoable[-1]
-    grown = sum(slot.tokens for slot in reversed(state.slots) if slot.seq > last)
-    if not batch and grown < SLEEP_RATIO * budget.window:
-        return "asleep after an undo"
-    if batch and grown < GROWTH_RATIO * budget.window:
-        return "compacted recently"
-    return "yes"
-
-
-def early(state: Fold, budget: Budget, config: Config) -> list[str]:
-    """The strategies of the ladder that are configured to act by themselves below the trigger,
-    at a size or a number of tool uses of their own, and are past it."""
-    current = current_tokens(state, budget.factor)
-    return [
-        name for name in config.ladder if _triggered(config.strategy.get(name, {}), current, state)
-    ]
-
-
-def _triggered(settings: dict[str, Any], current: int, state: Fold) -> bool:
-    if tokens := settings.get("trigger_tokens"):
-        return bool(current > tokens)
-    uses: int = settings.get("trigger_uses") or 0
-    return 0 < uses < sum(len(results_of(slot.message)) for slot in state.slots)
-
-
-def nothing_new(state: Fold) -> bool:
-    """Whether the page is as the last compaction left it."""
-    last, batch = state.undoable[-1] if state.undoable else (0, "")
-    return bool(batch) and not any(slot.seq > last for slot in state.slots if not slot.standin)
-
-
-def _many(state: Fold, config: Config) -> bool:
-    """Whether the page has more messages than it may, and enough of them came since the last
-    batch. What stays whole and the summary are on the page anyway: a cap below that would never
-    be met."""
-    cap = max(config.messages_cap, config.keep_recent + 2)
-    if config.messages_cap <= 0 or len(state.slots) <= cap:
-        return False
-    last, batch = state.undoable[-1] if state.undoable else (0, "")
-    fresh = sum(slot.seq > last for slot in state.slots)
-    return not last or (bool(batch) and fresh >= cap * CROWD_RATIO)

@@ -21,6 +21,7 @@ from refold.core.model import (
     Event,
     Fact,
     Hide,
+    Lesson,
     Message,
     Meta,
     Replace,
@@ -29,7 +30,7 @@ from refold.core.model import (
     Totals,
 )
 
-VERSION = 1
+VERSION = 2
 DIGEST_BYTES = 16
 
 
@@ -53,6 +54,7 @@ class Bookmark(msgspec.Struct, array_like=True, kw_only=True):
     checkpoints: dict[str, int]
     facts: list[Fact]
     undoable: list[tuple[int, str]]
+    lessons: dict[str, Lesson]
     times: tuple[int, int]
 
 
@@ -83,6 +85,7 @@ def kept(state: Fold) -> bytes:
             checkpoints=state.checkpoints,
             facts=list(state.facts.values()),
             undoable=state.undoable,
+            lessons=state.lessons,
             times=(state.first_at_ms, state.updated_ms),
         )
     )
@@ -132,7 +135,7 @@ def resumed(mark: Bookmark, events: Mapping[int, Event]) -> Fold:
     state.responses, state.calibration, state.counts = mark.responses, mark.calibration, mark.counts
     state.artifacts, state.checkpoints = mark.artifacts, mark.checkpoints
     state.facts = {(fact.kind, fact.text): fact for fact in mark.facts}
-    state.undoable = list(mark.undoable)
+    state.undoable, state.lessons = list(mark.undoable), mark.lessons
     state.first_at_ms, state.updated_ms = mark.times
     return state
 

@@ -29,6 +29,7 @@ from refold.core.model import (
     Event,
     Fact,
     Hide,
+    Lesson,
     Media,
     Message,
     Meta,
@@ -80,9 +81,8 @@ def switches(events: Iterable[Event]) -> Switches:
     erased: dict[int, Erase] = {}
     winners: dict[tuple[int, int], int] = {}
     again: set[int] = set()
-    off_from = off_to = (
-        0  # the span that the newest live restore so far has switched off, open at both ends
-    )
+    # The span that the newest live restore so far has switched off, open at both ends.
+    off_from = off_to = 0
     spans: list[tuple[int, int]] = []
     for seq, body in reversed(controls):
         if isinstance(body, Erase):
@@ -108,9 +108,8 @@ def switches(events: Iterable[Event]) -> Switches:
             case _:
                 continue
     off.update(seq for first, last in spans for seq in range(first + 1, last))
-    held = frozenset(
-        seq for seq, on in pins.items() if on and seq not in off
-    )  # what is off cannot be held
+    # A message that was reverted cannot be pinned.
+    held = frozenset(seq for seq, on in pins.items() if on and seq not in off)
     return Switches(
         off=frozenset(off), pins=held, erased=erased, winners=winners, again=frozenset(again)
     )
@@ -137,9 +136,8 @@ class Fold:
     def __init__(self) -> None:
         self.head, self.chain = 0, bytes(16)
         self.slots: list[Slot] = []
-        self.originals: dict[
-            int, Message
-        ] = {}  # of messages that are replaced more than once in the log
+        # Of messages that are replaced more than once in the log.
+        self.originals: dict[int, Message] = {}
         self.slot_tokens = 0
         self.system_seq = self.tools_seq = 0
         self.meta = Meta()
@@ -149,15 +147,15 @@ class Fold:
         self.erased: dict[int, Erase] = {}
         self.anchor: Anchor | None = None
         self.totals = Totals()
-        self.responses: list[
-            str
-        ] = []  # the newest that were recorded: recording one again changes nothing
+        # The newest that were recorded: recording one again changes nothing.
+        self.responses: list[str] = []
         self.calibration: dict[str, float] = {}
         self.counts: dict[str, int] = {}
         self.artifacts: list[int] = []
         self.checkpoints: dict[str, int] = {}
         self.facts: dict[tuple[str, str], Fact] = {}
         self.undoable: list[tuple[int, str]] = []
+        self.lessons: dict[str, Lesson] = {}  # what refusals taught, by model
         self.first_at_ms = self.updated_ms = 0
         self._view: View | None = None
 
@@ -215,7 +213,7 @@ class Fold:
                     self._describe(event, body)
             case Pin():
                 if live and found is None:
-                    (self.pins.add if body.on else self.pins.discard)(body.seq)
+                    self._pin(body)
             case Replace() | Hide() | Summarize():
                 if live:
                     self._edit(event, body)
@@ -281,22 +279,25 @@ class Fold:
             )
 
     def _describe(self, event: Event, meta: Meta) -> None:
-        given = {
-            name: getattr(meta, name)
-            for name in meta.__struct_fields__
-            if getattr(meta, name) is not None
-        }
-        self.meta = replace(self.meta, **given)
+        self.meta = merged(self.meta, meta)
         if meta.system is not None:
             self.system_seq, self.system_tokens = event.seq, event.tokens
         if meta.tools is not None:
             self.tools_seq, self.tools_tokens = event.seq, event.tokens
+
+    def _pin(self, pin: Pin) -> None:
+        if pin.on:
+            self.pins.add(pin.seq)
+        else:
+            self.pins.discard(pin.seq)
 
     # --- edits ---
 
     def _edit(self, event: Event, edit: Edit) -> None:
         if not self.undoable or self.undoable[-1][1] != edit.batch:
             self.undoable.append((event.seq, edit.batch))
+        if edit.lesson is not None:
+            self.lessons[edit.lesson.model] = edit.lesson
         match edit:
             case Replace():
                 self._replace(event, edit)
@@ -411,10 +412,17 @@ class Fold:
                 checkpoints=dict(self.checkpoints),
                 facts=tuple(self.facts.values()),
                 undoable=tuple(self.undoable),
+                lessons=dict(self.lessons),
                 first_at_ms=self.first_at_ms,
                 updated_ms=self.updated_ms,
             )
         return self._view
+
+
+def merged(known: Meta, meta: Meta) -> Meta:
+    """What is true of the conversation after a change."""
+    given = {name: getattr(meta, name) for name in meta.__struct_fields__}
+    return replace(known, **{name: value for name, value in given.items() if value is not None})
 
 
 def bounded(facts: dict[tuple[str, str], Fact]) -> dict[tuple[str, str], Fact]:

@@ -180,6 +180,18 @@ class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     cost: float | None = None
 
 
+class Lesson(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a model's refusal of a page taught: its input limit, and how many tokens it counted
+    per token of our estimate. `page` is the newest message that the refused page had, `upto` the
+    head it showed."""
+
+    model: str
+    limit: int
+    factor: float | None = None
+    page: int = 0
+    upto: int = 0
+
+
 class Replace(
     Struct, frozen=True, kw_only=True, tag="replace", tag_field="type", omit_defaults=True
 ):
@@ -192,6 +204,7 @@ class Replace(
     keep: tuple[Span, ...] | None = None
     text: str = ""
     reason: str = ""
+    lesson: Lesson | None = None
 
 
 class Hide(Struct, frozen=True, kw_only=True, tag="hide", tag_field="type", omit_defaults=True):
@@ -201,6 +214,7 @@ class Hide(Struct, frozen=True, kw_only=True, tag="hide", tag_field="type", omit
     span: Span
     notice: str = ""
     reason: str = ""
+    lesson: Lesson | None = None
 
 
 class Fact(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -226,6 +240,7 @@ class Summarize(
     facts: tuple[Fact, ...] = ()
     notes: dict[str, Any] = field(default_factory=dict)
     reason: str = ""
+    lesson: Lesson | None = None
 
 
 Edit = Replace | Hide | Summarize
@@ -363,6 +378,7 @@ class View(Struct, frozen=True, kw_only=True):
     checkpoints: dict[str, int] = field(default_factory=dict)
     facts: tuple[Fact, ...] = ()
     undoable: tuple[tuple[int, str], ...] = ()
+    lessons: dict[str, Lesson] = field(default_factory=dict)
     first_at_ms: int = 0
     updated_ms: int = 0
 

@@ -1,49 +1,61 @@
 """Context: the one object an agent loop holds, and the one place where the rooms meet.
 
-`append` and `record` write to the log; `request` folds it into a page that fits and is valid;
-everything that makes the page shorter is an edit in the log and can be undone. A `Context` may be
-shared by threads: one lock guards the log, and listeners are called with no lock held. Here is what
-writes and what is sent; `returning` goes back, `shortening` has compaction, `past` what can be
-asked. Neighbours: `log` (the log and its fold), `page` (the request), `offload` (large outputs).
+It holds the parts and offers their verbs, and decides nothing itself. `append` and `record` write to
+the log; `request` folds it into a page that fits and is valid; everything that makes the page
+shorter is an edit in the log and can be undone. A `Context` may be shared by threads: the open log
+has the one lock, and listeners are called with no lock held. Neighbours: `log.open_log`,
+`compaction` (the model, the compactor), `pages`; the rooms `log`, `artifacts` and `toolbox`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from refold import dialects
 from refold.artifacts import offload
-from refold.artifacts.intake import Desk
+from refold.artifacts.artifacts import Artifacts, clean_configured
+from refold.artifacts.intake import Intake
+from refold.artifacts.reader import ArtifactReader
+from refold.compaction.active_model import ActiveModel
 from refold.compaction.compactor import Compactor
-from refold.compaction.recovery import Recovery
+from refold.compaction.hooks import Hook
 from refold.config import Config
-from refold.core.budget import current_tokens
+from refold.core.budget import Budget
 from refold.core.codec import conversation_checked
-from refold.core.model import Artifact, Event, Message, Meta, Origin, View
-from refold.dialects.page import Page, Rendered
-from refold.engine import spawn as handover
-from refold.engine.returning import Returning
-from refold.engine.stats import Stats, stats_of
-from refold.errors import Conflict, NotFound, OverBudget, RefoldError
-from refold.log import undo as history
-from refold.log.log import Draft, Log
-from refold.log.notices import Guard, Listener, Notices
-from refold.redaction import redactor
+from refold.core.model import Checkpoint, Event, Message, Meta, Restore, Totals, Usage, View
+from refold.core.plan import Plan, Receipt
+from refold.dialects.overflow import overflow_of
+from refold.dialects.page import Rendered
+from refold.engine import refresh, spawn
+from refold.engine.changes import changes
+from refold.engine.log_reader import LogReader
+from refold.engine.pages import Pages
+from refold.engine.search import ConversationSearch, Filters
+from refold.engine.stats import Stats, inherited, stats_of
+from refold.errors import Conflict
+from refold.log import undo
+from refold.log.log import Draft
+from refold.log.notices import Listener
+from refold.log.open_log import OpenLog
 from refold.search.embedders import Embedder
 from refold.stores.protocol import Store
-from refold.tokens import counter as counters
-from refold.tokens import models
-from refold.tokens.choice import counter_for
+from refold.tokens.counter import Count, count_message
 from refold.writer.asker import Writer
 
-PREPARE_TRIES_MAX = 3
+if TYPE_CHECKING:
+    from refold.engine.toolbox import Toolbox
+    from refold.log.points import Restored
+    from refold.log.unfold import Unfolded
+    from refold.search.hits import Hit
 
 
-class Context(Returning):
+class Context:
     """One conversation, held open. Use `refold.open`; close it, or use it in a `with` block."""
 
     def __init__(
@@ -56,44 +68,46 @@ class Context(Returning):
         system: Any = None,
         tools: list[Any] | None = None,
         window: int | None = None,
-        counter: Callable[[str], int] | str | None = None,
+        counter: Count | str | None = None,
         writer: Writer | None = None,
         embedder: Embedder | bool | None = None,
         owns_store: bool = False,
         remarks: Sequence[str] = (),
     ) -> None:
-        self.conversation = conversation_checked(conversation)
         self.config = config or Config()
-        self._store, self._owns_store = store, owns_store
-        self._notices = Notices(redactor(self.config.redact, "logs"))
-        self._guard = Guard(self._notices.tell)
-        self._log = Log(store, conversation)
-        self._counter = counter_for(counter, model or self._log.state.meta.model)
-        self._desk = Desk(store, self.config, self._counter, self._log.call, self._notices.add)
-        self._pages: dict[str, Page] = {}
-        self._pending: list[Draft] = []
-        self._shown = self._log.state.head  # the head that the last request showed
-        self._recovery = Recovery(self.config, self._log.state)
-        self._mended = 0  # how many torn tails have been spoken of
-        self._writer, self._embedder = writer, embedder
-        self._compactor = Compactor(
-            self._log,
-            self._desk,
-            self._notices,
-            self._guard,
-            budget=lambda: self.budget,
-            per_token=self._per_token,
-            writer=writer,
-        )
-        self.use(model=model, window=window, system=system, tools=tools)
-        if self._counter.note:
-            self._notices.add("counter-missing", reason=self._counter.note)
+        self._open = OpenLog(store, conversation, self.config, counter=counter, model=model)
+        self.id = self._open.id
+        self._owns_store, self._writer, self._embedder = owns_store, writer, embedder
+        self._model = ActiveModel(self._open)
+        self._compactor = Compactor(self._open, self._model, writer)
+        self._intake = Intake(self._open)
+        self._pages = Pages(self._open, self._model, self._compactor)
+        self._search = ConversationSearch(self._open, embedder)
+        self._reader = ArtifactReader(self._open)
+        self.artifacts = Artifacts(self._open, self._reader)
+        self.log = LogReader(self._open)
+        self._model.changed += [self._compactor.reconsider, self._resize, self._pages.clear]
+        self._open.settled = self._follow
+        self.update(model=model, window=window, system=system, tools=tools)
+        self._remark(remarks)
+
+    def _resize(self) -> None:
+        self._intake.resize(self._model.budget.window)
+
+    def _follow(self) -> None:
+        self._model.follow()
+        self._compactor.watch()
+
+    def _remark(self, remarks: Sequence[str]) -> None:
+        """Queues what an opening has to say."""
+        if self._open.counter.note:
+            self._open.notify("counter-missing", self._open.counter.note)
         for remark in remarks:
-            self._notices.add("setting-unused", reason=remark)
+            self._open.notify("setting-unused", remark)
 
     # --- what the conversation is about ---
 
-    def use(
+    def update(
         self,
         *,
         model: str | None = None,
@@ -107,45 +121,13 @@ class Context(Returning):
         """Sets the model, its window, the system prompt, the tools, title, tags or metadata of
         your own from here on; limits follow at once. Only what changed is written, with the next
         append or request, or at the end."""
-        with self._guard:
-            known = self._log.state.meta
-            self._window = window if window is not None else getattr(self, "_window", None)
-            self._take_model(model or known.model)
-            draft = self._desk.draft
-            if not self._model.known and not self._window and (model or known.model):
-                self._notices.add(
-                    "unknown-model",
-                    reason=f"{model or known.model}: a window of 128,000 is assumed",
-                )
+        with self._open.guard:
+            self._model.take(model or self._open.state.meta.model, window)
+            if self._model.is_unknown:
+                self._open.notify("unknown-model", f"{model}: a window of 128,000 is assumed")
             tagged = tuple(tags) if tags is not None else None
             given = Meta(model=model or None, title=title, tags=tagged, metadata=metadata)
-            if any(
-                value not in (None, getattr(known, name)) for name, value in asdict(given).items()
-            ):
-                self._pending.append(draft(given))
-            if system is not None and system != known.system:
-                self._pending.append(
-                    draft(Meta(system=system), counters.count_system(system, self._counter))
-                )
-            if tools is not None and tools != known.tools:
-                self._pending.append(
-                    draft(Meta(tools=tools), counters.count_tools(tools, self._counter))
-                )
-
-    def _take_model(self, name: str | None) -> None:
-        self._named = name
-        self._model = models.model_info(name or None)
-        self._pages.clear()
-        self._resize()
-
-    def _follow(self) -> None:
-        """The model that the log names now: another writer may have changed it, and a restore
-        takes it back."""
-        name = self._log.state.meta.model
-        if name != self._named and not any(
-            isinstance(d.body, Meta) and d.body.model for d in self._pending
-        ):
-            self._take_model(name)
+            self._open.pending += changes(self._open, given, system, tools)
 
     # --- writing ---
 
@@ -154,14 +136,11 @@ class Context(Returning):
         compacts or refuses for size: a tool result larger than the window, or than
         `offload_tokens` if that is set, is kept whole as an artifact and shown as a stub.
         `append_result` shows stubs from a smaller size on."""
-        parsed = (
-            [message]
-            if isinstance(message, Message)
-            else dialects.parse(message, self._dialect_name())
-        )
-        with self._guard:
-            answers = [dialects.answering(one, self._log.calling) for one in parsed]
-            return self._append([draft for one in answers for draft in self._desk.message(one, by)])
+        parsed = self._parse(message)
+        with self._open.guard:
+            answers = [dialects.answering(one, self._open.log.calling) for one in parsed]
+            drafts = [draft for one in answers for draft in self._intake.message(one, by)]
+            return self._open.append(drafts)
 
     def append_result(
         self,
@@ -172,175 +151,258 @@ class Context(Returning):
         name: str = "",
         task: str = "",
         query: str = "",
-        on_error: str = "raise",
+        on_error: Literal["raise", "degrade"] = "raise",
     ) -> list[Event]:
-        """Appends what a tool call gave: text, bytes, or data (see `encoding`). `task` and
-        `query` group large outputs. What cannot be written is Invalid, or kept as its `repr`
-        with `on_error="degrade"`."""
-        with self._guard:
-            self._check_open()
-            text = offload.output_text(output, on_error=on_error)
-            return self._append(
-                self._desk.result(call, text, is_error=is_error, name=name, task=task, query=query)
+        """Appends what a tool call gave: text, bytes, or data (JSON). `task` and `query` group
+        large outputs. Raises Invalid for values that cannot be written, unless
+        `on_error="degrade"`: then their `repr` is kept."""
+        with self._open.guard:
+            self._open.check_open()
+            content = offload.output_text(output, on_error=on_error)
+            drafts = self._intake.result(
+                call, content, is_error=is_error, name=name, task=task, query=query
             )
+            return self._open.append(drafts)
 
     def record(self, response: Any) -> list[Event]:
         """Appends a provider's reply and its usage. Recording the same response again changes
         nothing."""
-        reply = dialects.reply(response, self._dialect_name())
-        with self._guard:
-            self._catch_up()
-            usage = reply.usage
-            if usage is not None and usage.response and usage.response in self._log.state.responses:
+        reply = dialects.reply(response, self._model.dialect())
+        with self._open.reading():
+            if reply.usage is not None and self._is_recorded(reply.usage):
                 return []
-            drafts = self._desk.message(reply.message, "model")
-            if usage is not None:
-                priced = models.model_info(usage.model or self._model.name)
-                cost = models.cost(priced if priced.known else self._model, usage)
-                drafts.append(
-                    Draft(
-                        body=replace(usage, upto=self._shown, replied=True, cost=cost), by="model"
-                    )
-                )
-            events = self._append(drafts)
-            self._sync("turn")
+            drafts = self._intake.message(reply.message, "model")
+            if reply.usage is not None:
+                drafts.append(self._usage(reply.usage))
+            events = self._open.append(drafts)
+            self._open.sync("turn")
             return events
 
-    def _append(self, drafts: Sequence[Draft]) -> list[Event]:
-        self._check_open()
-        pending, self._pending = self._pending, []
-        try:
-            events = self._log.append([*pending, *drafts])
-        except BaseException:
-            self._pending = pending
-            raise
-        self._follow()
-        if self.config.checkpoint_every:
-            self._mark(sum(event.kind == "message" for event in events))
-        self._sync("append")
-        self._tell_mended()
-        self._compactor.watch()
-        return events[len(pending) :]
+    def _is_recorded(self, usage: Usage) -> bool:
+        return bool(usage.response) and usage.response in self._open.state.responses
 
-    def _mark(self, messages: int) -> None:
-        mark = history.checkpointing(self._log.state, messages, self.config.checkpoint_every)
-        if mark is not None:
-            self._log.append([self._desk.draft(mark)])
+    def _usage(self, usage: Usage) -> Draft:
+        """A report of usage, with what it cost and what the request had shown."""
+        cost = self._model.cost(usage)
+        body = replace(usage, upto=self._pages.shown, replied=True, cost=cost)
+        return Draft(body=body, by="model")
 
-    def store_artifact(
-        self,
-        content: Any,
-        *,
-        name: str,
-        type: str = "custom",
-        mime: str | None = None,
-        origin: Origin | None = None,
-    ) -> Artifact:
-        """Keeps text, bytes, or data (as JSON) with the conversation; `artifact://ID` in any
-        text refers to them. Without a `mime` it follows from the bytes and the ending of the
-        name."""
-        with self._guard:
-            self._check_open()
-            content = content if isinstance(content, bytes) else offload.output_text(content)
-            artifact = offload.kept(
-                self._store, content, name=name, type=type, mime=mime, origin=origin or Origin()
-            )
-            self._append([self._desk.draft(artifact)])
-            return artifact
+    def _parse(self, message: Any) -> list[Message]:
+        if isinstance(message, Message):
+            return [message]
+        return dialects.parse(message, self._model.dialect())
 
     # --- the page ---
 
     def request(self, dialect: str | None = None) -> dict[str, Any]:
         """The keyword arguments of the provider's next call: valid, fitting, with cache marks.
         Compacts when due."""
-        return self.rendered(dialect).request
+        return self.render(dialect).request
 
-    def rendered(self, dialect: str | None = None) -> Rendered:
+    def render(self, dialect: str | None = None) -> Rendered:
         """The request, with what could not be said in this dialect and what had to be put in
         order."""
-        # Another thread may undo a compaction, or append, between making room and rendering: then
-        # room is made again.
-        for _ in range(PREPARE_TRIES_MAX):
-            with self._guard:
-                self._prepare()
-                if not self._compactor.is_due() and self._fits():
-                    return self._show(dialect or self._dialect_name())
-            self._compactor.relieve()
-        with self._guard:
-            if self._fits():
-                return self._show(dialect or self._dialect_name())
-            current, window = (
-                current_tokens(self._log.state, self.budget.factor),
-                self.budget.window,
-            )
-        raise OverBudget(
-            f"the page has {current:,} tokens, the window {window:,}",
-            hint="shorten the system prompt, the tools or the pins, or use a model with a larger window",
-        )
-
-    def _prepare(self) -> None:
-        """What must have happened before a page is rendered: others' events read, our own
-        written."""
-        self._catch_up()
-        self._follow()
-        self._tell_mended()
-        if self._pending:
-            self._append([])
-        self._compactor.watch()
-
-    def _show(self, dialect: str) -> Rendered:
-        view = self._log.state.view()
-        rendered = self._page(dialect).render(view, cache=self.config.cache)
-        self._shown = view.head
-        self._sync("turn")
-        return rendered
-
-    def _page(self, dialect: str) -> Page:
-        if dialect not in self._pages:
-            self._pages[dialect] = Page(dialects.dialect(dialect), bound=self._model.thinking_bound)
-        return self._pages[dialect]
+        return self._pages.render(dialect)
 
     @property
     def view(self) -> View:
         """The page as a value: slots, sums, pins, usage."""
-        with self._guard:
-            self._catch_up()
-            return self._log.state.view()
+        with self._open.reading() as state:
+            return state.view()
+
+    @property
+    def budget(self) -> Budget:
+        """Window, reserve and thresholds that hold now."""
+        return self._model.budget
 
     def stats(self) -> Stats:
-        """The numbers: current size, breakdown, counts, billed totals, cost."""
-        with self._guard:
-            view, now = self.view, self._log.clock()
-            return stats_of(
-                view,
-                self.budget,
-                conversation=self.conversation,
-                model=self._model.name,
-                artifacts=self.outputs.count(),
-                now_ms=now,
-                inherited=self._inherited,
+        """The numbers: current size, what is due, breakdown, counts, billed totals, cost."""
+        artifacts = self._reader.count()
+        return stats_of(self._open, self._model, artifacts=artifacts, inherited=self._inherited)
+
+    @cached_property
+    def _inherited(self) -> Totals:
+        return inherited(self._open)
+
+    def count(self, message: Any) -> int:
+        """The tokens of a message as it is given, in the provider's count. Nothing is
+        appended."""
+        tokens = sum(count_message(one, self._open.counter) for one in self._parse(message))
+        return round(tokens * self.budget.factor)
+
+    def fits(self, message: Any) -> bool:
+        """Whether the next request would still be within the input budget with this message."""
+        with self._open.reading():
+            return self._model.current + self.count(message) <= self.budget.input_max
+
+    # --- making it shorter ---
+
+    def plan(
+        self, *strategies: str, target: int | None = None, task: str = "", **settings: Any
+    ) -> Plan:
+        """What `compact` would do, and its price. Changes nothing."""
+        with self._open.reading():
+            job = self._compactor.job(strategies, target=target, task=task, settings=settings)
+            return self._compactor.plan(job)
+
+    def compact(
+        self,
+        *strategies: str,
+        target: int | None = None,
+        task: str = "",
+        instructions: str = "",
+        **settings: Any,
+    ) -> Receipt:
+        """Makes the page shorter, as one batch that `undo` and `revert` take back. Without
+        names, the ladder. `instructions` are for the writer, if there is one."""
+        with self._open.reading():
+            job = self._compactor.job(
+                strategies, target=target, task=task, settings=settings, instructions=instructions
             )
+        return self._compactor.compact(job)
+
+    def before_compaction(self, hook: Hook) -> None:
+        """Calls the hook before every compaction. It may return instructions for the writer, or a
+        `Veto`. What happened is told by the notice `compaction-complete`."""
+        self._compactor.hooks.append(hook)
+
+    def recover(self, error: Any) -> bool:
+        """After a failed call. True if the provider refused the page as too long: its limit is
+        learnt, the page is much shorter now, call again. False for any other error. The same page
+        refused twice raises OverBudget."""
+        from refold.compaction.recovery import recover
+
+        overflow = overflow_of(error)
+        if overflow is None:
+            return False
+        recover(self._open, self._model, self._compactor, overflow, shown=self._pages.shown)
+        return True
+
+    def refresh(
+        self,
+        root: str | Path,
+        *,
+        files_max: int = refresh.FILES_MAX,
+        chars_max: int = refresh.CHARS_MAX,
+        permitted: refresh.Permitted | None = None,
+    ) -> list[Path]:
+        """Puts the current text of files that the work still needs in front of the newest
+        summary; gives the files. Nothing if no message was taken off the page, or nothing is new.
+        Only files inside `root` are read, and only those that `permitted` allows."""
+        limits = refresh.Limits(files_max=files_max, chars_max=chars_max, permitted=permitted)
+        return refresh.refresh(self._open, self._model, Path(root), limits)
+
+    # --- going back ---
+
+    def undo(self) -> bool:
+        """Switches off the newest compaction or restore; undoing again redoes it. False if there
+        is nothing to undo."""
+        return bool(self._open.write(undo.undoing))
+
+    def revert(self, batch: str) -> None:
+        """Switches a compaction off: its slots are on the page again as they were."""
+        self._open.write(lambda state: [undo.reverting(state, batch)])
+
+    def checkpoint(self, name: str = "") -> int:
+        """Names the position the log is at; gives its seq. Every seq can also be restored without
+        a name."""
+        with self._open.reading() as state:
+            seq = state.head
+            mark = Checkpoint(name=name or f"checkpoint-{seq}", seq=seq)
+            self._open.append([self._open.draft(mark)])
+            return seq
+
+    def restore(self, to: int | str, *, dry_run: bool = False) -> Restored:
+        """Takes the page back to what it was at a seq or checkpoint. The log keeps everything;
+        `undo` comes back. Gives what that switches off, and the files that tool calls changed
+        after the point: on disk they stay as they are. A dry run changes nothing."""
+        from refold.log.points import restored
+
+        with self._open.reading() as state:
+            seq = undo.restoring(state, to).seq
+            planned = restored(self._open.log, seq, self.config)
+            if not dry_run:
+                self._open.append([self._open.draft(Restore(seq=seq))])
+            return planned
+
+    def clear(self) -> None:
+        """Takes everything but the system prompt, the tools and the pins off the page, as one
+        batch; `undo` brings it back."""
+        self._open.write(undo.clearing)
+
+    def pin(self, seq: int) -> None:
+        """Keeps a message, with its tool pair, on the page verbatim through every compaction."""
+        self._open.write(lambda _: undo.pinning(self._open.log, seq, on=True))
+
+    def unpin(self, seq: int) -> None:
+        """Lets a compaction take the message again."""
+        self._open.write(lambda _: undo.pinning(self._open.log, seq, on=False))
+
+    # --- finding ---
+
+    def unfold(
+        self,
+        handle: str | int,
+        *,
+        level: Literal["line", "paragraph", "full"] = "full",
+        lines: tuple[int, int] | None = None,
+    ) -> Unfolded:
+        """The originals behind a handle: `#41`, `#41-58`, `art-…`. Levels of a summary: line,
+        paragraph, full."""
+        from refold.log.unfold import unfolded
+
+        with self._open.reading():
+            named = self._reader.named(str(handle))
+            return unfolded(self._open.log, named, str(handle), level=level, lines=lines)
+
+    def search(
+        self,
+        query: str,
+        *,
+        limit: int = 10,
+        everywhere: bool = False,
+        **filters: Unpack[Filters],
+    ) -> list[Hit]:
+        """The places that answer a query best, on the page or off it: `.seq`, `.snippet`,
+        `.score`. `"…"` makes a phrase. Filters: role, tool, kind, since, until; `newest=True`
+        gives the newest that hold all words. `everywhere` looks in all conversations of the
+        store."""
+        return self._search.search(query, limit=limit, everywhere=everywhere, **filters)
+
+    @cached_property
+    def toolbox(self) -> Toolbox:
+        """Tools by which the model reaches what its page no longer shows."""
+        from refold.engine.toolbox import Toolbox
+
+        return Toolbox(
+            self._open,
+            self._model,
+            self._intake,
+            artifacts=self.artifacts,
+            reader=self._reader,
+            search=self._search,
+        )
+
+    def on(self, name: str, listener: Listener) -> Callable[[], None]:
+        """Calls the listener with every notice of that name (`*`: all). Gives the function that
+        ends it."""
+        return self._open.notices.on(name, listener)
 
     # --- other conversations ---
 
-    def fork(self, new: str, *, at: int | None = None) -> Context:
+    def fork(self, id: str, *, at: int | None = None) -> Context:
         """A new conversation that shares this log up to `at` (the head) and then goes its own
         way."""
-        with self._guard:
-            self._catch_up()
-            self._store.fork(
-                self.conversation,
-                self._log.state.head if at is None else at,
-                conversation_checked(new),
-            )
-            twin = self._sibling(new)
-            twin._recovery.lessons.update(self._recovery.lessons)
-            twin.use(title=f"Fork of {self._log.state.meta.title or self.conversation}")
+        with self._open.reading() as state:
+            place = state.head if at is None else at
+            self._open.store.fork(self.id, place, conversation_checked(id))
+            twin = self._sibling(id)
+            twin.update(title=f"Fork of {state.meta.title or self.id}")
             return twin
 
     def spawn(
         self,
-        new: str,
+        id: str,
         *,
         task: str,
         summary: str | None = None,
@@ -348,99 +410,63 @@ class Context(Returning):
         model: str | None = None,
     ) -> Context:
         """A conversation for another agent, in the same store. It is told the task, a summary
-        (the ledger, unless one is given) and the artifacts named here; it never sees a message
-        of this conversation."""
-        with self._guard:
-            self._catch_up()
-            given = handover.chosen(self.artifacts(), artifacts)
-            opening = handover.handed_over(
-                self.conversation,
-                self._log.state.view(),
-                self.config,
-                summary=summary,
-                artifacts=given,
+        (the ledger, unless one is given) and the artifacts named here; it never sees a message of
+        this conversation."""
+        with self._open.reading() as state:
+            given = spawn.chosen([one.artifact for one in self.artifacts.list()], artifacts)
+            opening = spawn.handed_over(
+                self.id, state.view(), self.config, summary=summary, artifacts=given
             )
-            child = self._sibling(new, model=model or self._model.name)
-            if head := child._log.state.head:
-                raise Conflict(
-                    f"there is a conversation {new!r} already", head=head, hint="choose another id"
-                )
-            child._append([*map(self._desk.draft, given), *self._desk.message(opening, "refold")])
+            child = self._sibling(id, model=model or self._model.info.name)
+            child._begin([*map(self._open.draft, given), *self._intake.message(opening, "refold")])
         child.append({"role": "user", "content": task})
         return child
 
     def _sibling(self, id: str, model: str | None = None) -> Context:
         """Another conversation of the same store, held with the same settings."""
         return Context(
-            self._store,
+            self._open.store,
             id,
             config=self.config,
             model=model,
-            window=self._window,
-            counter=self._counter,
+            window=self._model.window,
+            counter=self._open.counter,
             writer=self._writer,
             embedder=self._embedder,
         )
 
-    # --- listeners ---
-
-    def on(self, name: str, listener: Listener) -> Callable[[], None]:
-        """Calls the listener with every notice of that name (`*`: all). Gives the function that
-        ends it."""
-        return self._notices.on(name, listener)
+    def _begin(self, drafts: Sequence[Draft]) -> None:
+        """Appends the first events of a conversation that must be new."""
+        if head := self._open.state.head:
+            raise Conflict(
+                f"there is a conversation {self.id!r} already", head=head, hint="choose another id"
+            )
+        self._open.append(drafts)
 
     # --- the end ---
 
     def flush(self) -> None:
         """What was appended so far survives power loss once this returns."""
-        with self._guard:
-            self._check_open()
-            self._write_pending()
-            self._store.flush()
+        with self._open.guard:
+            self._open.check_open()
+            self._open.write_pending()
+            self._open.store.flush()
 
     def close(self) -> None:
         """Keeps the bookmark, syncs, and lets go of the store. Closing twice is fine, and so is
         closing a conversation that was deleted meanwhile."""
-        with self._guard:
-            if self._closed:
+        with self._open.guard:
+            if self._open.closed:
                 return
             try:
-                if self._log.state.head:
-                    self._write_pending()
-                    self._clean_up()
-                    self._log.keep_bookmark()
-                    self._searcher.close(conversation=self.conversation)
-                self._store.flush()
-            except NotFound:
-                if not self._is_deleted():
-                    raise
+                self._open.close(self._finish)
             finally:
-                self._closed = True
                 if self._owns_store:
-                    self._store.close()
+                    self._open.store.close()
 
-    def _is_deleted(self) -> bool:
-        try:
-            self._store.conversation(self.conversation)
-        except NotFound:
-            return True
-        return False
-
-    def _write_pending(self) -> None:
-        """Writes what `use` set; a conversation that has nothing else yet is not begun by that."""
-        if self._pending and self._log.state.head:
-            self._append([])
-
-    def _clean_up(self) -> None:
-        """Removes old outputs, if the configuration says how many may stay. A failure is said
-        and stops nothing."""
-        config = self.config
-        if config.outputs_days is config.outputs_bytes is config.outputs_count is None:
-            return
-        try:
-            self.outputs.clean_as(config)
-        except RefoldError as error:
-            self._notices.add("cleanup-failed", reason=str(error))
+    def _finish(self) -> None:
+        clean_configured(self.artifacts, self._open)
+        self._search.close()
 
     def __enter__(self) -> Context:
         return self
@@ -452,20 +478,3 @@ class Context(Returning):
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-    # --- inside ---
-
-    def _tell_mended(self) -> None:
-        """Says which torn tails the store has moved aside."""
-        mended = self._store.recovered
-        for one in mended[self._mended :] if len(mended) > self._mended else ():
-            if one.conversation == self.conversation:
-                reason = f"{one.size_bytes:,} bytes that no append had acknowledged were moved to {one.file}"
-                self._notices.add("storage-recovered", reason=reason)
-        self._mended = len(mended)
-
-    def _sync(self, moment: str) -> None:
-        if self.config.durability == moment or (
-            moment == "turn" and self.config.durability == "append"
-        ):
-            self._store.flush()

@@ -1,11 +1,11 @@
-"""The files behind a conversation: which were changed behind a point, and which are needed again
-after a compaction.
+"""Files that the work still needs after a compaction took them off the page: which, and how they
+are put back.
 
 Paths come from tool calls and the ledger, so they are data: only regular files whose real place
 lies inside the root are named or read, and every read is bounded. What is read again goes in front
 of the summary that took it off the page: fenced, marked as background, and part of a stand-in,
-which is never a request. It is an edit like any other, and `undo` takes it back. Neighbours:
-`strategies.actions` knows what calls did, `engine` asks.
+which is never a request. It is an edit like any other, and `undo` takes it back. Neighbour:
+`ledger.actions` knows what calls did.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import secrets
 import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
+from refold.compaction.active_model import ActiveModel
 from refold.config import Config
-from refold.core.budget import current_tokens
 from refold.core.codec import decode
 from refold.core.model import Message, Slot, Summarize, Text, View
 from refold.display import fenced
 from refold.ledger.actions import CHANGES, Action, actions_of
+from refold.log.open_log import OpenLog
 from refold.strategies.prose import FRESH, untagged
 from refold.tokens.counter import count_message
-
-if TYPE_CHECKING:
-    from refold.engine.context import Context
 
 FILES_MAX, CHARS_MAX = 8, 100_000
 NAMED_MAX = 200  # candidates that are looked up on the disk at most
@@ -40,41 +40,36 @@ REASON = "files read again"
 Permitted = Callable[[Path], bool]
 
 
-# --- what was changed ---
+class Limits(Struct, frozen=True, kw_only=True):
+    """How much is read again, and of which files."""
 
-
-# --- what is needed again ---
+    files_max: int = FILES_MAX
+    chars_max: int = CHARS_MAX
+    permitted: Permitted | None = None
 
 
 def needed_files(
-    view: View,
-    root: str | Path,
-    *,
-    files_max: int = FILES_MAX,
-    chars_max: int = CHARS_MAX,
-    config: Config | None = None,
-    permitted: Permitted | None = None,
+    view: View, root: str | Path, limits: Limits, config: Config | None = None
 ) -> list[Path]:
     """Files inside the root that the work still needs and whose text is not on the page: those
-    that the latest request names, then changed ones, then read ones, the newest first.
-    `permitted` may refuse any of them."""
+    that the latest request names, then changed ones, then read ones, the newest first."""
     home = Path(root).resolve()
     found: list[Path] = []
-    room = chars_max
+    room = limits.chars_max
     for name in _wanted(view, config or Config())[:NAMED_MAX]:
         path = inside(home, name)
-        if (
-            len(found) == files_max
-            or path is None
-            or path in found
-            or (permitted and not permitted(path))
-        ):
+        if path is None or path in found or not _is_permitted(path, limits):
             continue
         # Bytes are never fewer than characters, so a file that fits by its size fits.
-        if (size := path.stat().st_size) <= room:
+        size = path.stat().st_size
+        if size <= room and len(found) < limits.files_max:
             found.append(path)
             room -= size
     return found
+
+
+def _is_permitted(path: Path, limits: Limits) -> bool:
+    return limits.permitted is None or limits.permitted(path)
 
 
 def inside(home: Path, name: str) -> Path | None:
@@ -129,7 +124,10 @@ def _shown(view: View, actions: Sequence[Action]) -> set[str]:
         if action.kind == "read" and action.whole and action.alone and action.result_seq in whole:
             shown.add(action.path)
         elif action.kind in CHANGES:
-            (shown.add if action.written and action.seq in whole else shown.discard)(action.path)
+            if action.written and action.seq in whole:
+                shown.add(action.path)
+            else:
+                shown.discard(action.path)
     return shown
 
 
@@ -143,39 +141,33 @@ def _request(view: View) -> str:
 # --- reading again ---
 
 
-def refreshed(
-    context: Context,
-    root: str | Path,
-    *,
-    files_max: int = FILES_MAX,
-    chars_max: int = CHARS_MAX,
-    permitted: Permitted | None = None,
-) -> list[Path]:
+def refresh(log: OpenLog, model: ActiveModel, root: Path, limits: Limits) -> list[Path]:
     """Puts the current text of the needed files in front of the newest summary or notice; gives
-    the files. Nothing if no message was taken off the page, or nothing is new. Takes at most
-    half of the room that is left below the trigger, so that it never causes a compaction."""
-    view, budget = context.view, context.budget
-    place = _place(view)
-    room = (budget.compact_at - current_tokens(view, budget.factor)) // 2 * CHARS_PER_TOKEN
+    the files. Nothing if no message was taken off the page, or nothing is new. Takes at most half
+    of the room that is left below the trigger, so that it never causes a compaction."""
+    with log.reading() as state:
+        view, room = state.view(), model.budget.compact_at - model.current
+        place = _place(view)
     if place is None:
         return []
-    files = needed_files(
-        view,
-        root,
-        files_max=files_max,
-        chars_max=min(chars_max, room),
-        config=context.config,
-        permitted=permitted,
-    )
-    texts = {path: text for path in files if (text := read_text(path, chars_max)) is not None}
-    home = Path(root).resolve()
-    parts = [
-        fenced(text, "file", f" path={str(path.relative_to(home))!r}")
-        for path, text in texts.items()
-    ]
-    if not parts or not _written(context, place, "\n\n".join(parts)):
+    chars_max = min(limits.chars_max, room // 2 * CHARS_PER_TOKEN)
+    limits = replace(limits, chars_max=chars_max)
+    texts = _texts(needed_files(view, root, limits, log.config), limits.chars_max)
+    home = root.resolve()
+    parts = [_fenced(path.relative_to(home), text) for path, text in texts.items()]
+    if not parts or not _write(log, place, "\n\n".join(parts)):
         return []
     return list(texts)
+
+
+def _fenced(path: Path, text: str) -> str:
+    """A file between marks that its own text cannot contain."""
+    return fenced(text, "file", f" path={str(path)!r}")
+
+
+def _texts(files: Sequence[Path], chars_max: int) -> dict[Path, str]:
+    read = {path: read_text(path, chars_max) for path in files}
+    return {path: text for path, text in read.items() if text is not None}
 
 
 def _place(view: View) -> Slot | None:
@@ -192,8 +184,8 @@ def _place(view: View) -> Slot | None:
     return None
 
 
-def _written(context: Context, place: Slot, files: str) -> bool:
-    """Writes the stand-in anew, with the files in front of it; False if they stand there
+def _write(log: OpenLog, place: Slot, files: str) -> bool:
+    """Writes the stand-in again, with the files in front of it; False if they stand there
     already."""
     [block] = place.message.blocks
     assert isinstance(block, Text)  # a stand-in is one text
@@ -201,26 +193,27 @@ def _written(context: Context, place: Slot, files: str) -> bool:
     files = untagged(files)
     if block.text[:fresh].endswith(f"\n{files}\n"):
         return False
-    front = f"{INTRODUCTION.format(head=context.view.head)}\n{files}\n"
+    front = f"{INTRODUCTION.format(head=log.state.head)}\n{files}\n"
     edit = Summarize(
         # A batch of its own: what was thought since the compaction was thought under another page.
         batch=secrets.token_hex(8),
         span=place.span,
         text=front + block.text[fresh:],
-        line=_line(context, place),
+        line=_line(log, place),
         notes={**(place.notes or {}), FRESH: len(front)},
         reason=REASON,
     )
-    tokens = count_message(Message(role="user", blocks=(Text(edit.text),)), context._desk.counter)
-    with context._guard:
-        context._append([context._desk.draft(edit, tokens, by="refold")])
+    tokens = count_message(Message(role="user", blocks=(Text(edit.text),)), log.counter)
+    with log.guard:
+        log.append([log.draft(edit, tokens, by="refold")])
     return True
 
 
-def _line(context: Context, place: Slot) -> str:
+def _line(log: OpenLog, place: Slot) -> str:
     """The one-line form that the stand-in has, if it is a summary."""
-    made = [decode(event) for event in context.events(after=place.edits[0].seq - 1, limit=1)]
-    return next((edit.line for edit in made if isinstance(edit, Summarize)), "")
+    seq = place.edits[0].seq
+    edits = [decode(event) for event in log.log.read(seq - 1, seq)]
+    return next((edit.line for edit in edits if isinstance(edit, Summarize)), "")
 
 
 def read_text(path: Path, chars_max: int) -> str | None:

@@ -46,7 +46,7 @@ def chosen(there: Sequence[Artifact], ids: Sequence[str]) -> list[Artifact]:
         if id not in by_id:
             raise NotFound(
                 f"there is no artifact {id!r} to hand over",
-                hint="context.artifacts() lists those there are",
+                hint="context.artifacts.list() lists those there are",
             )
     return [by_id[id] for id in ids]
 

@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from refold.compaction.active_model import ActiveModel
+from refold.compaction.trigger import Kind, kind_due
 from refold.core.budget import Budget, Level, current_tokens
 from refold.core.fold import Fold
 from refold.core.model import Event, Slot, ToolResult, Totals, View
+from refold.log.open_log import OpenLog
 
 NOTHING = Totals()
 
@@ -20,7 +24,9 @@ NOTHING = Totals()
 class Stats(Struct, frozen=True, kw_only=True):
     """`breakdown` parts always sum to `current`; its `artifacts` are the messages that show
     stubs of results which were moved out. `inherited` is the part of `billed` that a fork
-    brought from its parent. Ages are in milliseconds; 0 messages have none."""
+    brought from its parent. `due` is what the next request will do about the size of the page:
+    nothing, `prune` (below the trigger) or `compact`; `due_reason` says why it does nothing
+    although the page is full. Ages are in milliseconds; 0 messages have none."""
 
     conversation: str
     title: str
@@ -45,6 +51,8 @@ class Stats(Struct, frozen=True, kw_only=True):
     created_ms: int
     updated_ms: int
     oldest_age_ms: int
+    due: Kind = "none"
+    due_reason: str = ""
 
     @property
     def ratio(self) -> float:
@@ -53,22 +61,39 @@ class Stats(Struct, frozen=True, kw_only=True):
 
 
 def stats_of(
-    view: View,
-    budget: Budget,
-    *,
-    conversation: str,
-    model: str,
-    artifacts: int,
-    now_ms: int,
-    inherited: Totals = NOTHING,
+    log: OpenLog, model: ActiveModel, *, artifacts: int, inherited: Totals = NOTHING
 ) -> Stats:
-    """The numbers of a view under a budget."""
+    """The numbers of an open log, for the model that reads it."""
+    with log.reading() as state:
+        view, budget = state.view(), model.budget
+        due, reason = kind_due(state, budget, log.config)
+        return replace(
+            stats_of_view(view, budget, now_ms=log.log.clock()),
+            conversation=log.id,
+            model=model.info.name,
+            artifacts=artifacts,
+            due=due,
+            due_reason=reason,
+            inherited=inherited,
+        )
+
+
+def inherited(log: OpenLog) -> Totals:
+    """What had been billed to the parent where this conversation left it; nothing unless it is a
+    fork."""
+    with log.reading() as state:
+        left = log.store.conversation(log.id).parent_seq if state.head else 0
+        return inherited_totals(log.log.read(0, left))
+
+
+def stats_of_view(view: View, budget: Budget, *, now_ms: int) -> Stats:
+    """The numbers of a view under a budget; what a view does not know is empty."""
     current = current_tokens(view, budget.factor)
     standins = [slot for slot in view.slots if slot.standin]
     return Stats(
-        conversation=conversation,
+        conversation="",
         title=view.title or "Untitled",
-        model=model,
+        model=view.model,
         current=current,
         window=budget.window,
         percent=budget.percent(current),
@@ -80,11 +105,10 @@ def stats_of(
         active=len(view.slots) - len(standins),
         summaries=len(standins),
         by_role=dict(view.counts),
-        artifacts=artifacts,
+        artifacts=0,
         checkpoints=len(view.checkpoints),
         pins=len(view.pins),
         billed=view.totals,
-        inherited=inherited,
         cost=None if view.totals.unpriced else view.totals.cost,
         created_ms=view.first_at_ms,
         updated_ms=view.updated_ms,

@@ -1,5 +1,5 @@
 """Tools for the model, by which it reaches what its page no longer shows: search, unfold, grep,
-list outputs.
+list artifacts.
 
 An answer is always text, never an exception: a model can act on "there is no line 900; there are
 lines 1 to 12". It is bounded by what a result may have before it is moved out of the way, so no
@@ -12,19 +12,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
 
 from refold import dialects
+from refold.artifacts.artifacts import Artifacts
+from refold.artifacts.intake import Intake
 from refold.artifacts.listing import Output
 from refold.artifacts.offload import is_own
-from refold.artifacts.outputs import Outputs
+from refold.artifacts.reader import ArtifactReader
+from refold.compaction.active_model import ActiveModel
 from refold.display import cut, fenced, moment, one_line
+from refold.engine.search import ConversationSearch
 from refold.errors import Invalid, RefoldError
+from refold.log.open_log import OpenLog
 from refold.log.unfold import lines_between
-from refold.tokens.counter import Counter
+from refold.search.hits import Hit
 
 TOKENS_MIN, TOKENS_MAX = 200, 8_000
 CHARS_PER_TOKEN_MAX = 8
@@ -34,26 +39,6 @@ GREP_WAIT_S = 5.0
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-class SearchHit(Protocol):
-    """What the index says of a place that answers a query."""
-
-    @property
-    def seq(self) -> int: ...
-    @property
-    def snippet(self) -> str: ...
-    @property
-    def role(self) -> str: ...
-    @property
-    def tool(self) -> str: ...
-    @property
-    def at_ms(self) -> int: ...
-    @property
-    def artifact(self) -> str: ...
-    @property
-    def line(self) -> int: ...
-
-
-Search = Callable[[str, int], Sequence[SearchHit]]
 Limit = Annotated[int, Meta(ge=1, le=50, description="How many at most.")]
 
 
@@ -94,7 +79,7 @@ class _GrepArguments(_Arguments):
     limit: Limit = 50
 
 
-class _OutputsArguments(_Arguments):
+class _ArtifactsArguments(_Arguments):
     query: Annotated[str, Meta(description="Only those that match these words, best first.")] = ""
     task: Annotated[str, Meta(description="Only those of this task.")] = ""
     tool: Annotated[str, Meta(description="Only those of this tool.")] = ""
@@ -120,8 +105,8 @@ _TOOLS = {
     "refold_grep": _Tool(
         "Find the lines of stored outputs or earlier messages that hold a text.", _GrepArguments
     ),
-    "refold_outputs": _Tool(
-        "List the large tool outputs that are stored, with their handles.", _OutputsArguments
+    "refold_artifacts": _Tool(
+        "List the large tool outputs that are stored, with their handles.", _ArtifactsArguments
     ),
 }
 
@@ -132,28 +117,25 @@ class Toolbox:
 
     def __init__(
         self,
-        outputs: Outputs,
+        log: OpenLog,
+        model: ActiveModel,
+        intake: Intake,
         *,
-        counter: Counter,
-        tokens_max: Callable[[], int],
-        search: Search | None = None,
+        artifacts: Artifacts,
+        reader: ArtifactReader,
+        search: ConversationSearch,
     ) -> None:
-        self._outputs, self._counter, self._tokens_max, self._search = (
-            outputs,
-            counter,
-            tokens_max,
-            search,
-        )
+        self._counter, self._model, self._intake = log.counter, model, intake
+        self._artifacts, self._reader, self._search = artifacts, reader, search
         self._runs: dict[str, Callable[[Any], str]] = {
-            "refold_unfold": self._unfolded,
-            "refold_grep": self._grepped,
-            "refold_outputs": self._listed,
+            "refold_search": self._search_past,
+            "refold_unfold": self._unfold,
+            "refold_grep": self._grep,
+            "refold_artifacts": self._list_artifacts,
         }
-        if search is not None:
-            self._runs = {"refold_search": self._searched, **self._runs}
 
-    def tools(self, dialect: str) -> list[dict[str, Any]]:
-        """The definitions in the shape that a provider takes."""
+    def tools(self, dialect: str | None = None) -> list[dict[str, Any]]:
+        """The definitions in the shape that a provider takes: add them to your own."""
         plain = [
             {
                 "name": name,
@@ -162,12 +144,14 @@ class Toolbox:
             }
             for name in self._runs
         ]
-        request = dialects.dialect(dialect).request([], system=None, tools=plain, marks=(), lost=[])
+        name = self._model.dialect(dialect)
+        request = dialects.dialect(name).request([], system=None, tools=plain, marks=(), lost=[])
         # Gemini takes its tools among the settings of the call.
         return list(request.get("tools") or request["config"]["tools"])
 
-    def call(self, name: str, arguments: str | Mapping[str, Any] | None) -> str:
-        """Runs a tool and gives its answer; what went wrong is an answer, too."""
+    def call(self, name: str, arguments: str | Mapping[str, Any] | None = None) -> str:
+        """Runs one of `tools`. Whatever happens, the answer is a text for the model, and small
+        enough for its page."""
         try:
             if name not in self._runs:
                 raise Invalid(
@@ -180,17 +164,17 @@ class Toolbox:
 
     # --- the tools ---
 
-    def _searched(self, given: _SearchArguments) -> str:
-        assert self._search is not None
-        # What these tools said themselves would always be found first.
-        hits = [hit for hit in self._search(given.query, 2 * given.limit) if not is_own(hit.tool)]
-        rows = [_hit_row(hit) for hit in hits[: given.limit]]
+    def _search_past(self, given: _SearchArguments) -> str:
+        hits = self._search.search(given.query, limit=2 * given.limit)
+        # What these tools answered themselves would always be found first.
+        others = [hit for hit in hits if not is_own(hit.tool)]
+        rows = [_hit_row(hit) for hit in others[: given.limit]]
         return self._rows(
             rows, f"{len(rows)} places found", "refold_unfold shows what stands behind a handle."
         )
 
-    def _unfolded(self, given: _UnfoldArguments) -> str:
-        found = self._outputs.original(given.handle, level=given.level)
+    def _unfold(self, given: _UnfoldArguments) -> str:
+        found = self._reader.original(given.handle, level=given.level)
         artifact = found.artifact
         if artifact is not None and artifact.size_bytes and not artifact.size_chars:
             about = f"{artifact.size_bytes:,} bytes of {artifact.mime!r:.80}"
@@ -204,13 +188,13 @@ class Toolbox:
         rest = part.text[len(shown) :]
         return _answer(head, shown, _next(given, shown, rest) if part.cut or rest else "")
 
-    def _grepped(self, given: _GrepArguments) -> str:
-        found = self._outputs.grep(
+    def _grep(self, given: _GrepArguments) -> str:
+        found = self._artifacts.grep(
             given.pattern,
             given.handle,
             regex=given.regex,
             ignore_case=given.ignore_case,
-            most=given.limit,
+            limit=given.limit,
             wait_s=GREP_WAIT_S,
         )
         rows = [
@@ -228,16 +212,16 @@ class Toolbox:
             rows, f"{len(rows)} lines match", "The number is the line, for refold_unfold.", warning
         )
 
-    def _listed(self, given: _OutputsArguments) -> str:
-        found = self._outputs.list(task=given.task or None, tool=given.tool or None)
+    def _list_artifacts(self, given: _ArtifactsArguments) -> str:
+        found = self._artifacts.list(task=given.task or None, tool=given.tool or None)
         if given.query:
-            chosen = self._outputs.select(given.query, limit=given.limit, among=found)
+            chosen = self._artifacts.select(given.query, limit=given.limit, among=found)
             rows = [_output_row(one.output, f" ({one.why})") for one in chosen]
         else:
             rows = [_output_row(one) for one in found[: -given.limit - 1 : -1]]
         return self._rows(
             rows,
-            f"{len(rows)} of {len(found)} outputs",
+            f"{len(rows)} of {len(found)} artifacts",
             "refold_unfold and refold_grep take the handle.",
         )
 
@@ -247,7 +231,8 @@ class Toolbox:
         """The tokens that data may have: what is left of a result beside our own words around
         it."""
         frame = self._counter(_answer("x" * 80, "data", "x" * 80))
-        return max(TOKENS_MIN, min(TOKENS_MAX, self._tokens_max()) - frame)
+        most = min(self._intake.result_tokens_max, self._model.budget.window // 8)
+        return max(TOKENS_MIN, min(TOKENS_MAX, most) - frame)
 
     def _rows(self, rows: Sequence[str], head: str, usage: str, warning: str = "") -> str:
         if not rows:
@@ -314,7 +299,7 @@ def _next(given: _UnfoldArguments, shown: str, rest: str) -> str:
     )
 
 
-def _hit_row(hit: SearchHit) -> str:
+def _hit_row(hit: Hit) -> str:
     where = f"{hit.artifact} line {hit.line}" if hit.artifact else f"#{hit.seq}"
     return _row(f"{where} ({hit.role or 'note'}, {moment(hit.at_ms)}): {hit.snippet}")
 

@@ -1,9 +1,10 @@
-"""What the engine has to say: notices, told to listeners with no lock held (`Guard`).
+"""What an open log has to say: notices, and the listeners who are told.
 
-Listeners are independent: one that raises is reported as a `listener-failed` notice and stops
-nothing. One that is a coroutine function is run to its end at once, or, where a loop runs in this
-thread, as a task of that loop. A warning is given once, and armed again after a compaction or when
-the page has shrunk by five points.
+A notice waits in a queue until nobody holds the lock (`open_log.Guard` sees to that), so a listener
+may call the context back. Listeners are independent: one that raises is reported as a
+`listener-failed` notice and stops nothing. A coroutine function is run to its end at once or, where
+a loop runs in this thread, as a task of that loop. A warning is given once, and again after a
+compaction or after the page has shrunk by five points.
 """
 
 from __future__ import annotations
@@ -11,25 +12,48 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from typing import Any, Literal, get_args
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from refold.core.budget import Budget
+from refold.core.plan import Receipt
 
 REARM_POINTS = 5.0
 WAITING_MAX = 100
+EVERY_NAME = "*"
+
+NoticeName = Literal[
+    "artifact-kept",
+    "auto-compacting",
+    "budget-unreachable",
+    "cleanup-failed",
+    "compaction-complete",
+    "compaction-failed",
+    "compaction-skipped",
+    "context-critical",
+    "context-warning",
+    "counter-missing",
+    "embedder-changed",
+    "embedder-failed",
+    "hook-failed",
+    "index-behind",
+    "index-in-memory",
+    "index-rebuilt",
+    "listener-failed",
+    "overflow-recovered",
+    "setting-unused",
+    "storage-recovered",
+    "unknown-model",
+]
+NAMES: tuple[str, ...] = get_args(NoticeName)
 
 
 class Notice(Struct, frozen=True, kw_only=True):
-    """`name` is one of: context-warning, context-critical, auto-compacting, compaction-complete,
-    compaction-failed, compaction-skipped, budget-unreachable, unknown-model, overflow-recovered,
-    hook-failed, listener-failed, counter-missing, setting-unused, output-kept, cleanup-failed,
-    storage-recovered, index-rebuilt, index-in-memory, index-behind, embedder-failed,
-    embedder-changed."""
+    """Something a caller may want to know. Fields that do not apply to its name are empty."""
 
-    name: str
+    name: NoticeName
     percent: float = 0.0
     tokens: int = 0
     max: int = 0
@@ -37,128 +61,110 @@ class Notice(Struct, frozen=True, kw_only=True):
     before: int = 0
     after: int = 0
     reason: str = ""
-    receipt: Any = None
+    receipt: Receipt | None = None
     details: dict[str, Any] = field(default_factory=dict)
 
 
 Listener = Callable[[Notice], Awaitable[None] | None]
 
 
-class Guard:
-    """A lock for threads that may be taken again by its holder. When the holder lets go of it
-    for good, `after` is called: that is how listeners are told with no lock held."""
-
-    def __init__(self, after: Callable[[], None]) -> None:
-        self._lock, self._depth, self._after = threading.RLock(), 0, after
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-        self._depth += 1
-
-    def __exit__(self, *_: object) -> None:
-        self._depth -= 1
-        outermost = self._depth == 0
-        self._lock.release()
-        if outermost:
-            self._after()
-
-
 class Notices:
-    """The listeners, and what is still to be told."""
+    """The listeners, and what has not been told yet."""
 
     def __init__(self, redact: Callable[[str], str] = str) -> None:
         self._redact = redact
         self._listeners: list[tuple[str, Listener]] = []
         self._waiting: deque[Notice] = deque(maxlen=WAITING_MAX)
-        self._said: set[str] = set()
-        self._running: set[Any] = set()
-        self._guard = threading.Lock()
+        self._told_once: set[str] = set()
+        self._tasks: set[Any] = set()
+        self._lock = threading.Lock()
 
     def on(self, name: str, listener: Listener) -> Callable[[], None]:
+        """Calls the listener with every notice of that name; gives the function that stops it."""
         entry = (name, listener)
-        with self._guard:
+        with self._lock:
             self._listeners = [*self._listeners, entry]
 
         def off() -> None:
-            with self._guard:
+            with self._lock:
                 self._listeners = [other for other in self._listeners if other is not entry]
 
         return off
 
-    def add(self, name: str, **fields: Any) -> None:
-        """Puts a notice in the queue, without the secrets that an error may have quoted; `tell`
-        delivers it."""
-        notice = Notice(name=name, **fields)
-        self._waiting.append(replace(notice, reason=self._redact(notice.reason)))
+    def add(self, notice: Notice) -> None:
+        """Queues a notice, without the secrets that an error may have quoted."""
+        if notice.reason:
+            notice = replace(notice, reason=self._redact(notice.reason))
+        self._waiting.append(notice)
 
-    def once(self, key: str, name: str, **fields: Any) -> None:
+    def add_once(self, key: str, notice: Notice) -> None:
         """The same, but only the first time until `rearm`."""
-        if key not in self._said:
-            self._said.add(key)
-            self.add(name, **fields)
+        if key not in self._told_once:
+            self._told_once.add(key)
+            self.add(notice)
 
     def rearm(self) -> None:
-        """Lets what a compaction may have mended be said again."""
-        self._said &= {"unreachable"}
+        """Allows what a compaction may have remedied to be said again."""
+        self._told_once &= {"unreachable"}
 
     def watch(self, current: int, budget: Budget) -> None:
-        """The warning, and the critical level."""
-        if current < budget.warn_at and not self._said:
+        """Warns when the page is getting full, and again when it is nearly full."""
+        if current < budget.warn_at and not self._told_once:
             return
+        self._watch_level("context-warning", current, budget.warn_at, budget)
+        self._watch_level("context-critical", current, budget.critical_at, budget)
+
+    def _watch_level(self, name: NoticeName, current: int, level: int, budget: Budget) -> None:
         percent = budget.percent(current)
-        for name, at in (
-            ("context-warning", budget.warn_at),
-            ("context-critical", budget.critical_at),
-        ):
-            if current >= at:
-                self.once(name, name, percent=percent, tokens=current, max=budget.window)
-            elif percent < budget.percent(at) - REARM_POINTS:
-                self._said.discard(name)
+        if current >= level:
+            notice = Notice(name=name, percent=percent, tokens=current, max=budget.window)
+            self.add_once(name, notice)
+        elif percent < budget.percent(level) - REARM_POINTS:
+            self._told_once.discard(name)
 
     def tell(self) -> None:
-        """Delivers what is waiting. Call it with no lock held. What is said before anybody
-        listens waits: an opening has something to say, too."""
+        """Delivers what is waiting; call it with no lock held. What is said before anybody
+        listens waits for the first listener, so that an opening can be heard."""
         while self._waiting and self._listeners:
             try:
                 notice = self._waiting.popleft()
             except IndexError:
-                return
+                return  # another thread was faster
             for name, listener in self._listeners:
-                if name in (notice.name, "*"):
+                if name in (notice.name, EVERY_NAME):
                     self._call(listener, notice)
 
     def _call(self, listener: Listener, notice: Notice) -> None:
         try:
             answer = listener(notice)
-        except Exception as error:  # noqa: BLE001 - a listener is the caller's code and may raise anything
-            self._failed(notice, error)
+        except Exception as error:  # noqa: BLE001 - a listener is the caller's code
+            self._report(notice, error)
         else:
             if answer is not None and hasattr(answer, "__await__"):
-                self._run(self._awaited(answer, notice))
+                self._run(self._finish(answer, notice))
 
-    def _run(self, told: Coroutine[Any, Any, None]) -> None:
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
         import asyncio
 
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            asyncio.run(told)
+            asyncio.run(work)
             return
-        # A loop holds its tasks weakly: without us, one that waits may vanish.
-        task = loop.create_task(told)
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        # A loop holds its tasks weakly: without a reference here, one that waits may vanish.
+        task = loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
-    async def _awaited(self, answer: Awaitable[None], notice: Notice) -> None:
+    async def _finish(self, answer: Awaitable[None], notice: Notice) -> None:
         try:
             await answer
         except Exception as error:  # noqa: BLE001 - as above
-            self._failed(notice, error)
+            self._report(notice, error)
 
-    def _failed(self, notice: Notice, error: Exception) -> None:
-        if notice.name != "listener-failed":
-            self.add(
-                "listener-failed",
-                reason=f"{type(error).__name__}: {error}",
-                details={"notice": notice.name},
-            )
+    def _report(self, notice: Notice, error: Exception) -> None:
+        """Says that a listener failed, unless it failed at being told just that."""
+        if notice.name == "listener-failed":
+            return
+        reason = f"{type(error).__name__}: {error}"
+        self.add(Notice(name="listener-failed", reason=reason, details={"notice": notice.name}))

@@ -29,12 +29,12 @@ def reverting(state: Fold, batch: str) -> Revert:
     return Revert(batch=batch)
 
 
-def undoing(state: Fold) -> Revert | None:
-    """Switches the newest compaction or restore off; None if there is none."""
+def undoing(state: Fold) -> list[Revert]:
+    """Switches the newest compaction or restore off; nothing if there is none."""
     if not state.undoable:
-        return None
+        return []
     seq, batch = state.undoable[-1]
-    return Revert(batch=batch) if batch else Revert(seq=seq)
+    return [Revert(batch=batch) if batch else Revert(seq=seq)]
 
 
 def restoring(state: Fold, to: int | str) -> Restore:

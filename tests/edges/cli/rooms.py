@@ -37,7 +37,7 @@ def seeded(url: str, id: str = "fix-login") -> None:
     with refold.open(
         id, store=url, model="claude-sonnet-4-5", system="Be brief", config=config
     ) as context:
-        context.use(title="Fix the login test")
+        context.update(title="Fix the login test")
         for turn in range(5):
             context.append({"role": "user", "content": f"question {turn} about login.py"})
             call = {
@@ -66,7 +66,7 @@ def hostile(url: str) -> None:
     arguments."""
     store = open_store(url)
     context = refold.Context(store, "hostile", config=refold.Config(offload_tokens=2_000))
-    context.use(
+    context.update(
         title=" ".join(text[:40] for text in HOSTILE), system="\x1b[5msystem", tags=("\x1b[7mtag",)
     )
     for number, text in enumerate(HOSTILE):
@@ -77,7 +77,7 @@ def hostile(url: str) -> None:
             {"role": "assistant", "content": None, "tool_calls": [call]}, by=f"by {text[:20]}"
         )
         context.append_result(call["id"], text, name=f"tool{text[:20]}")
-    context.store_artifact("\n".join(HOSTILE), name=HOSTILE[0], type="file")
+    context.artifacts.put("\n".join(HOSTILE), name=HOSTILE[0], type="file")
     context.compact("hide", target=context.view.tokens // 2)
     context.close()
     store.close()

@@ -27,7 +27,7 @@ def ids(url: str) -> list[str]:
             context.append({"role": "assistant", "content": None, "tool_calls": [call]})
             text = f"{name} begins\n" + "\n".join(f"{name} line {m}" for m in range(100))
             context.append_result(f"c{n}", text, task=f"t{n}", query="What is wrong?")
-        return [artifact.id for artifact in context.artifacts()]
+        return [artifact.id for artifact in context.artifacts.list()]
 
 
 def aged(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_bad_input_is_one_line_and_a_status(
 def test_a_hostile_pattern_ends(ids: list[str], url: str) -> None:
     """T-22."""
     with refold.open("evil", store=url, window=24_000) as context:
-        id = context.store_artifact("a" * 5_000 + "!", name="evil").id
+        id = context.artifacts.put("a" * 5_000 + "!", name="evil").id
     result = run("artifacts", "grep", "evil", "(a+)+$", id, "-e", "--wait", "0.5")
     assert result.exit_code == 0 and "stopped after" in result.stdout
 

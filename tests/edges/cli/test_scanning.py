@@ -82,8 +82,8 @@ def test_a_scan_tells_kind_conversation_event_artifact_and_line(url: str) -> Non
     )
     found = {one["kind"]: one for one in report["findings"]}
     with refold.open("leaky", store=url) as context:
-        kinds = {event.kind: event.seq for event in reversed(context.events())}
-        [artifact] = context.artifacts()
+        kinds = {event.kind: event.seq for event in reversed(context.log.events())}
+        [artifact] = [one.artifact for one in context.artifacts.list()]
     assert (found["GitHub token"]["line"], found["GitHub token"]["seq"]) == (2, kinds["message"])
     assert found["npm token"]["seq"] == kinds["meta"]
     assert (found["AWS key"]["artifact"], found["AWS key"]["line"]) == (artifact.id, 5_001)
@@ -148,7 +148,7 @@ def test_what_was_erased_is_gone_and_a_content_that_is_missing_is_named(url: str
     seq = next(one["seq"] for one in scanned_json()[1]["findings"] if one["kind"] == "GitHub token")
     store.erase("leaky", seq)
     with refold.open("leaky", store=store) as context:
-        [artifact] = context.artifacts()
+        [artifact] = [one.artifact for one in context.artifacts.list()]
     place = store.location(artifact.digest)
     assert place is not None
     Path(place).unlink()
@@ -214,7 +214,7 @@ def test_a_large_content_is_scanned_in_bounded_memory() -> None:
     chunks = [GITHUB.encode() + b"\n", *[line] * 425, key + b"\n", *[line] * 425, AWS.encode()]
     with refold.open("large", store=store) as context:
         context.append({"role": "user", "content": "go"})
-        context.store_artifact(b"".join(chunks), name="large")
+        context.artifacts.put(b"".join(chunks), name="large")
     tracemalloc.start()
     try:
         report = scanned(store)
@@ -306,7 +306,7 @@ def test_a_context_exports_without_secrets_unless_they_are_asked_for(
         (["logs"], False, False),
     ):
         with refold.open("leaky", store=url, config={"redact": redact}) as context:
-            context.export("a.md", secrets=secrets)
+            context.log.export("a.md", secrets=secrets)
         assert (GITHUB in (tmp_path / "a.md").read_text()) is there
 
 
@@ -322,6 +322,6 @@ def test_errors_and_notices_hold_no_secret(url: str, monkeypatch: pytest.MonkeyP
         heard: list[str] = []
         with refold.open("leaky", store=url, config={"redact": redact}) as context:
             context.on("hook-failed", lambda notice, heard=heard: heard.append(notice.reason))
-            context._notices.add("hook-failed", reason=f"denied for {GITHUB}")
+            context._open.notify("hook-failed", f"denied for {GITHUB}")
             context.append({"role": "user", "content": "go on"})
         assert heard and (GITHUB in heard[0]) is there

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -30,9 +30,10 @@ from refold.edges.cli.options import (
 from refold.edges.cli.screen import Screen, number, one_line
 
 if TYPE_CHECKING:
+    from refold.artifacts.artifacts import Artifacts
     from refold.artifacts.cleanup import Cleanup, Item
     from refold.artifacts.listing import Output
-    from refold.artifacts.outputs import Outputs
+    from refold.artifacts.reader import ArtifactReader
 
 SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 BYTES = {"": 1, "b": 1, "kb": 1_000, "mb": 1_000_000, "gb": 1_000_000_000}
@@ -71,13 +72,26 @@ for _decorate in output_options:
     artifacts_ = _decorate(artifacts_)
 
 
+class Stored(NamedTuple):
+    """A stored conversation's artifacts, and the reader of their contents."""
+
+    id: str
+    artifacts: Artifacts
+    reader: ArtifactReader
+
+
 @contextmanager
-def _outputs(conversation: str, url: str | None) -> Iterator[Outputs]:
+def _outputs(conversation: str, url: str | None) -> Iterator[Stored]:
     """The outputs of a conversation that is there already; NotFound if it is not."""
-    from refold.artifacts.outputs import outputs_of
+    from refold.artifacts.artifacts import Artifacts
+    from refold.artifacts.reader import ArtifactReader
+    from refold.config import Config
+    from refold.log.open_log import OpenLog
 
     with opened_store(url) as store:
-        yield outputs_of(store, named(store, conversation))
+        log = OpenLog(store, store.conversation(named(store, conversation)).id, Config())
+        reader = ArtifactReader(log)
+        yield Stored(log.id, Artifacts(log, reader), reader)
 
 
 # --- list ---
@@ -107,13 +121,13 @@ def _list(
 ) -> None:
     """Lists the outputs of a conversation; contents are not read."""
     with _outputs(conversation, store) as there:
-        outputs = there.list(task=task, query=query, tool=tool)
+        outputs = there.artifacts.list(task=task, query=query, tool=tool)
         rows = [(one, "") for one in outputs]
         if match is not None:
-            rows = [(one.output, one.why) for one in there.select(match, among=outputs)]
+            rows = [(one.output, one.why) for one in there.artifacts.select(match, among=outputs)]
         if screen.json_output:
             fields = [{**_fields(one), "why": why} for one, why in rows]
-            screen.emit({"conversation": there.conversation, "artifacts": fields})
+            screen.emit({"conversation": there.id, "artifacts": fields})
         elif rows and match is not None:
             screen.table(("ID", ">BYTES", "NAME", "WHY"), [_match_cells(*row) for row in rows])
         elif rows:
@@ -122,7 +136,7 @@ def _list(
                 [_cells(one) for one, _ in rows],
             )
         else:
-            screen.line(f"There are no such outputs in {there.conversation}.")
+            screen.line(f"There are no such outputs in {there.id}.")
 
 
 def _fields(output: Output) -> dict[str, Any]:
@@ -176,12 +190,10 @@ def _show(
 
     first, last = _span(lines) or (1, -1)
     with _outputs(conversation, store) as there:
-        found = there.original(artifact)
+        found = there.reader.original(artifact)
         texts = _lines(found.texts, first, last)
         if screen.json_output:
-            screen.emit(
-                {"conversation": there.conversation, "handle": found.handle, "text": "".join(texts)}
-            )
+            screen.emit({"conversation": there.id, "handle": found.handle, "text": "".join(texts)})
             return
         for text in texts:
             screen.text(text)
@@ -233,14 +245,14 @@ def _grep(
 ) -> None:
     """Finds the lines of the outputs that hold a text."""
     with _outputs(conversation, store) as there:
-        found = there.grep(
-            pattern, artifact or "", regex=regex, ignore_case=ignore_case, most=limit, wait_s=wait
+        found = there.artifacts.grep(
+            pattern, artifact or "", regex=regex, ignore_case=ignore_case, limit=limit, wait_s=wait
         )
     lines = [(one.handle, line.number, line.text) for one in found for line in one.grepped.lines]
     ended = "; ".join(one.grepped.ended for one in found if one.grepped.ended)
     if screen.json_output:
         rows = [{"artifact": handle, "line": at, "text": text} for handle, at, text in lines]
-        screen.emit({"conversation": there.conversation, "lines": rows, "ended": ended})
+        screen.emit({"conversation": there.id, "lines": rows, "ended": ended})
         return
     for handle, at, text in lines:
         screen.line(("cyan", f"{handle}:{at}: "), text)
@@ -351,9 +363,9 @@ def _delete(screen: Screen, conversation: str, artifact: str, yes: bool, store: 
     Its bytes stay if another conversation has it. The log keeps what it was.
     """
     with _outputs(conversation, store) as there:
-        confirm(screen, f"Remove {one_line(artifact, 40)} from {there.conversation} for good?", yes)
-        done = there.remove(artifact)
-        left = there.count()
+        confirm(screen, f"Remove {one_line(artifact, 40)} from {there.id} for good?", yes)
+        done = there.artifacts.remove(artifact)
+        left = there.reader.count()
     if screen.json_output:
         screen.emit({"removed": _item_fields(done), "left": left})
     else:

@@ -166,7 +166,7 @@ def _as_fields(stats: Stats, context: Context) -> list[tuple[str, str]]:
     from refold.display import counted, moment, plural
     from refold.tokens.models import dollars
 
-    types = Tally(artifact.type for artifact in context.artifacts())
+    types = Tally(one.artifact.type for one in context.artifacts.list())
     hidden = stats.messages - stats.active
     billed = stats.billed
     return [

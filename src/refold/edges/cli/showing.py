@@ -85,22 +85,20 @@ def _show_originals(
         _show_event(screen, context, event)
         return
     if screen.json_output:
-        screen.emit(
-            {"conversation": context.conversation, "handle": unfolded.handle, "text": unfolded.text}
-        )
+        screen.emit({"conversation": context.id, "handle": unfolded.handle, "text": unfolded.text})
     else:
         screen.line(unfolded.text)
 
 
 def _event_at(context: Context, seq: int) -> Event | None:
     return next(
-        (event for event in context.events(after=seq - 1, limit=1) if event.seq == seq), None
+        (event for event in context.log.events(after=seq - 1, limit=1) if event.seq == seq), None
     )
 
 
 def _show_event(screen: Screen, context: Context, event: Event) -> None:
     if screen.json_output:
-        screen.emit({"conversation": context.conversation, "event": _event_fields(event)})
+        screen.emit({"conversation": context.id, "event": _event_fields(event)})
     else:
         screen.line(
             ("bold", f"#{event.seq} {one_line(event.kind, 40)}"), f" by {one_line(event.by, 40)}"
@@ -134,7 +132,7 @@ def _show_page(screen: Screen, context: Context, brief: bool) -> None:
         return
     title = one_line(view.title or "Untitled", 200)
     screen.line(
-        ("bold", f"{context.conversation}: {title}"),
+        ("bold", f"{context.id}: {title}"),
         f" ({len(view.slots):,} slots, head #{view.head})",
     )
     for name, value, tokens in (
@@ -152,7 +150,7 @@ def _page_fields(context: Context, view: View) -> dict[str, Any]:
     import msgspec
 
     return {
-        "conversation": context.conversation,
+        "conversation": context.id,
         "title": view.title,
         "head": view.head,
         "tokens": view.tokens,
@@ -221,9 +219,7 @@ def _show_log(screen: Screen, context: Context, brief: bool) -> None:
             {**_event_fields(event), "shown": _state(event, shown)}
             for event in _log(context, view.head)
         )
-        screen.emit_each(
-            {"conversation": context.conversation, "head": view.head}, "events", events
-        )
+        screen.emit_each({"conversation": context.id, "head": view.head}, "events", events)
         return
     for event in _log(context, view.head):
         if event.kind == "message":
@@ -234,7 +230,7 @@ def _show_log(screen: Screen, context: Context, brief: bool) -> None:
 
 def _log(context: Context, head: int) -> Iterator[Event]:
     after = 0
-    while after < head and (events := context.events(after=after, limit=500)):
+    while after < head and (events := context.log.events(after=after, limit=500)):
         yield from (event for event in events if event.seq <= head)
         after = events[-1].seq
 

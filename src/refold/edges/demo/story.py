@@ -115,12 +115,12 @@ class Story:
             }
             for id, outcome in outcomes.items()
         ]
-        known = self.folded.context.outputs.count()
+        known = len(self.folded.context.artifacts.list())
         seq = self.folded.append_results(outcomes)
         self._append(
             seq, {"role": "user", "content": blocks}, "\n".join(o.text for o in outcomes.values())
         )
-        if self.folded.context.outputs.count() > known:
+        if len(self.folded.context.artifacts.list()) > known:
             self._tell_stub(outcomes)
 
     def _append(self, seq: int, wire: dict[str, Any], text: str) -> None:
@@ -179,7 +179,7 @@ class Story:
     def _tell(self, notice: Notice) -> None:
         if notice.name == "context-warning":
             self.screen.right(Told("warn", [f"warning: {notice.percent:.0f} % full"]))
-        if notice.name == "compaction-complete":
+        if notice.receipt is not None and notice.name == "compaction-complete":
             self.compactions += 1
             self._tell_dropped()
             self.screen.right(Told("fold", receipt_lines(notice.receipt, self.compactions)))
@@ -207,7 +207,7 @@ class Story:
         self.screen.left(Told("refuse", lines))
 
     def _tell_stub(self, outcomes: dict[str, Outcome]) -> None:
-        artifact = self.folded.context.artifacts()[-1]
+        artifact = self.folded.context.artifacts.list()[-1].artifact
         slot = self.folded.context.view.slots[-1]
         if any(outcome is self.facts.get("large") for outcome in outcomes.values()):
             self.large = artifact.id

@@ -1,0 +1,227 @@
+"""The artifacts of a conversation, as `context.artifacts` offers them: put, list, select, read, grep,
+clean up.
+
+Artifacts are named by id only, never by a path. No lock is held while a content is read.
+Neighbours: `reader` finds what a handle names, `select` ranks, `grep` finds lines, `cleanup`
+removes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from refold.artifacts import cleanup, select
+from refold.artifacts.grep import WAIT_S, Grepped, check, grepped
+from refold.artifacts.listing import Output
+from refold.artifacts.offload import kept, output_text, value_of
+from refold.artifacts.reader import ArtifactReader, id_of
+from refold.config import Config
+from refold.core.model import Artifact, Message, Origin, ToolResult
+from refold.errors import Corrupt, Invalid, NotFound, RefoldError
+from refold.log.open_log import OpenLog
+from refold.log.unfold import MOST, Part, body_text, lines_between, span_of
+from refold.search.embedders import Embedder
+from refold.stores.protocol import Store
+
+DAY_S = 24 * 60 * 60
+
+
+class Matches(Struct, frozen=True, kw_only=True):
+    """What grep found in one artifact."""
+
+    handle: str
+    grepped: Grepped
+
+
+class Artifacts:
+    """The artifacts of one conversation."""
+
+    def __init__(self, log: OpenLog, reader: ArtifactReader) -> None:
+        self._open, self._reader = log, reader
+
+    def put(
+        self,
+        content: Any,
+        *,
+        name: str,
+        type: str = "custom",
+        mime: str | None = None,
+        origin: Origin | None = None,
+    ) -> Artifact:
+        """Keeps text, bytes, or data (as JSON) with the conversation; `artifact://ID` in any text
+        refers to it. Without a `mime` it follows from the bytes and the ending of the name."""
+        with self._open.guard:
+            self._open.check_open()
+            content = content if isinstance(content, bytes) else output_text(content)
+            store, origin = self._open.store, origin or Origin()
+            artifact = kept(store, content, name=name, type=type, mime=mime, origin=origin)
+            self._open.append([self._open.draft(artifact)])
+            return artifact
+
+    def list(
+        self, *, task: str | None = None, query: str | None = None, tool: str | None = None
+    ) -> Sequence[Output]:
+        """The artifacts in the order in which they were kept: all, or those of a task, a query
+        (its text or its `hash_query`), a tool. Cleaned-up ones are among them. Of very many, each
+        is read when it is looked at."""
+        return self._reader.list(task, query, tool)
+
+    def select(
+        self,
+        query: str,
+        *,
+        limit: int | None = 10,
+        score_min: float = 0.0,
+        tokens_max: int | None = None,
+        among: Sequence[Output] | None = None,
+        judge: select.Judge | None = None,
+        embedder: Embedder | None = None,
+    ) -> Sequence[select.Selected]:
+        """The artifacts that a query needs, best first, each with its score and why. Where none
+        matches, the newest that fit. `judge` may be a model: it is given the best candidates and
+        says which are relevant. `embedder`, as for `search`, also finds what says the same in
+        other words."""
+        bounds = select.Bounds(limit=limit, score_min=score_min, tokens_max=tokens_max)
+        candidates = self.list() if among is None else among
+        store = self._open.store
+        return select.selected(store, candidates, query, bounds, judge, embedder)
+
+    # --- contents ---
+
+    def value(self, handle: str) -> Any:
+        """What `append_result` was given: data as data, None as None, text as text, bytes that
+        are not text as bytes. The handle is that of an artifact, or `#41` for the message that
+        answers the call."""
+        found = self._reader.original(handle)
+        if found.artifact is not None:
+            return self._value(found.artifact, found.artifact.mime)
+        with self._open.guard:
+            slots = self._open.log.originals(span_of(found.handle))
+        match [slot.message for slot in slots]:
+            case [Message(blocks=[ToolResult(artifact=id)]) as message]:
+                return self._result_value(message, id)
+        raise Invalid(f"{found.handle} is not what one tool gave", hint="unfold gives any message")
+
+    def _result_value(self, message: Message, id: str) -> Any:
+        mime = message.metadata.get("mime")
+        artifact = self._reader.original(id).artifact if id else None
+        return self._value(artifact, mime) if artifact else value_of(body_text(message), mime)
+
+    def _value(self, artifact: Artifact, mime: Any) -> Any:
+        content = b"".join(self._reader.content(artifact))
+        is_text = artifact.size_chars or not content
+        return value_of(content.decode("utf-8", "surrogatepass") if is_text else content, mime)
+
+    def lines(
+        self, handle: str, first: int, last: int | None = None, *, chars_max: int = MOST
+    ) -> Part:
+        """Some lines of what a handle names, counted from 1, read as a stream: no more is held
+        than what is given."""
+        return lines_between(self._reader.original(handle).texts, first, last, most=chars_max)
+
+    def grep(
+        self,
+        pattern: str,
+        handle: str = "",
+        *,
+        regex: bool = False,
+        ignore_case: bool = False,
+        limit: int = 50,
+        wait_s: float = WAIT_S,
+    ) -> Sequence[Matches]:
+        """The lines that match, of one artifact (or message, or span), or of all, newest first.
+        `limit` and `wait_s` hold for all of it together; a regular expression that takes longer
+        is stopped."""
+        check(pattern, regex=regex, most=limit, wait_s=wait_s)
+        found: list[Matches] = []
+        deadline = time.monotonic() + wait_s
+        for name, chunks in self._reader.contents(handle):
+            left_s = min(wait_s, max(0.05, deadline - time.monotonic()))
+            try:
+                one = grepped(
+                    chunks, pattern, regex=regex, ignore_case=ignore_case, most=limit, wait_s=left_s
+                )
+            except (NotFound, Corrupt) as error:
+                if handle:
+                    raise
+                one = Grepped(ended=f"{name} was left out: {error}")
+                found.append(Matches(handle=name, grepped=one))
+                continue
+            if one.lines or one.ended or handle:
+                found.append(Matches(handle=name, grepped=one))
+            limit -= len(one.lines)
+            if limit <= 0 or one.ended:
+                break
+        return found
+
+    # --- cleaning up ---
+
+    def clean(
+        self,
+        *,
+        older_than_s: float | None = None,
+        keep_bytes: int | None = None,
+        keep_count: int | None = None,
+        dry_run: bool = False,
+    ) -> cleanup.Cleanup:
+        """Removes the oldest artifacts of this conversation until it is within these bounds;
+        never one that the page or another conversation names, that the user stored, or that is
+        new. Says what went and what stayed, and why."""
+        quota = cleanup.Quota(
+            older_than_s=older_than_s, keep_bytes=keep_bytes, keep_count=keep_count
+        )
+        try:
+            done = cleanup.cleaned(
+                self._open.store,
+                quota,
+                conversation=self._open.id,
+                now_ms=self._open.log.clock(),
+                dry_run=dry_run,
+            )
+        except NotFound:
+            # A conversation that nothing was appended to is not in the store yet.
+            return cleanup.Cleanup()
+        with self._open.reading():
+            return done
+
+    def remove(self, handle: str) -> cleanup.Item:
+        """Removes one artifact from this conversation, and its bytes unless another conversation
+        has it. The log keeps what it was. NotFound if there is none, or none any more."""
+        with self._open.guard:
+            self._open.check_open()
+        now_ms = self._open.log.clock()
+        done = cleanup.removed_by_hand(
+            self._open.store, self._open.id, id_of(handle), now_ms=now_ms
+        )
+        with self._open.reading():
+            return done
+
+
+def clean_configured(artifacts: Artifacts, log: OpenLog) -> None:
+    """Removes old artifacts, if the configuration says how many may stay. A failure is said and
+    stops nothing."""
+    config = log.config
+    days, keep_bytes, keep_count = (
+        config.artifacts_days,
+        config.artifacts_bytes,
+        config.artifacts_count,
+    )
+    if days is None and keep_bytes is None and keep_count is None:
+        return
+    age_s = None if days is None else days * DAY_S
+    try:
+        artifacts.clean(older_than_s=age_s, keep_bytes=keep_bytes, keep_count=keep_count)
+    except RefoldError as error:
+        log.notify("cleanup-failed", str(error))
+
+
+def artifacts_of(store: Store, conversation: str) -> Artifacts:
+    """The artifacts of a stored conversation, without a `Context`; NotFound if there is no such
+    conversation."""
+    store.conversation(conversation)
+    log = OpenLog(store, conversation, Config())
+    return Artifacts(log, ArtifactReader(log))

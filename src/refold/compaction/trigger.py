@@ -1,0 +1,97 @@
+"""When the page is compacted automatically: at the trigger, at a strategy's own trigger below it,
+or when there are too many messages.
+
+Two pauses hold it back while the page still fits: right after a compaction, and for longer after an
+undo. Everything follows from the log, the budget and the configuration. Neighbours: `compactor`
+acts, `planning` says what is done.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from refold.config import Config
+from refold.core.budget import Budget, current_tokens
+from refold.core.fold import Fold
+from refold.core.laws import results_of
+
+# How much of the window must have come since the last batch before another is made.
+GROWTH_RATIO = 0.05
+# The same after an undo.
+PAUSE_RATIO = 0.10
+# How many messages must have come since the last batch, as a share of `messages_cap`.
+CROWD_RATIO = 0.10
+
+Due = Literal["no", "yes", "undone", "recent", "off"]
+Kind = Literal["none", "prune", "compact"]
+# Why nothing is done although the page is full.
+REASONS: dict[Due, str] = {
+    "undone": "asleep after an undo",
+    "recent": "compacted recently",
+    "off": "automatic compaction is off",
+}
+
+
+def due(state: Fold, budget: Budget, config: Config) -> Due:
+    """Whether the page should be compacted now, or why not although it is full."""
+    if not config.auto:
+        return "off"
+    current = current_tokens(state, budget.factor)
+    if current < budget.compact_at and not early_strategies(state, budget, config):
+        return "yes" if _is_crowded(state, config) else "no"
+    if current > budget.input_max or not state.undoable:
+        return "yes"
+    return _pause(state, budget)
+
+
+def _pause(state: Fold, budget: Budget) -> Due:
+    """Whether enough has come since the last batch, undo or restore."""
+    last, batch = state.undoable[-1]
+    grown = sum(slot.tokens for slot in reversed(state.slots) if slot.seq > last)
+    if not batch and grown < PAUSE_RATIO * budget.window:
+        return "undone"
+    if batch and grown < GROWTH_RATIO * budget.window:
+        return "recent"
+    return "yes"
+
+
+def kind_due(state: Fold, budget: Budget, config: Config) -> tuple[Kind, str]:
+    """What the next request would do, and why it does nothing although the page is full."""
+    answer = due(state, budget, config)
+    if answer != "yes":
+        return "none", REASONS.get(answer, "")
+    full = current_tokens(state, budget.factor) >= budget.compact_at
+    return ("compact" if full else "prune"), ""
+
+
+def early_strategies(state: Fold, budget: Budget, config: Config) -> list[str]:
+    """The strategies of the ladder that are configured to act below the trigger, at a size or a
+    number of tool uses of their own, and are past it."""
+    current = current_tokens(state, budget.factor)
+    settings = config.strategy
+    return [name for name in config.ladder if _is_past(settings.get(name, {}), current, state)]
+
+
+def _is_past(settings: dict[str, Any], current: int, state: Fold) -> bool:
+    if tokens := settings.get("trigger_tokens"):
+        return bool(current > tokens)
+    uses: int = settings.get("trigger_uses") or 0
+    return 0 < uses < sum(len(results_of(slot.message)) for slot in state.slots)
+
+
+def is_unchanged(state: Fold) -> bool:
+    """Whether the page is as the last compaction left it."""
+    last, batch = state.undoable[-1] if state.undoable else (0, "")
+    return bool(batch) and not any(slot.seq > last for slot in state.slots if not slot.standin)
+
+
+def _is_crowded(state: Fold, config: Config) -> bool:
+    """Whether the page has more messages than it may, and enough of them came since the last
+    batch. What stays whole and the summary are on the page anyway: a cap below that could never
+    be met."""
+    cap = max(config.messages_cap, config.keep_recent + 2)
+    if config.messages_cap <= 0 or len(state.slots) <= cap:
+        return False
+    last, batch = state.undoable[-1] if state.undoable else (0, "")
+    fresh = sum(slot.seq > last for slot in state.slots)
+    return not last or (bool(batch) and fresh >= cap * CROWD_RATIO)

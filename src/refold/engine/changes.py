@@ -1,0 +1,39 @@
+"""What an update of a conversation writes: only what differs from what the log says, and from what
+an earlier update will still write.
+
+The system prompt and the tools are events of their own, because each is counted. Neighbour:
+`context`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import asdict
+
+from refold.core.fold import merged
+from refold.core.model import Meta
+from refold.log.log import Draft
+from refold.log.open_log import OpenLog
+from refold.tokens.counter import count_system, count_tools
+
+
+def changes(log: OpenLog, given: Meta, system: Any, tools: list[Any] | None) -> list[Draft]:
+    """The drafts that make the log say what was given."""
+    known, drafts = _known(log), []
+    if any(value not in (None, getattr(known, name)) for name, value in asdict(given).items()):
+        drafts.append(log.draft(given))
+    if system is not None and system != known.system:
+        drafts.append(log.draft(Meta(system=system), count_system(system, log.counter)))
+    if tools is not None and tools != known.tools:
+        drafts.append(log.draft(Meta(tools=tools), count_tools(tools, log.counter)))
+    return drafts
+
+
+def _known(log: OpenLog) -> Meta:
+    """What the log will say once everything pending is written."""
+    known = log.state.meta
+    for draft in log.pending:
+        if isinstance(draft.body, Meta):
+            known = merged(known, draft.body)
+    return known

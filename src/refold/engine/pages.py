@@ -1,0 +1,71 @@
+"""The page, rendered: room is made first if that is due, then one renderer per dialect does its work.
+
+What was rendered before is kept, so a page that only grew costs its growth. Neighbours:
+`dialects.page` renders, `compaction` makes room and says for which model.
+"""
+
+from __future__ import annotations
+
+from refold import dialects
+from refold.compaction.active_model import ActiveModel
+from refold.compaction.compactor import Compactor
+from refold.dialects.page import Page, Rendered
+from refold.errors import OverBudget
+from refold.log.open_log import OpenLog
+
+PREPARE_TRIES_MAX = 3
+
+
+class Pages:
+    """Renders the page of one open log. `shown` is the head that the last request showed."""
+
+    def __init__(self, log: OpenLog, model: ActiveModel, compactor: Compactor) -> None:
+        self._log, self._model, self._compactor = log, model, compactor
+        self._pages: dict[str, Page] = {}
+        self.shown = log.state.head
+
+    def render(self, dialect: str | None) -> Rendered:
+        """The request for a page that fits, durable once this returns."""
+        # Another thread may undo a compaction, or append, between making room and rendering: then
+        # room is made again.
+        for _ in range(PREPARE_TRIES_MAX):
+            with self._log.guard:
+                self._prepare()
+                if not self._compactor.is_due() and self._model.fits():
+                    return self._show(dialect)
+            self._compactor.compact_if_due()
+        with self._log.guard:
+            if self._model.fits():
+                return self._show(dialect)
+            current, window = self._model.current, self._model.budget.window
+        raise OverBudget(
+            f"the page has {current:,} tokens, the window {window:,}",
+            hint="shorten the system prompt, the tools or the pins, "
+            "or use a model with a larger window",
+        )
+
+    def _prepare(self) -> None:
+        """What must have happened before a page is rendered: others' events read, our own
+        written."""
+        self._log.catch_up()
+        self._log.settle()
+        if self._log.pending:
+            self._log.append([])
+
+    def _show(self, dialect: str | None) -> Rendered:
+        view = self._log.state.view()
+        page = self._page(self._model.dialect(dialect))
+        rendered = page.render(view, cache=self._log.config.cache)
+        self.shown = view.head
+        self._log.sync("turn")
+        return rendered
+
+    def _page(self, dialect: str) -> Page:
+        if dialect not in self._pages:
+            bound = self._model.info.thinking_bound
+            self._pages[dialect] = Page(dialects.dialect(dialect), bound=bound)
+        return self._pages[dialect]
+
+    def clear(self) -> None:
+        """Forgets what was rendered, because it was for another model."""
+        self._pages.clear()

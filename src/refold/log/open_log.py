@@ -1,0 +1,195 @@
+"""A log that is held open: its one lock, its notices, and the only way to write to it.
+
+Every part of a `Context` is given this and values, never the `Context`. `reading` gives the fold as
+it is now, with what other writers appended; `write` appends what follows from it. What `update` set
+waits in `pending` until something is written, so that opening a conversation writes nothing.
+`settled` is called after every change, with the lock held; listeners are told after it is released.
+Neighbours: `log` (the store and the fold, without a lock), `notices`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
+
+from refold.config import Config
+from refold.core.codec import conversation_checked
+from refold.core.fold import Fold
+from refold.core.model import Body, Event
+from refold.errors import Invalid, NotFound
+from refold.log.log import Draft, Fresh, Log
+from refold.log.notices import Notice, NoticeName, Notices
+from refold.log.undo import checkpointing
+from refold.redaction import redactor
+from refold.stores.protocol import Store
+from refold.tokens.choice import counter_for
+from refold.tokens.counter import Count
+
+Moment = Literal["append", "turn"]
+
+
+class Guard:
+    """A lock that its holder may take again. `after` is called once the holder has released it
+    for good: that is how listeners are told with no lock held."""
+
+    def __init__(self, after: Callable[[], None]) -> None:
+        self._lock, self._depth, self._after = threading.RLock(), 0, after
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self._depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._depth -= 1
+        outermost = self._depth == 0
+        self._lock.release()
+        if outermost:
+            self._after()
+
+
+class OpenLog:
+    """One conversation's log, for threads that share it."""
+
+    def __init__(
+        self,
+        store: Store,
+        conversation: str,
+        config: Config,
+        *,
+        counter: Count | str | None = None,
+        model: str | None = None,
+    ) -> None:
+        self.id = conversation_checked(conversation)
+        self.store, self.config = store, config
+        self.notices = Notices(redactor(config.redact, "logs"))
+        self.guard = Guard(self.notices.tell)
+        self.log = Log(store, conversation)
+        self.counter = counter_for(counter, model or self.state.meta.model)
+        self.pending: list[Draft] = []
+        self.settled: Callable[[], None] = _do_nothing
+        self.closed = False
+        self._recovered_told = 0
+
+    @property
+    def state(self) -> Fold:
+        """The fold at the head, as far as it has been read."""
+        return self.log.state
+
+    # --- reading ---
+
+    @contextmanager
+    def reading(self) -> Iterator[Fold]:
+        """The fold with everything that other writers appended, while the lock is held."""
+        with self.guard:
+            self.catch_up()
+            yield self.log.state
+
+    def catch_up(self) -> None:
+        self.check_open()
+        self.log.catch_up()
+
+    def check_open(self) -> None:
+        if self.closed:
+            raise Invalid(
+                f"the context {self.id!r} is closed", hint="open it again with refold.open"
+            )
+
+    # --- writing ---
+
+    def draft(self, body: Body, tokens: int = 0, by: str = "user") -> Draft:
+        """A body that is ready to be appended."""
+        if not by.isascii():
+            # A tool's name is data and may hold anything.
+            by = by.encode("utf-8", "replace").decode()
+        return Draft(body=body, by=by, tokens=tokens, counter=self.counter.name if tokens else "")
+
+    def append(self, drafts: Sequence[Draft], *, fresh: Fresh | None = None) -> list[Event]:
+        """Writes the drafts on top of the log, after what is pending; all or nothing. Nothing is
+        written if `fresh` says that they no longer fit."""
+        self.check_open()
+        pending, self.pending = self.pending, []
+        try:
+            events = self.log.append([*pending, *drafts], fresh=fresh)
+        except BaseException:
+            self.pending = pending
+            raise
+        if not events:
+            self.pending = pending
+            return []
+        if self.config.checkpoint_every:
+            self._append_checkpoint(sum(event.kind == "message" for event in events))
+        self.sync("append")
+        self.settle()
+        return events[len(pending) :]
+
+    def write(self, bodies: Callable[[Fold], Sequence[Body]]) -> list[Event]:
+        """Appends what follows from the log as it is now."""
+        with self.reading() as state:
+            drafts = [self.draft(body) for body in bodies(state)]
+            return self.append(drafts) if drafts else []
+
+    def write_pending(self) -> None:
+        """Writes what is pending; a conversation that has nothing else yet is not begun by
+        that."""
+        if self.pending and self.state.head:
+            self.append([])
+
+    def _append_checkpoint(self, messages: int) -> None:
+        checkpoint = checkpointing(self.state, messages, self.config.checkpoint_every)
+        if checkpoint is not None:
+            self.log.append([self.draft(checkpoint)])
+
+    # --- after a change ---
+
+    def settle(self) -> None:
+        """Lets those who follow the log look at it, and reports torn tails."""
+        self._report_recovered()
+        self.settled()
+
+    def _report_recovered(self) -> None:
+        """Says which torn tails the store has moved aside."""
+        recovered = self.store.recovered
+        for one in recovered[self._recovered_told :]:
+            if one.conversation == self.id:
+                size = f"{one.size_bytes:,} bytes that no append had acknowledged"
+                self.notify("storage-recovered", f"{size} were moved to {one.file}")
+        self._recovered_told = len(recovered)
+
+    def notify(self, name: NoticeName, reason: str, **details: Any) -> None:
+        """Queues a plain notice."""
+        self.notices.add(Notice(name=name, reason=reason, details=details))
+
+    def sync(self, moment: Moment) -> None:
+        """Syncs, if the configured durability asks for it at this moment."""
+        if self.config.durability in (moment, "append"):
+            self.store.flush()
+
+    # --- the end ---
+
+    def close(self, finish: Callable[[], None]) -> None:
+        """Keeps the bookmark and syncs, after `finish`. Closing twice is fine, and so is closing
+        a conversation that was deleted meanwhile."""
+        try:
+            if self.state.head:
+                self.write_pending()
+                finish()
+                self.log.keep_bookmark()
+            self.store.flush()
+        except NotFound:
+            if not self._is_deleted():
+                raise
+        finally:
+            self.closed = True
+
+    def _is_deleted(self) -> bool:
+        try:
+            self.store.conversation(self.id)
+        except NotFound:
+            return True
+        return False
+
+
+def _do_nothing() -> None:
+    """Nobody follows the log."""
