@@ -24,7 +24,7 @@ import refold
 from bench.contenders import simple
 from bench.sessions import session_of, session_paths
 from bench.tables import Table, verdict
-from refold.conversations.copy import Copied, copy
+from refold.conversations.copier import Copied, copy
 from refold.core.codec import decode
 from refold.core.model import Artifact
 from refold.dialects import DIALECTS, dialect

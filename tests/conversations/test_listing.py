@@ -9,13 +9,13 @@ import pytest
 from click.testing import CliRunner
 
 import refold
-from refold.conversations import listing as sessions
+from refold.conversations import deleter, listing
 from refold.edges.cli.app import Commands
 from refold.errors import Invalid, NotFound
 from refold.log.log import Log
 from refold.stores import open_store
 
-DAY_MS = sessions.DAY_MS
+DAY_MS = deleter.DAY_MS
 
 
 @pytest.fixture
@@ -43,42 +43,42 @@ def filled(store) -> None:
 
 def test_newest_first_and_by_place(store):
     filled(store)
-    assert [about.id for about in sessions.newest(store)] == ["new", "middle", "old"]
-    assert [sessions.found(store, name) for name in ("@", "@1", "@3", "old")] == [
+    assert [about.id for about in listing.newest(store)] == ["new", "middle", "old"]
+    assert [listing.id_of(store, name) for name in ("@", "@1", "@3", "old")] == [
         "new",
         "new",
         "old",
         "old",
     ]
     with pytest.raises(NotFound):
-        sessions.found(store, "@4")
+        listing.id_of(store, "@4")
     for name in ("@0", "@x", "@-1"):
         with pytest.raises(Invalid):
-            sessions.found(store, name)
+            listing.id_of(store, name)
 
 
 def test_a_preview_is_one_line_of_at_most_80_characters(store):
     filled(store)
-    assert sessions.preview(store, "new") == "two lines of words"
-    assert len(sessions.preview(store, "middle")) == 80
+    assert listing.preview(store, "new") == "two lines of words"
+    assert len(listing.preview(store, "middle")) == 80
 
 
 def test_conversations_are_found_by_tag(store):
     filled(store)
-    assert [about.id for about in sessions.newest(store, tag="cwd:/work")] == ["middle"]
+    assert [about.id for about in listing.newest(store, tag="cwd:/work")] == ["middle"]
 
 
 def test_a_sweep_takes_the_old_and_the_many(store):
     filled(store)
     now = 100 * DAY_MS
-    assert sessions.swept(store, now_ms=now, older_than_days=30, dry_run=True).removed == ("old",)
-    assert len(sessions.newest(store)) == 3
-    assert sessions.swept(store, now_ms=now, older_than_days=30).removed == ("old",)
-    assert sessions.swept(store, now_ms=now, keep=1).removed == ("middle",)
-    assert [about.id for about in sessions.newest(store)] == ["new"]
+    assert deleter.sweep(store, now_ms=now, older_than_days=30, dry_run=True).removed == ("old",)
+    assert len(listing.newest(store)) == 3
+    assert deleter.sweep(store, now_ms=now, older_than_days=30).removed == ("old",)
+    assert deleter.sweep(store, now_ms=now, keep=1).removed == ("middle",)
+    assert [about.id for about in listing.newest(store)] == ["new"]
     for limits in ({}, {"keep": -1}, {"older_than_days": -1}):
         with pytest.raises(Invalid):
-            sessions.swept(store, now_ms=now, **limits)
+            deleter.sweep(store, now_ms=now, **limits)
 
 
 def test_a_sweep_takes_forks_before_what_they_were_forked_from(store):
@@ -86,7 +86,7 @@ def test_a_sweep_takes_forks_before_what_they_were_forked_from(store):
     store.fork("old", 1, "kept-fork")
     store.fork("middle", 1, "gone-fork")
     talk(store, "kept-fork", "still used", days=0)
-    done = sessions.swept(store, now_ms=100 * DAY_MS, older_than_days=10)
+    done = deleter.sweep(store, now_ms=100 * DAY_MS, older_than_days=10)
     assert set(done.removed) == {"middle", "gone-fork"} and list(done.left) == ["old"]
     assert Log(store, "kept-fork").state.head == 2
 
@@ -104,7 +104,7 @@ def test_the_commands(store, tmp_path):
         "preview"
     ] == "two lines of words"
     assert json.loads(run("stats", "@2", "--json", *where)[1])["conversation"] == "middle"
-    assert run("delete", "old", *where)[0] != 0 and len(sessions.newest(store)) == 3
+    assert run("delete", "old", *where)[0] != 0 and len(listing.newest(store)) == 3
     assert json.loads(run("delete", "old", "--yes", "--json", *where)[1])["removed"] == ["old"]
     assert json.loads(run("sweep", "--keep", "1", "--dry-run", "--json", *where)[1])[
         "would_be_removed"

@@ -10,9 +10,10 @@ import pytest
 
 import refold
 from refold.config import config_from
-from refold.conversations.scan import scanned
-from refold.conversations.transfer import chunks_of, import_document
-from refold.conversations.verify import verified
+from refold.conversations.exporter import chunks_of
+from refold.conversations.importer import import_document
+from refold.conversations.scanner import scan
+from refold.conversations.verifier import verify
 from refold.core import codec
 from refold.core.model import Replace, Span, Summarize
 from refold.errors import Conflict
@@ -138,15 +139,15 @@ def test_a_redacted_copy_holds_no_secret_and_verifies():
     secrets = secretive(store)
     document, fresh = copied(store, "talk")
     assert [secret for secret in secrets if secret in document.decode()] == []
-    assert scanned(fresh).total == 0
-    assert verified(fresh).problems == () and verified(fresh).artifacts == 2
+    assert scan(fresh).total == 0
+    assert verify(fresh).problems == () and verify(fresh).artifacts == 2
     with refold.open("talk", store=fresh) as context:
         assert context.stats().title.startswith("Rotate [redacted ")
         outputs = context.artifacts.list()
         assert context.unfold(outputs[0].id).text.count("a line of output\n") == 20_000
         assert f"artifact://{outputs[0].id}" in str(context.request("openai_chat"))
         context.append({"role": "user", "content": "go on"})
-    assert verified(fresh).problems == ()
+    assert verify(fresh).problems == ()
 
 
 def test_the_copy_of_a_compacted_conversation_shows_the_same_page():
@@ -156,7 +157,7 @@ def test_the_copy_of_a_compacted_conversation_shows_the_same_page():
         page = str(context.request("openai_chat"))
     document, fresh = copied(store, "work")
     assert TOKEN not in document.decode() and PASSWORD not in document.decode()
-    assert verified(fresh).problems == ()
+    assert verify(fresh).problems == ()
     with refold.open("work", store=fresh, window=12_000) as copy:
         assert str(copy.request("openai_chat")) == page.replace(
             TOKEN, "[redacted GitHub token]"
@@ -172,7 +173,7 @@ def test_the_same_copy_twice_is_the_same_and_another_log_than_the_original():
         import_document(fresh, document)
     assert import_document(store, document).id == "talk-2"
     assert store.conversation("talk-2").chain != store.conversation("talk").chain
-    assert verified(store).problems == ()
+    assert verify(store).problems == ()
 
 
 def test_a_log_without_secrets_says_the_same_in_its_copy():
@@ -206,7 +207,7 @@ def test_erased_events_cleaned_contents_and_text_that_json_cannot_hold_are_copie
     Log(store, "odd").append([Draft(body=lost, by="cleaner")])
     store.drop(lost.digest, before_ms=2**50)
     document, fresh = copied(store, "odd")
-    assert TOKEN not in document.decode() and verified(fresh).problems == ()
+    assert TOKEN not in document.decode() and verify(fresh).problems == ()
     with refold.open("odd", store=fresh) as copy:
         assert [one.cleaned_ms > 0 for one in copy.artifacts.list()] == [True, False]
         assert (
@@ -236,7 +237,7 @@ def test_lines_that_an_edit_keeps_are_the_same_in_the_copy():
         refold.Context(there, "key").request("openai_chat")["messages"] for there in (store, fresh)
     ]
     assert "after 10" in str(pages[0]) and pages[0] == pages[1]
-    assert verified(fresh).problems == () and scanned(fresh).total == 0
+    assert verify(fresh).problems == () and scan(fresh).total == 0
 
 
 def test_a_thought_that_was_changed_is_no_longer_signed():
@@ -257,7 +258,7 @@ def test_a_thought_that_was_changed_is_no_longer_signed():
     ]
     thoughts = [block for body in bodies for block in body["blocks"] if block["type"] == "thinking"]
     assert ["signature" in thought for thought in thoughts] == [False, True]
-    assert verified(fresh).problems == ()
+    assert verify(fresh).problems == ()
 
 
 # --- e-mail ---
@@ -299,4 +300,4 @@ def test_every_kind_is_taken_out_of_a_copy():
             context.append_result(f"c{n}", {"data": secret, "text": f"x {secret} y"})
     document, fresh = copied(store, "all")
     assert [secret for secret in secrets if secret in document.decode()] == []
-    assert verified(fresh).problems == ()
+    assert verify(fresh).problems == ()

@@ -17,15 +17,9 @@ from hypothesis import strategies as st
 
 import refold
 from refold.conversations.depth import Nesting
+from refold.conversations.exporter import chunks_of, export_file, json_chunks
+from refold.conversations.importer import import_document, read_document, read_stream
 from refold.conversations.markdown import markdown_chunks
-from refold.conversations.transfer import (
-    chunks_of,
-    export_file,
-    import_document,
-    json_chunks,
-    read_document,
-    read_stream,
-)
 from refold.core.model import Artifact, Event, Message, Meta, Text, ToolCall, ToolResult
 from refold.display import inline, visible
 from refold.errors import Conflict, Corrupt, Invalid, NotFound, RefoldError
@@ -277,7 +271,7 @@ def test_an_existing_file_is_kept_unless_forced(tmp_path: Path) -> None:
 def test_a_failed_export_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(NotFound):
         export_file(MemoryStore(), "nobody", str(tmp_path / "a.json"))
-    with pytest.raises(Invalid, match="no known format"):
+    with pytest.raises(Invalid, match="not end in a known format"):
         export_file(talk(), "talk", str(tmp_path / "a.pdf"))
     with pytest.raises(Invalid, match="no format"):
         chunks_of(talk(), "talk", "pdf")

@@ -9,8 +9,9 @@ import time
 import pytest
 
 import refold
-from refold.conversations.transfer import chunks_of, import_document
-from refold.conversations.verify import verified
+from refold.conversations.exporter import chunks_of
+from refold.conversations.importer import import_document
+from refold.conversations.verifier import verify
 from refold.errors import NotFound
 from refold.stores import open_store
 from tests.toolruns import clean, forget_page, long, opened, ran
@@ -57,9 +58,9 @@ def test_a_cleanup_is_no_damage(cleaned_up):
     """T-19: verify knows it; what is missing without one is still reported."""
     store, context, gone, kept = cleaned_up
     assert [artifact.id for artifact in context.artifacts.list()] == [gone, kept]
-    assert verified(store).problems == ()
+    assert verify(store).problems == ()
     os.unlink(store.location(context.artifacts.list()[1].artifact.digest))
-    assert [(problem.part, kept in problem.what) for problem in verified(store).problems] == [
+    assert [(problem.part, kept in problem.what) for problem in verify(store).problems] == [
         ("artifact", True)
     ]
 
@@ -69,7 +70,7 @@ def test_an_export_goes_without_what_was_cleaned_up(cleaned_up, tmp_path):
     document = b"".join(chunks_of(store, "work", "json"))
     other = open_store(f"sqlite:{tmp_path}/other/refold.db")
     import_document(other, document)
-    assert verified(other).problems == ()
+    assert verify(other).problems == ()
     twin = refold.Context(other, "work")
     assert twin.unfold(kept).content == long("second").encode()
     with pytest.raises(NotFound, match="was cleaned up on"):

@@ -8,7 +8,7 @@ import json
 import pytest
 
 import refold
-from refold.conversations.verify import verified
+from refold.conversations.verifier import verify
 from refold.core.laws import broken
 from refold.errors import Invalid, NotFound
 from refold.stores import open_store
@@ -328,7 +328,7 @@ def test_something_that_lies_between_events_is_found(tmp_path):
     (log,) = (path for path in (tmp_path / "s").rglob("*.jsonl") if path.stat().st_size)
     lines = log.read_bytes().splitlines(keepends=True)
     log.write_bytes(b"".join([*lines[:4], b"x" * 100_000 + b"\n", *lines[4:]]))
-    assert verified(open_store(store)).problems
+    assert verify(open_store(store)).problems
 
 
 def test_a_ready_rule_prunes_before_the_trigger():

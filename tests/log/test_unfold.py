@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import refold
-from refold.conversations.verify import verified
+from refold.conversations.verifier import verify
 from refold.errors import NotFound
 from refold.log.unfold import references
 from refold.stores import open_store
@@ -42,7 +42,7 @@ def test_a_reference_that_leads_nowhere_is_a_remark_and_no_damage():
     context.append(
         {"role": "user", "content": f"compare artifact://{id} with artifact://art-nothere"}
     )
-    report = verified(store)
+    report = verify(store)
     assert report.problems == ()
     [remark] = report.remarks
     assert (
@@ -83,7 +83,7 @@ def test_one_output_is_removed_by_hand(store):
         context.artifacts.remove(one)
     with pytest.raises(NotFound, match="not in work"):
         context.artifacts.remove("art-nothing")
-    assert context.unfold(two).content and verified(store).problems == ()
+    assert context.unfold(two).content and verify(store).problems == ()
     assert ran(context, long("first")) == one and context.unfold(one).content
 
 

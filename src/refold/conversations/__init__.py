@@ -1,2 +1,195 @@
-"""Whole stored conversations: list, copy, export, import, verify, scan, delete. No Context
-needed."""
+"""Whole stored conversations: list, find, copy, export, import, verify, scan, delete.
+
+    import refold
+
+    for about in refold.conversations.list("sqlite:work.db"):
+        print(about.id, about.title, about.head)
+    refold.conversations.export("sqlite:work.db", "@1", "newest.json")
+
+Every function takes a store, or the URL of one, which is then opened for the call and closed again.
+A conversation is named by its id, or as `@1` for the newest, `@2` for the one before. What does the
+work is imported when it is first needed. Neighbours: a module for each verb, `refold.open` for one
+conversation held open.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from refold.conversations.copier import Copied as Copied
+    from refold.conversations.copier import CopyListener as CopyListener
+    from refold.conversations.copier import CopyProgress as CopyProgress
+    from refold.conversations.deleter import Deleted as Deleted
+    from refold.conversations.log_check import Problem as Problem
+    from refold.conversations.scanner import FoundSecret as FoundSecret
+    from refold.conversations.scanner import Scan as Scan
+    from refold.conversations.scanner import ScanListener as ScanListener
+    from refold.conversations.verifier import Verification as Verification
+    from refold.core.model import Conversation as Conversation
+    from refold.stores.protocol import Store
+
+_TYPES = {
+    "Conversation": "refold.core.model",
+    "Copied": "refold.conversations.copier",
+    "CopyListener": "refold.conversations.copier",
+    "CopyProgress": "refold.conversations.copier",
+    "Deleted": "refold.conversations.deleter",
+    "FoundSecret": "refold.conversations.scanner",
+    "Problem": "refold.conversations.log_check",
+    "Scan": "refold.conversations.scanner",
+    "ScanListener": "refold.conversations.scanner",
+    "Verification": "refold.conversations.verifier",
+}
+_FUNCTIONS = ("list", "find", "copy", "export", "import_", "verify", "scan", "delete")
+
+__all__ = [*_FUNCTIONS, *_TYPES]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _TYPES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_TYPES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> builtins.list[str]:
+    return sorted(__all__)
+
+
+def list(store: Store | str, *, tag: str = "") -> builtins.list[Conversation]:
+    """All conversations, the one that was written to last first; with a tag, those that carry
+    it."""
+    from refold.conversations.listing import newest
+
+    with _open(store) as opened:
+        return newest(opened, tag=tag)
+
+
+def find(store: Store | str, name: str) -> Conversation:
+    """The conversation of that name; NotFound if there is none."""
+    with _open(store) as opened:
+        return opened.conversation(_id(opened, name))
+
+
+def copy(
+    source: Store | str,
+    target: Store | str,
+    names: Sequence[str] = (),
+    *,
+    progress: CopyListener | None = None,
+) -> builtins.list[Copied]:
+    """Copies these conversations, or all, and the parents of forks with them, byte for byte, and
+    tells what became of each. Conflict, and nothing is written, if the target has another log
+    under one of the ids."""
+    from refold.conversations import copier
+
+    with _open(source) as here, _open(target) as there:
+        return copier.copy(here, there, names, progress=progress)
+
+
+def export(
+    store: Store | str,
+    name: str,
+    path: str | PathLike[str],
+    *,
+    format: Literal["json", "markdown"] | None = None,
+    force: bool = False,
+    secrets: bool | None = None,
+    emails: bool = False,
+) -> int:
+    """Writes a conversation to a file and gives its size in bytes. JSON is whole and can be
+    imported again; Markdown is for reading, without secrets; the file's extension decides which,
+    unless `format` does. `secrets` keeps (True) or removes (False) them in either, `emails`
+    removes addresses where secrets are removed; `force` replaces an existing file."""
+    from refold.conversations.exporter import export_file
+
+    with _open(store) as opened:
+        return export_file(
+            opened,
+            _id(opened, name),
+            fspath(path),
+            format=format or "",
+            force=force,
+            secrets=secrets,
+            emails=emails,
+        )
+
+
+def import_(
+    store: Store | str, source: str | PathLike[str] | bytes, *, id: str | None = None
+) -> Conversation:
+    """Writes an exported conversation (a path, or the document's bytes) into a store: under `id`,
+    else the id it had, else that with a number. It is checked to its last byte first. Conflict if
+    the store holds the very same log already and no id is given."""
+    from refold.conversations import importer
+
+    if isinstance(source, bytes):
+        document, name = source, "the document"
+    else:
+        name = fspath(source)
+        document = importer.read_document(name)
+    with _open(store) as opened:
+        return importer.import_document(opened, document, id=id, name=name)
+
+
+def verify(store: Store | str, name: str | None = None) -> Verification:
+    """Checks one conversation, or all: every event, artifact and bookmark, and the laws of the
+    page. `problems` is empty if all is as it was written."""
+    from refold.conversations import verifier
+
+    with _open(store) as opened:
+        return verifier.verify(opened, None if name is None else _id(opened, name))
+
+
+def scan(
+    store: Store | str,
+    names: Sequence[str] = (),
+    *,
+    doubtful: bool = False,
+    progress: ScanListener | None = None,
+) -> Scan:
+    """Finds secrets in these conversations, or in all; `doubtful` adds what is more likely a
+    fixture. What is given back holds no secret, only its masked form and place."""
+    from refold.conversations import scanner
+
+    with _open(store) as opened:
+        ids = [_id(opened, name) for name in names]
+        return scanner.scan(opened, ids, doubtful=doubtful, progress=progress)
+
+
+def delete(store: Store | str, names: Sequence[str]) -> Deleted:
+    """Removes conversations for good, with the contents that only they name. One that others were
+    forked from stays if they do, and `left` says why. NotFound, and nothing is removed, if one of
+    them does not exist."""
+    from refold.conversations import deleter
+
+    with _open(store) as opened:
+        return deleter.delete(opened, [_id(opened, name) for name in names])
+
+
+@contextmanager
+def _open(store: Store | str) -> Iterator[Store]:
+    """The store itself, or the one that the URL names, which is closed at the end."""
+    from refold.stores import open_store
+
+    if not isinstance(store, str):
+        yield store
+        return
+    opened = open_store(store)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def _id(store: Store, name: str) -> str:
+    from refold.conversations.listing import id_of
+
+    return id_of(store, name)

@@ -1,10 +1,10 @@
 """A conversation for reading, as Markdown: every message as it came, and the artifacts, whatever a
 page shows of them.
 
-All content stands in fences longer than any fence inside it, and every name on a line of its own is
-escaped: nothing that a model or a tool wrote can forge a heading or leave its section. `visible` is
-what makes any text harmless to look at. Streamed. Neighbours: `transfer` has the export that can be
-imported again and redacts this one, the command line prints.
+All content is in fences longer than any fence inside it, and every name on a line of its own is
+escaped: nothing that a model or a tool wrote can forge a heading or leave its section. Streamed.
+Neighbours: `display` makes any text harmless to look at, `exporter` has the export that can be
+imported again and redacts this one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import codecs
 from collections import Counter as Tally
 from collections.abc import Iterable, Iterator
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from refold.core import codec
 from refold.core.fold import ERASED, text_of
@@ -38,98 +38,112 @@ from refold.stores.protocol import Store
 def markdown_chunks(store: Store, conversation: str) -> Iterator[bytes]:
     """The conversation for reading: a section per message, then the artifacts."""
     about = store.conversation(conversation)
-    roles: Tally[str] = Tally()
-    artifacts: dict[str, Artifact] = {}
-    cleaned: dict[str, int] = {}
-    for event in events_of(store, about):
-        body = codec.decode(event)
-        roles.update(
-            [body.role] if isinstance(body, Message) else ["erased"] if _is_erased(event) else []
-        )
-        if isinstance(body, Artifact):
-            artifacts.setdefault(body.digest, body)
-            cleaned[body.digest] = event.at_ms if event.by == CLEANER else 0
-    yield _heading(about, roles, artifacts).encode()
+    summary = _summarized(events_of(store, about))
+    yield _heading(about, summary).encode()
     for event in events_of(store, about):
         if event.kind == "message":
             yield _section(event).encode()
-    if artifacts:
+    if summary.artifacts:
         yield b"\n## Artifacts\n"
-    for artifact in artifacts.values():
-        yield from _artifact_section(store, artifact, cleaned[artifact.digest])
+    for artifact in summary.artifacts.values():
+        yield from _artifact_section(store, artifact, summary.cleaned[artifact.digest])
 
 
-def _is_erased(event: Event) -> bool:
-    return event.kind == "message" and event.erased
+class _Summary(NamedTuple):
+    """What the heading tells: messages by role, and artifacts by digest, with the time at which
+    each was cleaned up (0: it is there)."""
+
+    roles: Tally[str]
+    artifacts: dict[str, Artifact]
+    cleaned: dict[str, int]
 
 
-def _heading(about: Conversation, roles: Tally[str], artifacts: dict[str, Artifact]) -> str:
-    types = Tally(artifact.type for artifact in artifacts.values())
+def _summarized(events: Iterable[Event]) -> _Summary:
+    summary = _Summary(Tally(), {}, {})
+    for event in events:
+        body = codec.decode(event)
+        if isinstance(body, Message):
+            summary.roles[body.role] += 1
+        elif event.kind == "message" and event.erased:
+            summary.roles["erased"] += 1
+        elif isinstance(body, Artifact):
+            summary.artifacts.setdefault(body.digest, body)
+            summary.cleaned[body.digest] = event.at_ms if event.by == CLEANER else 0
+    return summary
+
+
+def _heading(about: Conversation, summary: _Summary) -> str:
+    types: Tally[str] = Tally(artifact.type for artifact in summary.artifacts.values())
+    named = Tally({plural(name, count): count for name, count in types.items()})
     lines = [
         f"# {inline(about.title) or 'Untitled'}",
         "",
         f"- Conversation: {about.id}",
         f"- Created: {moment(about.at_ms)}",
         f"- Updated: {moment(about.updated_ms)}",
-        f"- Messages: {counted(roles)}",
-        f"- Artifacts: {counted(Tally({plural(name, n): n for name, n in types.items()}))}",
+        f"- Messages: {counted(summary.roles)}",
+        f"- Artifacts: {counted(named)}",
     ]
     return "\n".join(lines) + "\n"
 
 
 def _section(event: Event) -> str:
     body = codec.decode(event)
-    role = body.role if isinstance(body, Message) else "message"
-    parts = (
-        [_shown(block) for block in body.blocks] if isinstance(body, Message) else [_fenced(ERASED)]
-    )
-    return f"\n## #{event.seq} {role} ({moment(event.at_ms)})\n" + "".join(parts)
+    at = moment(event.at_ms)
+    if not isinstance(body, Message):
+        return f"\n## #{event.seq} message ({at})\n" + _in_fence(ERASED)
+    blocks = "".join(map(_shown_block, body.blocks))
+    return f"\n## #{event.seq} {body.role} ({at})\n{blocks}"
 
 
-def _shown(block: Block) -> str:
-    text = text_of(block)
+def _shown_block(block: Block) -> str:
     match block:
         case Text():
-            return _fenced(text)
+            label = ""
         case ToolCall():
-            return f"\n*Call:* {inline(block.name)} ({inline(block.id)})\n" + _fenced(text)
+            label = f"\n*Call:* {inline(block.name)} ({inline(block.id)})\n"
         case ToolResult():
             outcome = ", failed" if block.is_error else ""
-            return f"\n*Result:* {inline(block.name)} ({inline(block.call)}{outcome})\n" + _fenced(
-                text
-            )
+            label = f"\n*Result:* {inline(block.name)} ({inline(block.call)}{outcome})\n"
         case Thinking():
-            return "\n*Thinking:*\n" + _fenced(text)
+            label = "\n*Thinking:*\n"
         case Media():
-            return f"\n*Media:* {inline(block.media)} {inline(block.mime)} {inline(block.url or block.name)}\n"
+            names = (block.media, block.mime, block.url or block.name)
+            return f"\n*Media:* {' '.join(map(inline, names))}\n"
         case Opaque():
-            return "\n*Other:*\n" + _fenced(text)
+            label = "\n*Other:*\n"
         case _:
             assert_never(block)
+    return label + _in_fence(text_of(block))
 
 
-def _fenced(text: str) -> str:
+def _in_fence(text: str) -> str:
     fence = markdown_fence([text])
     shown = visible(text)
-    return f"\n{fence}\n{shown}{'' if shown.endswith(chr(10)) or not shown else chr(10)}{fence}\n"
+    end = "" if not shown or shown.endswith("\n") else "\n"
+    return f"\n{fence}\n{shown}{end}{fence}\n"
 
 
 def _artifact_section(store: Store, artifact: Artifact, cleaned_ms: int) -> Iterator[bytes]:
     lines = f", {artifact.lines:,} lines" if artifact.lines else ""
+    size = f"{artifact.size_bytes:,} bytes"
     yield f"\n### {artifact.id}: {inline(artifact.name)} ({artifact.type}{lines})\n".encode()
     if cleaned_ms:
-        yield f"\nCleaned up on {moment(cleaned_ms)}: {artifact.size_bytes:,} bytes.\n".encode()
-        return
-    if not is_text(store.get(artifact.digest)):
-        yield f"\nNot text: {artifact.size_bytes:,} bytes of {inline(artifact.mime)}.\n".encode()
-        return
-    fence = markdown_fence(_texts(store.get(artifact.digest)))
-    yield f"\n{fence}\n".encode()
+        yield f"\nCleaned up on {moment(cleaned_ms)}: {size}.\n".encode()
+    elif not is_text(store.get(artifact.digest)):
+        yield f"\nNot text: {size} of {inline(artifact.mime)}.\n".encode()
+    else:
+        yield from _content(store, artifact.digest)
+
+
+def _content(store: Store, digest: str) -> Iterator[bytes]:
+    fence = markdown_fence(_decoded_chunks(store.get(digest))).encode()
+    yield b"\n" + fence + b"\n"
     last = "\n"
-    for text in _texts(store.get(artifact.digest)):
+    for text in _decoded_chunks(store.get(digest)):
         yield visible(text).encode()
         last = text or last
-    yield ("" if last.endswith("\n") else "\n").encode() + f"{fence}\n".encode()
+    yield fence + b"\n" if last.endswith("\n") else b"\n" + fence + b"\n"
 
 
 def is_text(chunks: Iterable[bytes]) -> bool:
@@ -144,6 +158,6 @@ def is_text(chunks: Iterable[bytes]) -> bool:
     return True
 
 
-def _texts(chunks: Iterable[bytes]) -> Iterator[str]:
+def _decoded_chunks(chunks: Iterable[bytes]) -> Iterator[str]:
     decoder = codecs.getincrementaldecoder("utf-8")()
     return (decoder.decode(chunk) for chunk in chunks)

@@ -65,7 +65,7 @@ class LogReader:
         """Writes the conversation to a file, by its ending: `.json` is complete and can be
         imported again, `.md` is for reading, without secrets. `secrets=True` leaves them in;
         `False` takes them out of `.json` as well, which is another log then."""
-        from refold.conversations.transfer import export_file
+        from refold.conversations.exporter import export_file
         from refold.redaction import is_redacted, takes_emails
 
         redact = self._log.config.redact

@@ -1,33 +1,86 @@
-"""The events of a log that can still be read: damage in one place hides only what stands there.
+"""Stored logs, read page by page: whole, or as much of a damaged one as can still be read.
 
-Neighbours: `verifying` says what is wrong; `scanning`, `cleaning` and `purging` go on with what is
-left.
+Every read has a bound, so a log of any length costs the memory of one page. `events_of` insists on
+every event; `readable` goes on where one is damaged and gives the error in its place. Neighbours: a
+store below; `search`, `artifacts` and `conversations` above; `conversations.verify` says what is
+wrong with a log.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 
-from refold.core.codec import decode
+from refold.core import codec
 from refold.core.model import Artifact, Conversation, Event
 from refold.errors import Corrupt
 from refold.stores.protocol import Store
 
 READ_EVENTS = 500
-PAGE = 200
+LIST_CONVERSATIONS = 200
+
+
+def conversations(store: Store) -> Iterator[Conversation]:
+    """All conversations of a store, by id."""
+    after = ""
+    while True:
+        page = store.conversations(after=after, limit=LIST_CONVERSATIONS)
+        yield from page
+        if len(page) < LIST_CONVERSATIONS:
+            return
+        after = page[-1].id
+
+
+def pages_of(
+    store: Store, id: str, *, after: int = 0, last: int, size: int = READ_EVENTS
+) -> Iterator[list[Event]]:
+    """The events after `after` up to `last`, in pages; fewer if the log has no more."""
+    while after < last:
+        events = store.read(id, after=after, last=last, limit=size)
+        if not events:
+            return
+        yield events
+        after = events[-1].seq
+
+
+def events_of(store: Store, about: Conversation, after: int = 0) -> Iterator[Event]:
+    """The events after `after` up to the head that `about` has. Corrupt if the log ends before."""
+    for events in pages_of(store, about.id, after=after, last=about.head):
+        yield from events
+        after = events[-1].seq
+    if after < about.head:
+        raise missing(about, after + 1)
+
+
+def missing(about: Conversation, seq: int) -> Corrupt:
+    """The error for an event that the log should have."""
+    return Corrupt(f"{about.id}: event {seq} is missing", hint="refold verify")
+
+
+def chain_at(store: Store, about: Conversation, seq: int) -> bytes:
+    """The chain value of a log after its event `seq`; Corrupt if there is no such event."""
+    if seq == 0:
+        return codec.ZERO
+    if seq == about.head:
+        return about.chain
+    events = store.read(about.id, after=seq - 1, last=seq, limit=1)
+    if not events:
+        raise missing(about, seq)
+    return events[0].chain
+
+
+# --- damaged logs ---
 
 
 def readable(store: Store, about: Conversation, after: int = 0) -> Iterator[Event | Corrupt]:
-    """Every event behind `after` up to the head, and the error in the place of one that cannot
-    be read. Where two in a row fail for the very same reason, it is the whole log that does, and
-    the walk ends."""
+    """Every event after `after` up to the head, and the error in the place of one that cannot be
+    read. Where two in a row fail for the same reason, the whole log does, and the walk ends."""
     if not about.head:
-        # No log is empty: a list may have what asking for it finds to be damaged.
-        about = yield from _known(store, about)
+        # No log is empty: a list may show what asking for it finds to be damaged.
+        about = yield from _asked_again(store, about)
     reason = ""
     while after < about.head:
         last = min(after + READ_EVENTS, about.head)
-        for event in _page(store, about.id, after, last):
+        for event in _readable_page(store, about.id, after, last):
             yield event
             if isinstance(event, Corrupt) and str(event) == reason:
                 return
@@ -35,7 +88,7 @@ def readable(store: Store, about: Conversation, after: int = 0) -> Iterator[Even
         after = last
 
 
-def _known(store: Store, about: Conversation) -> Generator[Corrupt, None, Conversation]:
+def _asked_again(store: Store, about: Conversation) -> Generator[Corrupt, None, Conversation]:
     try:
         return store.conversation(about.id)
     except Corrupt as error:
@@ -43,8 +96,8 @@ def _known(store: Store, about: Conversation) -> Generator[Corrupt, None, Conver
         return about
 
 
-def _page(store: Store, id: str, after: int, last: int) -> Iterator[Event | Corrupt]:
-    """These events; around a damaged one, one by one."""
+def _readable_page(store: Store, id: str, after: int, last: int) -> Iterator[Event | Corrupt]:
+    """These events; one by one if any of them is damaged."""
     try:
         yield from store.read(id, after=after, last=last, limit=READ_EVENTS)
     except Corrupt as error:
@@ -52,42 +105,28 @@ def _page(store: Store, id: str, after: int, last: int) -> Iterator[Event | Corr
             yield error
             return
         for seq in range(after + 1, last + 1):
-            yield from _page(store, id, seq - 1, seq)
+            yield from _readable_page(store, id, seq - 1, seq)
 
 
 def named_by(store: Store, about: Conversation, after: int = 0) -> tuple[list[Artifact], bool]:
-    """The artifacts that the readable events name, and whether that is all: an event that cannot
-    be read may name another."""
-    found: list[Artifact] = []
+    """The artifacts that the readable events name, and whether those are all: an event that
+    cannot be read may name another."""
+    named: list[Artifact] = []
     is_all = True
     for event in readable(store, about, after):
         try:
-            body = (
-                decode(event)
-                if not isinstance(event, Corrupt) and event.kind == "artifact"
-                else None
-            )
+            artifact = artifact_of(event)
         except Corrupt:
-            body, is_all = None, False
-        is_all &= not isinstance(event, Corrupt)
-        found += [body] if isinstance(body, Artifact) else []
-    return found, is_all
+            is_all = False
+            continue
+        if artifact is not None:
+            named.append(artifact)
+    return named, is_all
 
 
-def events_of(store: Store, about: Conversation) -> Iterator[Event]:
-    """The log up to the head that `about` speaks of, page by page."""
-    after = 0
-    while after < about.head:
-        events = store.read(about.id, after=after, last=about.head, limit=READ_EVENTS)
-        if not events:
-            raise Corrupt(f"{about.id}: event {after + 1} is missing", hint="refold verify")
-        yield from events
-        after = events[-1].seq
-
-
-def conversations(store: Store) -> Iterator[Conversation]:
-    """All conversations by id, page by page."""
-    after = ""
-    while page := store.conversations(after=after, limit=PAGE):
-        yield from page
-        after = page[-1].id
+def artifact_of(event: Event | Corrupt) -> Artifact | None:
+    """The artifact that an event names, if it names one. An error in its place is raised."""
+    if isinstance(event, Corrupt):
+        raise event
+    body = codec.decode(event) if event.kind == "artifact" else None
+    return body if isinstance(body, Artifact) else None

@@ -11,13 +11,15 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import TypeVar
 
 from refold.core.codec import decode
 from refold.core.model import Artifact, Conversation, Erase, Event
 from refold.errors import Corrupt, Denied, Invalid, NotFound, Unavailable
 from refold.log.log import near_runs
+from refold.log.reading import conversations, pages_of
 from refold.search import database, embedders
 from refold.search.documents import Document, documents_of
 from refold.search.embedders import Embedder
@@ -31,7 +33,6 @@ BATCH_CHARS = 4_000_000
 LOOK_BACK_EVENTS = 20
 ARTIFACT_BYTES_MAX = 16 * 1024 * 1024
 EMBEDDER_PAUSE_S = 60.0
-PAGE = 100
 T = TypeVar("T")
 
 Tell = Callable[[str, str], None]
@@ -129,7 +130,7 @@ class Keeper:
         """Takes in what was appended, at most `budget` events; gives how many are left."""
         index = self.opened()
         marks = index.marks() if wanted is None else {}
-        there = self.conversations() if wanted is None else self._family(wanted)
+        there = conversations(self.store) if wanted is None else self._family(wanted)
         self.abouts = {}
         left = 0
         for about in there:
@@ -142,13 +143,6 @@ class Keeper:
         if gone := marks.keys() - self.abouts.keys():
             self._writable().forget(gone)
         return left
-
-    def conversations(self) -> Iterator[Conversation]:
-        page = self.store.conversations(limit=PAGE)
-        yield from page
-        while len(page) == PAGE:
-            page = self.store.conversations(after=page[-1].id, limit=PAGE)
-            yield from page
 
     def _family(self, wanted: Iterable[str]) -> list[Conversation]:
         """The conversations and what they were forked from."""
@@ -322,18 +316,12 @@ class Keeper:
         texts: dict[int, str] = {}
         for conversation in {one.conversation for one in entries.values()}:
             seqs = [one.seq for one in entries.values() if one.conversation == conversation]
-            for event in self._span(conversation, min(seqs), max(seqs)):
+            span = pages_of(self.store, conversation, after=min(seqs) - 1, last=max(seqs))
+            for event in chain.from_iterable(span):
                 for one in self.documents(event, {}) if event.seq in set(seqs) else ():
                     id = wanted.get((conversation, one.kind, one.seq, one.start))
                     texts.update({id: one.text} if id is not None else {})
         return texts
-
-    def _span(self, conversation: str, first: int, last: int) -> Iterator[Event]:
-        while first <= last and (
-            events := self.store.read(conversation, after=first - 1, last=last)
-        ):
-            yield from events
-            first = events[-1].seq + 1
 
     def events_of(self, entries: Sequence[Entry]) -> dict[tuple[str, int], Event]:
         """The events of entries, near ones read together; those that are gone or damaged by now

@@ -11,7 +11,8 @@ from refold.edges.cli.options import command, opened_store, store_option
 from refold.edges.cli.screen import Screen, number, one_line
 
 if TYPE_CHECKING:
-    from refold.conversations.verify import Problem, Report
+    from refold.conversations.log_check import Problem
+    from refold.conversations.verifier import Verification
 
 
 @command("verify", click.argument("conversation", metavar="[ID]", required=False), store_option)
@@ -21,11 +22,11 @@ def verify_(screen: Screen, conversation: str | None, store: str | None) -> None
     Walks every event, artifact, bookmark and page of the store, or of one conversation. An artifact
     that a text names and that is not there is a remark, no damage.
     """
-    from refold.conversations.verify import verified
+    from refold.conversations.verifier import verify
     from refold.errors import OUTCOMES, Corrupt
 
     with opened_store(store) as there:
-        report = verified(there, conversation)
+        report = verify(there, conversation)
         if screen.json_output:
             screen.emit(_as_json(report, there.url))
         else:
@@ -34,7 +35,7 @@ def verify_(screen: Screen, conversation: str | None, store: str | None) -> None
         raise click.exceptions.Exit(OUTCOMES[Corrupt.code][1])
 
 
-def _as_json(report: Report, url: str) -> dict[str, Any]:
+def _as_json(report: Verification, url: str) -> dict[str, Any]:
     return {
         "store": url,
         "ok": not report.problems,
@@ -50,7 +51,7 @@ def _fields(problem: Problem) -> dict[str, Any]:
     return {name: getattr(problem, name) for name in problem.__struct_fields__}
 
 
-def _print(screen: Screen, report: Report) -> None:
+def _print(screen: Screen, report: Verification) -> None:
     for problem in report.problems:
         screen.line(
             ("red", _place(problem)),

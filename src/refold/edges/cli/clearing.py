@@ -14,7 +14,7 @@ from refold.edges.cli.options import command, confirm, named, opened_store, stor
 from refold.edges.cli.screen import Screen, number
 
 if TYPE_CHECKING:
-    from refold.conversations.listing import Swept
+    from refold.conversations.deleter import Deleted
 
 
 @command(
@@ -28,13 +28,13 @@ def delete_(screen: Screen, conversations: tuple[str, ...], yes: bool, store: st
 
     With them go the outputs that only they have, and what the search index knows of them.
     """
-    from refold.conversations.delete import purged
+    from refold.conversations.deleter import delete
     from refold.errors import OUTCOMES, Conflict
 
     with opened_store(store) as there:
         ids = [there.conversation(named(there, name)).id for name in conversations]
         confirm(screen, f"Remove {', '.join(ids)} for good?", yes)
-        done = purged(there, ids)
+        done = delete(there, ids)
     _told(screen, done, "removed")
     if done.left:
         raise click.exceptions.Exit(OUTCOMES[Conflict.code][1])
@@ -59,20 +59,20 @@ def sweep_(
     store: str | None,
 ) -> None:
     """Removes old conversations for good, by age and by number."""
-    from refold.conversations.listing import swept
+    from refold.conversations.deleter import sweep
     from refold.log.log import now_ms
 
     with opened_store(store) as there:
         limits = {"older_than_days": days, "keep": keep, "now_ms": now_ms()}
-        going = swept(there, **limits, dry_run=True)  # type: ignore[arg-type]
+        going = sweep(there, **limits, dry_run=True)  # type: ignore[arg-type]
         if dry_run or not going.removed:
             _told(screen, going, "would be removed")
             return
         confirm(screen, f"Remove {len(going.removed):,} conversations for good?", yes)
-        _told(screen, swept(there, **limits), "removed")  # type: ignore[arg-type]
+        _told(screen, sweep(there, **limits), "removed")  # type: ignore[arg-type]
 
 
-def _told(screen: Screen, done: Swept, what: str) -> None:
+def _told(screen: Screen, done: Deleted, what: str) -> None:
     if screen.json_output:
         gone = {what.replace(" ", "_"): list(done.removed), "contents": done.contents}
         screen.emit({**gone, "left": done.left, "notes": list(done.notes)})

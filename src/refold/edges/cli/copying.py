@@ -12,7 +12,7 @@ from refold.edges.cli.options import command, opened_store
 from refold.edges.cli.screen import Screen, number, one_line
 
 if TYPE_CHECKING:
-    from refold.conversations.copy import Copied, Listener
+    from refold.conversations.copier import Copied, CopyListener
 
 SAID = {
     "copied": "copied",
@@ -35,7 +35,7 @@ def copy_(screen: Screen, source: str, target: str, names: tuple[str, ...]) -> N
     fork its parent, and all is read again at the end. A copy that was interrupted goes on; a log
     that differs there is left as it is.
     """
-    from refold.conversations.copy import copy
+    from refold.conversations.copier import copy
     from refold.errors import OUTCOMES, Corrupt
 
     with (
@@ -53,7 +53,7 @@ def copy_(screen: Screen, source: str, target: str, names: tuple[str, ...]) -> N
         raise click.exceptions.Exit(OUTCOMES[Corrupt.code][1])
 
 
-def _teller(show: Callable[[str, int, int], None]) -> Listener:
+def _teller(show: Callable[[str, int, int], None]) -> CopyListener:
     return lambda at: show(at.conversation, at.done, at.total)
 
 

@@ -66,7 +66,7 @@ def export_(
     FILE ends in .json, whole, to be imported again, or in .md, to be read, without secrets; - is
     standard output.
     """
-    from refold.conversations.transfer import chunks_of, export_file, format_of
+    from refold.conversations.exporter import chunks_of, export_file, format_of
     from refold.redaction import is_redacted, takes_emails
     from refold.settings.sources import loaded
 
@@ -109,9 +109,9 @@ def export_(
 
 
 def _secrets_in(store: Store, conversation: str) -> int:
-    from refold.conversations.scan import scanned
+    from refold.conversations.scanner import scan
 
-    return scanned(store, [conversation]).total
+    return scan(store, [conversation]).total
 
 
 def _print_export(screen: Screen, chunks: Iterator[bytes]) -> None:
@@ -136,7 +136,7 @@ def import_(screen: Screen, file: str, id_: str | None, store: str | None) -> No
     FILE is what `refold export` wrote as JSON; - is standard input. It is checked whole before
     anything is written.
     """
-    from refold.conversations.transfer import import_document, read_document, read_stream
+    from refold.conversations.importer import import_document, read_document, read_stream
 
     document = read_stream(sys.stdin.buffer) if file == STDIO else read_document(file)
     with opened_store(store) as there:

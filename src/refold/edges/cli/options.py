@@ -94,9 +94,9 @@ def opened(
 def named(store: Store, name: str) -> str:
     """The id of a conversation that was named by it, or as `@1` for the newest, `@2` for the one
     before."""
-    from refold.conversations.listing import found
+    from refold.conversations.listing import id_of
 
-    return found(store, name)
+    return id_of(store, name)
 
 
 # --- what goes for good, and what is damaged ---

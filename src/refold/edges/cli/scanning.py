@@ -22,7 +22,7 @@ from refold.edges.cli.options import (
 from refold.edges.cli.screen import Screen, number
 
 if TYPE_CHECKING:
-    from refold.conversations.scan import Finding, Report
+    from refold.conversations.scanner import FoundSecret, Scan
 
 SECRETS_FOUND = 9
 
@@ -46,12 +46,12 @@ def scan_(
     Looks through every event and artifact of the store, or of the conversations named. Exit status
     9 if any is found.
     """
-    from refold.conversations.scan import scanned
+    from refold.conversations.scanner import scan
 
     with opened_store(store) as there:
         ids = [named(there, name) for name in conversations]
         with screen.progress("scanning") as show:
-            report = scanned(there, ids, doubtful=doubtful, progress=show)
+            report = scan(there, ids, doubtful=doubtful, progress=show)
         if screen.json_output:
             screen.emit(_as_json(report, there.url))
         else:
@@ -62,7 +62,7 @@ def scan_(
     end_with_damage(report.damaged)
 
 
-def _as_json(report: Report, url: str) -> dict[str, Any]:
+def _as_json(report: Scan, url: str) -> dict[str, Any]:
     findings = [
         {name: getattr(one, name) for name in one.__struct_fields__} for one in report.findings
     ]
@@ -81,7 +81,7 @@ def _as_json(report: Report, url: str) -> dict[str, Any]:
     }
 
 
-def _print(screen: Screen, report: Report) -> None:
+def _print(screen: Screen, report: Scan) -> None:
     if report.findings:
         screen.table(
             ("KIND", "ID", ">EVENT", "ARTIFACT", ">LINE", "MASKED"), map(_row, report.findings)
@@ -96,13 +96,13 @@ def _print(screen: Screen, report: Report) -> None:
     screen.line(f"{', '.join(walked)} scanned: ", _verdict(report))
 
 
-def _verdict(report: Report) -> tuple[str, str]:
+def _verdict(report: Scan) -> tuple[str, str]:
     if not report.total:
         return "green", "no secrets found."
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in report.kinds.items())
     return "red", f"{number(report.total, 'secret')} ({kinds})."
 
 
-def _row(one: Finding) -> tuple[str, ...]:
+def _row(one: FoundSecret) -> tuple[str, ...]:
     shown = one.masked if one.sure else f"{one.masked} (unsure)"
     return one.kind, one.conversation, f"#{one.seq}", one.artifact, f"{one.line:,}", shown

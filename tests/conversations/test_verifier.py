@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 import refold
-from refold.conversations.verify import PROBLEMS_MAX, Problem, verified
+from refold.conversations.verifier import PROBLEMS_MAX, Problem, verify
 from refold.core.model import Hide, Message, Pin, Span, ToolResult
 from refold.stores import Store
 from refold.stores.memory import MemoryStore
@@ -46,7 +46,7 @@ def path(tmp_path: Path) -> str:
 def problems(path: str) -> tuple[Problem, ...]:
     store = SqliteStore(path, durable=False)
     try:
-        return verified(store).problems
+        return verify(store).problems
     finally:
         store.close()
 
@@ -77,12 +77,12 @@ def test_a_sound_store_has_no_problems(path: str) -> None:
 def test_the_report_counts_what_was_walked(path: str) -> None:
     store = SqliteStore(path)
     store.fork("talk", 5, "branch")
-    report = verified(store)
+    report = verify(store)
     assert (report.conversations, report.artifacts, report.problems) == (2, 1, ())
     assert report.events == store.conversation("talk").head + 5
-    assert verified(store, "branch").events == 5
+    assert verify(store, "branch").events == 5
     with pytest.raises(refold.NotFound):
-        verified(store, "nobody")
+        verify(store, "nobody")
     store.close()
 
 
@@ -143,10 +143,10 @@ def test_every_flipped_byte_of_a_bookmark_is_found() -> None:
     store = MemoryStore()
     grown(store)
     kept = store.bookmark("talk")
-    assert kept is not None and verified(store).problems == ()
+    assert kept is not None and verify(store).problems == ()
     for at in range(0, len(kept), 3):
         store.keep_bookmark("talk", kept[:at] + bytes([kept[at] ^ 1]) + kept[at + 1 :])
-        assert places(verified(store).problems) == {("bookmark", "talk", 0)}, at
+        assert places(verify(store).problems) == {("bookmark", "talk", 0)}, at
 
 
 def test_a_bookmark_of_an_earlier_head_is_compared_there() -> None:
@@ -157,7 +157,7 @@ def test_a_bookmark_of_an_earlier_head_is_compared_there() -> None:
         context.append({"role": "user", "content": "more"})
     assert kept is not None and kept != store.bookmark("talk")
     store.keep_bookmark("talk", kept)
-    assert verified(store).problems == ()
+    assert verify(store).problems == ()
 
 
 @settings(max_examples=60, deadline=None)
@@ -166,7 +166,7 @@ def test_no_log_breaks_the_walk(parts: list) -> None:  # type: ignore[type-arg]
     store = MemoryStore()
     events = sealed(parts or [user()])
     store.append("talk", events, expect=0)
-    assert all(problem.part in ("law", "artifact") for problem in verified(store).problems)
+    assert all(problem.part in ("law", "artifact") for problem in verify(store).problems)
 
 
 def test_a_broken_law_is_found() -> None:
@@ -175,14 +175,14 @@ def test_a_broken_law_is_found() -> None:
     store.append(
         "talk", sealed([user("the only request"), user("second"), Pin(seq=7), hidden]), expect=0
     )
-    assert [problem.part for problem in verified(store).problems] == ["law"]
+    assert [problem.part for problem in verify(store).problems] == ["law"]
 
 
 def test_a_result_that_names_an_unknown_artifact_is_found() -> None:
     store = MemoryStore()
     named = Message(role="tool", blocks=(ToolResult("a", artifact="art-nowhere"),))
     store.append("talk", sealed([user(), named]), expect=0)
-    assert ("artifact", "talk", 2) in places(verified(store).problems)
+    assert ("artifact", "talk", 2) in places(verify(store).problems)
 
 
 def test_the_list_of_problems_is_bounded() -> None:
@@ -192,7 +192,7 @@ def test_the_list_of_problems_is_bounded() -> None:
         for event in sealed([user()] * (PROBLEMS_MAX * 3))
     ]
     store.append("talk", events, expect=0)
-    found = verified(store).problems
+    found = verify(store).problems
     assert len(found) == PROBLEMS_MAX + 1 and "more" in found[-1].what
 
 

@@ -10,8 +10,8 @@ import pytest
 
 import refold
 from refold.artifacts.cleanup import Quota, cleaned
-from refold.conversations.copy import Progress, copy
-from refold.conversations.verify import verified
+from refold.conversations.copier import CopyProgress, copy
+from refold.conversations.verifier import verify
 from refold.core import codec
 from refold.core.model import Conversation, Event
 from refold.errors import Conflict, Corrupt, Invalid, NotFound
@@ -82,7 +82,7 @@ def test_everything_is_the_same_on_the_other_side(kinds: tuple[str, str], tmp_pa
     results = copy(source, target)
     assert {one.id: one.state for one in results} == dict.fromkeys(everything(source), "copied")
     assert everything(target) == everything(source)
-    assert verified(target, "work").problems == ()
+    assert verify(target, "work").problems == ()
     before, after = (
         refold.Context(store, "work", window=20_000).request() for store in (source, target)
     )
@@ -132,7 +132,7 @@ def test_a_copy_that_was_interrupted_goes_on(kind: str, tmp_path: Path) -> None:
     for step in range(1, 12):
         left = [step]
 
-        def cut(_: Progress, left: list[int] = left) -> None:
+        def cut(_: CopyProgress, left: list[int] = left) -> None:
             left[0] -= 1
             if not left[0]:
                 raise Cut
@@ -189,7 +189,7 @@ def test_a_fork_there_that_is_none_here_is_a_conflict(tmp_path: Path) -> None:
     trunk = grown(source, "trunk", 3)
     source.fork("trunk", 2, "fork")
     target.append("fork", trunk[:2], expect=0)
-    with pytest.raises(Conflict, match=r"is no fork there, and left 'trunk' at event 2 here"):
+    with pytest.raises(Conflict, match=r"is not a fork there, and left 'trunk' at event 2 here"):
         copy(source, target)
 
 
@@ -258,7 +258,7 @@ def test_progress_reaches_its_total_and_never_goes_back(tmp_path: Path) -> None:
     source, target = opened("memory", tmp_path), opened("memory", tmp_path)
     family(source)
     for _ in range(2):
-        told: list[Progress] = []
+        told: list[CopyProgress] = []
         copy(source, target, progress=told.append)
         done = [progress.done for progress in told]
         assert done == sorted(done) and done[-1] == told[-1].total == told[0].total

@@ -8,9 +8,9 @@ import os
 import pytest
 
 import refold
-from refold.conversations import listing as sessions
-from refold.conversations.delete import purged
+from refold.conversations.deleter import delete
 from refold.errors import NotFound
+from refold.log.reading import conversations
 from refold.search.index import Index
 from refold.search.upkeep import index_path
 from refold.stores import open_store
@@ -83,11 +83,11 @@ def test_a_content_that_another_conversation_names_stays(store):
     shared, own = ran(one, long("the same")), ran(one, long("only here"))
     assert ran(two, long("the same")) == shared
     digests = {output.id: output.artifact.digest for output in outputs_in(one).list()}
-    assert purged(store, ["one"]).contents == 1
+    assert delete(store, ["one"]).contents == 1
     assert two.unfold(shared).content
     with pytest.raises(NotFound):
         list(store.get(digests[own]))
-    assert purged(store, ["two"]).contents == 1
+    assert delete(store, ["two"]).contents == 1
     with pytest.raises(NotFound):
         list(store.get(digests[shared]))
 
@@ -97,9 +97,9 @@ def test_a_parent_goes_with_its_forks_and_stays_for_those_that_stay(store):
     ran(one, long("of the parent"))
     for fork in ("a", "b"):
         store.fork("one", one.view.head, fork)
-    done = purged(store, ["one", "a"])
+    done = delete(store, ["one", "a"])
     assert done.removed == ("a",) and list(done.left) == ["one"] and done.contents == 0
-    done = purged(store, ["one", "b"])
+    done = delete(store, ["one", "b"])
     assert set(done.removed) == {"one", "b"} and done.contents == 1
 
 
@@ -120,7 +120,7 @@ def test_contents_stay_while_a_damaged_log_may_name_them(store, tmp_path):
     ran(two, long("the same"))
     two.close()
     spoil(store.url, "two")
-    done = purged(store, ["one"])
+    done = delete(store, ["one"])
     assert done.removed == ("one",) and done.contents == 0
     assert "two is damaged, and may name them" in done.notes[0]
     assert id in " ".join(os.listdir(tmp_path / "s" / "artifacts"))
@@ -129,6 +129,6 @@ def test_contents_stay_while_a_damaged_log_may_name_them(store, tmp_path):
 def test_a_damaged_conversation_can_be_deleted(store, tmp_path):
     ran(opened(store, "one"), long(f"only {MARKER}"))
     spoil(store.url, "one", 1)
-    assert purged(store, ["one"]).removed == ("one",)
-    assert [about.id for about in sessions.conversations(store)] == []
+    assert delete(store, ["one"]).removed == ("one",)
+    assert [about.id for about in conversations(store)] == []
     assert places(tmp_path / "s" / "artifacts", MARKER) == []

@@ -1,10 +1,10 @@
-"""Walks conversations and says where secrets stand: every event of the log, also what no page
+"""Walks conversations and reports where secrets are: every event of the log, also what no page
 shows, and artifacts.
 
 Nothing is changed, no finding holds a secret, only its masked form, and damage does not end the
 walk. A content that several artifacts share is read once. Of a fork only its own events are walked
-when its parent is walked too. Memory is bounded: contents are streamed, and beyond `FINDINGS_MAX`
-findings are only counted. Neighbours: `redaction` finds, `edges.cli.scanning` prints.
+when its parent is walked as well. Memory is bounded: contents are streamed, and beyond
+`FINDINGS_MAX` findings are only counted. Neighbours: `redaction` finds, `edges.cli.scanning` prints.
 """
 
 from __future__ import annotations
@@ -15,29 +15,22 @@ from typing import Any
 
 import msgspec
 
-from refold.core import codec
 from refold.core.model import CLEANER, Artifact, Conversation, Event
 from refold.errors import Corrupt, NotFound
-from refold.log.reading import READ_EVENTS, readable
+from refold.log.reading import READ_EVENTS, artifact_of, conversations, readable
 from refold.redaction import found, masked, pieces
 from refold.stores.protocol import Store
 
-LIST_CONVERSATIONS = 100
 FINDINGS_MAX = 10_000
 NAMED_CHARS = 400
-ENCODED = (
-    "data",
-    "signature",
-    "digest",
-    "arguments_hash",
-)  # fields whose texts are bytes in base64, or hashes
+# Fields whose texts are bytes in base64, or hashes.
+ENCODED = ("data", "signature", "digest", "arguments_hash")
 
-Listener = Callable[
-    [str, int, int], None
-]  # the conversation, how many of its events are done, how many it has
+# Hears the conversation, how many of its events are done, and how many it has.
+ScanListener = Callable[[str, int, int], None]
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class FoundSecret(msgspec.Struct, frozen=True, kw_only=True):
     """One secret and its place: the line, from 1, is that of the content if `artifact` is set,
     else that of the text in the event. Not `sure`: it may be a fixture."""
 
@@ -50,7 +43,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     sure: bool = True
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class Scan(msgspec.Struct, frozen=True, kw_only=True):
     """What was walked and what was found. `kinds` counts all; `unread` are artifacts whose
     content is missing or damaged, `damaged` the conversations that have events which cannot be
     read, each with the first reason."""
@@ -59,7 +52,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     events: int
     artifacts: int
     kinds: dict[str, int]
-    findings: tuple[Finding, ...]
+    findings: tuple[FoundSecret, ...]
     unread: tuple[str, ...] = ()
     damaged: dict[str, str] = {}
 
@@ -68,73 +61,80 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return sum(self.kinds.values())
 
 
-def scanned(
+def scan(
     store: Store,
     ids: Sequence[str] = (),
     *,
     doubtful: bool = False,
-    progress: Listener | None = None,
-) -> Report:
+    progress: ScanListener | None = None,
+) -> Scan:
     """The report on these conversations, or on all that the store has. `doubtful` adds what is
     not sure."""
-    walk = _Walk(store, doubtful, progress or (lambda *_: None))
+    walk = _SecretWalk(store, doubtful, progress or (lambda *_: None))
     for about, after in _wanted(store, ids):
         walk.conversation(about, after)
     return walk.report()
 
 
 def _wanted(store: Store, ids: Sequence[str]) -> Iterator[tuple[Conversation, int]]:
-    """The conversations, and the event behind which each is to be read: if all are, a fork's
+    """The conversations, and the event after which each is to be read: if all are, a fork's
     parent is among them."""
+    for id in dict.fromkeys(ids):
+        yield store.conversation(id), 0
     if ids:
-        yield from ((store.conversation(id), 0) for id in dict.fromkeys(ids))
         return
-    after = ""
-    while page := store.conversations(after=after, limit=LIST_CONVERSATIONS):
-        yield from ((about, about.parent_seq if about.parent else 0) for about in page)
-        after = page[-1].id
+    for about in conversations(store):
+        yield about, about.parent_seq if about.parent else 0
 
 
-class _Walk:
+class _SecretWalk:
     """What is remembered between events: the findings, the counts, and which contents were read."""
 
-    def __init__(self, store: Store, doubtful: bool, progress: Listener) -> None:
+    def __init__(self, store: Store, doubtful: bool, progress: ScanListener) -> None:
         self.store, self.doubtful, self.progress = store, doubtful, progress
-        self.findings: list[Finding] = []
+        self.findings: list[FoundSecret] = []
         self.kinds: Tally[str] = Tally()
         self.unread: list[str] = []
         self.damaged: dict[str, str] = {}
         self.contents: set[str] = set()
         self.conversations = self.events = 0
 
+    def report(self) -> Scan:
+        return Scan(
+            conversations=self.conversations,
+            events=self.events,
+            artifacts=len(self.contents) - len(self.unread),
+            kinds=dict(self.kinds.most_common()),
+            findings=tuple(self.findings),
+            unread=tuple(self.unread),
+            damaged=self.damaged,
+        )
+
     def conversation(self, about: Conversation, after: int) -> None:
+        """Searches a conversation, from an event on."""
         self.conversations += 1
         for event in readable(self.store, about, after):
+            if isinstance(event, Corrupt):
+                self.damaged.setdefault(about.id, str(event))
+                continue
             try:
-                self._event(about.id, event)
+                self._search_event(about.id, event)
             except Corrupt as error:
                 self.damaged.setdefault(about.id, str(error))
-            if not isinstance(event, Corrupt) and (
-                event.seq % READ_EVENTS == 0 or event.seq == about.head
-            ):
+            if event.seq % READ_EVENTS == 0 or event.seq == about.head:
                 self.progress(about.id, event.seq, about.head)
 
-    def _event(self, id: str, event: Event | Corrupt) -> None:
-        if isinstance(event, Corrupt):
-            raise event
+    def _search_event(self, id: str, event: Event) -> None:
         self.events += 1
         if event.erased:
             return
         for text in texts(_decoded(id, event)):
             self._search([text], id, event.seq)
-        if (
-            event.kind == "artifact"
-            and event.by != CLEANER
-            and isinstance(body := codec.decode(event), Artifact)
-        ):
-            self._content(id, event.seq, body)
+        artifact = artifact_of(event) if event.by != CLEANER else None
+        if artifact is not None:
+            self._search_content(id, event.seq, artifact)
 
-    def _content(self, id: str, seq: int, artifact: Artifact) -> None:
+    def _search_content(self, id: str, seq: int, artifact: Artifact) -> None:
         if artifact.digest in self.contents:
             return
         self.contents.add(artifact.digest)
@@ -153,68 +153,48 @@ class _Walk:
                 done = one.start
                 if one.sure or self.doubtful:
                     self._add(
-                        one.kind,
-                        masked(text[one.start : one.end]),
-                        one.sure,
-                        id,
-                        seq,
-                        line,
-                        artifact,
+                        FoundSecret(
+                            kind=one.kind,
+                            conversation=id,
+                            seq=seq,
+                            line=line,
+                            masked=masked(text[one.start : one.end]),
+                            artifact=artifact,
+                            sure=one.sure,
+                        )
                     )
             line += text.count("\n", done)
 
-    def _add(
-        self, kind: str, shown: str, sure: bool, id: str, seq: int, line: int, artifact: str
-    ) -> None:
-        self.kinds[kind] += 1
+    def _add(self, finding: FoundSecret) -> None:
+        self.kinds[finding.kind] += 1
         if len(self.findings) < FINDINGS_MAX:
-            self.findings.append(
-                Finding(
-                    kind=kind,
-                    conversation=id,
-                    seq=seq,
-                    line=line,
-                    masked=shown,
-                    artifact=artifact,
-                    sure=sure,
-                )
-            )
-
-    def report(self) -> Report:
-        return Report(
-            conversations=self.conversations,
-            events=self.events,
-            artifacts=len(self.contents) - len(self.unread),
-            kinds=dict(self.kinds.most_common()),
-            findings=tuple(self.findings),
-            unread=tuple(self.unread),
-            damaged=self.damaged,
-        )
+            self.findings.append(finding)
 
 
 def _decoded(id: str, event: Event) -> Any:
     try:
         return msgspec.json.decode(event.body)
     except (msgspec.DecodeError, ValueError) as error:
-        raise Corrupt(
-            f"{id}: event {event.seq} is not JSON: {error}", hint="refold verify"
-        ) from error
+        what = f"{id}: event {event.seq} is not JSON: {error}"
+        raise Corrupt(what, hint="refold verify") from error
 
 
 def texts(value: Any, name: str = "") -> Iterator[str]:
-    """Every text in a decoded body. A short one comes with the name of its field, which may be a
-    telling one."""
+    """Every text in a decoded body. A short one comes with the name of its field, which may tell
+    what it is."""
     stack = [(name, value)]
     while stack:
         name, value = stack.pop()
         if isinstance(value, dict):
-            stack.extend(
-                (field, inner) for field, inner in reversed(value.items()) if field not in ENCODED
-            )
+            fields = reversed(value.items())
+            stack.extend((field, inner) for field, inner in fields if field not in ENCODED)
         elif isinstance(value, list):
             stack.extend((name, inner) for inner in reversed(value))
         elif isinstance(value, str) and value:
-            is_short = (
-                len(value) <= NAMED_CHARS and name and not any(sign.isspace() for sign in value)
-            )
-            yield f'{name}: "{value}"' if is_short else value
+            yield f'{name}: "{value}"' if name and is_token(value) else value
+
+
+def is_token(text: str) -> bool:
+    """Whether a text is short and without spaces: then the name of its field may make it a
+    secret."""
+    return len(text) <= NAMED_CHARS and not any(character.isspace() for character in text)

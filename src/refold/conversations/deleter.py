@@ -1,0 +1,160 @@
+"""Conversations go for good: their logs, the contents that only they name, and what the index knows
+of them.
+
+First it is looked up what they name, then they are deleted, then the contents go that nobody else
+names. What another conversation names cannot be known where its log is damaged: then such contents
+stay, and that is reported. A sweep chooses by age and number; a conversation that others were
+forked from stays for as long as they are there. Neighbours: `listing` has the order, the command
+line asks, `artifacts.cleanup` removes outputs of conversations that stay.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from refold.artifacts.listing import listed
+from refold.conversations.listing import newest
+from refold.core.model import Conversation
+from refold.errors import Conflict, Corrupt, Invalid, NotFound
+from refold.log.log import Log, now_ms
+from refold.log.reading import conversations, named_by
+from refold.stores.protocol import Store
+
+DAY_MS = 24 * 60 * 60 * 1_000
+
+
+class Deleted(Struct, frozen=True, kw_only=True):
+    """What was removed, or would be, and what had to stay, with the reason; how many contents
+    went with it, and notes for the user."""
+
+    removed: tuple[str, ...] = ()
+    left: dict[str, str] = {}
+    contents: int = 0
+    notes: tuple[str, ...] = ()
+
+
+def delete(store: Store, ids: Sequence[str]) -> Deleted:
+    """Removes these conversations. One that others were forked from goes after them, or stays if
+    they do."""
+    # What is put from now on, perhaps again, is not ours to drop.
+    before_ms = now_ms() + 1
+    named = {id: _own_contents(store, store.conversation(id)) for id in dict.fromkeys(ids)}
+    removed, left = _delete_in_order(store, named)
+    orphans, notes = _orphans(store, set().union(*(named[id] for id in removed)))
+    dropped = sum(store.drop(digest, before_ms=before_ms) for digest in sorted(orphans))
+    notes += _forget(store, removed)
+    return Deleted(removed=tuple(removed), left=left, contents=dropped, notes=tuple(notes))
+
+
+def _delete_in_order(store: Store, ids: Iterable[str]) -> tuple[list[str], dict[str, str]]:
+    """Deletes what can be deleted, forks before their parents. Gives the ids that are gone, and
+    the others with the reason."""
+    removed: list[str] = []
+    left = dict.fromkeys(ids, "")
+    while left:
+        # What was kept by a fork may go once the fork is away.
+        before = len(left)
+        left = _delete_each(store, left, removed)
+        if len(left) == before:
+            break
+    return removed, left
+
+
+def _delete_each(store: Store, ids: Iterable[str], removed: list[str]) -> dict[str, str]:
+    left: dict[str, str] = {}
+    for id in ids:
+        try:
+            store.delete(id)
+            removed.append(id)
+        except (Conflict, NotFound, Corrupt) as error:
+            left[id] = str(error)
+    return left
+
+
+# --- sweeping ---
+
+
+def sweep(
+    store: Store,
+    *,
+    now_ms: int,
+    older_than_days: float | None = None,
+    keep: int | None = None,
+    dry_run: bool = False,
+) -> Deleted:
+    """Removes conversations that were not written to for so many days, and all but the newest
+    `keep`."""
+    _check_limits(older_than_days, keep)
+    oldest_ms = None if older_than_days is None else now_ms - older_than_days * DAY_MS
+    stale: list[str] = []
+    for place, about in enumerate(newest(store)):
+        is_old = oldest_ms is not None and about.updated_ms < oldest_ms
+        if is_old or (keep is not None and place >= keep):
+            stale.append(about.id)
+    if dry_run:
+        return Deleted(removed=tuple(stale))
+    return delete(store, stale)
+
+
+def _check_limits(older_than_days: float | None, keep: int | None) -> None:
+    if older_than_days is None and keep is None:
+        hint = "say how old a conversation may be, or how many may stay"
+        raise Invalid("a sweep needs a limit", hint=hint)
+    if (older_than_days or 0) < 0 or (keep or 0) < 0:
+        hint = "give a number of days, or of conversations"
+        raise Invalid("a limit of a sweep is negative", hint=hint)
+
+
+# --- contents ---
+
+
+def _own_contents(store: Store, about: Conversation) -> set[str]:
+    """The digests that the conversation's own events name, as far as they can be read."""
+    named, _ = named_by(store, about, about.parent_seq if about.parent else 0)
+    return {artifact.digest for artifact in named}
+
+
+def _orphans(store: Store, digests: set[str]) -> tuple[set[str], list[str]]:
+    """Those of these contents that no conversation names any more; none if that cannot be known."""
+    if not digests:
+        return digests, []
+    for about in conversations(store):
+        held = _held_contents(store, about)
+        if held is None:
+            reason = f"{about.id} is damaged, and may name them"
+            return set(), [f"{len(digests)} contents stay: {reason}"]
+        digests = digests - held
+    return digests, []
+
+
+def _held_contents(store: Store, about: Conversation) -> set[str] | None:
+    """The digests of the contents that a conversation has; None if that cannot be known."""
+    try:
+        outputs = listed(Log(store, about.id))
+        return {one.artifact.digest for one in outputs if not one.cleaned_ms}
+    except Corrupt:
+        named, is_all = named_by(store, about)
+        return {artifact.digest for artifact in named} if is_all else None
+
+
+# --- the index ---
+
+
+def _forget(store: Store, ids: Sequence[str]) -> list[str]:
+    """Takes conversations out of the index, if it has a file; gives notes for the user."""
+    # It brings a database, which a store may do without.
+    from refold.search.upkeep import Keeper, index_path
+
+    path = index_path(store.url)
+    if not ids or not os.path.isfile(path):
+        return []
+    reasons: list[str] = []
+    keeper = Keeper(store, path, embedder=None, tell=lambda _, reason: reasons.append(reason))
+    try:
+        keeper.sound(lambda: keeper.written(lambda index: index.forget(ids)))
+    finally:
+        keeper.let_go()
+    return [f"the index still knows them until it can be written: {reason}" for reason in reasons]

@@ -1,0 +1,243 @@
+"""A conversation leaves its store as one file.
+
+The export is one JSON document: the whole log, every body as the bytes it was born with, and the
+artifacts it names; nothing else is needed to import it. It is streamed out, and holds every secret
+that the log holds: a backup with something left out is not a backup. A copy without secrets is
+another log (`redacted_copy`); the export for reading (`markdown`) has none unless they are asked
+for. Neighbours: `core.codec` has the lines, `importer` reads the document again.
+"""
+
+from __future__ import annotations
+
+import base64
+import codecs
+import contextlib
+import os
+from collections.abc import Iterable, Iterator
+from secrets import token_hex
+from typing import Protocol
+
+import msgspec
+
+from refold.artifacts.offload import suffix_of
+from refold.conversations.markdown import is_text, markdown_chunks
+from refold.conversations.redacted_copy import RedactedCopy
+from refold.core import codec
+from refold.core.model import CLEANER, Artifact, Conversation, Event
+from refold.errors import Conflict, Corrupt, Invalid
+from refold.log.reading import events_of
+from refold.redaction import redacted_chunks
+from refold.stores import checks
+from refold.stores.contents import sync_folder
+from refold.stores.protocol import Store
+
+FORMAT = "refold-export"
+VERSION = 1
+FORMATS = {".json": "json", ".md": "markdown"}
+BASE64_BYTES = 3 * 64 * 1024
+FILE_MODE = 0o600
+
+
+# --- the JSON document ---
+
+
+class _Source(Protocol):
+    """What an export is made of."""
+
+    def about(self) -> Conversation: ...
+    def events(self) -> Iterator[Event]: ...
+    def content(self, digest: str) -> Iterator[bytes]: ...
+
+
+class _Whole:
+    """A conversation as it is."""
+
+    def __init__(self, store: Store, conversation: str) -> None:
+        self._store, self._about = store, store.conversation(conversation)
+
+    def about(self) -> Conversation:
+        return self._about
+
+    def events(self) -> Iterator[Event]:
+        return events_of(self._store, self._about)
+
+    def content(self, digest: str) -> Iterator[bytes]:
+        return self._store.get(digest)
+
+
+def json_chunks(store: Store, conversation: str) -> Iterator[bytes]:
+    """The conversation as one JSON document: an event or artifact per line."""
+    return _document(_Whole(store, conversation))
+
+
+def _document(source: _Source) -> Iterator[bytes]:
+    head = _described(source.about())
+    # The chain does not cover everything that an event carries (its size in tokens, for example);
+    # this digest does.
+    hasher = codec.content_hasher()
+    hasher.update(head)
+    artifacts: dict[str, Artifact] = {}
+    start = f'{{"format":"{FORMAT}","version":{VERSION},"conversation":'.encode()
+    yield start + head + b',"events":['
+    for event, line in _lines(source.events()):
+        yield (b"\n" if event.seq == 1 else b",\n") + line
+        hasher.update(line)
+        _note_artifact(artifacts, event)
+    yield b'\n],"artifacts":['
+    for index, artifact in enumerate(artifacts.values()):
+        yield b",\n" if index else b"\n"
+        yield from _content_chunks(source, artifact)
+    yield f'\n],"digest":"{hasher.hexdigest()}"}}\n'.encode()
+
+
+def _described(about: Conversation) -> bytes:
+    return msgspec.json.encode(
+        {
+            "id": about.id,
+            "title": about.title,
+            "head": about.head,
+            "chain": about.chain.hex(),
+            "at_ms": about.at_ms,
+            "updated_ms": about.updated_ms,
+            "parent": about.parent,
+            "parent_seq": about.parent_seq,
+        }
+    )
+
+
+def _lines(events: Iterable[Event]) -> Iterator[tuple[Event, bytes]]:
+    """Each event with its line, once it is certain that the line gives the same event back."""
+    before = codec.ZERO
+    for event in events:
+        for fault in codec.check([event], after=event.seq - 1, before=before):
+            raise Corrupt(fault, hint="refold verify")
+        line = codec.to_line(event)
+        if codec.from_line(line) != event:
+            raise Corrupt(f"event {event.seq}: its body is not plain JSON", hint="refold verify")
+        yield event, line
+        before = event.chain
+
+
+def _note_artifact(artifacts: dict[str, Artifact], event: Event) -> None:
+    """Adds the artifact that an event names; takes out one whose content was cleaned up. Every
+    event is decoded, so a body that nobody could read again is found here."""
+    body = codec.decode(event)
+    if not isinstance(body, Artifact):
+        return
+    if event.by == CLEANER:
+        artifacts.pop(body.digest, None)
+    else:
+        artifacts.setdefault(body.digest, body)
+
+
+def _content_chunks(source: _Source, artifact: Artifact) -> Iterator[bytes]:
+    """The artifact's bytes: as text if they are text, else in base64. Read twice, never held
+    whole."""
+    about = {"digest": artifact.digest, "suffix": suffix_of(artifact)}
+    start = msgspec.json.encode(about)[:-1]
+    if is_text(source.content(artifact.digest)):
+        yield start + b',"text":"'
+        yield from _escaped(source.content(artifact.digest))
+    else:
+        yield start + b',"data":"'
+        yield from _base64(source.content(artifact.digest))
+    yield b'"}'
+
+
+def _escaped(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    for chunk in chunks:
+        yield msgspec.json.encode(decoder.decode(chunk))[1:-1]
+
+
+def _base64(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    rest = b""
+    for chunk in chunks:
+        rest += chunk
+        whole = len(rest) - len(rest) % BASE64_BYTES
+        yield base64.b64encode(rest[:whole])
+        rest = rest[whole:]
+    yield base64.b64encode(rest)
+
+
+# --- files ---
+
+
+def format_of(path: str) -> str:
+    """The format that a file name asks for by its extension."""
+    extension = os.path.splitext(path)[1].lower()
+    if extension not in FORMATS:
+        known = " or ".join(FORMATS)
+        raise Invalid(f"{path!r} does not end in a known format", hint=f"end it in {known}")
+    return FORMATS[extension]
+
+
+def chunks_of(
+    store: Store,
+    conversation: str,
+    format: str,
+    *,
+    secrets: bool | None = None,
+    emails: bool = False,
+) -> Iterator[bytes]:
+    """The export in a format, `json` or `markdown`. By default the former is whole, the latter
+    without secrets; `secrets` says otherwise. With `emails`, addresses go where secrets go."""
+    match format:
+        case "json" if secrets is False:
+            return _document(RedactedCopy(store, conversation, emails=emails))
+        case "json":
+            return json_chunks(store, conversation)
+        case "markdown":
+            chunks = markdown_chunks(store, conversation)
+            return chunks if secrets else redacted_chunks(chunks, emails=emails)
+        case _:
+            known = ", ".join(FORMATS.values())
+            raise Invalid(f"there is no format {format!r}", hint=f"formats: {known}")
+
+
+def export_file(
+    store: Store,
+    conversation: str,
+    path: str,
+    *,
+    format: str = "",
+    force: bool = False,
+    secrets: bool | None = None,
+    emails: bool = False,
+) -> int:
+    """Writes the export and gives its size in bytes. An existing file is replaced by `force`
+    only; `secrets` and `emails` are those of `chunks_of`."""
+    wanted = format or format_of(path)
+    chunks = chunks_of(store, conversation, wanted, secrets=secrets, emails=emails)
+    if os.path.lexists(path) and not force:
+        hint = "choose another name, or use --force to replace it"
+        raise Conflict(f"{path} exists already", hint=hint)
+    return write_file(path, chunks)
+
+
+def write_file(path: str, chunks: Iterable[bytes]) -> int:
+    """Writes a file for the owner alone, whole or not at all; gives its size in bytes."""
+    folder = os.path.dirname(os.path.abspath(path))
+    pending = os.path.join(folder, f".pending-{token_hex(8)}")
+    try:
+        size = _write_synced(pending, chunks)
+        os.replace(pending, path)
+        sync_folder(folder)
+    except OSError as error:
+        raise checks.os_failure(error, f"cannot write {path}") from error
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(pending)
+    return size
+
+
+def _write_synced(path: str, chunks: Iterable[bytes]) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    descriptor = os.open(path, flags, FILE_MODE)
+    with os.fdopen(descriptor, "wb") as file:
+        # The mode given to open() is cut by the umask, this one is not.
+        os.fchmod(descriptor, FILE_MODE)
+        size = sum(file.write(chunk) for chunk in chunks)
+        file.flush()
+        os.fsync(descriptor)
+    return size

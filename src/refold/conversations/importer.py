@@ -1,0 +1,260 @@
+"""An exported conversation comes back into a store, byte for byte.
+
+Nothing is written before everything has been checked: the document's format while it is read, its
+nesting before it is decoded, every event against the chain, every content against its digest, and
+the whole against the digest at its end. Neighbours: `exporter` writes what is read here, `depth`
+counts brackets.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import struct
+from collections.abc import Iterator
+from typing import BinaryIO
+
+import msgspec
+
+from refold.conversations.depth import Nesting, check_depth
+from refold.conversations.exporter import FORMAT, VERSION
+from refold.core import codec
+from refold.core.model import CLEANER, Conversation, Event
+from refold.errors import Conflict, Corrupt, Invalid, NotFound
+from refold.log.reading import artifact_of, chain_at
+from refold.stores import checks
+from refold.stores.protocol import Store
+
+DOCUMENT_BYTES_MAX = 1 << 30
+SNIFF_BYTES = 4_096
+STREAM_BYTES = 1 << 20
+IDS_TRIED_MAX = 1_000
+NUMBER_MAX = (1 << 63) - 1
+# The document, its list of events, the line of an event: then comes the body.
+FRAME_LEVELS = 3
+AGAIN = "export it again from its store; nothing was written"
+NAME_AN_EXPORT = "name a file that refold export wrote"
+
+
+# --- reading the document ---
+
+
+def read_document(path: str) -> bytes:
+    """The bytes of an export. A file that is not one is refused by its first bytes, without
+    reading the rest."""
+    try:
+        # Without O_NONBLOCK, opening a named pipe would wait for its writer forever.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            return _read_regular(descriptor, path)
+        finally:
+            os.close(descriptor)
+    except FileNotFoundError as error:
+        raise NotFound(f"there is no file {path}", hint=NAME_AN_EXPORT) from error
+    except OSError as error:
+        raise checks.os_failure(error, f"cannot read {path}") from error
+
+
+def _read_regular(descriptor: int, path: str) -> bytes:
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        raise Invalid(f"{path} is not a regular file", hint=NAME_AN_EXPORT)
+    with os.fdopen(descriptor, "rb", closefd=False) as file:
+        size = sum(map(len, _checked_pieces(file, path)))
+        file.seek(0)
+        # A file that grows meanwhile is cut, which the check of its content finds.
+        return file.read(size)
+
+
+def read_stream(stream: BinaryIO, name: str = "standard input") -> bytes:
+    """The bytes of an export from a stream, which can be read only once."""
+    return b"".join(_checked_pieces(stream, name))
+
+
+def _checked_pieces(stream: BinaryIO, name: str) -> Iterator[bytes]:
+    """The bytes of a document, checked while they come: what cannot be one is not read to its
+    end."""
+    nesting, size = Nesting(FRAME_LEVELS), 0
+    piece = stream.read(SNIFF_BYTES)
+    _check_start(piece, name)
+    while piece:
+        size += len(piece)
+        if size > DOCUMENT_BYTES_MAX:
+            too_long = f"{name} has more than {DOCUMENT_BYTES_MAX:,} bytes"
+            raise Invalid(too_long, hint="copy the store itself")
+        try:
+            nesting.take(piece)
+        except Invalid as error:
+            raise Corrupt(f"{name} is damaged: {error}", hint=AGAIN) from error
+        yield piece
+        piece = stream.read(STREAM_BYTES)
+
+
+def _check_start(start: bytes, name: str) -> None:
+    is_object = start.lstrip().startswith(b"{")
+    if not is_object or f'"{FORMAT}"'.encode() not in start:
+        hint = "refold export ID FILE.json writes one"
+        raise Invalid(f"{name} is not a refold export", hint=hint)
+
+
+# --- decoding it ---
+
+
+class _Head(msgspec.Struct):
+    format: str
+    version: int
+
+
+class _About(msgspec.Struct):
+    id: str
+    head: int
+    chain: str
+
+
+class _Content(msgspec.Struct):
+    digest: str
+    suffix: str = ".bin"
+    text: str | None = None
+    data: bytes | None = None
+
+    @property
+    def content(self) -> bytes:
+        return self.text.encode() if self.text is not None else self.data or b""
+
+
+class _Document(msgspec.Struct):
+    conversation: msgspec.Raw
+    events: list[msgspec.Raw]
+    artifacts: list[_Content]
+    digest: str
+
+
+def import_document(
+    store: Store, document: bytes, *, id: str | None = None, name: str = "the file"
+) -> Conversation:
+    """Writes an export into the store as a new conversation: `id`, else the id it had, else that
+    with a number. Conflict if the store holds the very same log already and no id is given."""
+    decoded, about = _decoded(document, name)
+    events = _checked_events(decoded, about, name)
+    contents = _checked_contents(decoded, events, name)
+    wanted = codec.conversation_checked(about.id if id is None else id)
+    free = _free_id(store, wanted, events[-1], fixed=id is not None)
+    for content in contents:
+        store.put([content.content], suffix=content.suffix)
+    store.append(free, events, expect=0)
+    store.flush()
+    return store.conversation(free)
+
+
+def _decoded(document: bytes, name: str) -> tuple[_Document, _About]:
+    try:
+        _check_head(msgspec.json.decode(document, type=_Head), name)
+        decoded = msgspec.json.decode(document, type=_Document)
+        return decoded, msgspec.json.decode(decoded.conversation, type=_About)
+    except (msgspec.DecodeError, RecursionError, ValueError) as error:
+        raise Corrupt(f"{name} is damaged: {error}", hint=AGAIN) from error
+
+
+def _check_head(head: _Head, name: str) -> None:
+    if head.format != FORMAT:
+        wrong = f"{name} has the format {head.format!r}, not {FORMAT!r}"
+        raise Invalid(wrong, hint="refold export writes one")
+    if head.version != VERSION:
+        wrong = f"{name} has version {head.version}, this refold reads {VERSION}"
+        raise Invalid(wrong, hint="upgrade refold")
+
+
+# --- checking it ---
+
+
+def _checked_events(decoded: _Document, about: _About, name: str) -> list[Event]:
+    """The events, if they are exactly the log that was exported."""
+    hasher = codec.content_hasher()
+    hasher.update(decoded.conversation)
+    events: list[Event] = []
+    before = codec.ZERO
+    for seq, line in enumerate(decoded.events, 1):
+        hasher.update(line)
+        events.append(_checked_event(bytes(line), seq, before, name))
+        before = events[-1].chain
+    if not events or (about.head, about.chain) != (events[-1].seq, before.hex()):
+        held = f"{name} holds {len(events)} events, its head is {about.head}"
+        raise Corrupt(f"{held}: it was cut or changed", hint=AGAIN)
+    if hasher.hexdigest() != decoded.digest:
+        raise Corrupt(f"{name} does not match its digest: it was changed", hint=AGAIN)
+    return events
+
+
+def _checked_event(line: bytes, seq: int, before: bytes, name: str) -> Event:
+    try:
+        event = codec.from_line(line)
+        faults = _event_faults(event, seq, before)
+        if not faults and not event.erased:
+            check_depth(msgspec.json.decode(event.body))
+            codec.decode(event)
+    except (Corrupt, struct.error, ValueError, RecursionError) as error:
+        raise Corrupt(f"{name}, event {seq}: {error}", hint=AGAIN) from error
+    if faults:
+        raise Corrupt(f"{name}: {faults[0]}", hint=AGAIN)
+    return event
+
+
+def _event_faults(event: Event, seq: int, before: bytes) -> list[str]:
+    faults = list(codec.check([event], after=seq - 1, before=before))
+    if not (0 <= event.at_ms <= NUMBER_MAX and abs(event.tokens) <= NUMBER_MAX):
+        faults.append(f"event {seq}: its numbers are out of bounds")
+    return faults
+
+
+def _checked_contents(decoded: _Document, events: list[Event], name: str) -> list[_Content]:
+    """The contents that the log names, each checked against its digest."""
+    wanted = _wanted_digests(events)
+    contents = {one.digest: one for one in decoded.artifacts if one.digest in wanted}
+    for digest in sorted(wanted):
+        artifact = codec.artifact_id(checks.digest_checked(digest))
+        if digest not in contents:
+            raise Corrupt(f"{name} lacks the artifact {artifact}", hint=AGAIN)
+        hasher = codec.content_hasher()
+        hasher.update(contents[digest].content)
+        if hasher.hexdigest() != digest:
+            raise Corrupt(f"{name}: the artifact {artifact} does not match its digest", hint=AGAIN)
+    return list(contents.values())
+
+
+def _wanted_digests(events: list[Event]) -> set[str]:
+    """The contents that the log names and did not clean up later."""
+    wanted: set[str] = set()
+    for event in events:
+        artifact = artifact_of(event)
+        if artifact is None:
+            continue
+        if event.by == CLEANER:
+            wanted.discard(artifact.digest)
+        else:
+            wanted.add(artifact.digest)
+    return wanted
+
+
+# --- the id it gets ---
+
+
+def _free_id(store: Store, wanted: str, newest: Event, *, fixed: bool) -> str:
+    """The id under which the log can be written."""
+    for number in range(1, IDS_TRIED_MAX):
+        id = wanted if number == 1 else f"{wanted[:58]}-{number}"
+        try:
+            taken = store.conversation(id)
+        except NotFound:
+            return id
+        if fixed:
+            raise checks.taken(id, taken.head)
+        _check_not_same(store, taken, newest)
+    tried = f"{wanted!r} and {IDS_TRIED_MAX} numbered ids are taken"
+    raise Conflict(tried, hint="choose one with --id")
+
+
+def _check_not_same(store: Store, taken: Conversation, newest: Event) -> None:
+    """Conflict if a conversation begins with the very log that is to be written."""
+    if taken.head < newest.seq or chain_at(store, taken, newest.seq) != newest.chain:
+        return
+    same = f"{taken.id!r} holds this log already; nothing was written"
+    raise Conflict(same, head=taken.head, hint="--id NEW makes a second copy")

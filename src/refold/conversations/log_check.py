@@ -1,0 +1,252 @@
+"""Goes through one log, event by event, and gives what is wrong with it.
+
+Each event must have the body and the place in the chain that it was sealed with, and each artifact
+that it names must be there and match its digest. A damaged event does not end the walk. Neighbours:
+`core.codec` seals, `verifier` walks a whole store and checks what follows from a log.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from itertools import islice
+from typing import Literal
+
+import msgspec
+
+from refold.core import codec
+from refold.core.fold import text_of
+from refold.core.model import CLEANER, Artifact, Conversation, Event, Message, Meta, ToolResult
+from refold.errors import Corrupt, Invalid, NotFound, RefoldError
+from refold.log.reading import READ_EVENTS
+from refold.log.unfold import references
+from refold.stores.protocol import Store
+
+MISSING = "its content is missing"
+PROBLEMS_MAX = 100  # per conversation: whoever has more has lost the file, not an event
+
+Part = Literal["store", "log", "artifact", "bookmark", "law"]
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that is wrong, and its place: `seq` is 0 where it is not about one event."""
+
+    part: Part
+    what: str
+    conversation: str = ""
+    seq: int = 0
+    file: str = ""
+
+
+class Contents:
+    """The artifacts of a store. Each content is read once, however many events name it."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.file = store.url.removeprefix("sqlite:")
+        self.faults: dict[str, str] = {}  # by digest; empty if nothing is wrong
+
+    def fault(self, artifact: Artifact) -> str:
+        """What is wrong with the bytes of an artifact."""
+        digest = artifact.digest
+        if digest not in self.faults:
+            self.faults[digest] = self._read(digest, artifact.size_bytes)
+        return self.faults[digest]
+
+    def _read(self, digest: str, size_bytes: int) -> str:
+        try:
+            size = sum(len(chunk) for chunk in self.store.get(digest))
+        except NotFound:
+            return MISSING
+        except (Corrupt, Invalid) as error:
+            return f"its content is damaged: {error}"
+        return "" if size == size_bytes else f"its content has {size:,} bytes, not {size_bytes:,}"
+
+    def location(self, digest: str) -> str:
+        """The file of a content, or that of the store."""
+        try:
+            return self.store.location(digest) or self.file
+        except RefoldError:
+            return self.file
+
+
+class LogCheck:
+    """The walk through one log. `befores` are the chain values that the next event may follow:
+    the stored one, and what it should have been, so that a damaged chain value is blamed on its
+    own event and not on the next."""
+
+    def __init__(self, contents: Contents, about: Conversation) -> None:
+        self.contents, self.about = contents, about
+        self.events = 0
+        self.befores: list[bytes] = [codec.ZERO]
+        self.title = ""
+        self.artifacts: set[str] = set()
+        self.named: dict[str, int] = {}
+        # Artifacts that a text names, and where it does so for the last time.
+        self.mentioned: dict[str, int] = {}
+        self.has_erased_artifact = False
+        # By digest, unless the log says later that the content was cleaned up.
+        self.missing: dict[str, Problem] = {}
+
+    def problems(self) -> list[Problem]:
+        """What is wrong with the log; the walk ends a little after PROBLEMS_MAX."""
+        problems: list[Problem] = []
+        for step in self._steps():
+            if isinstance(step, Event):
+                self.events += 1
+                problems += self._event_problems(step)
+            else:
+                # What follows an event that is lost cannot be tied to what came before it.
+                self.befores = []
+                problems.append(step)
+            if len(problems) > PROBLEMS_MAX:
+                return problems
+        return [*problems, *self._end_problems()]
+
+    def _problem(self, part: Part, what: str, seq: int = 0, file: str = "") -> Problem:
+        file = file or self.contents.file
+        return Problem(part=part, what=what, conversation=self.about.id, seq=seq, file=file)
+
+    # --- reading ---
+
+    def _steps(self) -> Iterator[Event | Problem]:
+        """Every event of the log; a problem in the place of one that is missing or cannot be
+        read."""
+        after = 0
+        while after < self.about.head:
+            last = min(after + READ_EVENTS, self.about.head)
+            yield from self._page(after, last)
+            after = last
+
+    def _page(self, after: int, last: int) -> Iterator[Event | Problem]:
+        """These events; one by one if they cannot be read in a row."""
+        fault = ""
+        try:
+            events = self._read(after, last)
+        except Corrupt as error:
+            events, fault = [], f"cannot be read: {error}"
+        if len(events) == last - after:
+            yield from events
+            return
+        steps = [self._single(seq) for seq in range(after + 1, last + 1)]
+        yield from steps
+        if fault and all(isinstance(step, Event) for step in steps):
+            # Something else lies between them.
+            yield self._problem("log", fault, last)
+
+    def _single(self, seq: int) -> Event | Problem:
+        try:
+            events = self._read(seq - 1, seq)
+        except Corrupt as error:
+            return self._problem("log", f"cannot be read: {error}", seq)
+        return events[0] if events else self._problem("log", "the event is missing", seq)
+
+    def _read(self, after: int, last: int) -> list[Event]:
+        store = self.contents.store
+        return store.read(self.about.id, after=after, last=last, limit=last - after)
+
+    # --- one event ---
+
+    def _event_problems(self, event: Event) -> list[Problem]:
+        faults = list(self._seal_faults(event))
+        if not faults:
+            try:
+                self._learn(event)
+            except Corrupt as error:
+                faults.append(str(error))
+        if faults:
+            return [self._problem("log", fault, event.seq) for fault in faults]
+        return list(self._artifact_problems(event))
+
+    def _seal_faults(self, event: Event) -> Iterator[str]:
+        if not event.erased and codec.digest_of(event.salt, event.body) != event.digest:
+            yield "its body does not match its digest"
+        chains: list[bytes] = []
+        try:
+            chains = [_chain(before, event) for before in self.befores]
+        except (struct.error, ValueError, OverflowError) as error:
+            yield f"its envelope is damaged: {error}"
+        if event.chain in chains or not self.befores:
+            self.befores = [event.chain]
+        else:
+            self.befores = [event.chain, *chains]
+            yield "the chain is broken"
+
+    def _learn(self, event: Event) -> None:
+        """Decodes the body, and remembers what the log says as a whole."""
+        body = codec.decode(event)
+        if event.erased and event.kind == "artifact":
+            self.has_erased_artifact = True
+        match body:
+            case Meta(title=str(title)):
+                self.title = title
+            case Artifact():
+                self.artifacts.add(body.id)
+            case Message():
+                self._learn_names(body, event.seq)
+            case _:
+                pass
+
+    def _learn_names(self, message: Message, seq: int) -> None:
+        """Remembers the artifacts that a message names, in its texts and as its results."""
+        for block in message.blocks:
+            for id in references(text_of(block)):
+                self.mentioned[id] = seq
+            if isinstance(block, ToolResult) and block.artifact:
+                self.named[block.artifact] = seq
+
+    def _artifact_problems(self, event: Event) -> Iterator[Problem]:
+        artifact = codec.decode(event) if event.kind == "artifact" else None
+        if not isinstance(artifact, Artifact):
+            return
+        if event.by == CLEANER:
+            self.missing.pop(artifact.digest, None)
+            return
+        fault = self._artifact_fault(artifact)
+        if not fault:
+            return
+        where = self.contents.location(artifact.digest)
+        problem = self._problem("artifact", f"{artifact.id}: {fault}", event.seq, where)
+        if fault == MISSING:
+            self.missing[artifact.digest] = problem
+        else:
+            yield problem
+
+    def _artifact_fault(self, artifact: Artifact) -> str:
+        fault = self.contents.fault(artifact)
+        if not fault and codec.artifact_id(artifact.digest) != artifact.id:
+            return "its id does not follow from its digest"
+        return fault
+
+    # --- the whole log ---
+
+    def _end_problems(self) -> Iterator[Problem]:
+        """What shows only at the end of the log."""
+        yield from self.missing.values()
+        if self.befores and self.about.chain not in self.befores:
+            wrong = "the head is not the one that the store names"
+            yield self._problem("log", wrong, self.about.head)
+        if self.about.title != self.title:
+            yield self._problem("store", "the title in the list is not the one in the log")
+        yield from self._unknown(self.named, "the result")
+
+    def remarks(self) -> list[Problem]:
+        """The artifacts that a text names and the log does not have."""
+        only_mentioned = {id: seq for id, seq in self.mentioned.items() if id not in self.named}
+        return list(islice(self._unknown(only_mentioned, "the text"), PROBLEMS_MAX))
+
+    def _unknown(self, names: dict[str, int], place: str) -> Iterator[Problem]:
+        """The named artifacts that the log does not have. Nothing is known of erased ones."""
+        if self.has_erased_artifact:
+            return
+        for id, seq in names.items():
+            if id not in self.artifacts:
+                what = f"{place} names {id}, which the log does not have"
+                yield self._problem("artifact", what, seq)
+
+
+def _chain(before: bytes, event: Event) -> bytes:
+    """The chain value that an event has after another one."""
+    return codec.chain_of(
+        before, event.seq, event.id, event.at_ms, event.by, event.kind, event.digest
+    )
