@@ -1,15 +1,16 @@
 """The points to which a conversation can go back: which there are, what lies between two, what a
 restore takes off.
 
-Every seq can be restored. A list of all would be no help, so it names some: the checkpoints, the
-end of every tenth message, and where the log stood before a compaction, an undo or a restore. All
-of it is computed from the log: nothing is written for it and nothing pruned. Neighbours: `history`
-gives what is written to go back, `past` asks.
+Every seq can be restored. A list of all would not help, so it names some: the checkpoints, the end
+of every tenth message, and where the log was before a compaction, an undo or a restore. All of it
+is computed from the log: nothing is written for it and nothing pruned. Neighbours: `undo` gives
+what is written to go back, `Context.log` asks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -18,7 +19,7 @@ from refold.core.codec import decode
 from refold.core.fold import fold, switches
 from refold.core.laws import is_request
 from refold.core.model import (
-    Artifact,
+    Body,
     Checkpoint,
     Event,
     Hide,
@@ -29,13 +30,16 @@ from refold.core.model import (
     Span,
     Summarize,
     Usage,
+    View,
 )
 from refold.ledger.actions import changed_files
 from refold.log.log import Log
+from refold.log.reading import artifact_of
 
+T = TypeVar("T")
 EVERY, KEEP, HOURS = 10, 5, 24.0
 _HOUR_MS = 3_600_000
-_TOLD = frozenset({"edit", "revert", "restore", "checkpoint"})
+_CONTROLS = frozenset({"edit", "revert", "restore", "checkpoint"})
 
 
 # --- which there are ---
@@ -57,63 +61,64 @@ def points_of(
 ) -> list[Point]:
     """The points of a log, newest first: every name, and of the others those of the last hours,
     but never fewer than `keep`."""
-    found = {(point.seq, point.name): point for point in _found(events, every)}
-    newest = {
-        point.name: point.seq for point in found.values() if point.name
-    }  # a name may have moved on
-    listed = [point for point in found.values() if newest.get(point.name, point.seq) == point.seq]
-    listed.sort(key=lambda point: (point.seq, point.name), reverse=True)
-    others = [point for point in listed if not point.name]
-    fresh = {
-        point.seq
-        for at, point in enumerate(others)
-        if at < keep or now_ms - point.at_ms <= hours * _HOUR_MS
-    }
-    return [point for point in listed if point.name or point.seq in fresh]
+    listed = _distinct(_each_point(events, every))
+    oldest_ms = now_ms - hours * _HOUR_MS
+    points: list[Point] = []
+    unnamed = 0
+    for point in listed:
+        if not point.name:
+            unnamed += 1
+        if point.name or unnamed <= keep or point.at_ms >= oldest_ms:
+            points.append(point)
+    return points
 
 
-def _found(events: Iterable[Event], every: int) -> Iterator[Point]:
+def _distinct(points: Iterable[Point]) -> list[Point]:
+    """Each point once, newest first. A name may have moved on; then only its newest place
+    counts."""
+    by_place = {(point.seq, point.name): point for point in points}
+    places = {point.name: point.seq for point in by_place.values() if point.name}
+    listed = [one for one in by_place.values() if places.get(one.name, one.seq) == one.seq]
+    return sorted(listed, key=lambda point: (point.seq, point.name), reverse=True)
+
+
+def _each_point(events: Iterable[Event], every: int) -> Iterator[Point]:
     messages, batch = 0, ""
     for event in events:
+        at_ms = event.at_ms
         if event.kind == "message":
             messages += 1
             if every > 0 and messages % every == 0:
-                yield Point(
-                    seq=event.seq,
-                    at_ms=event.at_ms,
-                    messages=messages,
-                    reason=f"message {messages}",
-                )
-        body = decode(event) if event.kind in _TOLD else None
-        before = ""
-        match body:
-            case Checkpoint():
-                yield Point(
-                    seq=body.seq,
-                    at_ms=event.at_ms,
-                    messages=messages,
-                    reason="checkpoint",
-                    name=body.name,
-                )
-            case Replace() | Hide() | Summarize() if body.batch != batch:
-                batch, before = body.batch, "compaction"
-            case Revert() | Restore():
-                before = event.kind
-            case _:
-                pass
-        if before and event.seq > 1:
+                reason = f"message {messages}"
+                yield Point(seq=event.seq, at_ms=at_ms, messages=messages, reason=reason)
+        body = decode(event) if event.kind in _CONTROLS else None
+        if isinstance(body, Checkpoint):
+            name = body.name
             yield Point(
-                seq=event.seq - 1, at_ms=event.at_ms, messages=messages, reason=f"before a {before}"
+                seq=body.seq, at_ms=at_ms, messages=messages, reason="checkpoint", name=name
             )
+        reason = _reason_before(event, body, batch)
+        if reason and event.seq > 1:
+            yield Point(seq=event.seq - 1, at_ms=at_ms, messages=messages, reason=reason)
+        if isinstance(body, Replace | Hide | Summarize):
+            batch = body.batch
+
+
+def _reason_before(event: Event, body: Body | None, batch: str) -> str:
+    """Why the place before an event is worth going back to. `batch` is that of the last edit."""
+    if isinstance(body, Replace | Hide | Summarize):
+        return "before a compaction" if body.batch != batch else ""
+    if isinstance(body, Revert | Restore):
+        return f"before a {event.kind}"
+    return ""
 
 
 # --- what lies between two ---
 
 
 class Difference(Struct, frozen=True, kw_only=True):
-    """What the page at `last` shows otherwise than the page at `first`: messages by seq, batches
-    that hold only there; and what happened between: artifacts, and files that tool calls
-    changed."""
+    """How the page at `last` differs from the page at `first`: messages by seq, batches that hold
+    only there; and what happened between: artifacts, and files that tool calls changed."""
 
     first: int
     last: int
@@ -130,17 +135,24 @@ def difference(log: Log, first: int, last: int, config: Config) -> Difference:
     before, after = fold(log.read(0, first)), fold(log.read(0, last))
     old, new = _messages(before.slots), _messages(after.slots)
     between = Span(min(first, last) + 1, max(first, last))
-    known = {batch for _, batch in before.undoable}
     return Difference(
         first=first,
         last=last,
-        added=tuple(seq for seq in new if seq not in old),
-        removed=tuple(seq for seq in old if seq not in new),
+        added=_not_in(new, old),
+        removed=_not_in(old, new),
         changed=tuple(seq for seq in new if seq in old and new[seq].edits != old[seq].edits),
-        batches=tuple(batch for _, batch in after.undoable if batch and batch not in known),
+        batches=_not_in(_batches(after), _batches(before)),
         artifacts=tuple(dict.fromkeys(_artifacts(log.read(between.first - 1, between.last)))),
         files=tuple(changed_files(log.originals(between), config)),
     )
+
+
+def _not_in(ones: Iterable[T], others: Container[T]) -> tuple[T, ...]:
+    return tuple(one for one in ones if one not in others)
+
+
+def _batches(state: View) -> list[str]:
+    return [batch for _, batch in state.undoable if batch]
 
 
 def _messages(slots: Sequence[Slot]) -> dict[int, Slot]:
@@ -149,9 +161,9 @@ def _messages(slots: Sequence[Slot]) -> dict[int, Slot]:
 
 def _artifacts(events: Iterable[Event]) -> Iterator[str]:
     for event in events:
-        body = decode(event) if event.kind == "artifact" else None
-        if isinstance(body, Artifact):
-            yield body.id
+        artifact = artifact_of(event)
+        if artifact is not None:
+            yield artifact.id
 
 
 # --- what a restore takes off ---
@@ -159,7 +171,7 @@ def _artifacts(events: Iterable[Event]) -> Iterator[str]:
 
 class Restored(Struct, frozen=True, kw_only=True):
     """What a restore to `seq` switches off: what the user asked for (by seq), and the calls of
-    the model, which stay billed. `files` are those that tool calls changed behind the point: on
+    the model, which stay billed. `files` are those that tool calls changed after the point: on
     disk they stay as they are."""
 
     seq: int
@@ -170,10 +182,10 @@ class Restored(Struct, frozen=True, kw_only=True):
 
 def restored(log: Log, seq: int, config: Config) -> Restored:
     """What going back to a seq switches off, of what holds now."""
-    behind = list(log.read(seq, log.state.head))
-    off = switches(behind).off
+    later = list(log.read(seq, log.state.head))
+    off = switches(later).off
     originals = log.originals(Span(seq + 1, log.state.head))
-    bodies = (decode(event) for event in behind if event.kind == "usage" and event.seq not in off)
+    bodies = (decode(event) for event in later if event.kind == "usage" and event.seq not in off)
     return Restored(
         seq=seq,
         files=changed_files(originals, config),

@@ -4,12 +4,12 @@ time and reason.
 Edits name what they did and which strategy asked for it; a revert or restore that switched them off
 is part of the chain, and so is a pin that kept them away, and the call that changed a file whose
 text the message shows. A large result begins with the artifact that it became. Reads the log once,
-from the message on. Neighbours: `core.fold` applies what is traced here, `engine` asks.
+from the message on. Neighbours: `core.fold` applies what is traced here, `Context.log` asks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -54,57 +54,62 @@ class Trace(Struct, frozen=True, kw_only=True):
 
 def traced(log: Log, seq: int, config: Config) -> list[Trace]:
     """The chain of one message; NotFound if there is no such message."""
-    event = next(iter(log.read(seq - 1, seq)), None) if 0 < seq <= log.state.head else None
-    if event is None or event.kind != "message":
-        raise NotFound(
-            f"there is no message #{seq}", hint="context.view.slots lists the messages by seq"
-        )
+    event = _message_event(log, seq)
     message = message_of(event, log.state)
+    traces = [*_offloads(event, message), *_stale(log, seq, config)]
     controls = [event for event in log.read(seq) if event.kind in CONTROLS]
-    chain = _chain(controls, seq, switches(controls), len(message.blocks) if message else 0)
-    return sorted(
-        [*_moved_out(event, message), *chain, *_stale(log, seq, config)],
-        key=lambda trace: trace.seq,
-    )
+    traces += _chain(controls, seq, len(message.blocks) if message else 0)
+    return sorted(traces, key=lambda trace: trace.seq)
 
 
-def _moved_out(event: Event, message: Message | None) -> Iterator[Trace]:
-    """The results that were too large for the page when they came: a stub stands there, an
-    artifact has them whole."""
+def _message_event(log: Log, seq: int) -> Event:
+    if 0 < seq <= log.state.head:
+        for event in log.read(seq - 1, seq):
+            if event.kind == "message":
+                return event
+    hint = "context.view.slots lists the messages by seq"
+    raise NotFound(f"there is no message #{seq}", hint=hint)
+
+
+def _offloads(event: Event, message: Message | None) -> Iterator[Trace]:
+    """The results that were too large for the page when they came: each is an artifact now, and
+    the page has a stub."""
     for index, block in enumerate(message.blocks if message else ()):
         if isinstance(block, ToolResult) and block.artifact:
-            action, reason = (
-                f"kept as artifact {block.artifact}",
-                "too large for the page: a stub stands for it",
-            )
             yield Trace(
                 seq=event.seq,
                 at_ms=event.at_ms,
-                action=action,
+                action=f"kept as artifact {block.artifact}",
                 by=event.by,
-                reason=reason,
+                reason="too large for the page: a stub stands for it",
                 block=index,
                 handle=block.artifact,
             )
 
 
-def _stale(log: Log, seq: int, config: Config) -> Iterator[Trace]:
+def _stale(log: Log, seq: int, config: Config) -> list[Trace]:
     """The call that made a text stale which the page still shows. Nothing is done about it: no
     other text is newer."""
-    change, path = made_stale(log.state.view(), seq, config) or (0, "")
-    for event in log.read(change - 1, change) if change else ():
-        reason, handle = f"{path} was changed after this was read", str(Span(change, change))
-        yield Trace(
-            seq=change,
+    change = made_stale(log.state.view(), seq, config)
+    if change is None:
+        return []
+    at, path = change
+    return [
+        Trace(
+            seq=at,
             at_ms=event.at_ms,
             action="made stale",
             by=event.by,
-            reason=reason,
-            handle=handle,
+            reason=f"{path} was changed after this was read",
+            handle=str(Span(at, at)),
         )
+        for event in log.read(at - 1, at)
+    ]
 
 
-def _chain(controls: Iterable[Event], seq: int, found: Switches, blocks: int) -> Iterator[Trace]:
+def _chain(controls: Sequence[Event], seq: int, blocks: int) -> Iterator[Trace]:
+    """The events that touched a message of so many blocks."""
+    found = switches(controls)
     batches: set[str] = set()
     seen: set[int] = set()
     for event in controls:
@@ -114,10 +119,9 @@ def _chain(controls: Iterable[Event], seq: int, found: Switches, blocks: int) ->
         seen.add(event.seq)
         if isinstance(body, Replace | Hide | Summarize):
             batches.add(body.batch)
-        is_nowhere = (
-            isinstance(body, Replace) and not 0 <= body.block < blocks
-        )  # the fold passes it by
-        yield _trace(event, body, live=not is_nowhere and _holds(event, body, seq, found))
+        # The fold passes over a replacement of a block that does not exist.
+        has_place = not isinstance(body, Replace) or 0 <= body.block < blocks
+        yield _trace(event, body, live=has_place and _holds(event, body, seq, found))
 
 
 def _holds(event: Event, body: Body, seq: int, found: Switches) -> bool:
@@ -125,9 +129,14 @@ def _holds(event: Event, body: Body, seq: int, found: Switches) -> bool:
     followed by another."""
     if event.seq in found.off:
         return False
-    if isinstance(body, Replace) and found.winners.get((body.seq, body.block)) != event.seq:
-        return False
-    return not (isinstance(body, Replace | Hide | Summarize) and seq in found.pins)
+    match body:
+        case Replace():
+            is_newest = found.winners.get((body.seq, body.block)) == event.seq
+            return is_newest and seq not in found.pins
+        case Hide() | Summarize():
+            return seq not in found.pins
+        case _:
+            return True
 
 
 def _touches(body: Body, seq: int, batches: set[str], seen: set[int]) -> bool:
@@ -146,20 +155,13 @@ def _touches(body: Body, seq: int, batches: set[str], seen: set[int]) -> bool:
 
 
 def _trace(event: Event, body: Body, *, live: bool) -> Trace:
-    told = Trace(seq=event.seq, at_ms=event.at_ms, action=_action(body), by=event.by, live=live)
-    match body:
-        case Replace():
-            return replace(
-                told,
-                reason=body.reason,
-                batch=body.batch,
-                block=body.block,
-                handle=str(Span(body.seq, body.seq)),
-            )
-        case Hide() | Summarize():
-            return replace(told, reason=body.reason, batch=body.batch, handle=str(body.span))
-        case _:
-            return told
+    trace = Trace(seq=event.seq, at_ms=event.at_ms, action=_action(body), by=event.by, live=live)
+    if not isinstance(body, Replace | Hide | Summarize):
+        return trace
+    trace = replace(trace, reason=body.reason, batch=body.batch)
+    if isinstance(body, Replace):
+        return replace(trace, block=body.block, handle=str(Span(body.seq, body.seq)))
+    return replace(trace, handle=str(body.span))
 
 
 def _action(body: Body) -> str:

@@ -1,10 +1,10 @@
 """Handles lead back to the originals: `#41` a message, `#41-58` a span, `art-…` an artifact.
-Nothing expires by itself; what was cleaned up says so.
+Nothing expires automatically; what was cleaned up says so.
 
 A span that was summarized has three levels: its one-line form, its text, and the messages
-themselves. What stands behind a handle is read as a stream, so that lines out of the middle of a
-large one cost no memory. A handle is never a path: it names what the log names. Neighbours: the log
-below, `engine` and `toolbox` above.
+themselves. What a handle names is read as a stream, so that lines out of the middle of a large one
+cost no memory. A handle is never a path: it names what the log names. Neighbours: the log below,
+`artifacts` and `engine.toolbox` above.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from refold.core.model import (
 from refold.display import moment, nearest
 from refold.errors import Invalid, NotFound
 from refold.log.log import Log, runs
+from refold.log.reading import artifact_of
 from refold.stores.contents import check_size
 
 LEVELS = ("line", "paragraph", "full")
@@ -45,7 +46,7 @@ _SPAN = re.compile(r"#?(\d{1,15})(?:\s*-\s*#?(\d{1,15}))?")
 
 
 class Unfolded(Struct, frozen=True, kw_only=True):
-    """What stood behind a handle. `text` is readable; `messages` or `content` are the originals
+    """What a handle gave back. `text` is readable; `messages` or `content` are the originals
     themselves, unless only some lines were asked for."""
 
     handle: str
@@ -85,51 +86,55 @@ def unfolded(
     level: str,
     lines: tuple[int, int] | None,
 ) -> Unfolded:
-    """The originals behind a handle; NotFound, with the nearest, if there is no such thing."""
-    found = original(log, artifacts, handle, level=level)
+    """The originals that a handle names; NotFound, with the nearest, if there is no such thing."""
+    source = original(log, artifacts, handle, level=level)
     if lines is not None:
         first, last = lines
-        text = lines_between(found.texts, first, None if last == -1 else last).text
-        return Unfolded(handle=found.handle, level=found.level, text=text)
-    if found.artifact is not None:
-        content = b"".join(content_of(log, found.artifact))
-        return Unfolded(
-            handle=found.handle,
-            level="full",
-            text=content.decode("utf-8", "replace"),
-            content=content,
-        )
-    if found.level != "full":
-        return Unfolded(handle=found.handle, level=found.level, text="".join(found.texts))
-    slots = log.originals(span_of(found.handle))
+        text = lines_between(source.texts, first, None if last == -1 else last).text
+        return Unfolded(handle=source.handle, level=source.level, text=text)
+    if source.artifact is not None:
+        content = b"".join(content_of(log, source.artifact))
+        text = content.decode("utf-8", "replace")
+        return Unfolded(handle=source.handle, level="full", text=text, content=content)
+    if source.level != "full":
+        return Unfolded(handle=source.handle, level=source.level, text="".join(source.texts))
+    slots = log.originals(span_of(source.handle))
     messages = tuple(slot.message for slot in slots)
-    return Unfolded(
-        handle=found.handle, level="full", text="".join(_slot_texts(iter(slots))), messages=messages
-    )
+    text = "".join(_slot_texts(iter(slots)))
+    return Unfolded(handle=source.handle, level="full", text=text, messages=messages)
 
 
 def original(
     log: Log, artifacts: Sequence[Artifact], handle: str, *, level: str = "full"
 ) -> Original:
-    """What the handle names. Nothing but the log is read, and of it only what tells whether
-    there is such a thing."""
+    """What the handle names. Nothing but the log is read, and of it only what shows whether there
+    is such a thing."""
     if level not in LEVELS:
         raise Invalid(f"there is no level {level!r}", hint="levels: " + ", ".join(LEVELS))
     name = handle.strip().removeprefix("artifact://")
     if name.startswith("art-"):
         artifact = _artifact(artifacts, name)
-        return Original(
-            handle=artifact.id, level="full", texts=_decoded(log, artifact), artifact=artifact
-        )
+        texts = _artifact_texts(log, artifact)
+        return Original(handle=artifact.id, level="full", texts=texts, artifact=artifact)
     span = span_of(name)
-    if level != "full" and (summary := summary_of(log, span)) is not None:
-        text = summary.line or summary.text.split("\n", 1)[0] if level == "line" else summary.text
+    summary = summary_of(log, span) if level != "full" else None
+    if summary is not None:
+        text = _first_line(summary) if level == "line" else summary.text
         return Original(handle=str(span), level=level, texts=iter([text]))
-    if not 1 <= span.first <= span.last <= log.state.head or not any(_messages(log, span)):
-        raise NotFound(
-            f"there is no message in {span}", hint=f"the log goes from #1 to #{log.state.head}"
-        )
+    _check_span(log, span)
     return Original(handle=str(span), level="full", texts=_slot_texts(_messages(log, span)))
+
+
+def _first_line(summary: Summarize) -> str:
+    return summary.line or summary.text.split("\n", 1)[0]
+
+
+def _check_span(log: Log, span: Span) -> None:
+    """NotFound if the span has no message."""
+    head = log.state.head
+    is_inside = 1 <= span.first <= span.last <= head
+    if not is_inside or not any(_messages(log, span)):
+        raise NotFound(f"there is no message in {span}", hint=f"the log goes from #1 to #{head}")
 
 
 def references(text: str) -> list[str]:
@@ -139,12 +144,13 @@ def references(text: str) -> list[str]:
 
 
 def span_of(handle: str) -> Span:
-    found = _SPAN.fullmatch(handle)
-    if found is None:
-        raise Invalid(
-            f"{handle!r:.200} is not a handle", hint="handles look like #41, #41-58 or art-…"
-        )
-    return Span(int(found[1]), int(found[2] or found[1]))
+    """The span that a handle names; Invalid if it is not the handle of a message or span."""
+    match = _SPAN.fullmatch(handle)
+    if match is None:
+        hint = "handles look like #41, #41-58 or art-…"
+        raise Invalid(f"{handle!r:.200} is not a handle", hint=hint)
+    first, last = match.groups()
+    return Span(int(first), int(last or first))
 
 
 def lines_between(
@@ -152,27 +158,20 @@ def lines_between(
 ) -> Part:
     """Lines first to last of a text that comes in pieces, counted from 1; None means the end.
     `skip` leaves out so many characters of them, `most` is how many there is room for."""
-    if first < 1 or (last is not None and last < first):
-        raise Invalid(
-            f"lines {first} to {last or 'the end'}",
-            hint="lines are counted from 1, the first comes first",
-        )
+    _check_lines(first, last)
     taken: list[str] = []
     room, at, reached = most + 1, 1, first
     for text in texts:
         here = text.split("\n")
-        part = "\n".join(here[max(0, first - at) : None if last is None else max(0, last + 1 - at)])
+        end = None if last is None else max(0, last + 1 - at)
+        part = "\n".join(here[max(0, first - at) : end])
         kept = part[skip : skip + room]
         reached += part.count("\n", 0, skip + len(kept))
         skip, room = max(0, skip - len(part)), room - len(kept)
         taken.append(kept)
         if room <= 0:
-            return Part(
-                text="".join(taken)[:most],
-                first=first,
-                last=reached - kept.endswith("\n"),
-                cut=True,
-            )
+            reached -= kept.endswith("\n")
+            return Part(text="".join(taken)[:most], first=first, last=reached, cut=True)
         at += len(here) - 1
         if last is not None and at > last:
             return Part(text="".join(taken), first=first, last=last)
@@ -181,53 +180,53 @@ def lines_between(
     return Part(text="".join(taken), first=first, last=at)
 
 
+def _check_lines(first: int, last: int | None) -> None:
+    if first < 1 or (last is not None and last < first):
+        hint = "lines are counted from 1, the first comes first"
+        raise Invalid(f"lines {first} to {last or 'the end'}", hint=hint)
+
+
 # --- artifacts ---
 
 
 def _artifact(artifacts: Sequence[Artifact], name: str) -> Artifact:
-    artifact = next((known for known in artifacts if known.id == name), None)
-    if artifact is None:
-        near = nearest(name, [known.id for known in artifacts], limit=3)
-        raise NotFound(
-            f"there is no artifact {name!r:.200} in this conversation",
-            hint=f"nearest: {', '.join(near)}"
-            if near
-            else "the outputs that are listed have one each",
-        )
-    return artifact
+    for artifact in artifacts:
+        if artifact.id == name:
+            return artifact
+    near = nearest(name, [known.id for known in artifacts], limit=3)
+    hint = f"nearest: {', '.join(near)}" if near else "every listed artifact has an id"
+    raise NotFound(f"there is no artifact {name!r:.200} in this conversation", hint=hint)
 
 
 def content_of(log: Log, artifact: Artifact) -> Iterator[bytes]:
     """The bytes of an artifact. NotFound says when it was cleaned up and what it was, if that is
-    why they are gone; Corrupt, before the first byte, if a file of another size stands in their
-    place: who reads a part of it would never come to the end, where the digest tells."""
+    why they are gone; Corrupt, before the first byte, if a file of another size is in their
+    place: who reads a part of it would never come to the end, where the digest is checked."""
     try:
         if path := log.store.location(artifact.digest):
             check_size(path, artifact.size_bytes)
         yield from log.store.get(artifact.digest)
     except NotFound as error:
-        cleaned = cleaned_ms(log, artifact)
-        if not cleaned:
+        at_ms = cleaned_ms(log, artifact)
+        if not at_ms:
             raise
         what = f"{artifact.size_bytes:,} bytes of {artifact.name!r:.100}"
-        raise NotFound(
-            f"{artifact.id} was cleaned up on {moment(cleaned)}: {what}",
-            hint="run the tool again to get it anew",
-        ) from error
+        gone = f"{artifact.id} was cleaned up on {moment(at_ms)}: {what}"
+        raise NotFound(gone, hint="run the tool again to get it again") from error
 
 
 def cleaned_ms(log: Log, artifact: Artifact) -> int:
     """When the artifact was cleaned up for the last time; 0 if never."""
-    found = 0
+    at_ms = 0
     for span in runs(log.state.artifacts):
         for event in log.read(span.first - 1, span.last):
-            body = decode(event) if event.by == CLEANER else None
-            if isinstance(body, Artifact) and body.digest == artifact.digest:
-                found = event.at_ms
-    return found
+            cleaned = artifact_of(event) if event.by == CLEANER else None
+            if cleaned is not None and cleaned.digest == artifact.digest:
+                at_ms = event.at_ms
+    return at_ms
 
 
-def _decoded(log: Log, artifact: Artifact) -> Iterator[str]:
+def _artifact_texts(log: Log, artifact: Artifact) -> Iterator[str]:
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     for chunk in content_of(log, artifact):
         yield decoder.decode(chunk)
@@ -244,25 +243,24 @@ def _messages(log: Log, span: Span) -> Iterator[Slot]:
 
 
 def _slot_texts(slots: Iterator[Slot]) -> Iterator[str]:
-    """A message alone is its text; several stand under headings."""
-    one, more = next(slots), next(slots, None)
-    if more is None:
-        yield body_text(one.message)
+    """A message alone is its text; several have headings."""
+    first, second = next(slots), next(slots, None)
+    if second is None:
+        yield body_text(first.message)
         return
-    yield shown(one)
-    for slot in chain([more], slots):
+    yield shown(first)
+    for slot in chain([second], slots):
         yield "\n\n" + shown(slot)
 
 
 def summary_of(log: Log, span: Span) -> Summarize | None:
     """The newest summary of exactly this span; on the page, or further back in the log."""
-    found = None
+    newest = None
     for event in log.read():
-        if event.kind == "edit":
-            edit = decode(event)
-            if isinstance(edit, Summarize) and edit.span == span:
-                found = edit
-    return found
+        edit = decode(event) if event.kind == "edit" else None
+        if isinstance(edit, Summarize) and edit.span == span:
+            newest = edit
+    return newest
 
 
 def shown(slot: Slot) -> str:
@@ -272,23 +270,26 @@ def shown(slot: Slot) -> str:
 
 def body_text(message: Message) -> str:
     """Everything a message says, as text, exactly as it came."""
-    parts = []
-    for block in message.blocks:
-        match block:
-            case ToolCall():
-                parts.append(f"[call {block.name} {block.id}]\n{text_of(block)}")
-            case ToolResult():
-                text = "\n".join(_exact(part) for part in block.content)
-                parts.append(f"[result {block.call}]\n{text}" if len(message.blocks) > 1 else text)
-            case _:
-                parts.append(_exact(block))
-    return "\n".join(parts)
+    is_alone = len(message.blocks) == 1
+    return "\n".join(_block_text(block, is_alone=is_alone) for block in message.blocks)
 
 
-def _exact(block: Block) -> str:
+def _block_text(block: Block, *, is_alone: bool) -> str:
+    match block:
+        case ToolCall():
+            return f"[call {block.name} {block.id}]\n{text_of(block)}"
+        case ToolResult():
+            text = "\n".join(_exact_text(part) for part in block.content)
+            return text if is_alone else f"[result {block.call}]\n{text}"
+        case _:
+            return _exact_text(block)
+
+
+def _exact_text(block: Block) -> str:
     """A block's own text; bytes that were shielded come back as the text they were."""
     if isinstance(block, Opaque) and block.data:
         return block.data.decode("utf-8", "surrogatepass")
-    return text_of(block) or (
-        "" if isinstance(block, Text) else f"[{type(block).__name__.lower()}]"
-    )
+    text = text_of(block)
+    if text or isinstance(block, Text):
+        return text
+    return f"[{type(block).__name__.lower()}]"
