@@ -10,7 +10,7 @@ import refold
 from refold.core.model import Summarize, Usage
 from refold.tokens.counter import ESTIMATE
 from refold.writer import asker as asking
-from refold.writer.accept import Rejected, judged
+from refold.writer.accept import Rejected, check
 from refold.writer.asker import Answer, Asker, Request
 from tests.scripted import AWS, GOOD, Scripted, heard_by, opened, page, summaries, talked, used
 
@@ -397,7 +397,7 @@ COPIES = {
 def test_a_summary_may_quote(name):
     """X-37: names, paths, a telling line, the user's own words, and what still holds of the last
     summary."""
-    judged(SUMMARIES[name], tokens=50, covered=1_000, sources=HISTORY)
+    check(SUMMARIES[name], tokens=50, covered=1_000, sources=HISTORY)
 
 
 @pytest.mark.parametrize("name", COPIES)
@@ -405,20 +405,20 @@ def test_a_summary_that_says_next_to_nothing_of_its_own_is_a_copy(name):
     """X-37"""
     sources = [*HISTORY, COPIES["in a language without spaces"].replace("。", "。\n")]
     with pytest.raises(Rejected, match="word for word"):
-        judged(COPIES[name], tokens=50, covered=1_000, sources=sources)
+        check(COPIES[name], tokens=50, covered=1_000, sources=sources)
 
 
 def test_a_sentence_over_and_over_is_found_on_one_line_too():
     """X-37"""
     with pytest.raises(Rejected, match="repeats itself"):
-        judged(
+        check(
             "The tests were run again, and they failed once more. " * 9,
             tokens=50,
             covered=1_000,
             sources=[],
         )
     lines = [f"Done: step number {n} was carried out as it had been asked for." for n in range(9)]
-    judged("\n".join(lines), tokens=50, covered=1_000, sources=[])
+    check("\n".join(lines), tokens=50, covered=1_000, sources=[])
 
 
 def test_a_writer_that_echoes_cannot_make_the_summary_grow():

@@ -1,10 +1,10 @@
-"""What a writer gave back is held to rules before it may stand on a page, and completed by code
-where it is silent.
+"""What a writer gave back is held to rules before it may be on a page, and completed by code where
+it is silent.
 
-It must have ended by itself, say something besides reasoning, be clearly shorter than what it
-replaces, and be neither a refusal, a tool call, nor a copy of what it was given: copies are found
-by runs of words, however lines are broken. Files that were changed, open to-dos and the last
-request are added if nothing names them. Neighbours: `asking`, `strategies/prose` (how it stands on
+It must have ended of its own accord, say something besides reasoning, be clearly shorter than what
+it replaces, and be neither a refusal, a tool call, nor a copy of what it was given: copies are
+found by runs of words, however lines are broken. Files that were changed, open to-dos and the last
+request are added if nothing names them. Neighbours: `asker`, `strategies.prose` (how it looks on
 the page).
 """
 
@@ -19,11 +19,12 @@ from refold.core.model import Fact
 from refold.display import one_line
 from refold.strategies.prose import SHARE_MAX
 
-__all__ = ["Rejected", "additions", "judged", "said"]
+__all__ = ["Rejected", "additions", "check", "words_of"]
 
 RUN_WORDS = 8  # in the same order: fewer are alike by chance, or are a name, a path, a command
 COPY_WORDS_MIN = 40  # one or two telling lines may be the whole of a short summary
-# Of its words: more than this taken word for word is no summary; what still holds may be said again
+# Of its words: more than this taken word for word is not a summary; what still holds may be said
+# again.
 COPY_SHARE = 0.8
 LOOP_COUNT = 4  # times the same sentence, and more than half of all
 LOOP_CHARS_MIN = 40  # shorter ones are alike by chance
@@ -38,31 +39,29 @@ _TOOL_CALL = re.compile(r"(?i)<(?:tool_call|function_calls?|invoke|tool_use)\b")
 _REFUSAL = re.compile(
     r"(?i)^\W{0,3}(?:i['’]?m sorry|sorry|i cannot|i can['’]?t|i am unable|i['’]m unable|as an ai)\b"
 )
-# A path is one word; where words are not set apart by spaces (Chinese, Japanese), every sign is
-# one.
-_SIGN = r"\u3040-\u30ff\u3400-\u9fff"
-_WORD = re.compile(rf"[{_SIGN}]|[^\W{_SIGN}](?:[^\s{_SIGN}]*[^\W{_SIGN}])?")
+# A path is one word; where words are not set apart by spaces (Chinese, Japanese), every character
+# is one.
+_CHARACTER = r"\u3040-\u30ff\u3400-\u9fff"
+_WORD = re.compile(rf"[{_CHARACTER}]|[^\W{_CHARACTER}](?:[^\s{_CHARACTER}]*[^\W{_CHARACTER}])?")
 _END = re.compile(r"\n|(?<=[.!?;])\s")
 
 Run = tuple[str, ...]
 
 
 class Rejected(Exception):
-    """The answer may not stand on a page; the text says why."""
+    """The answer may not be on a page; the text says why."""
 
 
-def said(text: str, finished: str, reasoning: str = "") -> str:
-    """The words of an answer without its reasoning. Rejected if it did not end by itself or says
-    nothing."""
+def words_of(text: str, finished: str, reasoning: str = "") -> str:
+    """The words of an answer without its reasoning. Rejected if it was cut off or says nothing."""
     words = _THOUGHT.sub("", text).strip()
     if finished == "length":
         raise Rejected("the answer was cut off at the output limit")
     if finished != "stop":
         raise Rejected(f"the answer ended by {finished!r}")
     if not words:
-        raise Rejected(
-            "the answer has reasoning only" if reasoning or text.strip() else "the answer is empty"
-        )
+        has_thought = reasoning or text.strip()
+        raise Rejected("the answer has reasoning only" if has_thought else "the answer is empty")
     if _TOOL_CALL.search(words):
         raise Rejected("the answer is a tool call")
     if len(words) < REFUSAL_CHARS and _REFUSAL.match(words):
@@ -70,28 +69,34 @@ def said(text: str, finished: str, reasoning: str = "") -> str:
     return words
 
 
-def judged(words: str, *, tokens: int, covered: int, sources: Sequence[str]) -> None:
+def check(words: str, *, tokens: int, covered: int, sources: Sequence[str]) -> None:
     """Rejects what is too long for what it replaces, a copy of its sources, or the same over and
     over."""
     if tokens > SHARE_MAX * covered:
-        raise Rejected(
-            f"{tokens:,} tokens are more than 70 % of the {covered:,} they would replace"
-        )
+        too_long = f"{tokens:,} tokens are more than 70 % of the {covered:,} they would replace"
+        raise Rejected(too_long)
     own = _words(words)
     copied = copied_words(own, sources)
     if copied >= COPY_WORDS_MIN and copied > COPY_SHARE * len(own):
         raise Rejected("the answer repeats what it was given word for word")
-    sentences = [one_line(sentence) for sentence in _END.split(words)]
-    long = [sentence for sentence in sentences if len(sentence) >= LOOP_CHARS_MIN]
-    if any(count >= LOOP_COUNT and count > len(long) / 2 for count in Counter(long).values()):
+    if _is_loop(words):
         raise Rejected("the answer repeats itself")
 
 
+def _is_loop(words: str) -> bool:
+    """Whether more than half of the long sentences are the same one."""
+    sentences = [one_line(sentence) for sentence in _END.split(words)]
+    long = [sentence for sentence in sentences if len(sentence) >= LOOP_CHARS_MIN]
+    most = max(Counter(long).values(), default=0)
+    return most >= LOOP_COUNT and most > len(long) / 2
+
+
 def copied_words(own: Sequence[str], sources: Sequence[str]) -> int:
-    """How many of these words are part of a run that the sources have, too."""
+    """How many of these words are part of a run that the sources have as well."""
     # Only the answer's runs are held in memory; the sources, which may be large, pass by them once.
     given = _runs([word for source in sources for word in _words(source)])
-    copied, inside, until = set(_runs(own)).intersection(given), 0, 0
+    copied = set(_runs(own)).intersection(given)
+    inside = until = 0
     for at, run in enumerate(_runs(own)):
         if run in copied:
             inside += at + RUN_WORDS - max(at, until)
@@ -112,34 +117,43 @@ def additions(text: str, facts: Sequence[Fact]) -> list[str]:
     """Lines for what the whole text must name and does not: changed files, open to-dos, and the
     last request."""
     shown = one_line(text)
-    files = [
-        fact
-        for fact in facts
-        if fact.kind == "file" and fact.state in CHANGED and fact.text not in text
-    ]
-    lines = _listed(
-        "Files changed: ", [f"{fact.text} ({fact.state})" for fact in files], FILES_NAMED
-    )
-    todos = [
-        one_line(fact.text)[:TODO_SHOWN]
-        for fact in facts
-        if fact.kind == "todo" and fact.state == "open"
-    ]
-    lines += _listed(
-        "Open to-dos: ", [todo for todo in todos if todo not in shown], TODOS_NAMED, between="; "
-    )
-    requests = sorted((fact for fact in facts if fact.kind == "request"), key=lambda fact: fact.seq)
-    last = one_line(requests[-1].text) if requests else ""
+    lines = _listed("Files changed: ", _unnamed_files(text, facts), FILES_NAMED)
+    lines += _listed("Open to-dos: ", _unnamed_todos(shown, facts), TODOS_NAMED, between="; ")
+    last = _last_request(facts)
     if last[:60] not in shown:
-        lines.append(
-            f"Last request in this part: {last[:REQUEST_SHOWN]}{'…' if len(last) > REQUEST_SHOWN else ''}"
-        )
+        more = "…" if len(last) > REQUEST_SHOWN else ""
+        lines.append(f"Last request in this part: {last[:REQUEST_SHOWN]}{more}")
     return lines
+
+
+def _unnamed_files(text: str, facts: Sequence[Fact]) -> list[str]:
+    """The files that were changed, with what happened to them."""
+    files = [fact for fact in facts if fact.kind == "file" and fact.state in CHANGED]
+    return [f"{fact.text} ({fact.state})" for fact in files if fact.text not in text]
+
+
+def _unnamed_todos(shown: str, facts: Sequence[Fact]) -> list[str]:
+    """The to-dos that are open, each on one line."""
+    todos = [fact for fact in facts if fact.kind == "todo" and fact.state == "open"]
+    lines = [one_line(fact.text)[:TODO_SHOWN] for fact in todos]
+    return [line for line in lines if line not in shown]
+
+
+def _last_request(facts: Sequence[Fact]) -> str:
+    """The newest request, on one line; nothing if there is none."""
+    requests = [fact for fact in facts if fact.kind == "request"]
+    if not requests:
+        return ""
+    # Of two at one place, the one that was noted last.
+    newest = max(reversed(requests), key=lambda fact: fact.seq)
+    return one_line(newest.text)
 
 
 def _listed(heading: str, items: Sequence[str], most: int, between: str = ", ") -> list[str]:
     """One line that names the items, and one that counts those that are too many."""
     if not items:
         return []
-    more = [f"({len(items) - most} more)"] if len(items) > most else []
-    return [heading + between.join(items[:most]), *more]
+    lines = [heading + between.join(items[:most])]
+    if len(items) > most:
+        lines.append(f"({len(items) - most} more)")
+    return lines

@@ -4,13 +4,14 @@ Tool calls and results become text, long ones lose their middle, media become pl
 is left out, a call without a result gets one that says so. Secrets go before anything is cut, or
 half of one could stay. An earlier summary is on the page like any message, so it is part of what is
 quoted, the lines of a gist included. What code counts (which tool was used how often) goes in as
-data too. Neighbour: `asking` puts the question behind it.
+data as well. Neighbour: `asker` puts the question after it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 
 from refold.core.fold import text_of
 from refold.core.laws import settled
@@ -32,25 +33,27 @@ Redact = Callable[[str], str]
 def quoted(slots: Sequence[Slot], redact: Redact) -> list[str]:
     """Each message as a text of its own, in lawful order, under its #seq."""
     ordered, _ = settled(slots, opens=False)
-    names = {
-        block.id: block.name
-        for slot in ordered
-        for block in slot.message.blocks
-        if isinstance(block, ToolCall)
-    }
-    texts = [f"#{_label(slot)}:\n{_words(slot, names, redact)}" for slot in ordered]
+    names = _tool_names(ordered)
+    texts = [f"#{_label(slot)}:\n{_slot_text(slot, names, redact)}" for slot in ordered]
     uses = tool_uses(slots, redact)
-    return [*texts, "\n".join(["Tools used, counted by code:", *uses])] if uses else texts
+    if uses:
+        texts.append("\n".join(["Tools used, counted by code:", *uses]))
+    return texts
+
+
+def _tool_names(slots: Iterable[Slot]) -> dict[str, str]:
+    """The names of the tools that were called, by the id of the call."""
+    blocks = [block for slot in slots for block in slot.message.blocks]
+    return {block.id: block.name for block in blocks if isinstance(block, ToolCall)}
 
 
 def tool_uses(slots: Sequence[Slot], redact: Redact) -> list[str]:
-    """A line per tool: how often it was called, and the uses worth a word."""
-    most = list(tools_used(slots).items())[:TOOLS_SHOWN]
-    told = [(name, used.count, use_lines(used.notable, redact)) for name, used in most]
-    return [
-        f"- {name} ×{count}" + (f": {'; '.join(uses)}" if uses else "")
-        for name, count, uses in told
-    ]
+    """A line per tool: how often it was called, and its notable uses."""
+    lines: list[str] = []
+    for name, used in islice(tools_used(slots).items(), TOOLS_SHOWN):
+        uses = "; ".join(use_lines(used.notable, redact))
+        lines.append(f"- {name} ×{used.count}" + (f": {uses}" if uses else ""))
+    return lines
 
 
 def use_lines(uses: Sequence[str], redact: Redact) -> list[str]:
@@ -65,7 +68,8 @@ def shortened(text: str, size: int) -> str:
         return text
     note = f"\n… [{len(text) - size:,}+ characters left out] …\n"
     room = max(2, size - len(note))
-    return text[: room - room // 2] + note + text[len(text) - room // 2 :]
+    end = room // 2
+    return text[: room - end] + note + text[len(text) - end :]
 
 
 def without_base64(text: str) -> str:
@@ -77,10 +81,8 @@ def without_base64(text: str) -> str:
 
 def _placeholder(match: re.Match[str]) -> str:
     run = match[0]
-    varied = (
-        any(map(str.isdigit, run)) and any(map(str.isupper, run)) and any(map(str.islower, run))
-    )
-    return f"[{len(run):,} characters of encoded data left out]" if varied else run
+    is_encoded = all(any(map(test, run)) for test in (str.isdigit, str.isupper, str.islower))
+    return f"[{len(run):,} characters of encoded data left out]" if is_encoded else run
 
 
 def _label(slot: Slot) -> str:
@@ -89,34 +91,38 @@ def _label(slot: Slot) -> str:
     return f"{slot.seq} {slot.message.role}"
 
 
-def _words(slot: Slot, names: dict[str, str], redact: Redact) -> str:
-    parts = [
-        _block(block, names, redact)
-        for block in slot.message.blocks
-        if not isinstance(block, Thinking)
-    ]
-    return "\n".join(part for part in parts if part) or "[nothing that can be shown as text]"
+def _slot_text(slot: Slot, names: dict[str, str], redact: Redact) -> str:
+    blocks = [block for block in slot.message.blocks if not isinstance(block, Thinking)]
+    texts = [_block_text(block, names, redact) for block in blocks]
+    return "\n".join(filter(None, texts)) or "[nothing that can be shown as text]"
 
 
-def _block(block: Block, names: dict[str, str], redact: Redact) -> str:
+def _block_text(block: Block, names: dict[str, str], redact: Redact) -> str:
     match block:
         case ToolCall():
-            return f"[tool call {block.name}]\n{_clean(arguments_text(block), RESULT_CHARS_MAX, redact)}"
+            arguments = _clean_text(arguments_text(block), RESULT_CHARS_MAX, redact)
+            return f"[tool call {block.name}]\n{arguments}"
         case ToolResult():
-            name = block.name or names.get(block.call, "")
-            state = " (error)" if block.is_error else ""
-            media = "".join(_media(part) for part in block.content if isinstance(part, Media))
-            return f"[result of {name or 'a tool'}{state}]\n{_clean(text_of(block), RESULT_CHARS_MAX, redact)}{media}"
+            name = block.name or names.get(block.call, "") or "a tool"
+            return _result_text(block, name, redact)
         case Media():
-            return _media(block)
+            return _media_text(block)
         case _:
-            return _clean(text_of(block), TEXT_CHARS_MAX, redact)
+            return _clean_text(text_of(block), TEXT_CHARS_MAX, redact)
 
 
-def _clean(text: str, size: int, redact: Redact) -> str:
+def _result_text(block: ToolResult, name: str, redact: Redact) -> str:
+    """A result under the name of its tool, with a placeholder for each of its media."""
+    state = " (error)" if block.is_error else ""
+    text = _clean_text(text_of(block), RESULT_CHARS_MAX, redact)
+    media = "".join(_media_text(part) for part in block.content if isinstance(part, Media))
+    return f"[result of {name}{state}]\n{text}{media}"
+
+
+def _clean_text(text: str, size: int, redact: Redact) -> str:
     return shortened(without_base64(redact(text)), size)
 
 
-def _media(block: Media) -> str:
-    about = " ".join(part for part in (block.media, block.mime, block.name) if part)
+def _media_text(block: Media) -> str:
+    about = " ".join(filter(None, (block.media, block.mime, block.name)))
     return f"[{about}: not shown]"
