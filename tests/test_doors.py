@@ -23,6 +23,7 @@ DOORS = {
     ("config", "display"),
     ("config", "errors"),
     ("settings", "config"),
+    ("settings", "display"),
     ("settings", "errors"),
     ("strategies", "ledger"),
     ("artifacts", "search"),

@@ -57,11 +57,14 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def nearest(name: str, known: Iterable[str], limit: int = 1) -> list[str]:
+def nearest(
+    name: str, known: Iterable[str], *, limit: int = 1, alike_min: float = ALIKE_MIN
+) -> list[str]:
     """The known names that are most like this one, best first; none if none is alike."""
     from difflib import get_close_matches
 
-    return get_close_matches(str(name)[:NAME_CHARS_MAX], list(known), n=limit, cutoff=ALIKE_MIN)
+    shown = str(name)[:NAME_CHARS_MAX]
+    return get_close_matches(shown, list(known), n=limit, cutoff=alike_min)
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

@@ -1,12 +1,11 @@
-"""The block `context_management` of the Magenta design, as it stands there, said in settings of
-ours.
+"""The block `context_management` of the Magenta design, as it stands there, in our own settings.
 
-    {"context_management": {"strategy": "importance_based", "max_messages": 50, "summarize_threshold": 40}}
+    {"context_management": {"strategy": "importance_based", "max_messages": 50}}
 
 Its strategies become ladders that end in `hide`, so that a page always fits. It counts messages
-where we count tokens: its limits become `messages_cap`, beside the window. What it says of semantic
-memory (a model, a database, a threshold) is not ours to follow, and `unused` says so. Neighbour:
-`settings` reads it wherever a setting may stand.
+where we count tokens: its limits become `messages_cap`, beside the window. What it says about
+semantic memory (a model, a database, a threshold) is not followed, and `unused` says so. Neighbour:
+`sources` reads it wherever a setting may be.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class SemanticMemory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     similarity_threshold: float = 0.7
 
 
-class Block(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MagentaBlock(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     strategy: str = "importance_based"
     max_messages: int = 50
     summarize_threshold: int = 40
@@ -67,41 +66,46 @@ def unused(given: Mapping[str, Any], origin: str) -> list[str]:
     """What the block asks for and we do otherwise, in words."""
     if not _checked(given, origin).semantic_memory.enabled:
         return []
-    asked = {name: value for name, value in given["semantic_memory"].items() if name != "enabled"}
-    return [
-        f"{NAME}.semantic_memory.{name} = {value!r}: {INSTEAD}" for name, value in asked.items()
-    ]
+    place = f"{NAME}.semantic_memory"
+    asked = given["semantic_memory"].items()
+    return [f"{place}.{name} = {value!r}: {INSTEAD}" for name, value in asked if name != "enabled"]
 
 
-def _checked(given: Mapping[str, Any], origin: str) -> Block:
-    check_names(given, f"{origin}: {NAME}", Block.__struct_fields__)
-    if isinstance(memory := given.get("semantic_memory"), Mapping):
+def _checked(given: Mapping[str, Any], origin: str) -> MagentaBlock:
+    check_names(given, f"{origin}: {NAME}", MagentaBlock.__struct_fields__)
+    memory = given.get("semantic_memory")
+    if isinstance(memory, Mapping):
         check_names(memory, f"{origin}: {NAME}.semantic_memory", SemanticMemory.__struct_fields__)
     try:
-        block = msgspec.convert(dict(given), Block)
+        block = msgspec.convert(dict(given), MagentaBlock)
     except msgspec.ValidationError as error:
         where = str(error).replace("$.", f"{NAME}.")
         raise Invalid(f"{origin}: {where}", hint="see the block in docs/start.md") from error
-    return _bounded(block, origin)
+    _check_strategy(block, origin)
+    _check_counts(block, origin)
+    _check_score("importance_threshold", block.importance_threshold, origin)
+    similarity = block.semantic_memory.similarity_threshold
+    _check_score("semantic_memory.similarity_threshold", similarity, origin)
+    return block
 
 
-def _bounded(block: Block, origin: str) -> Block:
+def _check_strategy(block: MagentaBlock, origin: str) -> None:
     if block.strategy not in _LADDERS:
         hint = "one of " + ", ".join(_LADDERS)
         raise Invalid(f"{origin}: {NAME}.strategy {block.strategy!r} is not known", hint=hint)
-    if min(block.max_messages, block.summarize_threshold, block.checkpoint_interval_messages) < 1:
+
+
+def _check_counts(block: MagentaBlock, origin: str) -> None:
+    threshold, most = block.summarize_threshold, block.max_messages
+    if min(most, threshold, block.checkpoint_interval_messages) < 1:
         raise Invalid(f"{origin}: {NAME} counts messages from 1", hint="give positive numbers")
-    if block.summarize_threshold > block.max_messages:
-        limits = f"summarize_threshold {block.summarize_threshold} is above max_messages {block.max_messages}"
-        raise Invalid(
-            f"{origin}: {NAME}.{limits}", hint="a summary must come before the page is full"
-        )
-    for name, ratio in (
-        ("importance_threshold", block.importance_threshold),
-        ("semantic_memory.similarity_threshold", block.semantic_memory.similarity_threshold),
-    ):
-        if not 0 <= ratio <= 1:
-            raise Invalid(
-                f"{origin}: {NAME}.{name} is {ratio}", hint="a score lies between 0 and 1"
-            )
-    return block
+    if threshold > most:
+        limits = f"summarize_threshold {threshold} is above max_messages {most}"
+        hint = "a summary must come before the page is full"
+        raise Invalid(f"{origin}: {NAME}.{limits}", hint=hint)
+
+
+def _check_score(name: str, score: float, origin: str) -> None:
+    if not 0 <= score <= 1:
+        wrong = f"{origin}: {NAME}.{name} is {score}"
+        raise Invalid(wrong, hint="a score lies between 0 and 1")

@@ -2,15 +2,15 @@
 arguments; later ones win.
 
 Every value remembers its origin, so that `refold doctor` can say why it is what it is. A file is
-ours, so a name in it that is no setting is refused. The environment is shared: there only a name
-that is nearly a setting's is taken for a misspelt one, and any other is left to whom it belongs.
-The table `writer` names the model that puts summaries in words; it is read apart, because what is
-made of it lies at an edge (`edges.writer`).
+ours, so a name in it that is not a setting is refused. The environment is shared: there only a name
+that is nearly a setting's is taken for a misspelled one, and any other is left alone. The table
+`writer` names the model that puts summaries in words; it is read apart, because what is made of it
+lies at an edge (`edges.endpoints.writer`). Neighbours: `config` checks the values, `magenta`
+translates.
 """
 
 from __future__ import annotations
 
-import difflib
 import os
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -20,18 +20,23 @@ from typing import Any
 import msgspec
 
 from refold.config import Config, check_names, config_from
+from refold.display import nearest
 from refold.errors import Invalid
 from refold.settings import magenta
 
 PREFIX = "REFOLD_"
 WRITER = "writer"
-NEARLY = 0.82  # how alike two names are of which one is the other misspelt
+NEARLY = 0.82  # how alike two names are when one is the other misspelled
 FOLDER = ".refold"
+DATABASE = "refold.db"
+FILES: dict[str, tuple[str, ...]] = {"refold.toml": (), "pyproject.toml": ("tool", "refold")}
+
+Table = dict[str, Any]
 
 
 class WriterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The table `[writer]`. The key itself stands in the environment, in the variable that
-    `key_env` names."""
+    """The table `[writer]`. The key itself is in the environment, in the variable that `key_env`
+    names."""
 
     url: str = ""
     model: str = ""
@@ -52,23 +57,59 @@ def loaded(
 ) -> tuple[Config, dict[str, str]]:
     """The effective configuration, and the origin of every value that is not a default."""
     if isinstance(given, Config):
-        given = {
-            n: v
-            for n in given.__struct_fields__
-            if (v := getattr(given, n)) != getattr(Config(), n)
-        }
-    values: dict[str, Any] = {}
+        given = _changed(given)
+    sources = [(name, _without(table, WRITER)) for name, table in _from_files(folder)]
+    sources.append(("environment", _from_environment(_environment(environ))))
+    sources.append(("arguments", dict(given or {})))
+    values: Table = {}
     origins: dict[str, str] = {}
-    for origin, found in (
-        *((name, _without_writer(table)) for name, table in _from_files(folder or Path.cwd())),
-        ("environment", _from_environment(os.environ if environ is None else environ)),
-        ("arguments", dict(given or {})),
-    ):
-        found = _translated(found, origin)
-        check_names(found, origin)
-        values.update(found)
-        origins.update(dict.fromkeys(found, origin))
+    for origin, table in sources:
+        ours = _translated(table, origin)
+        check_names(ours, origin)
+        values.update(ours)
+        origins.update(dict.fromkeys(ours, origin))
     return config_from(values), origins
+
+
+def _changed(config: Config) -> Table:
+    """The values of a configuration that are not the defaults."""
+    usual = Config()
+    values = {name: getattr(config, name) for name in config.__struct_fields__}
+    return {name: value for name, value in values.items() if value != getattr(usual, name)}
+
+
+def _translated(table: Table, origin: str) -> Table:
+    """The table with the Magenta block, if there is one, in our own settings; what is beside it
+    wins."""
+    if magenta.NAME not in table:
+        return table
+    block = table[magenta.NAME]
+    if not isinstance(block, Mapping):
+        hint = "see the block in docs/start.md"
+        raise Invalid(f"{origin}: {magenta.NAME} is not a table", hint=hint)
+    return {**magenta.settings_of(block, origin), **_without(table, magenta.NAME)}
+
+
+def _without(table: Table, name: str) -> Table:
+    return {key: value for key, value in table.items() if key != name}
+
+
+def remarks(
+    given: Config | Mapping[str, Any] | None = None, *, folder: Path | None = None
+) -> list[str]:
+    """What the files and the arguments ask for and we do otherwise, in words."""
+    tables: list[tuple[str, Mapping[str, Any]]] = [*_from_files(folder)]
+    if isinstance(given, Mapping):
+        tables.append(("arguments", given))
+    lines: list[str] = []
+    for origin, table in tables:
+        block = table.get(magenta.NAME)
+        if isinstance(block, Mapping):
+            lines += magenta.unused(block, origin)
+    return lines
+
+
+# --- the writer ---
 
 
 def writer_loaded(
@@ -79,11 +120,11 @@ def writer_loaded(
 ) -> WriterSettings:
     """The writer's own settings: the table `writer` of the files, `REFOLD_WRITER_*`, arguments.
     No `url`: no writer."""
-    environ, names = os.environ if environ is None else environ, WriterSettings.__struct_fields__
-    values: dict[str, Any] = {}
-    for name, table in _from_files(folder or Path.cwd()):
+    names = WriterSettings.__struct_fields__
+    values: Table = {}
+    for name, table in _from_files(folder):
         values.update(_inner(table, (WRITER,), name))
-    values.update(_named(environ, names, f"{PREFIX}{WRITER.upper()}_"))
+    values.update(_named(_environment(environ), names, f"{PREFIX}{WRITER.upper()}_"))
     values.update(given or {})
     try:
         return msgspec.convert(values, WriterSettings, strict=False)
@@ -92,69 +133,48 @@ def writer_loaded(
         raise Invalid(f"the table {WRITER}: {error}", hint=hint) from error
 
 
-def _translated(found: dict[str, Any], origin: str) -> dict[str, Any]:
-    """The values with the Magenta block, if there is one, in words of ours; what stands beside
-    it wins."""
-    if magenta.NAME not in found:
-        return found
-    block = found[magenta.NAME]
-    if not isinstance(block, Mapping):
-        raise Invalid(
-            f"{origin}: {magenta.NAME} is not a table", hint="see the block in docs/start.md"
-        )
-    rest = {name: value for name, value in found.items() if name != magenta.NAME}
-    return {**magenta.settings_of(block, origin), **rest}
+# --- files ---
 
 
-def remarks(
-    given: Config | Mapping[str, Any] | None = None, *, folder: Path | None = None
-) -> list[str]:
-    """What the files and the arguments ask for and we do otherwise, in words."""
-    arguments = [("arguments", given)] if isinstance(given, Mapping) else []
-    tables = [
-        (name, table.get(magenta.NAME))
-        for name, table in [*_from_files(folder or Path.cwd()), *arguments]
-    ]
-    return [
-        line
-        for name, block in tables
-        if isinstance(block, Mapping)
-        for line in magenta.unused(block, name)
-    ]
-
-
-def _without_writer(table: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in table.items() if name != WRITER}
-
-
-def _from_files(folder: Path) -> list[tuple[str, dict[str, Any]]]:
-    found = []
-    for name, table in (("refold.toml", ()), ("pyproject.toml", ("tool", "refold"))):
-        path = folder / name
+def _from_files(folder: Path | None) -> list[tuple[str, Table]]:
+    """The table of settings in each file that there is, by the name of the file."""
+    tables: list[tuple[str, Table]] = []
+    for name, keys in FILES.items():
+        path = (folder or Path.cwd()) / name
         if path.is_file():
-            found.append((name, _inner(_read(path), table, name)))
-    return found
+            tables.append((name, _inner(_read(path), keys, name)))
+    return tables
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> Table:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise Invalid(
-            f"{path.name} cannot be read: {error}", hint="mend the file, or move it away"
-        ) from error
+        hint = "fix the file, or move it away"
+        raise Invalid(f"{path.name} cannot be read: {error}", hint=hint) from error
 
 
-def _inner(table: dict[str, Any], keys: tuple[str, ...], origin: str) -> dict[str, Any]:
+def _inner(table: Table, keys: tuple[str, ...], origin: str) -> Table:
     """The table inside a table; empty if it is not there."""
     for key in keys:
-        value = table.get(key, {})
-        if not isinstance(value, dict):
-            raise Invalid(
-                f"{origin}: [{'.'.join(keys)}] is not a table", hint="write it as a TOML table"
-            )
-        table = value
+        table = table.get(key, {})
+        if not isinstance(table, dict):
+            wrong = f"{origin}: [{'.'.join(keys)}] is not a table"
+            raise Invalid(wrong, hint="write it as a TOML table")
     return table
+
+
+# --- the environment ---
+
+
+def _environment(environ: Mapping[str, str] | None) -> Mapping[str, str]:
+    return os.environ if environ is None else environ
+
+
+def _from_environment(environ: Mapping[str, str]) -> Table:
+    """`REFOLD_WARN_RATIO=0.7`: the value is read as JSON where the setting is not a text."""
+    texts = _named(environ, Config.__struct_fields__)
+    return {name: value_of(text) for name, text in texts.items()}
 
 
 def _named(
@@ -163,23 +183,12 @@ def _named(
     """The variables of the environment that are meant as one of these settings, by the setting's
     name."""
     names = list(known)
-    found = {
-        name[len(prefix) :].lower(): text
-        for name, text in environ.items()
-        if name.startswith(prefix)
-    }
-    return {
-        name: text
-        for name, text in found.items()
-        if difflib.get_close_matches(name, names, n=1, cutoff=NEARLY)
-    }
-
-
-def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
-    """`REFOLD_WARN_RATIO=0.7`: the value is read as JSON where the setting is not a text."""
-    return {
-        name: value_of(text) for name, text in _named(environ, Config.__struct_fields__).items()
-    }
+    named: dict[str, str] = {}
+    for variable, text in environ.items():
+        name = variable.removeprefix(prefix).lower()
+        if variable.startswith(prefix) and nearest(name, names, alike_min=NEARLY):
+            named[name] = text
+    return named
 
 
 def value_of(text: str) -> Any:
@@ -197,7 +206,6 @@ def default_store(folder: Path | None = None) -> str:
     if url := os.environ.get("REFOLD_STORE"):
         return url
     here = (folder or Path.cwd()).resolve()
-    for place in (here, *here.parents):
-        if (place / FOLDER).is_dir():
-            return f"sqlite:{place / FOLDER / 'refold.db'}"
-    return f"sqlite:{here / FOLDER / 'refold.db'}"
+    known = [place for place in (here, *here.parents) if (place / FOLDER).is_dir()]
+    home = known[0] if known else here
+    return f"sqlite:{home / FOLDER / DATABASE}"
