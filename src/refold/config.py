@@ -1,12 +1,12 @@
-"""Every knob, with its default and its bounds. Frozen; an unknown name answers with the nearest
+"""Every setting, with its default and its bounds. Frozen; an unknown name answers with the nearest
 one.
 
-Where the values come from (files, environment, arguments) is the business of `refold.settings`.
+Where the values come from (files, environment, arguments) is the business of `settings.sources`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -14,64 +14,85 @@ import msgspec
 from refold.display import suggestion
 from refold.errors import Invalid
 
+RATIOS = ("warn_ratio", "compact_ratio", "critical_ratio")
 NUMBERS = (
-    "artifacts_days", "artifacts_bytes", "artifacts_count",
-    "tokens_cap", "keep_recent", "writer_wait_s", "reserve_tokens", "offload_tokens", "messages_cap",
-    "checkpoint_every",
+    "artifacts_days", "artifacts_bytes", "artifacts_count", "tokens_cap", "keep_recent", "writer_wait_s",
+    "reserve_tokens", "offload_tokens", "messages_cap", "checkpoint_every",
 )  # fmt: skip
 
 Durability = Literal["turn", "append", "none"]
 Channel = Literal["summaries", "exports", "logs"]
 CHANNELS: tuple[Channel, ...] = get_args(Channel)
-EMAILS: Literal["emails"] = (
-    "emails"  # named among the channels: e-mail addresses are taken out, too
-)
+# Named among the channels: e-mail addresses are taken out as well.
+EMAILS: Literal["emails"] = "emails"
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`reserve_tokens` and `offload_tokens` follow from the model's window unless they are
-    given."""
+    """All settings of a conversation, each with its unit and meaning."""
 
+    # Tokens kept free for the answer; None: the model's output limit, at most 32,000.
     reserve_tokens: int | None = None
+    # Tokens at which a page is compacted at the latest, however large the window is.
     tokens_cap: int = 256_000
+    # Share of the window at which the notice `context-warning` is sent.
     warn_ratio: float = 0.8
+    # Share of the window at which a compaction is due.
     compact_ratio: float = 0.9
+    # Share of the window at which the notice `context-critical` is sent.
     critical_ratio: float = 0.95
+    # Where a compaction aims, as a share of the way from the fixed part of the page to the trigger.
     target_ratio: float = 0.5
+    # Messages at the end of the page that strategies leave alone.
     keep_recent: int = 10
+    # Tokens above which a tool result becomes an artifact; None: an eighth of the window, at
+    # most 8,000.
     offload_tokens: int | None = None
+    # Strategies of a compaction, in the order in which they are tried.
     ladder: tuple[str, ...] = ("dedup", "gist", "hide")
+    # Whether `request` compacts automatically when it is due.
     auto: bool = True
-    messages_cap: int = 0  # compacts also when the page has more messages than this; 0: never
-    checkpoint_every: int = (
-        0  # messages between checkpoints that are made without being asked for; 0: none
-    )
+    # Messages on the page above which a compaction is due as well; 0: never for that reason.
+    messages_cap: int = 0
+    # Messages between two automatic checkpoints; 0: none.
+    checkpoint_every: int = 0
+    # Tools whose results are never shortened.
     exclude_tools: tuple[str, ...] = ("memory",)
+    # Days that the content of an artifact is kept; None: forever.
     artifacts_days: float | None = None
+    # Bytes that the artifacts of a conversation may have; None: no limit.
     artifacts_bytes: int | None = None
+    # Artifacts that a conversation may have; None: no limit.
     artifacts_count: int | None = None
+    # What the caller's own tools do, by name, as in `{"save": "modify:path"}`.
     tool_kinds: dict[str, str] = msgspec.field(default_factory=dict)
+    # Whether requests carry the provider's cache marks.
     cache: bool = True
+    # When the log is synced to disk: once a turn, with every append, or never.
     durability: Durability = "turn"
+    # Seconds that a compaction waits for the writer.
     writer_wait_s: float = 30.0
-    # Secrets are taken out in every channel, in none, or in those named; with "emails", addresses
-    # go too.
+    # Where secrets are taken out: everywhere, nowhere, or in the channels named; with "emails",
+    # addresses go as well.
     redact: bool | tuple[Channel | Literal["emails"], ...] = True
+    # The provider's format of requests; None: the one that the model's name says.
     dialect: str | None = None
+    # Allows a ratio below 0.3, which compacts nearly always.
     force: bool = False
+    # Settings of single strategies, as in `{"hide": {"preset": "half"}}`.
     strategy: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
 
 
 def config_from(values: dict[str, Any], *, origin: str = "the configuration") -> Config:
-    """A checked configuration. `origin` says in errors where the values stood."""
+    """A checked configuration. `origin` says in errors where the values are from."""
     check_names(values, origin)
     try:
         config = msgspec.convert(values, Config)
     except msgspec.ValidationError as error:
-        raise Invalid(
-            f"{origin}: {error}", hint="see the table of settings in docs/start.md"
-        ) from error
-    return _bounded(config, origin)
+        hint = "see the table of settings in docs/start.md"
+        raise Invalid(f"{origin}: {error}", hint=hint) from error
+    for what, hint in _faults(config):
+        raise Invalid(f"{origin}: {what}", hint=hint)
+    return config
 
 
 def check_names(
@@ -84,28 +105,29 @@ def check_names(
             raise Invalid(f"{origin} has an unknown name {name!r}", hint=hint)
 
 
-def _bounded(config: Config, origin: str) -> Config:
-    def refuse(what: str, hint: str) -> None:
-        raise Invalid(f"{origin}: {what}", hint=hint)
-
-    for name in ("warn_ratio", "compact_ratio", "critical_ratio"):
-        ratio = getattr(config, name)
-        if not 0.05 <= ratio <= 1.0:
-            refuse(f"{name} is {ratio}", "a ratio lies between 0.05 and 1.0")
-        if ratio < 0.3 and not config.force:
-            refuse(
-                f"{name} is {ratio}, which compacts nearly always",
-                "set force = true if you mean it",
-            )
+def _faults(config: Config) -> Iterator[tuple[str, str]]:
+    """Each value that is out of its bounds, with a hint."""
+    for name in RATIOS:
+        yield from _ratio_faults(name, getattr(config, name), config.force)
     if not config.warn_ratio < config.compact_ratio <= config.critical_ratio:
-        refuse(
-            "warn, compact and critical are out of order",
-            "warn_ratio < compact_ratio <= critical_ratio",
-        )
+        hint = "warn_ratio < compact_ratio <= critical_ratio"
+        yield "warn, compact and critical are out of order", hint
     if not 0.05 <= config.target_ratio < 1.0:
-        refuse(f"target_ratio is {config.target_ratio}", "a target lies between 0.05 and below 1.0")
+        hint = "a target is at least 0.05 and less than 1.0"
+        yield f"target_ratio is {config.target_ratio}", hint
     for name in NUMBERS:
-        value = getattr(config, name)
-        if value is not None and (value < 0 or (name == "tokens_cap" and value == 0)):
-            refuse(f"{name} is {value}", "give a number that is not negative")
-    return config
+        yield from _number_faults(name, getattr(config, name))
+
+
+def _ratio_faults(name: str, ratio: float, force: bool) -> Iterator[tuple[str, str]]:
+    if not 0.05 <= ratio <= 1.0:
+        yield f"{name} is {ratio}", "a ratio lies between 0.05 and 1.0"
+    if ratio < 0.3 and not force:
+        hint = "set force = true if you mean it"
+        yield f"{name} is {ratio}, which compacts nearly always", hint
+
+
+def _number_faults(name: str, value: float | None) -> Iterator[tuple[str, str]]:
+    least = 1 if name == "tokens_cap" else 0
+    if value is not None and value < least:
+        yield f"{name} is {value}", "give a number that is not negative"
