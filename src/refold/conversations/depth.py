@@ -19,6 +19,10 @@ TOO_DEEP = f"nested more than {DEPTH_MAX} levels deep"
 TOO_LARGE = f"an event of more than {EVENT_BYTES_MAX:,} bytes"
 
 
+def too_deep() -> Invalid:
+    return Invalid(TOO_DEEP, hint="pass deep structures as text")
+
+
 class Nesting:
     """Looks at a document chunk by chunk. An event is `frame` levels deep in it. Invalid ends the
     reading: where something is nested too deep, or has more between its texts than an event may
@@ -44,14 +48,19 @@ class Nesting:
         for byte in plain.translate(None, _NO_BRACKETS):
             depth += 1 if byte in b"[{" else -1
             if depth > frame + DEPTH_MAX:
-                raise Invalid(TOO_DEEP, hint="pass deep structures as text")
+                raise too_deep()
             if depth <= frame:
                 self.size = 0
         self.depth = depth
-        if depth > frame:
-            self.size += len(plain)
+        self.size += len(plain) if depth > frame else 0
         if self.size > EVENT_BYTES_MAX:
             raise Invalid(TOO_LARGE, hint="store large content as an artifact")
+
+
+def _nested_in(item: Any) -> list[Any]:
+    """The objects and lists that stand directly in a value."""
+    children = item.values() if isinstance(item, dict) else item
+    return [child for child in children if isinstance(child, NESTED)]
 
 
 def check_depth(value: Any) -> None:
@@ -60,6 +69,5 @@ def check_depth(value: Any) -> None:
     while stack:
         item, depth = stack.pop()
         if depth > DEPTH_MAX:
-            raise Invalid(TOO_DEEP, hint="pass deep structures as text")
-        children = item.values() if isinstance(item, dict) else item
-        stack += [(child, depth + 1) for child in children if isinstance(child, NESTED)]
+            raise too_deep()
+        stack += [(child, depth + 1) for child in _nested_in(item)]

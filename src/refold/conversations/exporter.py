@@ -15,7 +15,7 @@ import contextlib
 import os
 from collections.abc import Iterable, Iterator
 from secrets import token_hex
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 import msgspec
 
@@ -34,6 +34,8 @@ from refold.stores.protocol import Store
 FORMAT = "refold-export"
 VERSION = 1
 FORMATS = {".json": "json", ".md": "markdown"}
+EXTENSIONS_HINT = "end it in " + " or ".join(FORMATS)
+FORMATS_HINT = "formats: " + ", ".join(FORMATS.values())
 BASE64_BYTES = 3 * 64 * 1024
 FILE_MODE = 0o600
 
@@ -106,16 +108,21 @@ def _described(about: Conversation) -> bytes:
 
 
 def _lines(events: Iterable[Event]) -> Iterator[tuple[Event, bytes]]:
-    """Each event with its line, once it is certain that the line gives the same event back."""
+    """Each event with its line, once it is certain that it follows the one before."""
     before = codec.ZERO
     for event in events:
         for fault in codec.check([event], after=event.seq - 1, before=before):
             raise Corrupt(fault, hint="refold verify")
-        line = codec.to_line(event)
-        if codec.from_line(line) != event:
-            raise Corrupt(f"event {event.seq}: its body is not plain JSON", hint="refold verify")
-        yield event, line
+        yield event, _line(event)
         before = event.chain
+
+
+def _line(event: Event) -> bytes:
+    """The line of an event; Corrupt if it does not give the same event back."""
+    line = codec.to_line(event)
+    if codec.from_line(line) != event:
+        raise Corrupt(f"event {event.seq}: its body is not plain JSON", hint="refold verify")
+    return line
 
 
 def _note_artifact(artifacts: dict[str, Artifact], event: Event) -> None:
@@ -133,14 +140,15 @@ def _note_artifact(artifacts: dict[str, Artifact], event: Event) -> None:
 def _content_chunks(source: _Source, artifact: Artifact) -> Iterator[bytes]:
     """The artifact's bytes: as text if they are text, else in base64. Read twice, never held
     whole."""
-    about = {"digest": artifact.digest, "suffix": suffix_of(artifact)}
-    start = msgspec.json.encode(about)[:-1]
-    if is_text(source.content(artifact.digest)):
-        yield start + b',"text":"'
-        yield from _escaped(source.content(artifact.digest))
+    digest = artifact.digest
+    about = {"digest": digest, "suffix": suffix_of(artifact)}
+    yield msgspec.json.encode(about)[:-1]
+    if is_text(source.content(digest)):
+        yield b',"text":"'
+        yield from _escaped(source.content(digest))
     else:
-        yield start + b',"data":"'
-        yield from _base64(source.content(artifact.digest))
+        yield b',"data":"'
+        yield from _base64(source.content(digest))
     yield b'"}'
 
 
@@ -167,8 +175,7 @@ def format_of(path: str) -> str:
     """The format that a file name asks for by its extension."""
     extension = os.path.splitext(path)[1].lower()
     if extension not in FORMATS:
-        known = " or ".join(FORMATS)
-        raise Invalid(f"{path!r} does not end in a known format", hint=f"end it in {known}")
+        raise Invalid(f"{path!r} does not end in a known format", hint=EXTENSIONS_HINT)
     return FORMATS[extension]
 
 
@@ -191,8 +198,7 @@ def chunks_of(
             chunks = markdown_chunks(store, conversation)
             return chunks if secrets else redacted_chunks(chunks, emails=emails)
         case _:
-            known = ", ".join(FORMATS.values())
-            raise Invalid(f"there is no format {format!r}", hint=f"formats: {known}")
+            raise Invalid(f"there is no format {format!r}", hint=FORMATS_HINT)
 
 
 def export_file(
@@ -232,12 +238,17 @@ def write_file(path: str, chunks: Iterable[bytes]) -> int:
 
 
 def _write_synced(path: str, chunks: Iterable[bytes]) -> int:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    descriptor = os.open(path, flags, FILE_MODE)
-    with os.fdopen(descriptor, "wb") as file:
-        # The mode given to open() is cut by the umask, this one is not.
-        os.fchmod(descriptor, FILE_MODE)
+    with _new_file(path) as file:
         size = sum(file.write(chunk) for chunk in chunks)
         file.flush()
-        os.fsync(descriptor)
+        os.fsync(file.fileno())
     return size
+
+
+def _new_file(path: str) -> BinaryIO:
+    """A file that did not exist, for the owner alone."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    file = os.fdopen(os.open(path, flags, FILE_MODE), "wb")
+    # The mode given to open() is cut by the umask, this one is not.
+    os.fchmod(file.fileno(), FILE_MODE)
+    return file

@@ -43,26 +43,25 @@ def read_document(path: str) -> bytes:
     """The bytes of an export. A file that is not one is refused by its first bytes, without
     reading the rest."""
     try:
-        # Without O_NONBLOCK, opening a named pipe would wait for its writer forever.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        try:
-            return _read_regular(descriptor, path)
-        finally:
-            os.close(descriptor)
+        with _open_regular(path) as file:
+            size = sum(map(len, _checked_pieces(file, path)))
+            file.seek(0)
+            # A file that grows meanwhile is cut, which the check of its content finds.
+            return file.read(size)
     except FileNotFoundError as error:
         raise NotFound(f"there is no file {path}", hint=NAME_AN_EXPORT) from error
     except OSError as error:
         raise checks.os_failure(error, f"cannot read {path}") from error
 
 
-def _read_regular(descriptor: int, path: str) -> bytes:
+def _open_regular(path: str) -> BinaryIO:
+    """The file, open for reading; Invalid if it is a folder, a device or a pipe."""
+    # Without O_NONBLOCK, opening a named pipe would wait for its writer forever.
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
         raise Invalid(f"{path} is not a regular file", hint=NAME_AN_EXPORT)
-    with os.fdopen(descriptor, "rb", closefd=False) as file:
-        size = sum(map(len, _checked_pieces(file, path)))
-        file.seek(0)
-        # A file that grows meanwhile is cut, which the check of its content finds.
-        return file.read(size)
+    return os.fdopen(descriptor, "rb")
 
 
 def read_stream(stream: BinaryIO, name: str = "standard input") -> bytes:
@@ -78,15 +77,23 @@ def _checked_pieces(stream: BinaryIO, name: str) -> Iterator[bytes]:
     _check_start(piece, name)
     while piece:
         size += len(piece)
-        if size > DOCUMENT_BYTES_MAX:
-            too_long = f"{name} has more than {DOCUMENT_BYTES_MAX:,} bytes"
-            raise Invalid(too_long, hint="copy the store itself")
+        _check_size(size, name)
         try:
             nesting.take(piece)
         except Invalid as error:
-            raise Corrupt(f"{name} is damaged: {error}", hint=AGAIN) from error
+            raise _damaged(name, error) from error
         yield piece
         piece = stream.read(STREAM_BYTES)
+
+
+def _check_size(size: int, name: str) -> None:
+    if size > DOCUMENT_BYTES_MAX:
+        too_long = f"{name} has more than {DOCUMENT_BYTES_MAX:,} bytes"
+        raise Invalid(too_long, hint="copy the store itself")
+
+
+def _damaged(name: str, error: Exception) -> Corrupt:
+    return Corrupt(f"{name} is damaged: {error}", hint=AGAIN)
 
 
 def _check_start(start: bytes, name: str) -> None:
@@ -120,12 +127,26 @@ class _Content(msgspec.Struct):
     def content(self) -> bytes:
         return self.text.encode() if self.text is not None else self.data or b""
 
+    def computed_digest(self) -> str:
+        """The digest that the content has, whatever the document says."""
+        hasher = codec.content_hasher()
+        hasher.update(self.content)
+        return hasher.hexdigest()
+
 
 class _Document(msgspec.Struct):
     conversation: msgspec.Raw
     events: list[msgspec.Raw]
     artifacts: list[_Content]
     digest: str
+
+    def computed_digest(self) -> str:
+        """The digest of the description and the lines, whatever the document says."""
+        hasher = codec.content_hasher()
+        hasher.update(self.conversation)
+        for line in self.events:
+            hasher.update(line)
+        return hasher.hexdigest()
 
 
 def import_document(
@@ -151,7 +172,7 @@ def _decoded(document: bytes, name: str) -> tuple[_Document, _About]:
         decoded = msgspec.json.decode(document, type=_Document)
         return decoded, msgspec.json.decode(decoded.conversation, type=_About)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
-        raise Corrupt(f"{name} is damaged: {error}", hint=AGAIN) from error
+        raise _damaged(name, error) from error
 
 
 def _check_head(head: _Head, name: str) -> None:
@@ -168,18 +189,15 @@ def _check_head(head: _Head, name: str) -> None:
 
 def _checked_events(decoded: _Document, about: _About, name: str) -> list[Event]:
     """The events, if they are exactly the log that was exported."""
-    hasher = codec.content_hasher()
-    hasher.update(decoded.conversation)
     events: list[Event] = []
     before = codec.ZERO
     for seq, line in enumerate(decoded.events, 1):
-        hasher.update(line)
         events.append(_checked_event(bytes(line), seq, before, name))
         before = events[-1].chain
-    if not events or (about.head, about.chain) != (events[-1].seq, before.hex()):
+    if not events or (about.head, about.chain) != (len(events), before.hex()):
         held = f"{name} holds {len(events)} events, its head is {about.head}"
         raise Corrupt(f"{held}: it was cut or changed", hint=AGAIN)
-    if hasher.hexdigest() != decoded.digest:
+    if decoded.computed_digest() != decoded.digest:
         raise Corrupt(f"{name} does not match its digest: it was changed", hint=AGAIN)
     return events
 
@@ -213,9 +231,7 @@ def _checked_contents(decoded: _Document, events: list[Event], name: str) -> lis
         artifact = codec.artifact_id(checks.digest_checked(digest))
         if digest not in contents:
             raise Corrupt(f"{name} lacks the artifact {artifact}", hint=AGAIN)
-        hasher = codec.content_hasher()
-        hasher.update(contents[digest].content)
-        if hasher.hexdigest() != digest:
+        if contents[digest].computed_digest() != digest:
             raise Corrupt(f"{name}: the artifact {artifact} does not match its digest", hint=AGAIN)
     return list(contents.values())
 
@@ -239,8 +255,7 @@ def _wanted_digests(events: list[Event]) -> set[str]:
 
 def _free_id(store: Store, wanted: str, newest: Event, *, fixed: bool) -> str:
     """The id under which the log can be written."""
-    for number in range(1, IDS_TRIED_MAX):
-        id = wanted if number == 1 else f"{wanted[:58]}-{number}"
+    for id in _numbered(wanted):
         try:
             taken = store.conversation(id)
         except NotFound:
@@ -250,6 +265,13 @@ def _free_id(store: Store, wanted: str, newest: Event, *, fixed: bool) -> str:
         _check_not_same(store, taken, newest)
     tried = f"{wanted!r} and {IDS_TRIED_MAX} numbered ids are taken"
     raise Conflict(tried, hint="choose one with --id")
+
+
+def _numbered(wanted: str) -> Iterator[str]:
+    """The id itself, then the same with numbers."""
+    yield wanted
+    for number in range(2, IDS_TRIED_MAX):
+        yield f"{wanted[:58]}-{number}"
 
 
 def _check_not_same(store: Store, taken: Conversation, newest: Event) -> None:

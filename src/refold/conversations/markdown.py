@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import codecs
 from collections import Counter as Tally
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, assert_never
 
 from refold.core import codec
@@ -43,10 +43,7 @@ def markdown_chunks(store: Store, conversation: str) -> Iterator[bytes]:
     for event in events_of(store, about):
         if event.kind == "message":
             yield _section(event).encode()
-    if summary.artifacts:
-        yield b"\n## Artifacts\n"
-    for artifact in summary.artifacts.values():
-        yield from _artifact_section(store, artifact, summary.cleaned[artifact.digest])
+    yield from _artifact_sections(store, summary)
 
 
 class _Summary(NamedTuple):
@@ -62,10 +59,9 @@ def _summarized(events: Iterable[Event]) -> _Summary:
     summary = _Summary(Tally(), {}, {})
     for event in events:
         body = codec.decode(event)
-        if isinstance(body, Message):
-            summary.roles[body.role] += 1
-        elif event.kind == "message" and event.erased:
-            summary.roles["erased"] += 1
+        if event.kind == "message":
+            role = body.role if isinstance(body, Message) else "erased"
+            summary.roles[role] += 1
         elif isinstance(body, Artifact):
             summary.artifacts.setdefault(body.digest, body)
             summary.cleaned[body.digest] = event.at_ms if event.by == CLEANER else 0
@@ -73,8 +69,6 @@ def _summarized(events: Iterable[Event]) -> _Summary:
 
 
 def _heading(about: Conversation, summary: _Summary) -> str:
-    types: Tally[str] = Tally(artifact.type for artifact in summary.artifacts.values())
-    named = Tally({plural(name, count): count for name, count in types.items()})
     lines = [
         f"# {inline(about.title) or 'Untitled'}",
         "",
@@ -82,18 +76,26 @@ def _heading(about: Conversation, summary: _Summary) -> str:
         f"- Created: {moment(about.at_ms)}",
         f"- Updated: {moment(about.updated_ms)}",
         f"- Messages: {counted(summary.roles)}",
-        f"- Artifacts: {counted(named)}",
+        f"- Artifacts: {counted(_types(summary.artifacts))}",
     ]
     return "\n".join(lines) + "\n"
 
 
+def _types(artifacts: Mapping[str, Artifact]) -> Tally[str]:
+    """How many artifacts there are of each type, under the plural of its name."""
+    types: Tally[str] = Tally(artifact.type for artifact in artifacts.values())
+    return Tally({plural(name, count): count for name, count in types.items()})
+
+
 def _section(event: Event) -> str:
     body = codec.decode(event)
-    at = moment(event.at_ms)
     if not isinstance(body, Message):
-        return f"\n## #{event.seq} message ({at})\n" + _in_fence(ERASED)
-    blocks = "".join(map(_shown_block, body.blocks))
-    return f"\n## #{event.seq} {body.role} ({at})\n{blocks}"
+        return _section_heading(event, "message") + _in_fence(ERASED)
+    return _section_heading(event, body.role) + "".join(map(_shown_block, body.blocks))
+
+
+def _section_heading(event: Event, role: str) -> str:
+    return f"\n## #{event.seq} {role} ({moment(event.at_ms)})\n"
 
 
 def _shown_block(block: Block) -> str:
@@ -122,6 +124,14 @@ def _in_fence(text: str) -> str:
     shown = visible(text)
     end = "" if not shown or shown.endswith("\n") else "\n"
     return f"\n{fence}\n{shown}{end}{fence}\n"
+
+
+def _artifact_sections(store: Store, summary: _Summary) -> Iterator[bytes]:
+    """The artifacts under a heading of their own, if there are any."""
+    if summary.artifacts:
+        yield b"\n## Artifacts\n"
+    for artifact in summary.artifacts.values():
+        yield from _artifact_section(store, artifact, summary.cleaned[artifact.digest])
 
 
 def _artifact_section(store: Store, artifact: Artifact, cleaned_ms: int) -> Iterator[bytes]:
