@@ -54,9 +54,7 @@ __all__ = [*_FUNCTIONS, *_TYPES]
 def __getattr__(name: str) -> Any:
     if name not in _TYPES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_TYPES[name]), name)
-    globals()[name] = value
-    return value
+    return getattr(import_module(_TYPES[name]), name)
 
 
 def __dir__() -> builtins.list[str]:
@@ -128,15 +126,12 @@ def import_(
     """Writes an exported conversation (a path, or the document's bytes) into a store: under `id`,
     else the id it had, else that with a number. It is checked to its last byte first. Conflict if
     the store holds the very same log already and no id is given."""
-    from refold.conversations import importer
+    from refold.conversations.importer import import_document, read_document
 
-    if isinstance(source, bytes):
-        document, name = source, "the document"
-    else:
-        name = fspath(source)
-        document = importer.read_document(name)
+    name = "the document" if isinstance(source, bytes) else fspath(source)
+    document = source if isinstance(source, bytes) else read_document(name)
     with _open(store) as opened:
-        return importer.import_document(opened, document, id=id, name=name)
+        return import_document(opened, document, id=id, name=name)
 
 
 def verify(store: Store | str, name: str | None = None) -> Verification:

@@ -22,7 +22,7 @@ from refold.conversations.listing import id_of
 from refold.core import codec
 from refold.core.model import CLEANER, Artifact, Conversation, Event
 from refold.errors import Conflict, Corrupt, Invalid, NotFound
-from refold.log.reading import artifact_of, chain_at, conversations, missing, pages_of
+from refold.log.reading import artifact_of, chain_at, conversations, whole_pages
 from refold.stores.protocol import Store
 
 PAGE_EVENTS = 200
@@ -195,12 +195,7 @@ class _Copier:
 
     def _pages(self, about: Conversation, after: int) -> Iterator[list[Event]]:
         """The log here, up to its head."""
-        pages = pages_of(self.source, about.id, after=after, last=about.head, size=PAGE_EVENTS)
-        for events in pages:
-            yield events
-            after = events[-1].seq
-        if after < about.head:
-            raise missing(about, after + 1)
+        return whole_pages(self.source, about, after, PAGE_EVENTS)
 
     def _tell(self, id: str, count: int) -> None:
         self.done += count
@@ -228,9 +223,13 @@ class _Copier:
         """Erases there what is erased here, in the store and among the events read from it."""
         for place, (ours, theirs) in enumerate(zip(here, there)):
             if ours.erased and not theirs.erased:
-                seq = theirs.seq
-                self.target.erase(id, seq)
-                [there[place]] = self.target.read(id, after=seq - 1, last=seq, limit=1)
+                there[place] = self._erase_there(id, theirs.seq)
+
+    def _erase_there(self, id: str, seq: int) -> Event:
+        """Erases one event in the target, and gives it back as it is now."""
+        self.target.erase(id, seq)
+        [event] = self.target.read(id, after=seq - 1, last=seq, limit=1)
+        return event
 
     def _check(self, id: str, here: list[Event], there: list[Event], before: bytes) -> None:
         fault = self._fault(here, there, before)
@@ -242,11 +241,12 @@ class _Copier:
 
     def _fault(self, here: list[Event], there: list[Event], before: bytes) -> str:
         """The first thing that is wrong with the events there."""
-        for fault in codec.check(there, after=here[0].seq - 1, before=before):
+        first, last = here[0].seq, here[-1].seq
+        for fault in codec.check(there, after=first - 1, before=before):
             return fault
         if len(here) == len(there) and all(map(_agree, here, there)):
             return ""
-        return f"events {here[0].seq} to {here[-1].seq} are not those of {self.source.url}"
+        return f"events {first} to {last} are not those of {self.source.url}"
 
     # --- contents ---
 
@@ -265,22 +265,21 @@ class _Copier:
         """Makes sure that the content is there; says what is wrong with it here if that cannot
         be."""
         digest = artifact.digest
-        if digest in self.present or _holds(self.target, digest):
-            self.present.add(digest)
-            return ""
-        try:
-            self.target.put(self.source.get(digest), suffix=self._suffix(artifact))
-        except NotFound:
-            return "its content is missing"
-        except (Corrupt, Invalid) as error:
-            return f"its content is damaged: {error}"
-        self.put += 1
+        if digest not in self.present and not _holds(self.target, digest):
+            try:
+                self._copy_content(artifact)
+            except NotFound:
+                return "its content is missing"
+            except (Corrupt, Invalid) as error:
+                return f"its content is damaged: {error}"
         self.present.add(digest)
         return ""
 
-    def _suffix(self, artifact: Artifact) -> str:
+    def _copy_content(self, artifact: Artifact) -> None:
         path = self.source.location(artifact.digest)
-        return os.path.splitext(path)[1] if path else suffix_of(artifact)
+        suffix = os.path.splitext(path)[1] if path else suffix_of(artifact)
+        self.target.put(self.source.get(artifact.digest), suffix=suffix)
+        self.put += 1
 
 
 def _agree(ours: Event, theirs: Event) -> bool:

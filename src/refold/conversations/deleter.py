@@ -100,10 +100,11 @@ def sweep(
 
 
 def _check_limits(older_than_days: float | None, keep: int | None) -> None:
-    if older_than_days is None and keep is None:
+    limits = [limit for limit in (older_than_days, keep) if limit is not None]
+    if not limits:
         hint = "say how old a conversation may be, or how many may stay"
         raise Invalid("a sweep needs a limit", hint=hint)
-    if (older_than_days or 0) < 0 or (keep or 0) < 0:
+    if min(limits) < 0:
         hint = "give a number of days, or of conversations"
         raise Invalid("a limit of a sweep is negative", hint=hint)
 
@@ -113,7 +114,7 @@ def _check_limits(older_than_days: float | None, keep: int | None) -> None:
 
 def _own_contents(store: Store, about: Conversation) -> set[str]:
     """The digests that the conversation's own events name, as far as they can be read."""
-    named, _ = named_by(store, about, about.parent_seq if about.parent else 0)
+    named, _ = named_by(store, about, about.parent_seq)
     return {artifact.digest for artifact in named}
 
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import base64
 import codecs
-import contextlib
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from secrets import token_hex
 from typing import BinaryIO, Protocol
 
@@ -38,6 +38,9 @@ EXTENSIONS_HINT = "end it in " + " or ".join(FORMATS)
 FORMATS_HINT = "formats: " + ", ".join(FORMATS.values())
 BASE64_BYTES = 3 * 64 * 1024
 FILE_MODE = 0o600
+NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+# In the order in which they are written.
+DESCRIBED = ("id", "title", "head", "chain", "at_ms", "updated_ms", "parent", "parent_seq")
 
 
 # --- the JSON document ---
@@ -93,32 +96,23 @@ def _document(source: _Source) -> Iterator[bytes]:
 
 
 def _described(about: Conversation) -> bytes:
-    return msgspec.json.encode(
-        {
-            "id": about.id,
-            "title": about.title,
-            "head": about.head,
-            "chain": about.chain.hex(),
-            "at_ms": about.at_ms,
-            "updated_ms": about.updated_ms,
-            "parent": about.parent,
-            "parent_seq": about.parent_seq,
-        }
-    )
+    fields = {name: getattr(about, name) for name in DESCRIBED}
+    fields["chain"] = about.chain.hex()
+    return msgspec.json.encode(fields)
 
 
 def _lines(events: Iterable[Event]) -> Iterator[tuple[Event, bytes]]:
-    """Each event with its line, once it is certain that it follows the one before."""
+    """Each event with its line."""
     before = codec.ZERO
     for event in events:
-        for fault in codec.check([event], after=event.seq - 1, before=before):
-            raise Corrupt(fault, hint="refold verify")
-        yield event, _line(event)
+        yield event, _line(event, before)
         before = event.chain
 
 
-def _line(event: Event) -> bytes:
-    """The line of an event; Corrupt if it does not give the same event back."""
+def _line(event: Event, before: bytes) -> bytes:
+    """The line of an event; Corrupt if it is damaged, or the line does not give it back."""
+    for fault in codec.check([event], after=event.seq - 1, before=before):
+        raise Corrupt(fault, hint="refold verify")
     line = codec.to_line(event)
     if codec.from_line(line) != event:
         raise Corrupt(f"event {event.seq}: its body is not plain JSON", hint="refold verify")
@@ -224,22 +218,30 @@ def export_file(
 def write_file(path: str, chunks: Iterable[bytes]) -> int:
     """Writes a file for the owner alone, whole or not at all; gives its size in bytes."""
     folder = os.path.dirname(os.path.abspath(path))
-    pending = os.path.join(folder, f".pending-{token_hex(8)}")
     try:
-        size = _write_synced(pending, chunks)
-        os.replace(pending, path)
+        with _pending(folder) as pending:
+            size = _write_synced(pending, chunks)
+            os.replace(pending, path)
         sync_folder(folder)
     except OSError as error:
         raise checks.os_failure(error, f"cannot write {path}") from error
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(pending)
     return size
+
+
+@contextmanager
+def _pending(folder: str) -> Iterator[str]:
+    """A path for a file that is being written; what is still there at the end is removed."""
+    path = os.path.join(folder, f".pending-{token_hex(8)}")
+    try:
+        yield path
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(path)
 
 
 def _write_synced(path: str, chunks: Iterable[bytes]) -> int:
     with _new_file(path) as file:
-        size = sum(file.write(chunk) for chunk in chunks)
+        size = sum(map(file.write, chunks))
         file.flush()
         os.fsync(file.fileno())
     return size
@@ -247,8 +249,7 @@ def _write_synced(path: str, chunks: Iterable[bytes]) -> int:
 
 def _new_file(path: str) -> BinaryIO:
     """A file that did not exist, for the owner alone."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    file = os.fdopen(os.open(path, flags, FILE_MODE), "wb")
+    file = os.fdopen(os.open(path, NEW_FILE, FILE_MODE), "wb")
     # The mode given to open() is cut by the umask, this one is not.
     os.fchmod(file.fileno(), FILE_MODE)
     return file

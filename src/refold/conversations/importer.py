@@ -33,6 +33,7 @@ NUMBER_MAX = (1 << 63) - 1
 # The document, its list of events, the line of an event: then comes the body.
 FRAME_LEVELS = 3
 AGAIN = "export it again from its store; nothing was written"
+_FORMAT_NAME = f'"{FORMAT}"'.encode()
 NAME_AN_EXPORT = "name a file that refold export wrote"
 
 
@@ -97,8 +98,7 @@ def _damaged(name: str, error: Exception) -> Corrupt:
 
 
 def _check_start(start: bytes, name: str) -> None:
-    is_object = start.lstrip().startswith(b"{")
-    if not is_object or f'"{FORMAT}"'.encode() not in start:
+    if not start.lstrip().startswith(b"{") or _FORMAT_NAME not in start:
         hint = "refold export ID FILE.json writes one"
         raise Invalid(f"{name} is not a refold export", hint=hint)
 
@@ -218,9 +218,14 @@ def _checked_event(line: bytes, seq: int, before: bytes, name: str) -> Event:
 
 def _event_faults(event: Event, seq: int, before: bytes) -> list[str]:
     faults = list(codec.check([event], after=seq - 1, before=before))
-    if not (0 <= event.at_ms <= NUMBER_MAX and abs(event.tokens) <= NUMBER_MAX):
+    if not _has_bounded_numbers(event):
         faults.append(f"event {seq}: its numbers are out of bounds")
     return faults
+
+
+def _has_bounded_numbers(event: Event) -> bool:
+    """Whether every store can hold the numbers of an event."""
+    return 0 <= event.at_ms <= NUMBER_MAX and abs(event.tokens) <= NUMBER_MAX
 
 
 def _checked_contents(decoded: _Document, events: list[Event], name: str) -> list[_Content]:

@@ -17,15 +17,21 @@ from refold.stores.protocol import Store
 
 PREVIEW_CHARS = 80
 PREVIEW_EVENTS = 20
+POSITION_HINT = "@1 is the newest conversation, @2 the one before"
 
 
 def newest(store: Store, *, tag: str = "") -> list[Conversation]:
     """All conversations, the one that was written to last first; with a tag, those that carry
     it."""
-    ordered = sorted(conversations(store), key=lambda about: (-about.updated_ms, about.id))
+    ordered = sorted(conversations(store), key=_newest_first)
     if not tag:
         return ordered
     return [about for about in ordered if tag in tags(store, about.id)]
+
+
+def _newest_first(about: Conversation) -> tuple[int, str]:
+    """What conversations are sorted by."""
+    return -about.updated_ms, about.id
 
 
 def tags(store: Store, conversation: str) -> tuple[str, ...]:
@@ -53,8 +59,7 @@ def id_of(store: Store, name: str) -> str:
 def _position(name: str) -> int:
     digits = name[1:] or "1"
     if not digits.isdecimal() or int(digits) < 1:
-        hint = "@1 is the newest conversation, @2 the one before"
-        raise Invalid(f"{name!r} is not a valid position", hint=hint)
+        raise Invalid(f"{name!r} is not a valid position", hint=POSITION_HINT)
     return int(digits)
 
 
@@ -75,5 +80,5 @@ def _user_words(body: object) -> str:
     """What a user says in an event, on one line; nothing if it is not a user's."""
     if not isinstance(body, Message) or body.role != "user":
         return ""
-    texts = [text_of(block) for block in body.blocks if not isinstance(block, ToolResult)]
-    return one_line(" ".join(texts))
+    said = [block for block in body.blocks if not isinstance(block, ToolResult)]
+    return one_line(" ".join(map(text_of, said)))

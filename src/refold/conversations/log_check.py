@@ -92,16 +92,18 @@ class LogCheck:
         """What is wrong with the log; the walk ends a little after PROBLEMS_MAX."""
         problems: list[Problem] = []
         for step in self._steps():
-            if isinstance(step, Event):
-                self.events += 1
-                problems += self._event_problems(step)
-            else:
-                # What follows an event that is lost cannot be tied to what came before it.
-                self.befores = []
-                problems.append(step)
+            problems += self._step_problems(step)
             if len(problems) > PROBLEMS_MAX:
                 return problems
         return [*problems, *self._end_problems()]
+
+    def _step_problems(self, step: Event | Problem) -> list[Problem]:
+        if isinstance(step, Event):
+            self.events += 1
+            return self._event_problems(step)
+        # What follows an event that is lost cannot be tied to what came before it.
+        self.befores = []
+        return [step]
 
     def _problem(self, part: Part, what: str, seq: int = 0, file: str = "") -> Problem:
         file = file or self.contents.file
@@ -112,11 +114,9 @@ class LogCheck:
     def _steps(self) -> Iterator[Event | Problem]:
         """Every event of the log; a problem in the place of one that is missing or cannot be
         read."""
-        after = 0
-        while after < self.about.head:
-            last = min(after + READ_EVENTS, self.about.head)
-            yield from self._page(after, last)
-            after = last
+        head = self.about.head
+        for after in range(0, head, READ_EVENTS):
+            yield from self._page(after, min(after + READ_EVENTS, head))
 
     def _page(self, after: int, last: int) -> Iterator[Event | Problem]:
         """These events; one by one if they cannot be read in a row."""
@@ -148,15 +148,18 @@ class LogCheck:
     # --- one event ---
 
     def _event_problems(self, event: Event) -> list[Problem]:
-        faults = list(self._seal_faults(event))
-        if not faults:
-            try:
-                self._learn(event)
-            except Corrupt as error:
-                faults.append(str(error))
+        faults = list(self._seal_faults(event)) or self._body_faults(event)
         if faults:
             return [self._problem("log", fault, event.seq) for fault in faults]
         return list(self._artifact_problems(event))
+
+    def _body_faults(self, event: Event) -> list[str]:
+        """What is wrong with the body of a sealed event; what it says is remembered."""
+        try:
+            self._learn(event)
+        except Corrupt as error:
+            return [str(error)]
+        return []
 
     def _seal_faults(self, event: Event) -> Iterator[str]:
         if not event.erased and codec.digest_of(event.salt, event.body) != event.digest:
@@ -223,17 +226,21 @@ class LogCheck:
     def _end_problems(self) -> Iterator[Problem]:
         """What shows only at the end of the log."""
         yield from self.missing.values()
-        if self.befores and self.about.chain not in self.befores:
-            wrong = "the head is not the one that the store names"
-            yield self._problem("log", wrong, self.about.head)
-        if self.about.title != self.title:
-            yield self._problem("store", "the title in the list is not the one in the log")
+        yield from self._list_problems()
         yield from self._unknown(self.named, "the result")
+
+    def _list_problems(self) -> Iterator[Problem]:
+        """Where the list of conversations says something else than the log."""
+        about = self.about
+        if self.befores and about.chain not in self.befores:
+            yield self._problem("log", "the head is not the one that the store names", about.head)
+        if about.title != self.title:
+            yield self._problem("store", "the title in the list is not the one in the log")
 
     def remarks(self) -> list[Problem]:
         """The artifacts that a text names and the log does not have."""
-        only_mentioned = {id: seq for id, seq in self.mentioned.items() if id not in self.named}
-        return list(islice(self._unknown(only_mentioned, "the text"), PROBLEMS_MAX))
+        names = {id: seq for id, seq in self.mentioned.items() if id not in self.named}
+        return [*islice(self._unknown(names, "the text"), PROBLEMS_MAX)]
 
     def _unknown(self, names: dict[str, int], place: str) -> Iterator[Problem]:
         """The named artifacts that the log does not have. Nothing is known of erased ones."""

@@ -23,10 +23,10 @@ import msgspec
 from msgspec.structs import replace
 
 from refold.conversations.markdown import is_text
-from refold.conversations.scanner import ENCODED, is_token
+from refold.conversations.scanner import ENCODED, is_token, json_body
 from refold.core import codec
 from refold.core.model import Artifact, Conversation, Event
-from refold.errors import Corrupt, NotFound
+from refold.errors import NotFound
 from refold.log.reading import artifact_of, events_of
 from refold.redaction import found, pieces, redacted
 from refold.stores.protocol import Store
@@ -67,10 +67,7 @@ class RedactedCopy:
         """The events without secrets, sealed again into a chain of their own."""
         before = codec.ZERO
         for event in events_of(self._store, self._about):
-            if event.erased:
-                sealed = codec.resealed(event, before, event.seq)
-            else:
-                sealed = self._sealed(event, before)
+            sealed = self._sealed(event, before)
             before = sealed.chain
             yield sealed
 
@@ -82,8 +79,9 @@ class RedactedCopy:
     # --- events ---
 
     def _sealed(self, event: Event, before: bytes) -> Event:
-        # The old salt stays unknown, so the new one says nothing about what was taken out.
-        salt = hashlib.blake2b(b"withheld", key=event.salt, digest_size=codec.SALT_BYTES).digest()
+        """An event without secrets, sealed on top of the chain value before it."""
+        if event.erased:
+            return codec.resealed(event, before, event.seq)
         return codec.seal(
             before,
             event.seq,
@@ -92,18 +90,14 @@ class RedactedCopy:
             by=event.by,
             kind=event.kind,
             body=self._body(event),
-            salt=salt,
+            salt=_new_salt(event.salt),
             tokens=event.tokens,
             counter=event.counter,
         )
 
     def _body(self, event: Event) -> bytes:
         """The body of an event without secrets; the very same bytes if it has none."""
-        try:
-            body = msgspec.json.decode(event.body)
-        except (msgspec.DecodeError, ValueError) as error:
-            what = f"event {event.seq} is not JSON: {error}"
-            raise Corrupt(what, hint="refold verify") from error
+        body = json_body(event)
         clean = self._artifact(body) if event.kind == "artifact" else self._value(body)
         return event.body if clean == body else msgspec.json.encode(clean)
 
@@ -120,14 +114,9 @@ class RedactedCopy:
 
     def _object(self, value: dict[str, Any]) -> dict[str, Any]:
         clean = {self._key(key): self._value(item, key) for key, item in value.items()}
-        data = value.get("data")
-        if value.get("type") == "opaque" and isinstance(data, str):
-            clean["data"] = self._encoded(data)
-        if clean != value:
-            # Nobody signed the text that it is now.
-            clean.pop("signature", None)
-            clean.pop("arguments_hash", None)
-        return clean
+        if value.get("type") == "opaque" and isinstance(value.get("data"), str):
+            clean["data"] = self._encoded(value["data"])
+        return clean if clean == value else _unsigned(clean)
 
     def _key(self, key: str) -> str:
         return self._redact(key) if len(key) >= KEY_CHARS else key
@@ -182,7 +171,7 @@ class RedactedCopy:
         try:
             new = self._measured(artifact)
         except NotFound:
-            # It was cleaned up, or is lost; then there is nothing to hide either.
+            # It was cleaned up, or is lost; then there is nothing to hide.
             new = artifact
         self._artifacts[artifact.digest] = new
         self._digests[new.digest] = artifact.digest
@@ -218,3 +207,15 @@ class RedactedCopy:
             chunks = (chunk.decode("latin-1").encode() for chunk in chunks)
         for piece in pieces(chunks):
             yield self._redact(piece), coding
+
+
+def _unsigned(clean: dict[str, Any]) -> dict[str, Any]:
+    """The object without hashes of what it was: nobody signed what it is now."""
+    hashes = ("signature", "arguments_hash")
+    return {name: value for name, value in clean.items() if name not in hashes}
+
+
+def _new_salt(salt: bytes) -> bytes:
+    """The salt of a changed event. The old one stays unknown, so the new one says nothing about
+    what was taken out."""
+    return hashlib.blake2b(b"withheld", key=salt, digest_size=codec.SALT_BYTES).digest()

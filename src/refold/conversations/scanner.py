@@ -70,10 +70,14 @@ def scan(
 ) -> Scan:
     """The report on these conversations, or on all that the store has. `doubtful` adds what is
     not sure."""
-    walk = _SecretWalk(store, doubtful, progress or (lambda *_: None))
+    walk = _SecretWalk(store, doubtful, progress or _ignore)
     for about, after in _wanted(store, ids):
         walk.conversation(about, after)
     return walk.report()
+
+
+def _ignore(id: str, done: int, total: int) -> None:
+    """Hears of progress and does nothing."""
 
 
 def _wanted(store: Store, ids: Sequence[str]) -> Iterator[tuple[Conversation, int]]:
@@ -84,7 +88,7 @@ def _wanted(store: Store, ids: Sequence[str]) -> Iterator[tuple[Conversation, in
     if ids:
         return
     for about in conversations(store):
-        yield about, about.parent_seq if about.parent else 0
+        yield about, about.parent_seq
 
 
 class _SecretWalk:
@@ -128,16 +132,14 @@ class _SecretWalk:
         self.events += 1
         if event.erased:
             return
-        for text in texts(_decoded(id, event)):
+        for text in texts(json_body(event)):
             self._search([text], id, event.seq)
         artifact = artifact_of(event) if event.by != CLEANER else None
-        if artifact is not None:
+        if artifact is not None and artifact.digest not in self.contents:
+            self.contents.add(artifact.digest)
             self._search_content(id, event.seq, artifact)
 
     def _search_content(self, id: str, seq: int, artifact: Artifact) -> None:
-        if artifact.digest in self.contents:
-            return
-        self.contents.add(artifact.digest)
         try:
             self._search(pieces(self.store.get(artifact.digest)), id, seq, artifact.id)
         except (NotFound, Corrupt):
@@ -171,12 +173,12 @@ class _SecretWalk:
             self.findings.append(finding)
 
 
-def _decoded(id: str, event: Event) -> Any:
+def json_body(event: Event) -> Any:
+    """The body of an event as plain JSON; Corrupt if it is not."""
     try:
         return msgspec.json.decode(event.body)
     except (msgspec.DecodeError, ValueError) as error:
-        what = f"{id}: event {event.seq} is not JSON: {error}"
-        raise Corrupt(what, hint="refold verify") from error
+        raise Corrupt(f"event {event.seq} is not JSON: {error}", hint="refold verify") from error
 
 
 def texts(value: Any, name: str = "") -> Iterator[str]:

@@ -149,12 +149,16 @@ def page_faults(view: View) -> list[str]:
     """Every law that the page breaks, and what each provider would refuse in it."""
     if not view.slots:
         return []
-    # An empty message may stand in a log, because rendering repairs it; whether it did is asked of
-    # the dialects.
-    faults = [fault for fault in laws.broken(view) if not fault.endswith("is empty")]
+    faults = _law_faults(view)
     for name in dialects.DIALECTS:
         faults += _refusals(view, name)
     return faults
+
+
+def _law_faults(view: View) -> list[str]:
+    # An empty message may be in a log, because rendering repairs it; whether it did is asked of
+    # the dialects.
+    return [fault for fault in laws.broken(view) if not fault.endswith("is empty")]
 
 
 def _refusals(view: View, name: str) -> list[str]:

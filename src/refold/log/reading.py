@@ -42,16 +42,25 @@ def pages_of(
         after = events[-1].seq
 
 
-def events_of(store: Store, about: Conversation, after: int = 0) -> Iterator[Event]:
-    """The events after `after` up to the head that `about` has. Corrupt if the log ends before."""
-    for events in pages_of(store, about.id, after=after, last=about.head):
-        yield from events
+def whole_pages(
+    store: Store, about: Conversation, after: int = 0, size: int = READ_EVENTS
+) -> Iterator[list[Event]]:
+    """The events after `after` up to the head that `about` has, in pages. Corrupt if the log ends
+    before."""
+    for events in pages_of(store, about.id, after=after, last=about.head, size=size):
+        yield events
         after = events[-1].seq
     if after < about.head:
-        raise missing(about, after + 1)
+        raise _missing(about, after + 1)
 
 
-def missing(about: Conversation, seq: int) -> Corrupt:
+def events_of(store: Store, about: Conversation) -> Iterator[Event]:
+    """The log up to the head that `about` has. Corrupt if it ends before."""
+    for events in whole_pages(store, about):
+        yield from events
+
+
+def _missing(about: Conversation, seq: int) -> Corrupt:
     """The error for an event that the log should have."""
     return Corrupt(f"{about.id}: event {seq} is missing", hint="refold verify")
 
@@ -64,7 +73,7 @@ def chain_at(store: Store, about: Conversation, seq: int) -> bytes:
         return about.chain
     events = store.read(about.id, after=seq - 1, last=seq, limit=1)
     if not events:
-        raise missing(about, seq)
+        raise _missing(about, seq)
     return events[0].chain
 
 
