@@ -62,24 +62,25 @@ def points_of(
     """The points of a log, newest first: every name, and of the others those of the last hours,
     but never fewer than `keep`."""
     listed = _distinct(_each_point(events, every))
+    unnamed = [point for point in listed if not point.name]
     oldest_ms = now_ms - hours * _HOUR_MS
-    points: list[Point] = []
-    unnamed = 0
-    for point in listed:
-        if not point.name:
-            unnamed += 1
-        if point.name or unnamed <= keep or point.at_ms >= oldest_ms:
-            points.append(point)
-    return points
+    left_out = {point.seq for point in unnamed[max(0, keep) :] if point.at_ms < oldest_ms}
+    return [point for point in listed if point.name or point.seq not in left_out]
 
 
 def _distinct(points: Iterable[Point]) -> list[Point]:
     """Each point once, newest first. A name may have moved on; then only its newest place
     counts."""
-    by_place = {(point.seq, point.name): point for point in points}
-    places = {point.name: point.seq for point in by_place.values() if point.name}
-    listed = [one for one in by_place.values() if places.get(one.name, one.seq) == one.seq]
-    return sorted(listed, key=lambda point: (point.seq, point.name), reverse=True)
+    by_place = {_place(point): point for point in points}
+    newest = {point.name: point.seq for point in by_place.values()}
+    for point in list(by_place.values()):
+        if point.name and newest[point.name] != point.seq:
+            del by_place[_place(point)]
+    return sorted(by_place.values(), key=_place, reverse=True)
+
+
+def _place(point: Point) -> tuple[int, str]:
+    return point.seq, point.name
 
 
 def _each_point(events: Iterable[Event], every: int) -> Iterator[Point]:
@@ -140,11 +141,17 @@ def difference(log: Log, first: int, last: int, config: Config) -> Difference:
         last=last,
         added=_not_in(new, old),
         removed=_not_in(old, new),
-        changed=tuple(seq for seq in new if seq in old and new[seq].edits != old[seq].edits),
+        changed=_changed(old, new),
         batches=_not_in(_batches(after), _batches(before)),
         artifacts=tuple(dict.fromkeys(_artifacts(log.read(between.first - 1, between.last)))),
         files=tuple(changed_files(log.originals(between), config)),
     )
+
+
+def _changed(old: dict[int, Slot], new: dict[int, Slot]) -> tuple[int, ...]:
+    """The messages that are on both pages, with other edits."""
+    both = [seq for seq in new if seq in old]
+    return tuple(seq for seq in both if new[seq].edits != old[seq].edits)
 
 
 def _not_in(ones: Iterable[T], others: Container[T]) -> tuple[T, ...]:
@@ -185,10 +192,16 @@ def restored(log: Log, seq: int, config: Config) -> Restored:
     later = list(log.read(seq, log.state.head))
     off = switches(later).off
     originals = log.originals(Span(seq + 1, log.state.head))
-    bodies = (decode(event) for event in later if event.kind == "usage" and event.seq not in off)
+    requests = [slot.seq for slot in originals if is_request(slot)]
     return Restored(
         seq=seq,
         files=changed_files(originals, config),
-        requests=[slot.seq for slot in originals if is_request(slot) and slot.seq not in off],
-        calls=[body for body in bodies if isinstance(body, Usage)],
+        requests=[at for at in requests if at not in off],
+        calls=_usages(event for event in later if event.seq not in off),
     )
+
+
+def _usages(events: Iterable[Event]) -> list[Usage]:
+    """What the calls of the model cost, as far as events say so."""
+    bodies = [decode(event) for event in events if event.kind == "usage"]
+    return [body for body in bodies if isinstance(body, Usage)]

@@ -34,10 +34,7 @@ def pages_of(
     store: Store, id: str, *, after: int = 0, last: int, size: int = READ_EVENTS
 ) -> Iterator[list[Event]]:
     """The events after `after` up to `last`, in pages; fewer if the log has no more."""
-    while after < last:
-        events = store.read(id, after=after, last=last, limit=size)
-        if not events:
-            return
+    while after < last and (events := store.read(id, after=after, last=last, limit=size)):
         yield events
         after = events[-1].seq
 
@@ -87,14 +84,17 @@ def readable(store: Store, about: Conversation, after: int = 0) -> Iterator[Even
         # No log is empty: a list may show what asking for it finds to be damaged.
         about = yield from _asked_again(store, about)
     reason = ""
-    while after < about.head:
-        last = min(after + READ_EVENTS, about.head)
-        for event in _readable_page(store, about.id, after, last):
-            yield event
-            if isinstance(event, Corrupt) and str(event) == reason:
-                return
-            reason = str(event) if isinstance(event, Corrupt) else ""
-        after = last
+    for event in _each_readable(store, about, after):
+        yield event
+        if isinstance(event, Corrupt) and str(event) == reason:
+            return
+        reason = str(event) if isinstance(event, Corrupt) else ""
+
+
+def _each_readable(store: Store, about: Conversation, after: int) -> Iterator[Event | Corrupt]:
+    for start in range(after, about.head, READ_EVENTS):
+        last = min(start + READ_EVENTS, about.head)
+        yield from _readable_page(store, about.id, start, last)
 
 
 def _asked_again(store: Store, about: Conversation) -> Generator[Corrupt, None, Conversation]:

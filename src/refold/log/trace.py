@@ -18,11 +18,11 @@ from refold.config import Config
 from refold.core.codec import decode
 from refold.core.fold import CONTROLS, Switches, switches
 from refold.core.model import (
+    Block,
     Body,
     Erase,
     Event,
     Hide,
-    Message,
     Pin,
     Replace,
     Restore,
@@ -56,9 +56,10 @@ def traced(log: Log, seq: int, config: Config) -> list[Trace]:
     """The chain of one message; NotFound if there is no such message."""
     event = _message_event(log, seq)
     message = message_of(event, log.state)
-    traces = [*_offloads(event, message), *_stale(log, seq, config)]
+    blocks = message.blocks if message else ()
+    traces = [*_offloads(event, blocks), *_stale(log, seq, config)]
     controls = [event for event in log.read(seq) if event.kind in CONTROLS]
-    traces += _chain(controls, seq, len(message.blocks) if message else 0)
+    traces += _chain(controls, seq, len(blocks))
     return sorted(traces, key=lambda trace: trace.seq)
 
 
@@ -71,10 +72,10 @@ def _message_event(log: Log, seq: int) -> Event:
     raise NotFound(f"there is no message #{seq}", hint=hint)
 
 
-def _offloads(event: Event, message: Message | None) -> Iterator[Trace]:
+def _offloads(event: Event, blocks: Sequence[Block]) -> Iterator[Trace]:
     """The results that were too large for the page when they came: each is an artifact now, and
     the page has a stub."""
-    for index, block in enumerate(message.blocks if message else ()):
+    for index, block in enumerate(blocks):
         if isinstance(block, ToolResult) and block.artifact:
             yield Trace(
                 seq=event.seq,
@@ -158,10 +159,18 @@ def _trace(event: Event, body: Body, *, live: bool) -> Trace:
     trace = Trace(seq=event.seq, at_ms=event.at_ms, action=_action(body), by=event.by, live=live)
     if not isinstance(body, Replace | Hide | Summarize):
         return trace
-    trace = replace(trace, reason=body.reason, batch=body.batch)
-    if isinstance(body, Replace):
-        return replace(trace, block=body.block, handle=str(Span(body.seq, body.seq)))
-    return replace(trace, handle=str(body.span))
+    return replace(
+        trace,
+        reason=body.reason,
+        batch=body.batch,
+        block=body.block if isinstance(body, Replace) else -1,
+        handle=str(_span(body)),
+    )
+
+
+def _span(edit: Replace | Hide | Summarize) -> Span:
+    """The messages that an edit is about."""
+    return Span(edit.seq, edit.seq) if isinstance(edit, Replace) else edit.span
 
 
 def _action(body: Body) -> str:

@@ -23,6 +23,7 @@ from refold.core.model import (
     CLEANER,
     Artifact,
     Block,
+    Event,
     Message,
     Opaque,
     Slot,
@@ -89,19 +90,33 @@ def unfolded(
     """The originals that a handle names; NotFound, with the nearest, if there is no such thing."""
     source = original(log, artifacts, handle, level=level)
     if lines is not None:
-        first, last = lines
-        text = lines_between(source.texts, first, None if last == -1 else last).text
-        return Unfolded(handle=source.handle, level=source.level, text=text)
+        return _some_lines(source, *lines)
     if source.artifact is not None:
-        content = b"".join(content_of(log, source.artifact))
-        text = content.decode("utf-8", "replace")
-        return Unfolded(handle=source.handle, level="full", text=text, content=content)
+        return _whole_artifact(log, source.artifact)
     if source.level != "full":
         return Unfolded(handle=source.handle, level=source.level, text="".join(source.texts))
-    slots = log.originals(span_of(source.handle))
+    return _whole_span(log, span_of(source.handle))
+
+
+def _some_lines(source: Original, first: int, last: int) -> Unfolded:
+    """Lines first to last of an original; -1 means the end."""
+    part = lines_between(source.texts, first, None if last == -1 else last)
+    return Unfolded(handle=source.handle, level=source.level, text=part.text)
+
+
+def _whole_artifact(log: Log, artifact: Artifact) -> Unfolded:
+    """All bytes of an artifact, and as text."""
+    content = b"".join(content_of(log, artifact))
+    text = content.decode("utf-8", "replace")
+    return Unfolded(handle=artifact.id, level="full", text=text, content=content)
+
+
+def _whole_span(log: Log, span: Span) -> Unfolded:
+    """The messages of a span, and as text."""
+    slots = log.originals(span)
     messages = tuple(slot.message for slot in slots)
     text = "".join(_slot_texts(iter(slots)))
-    return Unfolded(handle=source.handle, level="full", text=text, messages=messages)
+    return Unfolded(handle=str(span), level="full", text=text, messages=messages)
 
 
 def original(
@@ -118,23 +133,23 @@ def original(
         return Original(handle=artifact.id, level="full", texts=texts, artifact=artifact)
     span = span_of(name)
     summary = summary_of(log, span) if level != "full" else None
-    if summary is not None:
-        text = _first_line(summary) if level == "line" else summary.text
-        return Original(handle=str(span), level=level, texts=iter([text]))
-    _check_span(log, span)
-    return Original(handle=str(span), level="full", texts=_slot_texts(_messages(log, span)))
+    return _span_original(log, span) if summary is None else _summary_original(summary, level)
 
 
-def _first_line(summary: Summarize) -> str:
-    return summary.line or summary.text.split("\n", 1)[0]
+def _summary_original(summary: Summarize, level: str) -> Original:
+    """A summary: its one-line form, or its text."""
+    first_line = summary.line or summary.text.split("\n", 1)[0]
+    text = first_line if level == "line" else summary.text
+    return Original(handle=str(summary.span), level=level, texts=iter([text]))
 
 
-def _check_span(log: Log, span: Span) -> None:
-    """NotFound if the span has no message."""
+def _span_original(log: Log, span: Span) -> Original:
+    """The messages of a span; NotFound if it has none."""
     head = log.state.head
     is_inside = 1 <= span.first <= span.last <= head
     if not is_inside or not any(_messages(log, span)):
         raise NotFound(f"there is no message in {span}", hint=f"the log goes from #1 to #{head}")
+    return Original(handle=str(span), level="full", texts=_slot_texts(_messages(log, span)))
 
 
 def references(text: str) -> list[str]:
@@ -190,11 +205,11 @@ def _check_lines(first: int, last: int | None) -> None:
 
 
 def _artifact(artifacts: Sequence[Artifact], name: str) -> Artifact:
-    for artifact in artifacts:
-        if artifact.id == name:
-            return artifact
-    near = nearest(name, [known.id for known in artifacts], limit=3)
-    hint = f"nearest: {', '.join(near)}" if near else "every listed artifact has an id"
+    known = {artifact.id: artifact for artifact in artifacts}
+    if name in known:
+        return known[name]
+    near = ", ".join(nearest(name, known, limit=3))
+    hint = f"nearest: {near}" if near else "every listed artifact has an id"
     raise NotFound(f"there is no artifact {name!r:.200} in this conversation", hint=hint)
 
 
@@ -210,20 +225,32 @@ def content_of(log: Log, artifact: Artifact) -> Iterator[bytes]:
         at_ms = cleaned_ms(log, artifact)
         if not at_ms:
             raise
-        what = f"{artifact.size_bytes:,} bytes of {artifact.name!r:.100}"
-        gone = f"{artifact.id} was cleaned up on {moment(at_ms)}: {what}"
-        raise NotFound(gone, hint="run the tool again to get it again") from error
+        raise _cleaned_up(artifact, at_ms) from error
+
+
+def _cleaned_up(artifact: Artifact, at_ms: int) -> NotFound:
+    """The error for an artifact whose content was cleaned up."""
+    what = f"{artifact.size_bytes:,} bytes of {artifact.name!r:.100}"
+    gone = f"{artifact.id} was cleaned up on {moment(at_ms)}: {what}"
+    return NotFound(gone, hint="run the tool again to get it again")
 
 
 def cleaned_ms(log: Log, artifact: Artifact) -> int:
     """When the artifact was cleaned up for the last time; 0 if never."""
     at_ms = 0
+    for event in _cleanups(log):
+        cleaned = artifact_of(event)
+        if cleaned is not None and cleaned.digest == artifact.digest:
+            at_ms = event.at_ms
+    return at_ms
+
+
+def _cleanups(log: Log) -> Iterator[Event]:
+    """The events that say that the content of an artifact was removed."""
     for span in runs(log.state.artifacts):
         for event in log.read(span.first - 1, span.last):
-            cleaned = artifact_of(event) if event.by == CLEANER else None
-            if cleaned is not None and cleaned.digest == artifact.digest:
-                at_ms = event.at_ms
-    return at_ms
+            if event.by == CLEANER:
+                yield event
 
 
 def _artifact_texts(log: Log, artifact: Artifact) -> Iterator[str]:
