@@ -16,8 +16,8 @@ from refold.errors import Invalid
 
 RATIOS = ("warn_ratio", "compact_ratio", "critical_ratio")
 NUMBERS = (
-    "artifacts_days", "artifacts_bytes", "artifacts_count", "tokens_cap", "keep_recent", "writer_wait_s",
-    "reserve_tokens", "offload_tokens", "messages_cap", "checkpoint_every",
+    "artifacts_days", "artifacts_bytes", "artifacts_count", "tokens_cap", "keep_recent",
+    "writer_wait_s", "reserve_tokens", "offload_tokens", "messages_cap", "checkpoint_every",
 )  # fmt: skip
 
 Durability = Literal["turn", "append", "none"]

@@ -2,7 +2,7 @@
 
 Every read has a bound, so a log of any length costs the memory of one page. `events_of` insists on
 every event; `readable` goes on where one is damaged and gives the error in its place. Neighbours: a
-store below; `search`, `artifacts` and `conversations` above; `conversations.verify` says what is
+store below; `search`, `artifacts` and `conversations` above; `conversations.verifier` says what is
 wrong with a log.
 """
 
