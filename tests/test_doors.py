@@ -16,7 +16,7 @@ FLOORS = (
     {"tokens", "dialects", "stores", "ledger", "strategies", "redaction"},
     {"log"},
     {"artifacts", "search", "writer", "compaction", "memory", "conversations"},
-    {"engine", "aio"},
+    {"engine", "aio", "types", "register", "testing"},
     {"edges"},
 )
 DOORS = {
@@ -32,6 +32,7 @@ DOORS = {
     ("conversations", "search"),
     ("memory", "search"),
     ("aio", "engine"),
+    ("types", "engine"),
 }
 CORE_LINES_MAX = 2_100
 IMPURE = {

@@ -5,10 +5,15 @@ be folded again.
 
     context = refold.open("fix-login", model="claude-sonnet-4-5", system=SYSTEM, tools=TOOLS)
     context.append({"role": "user", "content": "Fix the login test"})
-    response = client.messages.create(max_tokens=4096, model="claude-sonnet-4-5", **context.request())
+    response = client.messages.create(
+        max_tokens=4096, model="claude-sonnet-4-5", **context.request()
+    )
     context.record(response)
 
-Public names are imported when they are first used, so that `import refold` costs nothing.
+Here is what you call and what it gives back. `refold.types` has what you may bring,
+`refold.register` makes your own parts known by name, `refold.conversations` works on whole stored
+conversations, `refold.aio` is for async programs and `refold.testing` for tests. Public names are
+imported when they are first used, so that `import refold` costs nothing.
 """
 
 from __future__ import annotations
@@ -16,39 +21,112 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+if TYPE_CHECKING:
+    from refold import aio as aio
+    from refold import conversations as conversations
+    from refold import register as register
+    from refold import testing as testing
+    from refold import types as types
+    from refold.artifacts.artifacts import Artifacts as Artifacts
+    from refold.artifacts.artifacts import Matches as Matches
+    from refold.artifacts.cleanup import Cleanup as Cleanup
+    from refold.artifacts.cleanup import CleanupItem as CleanupItem
+    from refold.artifacts.listing import Output as Output
+    from refold.artifacts.select import Selected as Selected
+    from refold.compaction.hooks import Veto as Veto
+    from refold.config import Config as Config
+    from refold.core.budget import Budget as Budget
+    from refold.core.model import Artifact as Artifact
+    from refold.core.model import Event as Event
+    from refold.core.model import Message as Message
+    from refold.core.model import Origin as Origin
+    from refold.core.model import Slot as Slot
+    from refold.core.model import Span as Span
+    from refold.core.model import Usage as Usage
+    from refold.core.model import View as View
+    from refold.core.plan import Plan as Plan
+    from refold.core.plan import Receipt as Receipt
+    from refold.dialects import tool_calls as tool_calls
+    from refold.dialects.page import Rendered as Rendered
+    from refold.edges.endpoints.writer import endpoint as endpoint
+    from refold.engine.context import Context as Context
+    from refold.engine.log_reader import LogReader as LogReader
+    from refold.engine.opening import open as open
+    from refold.engine.stats import Stats as Stats
+    from refold.engine.toolbox import Toolbox as Toolbox
+    from refold.errors import Conflict as Conflict
+    from refold.errors import Corrupt as Corrupt
+    from refold.errors import Denied as Denied
+    from refold.errors import Invalid as Invalid
+    from refold.errors import NotFound as NotFound
+    from refold.errors import OverBudget as OverBudget
+    from refold.errors import RefoldError as RefoldError
+    from refold.errors import Unavailable as Unavailable
+    from refold.log.notices import Notice as Notice
+    from refold.log.points import Difference as Difference
+    from refold.log.points import Point as Point
+    from refold.log.points import Restored as Restored
+    from refold.log.trace import Trace as Trace
+    from refold.log.unfold import Part as Part
+    from refold.log.unfold import Unfolded as Unfolded
+    from refold.search.hits import Hit as Hit
+    from refold.stores import open_store as open_store
+    from refold.tokens.models import Model as Model
+    from refold.tokens.models import model_info as model_info
+
 __version__ = "0.1.0"
 
+_MODULES = ("aio", "conversations", "register", "testing", "types")
 _HOMES = {
-    "Context": "refold.engine.context",
+    "Artifact": "refold.core.model",
+    "Artifacts": "refold.artifacts.artifacts",
+    "Budget": "refold.core.budget",
+    "Cleanup": "refold.artifacts.cleanup",
+    "CleanupItem": "refold.artifacts.cleanup",
     "Config": "refold.config",
-    "open": "refold.engine.opening",
-    "tool_calls": "refold.dialects",
-    "open_store": "refold.stores",
-    **dict.fromkeys(
-        ("Artifact", "Event", "Message", "Origin", "Slot", "Span", "View"), "refold.core.model"
-    ),
-    **dict.fromkeys(("Plan", "Receipt"), "refold.core.plan"),
-    "Stats": "refold.engine.stats",
+    "Conflict": "refold.errors",
+    "Context": "refold.engine.context",
+    "Corrupt": "refold.errors",
+    "Denied": "refold.errors",
+    "Difference": "refold.log.points",
+    "Event": "refold.core.model",
+    "Hit": "refold.search.hits",
+    "Invalid": "refold.errors",
+    "LogReader": "refold.engine.log_reader",
+    "Matches": "refold.artifacts.artifacts",
+    "Message": "refold.core.model",
+    "Model": "refold.tokens.models",
+    "NotFound": "refold.errors",
     "Notice": "refold.log.notices",
+    "Origin": "refold.core.model",
+    "Output": "refold.artifacts.listing",
+    "OverBudget": "refold.errors",
+    "Part": "refold.log.unfold",
+    "Plan": "refold.core.plan",
+    "Point": "refold.log.points",
+    "Receipt": "refold.core.plan",
+    "RefoldError": "refold.errors",
+    "Rendered": "refold.dialects.page",
+    "Restored": "refold.log.points",
+    "Selected": "refold.artifacts.select",
+    "Slot": "refold.core.model",
+    "Span": "refold.core.model",
+    "Stats": "refold.engine.stats",
+    "Toolbox": "refold.engine.toolbox",
+    "Trace": "refold.log.trace",
+    "Unavailable": "refold.errors",
     "Unfolded": "refold.log.unfold",
-    **dict.fromkeys(
-        (
-            "RefoldError",
-            "NotFound",
-            "Conflict",
-            "Invalid",
-            "Corrupt",
-            "OverBudget",
-            "Denied",
-            "Unavailable",
-        ),
-        "refold.errors",
-    ),
+    "Usage": "refold.core.model",
+    "Veto": "refold.compaction.hooks",
+    "View": "refold.core.model",
+    "endpoint": "refold.edges.endpoints.writer",
+    "model_info": "refold.tokens.models",
+    "open": "refold.engine.opening",
+    "open_store": "refold.stores",
+    "tool_calls": "refold.dialects",
 }
 
-_MODULES = ("aio",)
-
-__all__ = ["__version__", *_HOMES, *_MODULES]
+__all__ = ["__version__", *_MODULES, *_HOMES]
 
 
 def __getattr__(name: str) -> Any:
@@ -63,32 +141,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-if TYPE_CHECKING:
-    from refold import aio as aio
-    from refold.config import Config as Config
-    from refold.core.model import Artifact as Artifact
-    from refold.core.model import Event as Event
-    from refold.core.model import Message as Message
-    from refold.core.model import Origin as Origin
-    from refold.core.model import Slot as Slot
-    from refold.core.model import Span as Span
-    from refold.core.model import View as View
-    from refold.core.plan import Plan as Plan
-    from refold.core.plan import Receipt as Receipt
-    from refold.dialects import tool_calls as tool_calls
-    from refold.engine.context import Context as Context
-    from refold.engine.opening import open as open
-    from refold.engine.stats import Stats as Stats
-    from refold.errors import Conflict as Conflict
-    from refold.errors import Corrupt as Corrupt
-    from refold.errors import Denied as Denied
-    from refold.errors import Invalid as Invalid
-    from refold.errors import NotFound as NotFound
-    from refold.errors import OverBudget as OverBudget
-    from refold.errors import RefoldError as RefoldError
-    from refold.errors import Unavailable as Unavailable
-    from refold.log.notices import Notice as Notice
-    from refold.log.unfold import Unfolded as Unfolded
-    from refold.stores import open_store as open_store

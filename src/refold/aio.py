@@ -1,14 +1,14 @@
-"""The same Context for async callers: one generic wrapper, which runs every call in a worker
-thread.
+"""The same Context for async callers: one generic wrapper, which runs every call in a thread.
 
     context = await refold.aio.open("fix-login", model="claude-sonnet-4-5")
     await context.append({"role": "user", "content": "Fix the login test"})
     response = await client.messages.create(max_tokens=4096, **await context.request())
 
-What is a method there is awaited here, a property too (`await context.view`), and a plain value
-stays one. Listeners, hooks, writers and embedders may be coroutine functions: they run on the loop
-of the caller. A call that was cancelled while it waited still comes to its end in its thread;
-nothing is left half-written. Neighbour: `engine`.
+Every method is awaited, with the types of the one it wraps; so are the properties that read the log
+(`await context.view`), and a room has its own wrapper (`await context.artifacts.list()`).
+Listeners, hooks, writers and embedders may be coroutine functions: they run on the loop of the
+caller. A call that was cancelled while it waited still comes to its end in its thread, so nothing is
+left half-written. Neighbour: `engine`.
 """
 
 from __future__ import annotations
@@ -16,63 +16,70 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from refold.artifacts.artifacts import Artifacts
+from refold.config import Config
+from refold.core.budget import Budget
+from refold.core.model import View
 from refold.engine import opening
 from refold.engine.context import Context
+from refold.engine.log_reader import LogReader
+from refold.engine.toolbox import Toolbox
+
+__all__ = ["AsyncArtifacts", "AsyncContext", "AsyncLogReader", "AsyncToolbox", "open"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Wrapped = TypeVar("Wrapped")
 
 
-async def open(conversation: str, **given: Any) -> AsyncContext:
-    """`refold.open`, awaited. Takes the same arguments."""
-    bridged = functools.partial(_bridged, asyncio.get_running_loop())
-    given = {name: bridged(value) for name, value in given.items()}
-    return AsyncContext(await asyncio.to_thread(opening.open, conversation, **given))
+class _Async:
+    """Holds what is wrapped."""
+
+    def __init__(self, wrapped: Any) -> None:
+        self._wrapped = wrapped
 
 
-class AsyncContext:
-    """A `Context` whose methods are awaited."""
+def _threaded(
+    method: Callable[Concatenate[Wrapped, P], T],
+) -> Callable[Concatenate[_Async, P], Coroutine[Any, Any, T]]:
+    """The method as a coroutine function that runs it in a worker thread."""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    async def threaded(self: _Async, /, *args: P.args, **given: P.kwargs) -> T:
+        return await _run(functools.partial(method, self._wrapped), args, given)
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        if isinstance(getattr(Context, name, None), property):
-            return asyncio.to_thread(getattr, self._context, name)
-        value = getattr(self._context, name)
-        return _threaded(value) if callable(value) else value
-
-    def __dir__(self) -> list[str]:
-        return [name for name in dir(self._context) if not name.startswith("_")]
-
-    async def __aenter__(self) -> AsyncContext:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await asyncio.to_thread(self._context.close)
-
-
-def _threaded(method: Callable[..., Any]) -> Callable[..., Any]:
-    """The method as a coroutine function. A context that it gives back comes wrapped, too."""
-
-    @functools.wraps(method)
-    async def threaded(*args: Any, **given: Any) -> Any:
-        bridged = functools.partial(_bridged, asyncio.get_running_loop())
-        given = {name: bridged(value) for name, value in given.items()}
-        result = await asyncio.to_thread(method, *map(bridged, args), **given)
-        return AsyncContext(result) if isinstance(result, Context) else result
-
+    functools.update_wrapper(threaded, method)
     return threaded
+
+
+def _threaded_twin(
+    method: Callable[Concatenate[Context, P], Context],
+) -> Callable[Concatenate[_Async, P], Coroutine[Any, Any, AsyncContext]]:
+    """The same for a method that gives another context: that one comes wrapped."""
+
+    async def threaded(self: _Async, /, *args: P.args, **given: P.kwargs) -> AsyncContext:
+        return AsyncContext(await _run(functools.partial(method, self._wrapped), args, given))
+
+    functools.update_wrapper(threaded, method)
+    return threaded
+
+
+async def _run(call: Callable[..., T], args: Sequence[Any], given: Mapping[str, Any]) -> T:
+    """Runs the call in a worker thread."""
+    loop = asyncio.get_running_loop()
+    positional = [_bridged(loop, value) for value in args]
+    named = {name: _bridged(loop, value) for name, value in given.items()}
+    return await asyncio.to_thread(call, *positional, **named)
 
 
 def _bridged(loop: asyncio.AbstractEventLoop, value: Any) -> Any:
     """A coroutine function as a plain one that waits, in its thread, until the loop has run it;
     else the value."""
-    if not callable(value) or not any(
-        map(inspect.iscoroutinefunction, (value, type(value).__call__))
-    ):
+    if not callable(value):
+        return value
+    if not any(map(inspect.iscoroutinefunction, (value, type(value).__call__))):
         return value
 
     @functools.wraps(value, updated=())
@@ -80,3 +87,122 @@ def _bridged(loop: asyncio.AbstractEventLoop, value: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(value(*args, **given), loop).result()
 
     return bridged
+
+
+class AsyncLogReader(_Async):
+    """`context.log`, awaited."""
+
+    events = _threaded(LogReader.events)
+    points = _threaded(LogReader.points)
+    diff = _threaded(LogReader.diff)
+    why = _threaded(LogReader.why)
+    export = _threaded(LogReader.export)
+
+
+class AsyncArtifacts(_Async):
+    """`context.artifacts`, awaited."""
+
+    put = _threaded(Artifacts.put)
+    list = _threaded(Artifacts.list)
+    select = _threaded(Artifacts.select)
+    value = _threaded(Artifacts.value)
+    lines = _threaded(Artifacts.lines)
+    grep = _threaded(Artifacts.grep)
+    clean = _threaded(Artifacts.clean)
+    remove = _threaded(Artifacts.remove)
+
+
+class AsyncToolbox(_Async):
+    """`context.toolbox`, awaited."""
+
+    tools = _threaded(Toolbox.tools)
+    call = _threaded(Toolbox.call)
+
+
+class AsyncContext(_Async):
+    """A `Context` whose methods are awaited."""
+
+    _wrapped: Context
+
+    append = _threaded(Context.append)
+    append_result = _threaded(Context.append_result)
+    record = _threaded(Context.record)
+    recover = _threaded(Context.recover)
+    request = _threaded(Context.request)
+    render = _threaded(Context.render)
+    stats = _threaded(Context.stats)
+    count = _threaded(Context.count)
+    fits = _threaded(Context.fits)
+    plan = _threaded(Context.plan)
+    compact = _threaded(Context.compact)
+    before_compaction = _threaded(Context.before_compaction)
+    refresh = _threaded(Context.refresh)
+    undo = _threaded(Context.undo)
+    revert = _threaded(Context.revert)
+    checkpoint = _threaded(Context.checkpoint)
+    restore = _threaded(Context.restore)
+    clear = _threaded(Context.clear)
+    pin = _threaded(Context.pin)
+    unpin = _threaded(Context.unpin)
+    unfold = _threaded(Context.unfold)
+    search = _threaded(Context.search)
+    update = _threaded(Context.update)
+    on = _threaded(Context.on)
+    flush = _threaded(Context.flush)
+    close = _threaded(Context.close)
+    fork = _threaded_twin(Context.fork)
+    spawn = _threaded_twin(Context.spawn)
+
+    @property
+    def id(self) -> str:
+        return self._wrapped.id
+
+    @property
+    def config(self) -> Config:
+        return self._wrapped.config
+
+    @functools.cached_property
+    def log(self) -> AsyncLogReader:
+        """The past of the conversation."""
+        return AsyncLogReader(self._wrapped.log)
+
+    @functools.cached_property
+    def artifacts(self) -> AsyncArtifacts:
+        """The large outputs, and what else was kept."""
+        return AsyncArtifacts(self._wrapped.artifacts)
+
+    @functools.cached_property
+    def toolbox(self) -> AsyncToolbox:
+        """Tools by which the model reaches what its page no longer shows."""
+        return AsyncToolbox(self._wrapped.toolbox)
+
+    @property
+    def view(self) -> Coroutine[Any, Any, View]:
+        """The page as a value."""
+        return asyncio.to_thread(lambda: self._wrapped.view)
+
+    @property
+    def budget(self) -> Coroutine[Any, Any, Budget]:
+        """Window, reserve and thresholds that hold now."""
+        return asyncio.to_thread(lambda: self._wrapped.budget)
+
+    async def __aenter__(self) -> AsyncContext:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+def _opener(
+    function: Callable[P, Context],
+) -> Callable[P, Coroutine[Any, Any, AsyncContext]]:
+    """A function that opens a context as a coroutine function that gives it wrapped."""
+
+    async def opener(*args: P.args, **given: P.kwargs) -> AsyncContext:
+        return AsyncContext(await _run(function, args, given))
+
+    functools.update_wrapper(opener, function)
+    return opener
+
+
+open = _opener(opening.open)

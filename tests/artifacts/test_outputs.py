@@ -92,7 +92,7 @@ def test_very_many_outputs_are_known_by_a_few_numbers_each_and_found_all_the_sam
     assert next(reversed(found)).seq == count == found[-1].seq
     newest = outputs.select("nothing like it", limit=3)
     assert [one.output.seq for one in newest] == [count - 2, count - 1, count]
-    shelf = outputs._shelf
+    shelf = outputs._reader._shelf
     numbers = [shelf._seqs, shelf._keys, *shelf._groups.values()]
     assert sum(one.itemsize for one in numbers) <= 28 and {len(one) for one in numbers} == {count}
 

@@ -188,7 +188,7 @@ class Artifacts:
         with self._open.reading():
             return done
 
-    def remove(self, handle: str) -> cleanup.Item:
+    def remove(self, handle: str) -> cleanup.CleanupItem:
         """Removes one artifact from this conversation, and its bytes unless another conversation
         has it. The log keeps what it was. NotFound if there is none, or none any more."""
         with self._open.guard:

@@ -37,7 +37,7 @@ class Quota(Struct, frozen=True, kw_only=True):
     keep_count: int | None = None
 
 
-class Item(Struct, frozen=True, kw_only=True):
+class CleanupItem(Struct, frozen=True, kw_only=True):
     """One output that was removed, or could not be; `why` says so."""
 
     artifact: Artifact
@@ -51,8 +51,8 @@ class Cleanup(Struct, frozen=True, kw_only=True):
     are the conversations whose logs could not be read, each with the reason: what they name or
     may name stays."""
 
-    removed: tuple[Item, ...] = ()
-    kept: tuple[Item, ...] = ()
+    removed: tuple[CleanupItem, ...] = ()
+    kept: tuple[CleanupItem, ...] = ()
     damaged: dict[str, str] = {}
 
     @property
@@ -77,9 +77,9 @@ class _Holding:
         elif not output.by.startswith("tool"):
             self.needed = self.needed or f"it was stored by {output.by} and is no tool's output"
 
-    def item(self, why: str) -> Item:
+    def item(self, why: str) -> CleanupItem:
         names = tuple(sorted(self.conversations))
-        return Item(artifact=self.artifact, conversations=names, at_ms=self.at_ms, why=why)
+        return CleanupItem(artifact=self.artifact, conversations=names, at_ms=self.at_ms, why=why)
 
 
 def cleaned(
@@ -98,7 +98,7 @@ def cleaned(
         store.conversation(conversation)
     before_ms = now_ms - round(grace_s * 1000)
     removed: list[tuple[_Holding, str]] = []
-    kept: list[Item] = []
+    kept: list[CleanupItem] = []
     scope, damaged = _survey(store, conversation, before_ms)
     for holding, why in _excess(scope, quota, now_ms):
         if holding.needed:
@@ -249,7 +249,7 @@ def _write(store: Store, conversation: str, artifacts: list[Artifact], by: str) 
 # --- one by hand ---
 
 
-def removed_by_hand(store: Store, conversation: str, id: str, *, now_ms: int) -> Item:
+def removed_by_hand(store: Store, conversation: str, id: str, *, now_ms: int) -> CleanupItem:
     """Removes one artifact from a conversation, whatever the page shows; its bytes too, unless
     another conversation has it. NotFound if there is none, or none any more."""
     found = next((one for one in reversed(listed(Log(store, conversation))) if one.id == id), None)

@@ -238,7 +238,7 @@ class Context:
     # --- making it shorter ---
 
     def plan(
-        self, *strategies: str, target: int | None = None, task: str = "", **settings: Any
+        self, /, *strategies: str, target: int | None = None, task: str = "", **settings: Any
     ) -> Plan:
         """What `compact` would do, and its price. Changes nothing."""
         with self._open.reading():
@@ -247,6 +247,7 @@ class Context:
 
     def compact(
         self,
+        /,
         *strategies: str,
         target: int | None = None,
         task: str = "",

@@ -48,8 +48,9 @@ class Draft(Struct, frozen=True, kw_only=True):
 class Log:
     """`state` is the fold at the head. `append` is the only way to write."""
 
-    def __init__(self, store: Store, conversation: str, *, clock: Clock = now_ms) -> None:
-        self.store, self.conversation, self.clock = store, conversation, clock
+    def __init__(self, store: Store, conversation: str, *, clock: Clock | None = None) -> None:
+        self.store, self.conversation = store, conversation
+        self.clock = clock or now_ms
         self.marked = 0  # the head at the last bookmark
         self.state = self._opened()
 

@@ -1,0 +1,50 @@
+"""What a program makes known to refold by name, for as long as it runs: its own strategies, tools,
+counters and models.
+
+    refold.register.strategy("mine", mine)
+    refold.register.models({"my-model": {"window": 64_000}})
+
+Registering a name again replaces what it stood for. Neighbours: each function hands over to the
+room that keeps the names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from refold.artifacts import describe as tools
+from refold.artifacts.describe import Describer, Summarizer
+from refold.strategies import registry
+from refold.strategies.brief import Strategy
+from refold.tokens import choice
+from refold.tokens import models as model_table
+from refold.tokens.counter import Count
+
+__all__ = ["counter", "models", "strategy", "tool"]
+
+
+def strategy(name: str, function: Strategy, *, settings: registry.Settings | None = None) -> None:
+    """Makes a strategy usable by name. `settings` are those it takes, with their types
+    (`{"tokens_max": int}`): any other is refused then. Without them it takes anything."""
+    registry.register(name, function, settings=settings)
+
+
+def tool(
+    name: str, *, describe: Describer | None = None, summarize: Summarizer | None = None
+) -> None:
+    """Says how the artifacts of a tool are named and summed up in their stubs; `*` stands for
+    every tool that has nothing of its own. Both are called while a result is appended, so they
+    should be quick."""
+    tools.register(name, describe=describe, summarize=summarize)
+
+
+def counter(model: str, function: Count) -> None:
+    """Counts the tokens of conversations with this model, or one whose name begins with it, by
+    the function."""
+    choice.plug(model, function)
+
+
+def models(rows: Mapping[str, Mapping[str, Any]]) -> None:
+    """Adds rows in the form of `models.json` to the model table, or replaces its own."""
+    model_table.add_models(rows)

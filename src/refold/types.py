@@ -1,0 +1,53 @@
+"""What a caller may bring: the shapes of stores, writers, strategies, listeners and the like.
+
+    from refold.types import Answer, Request
+
+    def writer(request: Request) -> Answer: ...
+
+What refold gives back is in `refold` itself; what makes a caller's own parts known by name is
+`refold.register`.
+"""
+
+from refold.artifacts.describe import Describer, Summarizer
+from refold.artifacts.select import Judge
+from refold.compaction.hooks import Hook, Veto
+from refold.core.model import Edit, Hide, Replace, Summarize
+from refold.core.plan import Ask
+from refold.dialects.protocol import Dialect
+from refold.engine.refresh import Permitted
+from refold.engine.search import Filters
+from refold.log.notices import Listener, NoticeName
+from refold.search.embedders import Embedder
+from refold.search.searcher import Moment
+from refold.stores.protocol import Store
+from refold.strategies.brief import Brief, Strategy
+from refold.tokens.counter import Count, Counter
+from refold.writer.asker import Answer, Request, Writer
+
+__all__ = [
+    "Answer",
+    "Ask",
+    "Brief",
+    "Count",
+    "Counter",
+    "Describer",
+    "Dialect",
+    "Edit",
+    "Embedder",
+    "Filters",
+    "Hide",
+    "Hook",
+    "Judge",
+    "Listener",
+    "Moment",
+    "NoticeName",
+    "Permitted",
+    "Replace",
+    "Request",
+    "Store",
+    "Strategy",
+    "Summarize",
+    "Summarizer",
+    "Veto",
+    "Writer",
+]
