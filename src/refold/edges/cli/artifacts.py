@@ -31,7 +31,7 @@ from refold.edges.cli.screen import Screen, number, one_line
 
 if TYPE_CHECKING:
     from refold.artifacts.artifacts import Artifacts
-    from refold.artifacts.cleanup import Cleanup, Item
+    from refold.artifacts.cleanup import Cleanup, CleanupItem
     from refold.artifacts.listing import Output
     from refold.artifacts.reader import ArtifactReader
 
@@ -325,7 +325,7 @@ def _clean(
     end_with_damage(done.damaged)
 
 
-def _item_fields(item: Item) -> dict[str, Any]:
+def _item_fields(item: CleanupItem) -> dict[str, Any]:
     return {
         "id": item.artifact.id,
         "name": item.artifact.name,
