@@ -15,10 +15,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from msgspec.structs import replace
-
-from refold import dialects
-from refold.artifacts import offload
 from refold.artifacts.artifacts import Artifacts, clean_configured
 from refold.artifacts.intake import Intake
 from refold.artifacts.reader import ArtifactReader
@@ -28,7 +24,7 @@ from refold.compaction.hooks import Hook
 from refold.config import Config
 from refold.core.budget import Budget
 from refold.core.codec import conversation_checked
-from refold.core.model import Checkpoint, Event, Message, Meta, Restore, Totals, Usage, View
+from refold.core.model import Checkpoint, Event, Meta, Restore, Totals, View
 from refold.core.plan import Plan, Receipt
 from refold.dialects.overflow import overflow_of
 from refold.dialects.page import Rendered
@@ -36,6 +32,7 @@ from refold.engine import refresh, spawn
 from refold.engine.changes import changes
 from refold.engine.log_reader import LogReader
 from refold.engine.pages import Pages
+from refold.engine.recorder import OnError, Recorder
 from refold.engine.search import ConversationSearch, Filters
 from refold.engine.stats import Stats, inherited, stats_of
 from refold.errors import Conflict
@@ -45,7 +42,7 @@ from refold.log.notices import Listener
 from refold.log.open_log import OpenLog
 from refold.search.embedders import Embedder
 from refold.stores.protocol import Store
-from refold.tokens.counter import Count, count_message
+from refold.tokens.counter import Count
 from refold.writer.asker import Writer
 
 if TYPE_CHECKING:
@@ -81,6 +78,7 @@ class Context:
         self._model = ActiveModel(self._open)
         self._compactor = Compactor(self._open, self._model, writer)
         self._intake = Intake(self._open)
+        self._recorder = Recorder(self._open, self._model, self._intake)
         self._pages = Pages(self._open, self._model, self._compactor)
         self._search = ConversationSearch(self._open, embedder)
         self._reader = ArtifactReader(self._open)
@@ -136,11 +134,7 @@ class Context:
         compacts or refuses for size: a tool result larger than the window, or than
         `offload_tokens` if that is set, is kept whole as an artifact and shown as a stub.
         `append_result` shows stubs from a smaller size on."""
-        parsed = self._parse(message)
-        with self._open.guard:
-            answers = [dialects.answering(one, self._open.log.calling) for one in parsed]
-            drafts = [draft for one in answers for draft in self._intake.message(one, by)]
-            return self._open.append(drafts)
+        return self._recorder.append(message, by)
 
     def append_result(
         self,
@@ -151,46 +145,25 @@ class Context:
         name: str = "",
         task: str = "",
         query: str = "",
-        on_error: Literal["raise", "degrade"] = "raise",
+        on_error: OnError = "raise",
     ) -> list[Event]:
         """Appends what a tool call gave: text, bytes, or data (JSON). `task` and `query` group
         large outputs. Raises Invalid for values that cannot be written, unless
         `on_error="degrade"`: then their `repr` is kept."""
-        with self._open.guard:
-            self._open.check_open()
-            content = offload.output_text(output, on_error=on_error)
-            drafts = self._intake.result(
-                call, content, is_error=is_error, name=name, task=task, query=query
-            )
-            return self._open.append(drafts)
+        return self._recorder.append_result(
+            call,
+            output,
+            is_error=is_error,
+            name=name,
+            task=task,
+            query=query,
+            on_error=on_error,
+        )
 
     def record(self, response: Any) -> list[Event]:
         """Appends a provider's reply and its usage. Recording the same response again changes
         nothing."""
-        reply = dialects.reply(response, self._model.dialect())
-        with self._open.reading():
-            if reply.usage is not None and self._is_recorded(reply.usage):
-                return []
-            drafts = self._intake.message(reply.message, "model")
-            if reply.usage is not None:
-                drafts.append(self._usage(reply.usage))
-            events = self._open.append(drafts)
-            self._open.sync("turn")
-            return events
-
-    def _is_recorded(self, usage: Usage) -> bool:
-        return bool(usage.response) and usage.response in self._open.state.responses
-
-    def _usage(self, usage: Usage) -> Draft:
-        """A report of usage, with what it cost and what the request had shown."""
-        cost = self._model.cost(usage)
-        body = replace(usage, upto=self._pages.shown, replied=True, cost=cost)
-        return Draft(body=body, by="model")
-
-    def _parse(self, message: Any) -> list[Message]:
-        if isinstance(message, Message):
-            return [message]
-        return dialects.parse(message, self._model.dialect())
+        return self._recorder.record(response, shown=self._pages.shown)
 
     # --- the page ---
 
@@ -227,8 +200,7 @@ class Context:
     def count(self, message: Any) -> int:
         """The tokens of a message as it is given, in the provider's count. Nothing is
         appended."""
-        tokens = sum(count_message(one, self._open.counter) for one in self._parse(message))
-        return round(tokens * self.budget.factor)
+        return self._recorder.count(message)
 
     def fits(self, message: Any) -> bool:
         """Whether the next request would still be within the input budget with this message."""

@@ -1,0 +1,84 @@
+"""What comes in is recorded: messages in any provider's shape, results of tool calls, replies with
+their usage.
+
+Neighbours: `dialects` parse, `artifacts.intake` makes drafts and moves large results out of the
+way, `log.open_log` appends.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec.structs import replace
+
+from refold import dialects
+from refold.artifacts import offload
+from refold.artifacts.intake import Intake
+from refold.compaction.active_model import ActiveModel
+from refold.core.model import Event, Message, Usage
+from refold.log.log import Draft
+from refold.log.open_log import OpenLog
+from refold.tokens.counter import count_message
+
+OnError = Literal["raise", "degrade"]
+
+
+class Recorder:
+    """Appends to one open log."""
+
+    def __init__(self, log: OpenLog, model: ActiveModel, intake: Intake) -> None:
+        self._log, self._model, self._intake = log, model, intake
+
+    def append(self, message: Any, by: str | None) -> list[Event]:
+        parsed = self._parse(message)
+        with self._log.guard:
+            answers = [dialects.answering(one, self._log.log.calling) for one in parsed]
+            drafts = [draft for one in answers for draft in self._intake.message(one, by)]
+            return self._log.append(drafts)
+
+    def append_result(
+        self,
+        call: str,
+        output: Any,
+        *,
+        is_error: bool,
+        name: str,
+        task: str,
+        query: str,
+        on_error: OnError,
+    ) -> list[Event]:
+        with self._log.guard:
+            self._log.check_open()
+            content = offload.output_text(output, on_error=on_error)
+            drafts = self._intake.result(
+                call, content, is_error=is_error, name=name, task=task, query=query
+            )
+            return self._log.append(drafts)
+
+    def record(self, response: Any, *, shown: int) -> list[Event]:
+        """Appends a reply to the request that showed the log up to `shown`."""
+        reply = dialects.reply(response, self._model.dialect())
+        with self._log.reading():
+            if reply.usage is not None and self._is_recorded(reply.usage):
+                return []
+            drafts = self._intake.message(reply.message, "model")
+            if reply.usage is not None:
+                cost = self._model.cost(reply.usage)
+                usage = replace(reply.usage, upto=shown, replied=True, cost=cost)
+                drafts.append(Draft(body=usage, by="model"))
+            events = self._log.append(drafts)
+            self._log.sync("turn")
+            return events
+
+    def count(self, message: Any) -> int:
+        """The tokens of a message, in the provider's count."""
+        tokens = sum(count_message(one, self._log.counter) for one in self._parse(message))
+        return round(tokens * self._model.budget.factor)
+
+    def _parse(self, message: Any) -> list[Message]:
+        if isinstance(message, Message):
+            return [message]
+        return dialects.parse(message, self._model.dialect())
+
+    def _is_recorded(self, usage: Usage) -> bool:
+        return bool(usage.response) and usage.response in self._log.state.responses
