@@ -31,9 +31,9 @@ from refold.core.model import (
     Summarize,
     ToolResult,
 )
-from refold.errors import NotFound
 from refold.ledger.actions import made_stale
 from refold.log.log import Log, message_of
+from refold.log.undo import message_event
 
 
 class Trace(Struct, frozen=True, kw_only=True):
@@ -54,22 +54,13 @@ class Trace(Struct, frozen=True, kw_only=True):
 
 def traced(log: Log, seq: int, config: Config) -> list[Trace]:
     """The chain of one message; NotFound if there is no such message."""
-    event = _message_event(log, seq)
+    event = message_event(log, seq)
     message = message_of(event, log.state)
     blocks = message.blocks if message else ()
     traces = [*_offloads(event, blocks), *_stale(log, seq, config)]
     controls = [event for event in log.read(seq) if event.kind in CONTROLS]
     traces += _chain(controls, seq, len(blocks))
     return sorted(traces, key=lambda trace: trace.seq)
-
-
-def _message_event(log: Log, seq: int) -> Event:
-    if 0 < seq <= log.state.head:
-        for event in log.read(seq - 1, seq):
-            if event.kind == "message":
-                return event
-    hint = "context.view.slots lists the messages by seq"
-    raise NotFound(f"there is no message #{seq}", hint=hint)
 
 
 def _offloads(event: Event, blocks: Sequence[Block]) -> Iterator[Trace]:

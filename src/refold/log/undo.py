@@ -1,18 +1,19 @@
-"""Going back, and holding on: what is to be written so that a batch, a restore or a stretch of the
-log is off, or a message stays.
+"""Going back, and holding on: what is to be written to switch off a batch, a restore or a stretch
+of the log, or to keep a message on the page.
 
 Each function looks at the log as it is and gives the bodies to append, or says why there is nothing
 to do. Nothing is taken away: the fold skips what is switched off. Neighbours: `core.fold` applies
-them, `engine` appends them.
+them, `engine.context` appends them.
 """
 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 
 from refold.core.fold import Fold
 from refold.core.laws import units
-from refold.core.model import Checkpoint, Hide, Pin, Restore, Revert, Span
+from refold.core.model import Checkpoint, Event, Hide, Pin, Restore, Revert, Slot, Span
 from refold.errors import Invalid, NotFound
 from refold.log.log import Log
 from refold.strategies.gist.layout import runs
@@ -38,16 +39,20 @@ def undoing(state: Fold) -> list[Revert]:
 
 
 def restoring(state: Fold, to: int | str) -> Restore:
-    """Switches off everything behind a seq or checkpoint."""
-    known = state.checkpoints
-    if isinstance(to, str) and to not in known:
-        raise NotFound(
-            f"there is no checkpoint {to!r}", hint="checkpoints: " + (", ".join(known) or "none")
-        )
-    seq = known[to] if isinstance(to, str) else to
+    """Switches off everything after a seq or checkpoint."""
+    seq = _checkpoint_seq(state, to) if isinstance(to, str) else to
     if not 0 <= seq <= state.head:
         raise Invalid(f"cannot restore #{seq}", hint=f"the log goes from 1 to {state.head}")
     return Restore(seq=seq)
+
+
+def _checkpoint_seq(state: Fold, name: str) -> int:
+    """Where a checkpoint is; NotFound if there is none of that name."""
+    known = state.checkpoints
+    if name not in known:
+        names = ", ".join(known) or "none"
+        raise NotFound(f"there is no checkpoint {name!r}", hint=f"checkpoints: {names}")
+    return known[name]
 
 
 def checkpointing(state: Fold, messages: int, every: int) -> Checkpoint | None:
@@ -61,25 +66,38 @@ def checkpointing(state: Fold, messages: int, every: int) -> Checkpoint | None:
 def clearing(state: Fold) -> list[Hide]:
     """Takes everything off the page but system messages and pins: one edit for each run between
     those."""
-    stays = {
-        slot.seq: slot
-        for slot in state.slots
-        if slot.seq in state.pins or slot.message.role == "system"
-    }
-    going = runs([slot for slot in state.slots if slot.seq not in stays], stays.values())
+    going: list[Slot] = []
+    staying: list[Slot] = []
+    for slot in state.slots:
+        if slot.seq in state.pins or slot.message.role == "system":
+            staying.append(slot)
+        else:
+            going.append(slot)
     batch = secrets.token_hex(8)
-    return [Hide(batch=batch, span=Span(run[0].seq, run[-1].last), reason="clear") for run in going]
+    spans = [Span(run[0].seq, run[-1].last) for run in runs(going, staying)]
+    return [Hide(batch=batch, span=span, reason="clear") for span in spans]
 
 
 def pinning(log: Log, seq: int, *, on: bool) -> list[Pin]:
     """Holds a message, or lets go of it; calls and their results go together."""
-    event = next(iter(log.read(seq - 1, seq)), None) if seq > 0 else None
-    if event is None or event.kind != "message":
-        raise NotFound(
-            f"there is no message #{seq}", hint="context.view.slots lists the messages by seq"
-        )
-    slots = log.state.slots
-    unit = next(
-        (unit for unit in units(slots) if any(slots[index].seq == seq for index in unit)), range(0)
-    )
-    return [Pin(seq=found, on=on) for found in [slots[index].seq for index in unit] or [seq]]
+    message_event(log, seq)
+    return [Pin(seq=one, on=on) for one in _unit_of(log.state.slots, seq)]
+
+
+def _unit_of(slots: Sequence[Slot], seq: int) -> list[int]:
+    """The messages that go together with one; itself alone if it is not on the page."""
+    for unit in units(slots):
+        seqs = [slots[index].seq for index in unit]
+        if seq in seqs:
+            return seqs
+    return [seq]
+
+
+def message_event(log: Log, seq: int) -> Event:
+    """The event of a message; NotFound if there is no such message."""
+    if 0 < seq <= log.state.head:
+        for event in log.read(seq - 1, seq):
+            if event.kind == "message":
+                return event
+    hint = "context.view.slots lists the messages by seq"
+    raise NotFound(f"there is no message #{seq}", hint=hint)

@@ -72,10 +72,7 @@ def unused(given: Mapping[str, Any], origin: str) -> list[str]:
 
 
 def _checked(given: Mapping[str, Any], origin: str) -> MagentaBlock:
-    check_names(given, f"{origin}: {NAME}", MagentaBlock.__struct_fields__)
-    memory = given.get("semantic_memory")
-    if isinstance(memory, Mapping):
-        check_names(memory, f"{origin}: {NAME}.semantic_memory", SemanticMemory.__struct_fields__)
+    _check_block_names(given, origin)
     try:
         block = msgspec.convert(dict(given), MagentaBlock)
     except msgspec.ValidationError as error:
@@ -87,6 +84,15 @@ def _checked(given: Mapping[str, Any], origin: str) -> MagentaBlock:
     similarity = block.semantic_memory.similarity_threshold
     _check_score("semantic_memory.similarity_threshold", similarity, origin)
     return block
+
+
+def _check_block_names(given: Mapping[str, Any], origin: str) -> None:
+    """Refuses a name that the block does not have, also in its inner table."""
+    place = f"{origin}: {NAME}"
+    check_names(given, place, MagentaBlock.__struct_fields__)
+    memory = given.get("semantic_memory")
+    if isinstance(memory, Mapping):
+        check_names(memory, f"{place}.semantic_memory", SemanticMemory.__struct_fields__)
 
 
 def _check_strategy(block: MagentaBlock, origin: str) -> None:

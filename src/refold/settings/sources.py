@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,11 @@ class WriterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     calls_per_hour: int = 0
 
 
+WRITER_PREFIX = f"{PREFIX}{WRITER.upper()}_"
+WRITER_FIELDS = WriterSettings.__struct_fields__
+WRITER_HINT = f"known: {', '.join(WRITER_FIELDS)}; a key goes into the environment only"
+
+
 def loaded(
     given: Config | Mapping[str, Any] | None = None,
     *,
@@ -58,17 +63,24 @@ def loaded(
     """The effective configuration, and the origin of every value that is not a default."""
     if isinstance(given, Config):
         given = _changed(given)
-    sources = [(name, _without(table, WRITER)) for name, table in _from_files(folder)]
-    sources.append(("environment", _from_environment(_environment(environ))))
-    sources.append(("arguments", dict(given or {})))
     values: Table = {}
     origins: dict[str, str] = {}
-    for origin, table in sources:
+    for origin, table in _sources(given or {}, folder, _environment(environ)):
         ours = _translated(table, origin)
         check_names(ours, origin)
         values.update(ours)
         origins.update(dict.fromkeys(ours, origin))
     return config_from(values), origins
+
+
+def _sources(
+    given: Mapping[str, Any], folder: Path | None, environ: Mapping[str, str]
+) -> Iterator[tuple[str, Table]]:
+    """Every table of settings with its origin; a later one wins."""
+    for name, table in _from_files(folder):
+        yield name, _without(table, WRITER)
+    yield "environment", _from_environment(environ)
+    yield "arguments", dict(given)
 
 
 def _changed(config: Config) -> Table:
@@ -98,15 +110,17 @@ def remarks(
     given: Config | Mapping[str, Any] | None = None, *, folder: Path | None = None
 ) -> list[str]:
     """What the files and the arguments ask for and we do otherwise, in words."""
-    tables: list[tuple[str, Mapping[str, Any]]] = [*_from_files(folder)]
-    if isinstance(given, Mapping):
-        tables.append(("arguments", given))
     lines: list[str] = []
-    for origin, table in tables:
-        block = table.get(magenta.NAME)
-        if isinstance(block, Mapping):
-            lines += magenta.unused(block, origin)
+    for origin, table in _from_files(folder):
+        lines += _unused(table, origin)
+    if isinstance(given, Mapping):
+        lines += _unused(given, "arguments")
     return lines
+
+
+def _unused(table: Mapping[str, Any], origin: str) -> list[str]:
+    block = table.get(magenta.NAME)
+    return magenta.unused(block, origin) if isinstance(block, Mapping) else []
 
 
 # --- the writer ---
@@ -120,17 +134,15 @@ def writer_loaded(
 ) -> WriterSettings:
     """The writer's own settings: the table `writer` of the files, `REFOLD_WRITER_*`, arguments.
     No `url`: no writer."""
-    names = WriterSettings.__struct_fields__
     values: Table = {}
     for name, table in _from_files(folder):
         values.update(_inner(table, (WRITER,), name))
-    values.update(_named(_environment(environ), names, f"{PREFIX}{WRITER.upper()}_"))
+    values.update(_named(_environment(environ), WRITER_FIELDS, WRITER_PREFIX))
     values.update(given or {})
     try:
         return msgspec.convert(values, WriterSettings, strict=False)
     except msgspec.ValidationError as error:
-        hint = f"known: {', '.join(names)}; a key goes into the environment only"
-        raise Invalid(f"the table {WRITER}: {error}", hint=hint) from error
+        raise Invalid(f"the table {WRITER}: {error}", hint=WRITER_HINT) from error
 
 
 # --- files ---
@@ -138,12 +150,9 @@ def writer_loaded(
 
 def _from_files(folder: Path | None) -> list[tuple[str, Table]]:
     """The table of settings in each file that there is, by the name of the file."""
-    tables: list[tuple[str, Table]] = []
-    for name, keys in FILES.items():
-        path = (folder or Path.cwd()) / name
-        if path.is_file():
-            tables.append((name, _inner(_read(path), keys, name)))
-    return tables
+    here = folder or Path.cwd()
+    there = {name: keys for name, keys in FILES.items() if (here / name).is_file()}
+    return [(name, _inner(_read(here / name), keys, name)) for name, keys in there.items()]
 
 
 def _read(path: Path) -> Table:
@@ -178,17 +187,14 @@ def _from_environment(environ: Mapping[str, str]) -> Table:
 
 
 def _named(
-    environ: Mapping[str, str], known: Iterable[str], prefix: str = PREFIX
+    environ: Mapping[str, str], known: Sequence[str], prefix: str = PREFIX
 ) -> dict[str, str]:
     """The variables of the environment that are meant as one of these settings, by the setting's
     name."""
-    names = list(known)
-    named: dict[str, str] = {}
-    for variable, text in environ.items():
-        name = variable.removeprefix(prefix).lower()
-        if variable.startswith(prefix) and nearest(name, names, alike_min=NEARLY):
-            named[name] = text
-    return named
+    ours = [variable for variable in environ if variable.startswith(prefix)]
+    names = {variable.removeprefix(prefix).lower(): variable for variable in ours}
+    meant = [name for name in names if nearest(name, known, alike_min=NEARLY)]
+    return {name: environ[names[name]] for name in meant}
 
 
 def value_of(text: str) -> Any:
@@ -205,7 +211,12 @@ def default_store(folder: Path | None = None) -> str:
     one here."""
     if url := os.environ.get("REFOLD_STORE"):
         return url
-    here = (folder or Path.cwd()).resolve()
-    known = [place for place in (here, *here.parents) if (place / FOLDER).is_dir()]
-    home = known[0] if known else here
-    return f"sqlite:{home / FOLDER / DATABASE}"
+    return f"sqlite:{_home((folder or Path.cwd()).resolve()) / FOLDER / DATABASE}"
+
+
+def _home(here: Path) -> Path:
+    """The nearest folder upwards that has a store, or this one."""
+    for place in (here, *here.parents):
+        if (place / FOLDER).is_dir():
+            return place
+    return here

@@ -54,11 +54,8 @@ class Rejected(Exception):
 
 def words_of(text: str, finished: str, reasoning: str = "") -> str:
     """The words of an answer without its reasoning. Rejected if it was cut off or says nothing."""
+    _check_end(finished)
     words = _THOUGHT.sub("", text).strip()
-    if finished == "length":
-        raise Rejected("the answer was cut off at the output limit")
-    if finished != "stop":
-        raise Rejected(f"the answer ended by {finished!r}")
     if not words:
         has_thought = reasoning or text.strip()
         raise Rejected("the answer has reasoning only" if has_thought else "the answer is empty")
@@ -69,23 +66,34 @@ def words_of(text: str, finished: str, reasoning: str = "") -> str:
     return words
 
 
+def _check_end(finished: str) -> None:
+    if finished == "length":
+        raise Rejected("the answer was cut off at the output limit")
+    if finished != "stop":
+        raise Rejected(f"the answer ended by {finished!r}")
+
+
 def check(words: str, *, tokens: int, covered: int, sources: Sequence[str]) -> None:
     """Rejects what is too long for what it replaces, a copy of its sources, or the same over and
     over."""
     if tokens > SHARE_MAX * covered:
         too_long = f"{tokens:,} tokens are more than 70 % of the {covered:,} they would replace"
         raise Rejected(too_long)
-    own = _words(words)
-    copied = copied_words(own, sources)
-    if copied >= COPY_WORDS_MIN and copied > COPY_SHARE * len(own):
+    if _is_copy(_words(words), sources):
         raise Rejected("the answer repeats what it was given word for word")
     if _is_loop(words):
         raise Rejected("the answer repeats itself")
 
 
+def _is_copy(own: Sequence[str], sources: Sequence[str]) -> bool:
+    """Whether most of the words are taken from the sources, in runs."""
+    copied = copied_words(own, sources)
+    return copied >= COPY_WORDS_MIN and copied > COPY_SHARE * len(own)
+
+
 def _is_loop(words: str) -> bool:
     """Whether more than half of the long sentences are the same one."""
-    sentences = [one_line(sentence) for sentence in _END.split(words)]
+    sentences = map(one_line, _END.split(words))
     long = [sentence for sentence in sentences if len(sentence) >= LOOP_CHARS_MIN]
     most = max(Counter(long).values(), default=0)
     return most >= LOOP_COUNT and most > len(long) / 2

@@ -13,6 +13,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any
 
 from msgspec import Struct
@@ -123,7 +124,8 @@ class Asker:
     def __init__(self, writer: Writer, *, count: Callable[[str], int], redact: Redact) -> None:
         self.writer, self.count, self.redact = writer, count, redact
         self._busy = threading.Lock()
-        self._useless, self._rests_until = 0, 0.0
+        self._useless = 0
+        self._rests_until = 0.0
 
     @property
     def resting(self) -> bool:
@@ -138,8 +140,8 @@ class Asker:
         if not self._busy.acquire(blocking=False):
             return _all_unanswered(questions, "an earlier call is still running")
         outcomes = self._answers_within(questions, wait_s)
-        late = questions[len(outcomes) :]
-        outcomes += _all_unanswered(late, f"no answer within {round(wait_s, 1):g} s")
+        late = f"no answer within {round(wait_s, 1):g} s"
+        outcomes += _all_unanswered(questions[len(outcomes) :], late)
         self._learn(outcomes)
         return outcomes
 
@@ -159,9 +161,10 @@ class Asker:
         asked = _asked(outcomes)
         if not asked:
             return
-        is_useful = any(not outcome.reason for outcome in asked)
-        self._useless = 0 if is_useful else self._useless + 1
         self._rests_until = time.monotonic() + REST_S
+        self._useless += 1
+        if any(not outcome.reason for outcome in asked):
+            self._useless = 0
 
     def _outcome(self, question: Question, deadline: float) -> Outcome:
         exchange = _Exchange(self.writer, self.count, self._redacted(question), deadline)
@@ -171,9 +174,14 @@ class Asker:
             return Outcome(edit=edit, usage=tuple(exchange.usage))
         except Rejected as error:
             return _unanswered(question, str(error), exchange.usage)
-        except Exception as error:  # noqa: BLE001 - a writer is the caller's code and may raise anything
-            reason = self.redact(f"{type(error).__name__}: {error}")
-            return _unanswered(question, shortened(reason, REASON_CHARS_MAX), exchange.usage)
+        # A writer is the caller's code and may raise anything.
+        except Exception as error:  # noqa: BLE001
+            return _unanswered(question, self._reason(error), exchange.usage)
+
+    def _reason(self, error: Exception) -> str:
+        """What a writer raised, without secrets, in a few words."""
+        reason = self.redact(f"{type(error).__name__}: {error}")
+        return shortened(reason, REASON_CHARS_MAX)
 
     def _redacted(self, question: Question) -> Question:
         """The question without secrets in what hooks and callers want the writer to look out
@@ -182,20 +190,25 @@ class Asker:
         return replace(question, ask=ask, instructions=self.redact(question.instructions))
 
     def _accepted(self, question: Question, exchange: _Exchange) -> Summarize:
-        texts = quoted(question.slots, self.redact)
-        words = self.redact(exchange.summary(texts))
-        tokens = self.count(words)
-        check(words, tokens=tokens, covered=question.covered, sources=[*texts, SECTIONS])
+        words = self._checked_words(question, exchange)
         draft = question.ask.draft
         # Without the prose that the draft carries on: the words are its new form.
         _, made = parted(draft.text)
         words, added = self._completed(words, made, question)
         return replace(draft, text=f"{background(words, draft.span, added)}\n{made}")
 
+    def _checked_words(self, question: Question, exchange: _Exchange) -> str:
+        """The summary without secrets; Rejected if it may not be on a page."""
+        texts = quoted(question.slots, self.redact)
+        words = self.redact(exchange.summary(texts))
+        tokens = self.count(words)
+        check(words, tokens=tokens, covered=question.covered, sources=[*texts, SECTIONS])
+        return words
+
     def _completed(self, words: str, made: str, question: Question) -> tuple[str, list[str]]:
         """The words as far as there is room, and lines for what neither they nor what code made
         names. Prose makes room for those lines."""
-        facts = [replace(fact, text=self.redact(fact.text)) for fact in question.facts]
+        facts = self._redacted_facts(question)
         words = capped(words, question.tokens_max, self.count)
         added = additions(f"{words}\n{made}", facts)
         if not added:
@@ -203,6 +216,9 @@ class Asker:
         room = question.tokens_max - self.count("\n".join(added))
         words = capped(words, max(PROSE_TOKENS_MIN // 2, room), self.count)
         return words, additions(f"{words}\n{made}", facts)
+
+    def _redacted_facts(self, question: Question) -> list[Fact]:
+        return [replace(fact, text=self.redact(fact.text)) for fact in question.facts]
 
 
 def _all_unanswered(questions: Sequence[Question], reason: str) -> list[Outcome]:
@@ -253,10 +269,10 @@ class _Exchange:
         self.usage: list[Usage] = []
         window = int(WINDOW_SHARE * _window_of(writer))
         self.tokens_max = max(16, min(question.tokens_max, window // 4))
-        own = SYSTEM + SECTIONS + NOTES + question.instructions + question.ask.instructions
-        self.room = window - self.tokens_max - count(own) - 100
+        self.room = window - self.tokens_max - count(_own_words(question)) - 100
 
     def check_room(self) -> None:
+        """Rejected if there is no room for prose, or for asking."""
         if self.question.tokens_max < PROSE_TOKENS_MIN:
             raise Rejected(NO_ROOM)
         if self.room < ROOM_MIN:
@@ -285,7 +301,7 @@ class _Exchange:
         cut."""
         parts: list[list[str]] = [[]]
         used = 0
-        for piece in (piece for text in texts for piece in self._pieces(text)):
+        for piece in chain.from_iterable(map(self._pieces, texts)):
             size = self.count(piece) + 2
             if parts[-1] and used + size > self.room:
                 parts.append([])
@@ -302,17 +318,18 @@ class _Exchange:
 
     def _ask(self, texts: Sequence[str], task: str, max_tokens: int) -> str:
         """Asks the writer, and gives its words. Rejected if it does not answer properly."""
-        left = self.deadline - time.monotonic()
-        if left <= 0:
-            raise Rejected("the time for the writer is over")
+        wait_s = self._time_left_s()
         prompt = self._prompt(texts, task, max_tokens)
-        answer = self.writer(Request(prompt=prompt, max_tokens=max_tokens, wait_s=left))
-        if isinstance(answer, str):
-            answer = Answer(text=answer)
-        if not isinstance(answer, Answer):
-            raise Rejected(f"the writer gave a {type(answer).__name__}, not an answer")
+        answer = _answer(self.writer(Request(prompt=prompt, max_tokens=max_tokens, wait_s=wait_s)))
         self.usage.append(answer.usage)
         return words_of(answer.text, answer.finished, answer.reasoning)
+
+    def _time_left_s(self) -> float:
+        """The time until the deadline; Rejected if there is none."""
+        left_s = self.deadline - time.monotonic()
+        if left_s <= 0:
+            raise Rejected("the time for the writer is over")
+        return left_s
 
     def _prompt(self, texts: Sequence[str], task: str, max_tokens: int) -> str:
         parts = [fenced("\n\n".join(texts), "history"), task]
@@ -321,6 +338,21 @@ class _Exchange:
                 parts.append(f"Also: {wanted.strip()}")
         parts.append(f"Write at most {max(20, max_tokens * 6 // 10)} words.")
         return "\n\n".join(parts)
+
+
+def _answer(given: Answer | str) -> Answer:
+    """What a writer gave, as an answer. A text alone is one; Rejected if it is anything else."""
+    if isinstance(given, str):
+        return Answer(text=given)
+    if not isinstance(given, Answer):
+        raise Rejected(f"the writer gave a {type(given).__name__}, not an answer")
+    return given
+
+
+def _own_words(question: Question) -> str:
+    """All that we may say in a call, besides the history."""
+    wanted = question.instructions + question.ask.instructions
+    return SYSTEM + SECTIONS + NOTES + wanted
 
 
 def _window_of(writer: Writer) -> int:

@@ -34,7 +34,7 @@ def quoted(slots: Sequence[Slot], redact: Redact) -> list[str]:
     """Each message as a text of its own, in lawful order, under its #seq."""
     ordered, _ = settled(slots, opens=False)
     names = _tool_names(ordered)
-    texts = [f"#{_label(slot)}:\n{_slot_text(slot, names, redact)}" for slot in ordered]
+    texts = [_slot_text(slot, names, redact) for slot in ordered]
     uses = tool_uses(slots, redact)
     if uses:
         texts.append("\n".join(["Tools used, counted by code:", *uses]))
@@ -93,8 +93,9 @@ def _label(slot: Slot) -> str:
 
 def _slot_text(slot: Slot, names: dict[str, str], redact: Redact) -> str:
     blocks = [block for block in slot.message.blocks if not isinstance(block, Thinking)]
-    texts = [_block_text(block, names, redact) for block in blocks]
-    return "\n".join(filter(None, texts)) or "[nothing that can be shown as text]"
+    texts = filter(None, (_block_text(block, names, redact) for block in blocks))
+    shown = "\n".join(texts) or "[nothing that can be shown as text]"
+    return f"#{_label(slot)}:\n{shown}"
 
 
 def _block_text(block: Block, names: dict[str, str], redact: Redact) -> str:
