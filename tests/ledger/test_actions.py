@@ -14,9 +14,10 @@ from refold.core.model import Message, Slot, Text, ToolCall, ToolResult
 from refold.errors import Invalid
 from refold.ledger.actions import Action, actions_in, actions_of
 from refold.ledger.file_mentions import excerpts, header
-from refold.ledger.outcomes import exit_status, failed, payload, shown_lines
+from refold.ledger.outcomes import exit_status, failed
 from refold.ledger.patches import patched
 from refold.ledger.paths import normal
+from refold.ledger.results import payload, shown_lines
 from refold.ledger.shell import reading_of
 from refold.ledger.shell_words import simple_commands
 

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from refold.config import Config
 from refold.core.model import Applied, Fact, Message, Slot, Text, ToolCall, ToolResult
+from refold.ledger.failures import telling_line
 from refold.ledger.ledger import (
     FACTS_MAX,
     REQUEST_MAX,
     facts_of,
     ledger_lines,
     merged,
-    telling_line,
 )
 from refold.ledger.sentences import SENTENCE_MAX, marked, own_text, sentences
 

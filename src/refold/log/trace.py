@@ -32,7 +32,7 @@ from refold.core.model import (
     ToolResult,
 )
 from refold.errors import NotFound
-from refold.ledger.actions import made_stale
+from refold.ledger.file_changes import made_stale
 from refold.log.log import Log, message_of
 
 
