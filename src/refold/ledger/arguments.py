@@ -24,6 +24,7 @@ DEPTH_MAX = 3
 NAME_MAX = 64
 NUMBER_MAX = 10**9
 RAW = ""  # the key of arguments that are not an object
+NO_KEY = " "  # the key of what cannot be an argument's name
 
 _PATH_KEYS = names(
     "path filepath targetfile filename file notebookpath absolutepath abspath relativepath "
@@ -42,6 +43,7 @@ _RANGE_KEYS = names("viewrange linerange lines range")
 _COUNT_KEYS = names("offset limit head tail")
 _NUMBER_KEYS = _FIRST_KEYS | _LAST_KEYS | _COUNT_KEYS
 _WHOLE_KEYS = names("shouldreadentirefile readentirefile")
+_FILE_KEYS = _PATH_KEYS | _WHOLE_KEYS
 _TEXT_KEYS = names("content contents filetext text newcontent")
 
 
@@ -62,15 +64,13 @@ def key_of(name: str) -> str:
 
 def _key(name: object) -> str:
     """The same of whatever is used as a name."""
-    return key_of(name[:NAME_MAX]) if isinstance(name, str) else ""
+    return key_of(name) if isinstance(name, str) and len(name) <= NAME_MAX else NO_KEY
 
 
 def argument(arguments: Mapping[str, Any], keys: frozenset[str]) -> Any:
     """The first argument whose name is one of these."""
     for name, value in arguments.items():
-        if value is None or not isinstance(name, str) or len(name) > NAME_MAX:
-            continue
-        if key_of(name) in keys:
+        if value is not None and _key(name) in keys:
             return value
     return None
 
@@ -180,12 +180,16 @@ def _first_to_last(arguments: Mapping[str, Any]) -> tuple[int, int] | None:
 
 def _from_offset(arguments: Mapping[str, Any]) -> tuple[int, int]:
     """The lines of an offset and a count, or of a count from one end."""
-    tail = _integer(arguments.get("tail"))
+    tail = _number(arguments, "tail")
     if tail:
         return -abs(tail), END
-    start = max(_integer(arguments.get("offset")) or 1, 1)
-    count = _integer(arguments.get("limit")) or _integer(arguments.get("head"))
-    return start, start + count - 1 if count and count > 0 else END
+    start = max(_number(arguments, "offset"), 1)
+    count = _number(arguments, "limit") or _number(arguments, "head")
+    return start, start + count - 1 if count > 0 else END
+
+
+def _number(arguments: Mapping[str, Any], name: str) -> int:
+    return _integer(arguments.get(name)) or 0
 
 
 def lines_are_known(arguments: Mapping[str, Any], named: str = "") -> bool:
@@ -201,7 +205,7 @@ def lines_are_known(arguments: Mapping[str, Any], named: str = "") -> bool:
 
 def _is_understood(key: str, value: object) -> bool:
     """Whether an argument of a read chooses no lines, or lines that can be read."""
-    if key in _PATH_KEYS or key in _WHOLE_KEYS:
+    if key in _FILE_KEYS:
         return True
     if key in _RANGE_KEYS:
         return _range(value) is not None
@@ -232,5 +236,6 @@ def _integer(value: object) -> int | None:
 
 
 def _written_integer(text: str) -> int | None:
+    """The integer that a short text is."""
     is_number = len(text) <= 9 and text.strip().removeprefix("-").isdecimal()
     return int(text) if is_number else None

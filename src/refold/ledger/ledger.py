@@ -111,7 +111,8 @@ def _files(actions: Sequence[Action], known: Sequence[Fact]) -> Iterable[Fact]:
             continue
         old = files.get(action.path)
         state = _file_state(old.state if old else "", action)
-        if old is not None and (state == "read" or _is_read_again(action, old.state, state)):
+        is_same = old is not None and old.state == state
+        if old is not None and (state == "read" or (is_same and action.kind == "read")):
             continue
         files[action.path] = Fact(kind="file", text=action.path, seq=action.seq, state=state)
     return files.values()
@@ -122,10 +123,6 @@ def _concerns_file(action: Action) -> bool:
     if action.kind not in ON_FILES or action.ok is False:
         return False
     return bool(action.path) and not action.path.endswith("/")
-
-
-def _is_read_again(action: Action, old: str, new: FileState) -> bool:
-    return action.kind == "read" and old == new
 
 
 def _file_state(old: str, action: Action) -> FileState:

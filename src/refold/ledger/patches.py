@@ -51,6 +51,7 @@ def _line_starts(body: str, mark: str) -> Iterator[int]:
 
 
 def _line_at(body: str, start: int) -> str:
+    """The line that begins here."""
     end = body.find("\n", start)
     return body[start:] if end < 0 else body[start:end]
 

@@ -122,6 +122,7 @@ def _without_prefixes(simple: Simple) -> Simple:
 
 
 def _is_assignment(word: str) -> bool:
+    """Whether a word sets a variable for the command after it."""
     name, _, value = word.partition("=")
     return bool(value) and name.isidentifier()
 
@@ -210,7 +211,7 @@ def _settled_effects(line: _Line) -> tuple[Effect, ...]:
 
 def _folder_after(folder: str, change: Simple) -> str:
     """The folder after a `cd`, `UNKNOWN_FOLDER` where it cannot be known."""
-    targets = [word for word in change.arguments if not word.text.startswith("-")]
+    targets = [word for word in change.arguments if not word.is_option]
     if len(targets) != 1 or not targets[0].sure:
         return UNKNOWN_FOLDER
     target = targets[0].text

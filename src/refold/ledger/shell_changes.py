@@ -7,6 +7,7 @@ together, `scripts` and `patches` read what is run.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from refold.ledger.patches import FileChange, patched
@@ -17,6 +18,8 @@ from refold.ledger.shell_words import Redirection, Simple, Word, names
 
 OUTWARD = names("> >> >| &> &>>")
 STREAM_EDITORS = names("sed gsed perl")
+
+_IN_PLACE = re.compile(r"--in-place|-(?!-).*i", re.DOTALL)
 
 
 def file_changes(simple: Simple) -> list[Effect]:
@@ -110,7 +113,7 @@ def _file_command_changes(simple: Simple) -> list[Effect]:
 
 def _certain_files(simple: Simple) -> list[str]:
     """The arguments that are files, as far as their names are certain."""
-    words = [word for word in simple.arguments if not word.text.startswith("-")]
+    words = [word for word in simple.arguments if not word.is_option]
     files = [word.text for word in words if word.sure and word.text]
     # One file that is not known may be any of them: for a move the roles would shift.
     if len(files) < len(words) and simple.name in ("mv", "cp", "install"):
@@ -136,11 +139,9 @@ def edits_in_place(simple: Simple) -> bool:
     if simple.name not in STREAM_EDITORS:
         return False
     for word in simple.arguments:
-        if not word.text.startswith("-"):
+        if not word.is_option:
             return False
-        if word.text.startswith("--in-place"):
-            return True
-        if "i" in word.text and not word.text.startswith("--"):
+        if _IN_PLACE.match(word.text):
             return True
     return False
 
@@ -154,7 +155,7 @@ def _edited_files(simple: Simple) -> list[Word]:
     for word in simple.arguments:
         if takes_value:
             takes_value, has_script = False, True
-        elif word.text.startswith("-") and len(word.text) > 1:
+        elif word.is_option and word.text != "-":
             takes_value = _takes_script(simple.name, word.text)
         elif word.text:
             files.append(word)
@@ -174,7 +175,7 @@ def _takes_script(name: str, option: str) -> bool:
 def git_command(simple: Simple) -> tuple[str, list[Word]]:
     """The subcommand of git and its arguments."""
     words = simple.arguments
-    while words and words[0].text.startswith("-"):
+    while words and words[0].is_option:
         words = words[2:] if words[0].text in ("-C", "-c") else words[1:]
     return (words[0].text, words[1:]) if words else ("", [])
 
@@ -206,7 +207,7 @@ def script_run(simple: Simple) -> list[str]:
         return _patch_files(simple)
     if not _is_interpreter(simple.name):
         return []
-    words = [word.text for word in simple.arguments if not word.text.startswith("-")]
+    words = [word.text for word in simple.arguments if not word.is_option]
     return [normal(words[0])] if words and words[0].endswith(SUFFIXES) else []
 
 

@@ -48,9 +48,11 @@ def piped_read(stages: list[Simple]) -> list[Effect]:
 
 def _narrowed(effect: Effect, lines: Lines) -> Effect:
     """A read of which a filter shows only these lines."""
-    if (effect.first, effect.last) == WHOLE:
+    if lines == WHOLE:
+        return effect
+    if effect.first == 1 and effect.last == END:
         return replace(effect, first=lines[0], last=lines[1])
-    return effect if lines == WHOLE else replace(effect, alone=False)
+    return replace(effect, alone=False)
 
 
 def _files_shown(simple: Simple) -> list[Effect]:
@@ -73,13 +75,14 @@ def _lines_passed(simple: Simple) -> Lines | None:
 # --- what each command shows ---
 
 _COUNT = re.compile(r"-(?:n|-lines=)?([+-]?\d{1,9})$")
-_NUMBER = re.compile(r"[+-]?\d{1,18}\Z")
+_POSITIVE = re.compile(r"0*[1-9]\d{0,17}\Z")
 _NO_WORD = Word("", True)
 _PRINT = re.compile(r"(\d{1,9})(?:,(\d{1,9}|\$))?p;?$")
 
 
 def _cat(words: Sequence[Word]) -> Parsed:
-    files = [word for word in words if not word.text.startswith("-") or word.text == "-"]
+    """Everything; `-` is the standard input."""
+    files = [word for word in words if not word.is_option or word.text == "-"]
     return WHOLE, files
 
 
@@ -89,7 +92,7 @@ def _nl(words: Sequence[Word]) -> Parsed:
     for word in words:
         if takes_value:
             takes_value = False
-        elif word.text.startswith("-"):
+        elif word.is_option:
             takes_value = word.text in ("-b", "-w", "-s", "-v", "-n", "-i")
         else:
             files.append(word)
@@ -98,16 +101,16 @@ def _nl(words: Sequence[Word]) -> Parsed:
 
 def _head(words: Sequence[Word]) -> Parsed:
     count, files = _counted(words)
-    is_known = _NUMBER.match(count) and count[0] not in "+-" and int(count) > 0
-    return (1, int(count)) if is_known else None, files
+    lines = (1, int(count)) if _POSITIVE.match(count) else None
+    return lines, files
 
 
 def _tail(words: Sequence[Word]) -> Parsed:
     count, files = _counted(words)
-    if not _NUMBER.match(count) or int(count) == 0:
+    if not _POSITIVE.match(count.lstrip("+-")):
         return None, files
-    first = int(count) if count.startswith("+") else -abs(int(count))
-    return (first, END), files
+    number = int(count.lstrip("+-"))
+    return (number if count.startswith("+") else -number, END), files
 
 
 def _counted(words: Sequence[Word]) -> tuple[str, list[Word]]:
@@ -120,7 +123,7 @@ def _counted(words: Sequence[Word]) -> tuple[str, list[Word]]:
             count = next(rest, _NO_WORD).text
         elif match := _COUNT.match(word.text):
             count = match[1]
-        elif not word.text.startswith("-"):
+        elif not word.is_option:
             files.append(word)
         elif word.text not in ("-q", "-v"):
             return "", []
@@ -130,7 +133,7 @@ def _counted(words: Sequence[Word]) -> tuple[str, list[Word]]:
 def _sed(words: Sequence[Word]) -> Parsed:
     """`sed -n 'A,Bp' file`: anything else that sed can do is not a plain read."""
     rest = [word for word in words if word.text not in ("-n", "-e", "--quiet", "--silent", "-ne")]
-    if len(rest) == len(words) or not rest or any(word.text.startswith("-") for word in rest):
+    if len(rest) == len(words) or not rest or any(word.is_option for word in rest):
         return None, []
     return _printed_lines(rest[0].text), rest[1:]
 

@@ -27,10 +27,13 @@ CONTROL = names(
 )
 
 _PLAIN = re.compile(r"[^\s'\"\\|&;<>()$`]+")
+_SINGLE = re.compile(r"'([^']*)'")
 _DOUBLE = re.compile(r'"((?:[^"\\]++|\\.)*+)"', re.DOTALL)
 _ESCAPED = re.compile(r'\\(["\\$`\n])')
 _OPERATOR = re.compile(r"&&|\|\||\|&|&>>|&>|<<<|<<-|<<|>>|>\||>&|<&|;;|[|&;()<>]")
 _PATTERN = re.compile(r"[*?\[{]")
+_GROUPING = names("( ) ;;")
+_JOINING = names("| && || |&")
 _WORD_ENDS = " \t\r\f\v\n|&;<>()"
 _QUOTES = "'\"\\"
 REDIRECTIONS = frozenset({"&>>", "&>", "<<<", "<<-", "<<", ">>", ">|", ">&", "<&", "<", ">"})
@@ -41,6 +44,10 @@ class Word(NamedTuple):
 
     text: str
     sure: bool
+
+    @property
+    def is_option(self) -> bool:
+        return self.text.startswith("-")
 
 
 class Redirection(NamedTuple):
@@ -146,7 +153,7 @@ class _Scanner:
         return self.text[start:]
 
     def _read_operator(self, operator: str, fd: str) -> None:
-        if operator in ("(", ")", ";;") or self.redirection:
+        if operator in _GROUPING or self.redirection:
             raise _NotUnderstood
         self.at += len(operator)
         if operator in REDIRECTIONS:
@@ -159,7 +166,7 @@ class _Scanner:
             raise _NotUnderstood
         if self.current.words or self.current.redirections:
             self._keep_command(operator)
-        elif operator in ("|", "&&", "||", "|&") or not self.current.joined:
+        elif operator in _JOINING or not self.current.joined:
             # A line may end in an operator: the newline after it adds nothing.
             self.current.joined = operator or self.current.joined
 
@@ -174,7 +181,7 @@ class _Scanner:
         if plain and self.text[plain.end() : plain.end() + 1] in ("", " ", "\n"):
             # Most words are like this; the general way would give the same.
             self.at = plain.end()
-            self._take(Word(plain[0], not _PATTERN.search(plain[0])))
+            self._take(_plain_word(plain[0]))
             return
         start = self.at
         word = self._joined_parts()
@@ -208,7 +215,7 @@ class _Scanner:
 
     def _part(self, char: str) -> Word:
         if char == "'":
-            return self._single_quoted()
+            return Word(self._matched(_SINGLE)[1], True)
         if char == '"':
             return self._double_quoted()
         if char == "\\":
@@ -219,29 +226,21 @@ class _Scanner:
         if char == "$":
             self.at += 1
             return Word("$", False)
-        return self._unquoted()
+        return _plain_word(self._matched(_PLAIN)[0])
 
-    def _unquoted(self) -> Word:
-        match = _PLAIN.match(self.text, self.at)
+    def _double_quoted(self) -> Word:
+        inside = self._matched(_DOUBLE)[1]
+        if "$(" in inside or "`" in inside:
+            raise _NotUnderstood
+        return Word(_ESCAPED.sub(_unescaped, inside), "$" not in inside)
+
+    def _matched(self, form: re.Pattern[str]) -> re.Match[str]:
+        """What has this form at the place that is read, which moves after it."""
+        match = form.match(self.text, self.at)
         if match is None:
             raise _NotUnderstood
         self.at = match.end()
-        return Word(match[0], not _PATTERN.search(match[0]))
-
-    def _single_quoted(self) -> Word:
-        start = self.at + 1
-        end = self.text.find("'", start)
-        if end < 0:
-            raise _NotUnderstood
-        self.at = end + 1
-        return Word(self.text[start:end], True)
-
-    def _double_quoted(self) -> Word:
-        match = _DOUBLE.match(self.text, self.at)
-        if match is None or "$(" in match[0] or "`" in match[0]:
-            raise _NotUnderstood
-        self.at = match.end()
-        return Word(_ESCAPED.sub(_unescaped, match[1]), "$" not in match[1])
+        return match
 
     def _take(self, word: Word) -> None:
         """Adds a word to the command, or gives it to the redirection that waits for it."""
@@ -260,6 +259,10 @@ class _Scanner:
             raise _NotUnderstood
         is_dashed = operator == "<<-"
         self.pending.append(_Here(self.current, delimiter, is_dashed))
+
+
+def _plain_word(text: str) -> Word:
+    return Word(text, not _PATTERN.search(text))
 
 
 def _unescaped(match: re.Match[str]) -> str:

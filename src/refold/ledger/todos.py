@@ -176,6 +176,7 @@ def _created_item(action: Action, by_number: dict[str, str]) -> list[Item]:
 
 
 def _number_argument(arguments: Mapping[str, Any]) -> str:
+    """The number of an item that a tool changes."""
     number = next((arguments[name] for name in _NUMBER_NAMES if name in arguments), "")
     return str(number)[:20]
 
