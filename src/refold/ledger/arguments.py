@@ -84,10 +84,10 @@ def paths_of(arguments: Mapping[str, Any], named: str = "") -> list[str]:
     if named:
         return _paths_in(arguments.get(named))
     for name, value in arguments.items():
-        if isinstance(value, str) and _key(name) in _PATH_KEYS and is_path(value):
+        if _key(name) in _PATH_KEYS and is_path(value):
             return [value]
-    found = argument(arguments, _PATHS_KEYS)
-    return [] if isinstance(found, str) else _paths_in(found)
+    several = argument(arguments, _PATHS_KEYS)
+    return [] if isinstance(several, str) else _paths_in(several)
 
 
 def _paths_in(value: object, depth: int = 0) -> list[str]:
@@ -105,10 +105,9 @@ def _paths_in(value: object, depth: int = 0) -> list[str]:
 
 
 def _paths_of_entry(entry: Mapping[str, Any], depth: int) -> list[str]:
-    own = [path for path in (entry.get("path"), entry.get("file_path")) if is_path(path)]
-    if own:
-        return own
-    return _paths_in(entry.get("file") or entry.get("files"), depth + 1)
+    """The path of an entry of a list, or those of the files in it."""
+    own = [path for name in ("path", "file_path") if is_path(path := entry.get(name))]
+    return own or _paths_in(entry.get("file") or entry.get("files"), depth + 1)
 
 
 def folder_of(arguments: Mapping[str, Any]) -> str:
@@ -123,12 +122,9 @@ def folder_of(arguments: Mapping[str, Any]) -> str:
 def command_of(arguments: Mapping[str, Any]) -> str | list[str] | None:
     """The shell command that the arguments give: a line, or its words."""
     value = argument(arguments, _COMMAND_KEYS)
-    if isinstance(value, str):
-        return value
-    if not isinstance(value, Sequence) or isinstance(value, bytes) or not value:
-        return None
-    words = [word for word in value if isinstance(word, str)]
-    return words if len(words) == len(value) else None
+    if isinstance(value, list | tuple) and value and all(isinstance(word, str) for word in value):
+        return list(value)
+    return value if isinstance(value, str) else None
 
 
 def code_of(arguments: Mapping[str, Any]) -> str:
@@ -195,17 +191,14 @@ def _number(arguments: Mapping[str, Any], name: str) -> int:
 def lines_are_known(arguments: Mapping[str, Any], named: str = "") -> bool:
     """Whether nothing else in the arguments of a read could choose a part of the file: a number
     or a list under a name that is not known here, or a range that cannot be read."""
-    for name, value in arguments.items():
-        if name == named or value is None or isinstance(value, bool):
-            continue
-        if not _is_understood(_key(name), value):
-            return False
-    return True
+    return all(
+        name == named or _is_understood(_key(name), value) for name, value in arguments.items()
+    )
 
 
 def _is_understood(key: str, value: object) -> bool:
     """Whether an argument of a read chooses no lines, or lines that can be read."""
-    if key in _FILE_KEYS:
+    if key in _FILE_KEYS or value is None or isinstance(value, bool):
         return True
     if key in _RANGE_KEYS:
         return _range(value) is not None

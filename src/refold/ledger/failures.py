@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from refold.core.model import ErrorState, Fact
 from refold.display import one_line
 from refold.ledger.actions import Action
+from refold.ledger.facts import of_kind, without_middle
 from refold.ledger.kinds import ON_FILES
 from refold.ledger.outcomes import tests_failed
 from refold.ledger.results import payload
-from refold.ledger.text import without_middle
 
 LABEL_MAX = 120
 LINE_MAX = 300
@@ -40,9 +40,8 @@ _REFUSED = ("the user doesn't want to", "the user denied", "user rejected", "[no
 
 def error_facts(actions: Sequence[Action], known: Sequence[Fact]) -> list[Fact]:
     """The failures of these actions, and what became of those that are known."""
-    open_errors = {
-        _label_of(fact): fact for fact in known if fact.kind == "error" and fact.state == "open"
-    }
+    errors = of_kind(known, "error")
+    open_errors = {_label_of(fact): fact for fact in errors if fact.state == "open"}
     out: dict[str, Fact] = {}
     for action in actions:
         label, well = _label(action), went_well(action)
@@ -91,11 +90,17 @@ def _label(action: Action) -> str:
 def _bare_command(command: str) -> str:
     """A command without the folder before it and the filter after it: what is run, not how much
     of it is shown."""
-    text = command.strip()
-    if text.startswith("cd ") and " && " in text[:FOLDER_READ]:
-        text = text.partition(" && ")[2]
-    text = _without_filter(_without_filter(text, " | head"), " | tail")
+    text = _without_folder(command.strip())
+    for name in (" | head", " | tail"):
+        text = _without_filter(text, name)
     return text.removesuffix(" 2>&1").strip()
+
+
+def _without_folder(command: str) -> str:
+    """A command without `cd folder &&` before it."""
+    if command.startswith("cd ") and " && " in command[:FOLDER_READ]:
+        return command.partition(" && ")[2]
+    return command
 
 
 def _without_filter(command: str, name: str) -> str:

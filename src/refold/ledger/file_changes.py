@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from refold.config import Config
 from refold.core.model import Slot, View
 from refold.ledger.actions import Action, actions_of
+from refold.ledger.facts import of_kind
 from refold.ledger.kinds import CHANGES
 
 
@@ -47,5 +48,5 @@ def _files_read(actions: Sequence[Action], seq: int) -> set[str]:
 
 def _changes_in_ledger(view: View) -> list[tuple[int, str]]:
     """The changes that the ledger of the view knows."""
-    files = [fact for fact in view.facts if fact.kind == "file"]
+    files = of_kind(view.facts, "file")
     return [(fact.seq, fact.text) for fact in files if fact.state != "read"]

@@ -9,19 +9,21 @@ whole bounded, `ledger_lines` writes it for a page. Neighbours: `actions` (what 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 from refold.config import Config
 from refold.core.laws import is_request
 from refold.core.model import Fact, FileState, Slot, ToolResult
 from refold.display import one_line
 from refold.ledger.actions import Action, actions_of
+from refold.ledger.facts import RANK_KEPT, of_kind, rank, without_middle
 from refold.ledger.failures import LABEL_MAX, error_facts, went_well
 from refold.ledger.kinds import ON_FILES
 from refold.ledger.sentences import marked, own_text
-from refold.ledger.text import RANK_KEPT, ledger_lines, rank, without_middle
+from refold.ledger.text import ledger_lines
 from refold.ledger.todos import checked, listings, settled_todos
 
-__all__ = ["facts_of", "files_in_work", "ledger_lines", "merged", "rank"]
+__all__ = ["facts_of", "files_in_work", "ledger_lines", "merged"]
 
 FACTS_MAX = 400
 REQUEST_MAX = 2_000
@@ -87,25 +89,25 @@ def _requests(said: Said) -> Iterable[Fact]:
 
 def _binding_sentences(said: Said) -> list[Fact]:
     """Decisions and constraints; a user's own are marked as such."""
-    users: list[Fact] = []
-    assistants: list[Fact] = []
-    for slot, text in said:
-        if slot.message.role == "user":
-            users += _marked_facts(slot.seq, text, by_user=True)
-        else:
-            assistants += _marked_facts(slot.seq, text, by_user=False)
+    assistants = _sentences_by("assistant", said)
+    users = _sentences_by("user", said)
     return [*assistants[-ASSISTANT_MAX:], *users]
 
 
-def _marked_facts(seq: int, text: str, *, by_user: bool) -> list[Fact]:
+def _sentences_by(role: Literal["assistant", "user"], said: Said) -> list[Fact]:
+    by_user = role == "user"
     state = "user" if by_user else ""
-    found = marked(text, by_user=by_user)[:MESSAGE_MAX]
-    return [Fact(kind=kind, text=sentence, seq=seq, state=state) for kind, sentence in found]
+    facts: list[Fact] = []
+    for slot, text in said:
+        found = marked(text, by_user=by_user) if slot.message.role == role else []
+        for kind, sentence in found[:MESSAGE_MAX]:
+            facts.append(Fact(kind=kind, text=sentence, seq=slot.seq, state=state))
+    return facts
 
 
 def _files(actions: Sequence[Action], known: Sequence[Fact]) -> Iterable[Fact]:
     """One fact per file: what became of it. Reading a file that was changed tells nothing new."""
-    files = {fact.text: fact for fact in known if fact.kind == "file"}
+    files = {fact.text: fact for fact in of_kind(known, "file")}
     for action in actions:
         if not _concerns_file(action):
             continue
@@ -141,12 +143,15 @@ def _file_state(old: str, action: Action) -> FileState:
             return "deleted"
 
 
-def _commands(actions: Sequence[Action]) -> Iterable[Fact]:
-    for action in actions:
-        command = action.command.strip()
-        if action.kind == "run" and command:
-            text = without_middle(command, COMMAND_MAX)
-            yield Fact(kind="command", text=text, seq=action.seq, state=_command_state(action))
+def _commands(actions: Sequence[Action]) -> list[Fact]:
+    runs = [action for action in actions if action.kind == "run"]
+    return [_command(action) for action in runs if action.command.strip()]
+
+
+def _command(action: Action) -> Fact:
+    """A command that was run, and how it ended."""
+    text = without_middle(action.command.strip(), COMMAND_MAX)
+    return Fact(kind="command", text=text, seq=action.seq, state=_command_state(action))
 
 
 def _command_state(action: Action) -> str:
@@ -156,11 +161,8 @@ def _command_state(action: Action) -> str:
 
 
 def _todos(said: Said, actions: Sequence[Action], known: Sequence[Fact]) -> Iterable[Fact]:
-    found = list(listings(actions, known))
-    for slot, text in said:
-        listing = checked(text, slot.seq)
-        if listing:
-            found.append(listing)
+    in_texts = [checked(text, slot.seq) for slot, text in said]
+    found = [*listings(actions, known), *filter(None, in_texts)]
     return settled_todos(found, known).values()
 
 

@@ -75,11 +75,12 @@ def _unified(body: str) -> list[FileChange]:
             break
         lines = body[start : start + PAIR_CHARS].split("\n", 2)
         if len(lines) > 1 and lines[1].startswith("+++ "):
-            found.append(_change_between(_diff_path(lines[0]), _diff_path(lines[1])))
+            found.append(_change_between(lines[0], lines[1]))
     return found
 
 
-def _change_between(old: str, new: str) -> FileChange:
+def _change_between(old_line: str, new_line: str) -> FileChange:
+    old, new = _diff_path(old_line), _diff_path(new_line)
     if old == "/dev/null":
         return FileChange("create", new)
     if new == "/dev/null":

@@ -94,9 +94,9 @@ def _collapsed(path: str) -> str:
     """The path without empty parts, `.` and `..`, as far as they can be resolved."""
     if _is_collapsed(path):
         return path
-    root = "/" if path.startswith("/") else ""
-    parts = _resolved_parts(path.split("/"), is_rooted=bool(root))
-    return root + "/".join(parts) or "."
+    is_rooted = path.startswith("/")
+    text = "/".join(_resolved_parts(path.split("/"), is_rooted=is_rooted))
+    return f"/{text}" if is_rooted else text or "."
 
 
 def _is_collapsed(path: str) -> bool:

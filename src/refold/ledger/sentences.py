@@ -76,6 +76,7 @@ _HINTS = (
     "chose", "the user ", "rule", "constraint", "requirement",
 )  # fmt: skip
 _END = re.compile(r"(?<=[.!?]) +(?=[A-Z\"'`(\[*])")
+_NOT_PROSE = re.compile(r" {4}|\t|\s*[>|]")  # indented code, a quotation, a table
 _LEAD = re.compile(r"\s{0,40}(?:[#•+*-]{1,6} +)?(?:\d{1,3}[.)] +)?(?:\[[ xX]\] +)?")
 
 
@@ -92,17 +93,15 @@ class Marked(NamedTuple):
 def own_text(message: Message) -> str:
     """What the speaker of a message said: without results, and without the sections an agent put
     in."""
-    if message.role == "user":
-        texts = _without_results(message)
-    else:
-        texts = [block.text for block in message.blocks if isinstance(block, Text)]
-    said = [without_sections(text[:MESSAGE_MAX]) for text in texts]
+    said = [without_sections(text[:MESSAGE_MAX]) for text in _texts_said(message)]
     return "\n".join(text for text in said if text.strip())
 
 
-def _without_results(message: Message) -> list[str]:
-    """The texts of a user's message that are not results: these begin as results begin, or follow
-    the header of one."""
+def _texts_said(message: Message) -> list[str]:
+    """The texts of a message. Those of a user may be results: these begin as results begin, or
+    follow the header of one."""
+    if message.role != "user":
+        return [block.text for block in message.blocks if isinstance(block, Text)]
     texts: list[str] = []
     follows_header = False
     for block in message.blocks:
@@ -179,15 +178,14 @@ def sentences(text: str) -> list[str]:
     out: list[str] = []
     is_code = False
     for line in text[:TEXT_MAX].split("\n"):
-        start = line.lstrip()[:3]
-        if start in ("```", "~~~"):
+        if line.lstrip().startswith(("```", "~~~")):
             is_code = not is_code
-        elif not is_code and start[:1] not in (">", "|") and not line.startswith(("    ", "\t")):
+        elif not is_code and not _NOT_PROSE.match(line):
             out += _sentences_of_line(line)
     return out
 
 
 def _sentences_of_line(line: str) -> list[str]:
-    lead = _LEAD.match(line)
-    parts = _END.split(line[lead.end() if lead else 0 :].strip())
+    """The sentences after the marks of a list or a heading."""
+    parts = _END.split(_LEAD.sub("", line, count=1).strip())
     return [cut(part.strip(), SENTENCE_MAX) for part in parts if len(part) >= SENTENCE_MIN]

@@ -8,6 +8,7 @@ else. Neighbours: `shell_words` splits the line, `shell_reads` knows the command
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
@@ -53,6 +54,8 @@ ACTING_OPTIONS = {
 }
 PREFIXES = frozenset({"sudo", "time", "nohup", "command", "builtin", "stdbuf", "rtk"})
 SHELLS = frozenset({"bash", "sh", "zsh", "dash"})
+
+_COMMAND_OPTION = re.compile(r"-(?!-).*c\Z", re.DOTALL)  # `-c`, `-lc`
 
 
 class Reading(Struct, frozen=True):
@@ -101,8 +104,7 @@ def _inner_command(simples: list[Simple]) -> str | None:
         return None
     words = simples[0].arguments
     for option, script in pairwise(words):
-        text = option.text
-        if text.startswith("-") and text.endswith("c") and not text.startswith("--"):
+        if _COMMAND_OPTION.match(option.text):
             return script.text if script.sure else None
     return None
 
@@ -211,13 +213,12 @@ def _settled_effects(line: _Line) -> tuple[Effect, ...]:
 
 def _folder_after(folder: str, change: Simple) -> str:
     """The folder after a `cd`, `UNKNOWN_FOLDER` where it cannot be known."""
-    targets = [word for word in change.arguments if not word.is_option]
+    targets = change.operands
     if len(targets) != 1 or not targets[0].sure:
         return UNKNOWN_FOLDER
     target = targets[0].text
-    if folder == UNKNOWN_FOLDER and not target.startswith("/"):
-        return UNKNOWN_FOLDER
-    return joined(folder, target)
+    is_known = folder != UNKNOWN_FOLDER or target.startswith("/")
+    return joined(folder, target) if is_known else UNKNOWN_FOLDER
 
 
 def _placed(effects: list[Effect], folder: str) -> list[Effect]:

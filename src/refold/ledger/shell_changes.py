@@ -49,12 +49,11 @@ def is_redirected(simple: Simple) -> bool:
 
 
 def _redirection_changes(simple: Simple) -> list[Effect]:
-    effects: list[Effect] = []
-    for operator, _, target in writing_redirections(simple):
-        if target.sure and target.text:
-            appends = operator.endswith(">>")
-            effects.append(_written_file(target.text, appends=appends))
-    return effects
+    return [
+        _written_file(target.text, appends=operator.endswith(">>"))
+        for operator, _, target in writing_redirections(simple)
+        if target.sure and target.text
+    ]
 
 
 def _written_file(path: str, *, appends: bool) -> Effect:
@@ -113,10 +112,9 @@ def _file_command_changes(simple: Simple) -> list[Effect]:
 
 def _certain_files(simple: Simple) -> list[str]:
     """The arguments that are files, as far as their names are certain."""
-    words = [word for word in simple.arguments if not word.is_option]
-    files = [word.text for word in words if word.sure and word.text]
+    files = [word.text for word in simple.operands if word.sure and word.text]
     # One file that is not known may be any of them: for a move the roles would shift.
-    if len(files) < len(words) and simple.name in ("mv", "cp", "install"):
+    if len(files) < len(simple.operands) and simple.name in ("mv", "cp", "install"):
         return []
     return files
 
@@ -207,8 +205,8 @@ def script_run(simple: Simple) -> list[str]:
         return _patch_files(simple)
     if not _is_interpreter(simple.name):
         return []
-    words = [word.text for word in simple.arguments if not word.is_option]
-    return [normal(words[0])] if words and words[0].endswith(SUFFIXES) else []
+    first = simple.operands[:1]
+    return [normal(word.text) for word in first if word.text.endswith(SUFFIXES)]
 
 
 def _applies_patch(simple: Simple) -> bool:

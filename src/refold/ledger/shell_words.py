@@ -35,7 +35,6 @@ _PATTERN = re.compile(r"[*?\[{]")
 _GROUPING = names("( ) ;;")
 _JOINING = names("| && || |&")
 _WORD_ENDS = " \t\r\f\v\n|&;<>()"
-_QUOTES = "'\"\\"
 REDIRECTIONS = frozenset({"&>>", "&>", "<<<", "<<-", "<<", ">>", ">|", ">&", "<&", "<", ">"})
 
 
@@ -72,6 +71,11 @@ class Simple(Struct):
     @property
     def arguments(self) -> list[Word]:
         return self.words[1:]
+
+    @property
+    def operands(self) -> list[Word]:
+        """The arguments that are not options."""
+        return [word for word in self.words[1:] if not word.is_option]
 
 
 class _Here(NamedTuple):
@@ -209,9 +213,8 @@ class _Scanner:
 
     def _is_descriptor(self, start: int, word: Word, operator: str) -> bool:
         """Whether a word is the number before a redirection, as in `2>`: quotes make it a word."""
-        if operator not in REDIRECTIONS or not word.text.isdigit():
-            return False
-        return not any(quote in self.text[start : self.at] for quote in _QUOTES)
+        is_quoted = self.text[start : self.at] != word.text
+        return operator in REDIRECTIONS and word.text.isdigit() and not is_quoted
 
     def _part(self, char: str) -> Word:
         if char == "'":

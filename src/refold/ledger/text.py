@@ -2,8 +2,8 @@
 order.
 
 When room is short, the least needed facts are left out and counted; none is shortened but older
-requests, which say where they are whole. `rank` says what is needed most. Neighbour: `ledger` makes
-the facts.
+requests, which say where they are whole. Neighbours: `ledger` makes the facts, `facts` says what is
+needed most.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ from collections.abc import Sequence, Set
 from typing import NamedTuple
 
 from refold.core.model import Fact, FactKind
-from refold.display import one_line
+from refold.display import cut, one_line
+from refold.ledger.facts import RANK_CHANGED, RANK_KEPT, of_kind, rank
 
 REQUEST_SHOWN = 400  # of an older request
 CHARACTERS = 12_000
 GROUP_SHARE = 0.35  # of the room, for one group, while others need it
 COUNT_ROOM = 40  # for the line that counts what is not shown
 LEFT_OUT = " more facts are not shown)"
-RANK_CHANGED = 2  # of files that were changed
-RANK_KEPT = 4  # up to this rank a fact never leaves the ledger
 
 _MARK = re.compile(r"^- #\d+ ")
 
@@ -52,33 +51,6 @@ _GROUPS = (
 )
 
 
-def rank(fact: Fact) -> int:
-    """How soon a fact may go: 0 last, 9 first. Up to `RANK_KEPT` it never leaves the ledger."""
-    match fact.kind, fact.state:
-        case "request", _:
-            return 0
-        case "constraint", _:
-            return 1 if fact.state == "user" else 3
-        case "todo", "open":
-            return 1
-        case "file", "created" | "modified" | "deleted":
-            return RANK_CHANGED
-        case "error", "open":
-            return 5
-        case "decision", _:
-            return 4 if fact.state == "user" else 5
-        case "artifact", _:
-            return 6
-        case "command", "exit 0" | "ok" | "":
-            return 9
-        case "command", _:
-            return 6
-        case "file", _:
-            return 9
-        case _:
-            return 8
-
-
 def ledger_lines(
     facts: Sequence[Fact],
     characters_max: int = CHARACTERS,
@@ -88,7 +60,7 @@ def ledger_lines(
     """The lines, headings included, of the facts that fit; the last line counts those that did
     not. What is known of the files `in_work` is needed as much as what was changed. Facts that
     never leave the ledger may have `spare` characters more."""
-    newest = max((fact.seq for fact in facts if fact.kind == "request"), default=0)
+    newest = max((fact.seq for fact in of_kind(facts, "request")), default=0)
     lines = {id(fact): _line(fact, fact.seq == newest, characters_max) for fact in facts}
     order = sorted(facts, key=lambda fact: _turn(fact, newest, in_work))
     shown = _fitting(order, lines, characters_max, spare)
@@ -125,10 +97,14 @@ def said(lines: Sequence[str]) -> set[str]:
 def _turn(fact: Fact, newest: int, in_work: Set[str]) -> tuple[bool, int, int, str]:
     """When a fact's turn for room comes: the newest request, then by need, newest first among
     equals."""
-    is_newest_request = fact.kind == "request" and fact.seq == newest
+    is_newest = fact.kind == "request" and fact.seq == newest
+    return not is_newest, _need(fact, in_work), -fact.seq, fact.text
+
+
+def _need(fact: Fact, in_work: Set[str]) -> int:
+    """The rank of a fact; that of a file in work is the rank of a changed one."""
     is_in_work = fact.kind == "file" and fact.text in in_work
-    need = RANK_CHANGED if is_in_work else rank(fact)
-    return not is_newest_request, need, -fact.seq, fact.text
+    return RANK_CHANGED if is_in_work else rank(fact)
 
 
 class _Room:
@@ -206,16 +182,4 @@ def _request_text(fact: Fact, is_newest: bool, characters_max: int) -> str:
         return fact.text
     line = one_line(fact.text)
     size = min(REQUEST_SHOWN, max(40, characters_max // 2))
-    return line if len(line) <= size else f"{line[: size - 1]}… (whole at #{fact.seq})"
-
-
-def without_middle(text: str, size: int, seq: int = 0) -> str:
-    """A text that is too long without its middle; `seq` says where all of it is."""
-    if len(text) <= size:
-        return text
-    gap = " … "
-    if seq:
-        gap = f" … [{len(text) - size:,}+ characters left out, whole at #{seq}] … "
-    room = size - len(gap)
-    head = room * 2 // 3
-    return text[:head] + gap + text[len(text) - (room - head) :]
+    return line if len(line) <= size else f"{cut(line, size)} (whole at #{fact.seq})"

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from refold.core.model import Fact, TodoState
 from refold.display import cut, one_line
 from refold.ledger.actions import Action
+from refold.ledger.facts import of_kind
 from refold.ledger.tools import compact
 
 TODO_MAX = 300
@@ -53,7 +54,7 @@ class Listing(NamedTuple):
 
 def listings(actions: Iterable[Action], known: Sequence[Fact]) -> Iterator[Listing]:
     """What the tools that keep lists were told, in order."""
-    by_number = {_number_of(fact.text): fact.text for fact in known if fact.kind == "todo"}
+    by_number = {_number_of(fact.text): fact.text for fact in of_kind(known, "todo")}
     for action in actions:
         if action.kind != "todo" or action.ok is False:
             continue
@@ -68,17 +69,14 @@ def checked(text: str, seq: int) -> Listing | None:
     """The check list in a text."""
     if "[" not in text:
         return None
-    items: list[Item] = []
-    for line in text.split("\n"):
-        match = _CHECK.match(line) if "] " in line[:40] else None
-        if match:
-            items.append((_item_text(match[2]), _CHECK_STATES[match[1]]))
+    matches = [_CHECK.match(line) for line in text.split("\n") if "] " in line[:40]]
+    items = [(_item_text(match[2]), _CHECK_STATES[match[1]]) for match in matches if match]
     return Listing(seq, tuple(items[:ITEMS_MAX]), False) if items else None
 
 
 def settled_todos(found: Iterable[Listing], known: Sequence[Fact]) -> dict[str, Fact]:
     """Every to-do that the listings say something new about, with its state after all of them."""
-    before = {fact.text: fact for fact in known if fact.kind == "todo"}
+    before = {fact.text: fact for fact in of_kind(known, "todo")}
     after = dict(before)
     listed: set[str] = set()
     for listing in sorted(found, key=lambda listing: listing.seq):

@@ -79,12 +79,12 @@ def _noted_tools(notes: dict[str, Any]) -> Iterator[tuple[str, int, list[Use]]]:
 
 def _failed_calls(slots: Sequence[Slot]) -> set[str]:
     """The ids of the calls whose results say that they failed."""
-    failures: set[str] = set()
-    for slot in slots:
-        for block in slot.message.blocks:
-            if isinstance(block, ToolResult) and _has_failed(block):
-                failures.add(block.call)
-    return failures
+    return {
+        block.call
+        for slot in slots
+        for block in slot.message.blocks
+        if isinstance(block, ToolResult) and _has_failed(block)
+    }
 
 
 def _has_failed(result: ToolResult) -> bool:
