@@ -51,11 +51,16 @@ def error_facts(actions: Sequence[Action], known: Sequence[Fact]) -> list[Fact]:
         if old is not None:
             # It stays where it failed; the run that passed is among the commands.
             out[old.text] = _error(old.text, "resolved", old.seq)
-        line = "" if well else telling_line(action.output)
-        if line:
-            fact = _error(f"{label}{ARROW}{line}", "open", action.seq)
-            open_errors[label] = out[fact.text] = fact
+        failure = None if well else _failure(action, label)
+        if failure is not None:
+            open_errors[label] = out[failure.text] = failure
     return list(out.values())
+
+
+def _failure(action: Action, label: str) -> Fact | None:
+    """An action that failed as an open error; none if its result tells nothing."""
+    line = telling_line(action.output)
+    return _error(f"{label}{ARROW}{line}", "open", action.seq) if line else None
 
 
 def _error(text: str, state: ErrorState, seq: int) -> Fact:
@@ -132,9 +137,14 @@ def telling_line(output: str) -> str:
 def _lines_at_ends(output: str) -> list[str]:
     """The lines at the beginning and the end of an output that can tell something."""
     text = _ANSI.sub("", payload(output[:OUTPUT_READ]))
-    ends = f"{text[:END_READ]}\n{text[END_READ:][-END_READ:]}"
-    lines = [line.strip() for line in ends.split("\n")]
+    lines = [line.strip() for line in _ends(text).split("\n")]
     return [line for line in lines if line and not line.lower().startswith(_UNTELLING)]
+
+
+def _ends(text: str) -> str:
+    """The beginning and the end of a text."""
+    rest = text[END_READ:]
+    return f"{text[:END_READ]}\n{rest[-END_READ:]}"
 
 
 def _names_exception(line: str) -> bool:

@@ -67,10 +67,10 @@ def _tagged(text: str, tag: str) -> list[Excerpt]:
 
 def _opening_tag(text: str, at: int) -> tuple[str, int]:
     """The path of an opening tag and where its content starts; 0 if this is not a tag."""
-    end = text.find('">', at, at + PATH_MAX + 2)
-    if end < 0 or not is_path(text[at:end]):
+    path, mark, _ = text[at : at + PATH_MAX + 2].partition('">')
+    if not mark or not is_path(path):
         return "", 0
-    return text[at:end], end + 2
+    return path, at + len(path) + len(mark)
 
 
 def _without_nested(found: list[Excerpt]) -> list[Excerpt]:

@@ -81,10 +81,10 @@ def _is_news(old: Fact | None, new: Fact) -> bool:
 
 
 def _requests(said: Said) -> Iterable[Fact]:
-    for slot, words in said:
-        if is_request(slot) and words.strip():
-            text = without_middle(words.strip(), REQUEST_MAX, slot.seq)
-            yield Fact(kind="request", text=text, seq=slot.seq)
+    for slot, text in said:
+        words = without_middle(text.strip(), REQUEST_MAX, slot.seq)
+        if words and is_request(slot):
+            yield Fact(kind="request", text=words, seq=slot.seq)
 
 
 def _binding_sentences(said: Said) -> list[Fact]:

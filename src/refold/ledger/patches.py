@@ -58,7 +58,7 @@ def _line_at(body: str, start: int) -> str:
 
 def _read_header(line: str, found: list[FileChange]) -> None:
     """Adds what a header line says. A file that is moved was named by the header before."""
-    kind = next((kind for head, kind in _HEADERS.items() if line.startswith(head)), None)
+    kind = _header_kind(line)
     if kind is None:
         return
     path = line.split(": ", 1)[1].strip()
@@ -66,6 +66,14 @@ def _read_header(line: str, found: list[FileChange]) -> None:
         found[-1] = FileChange("delete", found[-1].path)
     if path:
         found.append(FileChange(kind, path))
+
+
+def _header_kind(line: str) -> ChangeKind | None:
+    """What a header line says of its file; None if it is not one."""
+    for head, kind in _HEADERS.items():
+        if line.startswith(head):
+            return kind
+    return None
 
 
 def _unified(body: str) -> list[FileChange]:

@@ -51,8 +51,10 @@ def is_cut(text: str) -> bool:
 def shown_lines(text: str) -> tuple[int, int] | None:
     """The first and last line number of a numbered text; None if it is not numbered."""
     first = _line_number(text, 0)
-    last = None if first is None else _last_number(text, first)
-    if first is None or last is None:
+    if first is None:
+        return None
+    last = _last_number(text, first)
+    if last is None:
         return None
     lines = text.count("\n")
     return (first, last) if lines - NOTES_MAX <= last - first <= lines else None

@@ -49,14 +49,20 @@ def files_written(code: str) -> list[FileChange]:
     if not any(hint in code for hint in _HINTS):
         return []
     variables = {match[1]: match[2] or match[3] for match in _NAMED.finditer(code)}
-    kinds: dict[str, ChangeKind] = dict(_opened_to_write(code, variables))
-    for path in _written_whole(code, variables):
-        kinds.setdefault(path, "create")
+    kinds = _kinds_by_path(code, variables)
     paths = [path for path in kinds if is_path(path) and not path.startswith("/dev/")]
     return [
         FileChange("modify" if _is_read(code, path, variables) else kinds[path], path)
         for path in paths[:FILES_MAX]
     ]
+
+
+def _kinds_by_path(code: str, variables: dict[str, str]) -> dict[str, ChangeKind]:
+    """What the writing calls in a script do, each taken alone."""
+    kinds: dict[str, ChangeKind] = dict(_opened_to_write(code, variables))
+    for path in _written_whole(code, variables):
+        kinds.setdefault(path, "create")
+    return kinds
 
 
 def _opened_to_write(code: str, variables: dict[str, str]) -> Iterator[tuple[str, ChangeKind]]:

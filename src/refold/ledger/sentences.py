@@ -98,10 +98,15 @@ def own_text(message: Message) -> str:
 
 
 def _texts_said(message: Message) -> list[str]:
-    """The texts of a message. Those of a user may be results: these begin as results begin, or
-    follow the header of one."""
-    if message.role != "user":
-        return [block.text for block in message.blocks if isinstance(block, Text)]
+    """The texts of a message that its speaker said."""
+    if message.role == "user":
+        return _texts_of_user(message)
+    return [block.text for block in message.blocks if isinstance(block, Text)]
+
+
+def _texts_of_user(message: Message) -> list[str]:
+    """The texts of a user's message without results, which begin as results begin or follow the
+    header of one."""
     texts: list[str] = []
     follows_header = False
     for block in message.blocks:
@@ -187,5 +192,6 @@ def sentences(text: str) -> list[str]:
 
 def _sentences_of_line(line: str) -> list[str]:
     """The sentences after the marks of a list or a heading."""
-    parts = _END.split(_LEAD.sub("", line, count=1).strip())
-    return [cut(part.strip(), SENTENCE_MAX) for part in parts if len(part) >= SENTENCE_MIN]
+    text = _LEAD.sub("", line, count=1).strip()
+    parts = [part.strip() for part in _END.split(text) if len(part) >= SENTENCE_MIN]
+    return [cut(part, SENTENCE_MAX) for part in parts]

@@ -188,11 +188,15 @@ def _read_pipeline(line: _Line, stages: list[Simple]) -> None:
     if _speaks(stages):
         line.speaking += 1
     line.effects += _placed(effects, line.folder)
-    for effect in effects:
-        if effect.path.endswith(SUFFIXES):
-            line.scripts.append((normal(effect.path), stages[0].heredoc or ""))
+    line.scripts += _scripts_written(effects, stages[0].heredoc or "")
     for stage in stages:
         line.runs += script_run(stage)
+
+
+def _scripts_written(effects: list[Effect], text: str) -> list[tuple[str, str]]:
+    """The script files among those that a pipeline is fed this text to write."""
+    scripts = [effect.path for effect in effects if effect.path.endswith(SUFFIXES)]
+    return [(normal(path), text) for path in scripts]
 
 
 def _speaks(stages: list[Simple]) -> bool:
@@ -256,5 +260,5 @@ def _acts(stage: Simple) -> bool:
     """Whether a redirection or an option makes the command change something."""
     if writing_redirections(stage) or edits_in_place(stage):
         return True
-    acting = ACTING_OPTIONS.get(stage.name, frozenset())
+    acting = ACTING_OPTIONS.get(stage.name, ())
     return any(word.text in acting for word in stage.arguments)

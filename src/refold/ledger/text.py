@@ -124,14 +124,17 @@ class _Room:
             if not heading or id(fact) in self.shown:
                 continue
             used = self.used.get(heading, 0)
-            need = len(self.lines[id(fact)]) + 1
-            if heading not in self.used:
-                need += len(heading) + 2
+            need = self._need(fact, heading)
             has_share = fact is first or used + need <= share
             if has_share and self.total + need <= room - COUNT_ROOM:
                 self.used[heading] = used + need
                 self.total += need
                 self.shown.add(id(fact))
+
+    def _need(self, fact: Fact, heading: str) -> int:
+        """The characters of a fact's line, and of the heading if it is the first under it."""
+        line = len(self.lines[id(fact)]) + 1
+        return line if heading in self.used else line + len(heading) + 2
 
 
 def _fitting(

@@ -64,8 +64,8 @@ def _each_tool(slots: Sequence[Slot]) -> Iterator[tuple[str, int, list[Use]]]:
     """Name, how often and the uses, oldest first: of every call, and of every tool that a
     summary noted."""
     for slot in slots:
-        if slot.standin:
-            yield from _noted_tools(slot.notes or {})
+        if slot.standin and slot.notes:
+            yield from _noted_tools(slot.notes)
         for block in slot.message.blocks:
             if isinstance(block, ToolCall):
                 yield block.name, 1, [block]
