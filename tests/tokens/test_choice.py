@@ -10,7 +10,7 @@ import pytest
 from refold.core.model import Media, Message, Text, ToolCall, ToolResult
 from refold.errors import Invalid
 from refold.tokens import exact
-from refold.tokens.choice import counter_for, plug, unplug
+from refold.tokens.choice import counter_for, forget_counter, register_counter
 from refold.tokens.counter import ESTIMATE, Counter, count_message, count_system, count_tools
 from refold.tokens.exact import vocabulary
 from refold.tokens.framing import PLAIN
@@ -28,10 +28,10 @@ def without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def plugged() -> Iterator[None]:
-    plug("acme-1", words)
+def registered() -> Iterator[None]:
+    register_counter("acme-1", words)
     yield
-    unplug("ACME-1")
+    forget_counter("ACME-1")
 
 
 @pytest.mark.parametrize(
@@ -68,18 +68,18 @@ def test_without_the_extra_the_estimate_counts_and_says_so_where_it_was_asked_fo
     assert told("hello world") == ESTIMATE("hello world")
 
 
-@pytest.mark.usefixtures("plugged")
-def test_a_counter_plugged_in_for_a_model_is_used() -> None:
+@pytest.mark.usefixtures("registered")
+def test_a_counter_registered_for_a_model_is_used() -> None:
     """Y-04: a fake tokenizer plugged in by model name is used."""
     assert counter_for(None, "acme-1-large")("one two three") == 3
     assert counter_for(None, "acme-2").name == "estimate"
     assert counter_for("estimate", "acme-1").name == "estimate"
 
 
-def test_an_unplugged_counter_is_gone() -> None:
-    plug("acme-3", words)
-    unplug("acme-3")
-    unplug("acme-3")
+def test_a_forgotten_counter_is_gone() -> None:
+    register_counter("acme-3", words)
+    forget_counter("acme-3")
+    forget_counter("acme-3")
     assert counter_for(None, "acme-3").name == "estimate"
 
 

@@ -35,7 +35,8 @@ class FileChange(NamedTuple):
 def patched(body: str) -> list[FileChange]:
     """What a patch does to every file in it, in order."""
     found: list[FileChange] = []
-    for start in islice(_line_starts(body, "*** "), FILES_MAX):
+    starts = islice(_line_starts(body, "*** "), FILES_MAX)
+    for start in starts:
         _read_header(_line_at(body, start), found)
     return found or _unified(body)
 

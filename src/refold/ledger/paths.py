@@ -46,21 +46,26 @@ def normal(path: str, cwd: str = "", *, ignore_case: bool = False) -> str:
     text = _with_slashes(path.removeprefix("file://"), cwd)
     whole = _collapsed(text)
     if cwd:
-        root = _collapsed(_with_slashes(cwd)).rstrip("/")
-        whole = _seen_from(root, whole, ignore_case)
+        whole = _seen_from(cwd, whole, ignore_case)
     is_folder = text.endswith("/") and whole not in ("/", ".")
     return whole + "/" if is_folder else whole
 
 
-def _seen_from(root: str, path: str, ignore_case: bool) -> str:
-    """The path relative to the root, if it lies under it."""
+def _seen_from(cwd: str, path: str, ignore_case: bool) -> str:
+    """The path relative to the folder, if it lies under it."""
+    root = _collapsed(_with_slashes(cwd)).rstrip("/")
     start, rest = path[: len(root)], path[len(root) :]
-    is_under = start == root or (ignore_case and start.casefold() == root.casefold())
-    if not is_under:
+    if not _is_same(start, root, ignore_case):
         return path
     if not rest:
         return "."
     return rest[1:] if rest.startswith("/") else path
+
+
+def _is_same(one: str, other: str, ignore_case: bool) -> bool:
+    if one == other:
+        return True
+    return ignore_case and one.casefold() == other.casefold()
 
 
 def joined(folder: str, path: str) -> str:

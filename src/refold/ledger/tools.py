@@ -122,12 +122,18 @@ def kind_of_tool(
     """The kind by name; by the name's verb only where the arguments confirm it."""
     short = compact(name)
     if short in EDITORS:
-        return EDITOR_COMMANDS.get(str(arguments.get("command", ""))[:40], "other")
+        return _editor_kind(arguments)
     known = BY_NAME.get(short)
     if known is None:
         return _guessed_kind(name, has_path=has_path, has_command=has_command)
-    is_blind = known in ON_FILES and not has_path and short not in PATCHERS
-    return "other" if is_blind else known
+    needs_path = known in ON_FILES and short not in PATCHERS
+    return "other" if needs_path and not has_path else known
+
+
+def _editor_kind(arguments: Mapping[str, Any]) -> ActionKind:
+    """What an editor of many commands does."""
+    command = str(arguments.get("command", ""))
+    return EDITOR_COMMANDS.get(command[:40], "other")
 
 
 def _guessed_kind(name: str, *, has_path: bool, has_command: bool) -> ActionKind:

@@ -1,8 +1,8 @@
 """Secrets are found in a text by rules, and taken out of what leaves the store.
 
 `find` asks the rules where the secrets of a text are: `shapes`, `private_keys`, `credentials`,
-`values`. `redact` takes them out of a text, `streams` out of a stream. To teach a new kind of secret
-that can be told by its shape, add a line to `shapes`.
+`values`. `redact` takes them out of a text, `streams` out of a stream. To teach a new kind of
+secret that can be told by its shape, add a line to `shapes`.
 """
 
 from refold.redaction.find import found

@@ -1,5 +1,5 @@
-"""Credentials in an address (`https://name:password@host`), a command (`curl -u name:password`) or a
-request (`Authorization: Bearer …`).
+"""Credentials in an address (`https://name:password@host`), a command (`curl -u name:password`) or
+a request (`Authorization: Bearer …`).
 
 Neighbours: `find` asks these rules, `judge` says whether a value can be a secret.
 """
@@ -46,10 +46,18 @@ def _is_fixture(user: str, password: str) -> bool:
 
 
 def in_requests(text: str, lowered: str) -> Iterator[Found]:
-    """Tokens after `bearer` and `basic`. Words such as `basic configuration` are not credentials."""
+    """Tokens after `bearer` and `basic`. Words such as `basic configuration` are not
+    credentials."""
     for word in ("bearer", "basic"):
         for at in places(lowered, word):
             match = _REQUEST.match(text, at + len(word))
-            secret = match["secret"] if match else ""
-            if match and is_random(secret) and not is_code(secret):
-                yield Found("token", *match.span("secret"), not is_placeholder(secret))
+            if match and _is_token(match["secret"]):
+                sure = not is_placeholder(match["secret"])
+                yield Found("token", *match.span("secret"), sure)
+
+
+def _is_token(value: str) -> bool:
+    """Whether what follows such a word is neither prose nor a variable."""
+    if not is_random(value):
+        return False
+    return not is_code(value)

@@ -38,11 +38,12 @@ class Shape(NamedTuple):
     anchor: str
     pattern: re.Pattern[str]
 
-    def places(self, text: str) -> Iterator[tuple[int, int]]:
-        """Where secrets of this kind start and end."""
+    def found_in(self, text: str) -> Iterator[Found]:
+        """The secrets of this kind."""
         group = "secret" if "secret" in self.pattern.groupindex else 0
         for match in self.pattern.finditer(text):
-            yield match.span(group)
+            value = match[group].removeprefix(self.anchor)
+            yield Found(self.kind, *match.span(group), not is_placeholder(value))
 
 
 def shape(kind: str, prefix: str, body: str) -> Shape:
@@ -209,9 +210,7 @@ def by_shape(text: str, lowered: str) -> Iterator[Found]:
     runs = "\n".join(RUN.findall(text))
     for shape in SHAPES:
         if shape.anchor in runs:
-            for start, end in shape.places(text):
-                value = text[start:end].removeprefix(shape.anchor)
-                yield Found(shape.kind, start, end, not is_placeholder(value))
+            yield from shape.found_in(text)
 
 
 def emails_in(text: str) -> list[Found]:

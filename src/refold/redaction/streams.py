@@ -1,6 +1,6 @@
 """Streams of text without their secrets, in pieces that can be searched one by one.
 
-Neighbours: `redact` does this for a text that is at hand, `private_keys` says how long a key may be.
+Neighbours: `redact` does this for a whole text, `private_keys` says how long a key may be.
 """
 
 from __future__ import annotations

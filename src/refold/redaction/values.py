@@ -47,6 +47,7 @@ _UUID = re.compile(r"(?i)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 # A note of ours, and a key that is not a secret.
 _NO_NAME = re.compile(r"(?i)(?:\[redacted [\w .]*+|public(?:key)?)\Z")
 _LOGIN = re.compile(r"\blogin\s{1,4}\S{1,60}\s{1,4}\Z")  # of a netrc file
+_SYMBOL = re.compile(r"[!@#$%^&*+=~?]")
 _NEXT_FIELD = re.compile(r"&[\w.-]{1,40}=")
 _REST_OF_PASSWORD = re.compile(r"(?i)^(?:or)?d")
 
@@ -112,11 +113,9 @@ def _judged(value: str, word: str, *, bare: bool, environment: bool) -> bool | N
 
 def _is_mixed(value: str, bare: bool) -> bool:
     """Whether a value has letters, and digits or, in quotes, symbols."""
-    if not any(map(str.isalpha, value)):
-        return False
-    if any(map(str.isdigit, value)):
-        return True
-    return not bare and any(char in "!@#$%^&*+=~?" for char in value)
+    has_letter, has_digit = any(map(str.isalpha, value)), any(map(str.isdigit, value))
+    has_symbol = not bare and _SYMBOL.search(value) is not None
+    return has_letter and (has_digit or has_symbol)
 
 
 def _is_likely(value: str, bare: bool) -> bool:
