@@ -1,5 +1,5 @@
-"""What failed: an error is known by what was tried, and told by the line of the result that says
-most.
+"""What failed: an error is known by what was tried, and described by the line of the result that
+says most.
 
 It is open until the same is tried again; then it is resolved, or open with its new words.
 Neighbours: `actions` (what was tried), `outcomes` (how it ended), `ledger` (all facts).
@@ -22,7 +22,7 @@ LABEL_MAX = 120
 LINE_MAX = 300
 OUTPUT_READ = 200_000
 END_READ = 6_000  # characters at each end in which the telling line is looked for
-FOLDER_READ = 300  # characters in which `cd folder &&` stands
+FOLDER_READ = 300  # characters in which `cd folder &&` is looked for
 FILTER_MAX = 20  # characters of a filter such as ` | tail -20`
 ARROW = " → "  # between what was tried and how it failed
 

@@ -7,6 +7,7 @@ it never takes the text after it along. Neighbours: `actions` reads the headers,
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import NamedTuple
 
 from refold.ledger.paths import PATH_MAX, is_path
@@ -40,7 +41,7 @@ def excerpts(text: str) -> list[Excerpt]:
     if "file_content path=" not in text:
         return []
     found = [excerpt for tag in TAGS for excerpt in _tagged(text, tag)]
-    return _without_nested(sorted(found, key=lambda excerpt: excerpt.start))
+    return _without_nested(sorted(found, key=attrgetter("start")))
 
 
 def _tagged(text: str, tag: str) -> list[Excerpt]:

@@ -45,7 +45,8 @@ _NOT_MEANT = (
 _USER_RULE = re.compile(
     r"\bmust(?:n't| not)?\b|\bnever\b|\balways\b|\bmake sure\b|\bshould(?: not|n't)\b"
     r"|\bonly use\b|\bnot allowed\b|\bforbidden\b"
-    r"|\bwithout (?:changing|breaking|using|touching)\b|\bport \d{2,5}\b|\bkeep [^.]{1,60}? (?:unchanged|as is)\b"
+    r"|\bwithout (?:changing|breaking|using|touching)\b|\bport \d{2,5}\b"
+    r"|\bkeep [^.]{1,60}? (?:unchanged|as is)\b"
     r"|(?:^|[,;:(–—-] ?|\b(?:please|and|but|also|so) )"
     rf"(?:do not|don['’]t) (?!(?:{_NOT_MEANT})\b)"
     r"|^\**(?:important|rule|note|constraint|requirement|warning|remember|caution)s?\b"

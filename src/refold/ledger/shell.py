@@ -239,7 +239,7 @@ def _placed(effects: list[Effect], folder: str) -> list[Effect]:
 
 def _pipeline_effects(stages: list[Simple]) -> list[Effect]:
     effects = [effect for stage in stages for effect in file_changes(stage)]
-    if effects or any(is_redirected(stage) for stage in stages):
+    if effects or any(map(is_redirected, stages)):
         return effects
     return piped_read(stages)
 

@@ -29,6 +29,7 @@ CONTROL = names(
 _PLAIN = re.compile(r"[^\s'\"\\|&;<>()$`]+")
 _SINGLE = re.compile(r"'([^']*)'")
 _DOUBLE = re.compile(r'"((?:[^"\\]++|\\.)*+)"', re.DOTALL)
+_SUBSTITUTION = re.compile(r"\$\(|`")
 _ESCAPED = re.compile(r'\\(["\\$`\n])')
 _OPERATOR = re.compile(r"&&|\|\||\|&|&>>|&>|<<<|<<-|<<|>>|>\||>&|<&|;;|[|&;()<>]")
 _PATTERN = re.compile(r"[*?\[{]")
@@ -233,7 +234,7 @@ class _Scanner:
 
     def _double_quoted(self) -> Word:
         inside = self._matched(_DOUBLE)[1]
-        if "$(" in inside or "`" in inside:
+        if _SUBSTITUTION.search(inside):
             raise _NotUnderstood
         return Word(_ESCAPED.sub(_unescaped, inside), "$" not in inside)
 

@@ -2,7 +2,7 @@
 
 `find` asks the rules where the secrets of a text are: `shapes`, `private_keys`, `credentials`,
 `values`. `redact` takes them out of a text, `streams` out of a stream. To teach a new kind of
-secret that can be told by its shape, add a line to `shapes`.
+secret that has a shape of its own, add a line to `shapes`.
 """
 
 from refold.redaction.find import found

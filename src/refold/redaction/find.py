@@ -30,7 +30,8 @@ RULES: tuple[Callable[[str, str], Iterable[Found]], ...] = (
 
 
 def found(text: str, *, emails: bool = False) -> list[Found]:
-    """The secrets of a text, in order, none over another; e-mail addresses too if asked."""
+    """The secrets of a text, in order, none over another; with `emails` also e-mail
+    addresses."""
     # One character of Unicode becomes two in lower case, which would move all after it.
     lowered = text.replace("İ", "i").lower()
     hits = [hit for rule in RULES for hit in rule(text, lowered)]

@@ -44,9 +44,9 @@ def takes_emails(redact: bool | tuple[str, ...]) -> bool:
 
 
 def redacted(text: str, *, emails: bool = False, keep_lines: bool = False) -> str:
-    """The text with every secret replaced by a note that says what stood there; e-mail addresses
-    too if asked. With `keep_lines` it has as many lines as before: somebody may have noted their
-    numbers."""
+    """The text with every secret, and with `emails` every e-mail address, replaced by a note that
+    says what stood there. With `keep_lines` it has as many lines as before: somebody may have
+    noted their numbers."""
     for _ in range(PASSES_MAX):
         secrets = found(text, emails=emails)
         if not secrets:

@@ -1,4 +1,4 @@
-"""What secrets look like that can be told by their shape alone: one line per kind.
+"""Secrets that can be recognized by their shape alone: one line per kind.
 
 Most begin with a prefix that their issuer chose for exactly this purpose; `shape` makes of prefix
 and body a pattern that takes the whole run of characters and starts only where a run starts, so

@@ -1,7 +1,7 @@
 """What an image, document or sound costs, from what its first bytes say and by the rule of who
 reads it.
 
-Nothing is opened: an image's width and height stand in its header, and of all else only the size is
+Nothing is opened: an image's width and height are in its header, and of all else only the size is
 known. Where the provider is not known, an image is width × height / 750, at most 1,600 tokens; a
 document 2,000 tokens per page of 50 kB; sound 32 and video 300 tokens per second at usual bit
 rates. Neighbours: `images` has the providers' formulas, `framing` says which model has which rule.
