@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -171,3 +172,11 @@ def test_two_spans_teach_no_less_than_one(steps: list[list[Message]], cut: int) 
         assert states(both, kind) == states(whole, kind)
     assert all(len(fact.text) <= REQUEST_MAX for fact in whole)
     assert len("\n".join(ledger_lines(whole, 3_000))) <= 3_000
+
+
+def test_a_fact_of_a_newer_version_is_decoded_and_kept() -> None:
+    newer = msgspec.json.decode(
+        b'{"kind": "hypothesis", "text": "x", "seq": 3, "state": "doubted"}', type=Fact
+    )
+    assert merged([newer], []) == (newer,)
+    assert ledger_lines([newer]) == ["(1 more facts are not shown)"]

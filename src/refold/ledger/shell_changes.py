@@ -17,6 +17,7 @@ from refold.ledger.shell_reads import Effect
 from refold.ledger.shell_words import Redirection, Simple, Word, names
 
 OUTWARD = names("> >> >| &> &>>")
+FILE_COMMANDS = names("rm unlink Remove-Item mv cp tee touch mkdir")
 STREAM_EDITORS = names("sed gsed perl")
 
 _IN_PLACE = re.compile(r"--in-place|-(?!-).*i", re.DOTALL)
@@ -73,7 +74,7 @@ def _changes_by_name(simple: Simple) -> list[Effect]:
         return _effects(files_written(_inline_code(simple)))
     if name in STREAM_EDITORS:
         return [Effect("modify", word.text) for word in _edited_files(simple) if word.sure]
-    return _file_command_changes(simple)
+    return _file_command_changes(simple) if name in FILE_COMMANDS else []
 
 
 def _effects(changes: Iterable[FileChange]) -> list[Effect]:
@@ -114,7 +115,7 @@ def _certain_files(simple: Simple) -> list[str]:
     """The arguments that are files, as far as their names are certain."""
     files = [word.text for word in simple.operands if word.sure and word.text]
     # One file that is not known may be any of them: for a move the roles would shift.
-    if len(files) < len(simple.operands) and simple.name in ("mv", "cp", "install"):
+    if simple.name in ("mv", "cp") and len(files) < len(simple.operands):
         return []
     return files
 

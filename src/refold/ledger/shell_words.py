@@ -76,7 +76,7 @@ class Simple(Struct):
     @property
     def operands(self) -> list[Word]:
         """The arguments that are not options."""
-        return [word for word in self.words[1:] if not word.is_option]
+        return [word for word in self.words[1:] if not word.text.startswith("-")]
 
 
 class _Here(NamedTuple):
@@ -186,7 +186,7 @@ class _Scanner:
         if plain and self.text[plain.end() : plain.end() + 1] in ("", " ", "\n"):
             # Most words are like this; the general way would give the same.
             self.at = plain.end()
-            self._take(_plain_word(plain[0]))
+            self._take(Word(plain[0], not _PATTERN.search(plain[0])))
             return
         start = self.at
         word = self._joined_parts()
@@ -217,26 +217,28 @@ class _Scanner:
         is_quoted = self.text[start : self.at] != word.text
         return operator in REDIRECTIONS and word.text.isdigit() and not is_quoted
 
-    def _part(self, char: str) -> Word:
+    def _part(self, char: str) -> tuple[str, bool]:
+        """A part of a word without its quotes, and whether the shell would leave it as it is."""
         if char == "'":
-            return Word(self._matched(_SINGLE)[1], True)
+            return self._matched(_SINGLE)[1], True
         if char == '"':
             return self._double_quoted()
         if char == "\\":
             self.at += 2
-            return Word(self.text[self.at - 1 : self.at].strip("\n"), True)
+            return self.text[self.at - 1 : self.at].strip("\n"), True
         if char == "`" or self.text.startswith(("$(", "${"), self.at):
             raise _NotUnderstood
         if char == "$":
             self.at += 1
-            return Word("$", False)
-        return _plain_word(self._matched(_PLAIN)[0])
+            return "$", False
+        text = self._matched(_PLAIN)[0]
+        return text, not _PATTERN.search(text)
 
-    def _double_quoted(self) -> Word:
+    def _double_quoted(self) -> tuple[str, bool]:
         inside = self._matched(_DOUBLE)[1]
         if _SUBSTITUTION.search(inside):
             raise _NotUnderstood
-        return Word(_ESCAPED.sub(_unescaped, inside), "$" not in inside)
+        return _ESCAPED.sub(_unescaped, inside), "$" not in inside
 
     def _matched(self, form: re.Pattern[str]) -> re.Match[str]:
         """What has this form at the place that is read, which moves after it."""
@@ -263,10 +265,6 @@ class _Scanner:
             raise _NotUnderstood
         is_dashed = operator == "<<-"
         self.pending.append(_Here(self.current, delimiter, is_dashed))
-
-
-def _plain_word(text: str) -> Word:
-    return Word(text, not _PATTERN.search(text))
 
 
 def _unescaped(match: re.Match[str]) -> str:
