@@ -42,9 +42,9 @@ def tool(
 def counter(model: str, function: Count) -> None:
     """Counts the tokens of conversations with this model, or one whose name begins with it, by
     the function."""
-    choice.plug(model, function)
+    choice.register_counter(model, function)
 
 
 def models(rows: Mapping[str, Mapping[str, Any]]) -> None:
     """Adds rows in the form of `models.json` to the model table, or replaces its own."""
-    model_table.add_models(rows)
+    model_table.register_models(rows)

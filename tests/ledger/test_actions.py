@@ -13,12 +13,9 @@ from refold.config import Config
 from refold.core.model import Message, Slot, Text, ToolCall, ToolResult
 from refold.errors import Invalid
 from refold.ledger.actions import Action, actions_in, actions_of
-from refold.ledger.file_mentions import excerpts, header
-from refold.ledger.outcomes import exit_status, failed, payload, shown_lines
-from refold.ledger.patches import patched
+from refold.ledger.outcomes import failed
 from refold.ledger.paths import normal
 from refold.ledger.shell import reading_of
-from refold.ledger.shell_words import simple_commands
 
 
 def done(
@@ -251,30 +248,6 @@ def test_an_editor_in_the_shell_works_on_the_file_opened_last() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "status"),
-    [
-        ("Exit code 1\nboom", 1),
-        ("Exit code: 0\nWall time: 1\nOutput:\nx", 0),
-        ("<returncode>2</returncode>\n<output>", 2),
-        ("Chunk ID: 1\nProcess exited with code 127\nOutput:\n", 127),
-        ("x\n\nCommand exited with code 3", 3),
-        ("out\n<shellId: 0 completed with exit code 0>", 0),
-        ('{"output":"x","metadata":{"exit_code":4}}', 4),
-        ("x\n[The command completed with exit code 5.]\n[Current working directory: /]", 5),
-        ("go: exit status 1", 1),
-        (
-            "a script with exit code 7 in the middle\nof its text\nand more\nand more\nand more",
-            None,
-        ),
-        ("fine", None),
-        ("", None),
-    ],
-)
-def test_the_exit_status_is_read_where_it_is_stated(text: str, status: int | None) -> None:
-    assert exit_status(text) == status
-
-
 def test_failures_are_known_by_flag_status_and_words() -> None:
     assert done("Read", {"file_path": "a"}, "text", error=True)[0].ok is False
     assert done("Bash", {"command": "make"}, "Exit code 2\nx")[0].exit == 2
@@ -322,52 +295,6 @@ def test_a_result_given_as_text_is_an_action_in_both_forms() -> None:
     assert (third.kind, third.command) == ("run", "npm test")
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
-    [
-        ("./src/a.py", "src/a.py", True),
-        ("a//b", "a/b", True),
-        ("x/../a", "a", True),
-        ("A.py", "a.py", False),
-        ("src\\a.py", "src/a.py", True),
-        ("C:\\x\\a", "C:/x/a", True),
-        ("/a/b/../c", "/a/c", True),
-        ("..\\src\\.env", "../src/.env", True),
-        ("C:\\x/1\\2", "C:/x/1/2", True),
-        ("\\\\host\\a", "//host/a", True),
-        ("a\\1b.txt", "a/1b.txt", False),
-        ("my\\ file.txt", "my/ file.txt", False),
-        ("a/b\\c", "a/b/c", False),
-        ("pages\\[id\\].tsx", "pages/[id/].tsx", False),
-        ("a\\$x", "a/$x", False),
-        ("a\\", "a/", False),
-        ("../a", "a", False),
-        ("a", "/a", False),
-        ("file:///a/b", "/a/b", True),
-        ("a$&b.txt", "a$&b.txt", True),
-    ],
-)
-def test_one_file_has_one_form(one: str, other: str, same: bool) -> None:
-    """C-17, C-22."""
-    assert (normal(one) == normal(other)) is same
-
-
-def test_a_folder_with_a_drive_makes_every_backslash_a_slash() -> None:
-    """C-17: the configuration shows that it is a Windows one."""
-    assert normal("logs\\2024.txt") == "logs\\2024.txt"
-    assert (
-        normal("logs\\2024.txt", "C:\\work")
-        == normal("C:\\work\\logs/2024.txt", "C:\\work")
-        == "logs/2024.txt"
-    )
-    assert normal("c:\\Work\\a.py", "C:\\work") == "c:/Work/a.py"
-    assert normal("c:\\Work\\a.py", "C:\\work", ignore_case=True) == "a.py"
-    assert (
-        normal("/WORK", "/work", ignore_case=True) == "."
-        and normal("/works", "/work", ignore_case=True) == "/works"
-    )
-
-
 def test_where_case_does_not_count_the_first_spelling_stands_for_all() -> None:
     """C-17: `A.py` and `a.py` are two files, unless configured."""
     calls = [
@@ -389,40 +316,6 @@ def test_a_path_under_the_configured_folder_is_relative() -> None:
     assert normal("/ws/a.py", "/w/") == "/ws/a.py"
     config = Config(strategy={"actions": {"cwd": "/w"}})
     assert done("Read", {"path": "/w/a"}, config=config)[0].path == "a"
-
-
-def test_tags_that_are_open_or_nested_take_nothing_along() -> None:
-    """C-23."""
-    complete = '<file_content path="b">y</file_content>'
-    assert [e.path for e in excerpts(f'<file_content path="a">x {complete} z')] == ["b"]
-    assert excerpts(f'<file_content path="a">x {complete} z</file_content>') == []
-    assert [
-        e.path for e in excerpts(complete + '<final_file_content path="c">z</final_file_content>')
-    ] == ["b", "c"]
-    assert excerpts('</file_content><file_content path="a">x') == []
-    assert excerpts('<file_content path="a\nb">x</file_content>') == []
-
-
-def test_headers_with_quotes_in_the_path_are_read() -> None:
-    found = header("[read_file for 'it's.txt'] Result:")
-    assert found is not None and found.subject == "it's.txt"
-    assert header("[not a header]") is None
-
-
-def test_a_unified_diff_names_its_files() -> None:
-    diff = (
-        "--- a/x.py\n+++ b/x.py\n@@\n-1\n+2\n--- /dev/null\n+++ b/new\n--- a/old\n+++ /dev/null\n"
-    )
-    assert patched(diff) == [("modify", "x.py"), ("create", "new"), ("delete", "old")]
-    assert patched("*** Update File: a\n*** Move to: b\n") == [("delete", "a"), ("create", "b")]
-
-
-def test_numbered_lines_and_envelopes_are_recognised() -> None:
-    assert shown_lines("     5→a\n     6→b\n\n<system-reminder>x</system-reminder>") == (5, 6)
-    assert shown_lines("5\ta\n6\tb") == (5, 6)
-    assert shown_lines("plain\ntext") is None
-    assert payload("Chunk ID: 1\nOutput:\nx") == "x"
-    assert payload("<returncode>0</returncode>\n<output>\nx\n</output>") == "x\n"
 
 
 # --- nothing raises ---
@@ -505,22 +398,6 @@ def test_no_arguments_and_no_result_raise(
 @pytest.mark.parametrize("name", ["Read", "Bash", "apply_patch", "TodoWrite"])
 def test_hostile_arguments_are_read_or_left_alone(name: str, arguments: Any) -> None:
     assert done(name, arguments)
-
-
-@given(st.text(alphabet="ab'\"\\$`|&;<>()\n #EOF-*>", max_size=60))
-def test_any_command_line_is_split_or_not_understood(text: str) -> None:
-    assert simple_commands(text) is None or all(
-        simple.words or simple.redirections for simple in simple_commands(text) or []
-    )
-    reading_of(text)
-
-
-@given(st.text(alphabet='<>/file_contap="x\n', max_size=200))
-def test_excerpts_never_overlap(text: str) -> None:
-    end = 0
-    for excerpt in excerpts(text):
-        assert end <= excerpt.start <= excerpt.end
-        end = excerpt.end
 
 
 @pytest.mark.soak

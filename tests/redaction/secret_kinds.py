@@ -216,3 +216,23 @@ SURROUNDED: dict[str, tuple[str, str]] = {
     "option with sign": (f"mysql --password={_PASSWORD} app", _PASSWORD),
     "npmrc": (f"//registry.test/:_authToken={_TOKEN}", _TOKEN),
 }
+
+
+AWS = "AKIA" + "IOSFODNN7EXAMPLE"
+
+
+SECRETS = [
+    AWS,
+    "sk-ant-" + "api03-abcdefghijklmnop",
+    "sk-proj-" + "Abcdefghijklmnop1234",
+    "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8",
+    "xoxb-" + "123456789012-abcdefghijkl",
+    "AIza" + "SyA1234567890abcdefghijklmnopqrstuv",
+    "eyJhbGciOiJIUzI1NiJ9." + "eyJzdWIiOiIxMjM0NTY3ODkwIn0." + "dozjgNryP4J3jVmNHl0w5N",
+]
+
+
+KEY_LINE = "MIIEpAIBAAKCAQEA7bq98a1xZk0Tn5Yw2uE4r6T8y0U1i3O5p7A9s1D3f5G7h9J1"
+
+
+EXAMPLES = [(kind, "".join(parts)) for kind, examples in PREFIXED.items() for parts in examples]

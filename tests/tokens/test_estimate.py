@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.tokens.estimate import _WEIGHTS, BASE64, LINE, PIECE_CHARS, SIGN, UNIT, estimate
+from refold.tokens.estimate import _WEIGHTS, BASE64, LINE, PIECE_CHARS, SYMBOL, UNIT, estimate
 
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()), max_size=400)
 PROSE = (
@@ -140,7 +140,7 @@ def weighed(text: str) -> int:
     """The estimate, added up byte by byte, without the rule for base64."""
     data = text.encode("utf-8", "surrogatepass")
     drawn = data.count(b"\xe2\x94") + data.count(b"\xe2\x95")
-    return -(-(sum(_WEIGHTS[byte] for byte in data) - drawn * (SIGN - LINE)) // UNIT)
+    return -(-(sum(_WEIGHTS[byte] for byte in data) - drawn * (SYMBOL - LINE)) // UNIT)
 
 
 @given(ANY_TEXT, st.integers(1, 40))

@@ -17,11 +17,11 @@ from refold.tokens import models
 from refold.tokens.models import (
     Model,
     Prices,
-    add_models,
     cost,
     dollars,
     input_price,
     model_info,
+    register_models,
     table,
     with_overrides,
 )
@@ -147,7 +147,7 @@ def test_what_the_user_says_wins() -> None:
 
 @pytest.fixture
 def added(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(models, "_added", {})
+    monkeypatch.setattr(models, "_registered", {})
     yield
     model_info.cache_clear()
 
@@ -157,10 +157,10 @@ def test_rows_are_added_to_the_table() -> None:
     """Y-05: the table is data, loadable; a row of the user's wins over ours, and matches by
     prefix like ours."""
     assert not model_info("acme-2-large").known
-    add_models(
+    register_models(
         {"Acme-2": {"provider": "openai", "window": 64_000, "prices": {"input": 1, "output": 2}}}
     )
-    add_models({"gpt-4o": {"provider": "openai", "window": 99_000}})
+    register_models({"gpt-4o": {"provider": "openai", "window": 99_000}})
     found = model_info("my-host/acme-2-large")
     assert (found.name, found.window, found.known, found.dialect) == (
         "acme-2",
@@ -185,7 +185,7 @@ def test_rows_are_added_to_the_table() -> None:
 def test_a_row_that_is_none_is_refused(row: dict[str, Any]) -> None:
     """Bad input: nothing of it is kept."""
     with pytest.raises(Invalid):
-        add_models({"acme-2": {"window": 5}, "acme-3": row})
+        register_models({"acme-2": {"window": 5}, "acme-3": row})
     assert not model_info("acme-2").known
 
 

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
-import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
+from refold.core.arguments import decoded
 from refold.core.model import Origin
 from refold.display import cut, one_line
 
@@ -91,10 +91,10 @@ def _said(ask: Callable[[], Any], chars_max: int, what: str, failed: Failed) -> 
 def _values(arguments: str | dict[str, Any]) -> Any:
     if not isinstance(arguments, str):
         return arguments
-    try:
-        return msgspec.json.decode(arguments)
-    except (msgspec.DecodeError, RecursionError):
-        return {"input": arguments} if arguments else {}
+    value = decoded(arguments)
+    if value is not UNSET:
+        return value
+    return {"input": arguments} if arguments else {}
 
 
 def _usual(tool: str, values: Any) -> str:

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from refold.artifacts import values as encoding
 from refold.artifacts.describe import Failed, described
 from refold.artifacts.search_results import Results, results_of
+from refold.core.arguments import canonical_arguments
 from refold.core.codec import EVENT_BYTES_MAX, artifact_id
 from refold.core.model import Artifact, Origin, ToolCall
 from refold.display import cut
@@ -276,7 +277,7 @@ def origin_of(
     `failed` hears why a describer of the caller's had none."""
     if call is None:
         return Origin(tool=name, description=name, task=task, query=query)
-    encoded = arguments_text(call.arguments)
+    encoded = canonical_arguments(call)
     return Origin(
         tool=call.name,
         arguments=encoded[:512],
@@ -285,13 +286,3 @@ def origin_of(
         task=task,
         query=query,
     )
-
-
-def arguments_text(arguments: str | dict[str, Any]) -> str:
-    """Arguments as canonical JSON: the order of keys does not matter."""
-    if isinstance(arguments, str):
-        try:
-            arguments = msgspec.json.decode(arguments)
-        except (msgspec.DecodeError, RecursionError):
-            return str(arguments)
-    return msgspec.json.encode(arguments, order="deterministic").decode()

@@ -217,9 +217,18 @@ class Hide(Struct, frozen=True, kw_only=True, tag="hide", tag_field="type", omit
     lesson: Lesson | None = None
 
 
+FactKind = Literal[
+    "request", "constraint", "decision", "todo", "file", "error", "command", "artifact"
+]
+FileState = Literal["read", "created", "modified", "deleted"]
+TodoState = Literal["open", "done", "cancelled"]
+ErrorState = Literal["open", "resolved"]
+
+
 class Fact(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One entry of the ledger, taken by code. `state` is open, done, failed, read, created,
-    modified, deleted …"""
+    """One entry of the ledger, taken by code. `kind` is a `FactKind`; `state` is that of a file, a
+    to-do or an error, the outcome of a command (`ok`, `failed`, `exit 1`), or `user` where a user
+    said it. Both are open strings here: a log written by a newer version may hold others."""
 
     kind: str
     text: str

@@ -86,7 +86,7 @@ def reply(response: Any, preferred: str) -> Reply:
 def tool_calls(response: Any) -> list[ToolCall]:
     """The tool calls of any provider's response or message; arguments are an object wherever
     they can be read so."""
-    from refold.dialects.wire import arguments_of
+    from refold.core.arguments import arguments_object
 
     value = _opened(response)
     name = dialect_of(value)
@@ -95,7 +95,7 @@ def tool_calls(response: Any) -> list[ToolCall]:
     calls = [
         block for block in dialect(name).reply(value).message.blocks if isinstance(block, ToolCall)
     ]
-    read = [arguments_of(call) for call in calls]
+    read = [arguments_object(call) for call in calls]
     return [
         call if given is None else replace(call, arguments=given)
         for call, given in zip(calls, read)

@@ -11,8 +11,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from refold.core.arguments import arguments_object
 from refold.core.model import Media, Message, Opaque, Text, ToolCall
-from refold.dialects.wire import arguments_of, report, shown_text
+from refold.dialects.wire import report, shown_text
 
 
 def opaque_as_text(block: Opaque, source: str, lost: list[str]) -> Text | None:
@@ -35,7 +36,7 @@ def media_as_note(media: Media, source: str, name: str, lost: list[str]) -> Text
 
 def with_object(call: ToolCall, lost: list[str]) -> ToolCall:
     """The call with its arguments as an object, for providers that take no text there."""
-    arguments = arguments_of(call)
+    arguments = arguments_object(call)
     if arguments is None:
         report(
             lost, f"the arguments of call {call.id} are not a JSON object: sent as text under _raw"

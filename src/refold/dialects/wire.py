@@ -20,7 +20,7 @@ from typing import Any, TypeGuard
 import msgspec
 
 from refold.core.codec import DEPTH_MAX
-from refold.core.model import Media, Opaque, Role, Text, Thinking, ToolCall
+from refold.core.model import Media, Opaque, Role, Text, Thinking
 from refold.errors import Invalid
 
 MARKS = ("cache_control", "prompt_cache_breakpoint")
@@ -235,19 +235,6 @@ def _same_items(one: dict[str, Any], other: dict[str, Any]) -> bool:
         if item is not value and not same(item, value):
             return False
     return True
-
-
-def arguments_of(call: ToolCall) -> dict[str, Any] | None:
-    """The arguments as an object; None if the text is not one."""
-    if isinstance(call.arguments, dict):
-        return call.arguments
-    if not call.arguments.strip():
-        return {}
-    try:
-        value = msgspec.json.decode(call.arguments)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def at(value: Any, path: Path) -> Any:

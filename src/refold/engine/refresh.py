@@ -24,7 +24,8 @@ from refold.config import Config
 from refold.core.codec import decode
 from refold.core.model import Message, Slot, Summarize, Text, View
 from refold.display import fenced
-from refold.ledger.actions import CHANGES, Action, actions_of
+from refold.ledger.actions import Action, actions_of
+from refold.ledger.kinds import CHANGES
 from refold.log.open_log import OpenLog
 from refold.strategies.prose import FRESH, untagged
 from refold.tokens.counter import count_message

@@ -1,10 +1,10 @@
 """What the tool calls of a page did, by code: read, create, modify, delete, run, search, todo, or
 other.
 
-Each call is paired with its result. Its kind comes from the configuration, the tool's name, or, for
-a shell command, from the command itself; one call may be several actions. Results given as text
-(`[read_file for 'a'] Result:`) are actions too. Neighbours: `tools` knows names, `arguments`
-shapes, `shell` commands, `outcomes` results.
+The kind of a call comes from the configuration, the tool's name, or, for a shell command, from the
+command itself; one call may be several actions. Results given as text are actions as well.
+Neighbours: `calls` pairs calls with results, `tools` knows names, `arguments` shapes, `shell`
+commands, `outcomes` results.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from refold.config import Config
 from refold.core.fold import text_of
 from refold.core.laws import NO_RESULT
-from refold.core.model import Block, Message, Slot, Text, ToolCall, ToolResult, View
+from refold.core.model import Message, Slot
 from refold.ledger.arguments import (
     arguments_of,
     code_of,
@@ -30,17 +30,18 @@ from refold.ledger.arguments import (
     paths_of,
     whole_text,
 )
-from refold.ledger.file_mentions import Header, header
+from refold.ledger.calls import Call, TextResult, calls_in
+from refold.ledger.file_mentions import content_start, header
+from refold.ledger.kinds import CHANGES, ON_FILES, ActionKind
 from refold.ledger.outcomes import exit_status, failed
-from refold.ledger.patches import patched
-from refold.ledger.paths import Spellings, joined
+from refold.ledger.patches import FileChange, patched
+from refold.ledger.paths import Spellings, file_name, joined
 from refold.ledger.scripts import SUFFIXES, changes_of
 from refold.ledger.shell import Reading, reading_of
 from refold.ledger.shell_reads import END, Effect
-from refold.ledger.tools import MOVERS, Kind, compact, configured, kind_of_tool
+from refold.ledger.tools import MOVERS, compact, configured, kind_of_tool
 
 RUNS_ON_FILES = frozenset({"edit", "insert"})  # editor commands that work on the file opened before
-CHANGES = frozenset({"create", "modify", "delete"})
 
 
 class Action(Struct, frozen=True, kw_only=True):
@@ -49,7 +50,7 @@ class Action(Struct, frozen=True, kw_only=True):
     these lines and nothing else. `written`: the call itself carries the file's whole text. `ok`
     is None where the outcome is not known."""
 
-    kind: Kind
+    kind: ActionKind
     tool: str = ""
     path: str = ""
     first: int = 1
@@ -73,23 +74,18 @@ class Action(Struct, frozen=True, kw_only=True):
         return self.first == 1 and self.last == END
 
 
-class _Desk(Struct):
-    """What earlier calls left behind: the file opened last, and the scripts that were written,
-    by path."""
+class _Earlier(Struct):
+    """What later calls need of earlier ones: the file opened last, and the text of the scripts
+    that were written, by file name."""
 
     opened: str = ""
-    scripts: dict[str, str] = {}
+    scripts: dict[str, str] = field(default_factory=dict)
 
-
-class _Pair(Struct):
-    """A call and, once it came, its result."""
-
-    call: ToolCall
-    seq: int
-    block: int
-    result: ToolResult | None = None
-    result_seq: int = 0
-    result_block: int = 0
+    def note(self, action: Action) -> None:
+        if action.path and action.kind in ("read", "create"):
+            self.opened = action.path
+        if action.written and action.path.endswith(SUFFIXES):
+            self.scripts[file_name(action.path)] = whole_text(action.arguments)
 
 
 def spellings_of(config: Config) -> Spellings:
@@ -101,10 +97,9 @@ def spellings_of(config: Config) -> Spellings:
 def actions_of(
     slots: Sequence[Slot], config: Config, spellings: Spellings | None = None
 ) -> list[Action]:
-    """The actions of a page in order. Stand-ins are no messages and have none."""
-    return actions_in(
-        ((slot.seq, slot.message) for slot in slots if not slot.standin), config, spellings
-    )
+    """The actions of a page in order. Stand-ins are not messages and have none."""
+    messages = ((slot.seq, slot.message) for slot in slots if not slot.standin)
+    return actions_in(messages, config, spellings)
 
 
 def actions_in(
@@ -112,238 +107,193 @@ def actions_in(
 ) -> list[Action]:
     """The actions of messages, each given with its seq."""
     out: list[Action] = []
-    desk, spellings = _Desk(), spellings or spellings_of(config)
-    for pair in _paired(messages):
-        for action in [pair] if isinstance(pair, Action) else _actions(pair, config, desk):
+    earlier, spellings = _Earlier(), spellings or spellings_of(config)
+    for call in calls_in(messages):
+        for action in _actions_of_call(call, config, earlier):
             if action.path:
                 action = replace(action, path=spellings.form(action.path))
-                desk.opened = action.path if action.kind in ("read", "create") else desk.opened
-            if action.written and action.path.endswith(SUFFIXES):
-                desk.scripts[action.path.rsplit("/", 1)[-1]] = whole_text(action.arguments)
+                earlier.note(action)
             out.append(action)
     return out
 
 
-def made_stale(view: View, seq: int, config: Config) -> tuple[int, str] | None:
-    """The first change, by its seq, of a file after the message at `seq` showed its text, and
-    the file; from the page, or from the ledger where the change is no longer on it. None if its
-    text still holds, or is not shown whole."""
-    if not any(slot.seq == seq and not slot.edits for slot in view.slots):
-        return None
-    found = actions_of(view.slots, config)
-    read = {
-        action.path
-        for action in found
-        if action.kind == "read" and action.ok and action.result_seq == seq
-    }
-    changes = [
-        (action.seq, action.path)
-        for action in found
-        if action.kind in CHANGES and action.ok is not False
-    ]
-    told = [
-        (fact.seq, fact.text) for fact in view.facts if fact.kind == "file" and fact.state != "read"
-    ]
-    return min(
-        (change for change in (*changes, *told) if change[0] > seq and change[1] in read),
-        default=None,
-    )
-
-
-def _paired(messages: Iterable[tuple[int, Message]]) -> list[_Pair | Action]:
-    """Calls with their results, and results that stand as text, in order."""
-    out: list[_Pair | Action] = []
-    waiting: dict[str, _Pair] = {}
-    for seq, message in messages:
-        for index, block in enumerate(message.blocks):
-            if isinstance(block, ToolCall):
-                waiting[block.id] = pair = _Pair(block, seq, index)
-                out.append(pair)
-            elif isinstance(block, ToolResult) and block.call in waiting:
-                pair = waiting.pop(block.call)
-                pair.result, pair.result_seq, pair.result_block = block, seq, index
-            elif message.role in ("user", "tool") and isinstance(block, Text | ToolResult):
-                out += _headed(seq, index, message.blocks)
-    return out
-
-
-# --- results that stand as text ---
-
-
-def _headed(seq: int, index: int, blocks: Sequence[Block]) -> list[Action]:
-    """The action of a text that begins with a result's header; its content may be the next
-    block."""
-    text = text_of(blocks[index])
-    found = header(text) if text.startswith("[") else None
-    if found is None:
-        return []
-    start = found.end + (text[found.end : found.end + 1] == "\n")
-    at, content = index, text[start:]
-    if not content.strip() and index + 1 < len(blocks) and isinstance(blocks[index + 1], Text):
-        at, start, content = index + 1, 0, text_of(blocks[index + 1])
-    told = Action(
-        kind="other",
-        tool=found.tool,
-        seq=seq,
-        block=index,
-        result_seq=seq,
-        result_block=at,
-        start=start,
-        output=content,
-    )
-    return [_header_action(found, told)]
-
-
-def _header_action(found: Header, action: Action) -> Action:
-    kind = kind_of_tool(found.tool, {}, has_path=True, has_command=True)
-    named = {"path": found.subject} if kind in (*CHANGES, "read") else {}
-    ran = {"command": found.subject} if kind == "run" else {}
-    ok, status = _outcome(kind, action.output, False)
-    return replace(action, kind=kind, alone=kind == "read", ok=ok, exit=status, **named, **ran)
-
-
-# --- calls ---
-
-
-def _actions(pair: _Pair, config: Config, desk: _Desk) -> list[Action]:
-    call, arguments = pair.call, arguments_of(pair.call)
-    entry = config.tool_kinds.get(call.name)
-    kind, named = configured(entry) if entry else (None, "")
-    paths = paths_of(arguments, named)
+def _actions_of_call(call: Call | TextResult, config: Config, earlier: _Earlier) -> list[Action]:
+    if isinstance(call, TextResult):
+        return [_text_action(call)]
+    arguments = arguments_of(call.call)
     command = command_of(arguments)
+    kind, path_argument = _configured_kind(call.call.name, config)
+    paths = paths_of(arguments, path_argument)
     if kind is None:
-        has_command = command is not None
-        kind = kind_of_tool(call.name, arguments, has_path=bool(paths), has_command=has_command)
-    base = _based(pair, kind, arguments)
+        has_path, has_command = bool(paths), command is not None
+        kind = kind_of_tool(call.call.name, arguments, has_path=has_path, has_command=has_command)
+    base = _base_action(call, kind, arguments)
     if kind == "run":
-        return _run(base, command, desk)
-    if compact(call.name) in MOVERS:
-        return _moved(base)
+        return _run_actions(base, command, earlier)
+    if compact(base.tool) in MOVERS:
+        return _move_actions(base)
     if kind == "modify" and not paths:
-        return [
-            replace(base, kind=_kind(what), path=path)
-            for what, path in patched(patch_of(arguments))
-        ] or [base]
-    return _on_files(base, paths, named)
+        return _patch_actions(base)
+    return _file_actions(base, paths, path_argument)
 
 
-def _based(pair: _Pair, kind: Kind, arguments: Mapping[str, Any]) -> Action:
+def _configured_kind(tool: str, config: Config) -> tuple[ActionKind | None, str]:
+    """The kind that the configuration gives a tool, and the argument that holds its path."""
+    entry = config.tool_kinds.get(tool)
+    return configured(entry) if entry else (None, "")
+
+
+def _base_action(call: Call, kind: ActionKind, arguments: Mapping[str, Any]) -> Action:
     """The action that all actions of a call are made from."""
-    text = text_of(pair.result) if pair.result is not None else ""
-    error = pair.result is not None and pair.result.is_error
-    ok, status = _outcome(kind, text, error) if pair.result is not None else (None, None)
-    found = header(text) if text.startswith("[") else None
-    start = found.end + (text[found.end : found.end + 1] == "\n") if found else 0
-    return Action(
-        kind=kind,
-        tool=pair.call.name,
+    base = Action(
+        kind=kind, tool=call.call.name, seq=call.seq, block=call.block, arguments=arguments
+    )
+    if call.result is None:
+        return base
+    text = text_of(call.result)
+    ok, status = _outcome(kind, text, call.result.is_error)
+    return replace(
+        base,
         ok=ok,
         exit=status,
-        seq=pair.seq,
-        block=pair.block,
-        result_seq=pair.result_seq,
-        result_block=pair.result_block,
-        start=start,
-        arguments=arguments,
+        result_seq=call.result_seq,
+        result_block=call.result_block,
+        start=content_start(text, header(text)),
         output=text,
     )
 
 
-def _outcome(kind: Kind, text: str, error: bool) -> tuple[bool | None, int | None]:
+def _outcome(kind: ActionKind, text: str, is_error: bool) -> tuple[bool | None, int | None]:
     """Whether it went well, and the exit status of a command."""
     if text == NO_RESULT:
         return None, None
     status = exit_status(text) if kind == "run" else None
-    if error:
+    if is_error:
         return False, status
-    return (status == 0, status) if status is not None else (not failed(text), None)
+    if status is None:
+        return not failed(text), None
+    return status == 0, status
 
 
-def _on_files(base: Action, paths: Sequence[str], named: str) -> list[Action]:
-    if not paths or base.kind in ("todo", "other", "search"):
-        return [replace(base, path=paths[0]) if paths and base.kind == "search" else base]
-    if base.kind == "read":
-        first, last = lines_of(base.arguments)
-        alone = len(paths) == 1 and lines_are_known(base.arguments, named)
-        return [replace(base, path=path, first=first, last=last, alone=alone) for path in paths]
-    written = base.kind == "create" and len(paths) == 1 and bool(whole_text(base.arguments))
-    return [replace(base, path=path, written=written) for path in paths]
+def _text_action(result: TextResult) -> Action:
+    """The action that a result given as text tells of."""
+    tool, subject, _ = result.header
+    kind = kind_of_tool(tool, {}, has_path=True, has_command=True)
+    ok, status = _outcome(kind, result.output, False)
+    return Action(
+        kind=kind,
+        tool=tool,
+        path=subject if kind in ON_FILES else "",
+        command=subject if kind == "run" else "",
+        alone=kind == "read",
+        ok=ok,
+        exit=status,
+        seq=result.seq,
+        block=result.block,
+        result_seq=result.seq,
+        result_block=result.content_block,
+        start=result.start,
+        output=result.output,
+    )
 
 
-def _moved(base: Action) -> list[Action]:
-    """A move by a tool of its own: one file goes, one comes."""
-    ends = [base.arguments.get(name) for name in ("source", "destination")]
-    if not all(isinstance(end, str) and end for end in ends):
+# --- files ---
+
+
+def _file_actions(base: Action, paths: Sequence[str], path_argument: str) -> list[Action]:
+    """What a call does to the files that its arguments name."""
+    if base.kind == "search" and paths:
+        return [replace(base, path=paths[0])]
+    if base.kind not in ON_FILES or not paths:
         return [base]
-    return [replace(base, kind="delete", path=ends[0]), replace(base, kind="create", path=ends[1])]
+    if base.kind == "read":
+        return _read_actions(base, paths, path_argument)
+    is_whole = base.kind == "create" and len(paths) == 1 and bool(whole_text(base.arguments))
+    return [replace(base, path=path, written=is_whole) for path in paths]
 
 
-def _kind(text: str) -> Kind:
-    return text  # type: ignore[return-value]
+def _read_actions(base: Action, paths: Sequence[str], path_argument: str) -> list[Action]:
+    first, last = lines_of(base.arguments)
+    alone = len(paths) == 1 and lines_are_known(base.arguments, path_argument)
+    return [replace(base, path=path, first=first, last=last, alone=alone) for path in paths]
+
+
+def _move_actions(base: Action) -> list[Action]:
+    """A move by a tool of its own: one file goes, one comes."""
+    source, target = base.arguments.get("source"), base.arguments.get("destination")
+    if not (isinstance(source, str) and isinstance(target, str) and source and target):
+        return [base]
+    return [replace(base, kind="delete", path=source), replace(base, kind="create", path=target)]
+
+
+def _patch_actions(base: Action) -> list[Action]:
+    """The changes that the patch of a call makes, where it says so."""
+    changes = patched(patch_of(base.arguments))
+    return [replace(base, kind=kind, path=path) for kind, path in changes] or [base]
 
 
 # --- commands ---
 
 
-def _run(base: Action, command: str | list[str] | None, desk: _Desk) -> list[Action]:
-    """A command, and what it does to files. One that only reads or looks around is no run."""
+def _run_actions(base: Action, command: str | list[str] | None, earlier: _Earlier) -> list[Action]:
+    """A command, and what it does to files. One that only reads or looks around is not a run."""
     if command is None:
         return [replace(base, command=code_of(base.arguments))]
-    line = command if isinstance(command, str) else " ".join(command)
-    if editing := _editor_actions(base, line, desk.opened):
+    run = replace(base, command=command if isinstance(command, str) else " ".join(command))
+    editing = _editor_actions(run, earlier.opened)
+    if editing:
         return editing
     reading = reading_of(command)
-    folder = folder_of(base.arguments)
-    found = [*reading.effects, *_scripted(reading, desk)]
-    effects = [_effect_action(base, effect, line, folder, reading.steps) for effect in found]
+    effects = _effect_actions(run, reading, earlier)
     if reading.plain:
-        return effects or [replace(base, kind="search", command=line)]
-    return [replace(base, command=line), *effects]
+        return effects or [replace(run, kind="search")]
+    return [run, *effects]
 
 
-def _scripted(reading: Reading, desk: _Desk) -> list[Effect]:
+def _effect_actions(run: Action, reading: Reading, earlier: _Earlier) -> list[Action]:
+    """What a command and the scripts that it runs do to files."""
+    folder = folder_of(run.arguments)
+    scripted = [Effect(kind, path) for kind, path in _script_changes(reading, earlier)]
+    actions: list[Action] = []
+    for effect in (*reading.effects, *scripted):
+        # Of several steps, the one that changed the file may have gone well although the whole
+        # failed.
+        is_unknown = run.ok is False and reading.steps > 1 and effect.kind in CHANGES
+        actions.append(_effect_action(run, effect, folder, None if is_unknown else run.ok))
+    return actions
+
+
+def _script_changes(reading: Reading, earlier: _Earlier) -> list[FileChange]:
     """What the scripts do that a command runs, where they were written before and say it."""
     for path, code in reading.scripts:
-        desk.scripts[path.rsplit("/", 1)[-1]] = code
-    ran = [(path, desk.scripts.get(path.rsplit("/", 1)[-1], "")) for path in reading.runs]
-    return [Effect(kind, path) for script, text in ran for kind, path in changes_of(script, text)]
+        earlier.scripts[file_name(path)] = code
+    changes: list[FileChange] = []
+    for script in reading.runs:
+        changes += changes_of(script, earlier.scripts.get(file_name(script), ""))
+    return changes
 
 
-def _effect_action(base: Action, effect: Effect, line: str, folder: str, steps: int) -> Action:
-    # Of several steps, the one that changed the file may have gone well although the whole failed.
-    unknown = base.ok is False and steps > 1 and effect.kind in CHANGES
+def _effect_action(run: Action, effect: Effect, folder: str, ok: bool | None) -> Action:
     return replace(
-        base,
-        kind=_kind(effect.kind),
+        run,
+        kind=effect.kind,
         path=joined(folder, effect.path),
         first=effect.first,
         last=effect.last,
         alone=effect.alone,
-        command=line,
-        ok=None if unknown else base.ok,
+        ok=ok,
     )
 
 
-def _editor_actions(base: Action, line: str, opened: str) -> list[Action]:
+def _editor_actions(run: Action, opened: str) -> list[Action]:
     """Editors that live in the shell: `open path 10`, `create path`, and `edit 1:10 …` on the
     file opened last."""
-    name, _, rest = line.strip().partition(" ")
+    name, _, rest = run.command.strip().partition(" ")
     target = rest.split("\n", 1)[0].strip().strip("\"'")
     if name == "open" and target:
-        return [replace(base, kind="read", path=target.split(" ")[0], command=line)]
+        return [replace(run, kind="read", path=target.split(" ")[0])]
     if name == "create" and target and " " not in target:
-        return [replace(base, kind="create", path=target, command=line)]
+        return [replace(run, kind="create", path=target)]
     if name in RUNS_ON_FILES and opened and rest:
-        return [replace(base, kind="modify", path=opened, command=line)]
+        return [replace(run, kind="modify", path=opened)]
     return []
-
-
-def changed_files(slots: Sequence[Slot], config: Config) -> list[str]:
-    """The files that the tool calls of these messages changed, or may have changed, by their
-    first change."""
-    changes = (
-        action
-        for action in actions_of(slots, config)
-        if action.kind in CHANGES and action.ok is not False
-    )
-    return list(dict.fromkeys(action.path for action in changes if action.path))

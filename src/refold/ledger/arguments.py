@@ -1,7 +1,9 @@
-"""The arguments of a tool call, whatever shape they came in: paths, line ranges, commands, patches.
+"""What the arguments of a tool call mean, whatever shape they came in: paths, line ranges,
+commands, patches.
 
 Nothing here raises: arguments are whatever a model wrote, and what cannot be understood is simply
-not there. Neighbour: `actions`, which asks these questions of every call.
+not there. Neighbours: `core.arguments` reads their JSON, `actions` asks these questions of every
+call.
 """
 
 from __future__ import annotations
@@ -10,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-import msgspec
-
+from refold.core.arguments import arguments_object
 from refold.core.model import ToolCall
 from refold.ledger.paths import is_path
 from refold.ledger.shell_reads import END
@@ -19,11 +20,15 @@ from refold.ledger.shell_words import names
 
 JSON_MAX = 4_000_000
 PATHS_MAX = 100
-RAW = ""  # the key under which arguments stand that are not an object
+DEPTH_MAX = 3
+NAME_MAX = 64
+NUMBER_MAX = 10**9
+RAW = ""  # the key of arguments that are not an object
+NO_KEY = " "  # the key of what cannot be an argument's name
 
 _PATH_KEYS = names(
-    "path filepath targetfile filename file notebookpath absolutepath abspath relativepath relativeworkspacepath "
-    "targetpath notebookfile fileuri"
+    "path filepath targetfile filename file notebookpath absolutepath abspath relativepath "
+    "relativeworkspacepath targetpath notebookfile fileuri"
 )
 _PATHS_KEYS = names("paths files filepaths fileslist filenames args")
 _COMMAND_KEYS = names("command cmd commandline script")
@@ -36,24 +41,19 @@ _FIRST_KEYS = names(
 _LAST_KEYS = names("endline lineend endlineoneindexedinclusive lastline toline end last to")
 _RANGE_KEYS = names("viewrange linerange lines range")
 _COUNT_KEYS = names("offset limit head tail")
+_NUMBER_KEYS = _FIRST_KEYS | _LAST_KEYS | _COUNT_KEYS
 _WHOLE_KEYS = names("shouldreadentirefile readentirefile")
+_FILE_KEYS = _PATH_KEYS | _WHOLE_KEYS
 _TEXT_KEYS = names("content contents filetext text newcontent")
 
 
 def arguments_of(call: ToolCall) -> Mapping[str, Any]:
-    """The arguments as an object; text that is not one stands under `RAW`."""
-    if isinstance(call.arguments, dict):
-        return call.arguments
+    """The arguments as an object; text that is not one has the key `RAW`."""
     text = call.arguments
-    if not isinstance(text, str) or not text:
-        return {}
-    decoded: object = None
-    if text.lstrip()[:1] == "{" and len(text) <= JSON_MAX:
-        try:
-            decoded = msgspec.json.decode(text.encode(errors="surrogatepass"))
-        except (msgspec.DecodeError, RecursionError, ValueError):
-            decoded = None
-    return decoded if isinstance(decoded, dict) else {RAW: text}
+    if not isinstance(text, str):
+        return text if isinstance(text, dict) else {}
+    decoded = arguments_object(call) if len(text) <= JSON_MAX else None
+    return {RAW: text} if decoded is None else decoded
 
 
 @lru_cache(maxsize=2_048)
@@ -62,78 +62,92 @@ def key_of(name: str) -> str:
     return "".join(char for char in name.lower() if char.isalnum())
 
 
+def _key(name: object) -> str:
+    """The same of whatever is used as a name."""
+    return key_of(name) if isinstance(name, str) and len(name) <= NAME_MAX else NO_KEY
+
+
 def argument(arguments: Mapping[str, Any], keys: frozenset[str]) -> Any:
     """The first argument whose name is one of these."""
     for name, value in arguments.items():
-        if isinstance(name, str) and len(name) <= 64 and key_of(name) in keys and value is not None:
+        if value is not None and _key(name) in keys:
             return value
     return None
+
+
+# --- files ---
 
 
 def paths_of(arguments: Mapping[str, Any], named: str = "") -> list[str]:
     """The files that the arguments name; `named` is the argument to look at, if the
     configuration says so."""
     if named:
-        found = arguments.get(named)
-        return _listed(found) if not isinstance(found, str) else [found][: is_path(found)]
+        return _paths_in(arguments.get(named))
     for name, value in arguments.items():
-        if (
-            isinstance(value, str)
-            and isinstance(name, str)
-            and key_of(name[:64]) in _PATH_KEYS
-            and is_path(value)
-        ):
+        if _key(name) in _PATH_KEYS and is_path(value):
             return [value]
-    return _listed(argument(arguments, _PATHS_KEYS))
+    several = argument(arguments, _PATHS_KEYS)
+    return [] if isinstance(several, str) else _paths_in(several)
 
 
-def _listed(value: object, depth: int = 0) -> list[str]:
-    """Paths in a list, of strings or of objects with a path in them."""
-    if isinstance(value, Mapping) and depth < 3:
-        own = [
-            path
-            for path in (value.get("path"), value.get("file_path"))
-            if isinstance(path, str) and is_path(path)
-        ]
-        return own or _listed(value.get("file") or value.get("files"), depth + 1)
+def _paths_in(value: object, depth: int = 0) -> list[str]:
+    """A path, or those in a list of paths or of objects that have one."""
     if isinstance(value, str):
-        return [value] if depth and is_path(value) else []
-    if not isinstance(value, Sequence) or isinstance(value, bytes) or depth >= 3:
+        return [value] if is_path(value) else []
+    if depth >= DEPTH_MAX or isinstance(value, bytes):
         return []
-    return [path for item in value[:PATHS_MAX] for path in _listed(item, depth + 1)][:PATHS_MAX]
+    if isinstance(value, Mapping):
+        return _paths_of_entry(value, depth)
+    if not isinstance(value, Sequence):
+        return []
+    paths = [path for item in value[:PATHS_MAX] for path in _paths_in(item, depth + 1)]
+    return paths[:PATHS_MAX]
 
 
-def command_of(arguments: Mapping[str, Any]) -> str | list[str] | None:
-    """The shell command that the arguments give: a line, or its words."""
-    value = argument(arguments, _COMMAND_KEYS)
-    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        words = [word for word in value if isinstance(word, str)]
-        return words if words and len(words) == len(value) else None
-    return value if isinstance(value, str) else None
-
-
-def code_of(arguments: Mapping[str, Any]) -> str:
-    """Code or input that is not a shell command."""
-    value = argument(arguments, _CODE_KEYS)
-    return value if isinstance(value, str) else ""
+def _paths_of_entry(entry: Mapping[str, Any], depth: int) -> list[str]:
+    """The path of an entry of a list, or those of the files in it."""
+    own = [path for name in ("path", "file_path") if is_path(path := entry.get(name))]
+    return own or _paths_in(entry.get("file") or entry.get("files"), depth + 1)
 
 
 def folder_of(arguments: Mapping[str, Any]) -> str:
     """Where a command is run."""
     value = argument(arguments, _FOLDER_KEYS)
-    return value if isinstance(value, str) and is_path(value) else ""
+    return value if is_path(value) else ""
+
+
+# --- texts ---
+
+
+def command_of(arguments: Mapping[str, Any]) -> str | list[str] | None:
+    """The shell command that the arguments give: a line, or its words."""
+    value = argument(arguments, _COMMAND_KEYS)
+    if isinstance(value, list | tuple) and value and all(isinstance(word, str) for word in value):
+        return list(value)
+    return value if isinstance(value, str) else None
+
+
+def code_of(arguments: Mapping[str, Any]) -> str:
+    """Code or input that is not a shell command."""
+    return _text_argument(arguments, _CODE_KEYS)
 
 
 def patch_of(arguments: Mapping[str, Any]) -> str:
     """The patch that the arguments carry."""
-    value = argument(arguments, _PATCH_KEYS)
-    return value if isinstance(value, str) else ""
+    return _text_argument(arguments, _PATCH_KEYS)
 
 
 def whole_text(arguments: Mapping[str, Any]) -> str:
     """The text that a call which writes a whole file carries."""
-    value = argument(arguments, _TEXT_KEYS)
+    return _text_argument(arguments, _TEXT_KEYS)
+
+
+def _text_argument(arguments: Mapping[str, Any], keys: frozenset[str]) -> str:
+    value = argument(arguments, keys)
     return value if isinstance(value, str) else ""
+
+
+# --- lines ---
 
 
 def lines_of(arguments: Mapping[str, Any]) -> tuple[int, int]:
@@ -141,65 +155,80 @@ def lines_of(arguments: Mapping[str, Any]) -> tuple[int, int]:
     the end."""
     if argument(arguments, _WHOLE_KEYS) is True:
         return 1, END
+    return _asked_range(arguments) or _first_to_last(arguments) or _from_offset(arguments)
+
+
+def _asked_range(arguments: Mapping[str, Any]) -> tuple[int, int] | None:
+    """The lines of an argument that holds a range."""
     for name, value in arguments.items():
-        if isinstance(name, str) and key_of(name[:64]) in _RANGE_KEYS and (found := _range(value)):
+        found = _range(value) if _key(name) in _RANGE_KEYS else None
+        if found:
             return found
-    first, last = _whole(argument(arguments, _FIRST_KEYS)), _whole(argument(arguments, _LAST_KEYS))
-    if first or last:
-        return max(first or 1, 1), last if last and last > 0 else END
-    offset, limit = _whole(arguments.get("offset")), _whole(arguments.get("limit"))
-    if tail := _whole(arguments.get("tail")):
+    return None
+
+
+def _first_to_last(arguments: Mapping[str, Any]) -> tuple[int, int] | None:
+    """The lines of arguments for the first and the last."""
+    first = _integer(argument(arguments, _FIRST_KEYS))
+    last = _integer(argument(arguments, _LAST_KEYS))
+    return _range([first or 1, last]) if first or last else None
+
+
+def _from_offset(arguments: Mapping[str, Any]) -> tuple[int, int]:
+    """The lines of an offset and a count, or of a count from one end."""
+    tail = _number(arguments, "tail")
+    if tail:
         return -abs(tail), END
-    limit = limit or _whole(arguments.get("head"))
-    start = max(offset or 1, 1)
-    return start, start + limit - 1 if limit and limit > 0 else END
+    start = max(_number(arguments, "offset"), 1)
+    count = _number(arguments, "limit") or _number(arguments, "head")
+    return start, start + count - 1 if count > 0 else END
+
+
+def _number(arguments: Mapping[str, Any], name: str) -> int:
+    return _integer(arguments.get(name)) or 0
 
 
 def lines_are_known(arguments: Mapping[str, Any], named: str = "") -> bool:
     """Whether nothing else in the arguments of a read could choose a part of the file: a number
     or a list under a name that is not known here, or a range that cannot be read."""
-    for name, value in arguments.items():
-        key = key_of(name[:64]) if isinstance(name, str) else ""
-        if (
-            name == named
-            or key in _PATH_KEYS
-            or key in _WHOLE_KEYS
-            or value is None
-            or isinstance(value, bool)
-        ):
-            continue
-        if key in _RANGE_KEYS:
-            understood = _range(value) is not None
-        elif key in _FIRST_KEYS or key in _LAST_KEYS or key in _COUNT_KEYS:
-            understood = _whole(value) is not None
-        else:
-            understood = isinstance(value, str) and not any(char.isdigit() for char in value[:200])
-        if not understood:
-            return False
-    return True
+    return all(
+        name == named or _is_understood(_key(name), value) for name, value in arguments.items()
+    )
+
+
+def _is_understood(key: str, value: object) -> bool:
+    """Whether an argument of a read chooses no lines, or lines that can be read."""
+    if key in _FILE_KEYS or value is None or isinstance(value, bool):
+        return True
+    if key in _RANGE_KEYS:
+        return _range(value) is not None
+    if key in _NUMBER_KEYS:
+        return _integer(value) is not None
+    return isinstance(value, str) and not any(char.isdigit() for char in value[:200])
 
 
 def _range(value: object) -> tuple[int, int] | None:
     """`[10, 20]`, `[10, -1]` or `"10-20"`."""
-    parts: Sequence[object] = (
-        value.replace(",", "-").split("-") if isinstance(value, str) and len(value) < 40 else ()
-    )
-    if isinstance(value, list | tuple):
-        parts = value
-    if len(parts) != 2:
+    if isinstance(value, str) and len(value) < 40:
+        value = value.replace(",", "-").split("-")
+    if not isinstance(value, list | tuple) or len(value) != 2:
         return None
-    first, last = _whole(parts[0]), _whole(parts[1])
+    first, last = _integer(value[0]), _integer(value[1])
     if first is None:
         return None
     return max(first, 1), last if last and last > 0 else END
 
 
-def _whole(value: object) -> int | None:
-    """A number as a number, also where it was written as text."""
-    if isinstance(value, bool):
+def _integer(value: object) -> int | None:
+    """A number as an integer, also where it was written as text."""
+    if isinstance(value, str):
+        return _written_integer(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    if isinstance(value, str) and len(value) <= 9 and value.strip().lstrip("-").isdecimal():
-        return int(value)
-    if isinstance(value, float) and abs(value) < 1e9:
-        return int(value)
-    return value if isinstance(value, int) and abs(value) < 10**9 else None
+    return int(value) if abs(value) < NUMBER_MAX else None
+
+
+def _written_integer(text: str) -> int | None:
+    """The integer that a short text is."""
+    is_number = len(text) <= 9 and text.strip().removeprefix("-").isdecimal()
+    return int(text) if is_number else None

@@ -2,11 +2,12 @@
 an edit, and the `[read_file for 'path'] Result:` headers of agents that speak in plain text.
 
 Everything is found literally. A tag that is not closed, or that holds another one, is left alone:
-it never takes the text behind it along. Neighbours: `actions` reads the headers, `dedup` the tags.
+it never takes the text after it along. Neighbours: `actions` reads the headers, `dedup` the tags.
 """
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import NamedTuple
 
 from refold.ledger.paths import PATH_MAX, is_path
@@ -14,6 +15,8 @@ from refold.ledger.paths import PATH_MAX, is_path
 TAGS = ("final_file_content", "file_content")
 TAGS_MAX = 10_000
 HEADER_MAX = 5_000
+
+_HEADER_END = "'] Result:"
 
 
 class Excerpt(NamedTuple):
@@ -35,12 +38,10 @@ class Header(NamedTuple):
 
 def excerpts(text: str) -> list[Excerpt]:
     """Every file text between tags, in order."""
-    found = (
-        [excerpt for tag in TAGS for excerpt in _tagged(text, tag)]
-        if "file_content path=" in text
-        else []
-    )
-    return _apart(sorted(found, key=lambda excerpt: excerpt.start))
+    if "file_content path=" not in text:
+        return []
+    found = [excerpt for tag in TAGS for excerpt in _tagged(text, tag)]
+    return _without_nested(sorted(found, key=attrgetter("start")))
 
 
 def _tagged(text: str, tag: str) -> list[Excerpt]:
@@ -53,7 +54,7 @@ def _tagged(text: str, tag: str) -> list[Excerpt]:
         if close < 0:
             break
         if 0 <= at < close:
-            path, start = _opened(text, at + len(opening))
+            path, start = _opening_tag(text, at + len(opening))
             if start:
                 waiting.append((path, start))
             at = text.find(opening, at + len(opening))
@@ -65,36 +66,43 @@ def _tagged(text: str, tag: str) -> list[Excerpt]:
     return found
 
 
-def _opened(text: str, at: int) -> tuple[str, int]:
-    """The path of an opening tag and where its content starts; 0 if this is no tag."""
-    end = text.find('">', at, at + PATH_MAX + 2)
-    path = text[at:end] if end >= 0 else ""
-    return (path, end + 2) if is_path(path) else ("", 0)
+def _opening_tag(text: str, at: int) -> tuple[str, int]:
+    """The path of an opening tag and where its content starts; 0 if this is not a tag."""
+    path, mark, _ = text[at : at + PATH_MAX + 2].partition('">')
+    if not mark or not is_path(path):
+        return "", 0
+    return path, at + len(path) + len(mark)
 
 
-def _apart(found: list[Excerpt]) -> list[Excerpt]:
-    """Without those that hold one another: which of them is the file cannot be told."""
+def _without_nested(found: list[Excerpt]) -> list[Excerpt]:
+    """Without those that hold one another: it is not clear which of them is the file."""
     out: list[Excerpt] = []
-    reach, nested = -1, False
+    reach, is_nested = -1, False
     for excerpt in found:
         if excerpt.start < reach:
-            nested = True
-        elif nested:
+            is_nested = True
+        elif is_nested:
             out.pop()
-            nested = False
-        if not nested:
+            is_nested = False
+        if not is_nested:
             out.append(excerpt)
         reach = max(reach, excerpt.end)
-    return out[:-1] if nested else out
+    return out[:-1] if is_nested else out
 
 
 def header(text: str) -> Header | None:
     """The header of a result given as text."""
     if not text.startswith("["):
         return None
-    line_end = text.find("\n", 0, HEADER_MAX)
-    line = text[: line_end if line_end >= 0 else HEADER_MAX]
-    mark, quote = line.find(" for '"), line.find("'] Result:")
+    line = text[:HEADER_MAX].partition("\n")[0]
+    mark, quote = line.find(" for '"), line.find(_HEADER_END)
     if not 1 < mark < quote or " " in line[1:mark]:
         return None
-    return Header(line[1:mark], line[mark + 6 : quote], quote + len("'] Result:"))
+    return Header(line[1:mark], line[mark + 6 : quote], quote + len(_HEADER_END))
+
+
+def content_start(text: str, found: Header | None) -> int:
+    """Where the content of a result starts: on the line after its header."""
+    if found is None:
+        return 0
+    return found.end + 1 if text.startswith("\n", found.end) else found.end

@@ -10,7 +10,8 @@ sentence needs less to count than the assistant's, which is full of "must" about
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
 
 from refold.core.model import Message, Text
 from refold.display import cut
@@ -23,34 +24,39 @@ MESSAGE_MAX = 400_000
 
 # Sections that agents put into a user's message; their words are not the user's.
 SECTIONS = (
-    "system-reminder", "file_content", "final_file_content", "environment_details", "environment_context",
-    "local-command-stdout", "local-command-stderr", "local-command-caveat", "command-name", "command-message",
-    "command-args", "task-notification", "tool_result", "function_results", "output", "document", "folder_content",
-    "url_content", "user_memory", "ide_opened_file", "ide_selection", "bash-stdout", "bash-stderr",
-    "skills_instructions",
+    "system-reminder", "file_content", "final_file_content", "environment_details",
+    "environment_context", "local-command-stdout", "local-command-stderr", "local-command-caveat",
+    "command-name", "command-message", "command-args", "task-notification", "tool_result",
+    "function_results", "output", "document", "folder_content", "url_content", "user_memory",
+    "ide_opened_file", "ide_selection", "bash-stdout", "bash-stderr", "skills_instructions",
 )  # fmt: skip
 # How results begin where an agent hands them over as a user's message.
 _DATA_STARTS = (
-    "<returncode>", "<output>", "<tool_result", "<tool_response", "<function_results>", "<bash-stdout>", "Observation:",
-    "OBSERVATION:", "EXECUTION RESULT of [", "[Request interrupted", "Caveat: The messages below were generated",
-    "This session is being continued from a previous conversation", "Base directory for this skill:",
-    "Full transcript available at:",
+    "<returncode>", "<output>", "<tool_result", "<tool_response", "<function_results>",
+    "<bash-stdout>", "Observation:", "OBSERVATION:", "EXECUTION RESULT of [",
+    "[Request interrupted", "Caveat: The messages below were generated",
+    "This session is being continued from a previous conversation",
+    "Base directory for this skill:", "Full transcript available at:",
 )  # fmt: skip
 
 _NOT_MEANT = (
     "know|think|understand|see|care|mind|have|need|want|like|remember|believe|get|worry|seem"
 )
 _USER_RULE = re.compile(
-    r"\bmust(?:n't| not)?\b|\bnever\b|\balways\b|\bmake sure\b|\bshould(?: not|n't)\b|\bonly use\b|\bnot allowed\b"
-    r"|\bforbidden\b|\bwithout (?:changing|breaking|using|touching)\b|\bport \d{2,5}\b"
+    r"\bmust(?:n't| not)?\b|\bnever\b|\balways\b|\bmake sure\b|\bshould(?: not|n't)\b"
+    r"|\bonly use\b|\bnot allowed\b|\bforbidden\b"
+    r"|\bwithout (?:changing|breaking|using|touching)\b|\bport \d{2,5}\b"
     r"|\bkeep [^.]{1,60}? (?:unchanged|as is)\b"
-    rf"|(?:^|[,;:(–—-] ?|\b(?:please|and|but|also|so) )(?:do not|don['’]t) (?!(?:{_NOT_MEANT})\b)"
-    r"|^\**(?:important|rule|note|constraint|requirement|warning|remember|caution)s?\b ?\d{0,3}\**:",
+    r"|(?:^|[,;:(–—-] ?|\b(?:please|and|but|also|so) )"
+    rf"(?:do not|don['’]t) (?!(?:{_NOT_MEANT})\b)"
+    r"|^\**(?:important|rule|note|constraint|requirement|warning|remember|caution)s?\b"
+    r" ?\d{0,3}\**:",
     re.IGNORECASE,
 )
 _USER_DECISION = re.compile(
     r"\bdecided (?:to|on|against|that)\b|^decisions?\b:|\blet['’]?s (?:use|go with|keep|stick)\b"
-    r"|\bwe(?:['’]ll| will) use\b|\b(?:i|we)(?:['’]d| would)? prefer\b|(?<![\w.])go with\b|^use [^.]{1,60}? instead\b",
+    r"|\bwe(?:['’]ll| will) use\b|\b(?:i|we)(?:['’]d| would)? prefer\b|(?<![\w.])go with\b"
+    r"|^use [^.]{1,60}? instead\b",
     re.IGNORECASE,
 )
 _ASSISTANT_RULE = re.compile(
@@ -59,45 +65,60 @@ _ASSISTANT_RULE = re.compile(
     re.IGNORECASE,
 )
 _ASSISTANT_DECISION = re.compile(
-    r"\bdecided (?:to|on|against)\b|^(?:design )?decisions?\b:|\bwe(?:['’]ll| will) use\b|\bgoing with\b"
-    r"|\bopted (?:to|for)\b|\bsettled on\b|\b(?:i|we) chose\b"
+    r"\bdecided (?:to|on|against)\b|^(?:design )?decisions?\b:|\bwe(?:['’]ll| will) use\b"
+    r"|\bgoing with\b|\bopted (?:to|for)\b|\bsettled on\b|\b(?:i|we) chose\b"
     r"|\bi(?:['’]ll| will) (?:use|go with) [^.]{1,80}? (?:instead|because|rather)\b",
     re.IGNORECASE,
 )
 # Without one of these, no sentence of the assistant can be marked: most of its texts need no
 # further look.
 _HINTS = (
-    "decided", "decision", "ll use", "will use", "go with", "going with", "opted", "settled on", "chose", "the user ",
-    "rule", "constraint", "requirement",
+    "decided", "decision", "ll use", "will use", "go with", "going with", "opted", "settled on",
+    "chose", "the user ", "rule", "constraint", "requirement",
 )  # fmt: skip
 _END = re.compile(r"(?<=[.!?]) +(?=[A-Z\"'`(\[*])")
+_NOT_PROSE = re.compile(r" {4}|\t|\s*[>|]")  # indented code, a quotation, a table
 _LEAD = re.compile(r"\s{0,40}(?:[#•+*-]{1,6} +)?(?:\d{1,3}[.)] +)?(?:\[[ xX]\] +)?")
 
 
 class Marked(NamedTuple):
-    """A sentence as it was said, and what it is: a decision or a constraint."""
+    """A sentence as it was said, and what it is."""
 
-    kind: str
+    kind: Literal["constraint", "decision"]
     sentence: str
+
+
+# --- what was said ---
 
 
 def own_text(message: Message) -> str:
     """What the speaker of a message said: without results, and without the sections an agent put
     in."""
+    said = [without_sections(text[:MESSAGE_MAX]) for text in _texts_said(message)]
+    return "\n".join(text for text in said if text.strip())
+
+
+def _texts_said(message: Message) -> list[str]:
+    """The texts of a message that its speaker said."""
+    if message.role == "user":
+        return _texts_of_user(message)
+    return [block.text for block in message.blocks if isinstance(block, Text)]
+
+
+def _texts_of_user(message: Message) -> list[str]:
+    """The texts of a user's message without results, which begin as results begin or follow the
+    header of one."""
     texts: list[str] = []
     follows_header = False
     for block in message.blocks:
         if not isinstance(block, Text):
             follows_header = False
             continue
-        found = header(block.text) if message.role == "user" else None
-        data = (
-            follows_header or found is not None or (message.role == "user" and _is_data(block.text))
-        )
+        found = header(block.text)
+        if found is None and not follows_header and not _is_data(block.text):
+            texts.append(block.text)
         follows_header = found is not None and not block.text[found.end :].strip()
-        if not data:
-            texts.append(without_sections(block.text[:MESSAGE_MAX]))
-    return "\n".join(text for text in texts if text.strip())
+    return texts
 
 
 def _is_data(text: str) -> bool:
@@ -106,69 +127,72 @@ def _is_data(text: str) -> bool:
 
 def without_sections(text: str) -> str:
     """A text without the sections that are not its speaker's own words; one that is not closed
-    is left standing."""
+    stays."""
     if "</" not in text:
         return text
     for name in SECTIONS:
-        at = text.find(f"<{name}")
-        for _ in range(SECTIONS_MAX):
-            end = text.find(f"</{name}>", at) if at >= 0 else -1
-            if end < 0:
-                break
-            if text[at + len(name) + 1 : at + len(name) + 2] in (">", " ", "\n"):
-                text = text[:at] + text[end + len(name) + 3 :]
-                at = text.find(f"<{name}", at)
-            else:
-                at = text.find(f"<{name}", at + 1)
+        text = _without_section(text, name)
     return text
+
+
+def _without_section(text: str, name: str) -> str:
+    opening, closing = f"<{name}", f"</{name}>"
+    at = text.find(opening)
+    for _ in range(SECTIONS_MAX):
+        end = text.find(closing, at) if at >= 0 else -1
+        if end < 0:
+            break
+        if text[at + len(opening) : at + len(opening) + 1] in (">", " ", "\n"):
+            text = text[:at] + text[end + len(closing) :]
+            at = text.find(opening, at)
+        else:
+            at = text.find(opening, at + 1)
+    return text
+
+
+# --- what binds ---
 
 
 def marked(text: str, *, by_user: bool) -> list[Marked]:
     """The binding sentences of what somebody said, in order."""
-    if not by_user and not _hinted(text[:TEXT_MAX].lower()):
+    if by_user:
+        rule, decision = _USER_RULE, _USER_DECISION
+    elif _may_bind(text[:TEXT_MAX].lower()):
+        rule, decision = _ASSISTANT_RULE, _ASSISTANT_DECISION
+    else:
         return []
-    rule, decision = (
-        (_USER_RULE, _USER_DECISION) if by_user else (_ASSISTANT_RULE, _ASSISTANT_DECISION)
-    )
-    found: dict[Marked, None] = {}
+    return list(dict.fromkeys(_matching(text, rule, decision)))
+
+
+def _matching(text: str, rule: re.Pattern[str], decision: re.Pattern[str]) -> Iterator[Marked]:
     for sentence in sentences(text):
         if sentence.endswith("?"):
             continue
         if rule.search(sentence):
-            found[Marked("constraint", sentence)] = None
+            yield Marked("constraint", sentence)
         elif decision.search(sentence):
-            found[Marked("decision", sentence)] = None
-    return list(found)
+            yield Marked("decision", sentence)
 
 
-def _hinted(lowered: str) -> bool:
+def _may_bind(lowered: str) -> bool:
+    """Whether a text of the assistant has one of the words that its binding sentences have."""
     return any(hint in lowered for hint in _HINTS)
 
 
 def sentences(text: str) -> list[str]:
     """The sentences of a text, each cut to a sane length; code and quoted lines have none."""
     out: list[str] = []
-    fenced = False
+    is_code = False
     for line in text[:TEXT_MAX].split("\n"):
         if line.lstrip().startswith(("```", "~~~")):
-            fenced = not fenced
-        elif (
-            not fenced
-            and not line.lstrip().startswith((">", "|"))
-            and not line.startswith(("    ", "\t"))
-        ):
-            out += [
-                _cut(part)
-                for part in _END.split(line[_lead(line) :].strip())
-                if len(part) >= SENTENCE_MIN
-            ]
+            is_code = not is_code
+        elif not is_code and not _NOT_PROSE.match(line):
+            out += _sentences_of_line(line)
     return out
 
 
-def _lead(line: str) -> int:
-    match = _LEAD.match(line)
-    return match.end() if match else 0
-
-
-def _cut(sentence: str) -> str:
-    return cut(sentence.strip(), SENTENCE_MAX)
+def _sentences_of_line(line: str) -> list[str]:
+    """The sentences after the marks of a list or a heading."""
+    text = _LEAD.sub("", line, count=1).strip()
+    parts = [part.strip() for part in _END.split(text) if len(part) >= SENTENCE_MIN]
+    return [cut(part, SENTENCE_MAX) for part in parts]

@@ -2,26 +2,60 @@
 
 Conservative: an effect is named only where the words say it for certain; what is not understood is
 just a run. A read is `alone` when the command's output is the text of that one file and nothing
-else. Neighbours: `shellwords` splits the line, `shellreads` knows the commands that show files,
-`actions` turns effects into actions.
+else. Neighbours: `shell_words` splits the line, `shell_reads` knows the commands that show files,
+`shell_changes` those that change them, `actions` turns effects into actions.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
-from refold.ledger.patches import patched
-from refold.ledger.paths import joined, normal
-from refold.ledger.scripts import PATCHES, SUFFIXES, files_written
+from refold.ledger.paths import file_name, joined, normal
+from refold.ledger.scripts import SUFFIXES
+from refold.ledger.shell_changes import (
+    edits_in_place,
+    file_changes,
+    git_command,
+    is_redirected,
+    script_run,
+    writing_redirections,
+)
 from refold.ledger.shell_reads import Effect, piped_read
-from refold.ledger.shell_words import Redirection, Simple, Word, names, simple_commands
+from refold.ledger.shell_words import Simple, Word, names, simple_commands
 
 DEPTH_MAX = 3
 REMEMBERED_MAX = 2_000  # characters
+UNKNOWN_FOLDER = "?"
+
+QUIET = names(
+    "cd pushd popd set export true : umask sleep shopt mkdir touch rm mv cp chmod ln rmdir unset"
+)
+LOOKING = names(
+    "grep egrep fgrep rg ag ack find fd fdfind ls dir tree wc stat file which whereis pwd du df "
+    "echo printf date uname whoami id env printenv type diff cmp sort uniq cut tr awk jq column "
+    "xxd hexdump od strings basename dirname realpath readlink head tail cat nl sed less more bat "
+    "test [ command find_file search_file search_dir Get-ChildItem Select-String"
+)
+GIT_LOOKING = names(
+    "status log diff show grep ls-files ls-tree blame branch remote rev-parse describe cat-file "
+    "reflog shortlog tag rev-list merge-base ls-remote for-each-ref config"
+)
+# Options that make a command which looks around one that changes things.
+ACTING_OPTIONS = {
+    "find": names("-delete -exec -execdir -ok -okdir -fprint"),
+    "sed": names("-i --in-place"),
+    "fd": names("-x -X --exec"),
+}
+PREFIXES = frozenset({"sudo", "time", "nohup", "command", "builtin", "stdbuf", "rtk"})
+SHELLS = frozenset({"bash", "sh", "zsh", "dash"})
+
+_COMMAND_OPTION = re.compile(r"-(?!-).*c\Z", re.DOTALL)  # `-c`, `-lc`
 
 
 class Reading(Struct, frozen=True):
@@ -35,29 +69,6 @@ class Reading(Struct, frozen=True):
     steps: int = 1
     scripts: tuple[tuple[str, str], ...] = ()
     runs: tuple[str, ...] = ()
-
-
-QUIET = names(
-    "cd pushd popd set export true : umask sleep shopt mkdir touch rm mv cp chmod ln rmdir unset"
-)
-LOOKING = names(
-    "grep egrep fgrep rg ag ack find fd fdfind ls dir tree wc stat file which whereis pwd du df echo printf date uname "
-    "whoami id env printenv type diff cmp sort uniq cut tr awk jq column xxd hexdump od strings basename dirname "
-    "realpath readlink head tail cat nl sed less more bat test [ command find_file search_file search_dir "
-    "Get-ChildItem Select-String"
-)
-GIT_LOOKING = names(
-    "status log diff show grep ls-files ls-tree blame branch remote rev-parse describe cat-file reflog shortlog tag "
-    "rev-list merge-base ls-remote for-each-ref config"
-)
-# Options that make a command which looks around one that changes things: of find, of sed and its
-# like.
-ACTING_OPTIONS = {
-    "find": names("-delete -exec -execdir -ok -okdir -fprint"),
-    "sed": names("-i --in-place"),
-    "fd": names("-x -X --exec"),
-}
-PREFIXES = frozenset({"sudo", "time", "nohup", "command", "builtin", "stdbuf", "rtk"})
 
 
 def reading_of(command: str | Sequence[str]) -> Reading:
@@ -80,287 +91,174 @@ def _reading(command: str | Sequence[str], depth: int) -> Reading:
         simples = [Simple(words=[Word(word, True) for word in command])]
     if not simples or depth > DEPTH_MAX:
         return Reading()
-    simples = [_bare(simple) for simple in simples]
-    inner = _inner(simples)
+    simples = [_without_prefixes(simple) for simple in simples]
+    inner = _inner_command(simples)
     if inner is not None:
         return _reading(inner, depth + 1)
-    return _whole(_pipelines(simples))
+    return _reading_of_pipelines(_pipelines(simples))
 
 
-def _inner(simples: list[Simple]) -> str | None:
+def _inner_command(simples: list[Simple]) -> str | None:
     """The text of `bash -lc "…"`."""
-    if len(simples) != 1 or simples[0].name.rsplit("/", 1)[-1] not in ("bash", "sh", "zsh", "dash"):
+    if len(simples) != 1 or file_name(simples[0].name) not in SHELLS:
         return None
     words = simples[0].arguments
-    for at, word in enumerate(words[:-1]):
-        if word.text.startswith("-") and word.text.endswith("c") and not word.text.startswith("--"):
-            return words[at + 1].text if words[at + 1].sure else None
+    for option, script in pairwise(words):
+        if _COMMAND_OPTION.match(option.text):
+            return script.text if script.sure else None
     return None
 
 
-def _bare(simple: Simple) -> Simple:
+def _without_prefixes(simple: Simple) -> Simple:
     """The command without assignments and words like sudo in front of it."""
     words = simple.words
     while len(words) > 1:
-        name, _, value = words[0].text.partition("=")
-        if (value and name.isidentifier()) or words[0].text in PREFIXES:
+        first = words[0].text
+        if first in PREFIXES or _is_assignment(first):
             words = words[1:]
-        elif words[0].text == "timeout" and len(words) > 2:
+        elif first == "timeout" and len(words) > 2:
             words = words[2:]
         else:
             break
     return replace(simple, words=words)
 
 
+def _is_assignment(word: str) -> bool:
+    """Whether a word sets a variable for the command after it."""
+    name, _, value = word.partition("=")
+    return bool(value) and name.isidentifier()
+
+
 def _pipelines(simples: list[Simple]) -> list[list[Simple]]:
     """The commands joined by pipes; what runs only if something before it failed is left out."""
     out: list[list[Simple]] = []
-    skipping = False
+    is_skipped = False
     for simple in simples:
-        piped = simple.joined in ("|", "|&")
-        skipping = skipping if piped else simple.joined == "||"
-        if skipping:
+        is_piped = simple.joined in ("|", "|&")
+        if not is_piped:
+            is_skipped = simple.joined == "||"
+        if is_skipped:
             continue
-        if piped and out:
+        if is_piped and out:
             out[-1].append(simple)
         else:
             out.append([simple])
     return out
 
 
-def _whole(pipelines: list[list[Simple]]) -> Reading:
-    effects: list[Effect] = []
-    scripts: list[tuple[str, str]] = []
-    runs: list[str] = []
-    folder, speaking, plain, searches = "", 0, True, False
+# --- pipelines together ---
+
+
+class _Line(Struct):
+    """What the pipelines of a line did so far. `speaking`: how many of them wrote to the result."""
+
+    folder: str = ""
+    speaking: int = 0
+    plain: bool = True
+    searches: bool = False
+    effects: list[Effect] = field(default_factory=list)
+    scripts: list[tuple[str, str]] = field(default_factory=list)
+    runs: list[str] = field(default_factory=list)
+
+
+def _reading_of_pipelines(pipelines: list[list[Simple]]) -> Reading:
+    line = _Line()
     for stages in pipelines:
         if stages[0].name in ("cd", "pushd"):
-            folder = _changed(folder, stages[0])
-            continue
-        found = _pipeline_effects(stages)
-        reads = bool(found) and all(effect.kind == "read" for effect in found)
-        looks = not reads and _looks(stages)
-        plain, searches = plain and (reads or looks), searches or looks
-        speaking += not (
-            stages[-1].name in QUIET or _redirected(stages[-1]) or _in_place(stages[0])
-        )
-        effects += [
-            _placed(effect, folder)
-            for effect in found
-            if folder != "?" or effect.path.startswith("/")
-        ]
-        scripts += [
-            (normal(effect.path), stages[0].heredoc or "")
-            for effect in found
-            if effect.path.endswith(SUFFIXES)
-        ]
-        runs += [script for stage in stages for script in _script_run(stage)]
-    if speaking != 1 or sum(effect.kind == "read" for effect in effects) != 1:
-        effects = [replace(effect, alone=False) if effect.alone else effect for effect in effects]
-    plain = plain and (searches or bool(effects))
-    return Reading(tuple(effects), plain, searches, len(pipelines), tuple(scripts), tuple(runs))
-
-
-def _changed(folder: str, simple: Simple) -> str:
-    """The folder after a `cd`; "?" when it cannot be known."""
-    target = [word for word in simple.arguments if not word.text.startswith("-")]
-    if len(target) != 1 or not target[0].sure or (folder == "?" and target[0].text[:1] != "/"):
-        return "?"
-    return joined(folder, target[0].text)
-
-
-def _placed(effect: Effect, folder: str) -> Effect:
-    return replace(effect, path=joined(folder, effect.path)) if folder and folder != "?" else effect
-
-
-def _looks(stages: list[Simple]) -> bool:
-    """Whether a pipeline only looks around."""
-    for stage in stages:
-        acting = ACTING_OPTIONS.get(stage.name, frozenset())
-        if (
-            _written(stage)
-            or _in_place(stage)
-            or any(word.text in acting for word in stage.arguments)
-        ):
-            return False
-        if stage.name not in LOOKING and not (
-            stage.name == "git" and _git(stage)[0] in GIT_LOOKING
-        ):
-            return False
-    return True
-
-
-def _written(simple: Simple) -> list[Redirection]:
-    """The redirections that write a file."""
-    outward = (r for r in simple.redirections if r.operator in (">", ">>", ">|", "&>", "&>>"))
-    return [r for r in outward if not r.target.text.startswith(("/dev/", "&"))]
-
-
-def _redirected(simple: Simple) -> bool:
-    """Whether the output goes somewhere else than to the result."""
-    return any(
-        r.operator in (">", ">>", ">|", "&>", "&>>") and r.fd in ("", "1")
-        for r in simple.redirections
+            line.folder = _folder_after(line.folder, stages[0])
+        else:
+            _read_pipeline(line, stages)
+    return Reading(
+        effects=_settled_effects(line),
+        plain=line.plain and (line.searches or bool(line.effects)),
+        searches=line.searches,
+        steps=len(pipelines),
+        scripts=tuple(line.scripts),
+        runs=tuple(line.runs),
     )
+
+
+def _read_pipeline(line: _Line, stages: list[Simple]) -> None:
+    """Adds what one pipeline does to what the line did so far."""
+    effects = _pipeline_effects(stages)
+    reads = bool(effects) and all(effect.kind == "read" for effect in effects)
+    looks = not reads and _looks_around(stages)
+    line.plain = line.plain and (reads or looks)
+    line.searches = line.searches or looks
+    if _speaks(stages):
+        line.speaking += 1
+    line.effects += _placed(effects, line.folder)
+    line.scripts += _scripts_written(effects, stages[0].heredoc or "")
+    for stage in stages:
+        line.runs += script_run(stage)
+
+
+def _scripts_written(effects: list[Effect], text: str) -> list[tuple[str, str]]:
+    """The script files among those that a pipeline is fed this text to write."""
+    scripts = [effect.path for effect in effects if effect.path.endswith(SUFFIXES)]
+    return [(normal(path), text) for path in scripts]
+
+
+def _speaks(stages: list[Simple]) -> bool:
+    """Whether a pipeline's output is part of the result."""
+    last = stages[-1]
+    return not (last.name in QUIET or is_redirected(last) or edits_in_place(stages[0]))
+
+
+def _settled_effects(line: _Line) -> tuple[Effect, ...]:
+    """All effects; a read is alone only if nothing else was shown."""
+    reads = sum(effect.kind == "read" for effect in line.effects)
+    if line.speaking == 1 and reads == 1:
+        return tuple(line.effects)
+    return tuple(
+        replace(effect, alone=False) if effect.alone else effect for effect in line.effects
+    )
+
+
+def _folder_after(folder: str, change: Simple) -> str:
+    """The folder after a `cd`, `UNKNOWN_FOLDER` where it cannot be known."""
+    targets = change.operands
+    if len(targets) != 1 or not targets[0].sure:
+        return UNKNOWN_FOLDER
+    target = targets[0].text
+    is_known = folder != UNKNOWN_FOLDER or target.startswith("/")
+    return joined(folder, target) if is_known else UNKNOWN_FOLDER
+
+
+def _placed(effects: list[Effect], folder: str) -> list[Effect]:
+    """The effects on paths as seen from where the line began; without those that cannot be."""
+    if not folder:
+        return effects
+    if folder == UNKNOWN_FOLDER:
+        return [effect for effect in effects if effect.path.startswith("/")]
+    return [replace(effect, path=joined(folder, effect.path)) for effect in effects]
+
+
+# --- one pipeline ---
 
 
 def _pipeline_effects(stages: list[Simple]) -> list[Effect]:
-    effects = [
-        effect for stage in stages for effect in (*_mutations(stage), *_redirection_effects(stage))
-    ]
-    if not effects and not any(_redirected(stage) for stage in stages):
-        effects = piped_read(stages)
-    return effects
+    effects = [effect for stage in stages for effect in file_changes(stage)]
+    if effects or any(map(is_redirected, stages)):
+        return effects
+    return piped_read(stages)
 
 
-def _redirection_effects(simple: Simple) -> list[Effect]:
-    return [
-        Effect("modify" if r.operator.endswith(">>") else "create", r.target.text)
-        for r in _written(simple)
-        if r.target.sure and r.target.text
-    ]
+def _looks_around(stages: list[Simple]) -> bool:
+    """Whether a pipeline only looks around."""
+    return all(_only_looks(stage) and not _acts(stage) for stage in stages)
 
 
-# --- changes ---
+def _only_looks(stage: Simple) -> bool:
+    """Whether the command is one that usually only looks."""
+    if stage.name == "git":
+        return git_command(stage)[0] in GIT_LOOKING
+    return stage.name in LOOKING
 
 
-def _mutations(simple: Simple) -> list[Effect]:
-    name = simple.name
-    if name == "git":
-        return _git_mutations(*_git(simple))
-    if name in ("apply_patch", "applypatch"):
-        return _patch_effects(simple)
-    if name.startswith(("python", "node")) or "/python" in name:
-        return [Effect(kind, path) for kind, path in files_written(_inline_code(simple))]
-    if name in ("sed", "gsed", "perl"):
-        return [Effect("modify", word.text) for word in _scripted_files(simple) if word.sure]
-    files = [word for word in simple.arguments if not word.text.startswith("-")]
-    if not all(word.sure and word.text for word in files):
-        # One file that is not known may be any of them: for a move the roles would shift.
-        files = (
-            []
-            if name in ("mv", "cp", "install")
-            else [word for word in files if word.sure and word.text]
-        )
-    return _file_commands(
-        name, [word.text for word in files], [word.text for word in simple.arguments]
-    )
-
-
-def _file_commands(name: str, files: list[str], words: list[str]) -> list[Effect]:
-    match name:
-        case "rm" | "unlink" | "Remove-Item":
-            return [Effect("delete", path) for path in files]
-        case "mv" | "cp" if len(files) >= 2:
-            return _moved(files, keeps=name == "cp", folder="-t" in words)
-        case "tee":
-            return [
-                Effect("modify" if "-a" in words else "create", path)
-                for path in files
-                if path[:5] != "/dev/"
-            ]
-        case "touch":
-            return [Effect("create", path) for path in files]
-        case "mkdir":
-            return [Effect("create", path.rstrip("/") + "/") for path in files if "-m" not in words]
-        case _:
-            return []
-
-
-def _moved(files: list[str], *, keeps: bool, folder: bool) -> list[Effect]:
-    *sources, target = files
-    gone = [] if keeps else [Effect("delete", path) for path in sources]
-    if folder:
-        return []
-    if len(sources) > 1 or target.endswith("/") or target in (".", ".."):
-        made = [joined(target, path.rstrip("/").rsplit("/", 1)[-1]) for path in sources]
-    else:
-        made = [target]
-    return [*gone, *(Effect("create", path) for path in made)]
-
-
-def _in_place(simple: Simple) -> bool:
-    """Whether `sed` or `perl` writes back into its files."""
-    if simple.name not in ("sed", "gsed", "perl"):
-        return False
-    for word in simple.arguments:
-        if not word.text.startswith("-"):
-            return False
-        if word.text.startswith("--in-place") or (
-            not word.text.startswith("--") and "i" in word.text
-        ):
-            return True
-    return False
-
-
-def _scripted_files(simple: Simple) -> list[Word]:
-    """The files of an in-place `sed` or `perl`: the words behind its options and script."""
-    if not _in_place(simple):
-        return []
-    files: list[Word] = []
-    scripts, takes_value = 0, False
-    for word in simple.arguments:
-        text = word.text
-        if takes_value:
-            takes_value, scripts = False, scripts + 1
-        elif text.startswith("-") and len(text) > 1:
-            takes_value = (
-                text[1] != "-"
-                and "i" not in text
-                and text[-1] in ("eE" if simple.name == "perl" else "ef")
-            )
-        elif text:
-            files.append(word)
-    return files if scripts else files[1:]
-
-
-def _git(simple: Simple) -> tuple[str, list[Word]]:
-    """The subcommand of git and its arguments."""
-    words = simple.arguments
-    while words and words[0].text.startswith("-"):
-        words = words[2:] if words[0].text in ("-C", "-c") else words[1:]
-    return (words[0].text, words[1:]) if words else ("", [])
-
-
-def _git_mutations(subcommand: str, words: list[Word]) -> list[Effect]:
-    files = [word.text for word in words if not word.text.startswith("-")]
-    if not all(word.sure for word in words):
-        return []
-    match subcommand:
-        case "mv" if len(files) >= 2:
-            return _moved(files, keeps=False, folder=False)
-        case "rm" if "--cached" not in [word.text for word in words]:
-            return [Effect("delete", path) for path in files]
-        case "checkout" if "--" in [word.text for word in words]:
-            at = [word.text for word in words].index("--")
-            return [Effect("modify", word.text) for word in words[at + 1 :]]
-        case "restore" if "--staged" not in [word.text for word in words]:
-            return [Effect("modify", path) for path in files if path != "."]
-        case _:
-            return []
-
-
-def _inline_code(simple: Simple) -> str:
-    """The script that is given to an interpreter with its command: behind `-c` or `-e`, or as a
-    here-document."""
-    words = [word.text for word in simple.arguments]
-    for option in ("-c", "-e"):
-        if option in words[:-1]:
-            return words[words.index(option) + 1]
-    return simple.heredoc or "" if all(word.startswith("-") for word in words) else ""
-
-
-def _script_run(simple: Simple) -> list[str]:
-    """The script file that an interpreter is given, or the patch that is applied."""
-    if simple.name == "patch" or (simple.name == "git" and _git(simple)[0] == "apply"):
-        given = [*simple.arguments, *(r.target for r in simple.redirections if r.operator == "<")]
-        return [normal(word.text) for word in given if word.sure and word.text.endswith(PATCHES)]
-    if not (simple.name.startswith(("python", "node")) or "/python" in simple.name):
-        return []
-    words = [word.text for word in simple.arguments if not word.text.startswith("-")]
-    return [normal(words[0])] if words and words[0].endswith(SUFFIXES) else []
-
-
-def _patch_effects(simple: Simple) -> list[Effect]:
-    body = simple.heredoc or "\n".join(word.text for word in simple.arguments)
-    return [Effect(kind, path) for kind, path in patched(body)]
+def _acts(stage: Simple) -> bool:
+    """Whether a redirection or an option makes the command change something."""
+    if writing_redirections(stage) or edits_in_place(stage):
+        return True
+    acting = ACTING_OPTIONS.get(stage.name, ())
+    return any(word.text in acting for word in stage.arguments)

@@ -22,14 +22,20 @@ def names(text: str) -> frozenset[str]:
 
 
 CONTROL = names(
-    "for while until if case select function do then else elif done fi esac { } ! [[ coproc eval exec trap source ."
+    "for while until if case select function do then else elif done fi esac { } ! [[ coproc eval "
+    "exec trap source ."
 )
 
 _PLAIN = re.compile(r"[^\s'\"\\|&;<>()$`]+")
+_SINGLE = re.compile(r"'([^']*)'")
 _DOUBLE = re.compile(r'"((?:[^"\\]++|\\.)*+)"', re.DOTALL)
+_SUBSTITUTION = re.compile(r"\$\(|`")
 _ESCAPED = re.compile(r'\\(["\\$`\n])')
 _OPERATOR = re.compile(r"&&|\|\||\|&|&>>|&>|<<<|<<-|<<|>>|>\||>&|<&|;;|[|&;()<>]")
 _PATTERN = re.compile(r"[*?\[{]")
+_GROUPING = names("( ) ;;")
+_JOINING = names("| && || |&")
+_WORD_ENDS = " \t\r\f\v\n|&;<>()"
 REDIRECTIONS = frozenset({"&>>", "&>", "<<<", "<<-", "<<", ">>", ">|", ">&", "<&", "<", ">"})
 
 
@@ -38,6 +44,10 @@ class Word(NamedTuple):
 
     text: str
     sure: bool
+
+    @property
+    def is_option(self) -> bool:
+        return self.text.startswith("-")
 
 
 class Redirection(NamedTuple):
@@ -63,6 +73,19 @@ class Simple(Struct):
     def arguments(self) -> list[Word]:
         return self.words[1:]
 
+    @property
+    def operands(self) -> list[Word]:
+        """The arguments that are not options."""
+        return [word for word in self.words[1:] if not word.text.startswith("-")]
+
+
+class _Here(NamedTuple):
+    """A here-document whose lines still come."""
+
+    command: Simple
+    delimiter: str
+    is_dashed: bool
+
 
 class _NotUnderstood(Exception):
     """Raised inside this module only: the command is beyond what can be read with certainty."""
@@ -72,10 +95,12 @@ def simple_commands(text: str) -> list[Simple] | None:
     """The simple commands of a command line in order; None if it cannot be read with certainty."""
     if len(text) > LENGTH_MAX or "\x00" in text:
         return None
+    scanner = _Scanner(text)
     try:
-        return _Scanner(text).scanned()
+        scanner.scan()
     except _NotUnderstood:
         return None
+    return scanner.done
 
 
 class _Scanner:
@@ -83,143 +108,166 @@ class _Scanner:
     bodies still come."""
 
     def __init__(self, text: str) -> None:
-        self.text, self.at = text, 0
+        self.text = text
+        self.at = 0
         self.done: list[Simple] = []
         self.current = Simple()
-        self.pending: list[tuple[Simple, str, bool]] = []
+        self.pending: list[_Here] = []
         self.redirection: tuple[str, str] | None = None
 
-    def scanned(self) -> list[Simple]:
+    def scan(self) -> None:
         while self.at < len(self.text):
             char = self.text[self.at]
             if char == "\n":
-                self._newline()
-            elif char.isspace() or self.text.startswith("\\\n", self.at):
-                self.at += 1 if char.isspace() else 2
+                self._end_line()
+            elif char.isspace():
+                self.at += 1
+            elif self.text.startswith("\\\n", self.at):
+                self.at += 2
             elif char == "#":
-                self._comment()
+                self.at = self._line_end(self.at)
             elif match := _OPERATOR.match(self.text, self.at):
-                self._operator(match.group(), "")
+                self._read_operator(match[0], "")
             else:
-                self._word()
-        self._end("")
-        return self.done
+                self._read_word()
+        self._end_command("")
 
-    def _comment(self) -> None:
-        end = self.text.find("\n", self.at)
-        self.at = end if end >= 0 else len(self.text)
+    def _line_end(self, at: int) -> int:
+        end = self.text.find("\n", at)
+        return end if end >= 0 else len(self.text)
 
-    def _newline(self) -> None:
-        self._end(";")
+    def _end_line(self) -> None:
+        self._end_command(";")
         self.at += 1
-        for command, delimiter, dashed in self.pending:
-            command.heredoc = self._body(delimiter, dashed)
+        for here in self.pending:
+            here.command.heredoc = self._here_text(here)
         self.pending = []
 
-    def _body(self, delimiter: str, dashed: bool) -> str:
+    def _here_text(self, here: _Here) -> str:
         """The lines up to the one that is the delimiter; without one, all the rest, as the shell
         does it."""
         start = at = self.at
         while at < len(self.text):
-            end = self.text.find("\n", at)
-            end = end if end >= 0 else len(self.text)
+            end = self._line_end(at)
             line = self.text[at:end]
-            if (line.lstrip("\t") if dashed else line) == delimiter:
+            if (line.lstrip("\t") if here.is_dashed else line) == here.delimiter:
                 self.at = end
                 return self.text[start:at]
             at = end + 1
         self.at = len(self.text)
         return self.text[start:]
 
-    def _operator(self, operator: str, fd: str) -> None:
-        if operator in "()" or operator == ";;" or self.redirection:
+    def _read_operator(self, operator: str, fd: str) -> None:
+        if operator in _GROUPING or self.redirection:
             raise _NotUnderstood
         self.at += len(operator)
         if operator in REDIRECTIONS:
             self.redirection = (operator, fd)
         else:
-            self._end(operator)
+            self._end_command(operator)
 
-    def _end(self, operator: str) -> None:
+    def _end_command(self, operator: str) -> None:
         if self.redirection or len(self.done) > PIECES_MAX:
             raise _NotUnderstood
         if self.current.words or self.current.redirections:
-            if self.current.name in CONTROL:
-                raise _NotUnderstood
-            self.done.append(self.current)
-            self.current = Simple(joined=operator)
-        elif operator in ("|", "&&", "||", "|&") or not self.current.joined:
-            # A line may end in an operator: the newline behind it adds nothing.
+            self._keep_command(operator)
+        elif operator in _JOINING or not self.current.joined:
+            # A line may end in an operator: the newline after it adds nothing.
             self.current.joined = operator or self.current.joined
 
-    def _word(self) -> None:
+    def _keep_command(self, operator: str) -> None:
+        if self.current.name in CONTROL:
+            raise _NotUnderstood
+        self.done.append(self.current)
+        self.current = Simple(joined=operator)
+
+    def _read_word(self) -> None:
         plain = _PLAIN.match(self.text, self.at)
         if plain and self.text[plain.end() : plain.end() + 1] in ("", " ", "\n"):
-            # Most words are like this; the way below would give the same.
+            # Most words are like this; the general way would give the same.
             self.at = plain.end()
-            self._take(Word(plain.group(), not _PATTERN.search(plain.group())))
+            self._take(Word(plain[0], not _PATTERN.search(plain[0])))
             return
+        start = self.at
+        word = self._joined_parts()
+        if self.at == start:
+            self.at += 1  # a space that only `str.isspace` knows
+            return
+        operator = _OPERATOR.match(self.text, self.at)
+        if operator and self._is_descriptor(start, word, operator[0]):
+            self._read_operator(operator[0], word.text)
+        else:
+            self._take(word)
+
+    def _joined_parts(self) -> Word:
+        """The word that begins here: quoted and plain parts without anything between them."""
         parts: list[str] = []
-        sure, quoted = True, False
+        sure = True
         while self.at < len(self.text):
             char = self.text[self.at]
-            if char in " \t\r\f\v\n|&;<>()":
+            if char in _WORD_ENDS:
                 break
             part, certain = self._part(char)
             parts.append(part)
-            sure, quoted = sure and certain, quoted or char in "'\"\\"
-        text = "".join(parts)
-        operator = _OPERATOR.match(self.text, self.at)
-        if text.isdigit() and not quoted and operator and operator.group() in REDIRECTIONS:
-            self._operator(operator.group(), text)
-        elif not parts:
-            self.at += 1  # a space that only `str.isspace` knows
-        else:
-            self._take(Word(text, sure))
+            sure = sure and certain
+        return Word("".join(parts), sure)
+
+    def _is_descriptor(self, start: int, word: Word, operator: str) -> bool:
+        """Whether a word is the number before a redirection, as in `2>`: quotes make it a word."""
+        is_quoted = self.text[start : self.at] != word.text
+        return operator in REDIRECTIONS and word.text.isdigit() and not is_quoted
 
     def _part(self, char: str) -> tuple[str, bool]:
+        """A part of a word without its quotes, and whether the shell would leave it as it is."""
         if char == "'":
-            return self._single(), True
+            return self._matched(_SINGLE)[1], True
         if char == '"':
-            return self._double()
-        if char == "`" or self.text.startswith(("$(", "${"), self.at):
-            raise _NotUnderstood
+            return self._double_quoted()
         if char == "\\":
             self.at += 2
             return self.text[self.at - 1 : self.at].strip("\n"), True
+        if char == "`" or self.text.startswith(("$(", "${"), self.at):
+            raise _NotUnderstood
         if char == "$":
             self.at += 1
             return "$", False
-        match = _PLAIN.match(self.text, self.at)
+        text = self._matched(_PLAIN)[0]
+        return text, not _PATTERN.search(text)
+
+    def _double_quoted(self) -> tuple[str, bool]:
+        inside = self._matched(_DOUBLE)[1]
+        if _SUBSTITUTION.search(inside):
+            raise _NotUnderstood
+        return _ESCAPED.sub(_unescaped, inside), "$" not in inside
+
+    def _matched(self, form: re.Pattern[str]) -> re.Match[str]:
+        """What has this form at the place that is read, which moves after it."""
+        match = form.match(self.text, self.at)
         if match is None:
             raise _NotUnderstood
         self.at = match.end()
-        return match.group(), not _PATTERN.search(match.group())
-
-    def _single(self) -> str:
-        end = self.text.find("'", self.at + 1)
-        if end < 0:
-            raise _NotUnderstood
-        start, self.at = self.at + 1, end + 1
-        return self.text[start:end]
-
-    def _double(self) -> tuple[str, bool]:
-        match = _DOUBLE.match(self.text, self.at)
-        if match is None or "$(" in match.group() or "`" in match.group():
-            raise _NotUnderstood
-        self.at = match.end()
-        inside = match.group(1)
-        return _ESCAPED.sub(lambda m: m.group(1).strip("\n"), inside), "$" not in inside
+        return match
 
     def _take(self, word: Word) -> None:
+        """Adds a word to the command, or gives it to the redirection that waits for it."""
         if self.redirection is None:
             self.current.words.append(word)
             return
         operator, fd = self.redirection
         self.redirection = None
         if operator in ("<<", "<<-"):
-            if not word.text:
-                raise _NotUnderstood
-            self.pending.append((self.current, word.text, operator == "<<-"))
+            self._await_here(word.text, operator)
         else:
             self.current.redirections.append(Redirection(operator, fd, word))
+
+    def _await_here(self, delimiter: str, operator: str) -> None:
+        if not delimiter:
+            raise _NotUnderstood
+        is_dashed = operator == "<<-"
+        self.pending.append(_Here(self.current, delimiter, is_dashed))
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    """What an escape in double quotes stands for; an escaped newline for nothing."""
+    char: str = match[1]
+    return char.strip("\n")

@@ -3,7 +3,7 @@ name is made of.
 
 Names are compared without case, separators and server prefixes, so that `mcp__files__read_file`,
 `ReadFile` and `read-file` are one. A configuration's `tool_kinds` comes first: name → kind, or
-`kind:argument` for the path.
+`kind:argument` for the path. To teach a new tool, add its name to `_NAMES`. Neighbour: `actions`.
 """
 
 from __future__ import annotations
@@ -11,59 +11,86 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Literal, get_args
+from typing import Any
 
 from refold.errors import Invalid
+from refold.ledger.kinds import ACTION_KINDS, ON_FILES, ActionKind
 from refold.ledger.shell_words import names
 
-Kind = Literal["read", "create", "modify", "delete", "run", "search", "todo", "other"]
-KINDS: tuple[str, ...] = get_args(Kind)
-
-_NAMES: dict[str, str] = {
-    "read": "read readfile readfiles viewfile view openfile open cat readtextfile readmediafile readmultiplefiles "
-    "readmanyfiles getfilecontents getfilecontent filereadtool fileread notebookread viewimage readnotebook "
-    "readlines showfile loadfile readresource viewcodeitem",
-    "create": "write writefile writetofile createfile create createnewfile filewrite filewritetool savefile newfile "
-    "writefiles createorupdatefile createnotebook createtextfile",
-    "modify": "edit multiedit editfile editfiles replace replaceinfile strreplace insert notebookedit notebookeditcell "
-    "editnotebook editnotebookfile applydiff applypatch patch searchandreplace searchreplace insertcontent insertline "
-    "appendfile appendtofile fileedit smartedit multireplacestringinfile replacestringinfile inserteditintofile "
-    "undoedit replacelines insertatline editblock writeedit regexreplace replacesymbolbody replacecontent "
-    "replacefilecontent multireplacefilecontent strreplacebasededit",
-    "delete": "delete deletefile removefile remove deletefiles unlink",
-    "run": "bash shell localshell localshellcall exec execcommand execute executecommand executebash cmdrun runcommand "
-    "runcommands runshellcommand runterminalcmd runterminalcommand runinterminal terminal powershell containerexec "
-    "unifiedexec writestdin bashoutput killshell killbash ipythonruncell runipython executeipythoncell ipython python "
-    "codeinterpreter codeexecution executepython runpython runcode runtests runtest shellcommand bashcodeexecution "
-    "terminaloutput getterminaloutput sendkeys command console cmd sh zsh process",
-    "search": "grep glob search searchfiles searchfilecontent findfile findfiles filesearch grepsearch codebasesearch "
-    "semanticsearch listdir listfiles listdirectory listdirectorywithsizes directorytree ls list tree getfileinfo "
-    "listcodedefinitionnames listalloweddirectories websearch webfetch googlewebsearch fetch browse toolsearch "
-    "searchcode searchfile searchdir searchinfilecontent findbyname findsymbol findreferencingsymbols "
-    "getsymbolsoverview searchforpattern viewoutline lsp rg ripgrep listmcpresources searchweb urlcontext",
-    "todo": "todowrite todoread updateplan taskcreate taskupdate tasklist taskget writetodos updatetodolist updatetodo "
-    "focuschain tasktracker managetodolist todolist createplan readtodos todo plan",
-}  # fmt: skip
+_NAMES: dict[ActionKind, str] = {
+    "read": (
+        "read readfile readfiles viewfile view openfile open cat readtextfile readmediafile "
+        "readmultiplefiles readmanyfiles getfilecontents getfilecontent filereadtool fileread "
+        "notebookread viewimage readnotebook readlines showfile loadfile readresource "
+        "viewcodeitem"
+    ),
+    "create": (
+        "write writefile writetofile createfile create createnewfile filewrite filewritetool "
+        "savefile newfile writefiles createorupdatefile createnotebook createtextfile"
+    ),
+    "modify": (
+        "edit multiedit editfile editfiles replace replaceinfile strreplace insert "
+        "notebookedit notebookeditcell editnotebook editnotebookfile applydiff applypatch "
+        "patch searchandreplace searchreplace insertcontent insertline appendfile "
+        "appendtofile fileedit smartedit multireplacestringinfile replacestringinfile "
+        "inserteditintofile undoedit replacelines insertatline editblock writeedit "
+        "regexreplace replacesymbolbody replacecontent replacefilecontent "
+        "multireplacefilecontent strreplacebasededit"
+    ),
+    "delete": ("delete deletefile removefile remove deletefiles unlink"),
+    "run": (
+        "bash shell localshell localshellcall exec execcommand execute executecommand "
+        "executebash cmdrun runcommand runcommands runshellcommand runterminalcmd "
+        "runterminalcommand runinterminal terminal powershell containerexec unifiedexec "
+        "writestdin bashoutput killshell killbash ipythonruncell runipython "
+        "executeipythoncell ipython python codeinterpreter codeexecution executepython "
+        "runpython runcode runtests runtest shellcommand bashcodeexecution terminaloutput "
+        "getterminaloutput sendkeys command console cmd sh zsh process"
+    ),
+    "search": (
+        "grep glob search searchfiles searchfilecontent findfile findfiles filesearch "
+        "grepsearch codebasesearch semanticsearch listdir listfiles listdirectory "
+        "listdirectorywithsizes directorytree ls list tree getfileinfo "
+        "listcodedefinitionnames listalloweddirectories websearch webfetch googlewebsearch "
+        "fetch browse toolsearch searchcode searchfile searchdir searchinfilecontent "
+        "findbyname findsymbol findreferencingsymbols getsymbolsoverview searchforpattern "
+        "viewoutline lsp rg ripgrep listmcpresources searchweb urlcontext"
+    ),
+    "todo": (
+        "todowrite todoread updateplan taskcreate taskupdate tasklist taskget writetodos "
+        "updatetodolist updatetodo focuschain tasktracker managetodolist todolist createplan "
+        "readtodos todo plan"
+    ),
+}
+BY_NAME: dict[str, ActionKind] = {
+    name: kind for kind, listed in _NAMES.items() for name in listed.split()
+}
 # Editors of many commands: the argument `command` says what they do.
 EDITORS = names(
     "strreplaceeditor strreplacebasededittool texteditor fileeditor editor texteditorcodeexecution"
 )
-EDITOR_COMMANDS = {
-    "view": "read", "create": "create", "str_replace": "modify", "insert": "modify", "undo_edit": "modify",
-    "delete": "delete", "rename": "modify",
-}  # fmt: skip
-BY_NAME: dict[str, str] = {name: kind for kind, listed in _NAMES.items() for name in listed.split()}
+EDITOR_COMMANDS: dict[str, ActionKind] = {
+    "view": "read",
+    "create": "create",
+    "str_replace": "modify",
+    "insert": "modify",
+    "undo_edit": "modify",
+    "delete": "delete",
+    "rename": "modify",
+}
 MOVERS = frozenset({"movefile", "renamefile", "move", "rename"})
+PATCHERS = frozenset({"applypatch", "patch", "applydiff"})  # the patch itself names the files
 
-_BY_VERB = {
+_BY_VERB: dict[str, ActionKind] = {
     "read": "read", "view": "read", "open": "read", "show": "read",
     "write": "create", "create": "create", "save": "create",
-    "edit": "modify", "update": "modify", "modify": "modify", "replace": "modify", "patch": "modify",
-    "insert": "modify", "append": "modify", "apply": "modify",
+    "edit": "modify", "update": "modify", "modify": "modify", "replace": "modify",
+    "patch": "modify", "insert": "modify", "append": "modify", "apply": "modify",
     "delete": "delete", "remove": "delete",
     "run": "run", "exec": "run", "execute": "run",
-    "search": "search", "find": "search", "list": "search", "get": "search", "fetch": "search", "query": "search",
-    "lookup": "search", "grep": "search", "resolve": "search", "browse": "search",
+    "search": "search", "find": "search", "list": "search", "get": "search", "fetch": "search",
+    "query": "search", "lookup": "search", "grep": "search", "resolve": "search",
+    "browse": "search",
 }  # fmt: skip
 _WORDS = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 
@@ -71,54 +98,60 @@ _WORDS = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 @lru_cache(maxsize=4_096)
 def compact(name: str) -> str:
     """A name without case, separators and server prefix."""
-    return re.sub(r"[^a-z0-9]", "", _own(name).lower())
+    return re.sub(r"[^a-z0-9]", "", _without_prefix(name).lower())
 
 
 @lru_cache(maxsize=4_096)
 def verb(name: str) -> str:
     """The first word of a name."""
-    words = _WORDS.findall(_own(name)[:80])
+    words = _WORDS.findall(_without_prefix(name)[:80])
     return words[0].lower() if words else ""
 
 
-def _own(name: str) -> str:
+def _without_prefix(name: str) -> str:
     """The name without `mcp__server__` or `functions.` before it."""
-    tail = name[:400].rstrip("_-. ").rsplit("__", 1)[-1]
-    return tail.rsplit(".", 1)[-1].rsplit("/", 1)[-1].rsplit(":", 1)[-1]
+    own = name[:400].rstrip("_-. ").rsplit("__", 1)[-1]
+    for separator in "./:":
+        own = own.rsplit(separator, 1)[-1]
+    return own
 
 
 def kind_of_tool(
     name: str, arguments: Mapping[str, Any], *, has_path: bool, has_command: bool
-) -> Kind:
-    """The kind by name; by the name's verb only where the arguments bear it out."""
+) -> ActionKind:
+    """The kind by name; by the name's verb only where the arguments confirm it."""
     short = compact(name)
     if short in EDITORS:
-        return _kind(EDITOR_COMMANDS.get(str(arguments.get("command", ""))[:40], "other"))
+        return _editor_kind(arguments)
     known = BY_NAME.get(short)
-    if known in ("read", "create", "modify", "delete") and not has_path:
-        return (
-            "other"
-            if known != "modify" or short not in ("applypatch", "patch", "applydiff")
-            else "modify"
-        )
-    if known:
-        return _kind(known)
+    if known is None:
+        return _guessed_kind(name, has_path=has_path, has_command=has_command)
+    needs_path = known in ON_FILES and short not in PATCHERS
+    return "other" if needs_path and not has_path else known
+
+
+def _editor_kind(arguments: Mapping[str, Any]) -> ActionKind:
+    """What an editor of many commands does."""
+    command = str(arguments.get("command", ""))
+    return EDITOR_COMMANDS.get(command[:40], "other")
+
+
+def _guessed_kind(name: str, *, has_path: bool, has_command: bool) -> ActionKind:
+    """The kind by the first word of a name that is not known."""
     guess = _BY_VERB.get(verb(name), "other")
     if guess == "search":
         return "search"
     if has_command:
         return "run"
-    return _kind(guess) if has_path and guess != "run" else "other"
-
-
-def _kind(text: str) -> Kind:
-    return text  # type: ignore[return-value]
+    return guess if has_path and guess != "run" else "other"
 
 
 @lru_cache(maxsize=256)
-def configured(entry: str) -> tuple[Kind, str]:
+def configured(entry: str) -> tuple[ActionKind, str]:
     """A `tool_kinds` entry as kind and the name of the path argument."""
-    kind, _, argument = entry.partition(":")
-    if kind not in KINDS:
-        raise Invalid(f"tool_kinds names the kind {kind!r}", hint="known: " + ", ".join(KINDS))
-    return _kind(kind), argument
+    name, _, argument = entry.partition(":")
+    for kind in ACTION_KINDS:
+        if kind == name:
+            return kind, argument
+    known = ", ".join(ACTION_KINDS)
+    raise Invalid(f"tool_kinds names the kind {name!r}", hint=f"known: {known}")

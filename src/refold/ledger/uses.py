@@ -3,8 +3,8 @@ then the newest.
 
 A summary notes this (`noted`), and is counted by its notes when the next one covers it, so nothing
 is read or counted twice. A use is the text of the call's arguments. Here it is nearly whole:
-secrets are taken out before it is cut to a line, or half of one could stay. Neighbours: `summarize`
-notes the uses, the engine's `quoting` cuts and shows them.
+secrets are taken out before it is cut to a line, or half of one could stay. Neighbours:
+`strategies.summarize` notes the uses, `writer.quote` cuts and shows them.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
+from refold.core.arguments import arguments_text
 from refold.core.fold import text_of
 from refold.core.model import Slot, ToolCall, ToolResult
 from refold.ledger.outcomes import exit_status, failed
@@ -23,6 +23,9 @@ USES_MAX = 3
 TOOLS_MAX = 30  # the tools used most have their uses noted
 USE_READ = 20_000  # characters: enough for a private key to be known as one
 FAILED = "failed: "
+
+Use = ToolCall | str
+"""A call, or what a summary noted of one."""
 
 
 class Used(Struct, frozen=True):
@@ -36,73 +39,78 @@ def tools_used(slots: Sequence[Slot]) -> dict[str, Used]:
     """The tools called in these messages and in what summaries among them noted, the most used
     first."""
     counts: dict[str, int] = {}
-    uses: dict[str, list[ToolCall | str]] = {}
-    for name, count, use in _each(slots):
+    uses: dict[str, list[Use]] = {}
+    for name, count, some in _each_tool(slots):
         counts[name] = counts.get(name, 0) + count
-        uses.setdefault(name, []).extend(use)
-    bad = _failed_calls(slots)
-    most = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return {
-        name: Used(count, _notable(uses[name], bad) if at < TOOLS_MAX else ())
-        for at, (name, count) in enumerate(most)
-    }
+        uses.setdefault(name, []).extend(some)
+    failures = _failed_calls(slots)
+    used: dict[str, Used] = {}
+    for name in sorted(counts, key=lambda name: (-counts[name], name)):
+        notable = _notable(uses[name], failures) if len(used) < TOOLS_MAX else ()
+        used[name] = Used(counts[name], notable)
+    return used
 
 
 def noted(used: dict[str, Used]) -> dict[str, Any]:
     """The same as notes of a summary."""
+    notes: dict[str, Any] = {"tools": {name: used[name].count for name in sorted(used)}}
     uses = {name: list(used[name].notable) for name in sorted(used) if used[name].notable}
-    return {
-        "tools": {name: used[name].count for name in sorted(used)},
-        **({"uses": uses} if uses else {}),
-    }
+    if uses:
+        notes["uses"] = uses
+    return notes
 
 
-def _each(slots: Sequence[Slot]) -> Iterator[tuple[str, int, list[ToolCall | str]]]:
+def _each_tool(slots: Sequence[Slot]) -> Iterator[tuple[str, int, list[Use]]]:
     """Name, how often and the uses, oldest first: of every call, and of every tool that a
     summary noted."""
     for slot in slots:
-        notes: dict[str, Any] = (slot.notes or {}) if slot.standin else {}
-        for name, count in notes.get("tools", {}).items():
-            yield name, count, list(reversed(notes.get("uses", {}).get(name, ())))
+        if slot.standin and slot.notes:
+            yield from _noted_tools(slot.notes)
         for block in slot.message.blocks:
             if isinstance(block, ToolCall):
                 yield block.name, 1, [block]
 
 
+def _noted_tools(notes: dict[str, Any]) -> Iterator[tuple[str, int, list[Use]]]:
+    uses = notes.get("uses", {})
+    for name, count in notes.get("tools", {}).items():
+        yield name, count, list(reversed(uses.get(name, ())))
+
+
 def _failed_calls(slots: Sequence[Slot]) -> set[str]:
-    results = [
-        block for slot in slots for block in slot.message.blocks if isinstance(block, ToolResult)
-    ]
-    return {result.call for result in results if result.is_error or _failed(text_of(result))}
+    """The ids of the calls whose results say that they failed."""
+    return {
+        block.call
+        for slot in slots
+        for block in slot.message.blocks
+        if isinstance(block, ToolResult) and _has_failed(block)
+    }
 
 
-def _failed(output: str) -> bool:
+def _has_failed(result: ToolResult) -> bool:
+    if result.is_error:
+        return True
+    output = text_of(result)
     return failed(output) or exit_status(output) not in (None, 0)
 
 
-def _notable(uses: Sequence[ToolCall | str], bad: set[str]) -> tuple[str, ...]:
+def _notable(uses: Sequence[Use], failures: set[str]) -> tuple[str, ...]:
     """Only as many arguments are read as are shown: there may be thousands of calls."""
     shown: list[str] = []
-    for use in sorted(reversed(uses), key=lambda use: not _went_wrong(use, bad)):
-        text = use if isinstance(use, str) else _told(use, bad)
-        shown += [text] if text not in shown else []
+    for use in sorted(reversed(uses), key=lambda use: not _is_failure(use, failures)):
+        text = use if isinstance(use, str) else _use_text(use, failures)
+        if text not in shown:
+            shown.append(text)
         if len(shown) == USES_MAX:
             break
     return tuple(shown)
 
 
-def _went_wrong(use: ToolCall | str, bad: set[str]) -> bool:
-    return use.startswith(FAILED) if isinstance(use, str) else use.id in bad
+def _is_failure(use: Use, failures: set[str]) -> bool:
+    return use.startswith(FAILED) if isinstance(use, str) else use.id in failures
 
 
-def _told(call: ToolCall, bad: set[str]) -> str:
-    return (FAILED if call.id in bad else "") + arguments_text(call)[:USE_READ]
-
-
-def arguments_text(call: ToolCall) -> str:
-    """The arguments as they came, or as JSON."""
-    return (
-        call.arguments
-        if isinstance(call.arguments, str)
-        else msgspec.json.encode(call.arguments).decode()
-    )
+def _use_text(call: ToolCall, failures: set[str]) -> str:
+    """What a summary notes of a call."""
+    text = arguments_text(call)[:USE_READ]
+    return FAILED + text if call.id in failures else text

@@ -32,7 +32,7 @@ from refold.core.model import (
     Usage,
     View,
 )
-from refold.ledger.actions import changed_files
+from refold.ledger.file_changes import changed_files
 from refold.log.log import Log
 from refold.log.reading import artifact_of
 

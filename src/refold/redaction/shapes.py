@@ -1,16 +1,21 @@
-"""What secrets look like that can be told by their shape alone: one line per kind.
+"""Secrets that can be recognized by their shape alone: one line per kind.
 
 Most begin with a prefix that their issuer chose for exactly this purpose; `shape` makes of prefix
-and body a pattern that takes the whole run of signs and starts only where a run starts, so every
-run is looked at once and no text can make the search slow. A rule is tried only where its `anchor`
-stands in the text. To teach a new kind, add a line and an example in
-`tests/redaction/test_redaction.py`. Neighbour: `redaction` uses this, and knows what has no shape.
+and body a pattern that takes the whole run of characters and starts only where a run starts, so
+every run is looked at once and no text can make the search slow. A rule is tried only where its
+`anchor` is in the text. To teach a new kind, add a line and an example in
+`tests/redaction/secret_kinds.py`. Neighbour: `find` asks this rule, and others for what has no
+shape.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
+
+from refold.redaction.judge import is_placeholder
+from refold.redaction.secret import Found
 
 _STARTS = (
     r"(?<![A-Za-z0-9_-]{p})", r"(?<=\\[nrtbf]{p})", r"(?<=%[0-9A-Fa-f][0-9A-Fa-f]{p})",
@@ -19,7 +24,6 @@ _STARTS = (
 _END = r"(?![A-Za-z0-9])"
 WORD, HEX, URLSAFE = "[A-Za-z0-9]", "[a-f0-9]", "[A-Za-z0-9_-]"
 UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-
 
 # Every secret of a known shape lies in such a run; few other texts do, so anchors are looked for in
 # these alone.
@@ -34,23 +38,36 @@ class Shape(NamedTuple):
     anchor: str
     pattern: re.Pattern[str]
 
+    def found_in(self, text: str) -> Iterator[Found]:
+        """The secrets of this kind."""
+        group = "secret" if "secret" in self.pattern.groupindex else 0
+        for match in self.pattern.finditer(text):
+            value = match[group].removeprefix(self.anchor)
+            yield Found(self.kind, *match.span(group), not is_placeholder(value))
+
 
 def shape(kind: str, prefix: str, body: str) -> Shape:
-    """A secret that begins with `prefix`. It may stand behind anything that is no part of a
-    word, and behind the escapes of JSON, of addresses and of terminals, which end in a letter."""
+    """A secret that begins with `prefix`. It may follow anything that is not part of a word, and
+    the escapes of JSON, of addresses and of terminals, which end in a letter."""
     literal = re.escape(prefix)
-    # The prefix comes first in the pattern and what stands before it is asked later: so the search
-    # can jump to it.
+    # The prefix comes first in the pattern, and what must come before it is asked later: so the
+    # search can jump to the prefix.
     return Shape(kind, prefix, re.compile(f"{literal}{_starting(literal)}{body}{_END}"))
 
 
 def inner(kind: str, anchor: str, pattern: str) -> Shape:
-    """A secret that is told by an `anchor` somewhere inside."""
+    """A secret that is known by an `anchor` somewhere inside."""
     return Shape(kind, anchor, re.compile(f"{_starting('')}{pattern}{_END}"))
 
 
+def whole(kind: str, anchor: str, *patterns: str) -> Shape:
+    """A secret with a pattern of its own, in parts, around an `anchor`."""
+    return Shape(kind, anchor, re.compile("".join(patterns)))
+
+
 def _starting(literal: str) -> str:
-    return f"(?:{'|'.join(start.replace('{p}', literal) for start in _STARTS)})"
+    starts = [start.replace("{p}", literal) for start in _STARTS]
+    return f"(?:{'|'.join(starts)})"
 
 
 def _several(kind: str, prefixes: str, body: str) -> list[Shape]:
@@ -65,9 +82,10 @@ SHAPES: tuple[Shape, ...] = (
     shape("Google OAuth token", "ya29.", f"{URLSAFE}{{20,}}+"),
     shape("Google refresh token", "1//0", f"{URLSAFE}{{40,}}+"),
     inner("Azure client secret", "Q~", r"[A-Za-z0-9_~.]{3}\dQ~[A-Za-z0-9_~.-]{31,34}"),
-    Shape("Azure storage key", "AccountKey=", re.compile(r"AccountKey=(?P<secret>[A-Za-z0-9+/]{40,}+={0,2})")),
-    Shape("Azure shared key", "SharedAccessKey=", re.compile(r"SharedAccessKey=(?P<secret>[A-Za-z0-9+/]{40,}+={0,2})")),
-    Shape("Azure signature", "sig=", re.compile(r"(?<=[?&])sig=(?P<secret>[A-Za-z0-9%+/=_-]{32,}+)")),
+    whole("Azure storage key", "AccountKey=", r"AccountKey=(?P<secret>[A-Za-z0-9+/]{40,}+={0,2})"),
+    whole("Azure shared key", "SharedAccessKey=",
+          r"SharedAccessKey=(?P<secret>[A-Za-z0-9+/]{40,}+={0,2})"),
+    whole("Azure signature", "sig=", r"(?<=[?&])sig=(?P<secret>[A-Za-z0-9%+/=_-]{32,}+)"),
     shape("Alibaba key", "LTAI", f"{WORD}{{16,}}+"),
     *_several("DigitalOcean token", "dop_v1_ doo_v1_ dor_v1_", f"{HEX}{{64}}"),
     shape("Heroku key", "HRKU-", f"{URLSAFE}{{30,}}+"),
@@ -96,7 +114,8 @@ SHAPES: tuple[Shape, ...] = (
     *_several("GitHub token", "ghp_ gho_ ghu_ ghs_ ghr_", f"{WORD}{{20,}}+"),
     shape("GitHub token", "github_pat_", r"[A-Za-z0-9_]{20,}+"),
     *_several(
-        "GitLab token", "glpat- gldt- glrt- glcbt- glptt- glsoat- glimt- glagent- glft- glffct- GR1348941",
+        "GitLab token",
+        "glpat- gldt- glrt- glcbt- glptt- glsoat- glimt- glagent- glft- glffct- GR1348941",
         r"[A-Za-z0-9_.-]{16,}+",
     ),
     shape("Atlassian token", "ATATT3", r"[A-Za-z0-9_=-]{60,}+"),
@@ -114,17 +133,20 @@ SHAPES: tuple[Shape, ...] = (
     *_several("Buildkite token", "bkua_ bkpt_", f"{WORD}{{36,}}+"),
     *_several("Sentry token", "sntrys_ sntryu_", r"[A-Za-z0-9_+/=]{40,}+"),
     # talk and mail
-    *_several("Slack token", "xoxa- xoxb- xoxe- xoxe. xoxo- xoxp- xoxr- xoxs-", r"[A-Za-z0-9.-]{16,}+"),
+    *_several("Slack token", "xoxa- xoxb- xoxe- xoxe. xoxo- xoxp- xoxr- xoxs-",
+              r"[A-Za-z0-9.-]{16,}+"),
     shape("Slack token", "xapp-", r"\d-[A-Z0-9]{8,}+-\d{8,}+-[a-z0-9]{30,}+"),
-    Shape("Slack webhook", "https://hooks.slack.com/", re.compile(
-        r"https://hooks\.slack\.com/(?:services|workflows|triggers)/(?P<secret>[A-Za-z0-9/]{20,}+)")),
-    Shape("Discord webhook", "/api/webhooks/", re.compile(
-        r"/api/webhooks/\d{17,20}/(?P<secret>[A-Za-z0-9_-]{60,}+)")),
-    Shape("Discord token", ".", re.compile(  # the part before the first dot is the public id
-        r"\.[A-Za-z0-9_-]{6}\.(?:(?<=[MNO][A-Za-z0-9_-]{23}\.[A-Za-z0-9_-]{6}\.)|(?<=[MNO][A-Za-z0-9_-]{25}\.[A-Za-z0-9_-]{6}\.))"
-        r"[A-Za-z0-9_-]{27,38}+(?![A-Za-z0-9_.-])")),
-    Shape("Teams webhook", ".webhook.office.com/", re.compile(
-        r"\.webhook\.office\.com/webhookb2/(?P<secret>[A-Za-z0-9@/-]{40,}+)")),
+    whole("Slack webhook", "https://hooks.slack.com/",
+          r"https://hooks\.slack\.com/(?:services|workflows|triggers)/",
+          r"(?P<secret>[A-Za-z0-9/]{20,}+)"),
+    whole("Discord webhook", "/api/webhooks/",
+          r"/api/webhooks/\d{17,20}/(?P<secret>[A-Za-z0-9_-]{60,}+)"),
+    whole("Discord token", ".",  # the part before the first dot is the public id
+          r"\.[A-Za-z0-9_-]{6}\.(?:(?<=[MNO][A-Za-z0-9_-]{23}\.[A-Za-z0-9_-]{6}\.)",
+          r"|(?<=[MNO][A-Za-z0-9_-]{25}\.[A-Za-z0-9_-]{6}\.))",
+          r"[A-Za-z0-9_-]{27,38}+(?![A-Za-z0-9_.-])"),
+    whole("Teams webhook", ".webhook.office.com/",
+          r"\.webhook\.office\.com/webhookb2/(?P<secret>[A-Za-z0-9@/-]{40,}+)"),
     inner("Telegram token", ":AA", rf"\d{{8,10}}:AA{URLSAFE}{{33}}"),
     shape("SendGrid key", "SG.", r"[A-Za-z0-9_-]{16,32}\.[A-Za-z0-9_-]{16,}+"),
     shape("Mailgun key", "key-", f"{HEX}{{32}}"),
@@ -137,8 +159,8 @@ SHAPES: tuple[Shape, ...] = (
     *_several("Square token", "sq0atp- sq0csp-", f"{URLSAFE}{{20,}}+"),
     *_several("Shopify token", "shpat_ shpss_ shpca_ shppa_", r"[a-fA-F0-9]{32}"),
     *_several("Plaid token", "access-sandbox- access-development- access-production-", UUID),
-    Shape("PayPal token", "access_token$", re.compile(
-        r"access_token\$(?:production|sandbox)\$[a-z0-9]{16}\$[a-f0-9]{32}")),
+    whole("PayPal token", "access_token$",
+          r"access_token\$(?:production|sandbox)\$[a-z0-9]{16}\$[a-f0-9]{32}"),
     # services
     *_several("PlanetScale key", "pscale_tkn_ pscale_pw_ pscale_oauth_", r"[A-Za-z0-9_.=-]{32,}+"),
     *_several("Supabase key", "sbp_ sb_secret_", r"[A-Za-z0-9_-]{30,}+"),
@@ -153,7 +175,8 @@ SHAPES: tuple[Shape, ...] = (
     shape("Grafana token", "glc_", r"[A-Za-z0-9+/=]{32,}+"),
     *_several("New Relic key", "NRAK- NRJS- NRII- NRIQ-", r"[A-Za-z0-9_-]{19,}+"),
     shape("Dynatrace token", "dt0c01.", r"[A-Z0-9]{24}\.[A-Z0-9]{64}"),
-    *_several("Doppler token", "dp.pt. dp.st. dp.ct. dp.sa. dp.scim. dp.audit.", r"[A-Za-z0-9._-]{40,}+"),
+    *_several("Doppler token", "dp.pt. dp.st. dp.ct. dp.sa. dp.scim. dp.audit.",
+              r"[A-Za-z0-9._-]{40,}+"),
     *_several("Vault token", "hvs. hvb. hvr.", f"{URLSAFE}{{20,}}+"),
     inner("Terraform token", ".atlasv1.", rf"{WORD}{{14}}\.atlasv1\.[A-Za-z0-9_=-]{{60,70}}"),
     shape("Pulumi token", "pul-", f"{HEX}{{40}}"),
@@ -163,17 +186,35 @@ SHAPES: tuple[Shape, ...] = (
     shape("Contentful token", "CFPAT-", f"{URLSAFE}{{40,}}+"),
     shape("Mapbox token", "sk.eyJ", r"[A-Za-z0-9_-]{20,}+\.[A-Za-z0-9_-]{20,}+"),
     shape("Facebook token", "EAA", r"(?<![+/,]EAA)[A-Za-z0-9]{80,}+"),  # not inside encoded bytes
-    shape("X bearer token", "AAAAAAAAAAAAAAAAAAAAA", r"(?=[A-Za-z0-9%]{60})(?:[A-Za-z0-9]|%2[BF]|%3D)++"),
+    shape("X bearer token", "AAAAAAAAAAAAAAAAAAAAA",
+          r"(?=[A-Za-z0-9%]{60})(?:[A-Za-z0-9]|%2[BF]|%3D)++"),
     shape("Adafruit key", "aio_", r"[A-Za-z0-9]{28}"),
     shape("Prefect key", "pnu_", r"[A-Za-z0-9]{36}"),
     *_several("Shippo token", "shippo_live_ shippo_test_", f"{HEX}{{40}}"),
     *_several("EasyPost key", "EZAK EZTK", f"{WORD}{{54}}"),
-    shape("JSON web token", "eyJ", r"[A-Za-z0-9_-]{8,}+\.eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}+"),
+    shape("JSON web token", "eyJ",
+          r"[A-Za-z0-9_-]{8,}+\.eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}+"),
 )  # fmt: skip
 
-# No secret, but nobody's business either: taken out only where the setting asks for it. `git@host:`
-# is an address of code, and `name@2x.png` a file.
+# Not a secret, but nobody else's business: taken out only where the setting asks for it.
+# `git@host:` is an address of code, and `name@2x.png` a file.
 EMAIL = re.compile(
     r"(?<![A-Za-z0-9._%+/-])(?!git@)[A-Za-z0-9][A-Za-z0-9._%+-]{0,63}+@"
-    r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.){1,8}(?!(?:png|jpe?g|gif|svg|webp)\b)[A-Za-z]{2,24}\b"
+    r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.){1,8}"
+    r"(?!(?:png|jpe?g|gif|svg|webp)\b)[A-Za-z]{2,24}\b"
 )
+
+
+def by_shape(text: str, lowered: str) -> Iterator[Found]:
+    """The secrets of known shapes."""
+    runs = "\n".join(RUN.findall(text))
+    for shape in SHAPES:
+        if shape.anchor in runs:
+            yield from shape.found_in(text)
+
+
+def emails_in(text: str) -> list[Found]:
+    """The e-mail addresses of a text."""
+    if "@" not in text:
+        return []
+    return [Found("e-mail", *match.span()) for match in EMAIL.finditer(text)]

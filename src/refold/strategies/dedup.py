@@ -19,9 +19,11 @@ from refold.config import Config
 from refold.core.fold import GAP, text_of
 from refold.core.model import Block, Edit, Media, Opaque, Replace, Slot, Text, ToolResult
 from refold.core.plan import Ask
-from refold.ledger.actions import CHANGES, Action, actions_of, spellings_of
+from refold.ledger.actions import Action, actions_of, spellings_of
 from refold.ledger.file_mentions import excerpts
-from refold.ledger.outcomes import failed, is_cut, payload, shown_lines
+from refold.ledger.kinds import CHANGES
+from refold.ledger.outcomes import failed
+from refold.ledger.results import is_cut, payload, shown_lines
 from refold.ledger.shell_reads import END
 from refold.strategies.brief import Brief, protected
 

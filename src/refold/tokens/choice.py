@@ -1,4 +1,4 @@
-"""Which counter a conversation gets: the caller's own, one plugged in for the model, the exact one,
+"""Which counter a conversation gets: the caller's own, one registered for the model, the exact one,
 or the estimate.
 
 Nothing asked for: the exact counter where the extra `exact` is installed and the vocabulary is the
@@ -22,20 +22,19 @@ from refold.tokens.models import Model, model_info
 
 EXACT = "exact"
 
-_plugged: dict[str, Counter] = {}
+_registered: dict[str, Counter] = {}
 
 
-def plug(model: str, function: Count) -> None:
+def register_counter(model: str, function: Count) -> None:
     """From now on conversations with this model, or one whose name begins with it, are counted
     by the function."""
-    _plugged[model.strip().lower()] = (
-        function if isinstance(function, Counter) else custom(function)
-    )
+    counter = function if isinstance(function, Counter) else custom(function)
+    _registered[model.strip().lower()] = counter
 
 
-def unplug(model: str) -> None:
-    """Takes a plugged counter away again; does nothing where there is none."""
-    _plugged.pop(model.strip().lower(), None)
+def forget_counter(model: str) -> None:
+    """Removes a registered counter; does nothing where there is none."""
+    _registered.pop(model.strip().lower(), None)
 
 
 def counter_for(given: Count | str | None, model: Model | str | None = None) -> Counter:
@@ -49,18 +48,22 @@ def counter_for(given: Count | str | None, model: Model | str | None = None) -> 
 
 def _chosen(given: Count | str | None, model: Model) -> Counter:
     if given is None:
-        return _plugged_for(model.name) or _own_vocabulary(model) or ESTIMATE
-    return _by_name(given, model) if isinstance(given, str) else custom(given)
+        return _registered_for(model.name) or _own_vocabulary(model) or ESTIMATE
+    if isinstance(given, str):
+        return _by_name(given, model)
+    return custom(given)
 
 
-def _plugged_for(model: str) -> Counter | None:
-    names = [name for name in _plugged if model.startswith(name)]
-    return _plugged[max(names, key=len)] if names else None
+def _registered_for(model: str) -> Counter | None:
+    """The counter registered for the longest name that the model's begins with."""
+    names = [name for name in _registered if model.startswith(name)]
+    return _registered[max(names, key=len)] if names else None
 
 
 def _own_vocabulary(model: Model) -> Counter | None:
-    own = model.provider == "openai" and exact.installed()
-    return _vocabulary_counter(exact.nearest(model.name)) if own else None
+    """The exact counter, if the model's own vocabulary is published and installed."""
+    is_own = model.provider == "openai" and exact.installed()
+    return _vocabulary_counter(exact.nearest(model.name)) if is_own else None
 
 
 def _by_name(given: str, model: Model) -> Counter:
@@ -71,10 +74,8 @@ def _by_name(given: str, model: Model) -> Counter:
     if name not in known:
         raise Invalid(f"there is no counter {given!r}", hint=suggestion(name, known))
     if not exact.installed():
-        return replace(
-            ESTIMATE,
-            note=f"counter={given!r} needs the extra exact, so the estimate counts; {exact.HINT}",
-        )
+        note = f"counter={given!r} needs the extra exact, so the estimate counts; {exact.HINT}"
+        return replace(ESTIMATE, note=note)
     return _vocabulary_counter(exact.nearest(model.name) if name == EXACT else name)
 
 

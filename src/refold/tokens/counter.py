@@ -2,7 +2,7 @@
 
 Rule: what is not empty counts at least one, what is empty counts nothing, and each message adds
 what its frame costs with the provider at hand. A caller's own function becomes a counter by
-`custom`, which answers for its results. Nothing is cached, so no count outlives its text.
+`custom`, which checks its results. Nothing is cached, so no count outlives its text.
 Neighbours: `choice` finds the counter for a model, `framing` knows what providers add, `media`
 images and sound.
 """
@@ -26,8 +26,8 @@ from refold.tokens.schemas import declarations, json_text
 
 Count = Callable[[str], int]
 
-# Withheld thinking is its text, sealed and written as base64: 4 signs for 3 bytes, 4 bytes for a
-# token.
+# Withheld thinking is its text, sealed and written as base64: 4 characters for 3 bytes, 4 bytes
+# for a token.
 SEALED_CHARS_PER_TOKEN = 16 / 3
 
 
@@ -50,28 +50,26 @@ ESTIMATE = Counter(NAME, estimate, additive=True)
 
 
 def custom(function: Count) -> Counter:
-    """A caller's function as a counter. A result that is no count, or an error, becomes
+    """A caller's function as a counter. A result that is not a count, or an error, becomes
     `Invalid`."""
     if not callable(function):
-        raise Invalid(
-            f"a counter must be callable, not {type(function).__name__}",
-            hint="give counter=callable(text)",
-        )
+        given = type(function).__name__
+        hint = "give counter=callable(text)"
+        raise Invalid(f"a counter must be callable, not {given}", hint=hint)
     name = f"custom:{getattr(function, '__qualname__', type(function).__qualname__)}"
 
     def checked(text: str) -> int:
         try:
             result: object = function(text)
         except Exception as error:
-            raise Invalid(
-                f"the counter {name} failed: {error!r}", hint="see the error it was raised from"
-            ) from error
-        return _checked(name, result)
+            hint = "see the error it was raised from"
+            raise Invalid(f"the counter {name} failed: {error!r}", hint=hint) from error
+        return _checked_count(name, result)
 
     return Counter(name, checked)
 
 
-def _checked(name: str, result: object) -> int:
+def _checked_count(name: str, result: object) -> int:
     hint = "a counter gives the number of tokens as an int, 0 or more"
     try:
         # Takes what is an integer by nature, such as numpy's; a float has no index.
@@ -101,20 +99,16 @@ def count_block(block: Block, count: Count) -> int:
         case Thinking():
             return _thinking_tokens(block, count)
         case ToolCall():
-            return (
-                framing_of(count).call
-                + count(block.name)
-                + _argument_tokens(block.arguments, count)
-            )
+            text = count(block.name) + _argument_tokens(block.arguments, count)
+            return framing_of(count).call + text
         case ToolResult():
-            return framing_of(count).result + sum(
-                count_block(part, count) for part in block.content
-            )
+            parts = sum(count_block(part, count) for part in block.content)
+            return framing_of(count).result + parts
         case Media():
             return media_tokens(block, framing_of(count).media)
         case Opaque():
-            text = _opaque_text(block)
-            return count(text) if text else 0
+            shown = _opaque_text(block)
+            return count(shown) if shown else 0
         case _:
             assert_never(block)
 
@@ -135,7 +129,8 @@ def _argument_tokens(arguments: str | dict[str, Any], count: Count) -> int:
         return count(arguments)
     whole = count(json_text(arguments))
     if isinstance(count, Counter) and count.additive:
-        # The JSON text weighs what its parts weigh; counting the lines too would double the work.
+        # The JSON text counts what its parts count; counting the lines as well would double the
+        # work.
         return whole
     return max(whole, sum(count(f"{key}: {value}") for key, value in arguments.items()))
 

@@ -22,8 +22,8 @@ LOWER, DIGIT, NEWLINE, CONTROL = 29, 106, 127, 100
 # Blanks come in runs, and a run is one token however long it is.
 BLANK = 2
 BASE64 = 86
-# Lines and boxes are drawn with long runs of a sign that would be dear alone.
-SIGN, LINE = 185, 32
+# Lines and boxes are drawn with long runs of a symbol that would be expensive alone.
+SYMBOL, LINE = 185, 32
 # A large text is weighed in pieces that fit the processor's cache, so that no copy of the whole is
 # made.
 PIECE_CHARS = 1 << 15
@@ -42,8 +42,8 @@ _ASCII: tuple[tuple[bytes, int], ...] = (
     (_DIGIT, DIGIT),
     (b" \t\r", BLANK),
     (b"\n", NEWLINE),
-    # Signs that mostly stand in runs, or that a word carries with it for free, to those that stand
-    # alone.
+    # Symbols that mostly come in runs, or that a word carries with it for free, to those that
+    # stand alone.
     (b"-=", 17),
     (b"#+.;<{", 25),
     (b"!*_}", 52),
@@ -58,7 +58,7 @@ _SCRIPTS: tuple[tuple[int, int, int], ...] = (
     (0xD0, 0xD3, 41),  # Cyrillic: Russian costs less, the others more
     (0xD4, 0xDF, 50),  # Armenian, Hebrew, Arabic
     (0xE0, 0xE1, 54),  # Indic scripts, Thai, Georgian
-    (0xE2, 0xE2, SIGN),  # typographic signs, arrows
+    (0xE2, 0xE2, SYMBOL),  # typographic symbols, arrows
     (0xE3, 0xE3, 80),  # kana
     (0xE4, 0xE9, 97),  # Han: simplified costs less, traditional more
     (0xEA, 0xED, 92),  # Hangul, and lone surrogates
@@ -85,9 +85,8 @@ def estimate(text: str) -> int:
     if len(text) <= PIECE_CHARS:
         weight = _weight(text)
     else:
-        weight = sum(
-            _weight(text[at : at + PIECE_CHARS]) for at in range(0, len(text), PIECE_CHARS)
-        )
+        starts = range(0, len(text), PIECE_CHARS)
+        weight = sum(_weight(text[at : at + PIECE_CHARS]) for at in starts)
     return -(-weight // UNIT)
 
 
@@ -98,7 +97,7 @@ def _weight(text: str) -> int:
         [adler32(weights[at : at + SUM_BYTES], 0) & 0xFFFF for at in range(0, size, SUM_BYTES)]
     )
     if b"\xe2" in data:
-        weight -= (data.count(b"\xe2\x94") + data.count(b"\xe2\x95")) * (SIGN - LINE)
+        weight -= (data.count(b"\xe2\x94") + data.count(b"\xe2\x95")) * (SYMBOL - LINE)
     return max(weight, size * BASE64) if _is_base64(data) else weight
 
 

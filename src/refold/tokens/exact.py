@@ -23,9 +23,16 @@ HINT = "pip install 'refold[exact]', or leave counter out to use the estimate"
 
 # Our names, which are written into events, and those of the package.
 VOCABULARIES = {
-    "o200k": "o200k_base", "cl100k": "cl100k_base", "deepseek": "deepseek_v3", "gemma": "gemma3", "glm": "glm4",
-    "kimi": "kimi_k2", "llama": "llama3", "mistral": "mistral_v3", "qwen": "qwen3",
-}  # fmt: skip
+    "o200k": "o200k_base",
+    "cl100k": "cl100k_base",
+    "deepseek": "deepseek_v3",
+    "gemma": "gemma3",
+    "glm": "glm4",
+    "kimi": "kimi_k2",
+    "llama": "llama3",
+    "mistral": "mistral_v3",
+    "qwen": "qwen3",
+}
 # The first pattern that is found in a model's name tells its vocabulary; for Claude and Grok none
 # is published.
 _NEAREST = tuple(
@@ -47,12 +54,12 @@ NEAREST_DEFAULT = "o200k"
 # A large text is counted in pieces, so that neither time nor memory grows faster than the text.
 PIECE_CHARS = 1 << 16
 # Within so many characters before its end a piece looks for a place where the vocabulary splits
-# anyhow.
+# anyway.
 SEAM_CHARS = 4096
 _SEAM = re.compile(r"(?<=\n)(?=[0-9A-Za-z])|(?<=[0-9A-Za-z])(?= [A-Za-z])")
 _SURROGATES = re.compile("[\ud800-\udfff]")
-# The one place where the package splits otherwise than o200k: there a long s is an s, also in what
-# ends a word.
+# The one place where the package does not split as o200k does: there a long s is an s, also in
+# what ends a word.
 _LONG_S = "'ſ"
 _ENDING = re.compile("'(?:s|t|re|ve|m|ll|d)", re.IGNORECASE)
 
@@ -70,8 +77,8 @@ def nearest(model: str) -> str:
 
 
 class Vocabulary:
-    """A tokenizer: `count` for sizes, `encode` and `decode` for who needs the tokens. Loaded
-    when it is first used."""
+    """A tokenizer: `count` for sizes, `encode` and `decode` for callers that need the tokens.
+    Loaded when it is first used."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -81,45 +88,41 @@ class Vocabulary:
         try:
             import splintr
         except ImportError as error:
-            raise Unavailable(
-                f"the vocabulary {self.name} needs the extra exact: {error}", hint=HINT
-            ) from error
+            needs = f"the vocabulary {self.name} needs the extra exact: {error}"
+            raise Unavailable(needs, hint=HINT) from error
         return splintr.Tokenizer.from_pretrained(VOCABULARIES[self.name])
 
     def count(self, text: str) -> int:
         """The tokens of a text. Beyond 65,536 characters without a word's end it may be one off
         for each piece."""
-        return (
-            len(self._piece(text))
-            if self._is_one_piece(text)
-            else sum(map(len, self._encoded(text)))
-        )
+        is_large = len(text) > PIECE_CHARS
+        if is_large or self._has_long_s(text):
+            return sum(map(len, self._encoded_pieces(text)))
+        return len(self._encoded(text))
 
     def encode(self, text: str) -> list[int]:
         """The tokens themselves. Lone surrogates are U+FFFD, as in what is sent."""
-        return [token for piece in self._encoded(text) for token in piece]
+        return [token for piece in self._encoded_pieces(text) for token in piece]
 
     def decode(self, tokens: list[int]) -> str:
         """The text of whole characters' tokens."""
         try:
             text: str = self._tokenizer.decode(tokens)
         except (ValueError, OverflowError, TypeError) as error:
-            raise Invalid(
-                f"these are no tokens of {self.name}: {error}", hint="give what encode gave, whole"
-            ) from error
+            hint = "give what encode gave, whole"
+            raise Invalid(f"these are not tokens of {self.name}: {error}", hint=hint) from error
         return text
 
-    def _is_one_piece(self, text: str) -> bool:
-        return len(text) <= PIECE_CHARS and (self.name != "o200k" or _LONG_S not in text)
+    def _has_long_s(self, text: str) -> bool:
+        return _LONG_S in text and self.name == "o200k"
 
-    def _encoded(self, text: str) -> Iterator[list[int]]:
+    def _encoded_pieces(self, text: str) -> Iterator[list[int]]:
         for piece in _pieces(text):
-            for part in (
-                _behind_long_s(piece) if self.name == "o200k" and _LONG_S in piece else [piece]
-            ):
-                yield self._piece(part)
+            parts = _split_after_long_s(piece) if self._has_long_s(piece) else [piece]
+            for part in parts:
+                yield self._encoded(part)
 
-    def _piece(self, text: str) -> list[int]:
+    def _encoded(self, text: str) -> list[int]:
         try:
             tokens: list[int] = self._tokenizer.encode_ordinary(text)
         except UnicodeEncodeError:
@@ -128,17 +131,20 @@ class Vocabulary:
 
 
 def _pieces(text: str) -> Iterator[str]:
+    """A large text in pieces, each cut where the vocabulary splits if there is such a place."""
     start = 0
     while len(text) - start > PIECE_CHARS:
         end = start + PIECE_CHARS
         seam = _SEAM.search(text, end - SEAM_CHARS, end)
-        cut = seam.start() if seam else end
-        yield text[start:cut]
-        start = cut
+        if seam:
+            end = seam.start()
+        yield text[start:end]
+        start = end
     yield text[start:]
 
 
-def _behind_long_s(text: str) -> Iterator[str]:
+def _split_after_long_s(text: str) -> Iterator[str]:
+    """The text, split after every ending of a word that has a long s in it."""
     start = last = 0
     for found in _ENDING.finditer(text):
         # It ends a word only where there is one, and only once; the apostrophe of a second ending

@@ -54,8 +54,8 @@ def _claude(edge_max: int, tokens_max: int) -> Formula:
 
 
 def _patches(factor: float, patches_max: int, high_max: int | None = None) -> Formula:
-    """OpenAI's patches of 32 pixels, times what the model takes for each; shrunk until they are
-    few enough."""
+    """OpenAI's patches of 32 pixels, times what the model counts for each; the image is shrunk
+    until they are few enough."""
 
     def tokens(size: Size | None, detail: str) -> int:
         if size is None:
@@ -68,14 +68,15 @@ def _patches(factor: float, patches_max: int, high_max: int | None = None) -> Fo
 
 def _patches_of(size: Size, most: int) -> int:
     width, height = size[0] / 32, size[1] / 32
-    if ceil(width) * ceil(height) <= most:
-        return ceil(width) * ceil(height)
+    whole = ceil(width) * ceil(height)
+    if whole <= most:
+        return whole
     shrink = sqrt(most / (width * height))
     width, height = width * shrink, height * shrink
     # One more step, so that a whole number of patches fits the nearer edge; a strip keeps its one
     # row.
     step = min(max(1, floor(width)) / width, max(1, floor(height)) / height)
-    # Rounded first, because a product that is a whole number may come out a hair above it.
+    # Rounded first, because a product that is a whole number may come out slightly above it.
     return min(most, ceil(round(width * step, 6)) * ceil(round(height * step, 6)))
 
 
@@ -105,9 +106,8 @@ def _crops(size: Size | None, detail: str) -> int:
 
 def _resolution(size: Size | None, detail: str) -> int:
     """Gemini 3: a price for each media resolution, whatever the size."""
-    return {"low": 280, "medium": 560, "ultra_high": 2_240}.get(
-        detail.removeprefix("media_resolution_"), 1_120
-    )
+    resolution = detail.removeprefix("media_resolution_")
+    return {"low": 280, "medium": 560, "ultra_high": 2_240}.get(resolution, 1_120)
 
 
 _CLAUDE = _claude(EDGE_MAX, 1_568)

@@ -1,7 +1,7 @@
 """What an image, document or sound costs, from what its first bytes say and by the rule of who
 reads it.
 
-Nothing is opened: an image's width and height stand in its header, and of all else only the size is
+Nothing is opened: an image's width and height are in its header, and of all else only the size is
 known. Where the provider is not known, an image is width × height / 750, at most 1,600 tokens; a
 document 2,000 tokens per page of 50 kB; sound 32 and video 300 tokens per second at usual bit
 rates. Neighbours: `images` has the providers' formulas, `framing` says which model has which rule.
@@ -51,8 +51,8 @@ _GEMINI = {"gemini-1": (258, 295), "gemini-2": (258, 295), "": (560, 102)}
 
 
 def rule_for(provider: str, model: str) -> MediaRule:
-    """The rule of a model. The longest name that it begins with tells; a name not listed has the
-    provider's newest."""
+    """The rule of a model: that of the longest listed name that it begins with. A name not listed
+    has the rule of the provider's newest models."""
     formulas = _BY_PROVIDER.get(provider)
     if formulas is None:
         return ANY
@@ -73,9 +73,8 @@ def media_tokens(media: Media, rule: MediaRule = ANY) -> int:
         case "image":
             return rule.image(image_size(_inline(media)), media.detail)
         case "audio":
-            return _timed_tokens(
-                media, AUDIO_TOKENS, WAVE_BYTES if "wav" in media.mime else AUDIO_BYTES
-            )
+            bytes_per_second = WAVE_BYTES if "wav" in media.mime else AUDIO_BYTES
+            return _timed_tokens(media, AUDIO_TOKENS, bytes_per_second)
         case "video":
             return _timed_tokens(media, rule.video, VIDEO_BYTES)
         case _:
@@ -94,11 +93,12 @@ def _document_tokens(media: Media, page: int) -> int:
         return PAGES_DEFAULT * page
     if media.mime.startswith("text/") or media.mime.endswith(("json", "xml")):
         return ceil(size_bytes / TEXT_BYTES_PER_TOKEN)
-    return min(PAGES_MAX, max(1, ceil(size_bytes / PAGE_BYTES))) * page
+    pages = max(1, ceil(size_bytes / PAGE_BYTES))
+    return min(PAGES_MAX, pages) * page
 
 
 def _inline(media: Media) -> str:
-    """The base64 text that travels with the message, if any; a `data:` link carries it too."""
+    """The base64 text that is sent with the message, if any; a `data:` link may carry it."""
     if media.data or not media.url.startswith("data:"):
         return media.data
     return media.url.partition(",")[2]
@@ -130,8 +130,8 @@ def image_size(data: str) -> tuple[int, int] | None:
 
 
 def _head(data: str, size_bytes: int) -> bytes:
-    """The first bytes behind base64, or none where it is no base64. Sizes are multiples of 3: no
-    group is split."""
+    """The first bytes that the base64 text stands for, or none where it is not base64. Sizes are
+    multiples of 3: no group is split."""
     try:
         return binascii.a2b_base64(data[: size_bytes * 4 // 3])
     except ValueError:

@@ -8,7 +8,7 @@ of 128,000 and says that it is unknown. Neighbour: `core.budget` turns a window 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any
@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from refold.core.model import Usage
 from refold.errors import Invalid
 
-# Where a provider or host may end, and where a model's name may: `gpt-4.5` is no kind of `gpt-4`.
+# Where a provider or host may end, and where a model's name may: `gpt-4.5` is not a `gpt-4`.
 _OPENERS = "/:."
 _BOUNDARIES = "-@:_"
 # Hosts of many providers speak one dialect, whichever model they pass on.
@@ -39,7 +39,7 @@ class Prices(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Model(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A model's limits in tokens, its prices, its wire format. `thinking_bound`: its thinking
-    blocks hold only behind an unchanged prefix. `input_max` is set where the provider allows
+    blocks hold only after an unchanged prefix. `input_max` is set where the provider allows
     less input than the window."""
 
     name: str = ""
@@ -54,8 +54,8 @@ class Model(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Pattern(Struct, frozen=True, kw_only=True):
-    """What is assumed of a name that is in no row but contains a word; with a window, the model
-    counts as known."""
+    """What is assumed of a name that is not in the table but contains a word; with a window, the
+    model counts as known."""
 
     contains: str
     provider: str
@@ -70,9 +70,8 @@ class Table(Struct, frozen=True, kw_only=True):
     default_window: int
     added: str = ""
     dialects: dict[str, str] = field(default_factory=dict)
-    hosts: dict[str, str] = field(
-        default_factory=dict
-    )  # what stands before the slash, where it is no provider's name
+    # What comes before the slash, where it is not a provider's name.
+    hosts: dict[str, str] = field(default_factory=dict)
     gateways: tuple[str, ...] = ()
     patterns: tuple[Pattern, ...] = ()
     models: dict[str, Model] = field(default_factory=dict)
@@ -81,71 +80,87 @@ class Table(Struct, frozen=True, kw_only=True):
 @cache
 def table() -> Table:
     """The model table of the package."""
-    return msgspec.json.decode(
-        files("refold.tokens").joinpath("models.json").read_bytes(), type=Table
-    )
+    data = files("refold.tokens").joinpath("models.json").read_bytes()
+    return msgspec.json.decode(data, type=Table)
 
 
-_added: dict[str, Model] = {}
+_registered: dict[str, Model] = {}
 
 
-def add_models(rows: Mapping[str, Mapping[str, Any]]) -> None:
-    """Adds rows of the form of `models.json` to the table, or puts them in the place of its own,
-    for this process."""
-    try:
-        added = msgspec.convert(rows, dict[str, Model])
-    except msgspec.ValidationError as error:
-        raise Invalid(
-            f"this is no row of the model table: {error}", hint="window is needed; see models.json"
-        ) from error
-    for row in added.values():
-        # Refuses a window or an output limit of nothing.
-        with_overrides(row, window=row.window, output=row.output)
-    _added.update({name.strip().lower(): row for name, row in added.items()})
+def register_models(rows: Mapping[str, Mapping[str, Any]]) -> None:
+    """Adds rows of the form of `models.json` to the table for this process; they replace its own
+    rows of the same name."""
+    added = _checked_rows(rows)
+    _registered.update({name.strip().lower(): row for name, row in added.items()})
     model_info.cache_clear()
+
+
+def _checked_rows(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Model]:
+    try:
+        models = msgspec.convert(rows, dict[str, Model])
+    except msgspec.ValidationError as error:
+        hint = "window is needed; see models.json"
+        raise Invalid(f"this is not a row of the model table: {error}", hint=hint) from error
+    for model in models.values():
+        _check_limit("window", model.window)
+        _check_limit("output", model.output)
+    return models
 
 
 @lru_cache(maxsize=256)
 def model_info(name: str | None) -> Model:
     """The model of that name; `known` is False where we had to assume."""
     wanted = (name or "").strip().lower()
-    found = _row(wanted) or _assumed(wanted)
+    found = _listed(wanted) or _assumed(wanted)
     dialect = table().dialects.get(found.provider, "")
     if wanted.split("/", 1)[0] in table().gateways:
         dialect = _GATEWAY_DIALECT
     return replace(found, dialect=found.dialect or dialect)
 
 
-def _row(wanted: str) -> Model | None:
-    rows = table().models | _added
+def _listed(wanted: str) -> Model | None:
+    """The row of the table that a name finds: whole in any of its forms, or else by a prefix."""
+    rows = table().models | _registered
     forms = _forms(wanted)
     if "claude" in wanted:
         # Hosts write `claude-sonnet-4.5`; nobody else's dots may become boundaries.
         forms += _forms(wanted.replace(".", "-"))
-    exact = next((form for form in forms if form in rows), None)
-    key = exact or next(filter(None, (_longest_prefix(form, rows) for form in forms)), None)
-    return None if key is None else replace(rows[key], name=key)
+    for keys in (forms, _prefixes(forms)):
+        for key in keys:
+            if key in rows:
+                return replace(rows[key], name=key)
+    return None
 
 
 def _forms(name: str) -> list[str]:
-    """The name, and what is left of it behind each place where a provider or host may end; the
+    """The name, and what is left of it after each place where a provider or host may end; the
     longest first."""
-    return [name, *(name[at + 1 :] for at, sign in enumerate(name) if sign in _OPENERS)]
+    return [name, *(name[at + 1 :] for at, char in enumerate(name) if char in _OPENERS)]
 
 
-def _longest_prefix(form: str, rows: dict[str, Model]) -> str | None:
-    cuts = (form[:at] for at in range(len(form) - 1, 0, -1) if form[at] in _BOUNDARIES)
-    return next((cut for cut in cuts if cut in rows), None)
+def _prefixes(forms: list[str]) -> Iterator[str]:
+    """What is left of each form where a word of the name ends, the longest first."""
+    for form in forms:
+        for at in range(len(form) - 1, 0, -1):
+            if form[at] in _BOUNDARIES:
+                yield form[:at]
 
 
 def _assumed(wanted: str) -> Model:
+    """A model that is not in the table, by a word in its name or by its host."""
     found = next((pattern for pattern in table().patterns if pattern.contains in wanted), None)
-    if found is None or found.window is None:
-        host = wanted.partition("/")[0] if "/" in wanted else ""
-        named = table().hosts.get(host, host if host in table().dialects else "")
-        provider = found.provider if found else named
-        return Model(name=wanted, provider=provider, window=table().default_window, known=False)
-    return Model(name=wanted, provider=found.provider, window=found.window)
+    if found is not None and found.window is not None:
+        return Model(name=wanted, provider=found.provider, window=found.window)
+    provider = found.provider if found else _provider_of_host(wanted)
+    return Model(name=wanted, provider=provider, window=table().default_window, known=False)
+
+
+def _provider_of_host(wanted: str) -> str:
+    """The provider that comes before the slash of a name, or is known by its host."""
+    host, slash, _ = wanted.partition("/")
+    if not slash:
+        host = ""
+    return table().hosts.get(host, host if host in table().dialects else "")
 
 
 def with_overrides(
@@ -157,16 +172,19 @@ def with_overrides(
 ) -> Model:
     """The model with what the user said about it. A window given by hand makes an unknown model
     known."""
-    for name, value in (("window", window), ("output", output)):
-        if value is not None and value <= 0:
-            raise Invalid(
-                f"{name} is {value}, but must be above 0",
-                hint=f"leave {name} out to use the model's own",
-            )
+    _check_limit("window", window)
+    _check_limit("output", output)
     if window is not None:
         # A reported input limit belongs to the window it was reported for.
         model = replace(model, window=window, input_max=None, known=True)
     return replace(model, output=output or model.output, prices=prices or model.prices)
+
+
+def _check_limit(name: str, tokens: int | None) -> None:
+    """Refuses a limit of nothing."""
+    if tokens is not None and tokens <= 0:
+        hint = f"leave {name} out to use the model's own"
+        raise Invalid(f"{name} is {tokens}, but must be above 0", hint=hint)
 
 
 def cost(model: Model, usage: Usage) -> float | None:

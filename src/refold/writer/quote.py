@@ -13,11 +13,12 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
+from refold.core.arguments import arguments_text
 from refold.core.fold import text_of
 from refold.core.laws import settled
 from refold.core.model import Block, Media, Slot, Thinking, ToolCall, ToolResult
 from refold.display import cut, one_line
-from refold.ledger.uses import arguments_text, tools_used
+from refold.ledger.uses import tools_used
 
 RESULT_CHARS_MAX = 2_000
 TEXT_CHARS_MAX = 12_000

@@ -1,0 +1,57 @@
+"""Facts as values: those of one kind, how much each is needed, and a text of bearable length.
+
+Neighbours: `ledger` makes facts of what was said and done, `text` writes them for a page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from refold.core.model import Fact, FactKind
+
+RANK_CHANGED = 2  # of files that were changed
+RANK_KEPT = 4  # up to this rank a fact never leaves the ledger
+
+
+def of_kind(facts: Iterable[Fact], kind: FactKind) -> list[Fact]:
+    """The facts of one kind, in order."""
+    return [fact for fact in facts if fact.kind == kind]
+
+
+def rank(fact: Fact) -> int:
+    """How soon a fact may go: 0 last, 9 first. Up to `RANK_KEPT` it never leaves the ledger."""
+    match fact.kind, fact.state:
+        case "request", _:
+            return 0
+        case "constraint", _:
+            return 1 if fact.state == "user" else 3
+        case "todo", "open":
+            return 1
+        case "file", "created" | "modified" | "deleted":
+            return RANK_CHANGED
+        case "error", "open":
+            return 5
+        case "decision", _:
+            return 4 if fact.state == "user" else 5
+        case "artifact", _:
+            return 6
+        case "command", "exit 0" | "ok" | "":
+            return 9
+        case "command", _:
+            return 6
+        case "file", _:
+            return 9
+        case _:
+            return 8
+
+
+def without_middle(text: str, size: int, seq: int = 0) -> str:
+    """A text that is too long without its middle; `seq` says where all of it is."""
+    if len(text) <= size:
+        return text
+    gap = " … "
+    if seq:
+        gap = f" … [{len(text) - size:,}+ characters left out, whole at #{seq}] … "
+    room = size - len(gap)
+    head = room * 2 // 3
+    return text[:head] + gap + text[len(text) - (room - head) :]

@@ -1,0 +1,58 @@
+"""To-dos from every kind of list."""
+
+from __future__ import annotations
+
+from refold.core.model import Message
+from refold.ledger.ledger import (
+    merged,
+)
+from tests.ledger.messages import does, learnt, says, states, user
+
+
+def todo_write(*items: tuple[str, str]) -> list[Message]:
+    return does("TodoWrite", todos=[{"content": text, "status": status} for text, status in items])
+
+
+def test_todos_come_from_every_kind_of_list() -> None:
+    facts = learnt(
+        *todo_write(
+            ("write it", "in_progress"), ("plan it", "completed"), ("skip it", "cancelled")
+        ),
+        *does("update_plan", plan=[{"step": "ship it", "status": "pending"}]),
+        *does("update_todo_list", todos="- [x] from text\n- [ ] still there"),
+        user("My list:\n- [ ] mine\n* [x] mine too\n1. [ ] third"),
+    )
+    assert states(facts, "todo") == {
+        "plan it": "done",
+        "skip it": "cancelled",
+        "write it": "cancelled",
+        "ship it": "cancelled",
+        "from text": "done",
+        "still there": "open",
+        "mine": "open",
+        "mine too": "done",
+        "third": "open",
+    }
+
+
+def test_a_finished_todo_never_returns_as_open_but_by_its_own_tool() -> None:
+    known = learnt(*todo_write(("ship it", "completed")))
+    again = learnt(says("Remaining:\n- [ ] ship it"), user("- [ ] ship it"), known=known, first=10)
+    assert not states(again, "todo")
+    reopened = learnt(*todo_write(("ship it", "pending")), known=known, first=20)
+    assert states(merged(known, reopened), "todo") == {"ship it": "open"}
+    closed = learnt(says("- [x] ship it"), known=reopened, first=30)
+    assert states(closed, "todo") == {"ship it": "done"}
+
+
+def test_numbered_tasks_are_followed_over_spans() -> None:
+    made = learnt(
+        *does(
+            "TaskCreate", "Task #3 created successfully: Fix it", subject="Fix it", description="d"
+        )
+    )
+    assert states(made, "todo") == {"[3] Fix it": "open"}
+    done = learnt(
+        *does("TaskUpdate", "Updated task #3", taskId="3", status="completed"), known=made, first=10
+    )
+    assert states(merged(made, done), "todo") == {"[3] Fix it": "done"}
