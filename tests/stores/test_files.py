@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import refold
+from refold import disk
 from refold.core import codec
 from refold.core.model import Artifact, Event
 from refold.errors import Corrupt, Denied, Invalid, Unavailable
@@ -502,10 +503,8 @@ def test_more_conversations_than_may_be_open_are_all_synced(
 ) -> None:
     store = FilesStore(str(tmp_path))
     synced: list[int] = []
-    sync = files_tree.sync
-    monkeypatch.setattr(
-        files_tree, "sync", lambda fd: (synced.append(os.fstat(fd).st_ino), sync(fd))[1]
-    )
+    sync = disk.sync
+    monkeypatch.setattr(disk, "sync", lambda fd: (synced.append(os.fstat(fd).st_ino), sync(fd))[1])
     logs = {f"c{n}": grown(store, f"c{n}", 1) for n in range(150)}
     store.flush()
     assert {log_of(tmp_path, id).stat().st_ino for id in logs} <= set(synced)
@@ -524,7 +523,7 @@ def test_what_was_erased_is_in_no_file(tmp_path: Path) -> None:
         store.keep_bookmark(id, b"secret facts")
     Path(f"{log_of(tmp_path)}.quarantine").write_bytes(b"secret draft")
     store.conversations()
-    store._save_index()
+    store._save_list()
     for name in ("bookmark.new", "messages.jsonl.new"):
         (tmp_path / "conversations" / "log" / name).write_bytes(b"secret, left by a killed process")
     for seq in (1, 2, 4):

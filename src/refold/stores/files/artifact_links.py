@@ -1,9 +1,9 @@
-"""`conversations/ID/artifacts/`: what the conversation's events name, as a person or a grep finds
+"""`conversations/ID/artifacts/`: what the conversation's events name, where a person or a grep finds
 it.
 
 A content lies once in the store's own `artifacts/`; here it has a second name, and beside it
-`NAME.meta.json` with what the event says of it. Derived from log and contents: whatever is missing
-here is found by its digest all the same.
+`NAME.meta.json` with what the event says about it. Derived from log and contents: whatever is
+missing here is still found by its digest. Neighbour: `store` keeps the links up to date.
 """
 
 from __future__ import annotations
@@ -14,35 +14,49 @@ from contextlib import suppress
 
 import msgspec
 
+from refold import disk
 from refold.core import codec
 from refold.core.model import Artifact, Event
 from refold.errors import Corrupt, Invalid
-from refold.stores.contents import make_folder
-from refold.stores.files import tree as files_tree
+from refold.stores.files import tree
 
 META = ".meta.json"
 
 Location = Callable[[str], str | None]
 
 
-def show(folder: str, events: Iterable[Event], location: Location) -> None:
+def link(folder: str, events: Iterable[Event], location: Location) -> None:
     """Puts the contents that these events name into the folder."""
-    for artifact in filter(None, map(artifact_of, events)):
-        if path := _located(artifact, location):
-            make_folder(folder, durable=False)
-            name = os.path.join(folder, os.path.basename(path))
-            _link(path, name)
-            meta = msgspec.json.format(msgspec.json.encode(artifact), indent=2) + b"\n"
-            files_tree.replace_file(name + META, meta, durable=False)
+    for event in events:
+        artifact = artifact_of(event)
+        path = _path_of(artifact, location) if artifact else None
+        if artifact and path:
+            _link_one(folder, artifact, path)
 
 
-def take_away(folder: str, digest: str, location: Location) -> None:
-    """Removes a content's name and what is said of it from the folder."""
-    stems = {codec.artifact_id(digest), os.path.basename(location(digest) or "").partition(".")[0]}
+def _link_one(folder: str, artifact: Artifact, path: str) -> None:
+    disk.make_folder(folder, durable=False)
+    name = os.path.join(folder, os.path.basename(path))
+    # Where it has this name already, or the disk has no hard links, the .meta.json leads to the
+    # content.
+    with suppress(OSError):
+        os.link(path, name)
+    meta = msgspec.json.format(msgspec.json.encode(artifact), indent=2) + b"\n"
+    tree.replace_file(name + META, meta, durable=False)
+
+
+def unlink(folder: str, digest: str, path: str | None) -> None:
+    """Removes a content's name, and what is said about it, from the folder. `path` is where the
+    content lies or lay, if that is known."""
+    stems = {codec.artifact_id(digest), _stem(os.path.basename(path or ""))}
     with suppress(FileNotFoundError):
         for name in os.listdir(folder):
-            if name.partition(".")[0] in stems:
+            if _stem(name) in stems:
                 os.unlink(os.path.join(folder, name))
+
+
+def _stem(name: str) -> str:
+    return name.partition(".")[0]
 
 
 def artifact_of(event: Event) -> Artifact | None:
@@ -57,16 +71,9 @@ def artifact_of(event: Event) -> Artifact | None:
     return body if isinstance(body, Artifact) else None
 
 
-def _located(artifact: Artifact, location: Location) -> str | None:
+def _path_of(artifact: Artifact, location: Location) -> str | None:
     try:
         return location(artifact.digest)
     except Invalid:
-        # A store keeps what it is given, also an event that names nothing.
+        # A store keeps what it is given, even an event that names nothing.
         return None
-
-
-def _link(path: str, name: str) -> None:
-    # Where it has this name already, or the disk knows no second names, the .meta.json leads to the
-    # content.
-    with suppress(OSError):
-        os.link(path, name)

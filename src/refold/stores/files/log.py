@@ -3,11 +3,11 @@
 A line is what `codec.to_line` gives. A space before the line's end says that its batch goes on with
 the next line: JSON does not see it, and a batch of which some lines are missing is told from a
 whole one, whoever was killed and wherever the power was cut. What follows the last whole batch is
-no part of the log: a writer is at work there, or died there.
+not part of the log: a writer is at work there, or died there.
 
 Lines carry their seq at the front, so a place in the middle is found by halving the file. Places
 that were found are remembered. A body that is not one line of JSON is carried in base64 beside it.
-Neighbour: `files_folder` locks and mends.
+Neighbour: `folder` locks and repairs.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from msgspec.structs import replace
 from refold.core import codec
 from refold.core.model import Event
 from refold.errors import Corrupt, Invalid
-from refold.stores import checks as door
-from refold.stores.files import tree as files_tree
+from refold.stores import checks
+from refold.stores.files import tree
 
 NEAR_BYTES = 16 * 1024
 READ_BYTES = 4 * 1024
@@ -157,7 +157,7 @@ class LogFile:
     def refresh(self) -> None:
         """Learns where the log ends now, from its last line."""
         size = os.fstat(self.fd).st_size
-        # Behind a torn tail the size says nothing: it may have been cut, and as much been appended.
+        # With a torn tail the size says nothing: it may have been cut, and as much been appended.
         if size == self.size and not self.is_torn:
             return
         end = self._whole(size)
@@ -175,12 +175,12 @@ class LogFile:
         self.size, self.end = size, end
 
     def append(self, events: Sequence[Event], batch: bytes) -> None:
-        """Writes a batch behind the last. The caller holds the lock and has mended what was
-        torn."""
+        """Writes a batch after the last. The caller holds the lock and has moved a torn tail
+        aside."""
         try:
-            files_tree.write_all(self.fd, batch)
+            tree.write_all(self.fd, batch)
         except BaseException:
-            # What we cannot take back either is a torn tail, and the next writer's to mend.
+            # What we cannot take back either is a torn tail, and the next writer's to move aside.
             self.size = -1
             os.ftruncate(self.fd, self.end)
             raise
@@ -231,7 +231,7 @@ class LogFile:
         for event in self._containing(b'"kind":"meta"'):
             if event.seq > last:
                 break
-            if event.seq != without and (title := door.title_in([event])) is not None:
+            if event.seq != without and (title := checks.title_in([event])) is not None:
                 found = title, event.seq
         return found
 
@@ -250,11 +250,11 @@ class LogFile:
         [(_, line)] = [next(self.lines(offset))]
         emptied = line_of(replace(self._event(offset, line), body=b"", salt=b""))
         self._copy(0, offset, fd)
-        files_tree.write_all(fd, emptied + (b" " if line.endswith(b" ") else b""))
+        tree.write_all(fd, emptied + (b" " if line.endswith(b" ") else b""))
         self._copy(offset + len(line), self.end, fd)
 
     def torn(self) -> Iterator[bytes]:
-        """What lies behind the last whole batch."""
+        """What lies after the last whole batch."""
         for start in range(self.end, self.size, READ_BYTES_MAX):
             yield self._bytes(start, min(start + READ_BYTES_MAX, self.size))
 
@@ -360,7 +360,9 @@ class LogFile:
         """The line between two places; without a stop, or longer than any event, it is damage
         and not read."""
         if stop < 0 or stop - start > LINE_BYTES_MAX:
-            raise self._damage(start, f"a line of more than {LINE_BYTES_MAX:,} bytes is no event")
+            raise self._damage(
+                start, f"a line of more than {LINE_BYTES_MAX:,} bytes is not an event"
+            )
         return self._bytes(start, stop)
 
     def _bytes(self, start: int, stop: int) -> bytes:
@@ -374,7 +376,7 @@ class LogFile:
 
     def _copy(self, start: int, stop: int, fd: int) -> None:
         for at in range(start, stop, READ_BYTES_MAX):
-            files_tree.write_all(fd, self._bytes(at, min(at + READ_BYTES_MAX, stop)))
+            tree.write_all(fd, self._bytes(at, min(at + READ_BYTES_MAX, stop)))
 
     def _event(self, offset: int, line: bytes) -> Event:
         try:
