@@ -14,7 +14,8 @@ import fcntl
 import os
 import stat
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import IO
 
 from refold.errors import Corrupt, Denied, RefoldError, Unavailable
@@ -60,13 +61,24 @@ def make_folder(folder: str, *, durable: bool = True) -> None:
         sync_folder(parent)
 
 
-def sync_folder(folder: str) -> None:
-    """Makes the names in a folder durable: a synced file without a synced name is still lost."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+@contextmanager
+def closing(fd: int) -> Iterator[int]:
+    """The descriptor, closed at the end of the block."""
     try:
-        os.fsync(fd)
+        yield fd
     finally:
         os.close(fd)
+
+
+def open_folder(folder: str) -> int:
+    """A descriptor of a folder, to lock or to sync it."""
+    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def sync_folder(folder: str) -> None:
+    """Makes the names in a folder durable: a synced file without a synced name is still lost."""
+    with closing(open_folder(folder)) as fd:
+        os.fsync(fd)
 
 
 def sync(fd: int) -> None:
@@ -93,7 +105,7 @@ def open_regular(path: str, size_bytes: int | None = None) -> IO[bytes]:
         raise
     file = os.fdopen(fd, "rb", buffering=0)
     try:
-        _check(os.fstat(fd), path, size_bytes)
+        _check_content(os.fstat(fd), path, size_bytes)
     except Corrupt:
         file.close()
         raise
@@ -103,7 +115,7 @@ def open_regular(path: str, size_bytes: int | None = None) -> IO[bytes]:
 def check_size(path: str, size_bytes: int) -> None:
     """The same check without opening the file. One that is gone is for the reader to miss."""
     with suppress(FileNotFoundError):
-        _check(os.lstat(path), path, size_bytes)
+        _check_content(os.lstat(path), path, size_bytes)
 
 
 def is_regular(path: str) -> bool:
@@ -122,7 +134,7 @@ def not_ours(path: str) -> Corrupt:
     )
 
 
-def _check(found: os.stat_result, path: str, size_bytes: int | None) -> None:
+def _check_content(found: os.stat_result, path: str, size_bytes: int | None) -> None:
     if not stat.S_ISREG(found.st_mode):
         raise not_ours(path)
     if size_bytes is not None and found.st_size != size_bytes:

@@ -73,6 +73,12 @@ def _title_of(event: Event) -> str | None:
     return body.title if isinstance(body, Meta) else None
 
 
+def is_repeat(kept: Sequence[Event], events: Sequence[Event]) -> bool:
+    """Whether exactly these events are kept already: a retry of an append whose answer was lost.
+    The chain of an event tells all that came before it."""
+    return [event.chain for event in kept] == [event.chain for event in events]
+
+
 # --- errors ---
 
 

@@ -125,14 +125,17 @@ class Artifacts:
         with _folder_locked(self.folder):
             if known is not None and _put_again(known):
                 return
-            is_taken = self._find(digest) is not None
-            stem = _long_stem(digest) if is_taken else codec.artifact_id(digest)
-            name = stem + suffix
-            os.rename(pending, os.path.join(self.folder, name))
+            stem = self._free_stem(digest)
+            os.rename(pending, os.path.join(self.folder, stem + suffix))
         if self.durable:
             disk.sync_folder(self.folder)
-        self._names[stem] = name
+        self._names[stem] = stem + suffix
         self._seen_ns = os.stat(self.folder).st_mtime_ns
+
+    def _free_stem(self, digest: str) -> str:
+        """The short name, unless other content has it."""
+        is_taken = self._find(digest) is not None
+        return _long_stem(digest) if is_taken else codec.artifact_id(digest)
 
     def _find(self, digest: str) -> str | None:
         for stem in _stems(digest):
@@ -177,12 +180,9 @@ class Artifacts:
 @contextlib.contextmanager
 def _folder_locked(folder: str) -> Iterator[None]:
     """One process at a time; the lock is gone with whoever holds it."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with disk.closing(disk.open_folder(folder)) as fd:
         fcntl.flock(fd, fcntl.LOCK_EX)
         yield
-    finally:
-        os.close(fd)
 
 
 def _put_again(path: str) -> bool:

@@ -163,10 +163,8 @@ class MemoryStore:
                 raise checks.taken(new, self._logs[new].head)
             if not 1 <= at <= log.head:
                 raise checks.outside(conversation, at, log.head)
-            title = log.title
-            if checks.title_in(self._span(conversation, at + 1, log.head)) is not None:
-                title = self._title(conversation, at)
-            self._logs[new] = _Log(conversation, at, self._event(conversation, at).at_ms, title)
+            at_ms = self._event(conversation, at).at_ms
+            self._logs[new] = _Log(conversation, at, at_ms, self._title_at(conversation, at))
 
     def erase(self, conversation: str, seq: int) -> None:
         with self._lock:
@@ -229,13 +227,15 @@ class MemoryStore:
         return [event for part in reversed(parts) for event in part]
 
     def _has(self, conversation: str, events: Sequence[Event], head: int) -> bool:
-        """Whether exactly these events are there already: a retry of an append whose answer was
-        lost."""
         first, last = events[0].seq, events[-1].seq
-        if last > head:
-            return False
-        kept = [event.chain for event in self._span(conversation, first, last)]
-        return kept == [event.chain for event in events]
+        return last <= head and checks.is_repeat(self._span(conversation, first, last), events)
+
+    def _title_at(self, conversation: str, at: int) -> str:
+        """The title that the conversation had at that event; looked for only if it got another
+        one since."""
+        log = self._logs[conversation]
+        since = checks.title_in(self._span(conversation, at + 1, log.head))
+        return log.title if since is None else self._title(conversation, at)
 
     def _title(self, conversation: str, last: int) -> str:
         return checks.title_in(self._span(conversation, 1, last)) or ""

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from refold.core.model import Event
 from refold.errors import Corrupt
+from refold.stores import checks
 from refold.stores.files.open_folders import OpenFolders
 
 
@@ -40,11 +41,10 @@ class Ancestry:
         return folder.log.events(first, last)
 
     def has(self, conversation: str, events: Sequence[Event]) -> bool:
-        """Whether exactly these events are there already: a retry of an append whose answer was
-        lost."""
+        """Whether exactly these events are there already."""
         first, last = events[0].seq, events[-1].seq
         kept = self.span(conversation, first - 1, last, len(events))
-        return [event.chain for event in kept] == [event.chain for event in events]
+        return checks.is_repeat(kept, events)
 
     def event(self, conversation: str, seq: int) -> Event:
         """One event that is there, whichever conversation holds it."""

@@ -48,18 +48,18 @@ class ConversationList:
     def about(self, id: str, read: Callable[[str], Conversation | None]) -> Conversation | None:
         """The conversation by its entry, if that still holds; else what `read` gives."""
         stamp = self._stamp(id)
-        entry = self._known().get(id)
+        entry = self._loaded().get(id)
         if entry is not None and entry.stamp == stamp:
             return _conversation_of(entry)
         # The stamp was taken before: what is appended while we read makes the entry old, not wrong.
         about = read(id)
         if about is not None and about.head and stamp is not None:
-            self._known()[id] = _entry_of(about, stamp)
+            self._loaded()[id] = _entry_of(about, stamp)
         return about
 
     def save(self, ids: Iterable[str]) -> None:
         """Writes the entries of these conversations. The caller holds the lock of the tree."""
-        known = self._known()
+        known = self._loaded()
         entries = [known[id] for id in ids if id in known]
         plain = msgspec.json.encode(_File(v=VERSION, conversations=entries))
         content = msgspec.json.format(plain, indent=2) + b"\n"
@@ -70,7 +70,7 @@ class ConversationList:
         remove_file(self._tree.index)
         self._entries = {}
 
-    def _known(self) -> dict[str, _Entry]:
+    def _loaded(self) -> dict[str, _Entry]:
         if self._entries is None:
             self._entries = {}
             self._entries |= {entry.id: entry for entry in self._saved()}

@@ -236,16 +236,13 @@ class Folder:
 
     def _copy_torn(self, path: str) -> None:
         """Appends the torn tail to another file."""
-        fd = tree.open_own(path, os.O_WRONLY | os.O_APPEND)
-        try:
+        with disk.closing(tree.open_own(path, os.O_WRONLY | os.O_APPEND)) as fd:
             for piece in self.log.torn():
                 tree.write_all(fd, piece)
             tree.write_all(fd, b"\n")
             if self.durable:
                 disk.sync(fd)
                 disk.sync_folder(self.path)
-        finally:
-            os.close(fd)
 
     def erase(self, seq: int) -> None:
         """Puts a log in place that has only the envelope of the event; the caller holds the lock.
@@ -253,8 +250,7 @@ class Folder:
         What was moved aside goes as well: it may hold the same words.
         """
         path, new = self.log.path, self.log.path + ".new"
-        fd = tree.open_new(new)
-        try:
+        with disk.closing(tree.open_new(new)) as fd:
             # Whoever opens the new file must wait until we are done, as those do who have the old
             # one.
             tree.lock(fd, new)
@@ -265,8 +261,6 @@ class Folder:
             os.rename(new, path)
             if self.durable:
                 disk.sync_folder(self.path)
-        finally:
-            os.close(fd)
 
     def sync(self) -> None:
         """Makes everything that was written here survive power loss."""

@@ -106,8 +106,19 @@ def event_of(line: bytes) -> Event:
 # --- the file ---
 
 
-class Tip(NamedTuple):
-    """What is kept in mind of the newest event: not its body, which may be large."""
+def _open_log(path: str) -> tuple[int, bool]:
+    """A descriptor, and whether it can write: a log that may only be read is opened for
+    reading."""
+    try:
+        return os.open(path, os.O_RDWR | os.O_APPEND | _FLAGS), True
+    except OSError as error:
+        if error.errno not in _READ_ONLY:
+            raise
+        return os.open(path, os.O_RDONLY | _FLAGS), False
+
+
+class Newest(NamedTuple):
+    """What is remembered about the newest event: not its body, which may be large."""
 
     seq: int
     chain: bytes
@@ -120,26 +131,18 @@ class LogFile:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.writable = True
-        try:
-            self.fd = os.open(path, os.O_RDWR | os.O_APPEND | _FLAGS)
-        except OSError as error:
-            if error.errno not in _READ_ONLY:
-                raise
-            self.fd, self.writable = os.open(path, os.O_RDONLY | _FLAGS), False
+        self.fd, self.writable = _open_log(path)
         found = os.fstat(self.fd)
         self.identity = (found.st_dev, found.st_ino)
         if not stat.S_ISREG(found.st_mode):
             self.close()
-            raise Corrupt(
-                f"{path} is not a file",
-                hint="move it away; refold verify tells what can still be read",
-            )
+            hint = "move it away; refold verify tells what can still be read"
+            raise Corrupt(f"{path} is not a file", hint=hint)
         self._forget()
 
     def _forget(self) -> None:
         self.size = self.end = self.first = 0
-        self.newest: Tip | None = None
+        self.newest: Newest | None = None
         self._places: list[tuple[int, int]] = []  # a seq and where its line begins, sorted
 
     @property
@@ -165,14 +168,19 @@ class LogFile:
             self._forget()
         if end > self.end:
             start = self._newline_before(end - 1) + 1
-            newest = self._event(start, self._line(start, end - 1))
-            before = self._seq_at(self._newline_before(start - 1) + 1) if start else newest.seq - 1
+            self._learn(start, self._event(start, self._line(start, end - 1)))
+        self.size, self.end = size, end
+
+    def _learn(self, start: int, newest: Event) -> None:
+        """Remembers the newest event, whose line begins at `start`, if it follows the one
+        before."""
+        if start:
+            before = self._seq_at(self._newline_before(start - 1) + 1)
             if newest.seq != before + 1:
                 raise self._damage(start, f"event {newest.seq} follows event {before}")
-            self.newest = Tip(newest.seq, newest.chain, newest.at_ms)
-            self._remember(newest.seq, start)
-            self.first = self.first or self._seq_at(0)
-        self.size, self.end = size, end
+        self.newest = Newest(newest.seq, newest.chain, newest.at_ms)
+        self._remember(newest.seq, start)
+        self.first = self.first or self._seq_at(0)
 
     def append(self, events: Sequence[Event], batch: bytes) -> None:
         """Writes a batch after the last. The caller holds the lock and has moved a torn tail
@@ -186,7 +194,7 @@ class LogFile:
             raise
         self.first = self.first or events[0].seq
         self._remember(events[0].seq, self.end)
-        self.newest = Tip(events[-1].seq, events[-1].chain, events[-1].at_ms)
+        self.newest = Newest(events[-1].seq, events[-1].chain, events[-1].at_ms)
         self.end = self.size = self.end + len(batch)
 
     def events(self, first: int, last: int) -> list[Event]:
@@ -195,10 +203,9 @@ class LogFile:
         start = offset = self._offset_of(first)
         for start, line in self.lines(offset):
             event = self._event(start, line)
-            if event.seq != first + len(events):
-                raise self._damage(
-                    start, f"event {first + len(events)} is missing before event {event.seq}"
-                )
+            due = first + len(events)
+            if event.seq != due:
+                raise self._damage(start, f"event {due} is missing before event {event.seq}")
             events.append(event)
             if event.seq >= last:
                 self._remember(event.seq, start)
@@ -206,8 +213,8 @@ class LogFile:
         raise self._damage(start, f"the log ends before event {last}")
 
     def lines(self, offset: int = 0) -> Iterator[tuple[int, bytes]]:
-        """Every line from there on with its place, read in pieces that grow; a long line by
-        itself, once its end is known."""
+        """Every line from there on with its place, read in pieces that grow; a long line alone,
+        once its end is known."""
         start = offset
         rest, step = b"", READ_BYTES
         while offset < self.end:
@@ -247,7 +254,7 @@ class LogFile:
     def write_without(self, seq: int, fd: int) -> None:
         """Copies the log to another file, with body and salt of one event left out."""
         offset = self._offset_of(seq)
-        [(_, line)] = [next(self.lines(offset))]
+        _, line = next(self.lines(offset))
         emptied = line_of(replace(self._event(offset, line), body=b"", salt=b""))
         self._copy(0, offset, fd)
         tree.write_all(fd, emptied + (b" " if line.endswith(b" ") else b""))

@@ -45,7 +45,7 @@ class OpenFolders:
         if folder is None or not folder.log.is_current():
             if folder is not None:
                 folder.close()
-            folder = self._opened(conversation)
+            folder = self._folder_of(conversation)
             if folder is None:
                 return None
         self._open[conversation] = folder
@@ -55,7 +55,7 @@ class OpenFolders:
             self._note(folder.repair_if_free())
         return folder
 
-    def _opened(self, conversation: str) -> Folder | None:
+    def _folder_of(self, conversation: str) -> Folder | None:
         self._tree.check()
         path = self._tree.folder(conversation)
         try:

@@ -81,13 +81,10 @@ class Tree:
         """Alone in the tree: what makes, forks, erases or removes a conversation waits for each
         other."""
         self.make()
-        fd = open_own(self._lock_path, os.O_RDWR)
-        try:
+        with disk.closing(open_own(self._lock_path, os.O_RDWR)) as fd:
             lock(fd, self._lock_path, wait_s=wait_s)
             self._sweep()
             yield
-        finally:
-            os.close(fd)
 
     def place(
         self,
@@ -202,13 +199,10 @@ def write_files(folder: str, files: dict[str, bytes], *, durable: bool) -> None:
 
 
 def write_file(path: str, content: bytes, *, durable: bool) -> None:
-    fd = open_new(path)
-    try:
+    with disk.closing(open_new(path)) as fd:
         write_all(fd, content)
         if durable:
             disk.sync(fd)
-    finally:
-        os.close(fd)
 
 
 def replace_file(path: str, content: bytes, *, durable: bool) -> None:
@@ -238,9 +232,5 @@ def read_file(path: str) -> bytes | None:
 
 def sync_path(path: str) -> None:
     """Makes the content of a file that was closed survive power loss; nothing if there is none."""
-    with suppress(FileNotFoundError):
-        fd = os.open(path, os.O_RDONLY | _OWN)
-        try:
-            disk.sync(fd)
-        finally:
-            os.close(fd)
+    with suppress(FileNotFoundError), disk.closing(os.open(path, os.O_RDONLY | _OWN)) as fd:
+        disk.sync(fd)

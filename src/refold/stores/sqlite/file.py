@@ -103,11 +103,9 @@ def _create(path: str) -> None:
 
 def _create_empty(path: str) -> None:
     """An empty file for the owner alone. SQLite gives its mode to the -wal and -shm files."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    with disk.closing(os.open(path, flags, 0o600)) as fd:
         os.fchmod(fd, 0o600)
-    finally:
-        os.close(fd)
 
 
 def _open(path: str) -> apsw.Connection:
@@ -217,13 +215,13 @@ class Wal:
     def sync(self) -> None:
         """Makes every commit so far survive power loss."""
         if time.monotonic() - self._checked_s >= WAL_CHECK_S:
-            self._check()
+            self._check_in_place()
         disk.sync(self._fd)
         if self._new:
             disk.sync_folder(os.path.dirname(self.path))
             self._new = False
 
-    def _check(self) -> None:
+    def _check_in_place(self) -> None:
         """Notices that somebody took the file away. Once a second: after a stat, Linux must
         write the file's times with the next commit, which made a turn cost a tenth more."""
         there, mine = os.stat(self.path), os.fstat(self._fd)

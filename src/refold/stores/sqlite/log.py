@@ -276,10 +276,8 @@ def _values(base: int, event: Event) -> tuple[Any, ...]:
 
 
 def _has(connection: apsw.Connection, row: Row, events: Sequence[Event]) -> bool:
-    """Whether exactly these events are there already: a retry of an append whose answer was
-    lost."""
     kept = span(connection, row, events[0].seq - 1, events[-1].seq, len(events))
-    return [event.chain for event in kept] == [event.chain for event in events]
+    return checks.is_repeat(kept, events)
 
 
 def _create(connection: apsw.Connection, conversation: str, row: Row, at_ms: int) -> int:
@@ -305,10 +303,15 @@ def fork(connection: apsw.Connection, conversation: str, at: int, new: str) -> N
     if not 1 <= at <= newest:
         raise checks.outside(conversation, at, newest)
     [left] = span(connection, row, at - 1, at, 1)
-    title = row.title
-    if next(_titles(connection, row, at, newest), None) is not None:
-        title = _title(connection, row, at)
+    title = _title_at(connection, row, at, newest)
     _create(connection, new, Row(0, row.number, at, left.chain, title), left.at_ms)
+
+
+def _title_at(connection: apsw.Connection, row: Row, at: int, newest: int) -> str:
+    """The title that the conversation had at that event; looked for only if it got another one
+    since."""
+    since = next(_titles(connection, row, at, newest), None)
+    return row.title if since is None else _title(connection, row, at)
 
 
 def _title(connection: apsw.Connection, row: Row, last: int) -> str:
