@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import weakref
+from contextlib import ExitStack
 from typing import Protocol
 
 
@@ -36,14 +37,17 @@ def watch(held: ForkAware) -> None:
 
 
 def _before() -> None:
-    for held in list(_WATCHED):
-        _HELD.append(held)
-        held.before_fork()
+    _HELD.extend(_WATCHED)
+    # One that fails does not keep the others from hearing.
+    with ExitStack() as each:
+        for held in _HELD:
+            each.callback(held.before_fork)
 
 
 def _after(*, in_child: bool) -> None:
-    while _HELD:
-        _HELD.pop().after_fork(in_child=in_child)
+    with ExitStack() as each:
+        while _HELD:
+            each.callback(_HELD.pop().after_fork, in_child=in_child)
 
 
 if hasattr(os, "register_at_fork"):

@@ -124,3 +124,13 @@ def no_artifact(digest: str) -> NotFound:
 
 def not_bytes(error: TypeError) -> Invalid:
     return Invalid(f"an artifact is made of bytes: {error}", hint="encode text first")
+
+
+def closed(url: str) -> Invalid:
+    return Invalid(f"{url} is closed", hint="open the store again")
+
+
+def too_new(path: str, version: int, newest: int) -> Invalid:
+    return Invalid(
+        f"{path} has version {version}, this refold reads up to {newest}", hint="upgrade refold"
+    )

@@ -1,5 +1,4 @@
-"""`conversations/ID/artifacts/`: what the conversation's events name, where a person or a grep finds
-it.
+"""`conversations/ID/artifacts/`: what the conversation's events name, for a person or a grep.
 
 A content lies once in the store's own `artifacts/`; here it has a second name, and beside it
 `NAME.meta.json` with what the event says about it. Derived from log and contents: whatever is

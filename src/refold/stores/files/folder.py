@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from refold import disk
 from refold.core import codec
 from refold.core.model import Conversation, Event
-from refold.errors import Corrupt, Denied, Invalid
+from refold.errors import Corrupt, Denied
 from refold.stores import checks
 from refold.stores.files import tree
 from refold.stores.files.log import LogFile
@@ -147,8 +147,7 @@ class Folder:
         except (msgspec.DecodeError, ValueError) as error:
             return self._metadata_by_log(error)
         if known.v > VERSION:
-            said = f"{path} has version {known.v}, this refold reads up to {VERSION}"
-            raise Invalid(said, hint="upgrade refold")
+            raise checks.too_new(path, known.v, VERSION)
         if self.log.first not in (0, known.parent_seq + 1):
             said = f"{self.log.path} begins with event {self.log.first}"
             raise Corrupt(said, hint="refold verify")

@@ -320,16 +320,17 @@ class LogFile:
         while high - low > NEAR_BYTES and near < seq:
             aim = low + (high - low) * (seq - near) // (far - near) - NEAR_BYTES // 2
             probe = (low + high) // 2 if halves else max(aim, low + NEAR_BYTES)
-            newline, halves = self._newline_after(probe - 1, high), not halves
-            if newline < 0 or newline + 1 >= high:
+            halves = not halves
+            start = self._newline_after(probe - 1, high) + 1
+            if start == 0 or start >= high:
                 high = probe
                 continue
-            found = self._seq_at(newline + 1)
-            self._remember(found, newline + 1)
+            found = self._seq_at(start)
+            self._remember(found, start)
             if found <= seq:
-                near, low = found, newline + 1
+                near, low = found, start
             else:
-                far, high = found, newline + 1
+                far, high = found, start
         return self._skip(low, seq - near)
 
     def _around(self, at: int) -> tuple[tuple[int, int], tuple[int, int]]:

@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from refold import disk, process_fork
 from refold.core import codec
 from refold.core.model import Conversation, Event
-from refold.errors import Conflict, Invalid, RefoldError
+from refold.errors import Conflict, RefoldError
 from refold.stores import checks
 from refold.stores.contents import Artifacts
 from refold.stores.files import artifact_links
@@ -66,16 +66,12 @@ class FilesStore:
         self.root = os.path.abspath(path)
         self.url = f"files:{self.root}"
         self._tree = Tree(self.root, durable=durable)
-        self._artifacts = Artifacts(self.derived_path("artifacts"), durable=durable)
+        self._artifacts = Artifacts(os.path.join(self.root, "artifacts"), durable=durable)
         self._list = ConversationList(self._tree)
         self._lock = threading.RLock()
         self._folders = OpenFolders(self._tree)
         self._ancestry = Ancestry(self._folders)
         process_fork.watch(self)
-
-    def derived_path(self, name: str) -> str:
-        """In the folder of the store, which belongs to it alone."""
-        return os.path.join(self.root, name)
 
     @property
     def recovered(self) -> list[Recovery]:
@@ -187,6 +183,10 @@ class FilesStore:
         for id in self._tree.ids():
             artifact_links.unlink(os.path.join(self._tree.folder(id), ARTIFACTS), digest, path)
         return True
+
+    def derived_path(self, name: str) -> str:
+        """In the folder of the store, which belongs to it alone."""
+        return os.path.join(self.root, name)
 
     # --- forks, and removing ---
 
@@ -312,8 +312,7 @@ class FilesStore:
                     self._save_list()
             finally:
                 self._folders.close_all()
-                closed = Invalid(f"{self.url} is closed", hint="open the store again")
-                self._folders.ended = self._folders.ended or closed
+                self._folders.ended = self._folders.ended or checks.closed(self.url)
 
     def _save_list(self) -> None:
         """Brings `index.json` up to date, if we changed anything: those who only read write

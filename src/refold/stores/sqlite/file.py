@@ -39,6 +39,15 @@ PRAGMA journal_size_limit={4 * WAL_PAGES * PAGE_BYTES}; PRAGMA checkpoint_fullfs
 _CONNECTING = threading.Lock()
 
 
+def beside(path: str, name: str) -> str:
+    """Where something of a database lies: beside it, under the database's own name unless that
+    is the usual one. Two databases may lie in one folder, and what one of them removes must not
+    be the other's."""
+    folder, file = os.path.split(path)
+    stem = file.removesuffix(".db")
+    return os.path.join(folder, name if stem == "refold" else f"{stem}.{name}")
+
+
 def connect(path: str, *, writing: bool) -> apsw.Connection | None:
     """A connection to the database, made if it is missing and we are writing; None if there is
     nothing to read."""
@@ -135,6 +144,7 @@ def _is_on_read_only_disk(path: str) -> bool:
 
 
 def _has_wal(path: str) -> bool:
+    """Whether commits are waiting in a -wal file."""
     wal = os.path.realpath(path) + "-wal"
     return os.path.exists(wal) and os.path.getsize(wal) > 0
 
@@ -164,10 +174,7 @@ def _is_ours(connection: apsw.Connection, path: str) -> bool:
 def _bring_up_to_date(connection: apsw.Connection, path: str, version: int) -> None:
     """Migrates a database of an older version; one of a newer version is refused."""
     if version > VERSION:
-        raise Invalid(
-            f"{path} has version {version}, this refold reads up to {VERSION}",
-            hint="upgrade refold",
-        )
+        raise checks.too_new(path, version, VERSION)
     if version < VERSION and not connection.in_transaction:
         migrate(connection, path, version)
 

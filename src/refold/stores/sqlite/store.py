@@ -83,7 +83,7 @@ class SqliteStore:
     def __init__(self, path: str, *, durable: bool = True) -> None:
         self.path = os.path.abspath(path)
         self.url = f"sqlite:{self.path}"
-        self._artifacts = Artifacts(self.derived_path("artifacts"), durable=durable)
+        self._artifacts = Artifacts(database.beside(self.path, "artifacts"), durable=durable)
         self._lock = threading.RLock()
         self._flushing = threading.RLock()
         self._connection: apsw.Connection | None = None
@@ -91,17 +91,11 @@ class SqliteStore:
         self._numbers: dict[str, int] = {}
         self._heads: dict[str, int] = {}  # of logs that nobody else has written to since `_version`
         self._rows: dict[str, log.Row] = {}  # the rows of logs without a parent, likewise
+        self._memory = self._numbers, self._heads, self._rows
         self._version = -1
         self._written = self._flushed = 0
         self._ended: RefoldError | None = None
         process_fork.watch(self)
-
-    def derived_path(self, name: str) -> str:
-        """Beside the database, under the database's own name unless that is the usual one. Two
-        databases may lie in one folder, and what one of them removes must not be the other's."""
-        folder, file = os.path.split(self.path)
-        stem = file.removesuffix(".db")
-        return os.path.join(folder, name if stem == "refold" else f"{stem}.{name}")
 
     # --- logs ---
 
@@ -205,6 +199,9 @@ class SqliteStore:
     def drop(self, digest: str, *, before_ms: int) -> bool:
         return self._artifacts.drop(digest, before_ms=before_ms)
 
+    def derived_path(self, name: str) -> str:
+        return database.beside(self.path, name)
+
     # --- forks, and removing ---
 
     @_guarded
@@ -227,7 +224,7 @@ class SqliteStore:
     def delete(self, conversation: str) -> None:
         with self._writing_to(conversation) as connection:
             log.delete(connection, conversation)
-        for known in (self._numbers, self._heads, self._rows):
+        for known in self._memory:
             known.pop(conversation, None)
         self._scrub(connection)
 
@@ -264,13 +261,12 @@ class SqliteStore:
                 self.flush()
         finally:
             self._disconnect()
-            closed = Invalid(f"{self.url} is closed", hint="open the store again")
-            self._ended = self._ended or closed
+            self._ended = self._ended or checks.closed(self.url)
 
     @_guarded
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
-        for known in (self._numbers, self._heads, self._rows):
+        for known in self._memory:
             known.clear()
         self._close_wal()
         if connection:
