@@ -103,13 +103,12 @@ def open_regular(path: str, size_bytes: int | None = None) -> IO[bytes]:
         if error.errno == errno.ELOOP:
             raise not_ours(path) from error
         raise
-    file = os.fdopen(fd, "rb", buffering=0)
     try:
         _check_content(os.fstat(fd), path, size_bytes)
     except Corrupt:
-        file.close()
+        os.close(fd)
         raise
-    return file
+    return os.fdopen(fd, "rb", buffering=0)
 
 
 def check_size(path: str, size_bytes: int) -> None:
