@@ -15,7 +15,8 @@ from refold.core.model import Event
 from refold.errors import Corrupt, Invalid, RefoldError
 from refold.stores.contract.kit import TEXT, grown, sealed
 from refold.stores.files import FilesStore
-from refold.stores.files.log import READ_BYTES_MAX, batch_of
+from refold.stores.files.lines import batch_of
+from refold.stores.files.log import READ_BYTES_MAX
 
 
 def filled(root: Path, count: int = 5) -> list[Event]:

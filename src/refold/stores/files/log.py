@@ -1,18 +1,12 @@
 """One log as a file: an event a line, appended; any part of it is found without reading the rest.
 
-A line is what `codec.to_line` gives. A space before the line's end says that its batch goes on with
-the next line: JSON does not see it, and a batch of which some lines are missing is told from a
-whole one, whoever was killed and wherever the power was cut. What follows the last whole batch is
-not part of the log: a writer is at work there, or died there.
-
+What follows the last whole batch is not part of the log: a writer is at work there, or died there.
 Lines carry their seq at the front, so a place in the middle is found by halving the file. Places
-that were found are remembered. A body that is not one line of JSON is carried in base64 beside it.
-Neighbour: `folder` locks and repairs.
+that were found are remembered. Neighbours: `lines` says what a line is, `folder` locks and repairs.
 """
 
 from __future__ import annotations
 
-import base64
 import bisect
 import errno
 import os
@@ -21,89 +15,21 @@ import stat
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
-from refold.core import codec
 from refold.core.model import Event
-from refold.errors import Corrupt, Invalid
+from refold.errors import Corrupt
 from refold.stores import checks
 from refold.stores.files import tree
+from refold.stores.files.lines import LINE_BYTES_MAX, event_of, line_of
 
 NEAR_BYTES = 16 * 1024
 READ_BYTES = 4 * 1024
 READ_BYTES_MAX = 1024 * 1024
 PLACES_MAX = 4_096
-# An event as large as it may be, carried in base64, and its envelope. No longer line is ever read
-# whole.
-LINE_BYTES_MAX = 4 * codec.EVENT_BYTES_MAX // 3 + 64 * 1024
 _READ_ONLY = {errno.EACCES, errno.EPERM, errno.EROFS}
 _FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _SEQ = re.compile(rb'\{"v":\d+,"seq":(\d+),')
-_BYTES = b'"body":null,"bytes":"'
-
-
-# --- lines ---
-
-
-class _Bytes(msgspec.Struct):
-    bytes: str
-
-
-def batch_of(events: Sequence[Event]) -> bytes:
-    """The events as the lines of one batch."""
-    return b" \n".join(map(line_of, events)) + b"\n"
-
-
-def line_of(event: Event) -> bytes:
-    """The event as one line, without its end."""
-    line = _encoded(event)
-    if len(line) > LINE_BYTES_MAX:
-        size = f"event {event.seq} has {len(line):,} bytes, over the limit of {LINE_BYTES_MAX:,}"
-        raise Invalid(size, hint="store large content as an artifact")
-    return line
-
-
-def _encoded(event: Event) -> bytes:
-    try:
-        line = codec.to_line(event)
-        if b"\n" not in line and _reads_back(line, event):
-            return line
-        envelope = codec.to_line(replace(event, body=b"null"))
-    except (UnicodeEncodeError, OverflowError, msgspec.MsgspecError) as error:
-        raise Invalid(
-            f"not storable: {error}", hint="text without surrogates, numbers of 64 bits"
-        ) from error
-    line = envelope[:-1] + b',"bytes":"' + base64.b64encode(event.body) + b'"}'
-    if not _reads_back(line, event):
-        raise Invalid(
-            f"event {event.seq} is not storable", hint="its id is a UUID, its numbers have 64 bits"
-        )
-    return line
-
-
-def _reads_back(line: bytes, event: Event) -> bool:
-    try:
-        return event_of(line) == event
-    except Corrupt:
-        return False
-
-
-def event_of(line: bytes) -> Event:
-    """The event that a line holds."""
-    event = codec.from_line(line)
-    # Where the body is null, nothing but the envelope stands in the line, and there a quote is
-    # always escaped.
-    if event.body in (b"null", b"") and _BYTES in line:
-        try:
-            body = base64.b64decode(msgspec.json.decode(line, type=_Bytes).bytes, validate=True)
-        except (msgspec.DecodeError, ValueError) as error:
-            raise Corrupt(f"not an event: {error}", hint="refold verify") from error
-        return replace(event, body=body)
-    return event
-
-
-# --- the file ---
 
 
 def _open_log(path: str) -> tuple[int, bool]:

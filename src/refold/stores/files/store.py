@@ -33,7 +33,7 @@ from refold.stores.files import artifact_links
 from refold.stores.files.ancestry import Ancestry
 from refold.stores.files.conversation_list import ConversationList
 from refold.stores.files.folder import ARTIFACTS, LOG, METADATA, Folder, Metadata
-from refold.stores.files.log import batch_of
+from refold.stores.files.lines import batch_of
 from refold.stores.files.open_folders import TRIES_MAX, OpenFolders
 from refold.stores.files.tree import Tree
 from refold.stores.protocol import Recovery
