@@ -11,7 +11,7 @@ import refold
 
 ROOT = Path(refold.__file__).parent
 FLOORS = (
-    {"errors", "config", "display", "settings"},
+    {"errors", "config", "display", "settings", "disk", "process_fork"},
     {"core"},
     {"tokens", "dialects", "stores", "ledger", "strategies", "redaction"},
     {"log"},
@@ -22,6 +22,7 @@ FLOORS = (
 DOORS = {
     ("config", "display"),
     ("config", "errors"),
+    ("disk", "errors"),
     ("settings", "config"),
     ("settings", "display"),
     ("settings", "errors"),

@@ -68,7 +68,7 @@ def test_no_byte_of_a_deleted_conversation_is_left(url, tmp_path, command):
     told = as_json(*command, "--yes", "--store", url)
     assert told["removed"] == ["gone"] and told["contents"] == 1 and not told["notes"]
     assert places(tmp_path, MARKER[1:]) == []
-    index = Index(index_path(url))
+    index = Index(index_path(open_store(url)))
     assert index.mark("gone") is None and index.mark("stays") is not None
     index.close()
     with refold.open("stays", store=url) as context:

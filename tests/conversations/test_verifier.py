@@ -92,7 +92,9 @@ def test_a_flipped_byte_is_found_at_its_event_alone(path: str, column: str, seq:
     flipped(path, column, seq)
     found = problems(path)
     assert {problem.seq for problem in found if problem.part == "log"} == {seq}
-    assert all(problem.conversation == "talk" and problem.file == path for problem in found)
+    assert all(
+        problem.conversation == "talk" and problem.file == f"sqlite:{path}" for problem in found
+    )
 
 
 @pytest.mark.parametrize(
@@ -136,7 +138,7 @@ def test_a_changed_title_is_found(path: str) -> None:
 def test_a_file_that_is_no_database_is_a_problem_of_the_store(path: str) -> None:
     Path(path).write_bytes(b"nonsense" * 1_000)
     [problem] = problems(path)
-    assert problem.part == "store" and problem.file == path
+    assert problem.part == "store" and problem.file == f"sqlite:{path}"
 
 
 def test_every_flipped_byte_of_a_bookmark_is_found() -> None:

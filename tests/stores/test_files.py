@@ -10,47 +10,18 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-import refold
+from refold import disk
 from refold.core import codec
-from refold.core.model import Artifact, Event
 from refold.errors import Corrupt, Denied, Invalid, Unavailable
 from refold.stores import open_store
 from refold.stores.contract.kit import TEXT, grown, sealed, titled
 from refold.stores.files import FilesStore
 from refold.stores.files import log as files_log
 from refold.stores.files import tree as files_tree
-
-LATER_MS = 1 << 42
-
-
-def log_of(root: Path, id: str = "log") -> Path:
-    return root / "conversations" / id / "messages.jsonl"
-
-
-def metadata_of(root: Path, id: str = "log") -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((root / "conversations" / id / "metadata.json").read_bytes())
-    return found
-
-
-def tree(root: Path) -> list[str]:
-    return sorted(str(path.relative_to(root)) for path in root.rglob("*"))
-
-
-def artifact_event(
-    store: FilesStore, content: bytes, before: Event | None = None, name: str = "out.txt"
-) -> Event:
-    digest = store.put([content], suffix=".txt")
-    body = Artifact(
-        id=codec.artifact_id(digest), digest=digest, type="file", name=name, size_bytes=len(content)
-    )
-    return sealed(before, [codec.encode(body)], kind="artifact")[0]
-
-
-# --- names ---
+from tests.stores.trees import artifact_event, log_of, tree
 
 
 def test_the_tree_is_the_one_that_the_design_draws(tmp_path: Path) -> None:
@@ -196,252 +167,6 @@ def test_a_link_of_another_user_is_denied(tmp_path: Path) -> None:
         FilesStore(str(tmp_path / "s")).conversations()
 
 
-# --- what is derived ---
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [None, b"", b"{", b'{"v":1,"conversations":[{"id":7}]}', b'{"v":9,"conversations":[]}'],
-)
-def test_the_list_does_not_depend_on_the_index(damage: bytes | None, tmp_path: Path) -> None:
-    """M-15: the index is made again where it is missing, old or damaged."""
-    store = FilesStore(str(tmp_path))
-    for id in ("a", "b", "c"):
-        grown(store, id, 2)
-    expected = store.conversations()
-    store.close()
-    index = tmp_path / "index.json"
-    index.unlink() if damage is None else index.write_bytes(damage)
-    again = FilesStore(str(tmp_path))
-    assert again.conversations() == expected
-    grown(again, "d", 1)
-    again.close()
-    assert [entry["id"] for entry in json.loads(index.read_bytes())["conversations"]] == [
-        "a",
-        "b",
-        "c",
-        "d",
-    ]
-
-
-def test_an_index_entry_that_still_holds_spares_the_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = FilesStore(str(tmp_path))
-    events = {id: grown(store, id, 2) for id in ("a", "b")}
-    store.close()
-    other = FilesStore(str(tmp_path))
-    grown(other, "b", 1, before=events["b"][-1])
-    opened: list[str] = []
-    reader = FilesStore(str(tmp_path))
-    find = reader._folders.find
-    monkeypatch.setattr(reader._folders, "find", lambda id: (opened.append(id), find(id))[1])
-    assert [found.head for found in reader.conversations()] == [2, 3] and opened == ["b"]
-    other.close()
-
-
-@pytest.mark.parametrize("damage", [None, b"", b"[1", b'{"id":"log","parent_chain":"no hex"}'])
-def test_metadata_that_is_lost_is_made_again_from_the_log(
-    damage: bytes | None, tmp_path: Path
-) -> None:
-    """M-14, M-16: of a conversation that is no fork, the log knows everything."""
-    store = FilesStore(str(tmp_path))
-    first = titled(None, "the title")
-    store.append("log", [first, *sealed(first, [TEXT])], expect=0)
-    expected = store.conversation("log")
-    store.fork("log", 1, "fork")
-    store.close()
-    for id in ("log", "fork"):
-        path = tmp_path / "conversations" / id / "metadata.json"
-        path.unlink() if damage is None else path.write_bytes(damage)
-    again = FilesStore(str(tmp_path))
-    assert again.conversation("log") == expected
-    grown(again, "log", 1, before=again.read("log")[-1])
-    again.close()
-
-
-def test_a_fork_without_its_metadata_is_reported_not_guessed(tmp_path: Path) -> None:
-    store = FilesStore(str(tmp_path))
-    trunk = grown(store, "trunk", 3)
-    store.fork("trunk", 2, "fork")
-    grown(store, "fork", 1, before=trunk[1])
-    (tmp_path / "conversations" / "fork" / "metadata.json").write_bytes(b"")
-    again = FilesStore(str(tmp_path))
-    with pytest.raises(Corrupt, match=r"metadata\.json"):
-        again.read("fork")
-    assert again.read("trunk") == trunk
-    assert [(found.id, found.head) for found in again.conversations()] == [
-        ("fork", 0),
-        ("trunk", 3),
-    ]
-
-
-def test_a_title_whose_event_was_never_written_does_not_show(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """M-16: killed between metadata and append, in either order of looking at it afterwards."""
-    store = FilesStore(str(tmp_path))
-    first = titled(None, "one")
-    store.append("log", [first], expect=0)
-
-    def killed(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    second = titled(first, "two")
-    with monkeypatch.context() as patch:
-        patch.setattr(files_log.LogFile, "append", killed)
-        with pytest.raises(KeyboardInterrupt):
-            store.append("log", [second], expect=1)
-    assert metadata_of(tmp_path)["title"] == "two"
-    for reader in (store, FilesStore(str(tmp_path))):
-        assert reader.conversation("log").title == reader.conversations()[0].title == "one"
-    other = FilesStore(str(tmp_path))
-    other.append("log", sealed(first, [TEXT]), expect=1)
-    assert other.conversation("log").title == store.conversation("log").title == "one"
-    assert "two" not in json.dumps(metadata_of(tmp_path))
-    later = titled(other.read("log")[-1], "three")
-    other.append("log", [later], expect=2)
-    other.fork("log", 2, "fork")
-    assert other.conversation("fork").title == "one"
-
-
-def test_a_fork_below_an_interrupted_title_has_the_title_of_its_own_log(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = FilesStore(str(tmp_path))
-    [first] = grown(store, "log", 1)
-    second = titled(first, "one")
-    store.append("log", [second], expect=1)
-
-    def full(*_: object) -> None:
-        raise OSError(28, "no space")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(files_log.LogFile, "append", full)
-        with pytest.raises(Unavailable):
-            store.append("log", [titled(second, "two")], expect=2)
-    grown(store, "log", 1, before=second)
-    store.fork("log", 1, "early")
-    store.fork("log", 2, "late")
-    assert {found.id: found.title for found in store.conversations()} == {
-        "early": "",
-        "late": "one",
-        "log": "one",
-    }
-
-
-def test_the_same_content_is_kept_once_and_goes_with_its_last_name(tmp_path: Path) -> None:
-    """M-20, M-21: three events, one content; erasing and dropping leave neither bytes nor what
-    was said of them."""
-    store = FilesStore(str(tmp_path))
-    first = artifact_event(store, b"secret content", name="first-name")
-    second = artifact_event(store, b"secret content", first, name="second-name")
-    store.append("log", [first, second], expect=0)
-    store.append("other", [artifact_event(store, b"secret content")], expect=0)
-    assert len(os.listdir(tmp_path / "conversations" / "other" / "artifacts")) == 2
-    digest = json.loads(first.body)["digest"]
-    assert os.stat(str(store.location(digest))).st_nlink == 3
-    store.erase("log", 2)
-    [meta] = (tmp_path / "conversations" / "log" / "artifacts").glob("*.meta.json")
-    assert json.loads(meta.read_bytes())["name"] == "first-name"
-    store.erase("log", 1)
-    assert os.listdir(tmp_path / "conversations" / "log" / "artifacts") == []
-    assert b"".join(store.get(digest)) == b"secret content"
-    assert store.drop(digest, before_ms=LATER_MS)
-    store.close()
-    assert not any(
-        b"secret content" in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()
-    )
-
-
-def test_an_artifact_event_that_names_nothing_is_kept_as_it_is(tmp_path: Path) -> None:
-    store = FilesStore(str(tmp_path))
-    events = sealed(
-        None, [b'{"id":', codec.encode(Artifact(id="art-x", digest="../../x"))], kind="artifact"
-    )
-    store.append("log", events, expect=0)
-    store.erase("log", 1)
-    assert [event.erased for event in store.read("log")] == [True, False]
-    assert not (tmp_path / "conversations" / "log" / "artifacts").exists()
-    store.close()
-
-
-# --- places in a long log ---
-
-
-class Bytes:
-    """Counts what is read from logs."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.count = 0
-        read = os.pread
-
-        def counted(fd: int, size: int, offset: int) -> bytes:
-            piece = read(fd, size, offset)
-            self.count += len(piece)
-            return piece
-
-        monkeypatch.setattr(files_log.os, "pread", counted)
-
-
-def test_the_end_and_the_middle_of_a_long_log_are_found_without_reading_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """M-19: ten events of a log of 20 MB cost less than 1 MB. Only who comes upon the one huge
-    line may read it too."""
-    store = FilesStore(str(tmp_path))
-    sizes = [50, 5_000, 200] * 2_000 + [8_000_000] + [300] * 2_000
-    events = sealed(None, [b'"%s"' % (b"x" * size) for size in sizes])
-    for start in range(0, len(events), 500):
-        store.append("log", events[start : start + 500], expect=start)
-    store.close()
-    assert log_of(tmp_path).stat().st_size > 20_000_000
-    for after in (len(events) - 10, 0, 17, 3_000, 5_990, 6_001, 7_000):
-        reader = FilesStore(str(tmp_path))
-        with monkeypatch.context() as patch:
-            read = Bytes(patch)
-            assert reader.read("log", after=after, limit=10) == events[after : after + 10]
-        huge = {3_000: 8_000_000, 5_990: 20_000_000, 6_001: 8_000_000, 7_000: 8_000_000}.get(
-            after, 0
-        )
-        assert read.count < 1_000_000 + huge, (after, read.count)
-        reader.close()
-
-
-def test_places_that_were_found_are_remembered_and_stay_few(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(files_log, "PLACES_MAX", 16)
-    store = FilesStore(str(tmp_path))
-    events = sealed(None, [b'"%s"' % (b"x" * 2_000)] * 1_000)
-    store.append("log", events, expect=0)
-    reader = FilesStore(str(tmp_path))
-    for after in [*range(0, 1_000, 7), *range(999, 0, -13)]:
-        assert reader.read("log", after=after, limit=3) == events[after : after + 3]
-    folder = reader._folders.known("log")
-    assert len(folder.log._places) <= 16
-
-
-def test_opening_reads_the_bookmark_and_the_tail_not_the_log(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with refold.open("log", store=f"files:{tmp_path}", window=10_000) as context:
-        for n in range(150):
-            context.append({"role": "user", "content": f"question {n} " + "word " * 3_000})
-            context.append({"role": "assistant", "content": f"answer {n}"})
-            if n % 3 == 2:
-                context.request()
-        expected = context.request()
-    size = log_of(tmp_path).stat().st_size
-    read = Bytes(monkeypatch)
-    with refold.open("log", store=f"files:{tmp_path}", window=10_000) as context:
-        assert context.request() == expected
-    assert read.count < size / 5, (read.count, size)
-
-
-# --- many at once ---
-
-
 def test_a_log_that_somebody_holds_is_busy_not_waited_for_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -502,10 +227,8 @@ def test_more_conversations_than_may_be_open_are_all_synced(
 ) -> None:
     store = FilesStore(str(tmp_path))
     synced: list[int] = []
-    sync = files_tree.sync
-    monkeypatch.setattr(
-        files_tree, "sync", lambda fd: (synced.append(os.fstat(fd).st_ino), sync(fd))[1]
-    )
+    sync = disk.sync
+    monkeypatch.setattr(disk, "sync", lambda fd: (synced.append(os.fstat(fd).st_ino), sync(fd))[1])
     logs = {f"c{n}": grown(store, f"c{n}", 1) for n in range(150)}
     store.flush()
     assert {log_of(tmp_path, id).stat().st_ino for id in logs} <= set(synced)
@@ -524,7 +247,7 @@ def test_what_was_erased_is_in_no_file(tmp_path: Path) -> None:
         store.keep_bookmark(id, b"secret facts")
     Path(f"{log_of(tmp_path)}.quarantine").write_bytes(b"secret draft")
     store.conversations()
-    store._save_index()
+    store._save_list()
     for name in ("bookmark.new", "messages.jsonl.new"):
         (tmp_path / "conversations" / "log" / name).write_bytes(b"secret, left by a killed process")
     for seq in (1, 2, 4):

@@ -15,7 +15,8 @@ from refold.core.model import Event
 from refold.errors import Corrupt, Invalid, RefoldError
 from refold.stores.contract.kit import TEXT, grown, sealed
 from refold.stores.files import FilesStore
-from refold.stores.files.log import READ_BYTES_MAX, batch_of
+from refold.stores.files.lines import batch_of
+from refold.stores.files.log import READ_BYTES_MAX
 
 
 def filled(root: Path, count: int = 5) -> list[Event]:
@@ -111,12 +112,12 @@ def test_a_fork_may_take_the_place_of_a_conversation_that_never_began(tmp_path: 
 
 
 def test_a_tail_that_somebody_is_writing_is_left_alone(tmp_path: Path) -> None:
-    from refold.stores.files import tree as files_tree
+    from refold.stores.files import tree
     from refold.stores.files.log import LogFile
 
     events = filled(tmp_path, 2)
     writer = LogFile(str(log_of(tmp_path)))
-    files_tree.lock(writer.fd, writer.path)
+    tree.lock(writer.fd, writer.path)
     batch = batch_of(sealed(events[-1], [TEXT] * 2))
     os.write(writer.fd, batch[:300])
     store = FilesStore(str(tmp_path))

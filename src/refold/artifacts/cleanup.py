@@ -9,7 +9,6 @@ without an explanation. Neighbours: `outputs` lists, `Store.drop` removes.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from refold.artifacts.listing import Output, listed
+from refold.core.codec import ARTIFACT_ID
 from refold.core.fold import Fold, text_of
 from refold.core.model import CLEANER, Artifact, Block, Conversation, ToolResult
 from refold.errors import Conflict, Corrupt, Invalid, NotFound
@@ -26,7 +26,6 @@ from refold.stores.protocol import Store
 
 # A content is put before the event that names it: for so long it may look as if nobody needed it
 GRACE_S = 60.0
-_ID = re.compile(r"art-[a-z2-7]{12}")
 
 
 class Quota(Struct, frozen=True, kw_only=True):
@@ -181,7 +180,7 @@ def _spare(store: Store, about: Conversation, holdings: dict[str, _Holding]) -> 
 def named_in(state: Fold) -> set[str]:
     """The ids of the artifacts that a page names: by a result, or anywhere in a text that the
     model sees."""
-    found = set(_ID.findall(_plain(state.meta.system)))
+    found = set(ARTIFACT_ID.findall(_plain(state.meta.system)))
     for slot in state.slots:
         for block in slot.message.blocks:
             found.update(_named(block))
@@ -191,7 +190,7 @@ def named_in(state: Fold) -> set[str]:
 def _named(block: Block) -> Iterator[str]:
     if isinstance(block, ToolResult) and block.artifact:
         yield block.artifact
-    yield from _ID.findall(text_of(block))
+    yield from ARTIFACT_ID.findall(text_of(block))
 
 
 def _plain(system: Any) -> str:

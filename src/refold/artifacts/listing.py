@@ -21,7 +21,7 @@ from zlib import crc32
 from msgspec import Struct
 
 from refold.core.codec import decode
-from refold.core.model import CLEANER, Artifact, Event, Origin
+from refold.core.model import Artifact, Event, Origin, is_cleanup
 from refold.errors import NotFound
 from refold.log.log import Log, near_runs
 
@@ -142,7 +142,7 @@ class Shelf:
 
     def _take(self, event: Event, artifact: Artifact) -> None:
         key = _key(artifact.id)
-        if event.by == CLEANER:
+        if is_cleanup(event):
             self._cleaned[key] = event.at_ms
             return
         self._cleaned.pop(key, None)

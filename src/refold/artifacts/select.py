@@ -20,12 +20,12 @@ from statistics import fmean, pstdev
 from msgspec import Struct
 from msgspec.structs import replace
 
+from refold import disk
 from refold.artifacts.listing import Output
 from refold.core.model import Artifact
 from refold.errors import Corrupt, Invalid, NotFound
 from refold.search.embedders import Embedder
 from refold.search.rank import VECTOR_WEIGHT
-from refold.stores.contents import opened
 from refold.stores.protocol import Store
 from refold.strategies.terms import weight, words
 
@@ -314,7 +314,7 @@ def _sample(store: Store, artifact: Artifact) -> Iterator[bytes]:
         if path is None:
             yield next(iter(store.get(artifact.digest)), b"")[:HEAD_BYTES]
             return
-        with opened(path, artifact.size_bytes) as file:
+        with disk.open_regular(path, artifact.size_bytes) as file:
             yield file.read(HEAD_BYTES)
             if artifact.size_bytes > HEAD_BYTES:
                 file.seek(max(HEAD_BYTES, artifact.size_bytes - TAIL_BYTES), os.SEEK_SET)

@@ -20,9 +20,10 @@ from msgspec.structs import replace
 from refold.artifacts.offload import suffix_of
 from refold.conversations.listing import id_of
 from refold.core import codec
-from refold.core.model import CLEANER, Artifact, Conversation, Event
+from refold.core.model import Artifact, Conversation, Event, is_cleanup
 from refold.errors import Conflict, Corrupt, Invalid, NotFound
 from refold.log.reading import artifact_of, chain_at, conversations, whole_pages
+from refold.stores import is_same_place
 from refold.stores.protocol import Store
 
 PAGE_EVENTS = 200
@@ -86,8 +87,7 @@ def copy(
 ) -> list[Copied]:
     """Copies these conversations, or all, and the parents of forks with them. Conflict, and
     nothing is written, if the target has another log under one of the ids."""
-    is_same_url = source.url == target.url and not source.url.startswith("memory:")
-    if source is target or is_same_url:
+    if is_same_place(source, target):
         raise Invalid(f"{source.url} cannot be copied to itself", hint="name two stores")
     moves = _planned(source, target, _chosen(source, names))
     total = sum(move.steps for move in moves)
@@ -258,7 +258,7 @@ class _Copier:
         for artifact, event in _artifacts(events):
             lost.pop(artifact.digest, None)
             fault = self._put_content(artifact)
-            if fault and event.by != CLEANER:
+            if fault and not is_cleanup(event):
                 lost[artifact.digest] = f"{artifact.id}: {fault}"
 
     def _put_content(self, artifact: Artifact) -> str:

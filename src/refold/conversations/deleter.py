@@ -149,7 +149,7 @@ def _forget(store: Store, ids: Sequence[str]) -> list[str]:
     # It brings a database, which a store may do without.
     from refold.search.upkeep import Keeper, index_path
 
-    path = index_path(store.url)
+    path = index_path(store)
     if not ids or not os.path.isfile(path):
         return []
     reasons: list[str] = []

@@ -19,16 +19,15 @@ from typing import BinaryIO, Protocol
 
 import msgspec
 
+from refold import disk
 from refold.artifacts.offload import suffix_of
 from refold.conversations.markdown import is_text, markdown_chunks
 from refold.conversations.redacted_copy import RedactedCopy
 from refold.core import codec
-from refold.core.model import CLEANER, Artifact, Conversation, Event
+from refold.core.model import Artifact, Conversation, Event, is_cleanup
 from refold.errors import Conflict, Corrupt, Invalid
 from refold.log.reading import events_of
 from refold.redaction import redacted_chunks
-from refold.stores import checks
-from refold.stores.contents import sync_folder
 from refold.stores.protocol import Store
 
 FORMAT = "refold-export"
@@ -125,7 +124,7 @@ def _note_artifact(artifacts: dict[str, Artifact], event: Event) -> None:
     body = codec.decode(event)
     if not isinstance(body, Artifact):
         return
-    if event.by == CLEANER:
+    if is_cleanup(event):
         artifacts.pop(body.digest, None)
     else:
         artifacts.setdefault(body.digest, body)
@@ -222,9 +221,9 @@ def write_file(path: str, chunks: Iterable[bytes]) -> int:
         with _pending(folder) as pending:
             size = _write_synced(pending, chunks)
             os.replace(pending, path)
-        sync_folder(folder)
+        disk.sync_folder(folder)
     except OSError as error:
-        raise checks.os_failure(error, f"cannot write {path}") from error
+        raise disk.os_failure(error, f"cannot write {path}") from error
     return size
 
 

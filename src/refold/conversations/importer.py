@@ -16,13 +16,13 @@ from typing import BinaryIO
 
 import msgspec
 
+from refold import disk
 from refold.conversations.depth import Nesting, check_depth
 from refold.conversations.exporter import FORMAT, VERSION
 from refold.core import codec
-from refold.core.model import CLEANER, Conversation, Event
+from refold.core.model import Conversation, Event, is_cleanup
 from refold.errors import Conflict, Corrupt, Invalid, NotFound
 from refold.log.reading import artifact_of, chain_at
-from refold.stores import checks
 from refold.stores.protocol import Store
 
 DOCUMENT_BYTES_MAX = 1 << 30
@@ -52,7 +52,7 @@ def read_document(path: str) -> bytes:
     except FileNotFoundError as error:
         raise NotFound(f"there is no file {path}", hint=NAME_AN_EXPORT) from error
     except OSError as error:
-        raise checks.os_failure(error, f"cannot read {path}") from error
+        raise disk.os_failure(error, f"cannot read {path}") from error
 
 
 def _open_regular(path: str) -> BinaryIO:
@@ -233,7 +233,7 @@ def _checked_contents(decoded: _Document, events: list[Event], name: str) -> lis
     wanted = _wanted_digests(events)
     contents = {one.digest: one for one in decoded.artifacts if one.digest in wanted}
     for digest in sorted(wanted):
-        artifact = codec.artifact_id(checks.digest_checked(digest))
+        artifact = codec.artifact_id(codec.digest_checked(digest))
         if digest not in contents:
             raise Corrupt(f"{name} lacks the artifact {artifact}", hint=AGAIN)
         if contents[digest].computed_digest() != digest:
@@ -248,7 +248,7 @@ def _wanted_digests(events: list[Event]) -> set[str]:
         artifact = artifact_of(event)
         if artifact is None:
             continue
-        if event.by == CLEANER:
+        if is_cleanup(event):
             wanted.discard(artifact.digest)
         else:
             wanted.add(artifact.digest)
@@ -266,7 +266,8 @@ def _free_id(store: Store, wanted: str, newest: Event, *, fixed: bool) -> str:
         except NotFound:
             return id
         if fixed:
-            raise checks.taken(id, taken.head)
+            there = f"there is a conversation {id!r} already"
+            raise Conflict(there, head=taken.head, hint="choose another id")
         _check_not_same(store, taken, newest)
     tried = f"{wanted!r} and {IDS_TRIED_MAX} numbered ids are taken"
     raise Conflict(tried, hint="choose one with --id")

@@ -16,7 +16,15 @@ import msgspec
 
 from refold.core import codec
 from refold.core.fold import text_of
-from refold.core.model import CLEANER, Artifact, Conversation, Event, Message, Meta, ToolResult
+from refold.core.model import (
+    Artifact,
+    Conversation,
+    Event,
+    Message,
+    Meta,
+    ToolResult,
+    is_cleanup,
+)
 from refold.errors import Corrupt, Invalid, NotFound, RefoldError
 from refold.log.reading import READ_EVENTS
 from refold.log.unfold import references
@@ -43,7 +51,7 @@ class Contents:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.file = store.url.removeprefix("sqlite:")
+        self.file = store.url
         self.faults: dict[str, str] = {}  # by digest; empty if nothing is wrong
 
     def fault(self, artifact: Artifact) -> str:
@@ -202,7 +210,7 @@ class LogCheck:
         artifact = codec.decode(event) if event.kind == "artifact" else None
         if not isinstance(artifact, Artifact):
             return
-        if event.by == CLEANER:
+        if is_cleanup(event):
             self.missing.pop(artifact.digest, None)
             return
         fault = self._artifact_fault(artifact)

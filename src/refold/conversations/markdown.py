@@ -17,7 +17,6 @@ from typing import NamedTuple, assert_never
 from refold.core import codec
 from refold.core.fold import ERASED, text_of
 from refold.core.model import (
-    CLEANER,
     Artifact,
     Block,
     Conversation,
@@ -29,6 +28,7 @@ from refold.core.model import (
     Thinking,
     ToolCall,
     ToolResult,
+    is_cleanup,
 )
 from refold.display import counted, inline, markdown_fence, moment, plural, visible
 from refold.log.reading import events_of
@@ -64,7 +64,7 @@ def _summarized(events: Iterable[Event]) -> _Summary:
             summary.roles[role] += 1
         elif isinstance(body, Artifact):
             summary.artifacts.setdefault(body.digest, body)
-            summary.cleaned[body.digest] = event.at_ms if event.by == CLEANER else 0
+            summary.cleaned[body.digest] = event.at_ms if is_cleanup(event) else 0
     return summary
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import re
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -33,7 +32,6 @@ from refold.stores.protocol import Store
 
 KEY_CHARS = 8  # a shorter key of an object is a name
 MEASURES = ("id", "digest", "size_bytes", "size_chars", "lines")
-_ID = re.compile(r"art-[a-z2-7]{12}")
 
 
 class RedactedCopy:
@@ -122,7 +120,7 @@ class RedactedCopy:
         return self._redact(key) if len(key) >= KEY_CHARS else key
 
     def _string(self, value: str, name: str) -> str:
-        text = _ID.sub(lambda match: self._ids.get(match[0], match[0]), value)
+        text = codec.ARTIFACT_ID.sub(lambda match: self._ids.get(match[0], match[0]), value)
         if name in ENCODED:
             # Bytes may look like a key that nobody can be sure of; a note in them would make them
             # unreadable.

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from refold.core.model import CLEANER, Artifact, Conversation, Event
+from refold.core.model import Artifact, Conversation, Event, is_cleanup
 from refold.errors import Corrupt, NotFound
 from refold.log.reading import READ_EVENTS, artifact_of, conversations, readable
 from refold.redaction import found, masked, pieces
@@ -134,7 +134,7 @@ class _SecretWalk:
             return
         for text in texts(json_body(event)):
             self._search([text], id, event.seq)
-        artifact = artifact_of(event) if event.by != CLEANER else None
+        artifact = None if is_cleanup(event) else artifact_of(event)
         if artifact is not None and artifact.digest not in self.contents:
             self.contents.add(artifact.digest)
             self._search_content(id, event.seq, artifact)

@@ -61,6 +61,8 @@ _NUMBER = struct.Struct(">Q").pack
 _LENGTH = struct.Struct(">I").pack
 _RESERVED = {"CON", "PRN", "AUX", "NUL", *(f"{d}{n}" for d in ("COM", "LPT") for n in range(1, 10))}
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+ARTIFACT_ID = re.compile(r"art-[a-z2-7]{12}")  # what `artifact_id` gives
 
 
 def kind_of(body: Body) -> str:
@@ -287,6 +289,13 @@ def artifact_id(digest: str) -> str:
     """The short name of an artifact: the same on every device, because it follows from the
     content."""
     return "art-" + base64.b32encode(bytes.fromhex(digest))[:12].decode().lower()
+
+
+def digest_checked(digest: str) -> str:
+    """The digest of a content itself, if it is a sha256 in lower-case hex."""
+    if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
+        raise Invalid(f"{digest!r} is not a digest", hint="64 hex digits, as `put` gave them")
+    return digest
 
 
 content_hasher = hashlib.sha256  # artifacts are named by it

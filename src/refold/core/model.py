@@ -37,6 +37,12 @@ class Event(Struct, frozen=True, kw_only=True):
         return not self.salt
 
 
+def is_cleanup(event: Event) -> bool:
+    """Whether the event says that an artifact's bytes are gone: it names the artifact again, and
+    its author is the cleaner."""
+    return event.by == CLEANER and event.kind == "artifact"
+
+
 class Conversation(Struct, frozen=True, kw_only=True):
     """What a store knows of a conversation without reading its log. A fork names its parent and
     where it left."""

@@ -17,10 +17,10 @@ from itertools import chain
 
 from msgspec import Struct
 
-from refold.core.codec import decode
+from refold import disk
+from refold.core.codec import ARTIFACT_ID, decode
 from refold.core.fold import text_of
 from refold.core.model import (
-    CLEANER,
     Artifact,
     Block,
     Event,
@@ -32,17 +32,18 @@ from refold.core.model import (
     Text,
     ToolCall,
     ToolResult,
+    is_cleanup,
 )
 from refold.display import moment, nearest
 from refold.errors import Invalid, NotFound
 from refold.log.log import Log, runs
 from refold.log.reading import artifact_of
-from refold.stores.contents import check_size
 
 LEVELS = ("line", "paragraph", "full")
 MOST = sys.maxsize
 SPAN_EVENTS = 200
-_REFERENCE = re.compile(r"artifact://(art-[0-9a-z]+)|(?<![\w-])(art-[a-z2-7]{12})(?![\w-])")
+# After `artifact://` an id that no artifact can have is a reference as well: to nothing.
+_REFERENCE = re.compile(rf"artifact://(art-[0-9a-z]+)|(?<![\w-])({ARTIFACT_ID.pattern})(?![\w-])")
 _SPAN = re.compile(r"#?(\d{1,15})(?:\s*-\s*#?(\d{1,15}))?")
 
 
@@ -219,7 +220,7 @@ def content_of(log: Log, artifact: Artifact) -> Iterator[bytes]:
     place: who reads a part of it would never come to the end, where the digest is checked."""
     try:
         if path := log.store.location(artifact.digest):
-            check_size(path, artifact.size_bytes)
+            disk.check_size(path, artifact.size_bytes)
         yield from log.store.get(artifact.digest)
     except NotFound as error:
         at_ms = cleaned_ms(log, artifact)
@@ -249,7 +250,7 @@ def _cleanups(log: Log) -> Iterator[Event]:
     """The events that say that the content of an artifact was removed."""
     for span in runs(log.state.artifacts):
         for event in log.read(span.first - 1, span.last):
-            if event.by == CLEANER:
+            if is_cleanup(event):
                 yield event
 
 

@@ -58,7 +58,7 @@ class Searcher:
         path: str | None = None,
     ) -> None:
         self.store, self.said, self._tell = store, list[tuple[str, str]](), tell
-        place = index_path(store.url) if path is None else path
+        place = index_path(store) if path is None else path
         self._keeper = Keeper(store, place, embedder=chosen(embedder), tell=self._say)
         self._pages: dict[str, tuple[bytes, set[int] | None]] = {}
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import TypeVar
 
+from refold import process_fork
 from refold.core.codec import decode
 from refold.core.model import Artifact, Conversation, Erase, Event
 from refold.errors import Corrupt, Denied, Invalid, NotFound, Unavailable
@@ -25,7 +26,6 @@ from refold.search.documents import Document, documents_of
 from refold.search.embedders import Embedder
 from refold.search.index import Entry, Index, Mark
 from refold.search.vectors import Vectors
-from refold.stores.contents import beside
 from refold.stores.protocol import Store
 
 BATCH_EVENTS, PAGE_EVENTS, BATCH_VECTORS = 5_000, 200, 200
@@ -48,18 +48,13 @@ class Keeper:
         self.abouts: dict[str, Conversation] = {}  # as they were when the index last caught up
         self._index: Index | None = None
         self._vectors: Vectors | None = None
-        self._process = os.getpid()
         self._embedder_failed_s = -EMBEDDER_PAUSE_S
+        process_fork.watch(self)
 
     # --- the file ---
 
     def opened(self) -> Index:
-        """The index. A connection is not carried over a fork of the process: its locks belong to
-        the parent."""
-        if self._process != os.getpid() and self.path != database.MEMORY:
-            _LEFT_ALONE.append(self._index)
-            self._index = self._vectors = None
-        self._process = os.getpid()
+        """The index, opened when it is first needed."""
         if self._index is None:
             # A store that was never written to has no folder yet; then there is nothing to search
             # either.
@@ -105,6 +100,16 @@ class Keeper:
         self._vectors = None
         if index is not None:
             index.close()
+
+    def before_fork(self) -> None:
+        """Nothing: the parent goes on with its connection."""
+
+    def after_fork(self, *, in_child: bool) -> None:
+        """A connection is not carried over a fork of the process: its locks belong to the
+        parent."""
+        if in_child and self.path != database.MEMORY:
+            _LEFT_ALONE.append(self._index)
+            self._index = self._vectors = None
 
     @property
     def is_open(self) -> bool:
@@ -358,12 +363,7 @@ def chosen(embedder: Embedder | bool | None) -> Embedder | None:
     return embedder
 
 
-def index_path(url: str) -> str:
-    """Where the index of a store lies: beside it, or in memory for a store that has no place of
-    its own."""
-    scheme, _, rest = url.partition(":")
-    if scheme == "files":
-        return os.path.join(os.path.abspath(rest), "index.db")
-    if scheme != "sqlite":
-        return database.MEMORY
-    return beside(os.path.abspath(rest), "index.db")
+def index_path(store: Store) -> str:
+    """Where the index of a store lies: with its files, or in memory for a store that has no place
+    on this disk."""
+    return store.derived_path("index.db") or database.MEMORY

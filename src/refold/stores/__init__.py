@@ -12,19 +12,23 @@ from collections.abc import Callable
 from refold.errors import Invalid
 from refold.stores.protocol import Store
 
-__all__ = ["Store", "open_store"]
+__all__ = ["Store", "is_same_place", "open_store"]
 
 
 def open_store(url: str) -> Store:
     """The store that the URL names. Opening creates nothing; the first write does."""
-    if not isinstance(url, str) or "\0" in url:
-        raise Invalid(f"{url!r} is not a store", hint=_KNOWN)
-    scheme, colon, rest = url.partition(":")
-    if opener := _OPENERS.get(scheme) if colon else None:
-        return opener(rest)
-    if not colon and url.endswith(".db"):
-        return _sqlite(url)
+    if isinstance(url, str) and "\0" not in url:
+        scheme, colon, rest = url.partition(":")
+        if colon and scheme in _OPENERS:
+            return _OPENERS[scheme](rest)
+        if not colon and url.endswith(".db"):
+            return _sqlite(url)
     raise Invalid(f"{url!r} is not a store", hint=_KNOWN)
+
+
+def is_same_place(first: Store, second: Store) -> bool:
+    """Whether both keep their data in one place. Every `memory:` store has a place of its own."""
+    return first is second or (first.url == second.url and first.url != "memory:")
 
 
 def _memory(rest: str) -> Store:

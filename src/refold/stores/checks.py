@@ -1,29 +1,25 @@
-"""What every store checks before it touches anything, and what an operating system error means to a
-caller.
+"""What every store checks before it touches anything, and the errors that all of them raise.
 
-A bad id, a gap in the events or a name that is no digest is refused here, so no store has to trust
-its input further in. Neighbours: each store calls these at the door of its methods; `codec` knows
-what a plain name is.
+A gap in the events or a link of another user is refused here, so no store has to trust its input
+further in. Neighbours: each store calls these first in its methods; `core.codec` knows what a plain
+name and a digest are, `disk` what an error of the operating system means.
 """
 
 from __future__ import annotations
 
-import errno
-import re
+import os
+import stat
 import time
 from collections.abc import Iterable, Sequence
 
 from refold.core import codec
 from refold.core.model import Event, Meta
-from refold.errors import Conflict, Corrupt, Denied, Invalid, NotFound, RefoldError, Unavailable
+from refold.errors import Conflict, Corrupt, Denied, Invalid, NotFound
 
 SEQ_MAX = (1 << 40) - 1
-_DIGEST = re.compile(r"[0-9a-f]{64}")
-_FULL = {errno.ENOSPC, errno.EDQUOT}
-_REFUSED = {errno.EACCES, errno.EPERM}
 
 
-def append_checked(
+def check_append(
     conversation: str, events: Sequence[Event], expect: int, *, known: bool = False
 ) -> None:
     """Raises Invalid unless the events are those that follow head `expect`, one by one. The id
@@ -31,16 +27,20 @@ def append_checked(
     if not known:
         codec.conversation_checked(conversation)
     if not 0 <= expect <= SEQ_MAX - len(events):
-        raise Invalid(
-            f"expect={expect} is not a head",
-            hint="pass the seq of the newest event, 0 for a new log",
-        )
+        hint = "pass the seq of the newest event, 0 for a new log"
+        raise Invalid(f"expect={expect} is not a head", hint=hint)
     for seq, event in enumerate(events, expect + 1):
         if event.seq != seq:
-            raise Invalid(
-                f"event {event.seq} stands where {seq} belongs",
-                hint="number events from expect + 1",
-            )
+            said = f"event {event.seq} stands where {seq} belongs"
+            raise Invalid(said, hint="number events from expect + 1")
+
+
+def refuse_link_of_another(path: str, found: os.stat_result) -> None:
+    """Raises Denied for a link that another user may point elsewhere: it is not a place for a
+    private log."""
+    if stat.S_ISLNK(found.st_mode) and found.st_uid not in (0, os.geteuid()):
+        said = f"{path} is a link that belongs to user {found.st_uid}"
+        raise Denied(said, hint="use the real path of the store")
 
 
 def bounded(number: int) -> int:
@@ -49,35 +49,37 @@ def bounded(number: int) -> int:
     return min(max(0, number), SEQ_MAX)
 
 
-def digest_checked(digest: str) -> str:
-    """The digest itself, if it is a sha256 in lower-case hex."""
-    if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
-        raise Invalid(f"{digest!r} is not a digest", hint="64 hex digits, as `put` gave them")
-    return digest
-
-
 def now_ms() -> int:
     """The clock by which a store remembers when a content was put."""
     return time.time_ns() // 1_000_000
 
 
 def title_in(events: Iterable[Event]) -> str | None:
-    """The newest title that these events give the conversation, None if they do not speak of it."""
+    """The newest title that these events give the conversation; None if they give none."""
     title = None
     for event in events:
-        if event.kind == "meta" and (found := _title(event)) is not None:
-            title = found
+        if event.kind == "meta" and (given := _title_of(event)) is not None:
+            title = given
     return title
 
 
-def _title(event: Event) -> str | None:
+def _title_of(event: Event) -> str | None:
     try:
         body = codec.decode(event)
     except Corrupt:
-        # A store keeps what it is given, also a meta it cannot read: the fold is the one to
-        # complain.
+        # A store keeps what it is given, even a meta event that it cannot read: the fold is the one
+        # to complain.
         return None
     return body.title if isinstance(body, Meta) else None
+
+
+def is_repeat(kept: Sequence[Event], events: Sequence[Event]) -> bool:
+    """Whether exactly these events are kept already: a retry of an append whose answer was lost.
+    The chain of an event tells all that came before it."""
+    return [event.chain for event in kept] == [event.chain for event in events]
+
+
+# --- errors ---
 
 
 def unknown(conversation: str) -> NotFound:
@@ -110,18 +112,25 @@ def outside(conversation: str, at: int, head: int) -> Invalid:
     )
 
 
-def os_failure(error: OSError, doing: str) -> RefoldError:
-    """The error of the family for a failed system call; raise it `from` the original."""
-    reason = f"{doing}: {error.strerror or error}"
-    if error.errno in _FULL:
-        return Unavailable(reason, hint="free some space, then try again")
-    if error.errno in _REFUSED:
-        return Denied(
-            reason,
-            hint="the files of a store belong to the user who made it: check their owner and mode",
-        )
-    if error.errno == errno.EROFS:
-        return Unavailable(
-            reason, hint="the disk is read-only: reading works, writing needs another place"
-        )
-    return Unavailable(reason, hint="check the path and the disk, then try again")
+def no_event(conversation: str, seq: int, head: int) -> NotFound:
+    return NotFound(f"{conversation!r} has no event {seq}", hint=f"its events are 1 to {head}")
+
+
+def no_artifact(digest: str) -> NotFound:
+    return NotFound(
+        f"there is no artifact {codec.artifact_id(digest)}", hint="refold artifacts lists them"
+    )
+
+
+def not_bytes(error: TypeError) -> Invalid:
+    return Invalid(f"an artifact is made of bytes: {error}", hint="encode text first")
+
+
+def closed(url: str) -> Invalid:
+    return Invalid(f"{url} is closed", hint="open the store again")
+
+
+def too_new(path: str, version: int, newest: int) -> Invalid:
+    return Invalid(
+        f"{path} has version {version}, this refold reads up to {newest}", hint="upgrade refold"
+    )

@@ -3,46 +3,36 @@
 A file is named by the artifact's id and a fitting suffix. The id is 60 bits of the digest: where a
 file of that name holds other content, the name carries the whole digest instead, and is looked for
 first. A file appears under its name only when it is complete and synced: it never has to wait for
-the flush of the event that names it. What is no regular file is none of ours: a link that somebody
+the flush of the event that names it. What is not a regular file is not ours: a link that somebody
 put in its place is never followed.
 
 The time of a file is when its content was put last. `put` and `drop` look at it under a lock on the
 folder that holds between processes, so content that is put again while somebody cleans up is never
-lost.
+lost. Neighbours: the stores that keep their contents on this disk; `disk` opens and syncs.
 """
 
 from __future__ import annotations
 
 import base64
 import contextlib
-import errno
 import fcntl
 import os
 import re
 import secrets
-import stat
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from typing import IO, Any
+from typing import Any
 
+from refold import disk
 from refold.core import codec
-from refold.errors import Corrupt, Invalid, NotFound
-from refold.stores import checks as door
+from refold.errors import Corrupt, NotFound
+from refold.stores import checks
 
 CHUNK_BYTES = 256 * 1024
 STALE_S = 24 * 3600
 _SUFFIX = re.compile(r"\.[a-z0-9]{1,10}")
 _PENDING = ".pending-"
-
-
-def beside(path: str, name: str) -> str:
-    """Where something of a database lies: beside it, under the database's own name unless that
-    is the usual one. Two databases may lie in one folder, and what one of them removes must not
-    be the other's."""
-    folder, file = os.path.split(path)
-    stem = file.removesuffix(".db")
-    return os.path.join(folder, name if stem == "refold" else f"{stem}.{name}")
 
 
 class Artifacts:
@@ -59,12 +49,12 @@ class Artifacts:
         disk."""
         pending = os.path.join(self.folder, _PENDING + secrets.token_hex(16))
         try:
-            make_folder(self.folder, durable=self.durable)
+            disk.make_folder(self.folder, durable=self.durable)
             digest = self._write(pending, chunks)
             with self._lock:
                 self._settle(pending, digest, _suffix(suffix))
         except OSError as error:
-            raise door.os_failure(error, f"cannot keep an artifact in {self.folder}") from error
+            raise disk.os_failure(error, f"cannot keep an artifact in {self.folder}") from error
         finally:
             with contextlib.suppress(OSError):
                 os.unlink(pending)
@@ -76,21 +66,18 @@ class Artifacts:
         path = self.location(digest)
         if path is None:
             self._check_places(digest)
-            raise NotFound(
-                f"there is no artifact {codec.artifact_id(digest)}",
-                hint="refold artifacts lists them",
-            )
+            raise checks.no_artifact(digest)
         return _chunks(path, digest)
 
     def location(self, digest: str) -> str | None:
         """The path of the file that holds the bytes."""
-        door.digest_checked(digest)
+        codec.digest_checked(digest)
         with self._lock:
             path = self._find(digest)
             if path is None:
                 # The folder's time is too coarse to prove that nothing came: before "not found",
                 # always look.
-                self._scan(anyway=True)
+                self._scan(always=True)
                 path = self._find(digest)
             return path
 
@@ -99,18 +86,22 @@ class Artifacts:
         none."""
         path = self.location(digest)
         try:
-            # The short name may be that of other content, which is none of ours to remove.
+            # The short name may be that of other content, which is not ours to remove.
             if path is None or _digest_of(path) != digest:
                 return True
-            with _folder_locked(self.folder):
-                if os.stat(path).st_mtime_ns >= before_ms * 1_000_000:
-                    return False
-                os.unlink(path)
+            return self._remove_older(path, before_ms)
         except FileNotFoundError:
             # Somebody else removed it just now.
             return True
         except OSError as error:
-            raise door.os_failure(error, f"cannot remove an artifact from {self.folder}") from error
+            raise disk.os_failure(error, f"cannot remove an artifact from {self.folder}") from error
+
+    def _remove_older(self, path: str, before_ms: int) -> bool:
+        """Removes the file, unless it was put at or after that time: then False."""
+        with _folder_locked(self.folder):
+            if os.stat(path).st_mtime_ns >= before_ms * 1_000_000:
+                return False
+            os.unlink(path)
         return True
 
     def _write(self, pending: str, chunks: Iterable[bytes]) -> str:
@@ -129,91 +120,69 @@ class Artifacts:
         """Gives the file its name, unless the same content has one already."""
         self._scan()
         known = self._find(digest)
-        same = known is not None and _digest_of(known) == digest
+        if known is not None and _digest_of(known) != digest:
+            known = None
         with _folder_locked(self.folder):
-            if known and same and _put_again(known):
+            if known is not None and _put_again(known):
                 return
-            taken = self._find(digest) is not None
-            name = (_long(digest) if taken else codec.artifact_id(digest)) + suffix
-            os.rename(pending, os.path.join(self.folder, name))
+            stem = self._free_stem(digest)
+            os.rename(pending, os.path.join(self.folder, stem + suffix))
         if self.durable:
-            sync_folder(self.folder)
-        self._names[name.partition(".")[0]] = name
+            disk.sync_folder(self.folder)
+        self._names[stem] = stem + suffix
         self._seen_ns = os.stat(self.folder).st_mtime_ns
 
+    def _free_stem(self, digest: str) -> str:
+        """The short name, unless other content has it."""
+        is_taken = self._find(digest) is not None
+        return _long_stem(digest) if is_taken else codec.artifact_id(digest)
+
     def _find(self, digest: str) -> str | None:
-        for stem in (_long(digest), codec.artifact_id(digest)):
-            if name := self._names.get(stem):
-                path = os.path.join(self.folder, name)
-                if _is_regular(path):
-                    return path
+        for stem in _stems(digest):
+            name = self._names.get(stem)
+            path = os.path.join(self.folder, name) if name else ""
+            if path and disk.is_regular(path):
+                return path
         return None
 
     def _check_places(self, digest: str) -> None:
-        """Corrupt if something else than a file has the name of this content."""
-        for stem in (_long(digest), codec.artifact_id(digest)):
+        """Corrupt if something other than a file has the name of this content."""
+        for stem in _stems(digest):
             path = os.path.join(self.folder, self._names.get(stem, stem))
             if os.path.lexists(path):
-                raise _not_ours(path)
+                raise disk.not_ours(path)
 
-    def _scan(self, *, anyway: bool = False) -> None:
+    def _scan(self, *, always: bool = False) -> None:
         """Reads the names in the folder again if it changed. Contents are never read here."""
         try:
             seen_ns = os.stat(self.folder).st_mtime_ns
-            if seen_ns == self._seen_ns and not anyway:
+            if seen_ns == self._seen_ns and not always:
                 return
             names = sorted(os.listdir(self.folder), reverse=True)
         except FileNotFoundError:
             return
         except OSError as error:
-            raise door.os_failure(error, f"cannot read {self.folder}") from error
+            raise disk.os_failure(error, f"cannot read {self.folder}") from error
         self._names = {name.partition(".")[0]: name for name in names if name.startswith("art-")}
         self._seen_ns = seen_ns
-        self._sweep(names)
+        self._remove_stale(names)
 
-    def _sweep(self, names: list[str]) -> None:
+    def _remove_stale(self, names: list[str]) -> None:
         """Removes what a killed process left half written, once it is too old to be anybody's."""
         for name in names:
-            path = os.path.join(self.folder, name)
-            with contextlib.suppress(OSError):
-                if name.startswith(_PENDING) and time.time() - os.stat(path).st_mtime > STALE_S:
-                    os.unlink(path)
-
-
-def make_folder(folder: str, *, durable: bool = True) -> None:
-    """Makes the folder and the missing ones above it, for the owner alone whatever the umask."""
-    if os.path.isdir(folder):
-        return
-    parent = os.path.dirname(folder) or "."
-    make_folder(parent, durable=durable)
-    try:
-        os.mkdir(folder, 0o700)
-    except FileExistsError:
-        return
-    os.chmod(folder, 0o700)
-    if durable:
-        sync_folder(parent)
-
-
-def sync_folder(folder: str) -> None:
-    """Makes the names in a folder durable: a synced file without a synced name is lost all the
-    same."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+            if name.startswith(_PENDING):
+                path = os.path.join(self.folder, name)
+                with contextlib.suppress(OSError):
+                    if time.time() - os.stat(path).st_mtime > STALE_S:
+                        os.unlink(path)
 
 
 @contextlib.contextmanager
 def _folder_locked(folder: str) -> Iterator[None]:
     """One process at a time; the lock is gone with whoever holds it."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with disk.closing(disk.open_folder(folder)) as fd:
         fcntl.flock(fd, fcntl.LOCK_EX)
         yield
-    finally:
-        os.close(fd)
 
 
 def _put_again(path: str) -> bool:
@@ -230,85 +199,49 @@ def _write_all(file: Any, chunk: bytes, hasher: Any) -> None:
     try:
         hasher.update(chunk)
     except TypeError as error:
-        raise Invalid(f"an artifact is made of bytes: {error}", hint="encode text first") from error
+        raise checks.not_bytes(error) from error
     rest = memoryview(chunk).cast("B")
     while rest:
         rest = rest[file.write(rest) :]
 
 
 def _chunks(path: str, digest: str) -> Iterator[bytes]:
+    """The bytes of a file; Corrupt at their end if they are not those that were put there."""
     hasher = codec.content_hasher()
     try:
-        with opened(path) as file:
-            while chunk := file.read(CHUNK_BYTES):
-                hasher.update(chunk)
-                yield chunk
+        for chunk in _pieces(path):
+            hasher.update(chunk)
+            yield chunk
     except FileNotFoundError as error:
         raise NotFound(f"{path} is gone", hint="refold verify") from error
     except OSError as error:
-        raise door.os_failure(error, f"cannot read {path}") from error
+        raise disk.os_failure(error, f"cannot read {path}") from error
     if hasher.hexdigest() != digest:
         raise Corrupt(f"{path} does not hold what was put there", hint="refold verify")
 
 
-def opened(path: str, size_bytes: int | None = None) -> IO[bytes]:
-    """The file of an artifact, for reading. Corrupt if it is no regular file, or not of the size
-    that is known."""
-    try:
-        # Without O_NONBLOCK, opening a named pipe would wait for its writer for ever.
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise _not_ours(path) from error
-        raise
-    file = os.fdopen(fd, "rb", buffering=0)
-    try:
-        _check(os.fstat(fd), path, size_bytes)
-    except Corrupt:
-        file.close()
-        raise
-    return file
-
-
-def check_size(path: str, size_bytes: int) -> None:
-    """The same without opening it. A file that is gone is for the reader to miss."""
-    with contextlib.suppress(FileNotFoundError):
-        _check(os.lstat(path), path, size_bytes)
-
-
-def _check(found: os.stat_result, path: str, size_bytes: int | None) -> None:
-    if not stat.S_ISREG(found.st_mode):
-        raise _not_ours(path)
-    if size_bytes is not None and found.st_size != size_bytes:
-        size = f"{path} has {found.st_size:,} bytes, {size_bytes:,} were put there"
-        raise Corrupt(size, hint="refold verify")
-
-
-def _not_ours(path: str) -> Corrupt:
-    return Corrupt(
-        f"{path} is not the file that was put there",
-        hint="remove it; refold verify says what is missing",
-    )
-
-
-def _is_regular(path: str) -> bool:
-    try:
-        return stat.S_ISREG(os.lstat(path).st_mode)
-    except OSError:
-        return False
-
-
 def _digest_of(path: str) -> str:
     hasher = codec.content_hasher()
-    with opened(path) as file:
-        while chunk := file.read(CHUNK_BYTES):
-            hasher.update(chunk)
+    for chunk in _pieces(path):
+        hasher.update(chunk)
     return str(hasher.hexdigest())
 
 
-def _long(digest: str) -> str:
+def _pieces(path: str) -> Iterator[bytes]:
+    with disk.open_regular(path) as file:
+        while chunk := file.read(CHUNK_BYTES):
+            yield chunk
+
+
+def _stems(digest: str) -> tuple[str, str]:
+    """The names that the file of a content may have, without the suffix, the long one first."""
+    return _long_stem(digest), codec.artifact_id(digest)
+
+
+def _long_stem(digest: str) -> str:
     return "art-" + base64.b32encode(bytes.fromhex(digest)).decode().lower().rstrip("=")
 
 
 def _suffix(suffix: str) -> str:
+    """The suffix if it is plain, else `.bin`."""
     return suffix if isinstance(suffix, str) and _SUFFIX.fullmatch(suffix) else ".bin"

@@ -1,8 +1,8 @@
 """A store that forgets: everything lies in dictionaries and is gone with the process.
 
 It is the plainest statement of what a store does, and what tests use in place of a mock. A fork
-keeps only its own events and reads the others from its parent, as every store does. One lock guards
-all of it.
+keeps only its own events and reads the others from its parent, as in every store. One lock guards
+all of it. Neighbours: `protocol` says what a store is, `checks` what it refuses.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import msgspec
 
 from refold.core import codec
 from refold.core.model import Conversation, Event
-from refold.errors import Invalid, NotFound
-from refold.stores import checks as door
+from refold.stores import checks
 from refold.stores.protocol import Recovery
 
 CHUNK_BYTES = 256 * 1024
@@ -27,13 +26,30 @@ class _Log:
     def __init__(
         self, parent: str = "", parent_seq: int = 0, at_ms: int = 0, title: str = ""
     ) -> None:
-        self.parent, self.parent_seq, self.at_ms, self.title = parent, parent_seq, at_ms, title
+        self.parent, self.parent_seq = parent, parent_seq
+        self.at_ms, self.title = at_ms, title
         self.events: list[Event] = []
         self.bookmark: bytes | None = None
 
     @property
     def head(self) -> int:
         return self.parent_seq + len(self.events)
+
+    def own(self, first: int, last: int) -> list[Event]:
+        """The events from `first` to `last` that lie here and not in the parent."""
+        start = max(first, self.parent_seq + 1)
+        if start > last:
+            return []
+        return self.events[start - self.parent_seq - 1 : last - self.parent_seq]
+
+
+class _Content:
+    """The chunks as they came, since joining them would hold them twice, and when they came
+    last."""
+
+    def __init__(self, chunks: tuple[bytes, ...]) -> None:
+        self.chunks = chunks
+        self.put_ms = 0
 
 
 class MemoryStore:
@@ -45,9 +61,9 @@ class MemoryStore:
         self.url = "memory:"
         self._lock = threading.RLock()
         self._logs: dict[str, _Log] = {}
-        # The chunks as they came, since joining them would hold them twice, and the time in ms when
-        # they came last.
-        self._contents: dict[str, tuple[tuple[bytes, ...], int]] = {}
+        self._contents: dict[str, _Content] = {}
+
+    # --- logs ---
 
     def conversations(self, *, after: str = "", limit: int = 100) -> list[Conversation]:
         with self._lock:
@@ -73,26 +89,26 @@ class MemoryStore:
         self, conversation: str, *, after: int = 0, last: int | None = None, limit: int = 1_000
     ) -> list[Event]:
         with self._lock:
-            head = self._log(conversation).head
-            first = max(0, after) + 1
-            end = min(head if last is None else min(last, head), first - 1 + max(0, limit))
-            return self._span(conversation, first, end)
+            end = self._log(conversation).head
+            after = max(0, after)
+            if last is not None:
+                end = min(last, end)
+            return self._span(conversation, after + 1, min(end, after + max(0, limit)))
 
     def append(self, conversation: str, events: Sequence[Event], *, expect: int) -> None:
-        door.append_checked(conversation, events, expect)
+        checks.check_append(conversation, events, expect)
         if not events:
             return
         with self._lock:
-            log = self._logs.get(conversation)
-            head = log.head if log else 0
-            if head != expect:
-                if self._has(conversation, events, head):
+            log = self._logs.get(conversation) or _Log(at_ms=events[0].at_ms)
+            if log.head != expect:
+                if self._has(conversation, events, log.head):
                     return
-                raise door.moved(conversation, expect, head)
-            if log is None:
-                log = self._logs[conversation] = _Log(at_ms=events[0].at_ms)
+                raise checks.moved(conversation, expect, log.head)
+            self._logs[conversation] = log
             log.events.extend(events)
-            if (title := door.title_in(events)) is not None:
+            title = checks.title_in(events)
+            if title is not None:
                 log.title = title
 
     def bookmark(self, conversation: str) -> bytes | None:
@@ -105,59 +121,50 @@ class MemoryStore:
         with self._lock:
             self._log(conversation).bookmark = bytes(data)
 
+    # --- contents ---
+
     def put(self, chunks: Iterable[bytes], *, suffix: str = ".bin") -> str:
-        hasher, kept = codec.content_hasher(), []
-        try:
-            for chunk in chunks:
-                hasher.update(chunk)
-                kept.append(bytes(chunk))
-        except TypeError as error:
-            raise Invalid(
-                f"an artifact is made of bytes: {error}", hint="encode text first"
-            ) from error
-        digest: str = hasher.hexdigest()
+        digest, content = _taken(chunks)
         with self._lock:
-            known = self._contents.get(digest)
-            self._contents[digest] = (known[0] if known else tuple(kept), door.now_ms())
+            kept = self._contents.setdefault(digest, content)
+            kept.put_ms = checks.now_ms()
         return digest
 
     def get(self, digest: str) -> Iterator[bytes]:
         with self._lock:
-            found = self._contents.get(door.digest_checked(digest))
+            found = self._contents.get(codec.digest_checked(digest))
         if found is None:
-            raise NotFound(
-                f"there is no artifact {codec.artifact_id(digest)}",
-                hint="refold artifacts lists them",
-            )
-        return (
-            part[at : at + CHUNK_BYTES]
-            for part in found[0]
-            for at in range(0, len(part), CHUNK_BYTES)
-        )
+            raise checks.no_artifact(digest)
+        return _bounded_chunks(found.chunks)
 
     def location(self, digest: str) -> str | None:
-        door.digest_checked(digest)
+        codec.digest_checked(digest)
         return None
 
     def drop(self, digest: str, *, before_ms: int) -> bool:
         with self._lock:
-            found = self._contents.get(door.digest_checked(digest))
-            if found is not None and found[1] >= before_ms:
+            found = self._contents.get(codec.digest_checked(digest))
+            if found is not None and found.put_ms >= before_ms:
                 return False
             self._contents.pop(digest, None)
             return True
+
+    def derived_path(self, name: str) -> str | None:
+        """None: nothing of this store lies on a disk."""
+        return None
+
+    # --- forks, and removing ---
 
     def fork(self, conversation: str, at: int, new: str) -> None:
         codec.conversation_checked(new)
         with self._lock:
             log = self._log(conversation)
             if new in self._logs:
-                raise door.taken(new, self._logs[new].head)
+                raise checks.taken(new, self._logs[new].head)
             if not 1 <= at <= log.head:
-                raise door.outside(conversation, at, log.head)
-            renamed = door.title_in(self._span(conversation, at + 1, log.head)) is not None
-            title = self._title(conversation, at) if renamed else log.title
-            self._logs[new] = _Log(conversation, at, self._event(conversation, at).at_ms, title)
+                raise checks.outside(conversation, at, log.head)
+            at_ms = self._event(conversation, at).at_ms
+            self._logs[new] = _Log(conversation, at, at_ms, self._title_at(conversation, at))
 
     def erase(self, conversation: str, seq: int) -> None:
         with self._lock:
@@ -165,19 +172,20 @@ class MemoryStore:
             log = self._logs[holder]
             place = seq - log.parent_seq - 1
             log.events[place] = msgspec.structs.replace(log.events[place], body=b"", salt=b"")
+            # A bookmark carries facts taken from bodies, as a title does. Both can be made again.
             for id in self._readers(holder):
-                # A bookmark carries facts taken from bodies, as a title does. Both can be made
-                # again.
-                self._logs[id].bookmark = None
-                self._logs[id].title = self._title(id, self._logs[id].head)
+                reader = self._logs[id]
+                reader.bookmark, reader.title = None, self._title(id, reader.head)
 
     def delete(self, conversation: str) -> None:
         with self._lock:
             log = self._log(conversation)
             for id, other in self._logs.items():
                 if other.parent == conversation:
-                    raise door.forked(conversation, id, log.head)
+                    raise checks.forked(conversation, id, log.head)
             del self._logs[conversation]
+
+    # --- the end ---
 
     def flush(self) -> None:
         """Nothing here outlives the process, so there is nothing to wait for."""
@@ -185,10 +193,12 @@ class MemoryStore:
     def close(self) -> None:
         """Nothing is held outside the process."""
 
+    # --- who holds which event ---
+
     def _log(self, conversation: str) -> _Log:
         log = self._logs.get(codec.conversation_checked(conversation))
         if log is None:
-            raise door.unknown(conversation)
+            raise checks.unknown(conversation)
         return log
 
     def _holder(self, conversation: str, seq: int) -> str:
@@ -196,11 +206,10 @@ class MemoryStore:
         with."""
         log = self._log(conversation)
         if not 1 <= seq <= log.head:
-            raise NotFound(
-                f"{conversation!r} has no event {seq}", hint=f"its events are 1 to {log.head}"
-            )
+            raise checks.no_event(conversation, seq, log.head)
         while seq <= log.parent_seq:
-            conversation, log = log.parent, self._logs[log.parent]
+            conversation = log.parent
+            log = self._logs[conversation]
         return conversation
 
     def _event(self, conversation: str, seq: int) -> Event:
@@ -211,29 +220,50 @@ class MemoryStore:
         parts: list[list[Event]] = []
         log = self._logs[conversation]
         while first <= last:
-            start = max(first, log.parent_seq + 1)
-            parts.append(
-                log.events[start - log.parent_seq - 1 : last - log.parent_seq]
-                if start <= last
-                else []
-            )
+            parts.append(log.own(first, last))
             last = min(last, log.parent_seq)
-            log = self._logs[log.parent] if last >= first else log
+            if last >= first:
+                log = self._logs[log.parent]
         return [event for part in reversed(parts) for event in part]
 
     def _has(self, conversation: str, events: Sequence[Event], head: int) -> bool:
-        if events[-1].seq > head:
-            return False
-        kept = self._span(conversation, events[0].seq, events[-1].seq)
-        return [event.chain for event in kept] == [event.chain for event in events]
+        first, last = events[0].seq, events[-1].seq
+        return last <= head and checks.is_repeat(self._span(conversation, first, last), events)
+
+    def _title_at(self, conversation: str, at: int) -> str:
+        """The title that the conversation had at that event; looked for only if it got another
+        one since."""
+        log = self._logs[conversation]
+        since = checks.title_in(self._span(conversation, at + 1, log.head))
+        return log.title if since is None else self._title(conversation, at)
 
     def _title(self, conversation: str, last: int) -> str:
-        return door.title_in(self._span(conversation, 1, last)) or ""
+        return checks.title_in(self._span(conversation, 1, last)) or ""
 
     def _readers(self, conversation: str) -> set[str]:
         """The conversation and everything forked from it, directly or not."""
-        found, fresh = {conversation}, {conversation}
+        found: set[str] = set()
+        fresh = {conversation}
         while fresh:
-            fresh = {id for id, log in self._logs.items() if log.parent in fresh} - found
             found |= fresh
+            fresh = {id for id, log in self._logs.items() if log.parent in fresh}
         return found
+
+
+def _taken(chunks: Iterable[bytes]) -> tuple[str, _Content]:
+    """The digest of a content, and the content, taken from a stream."""
+    hasher, kept = codec.content_hasher(), []
+    try:
+        for chunk in chunks:
+            hasher.update(chunk)
+            kept.append(bytes(chunk))
+    except TypeError as error:
+        raise checks.not_bytes(error) from error
+    return hasher.hexdigest(), _Content(tuple(kept))
+
+
+def _bounded_chunks(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The same bytes, in chunks that are not too large."""
+    for chunk in chunks:
+        for at in range(0, len(chunk), CHUNK_BYTES):
+            yield chunk[at : at + CHUNK_BYTES]

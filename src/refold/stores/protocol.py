@@ -25,6 +25,9 @@ class Recovery(Struct, frozen=True, kw_only=True):
 
 
 class Store(Protocol):
+    """Keeps logs and artifacts. `url` names its place to a person, and opens it again where
+    `open_store` knows the scheme."""
+
     url: str
 
     @property
@@ -52,9 +55,13 @@ class Store(Protocol):
         at expect=0."""
         ...
 
-    def bookmark(self, conversation: str) -> bytes | None: ...
+    def bookmark(self, conversation: str) -> bytes | None:
+        """The bookmark that was kept last; None if there is none, or none that can be trusted."""
+        ...
 
-    def keep_bookmark(self, conversation: str, data: bytes) -> None: ...
+    def keep_bookmark(self, conversation: str, data: bytes) -> None:
+        """Replaces the bookmark. It may be lost at any time: it can be made again."""
+        ...
 
     def put(self, chunks: Iterable[bytes], *, suffix: str = ".bin") -> str:
         """Keeps bytes once, streamed and hashed on the way; gives their sha256 in hex."""
@@ -66,13 +73,19 @@ class Store(Protocol):
 
     def location(self, digest: str) -> str | None:
         """The path of the plain file that holds the bytes, where there is one: an agent can grep
-        it itself."""
+        it itself. Whoever reads it opens it by `disk.open_regular`."""
         ...
 
     def drop(self, digest: str, *, before_ms: int) -> bool:
         """Removes the bytes for all conversations, unless they were put, perhaps again, at or
         after that time. True once they are gone. Whether anybody still needs them is for the
-        caller to know: see `refold.cleaning`."""
+        caller to know: see `refold.artifacts.cleanup`."""
+        ...
+
+    def derived_path(self, name: str) -> str | None:
+        """Where a derived file of this name may lie, such as a search index: a path that belongs
+        to this store alone. The folder is there once the store was written to. None for a store
+        that has no place on this disk."""
         ...
 
     def fork(self, conversation: str, at: int, new: str) -> None:
@@ -91,4 +104,6 @@ class Store(Protocol):
         """Everything acknowledged so far survives power loss once this returns."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Flushes, and lets go of every file. A closed store may be closed again."""
+        ...

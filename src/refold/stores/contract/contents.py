@@ -1,5 +1,5 @@
 """Clauses about artifacts: bytes go in as a stream, are kept once under their sha256, and come
-back checked."""
+back checked; and about files that are derived from what a store holds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import time
 from collections.abc import Iterator
 
 from refold.errors import Invalid, NotFound
-from refold.stores.contract.kit import Make, collector, opened, refused
+from refold.stores.contract.kit import Make, collector, grown, on_new_store, refused
+from refold.stores.protocol import Store
 
 CLAUSES, clause = collector()
 
@@ -23,74 +24,70 @@ CONTENTS = [
 ]
 
 
-@clause
-def contents_come_back_under_their_digest(make: Make) -> None:
-    store = opened(make)
-    for content in CONTENTS:
-        digest = store.put([content])
-        assert digest == hashlib.sha256(content).hexdigest()
-        assert b"".join(store.get(digest)) == content
-    for content in CONTENTS:
-        assert b"".join(store.get(hashlib.sha256(content).hexdigest())) == content
-    store.close()
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 @clause
-def how_content_is_cut_does_not_matter(make: Make) -> None:
-    store = opened(make)
+@on_new_store
+def contents_come_back_under_their_digest(store: Store) -> None:
+    for content in CONTENTS:
+        assert store.put([content]) == _digest(content)
+        assert b"".join(store.get(_digest(content))) == content
+    for content in CONTENTS:
+        assert b"".join(store.get(_digest(content))) == content
+
+
+@clause
+@on_new_store
+def how_content_is_cut_does_not_matter(store: Store) -> None:
     whole = store.put([b"abcdef"])
     assert store.put([b"a", b"", b"bcd", b"ef"]) == whole
     assert store.put(iter([b"abc", b"def"]), suffix=".txt") == whole
     assert b"".join(store.get(whole)) == b"abcdef"
-    store.close()
 
 
 @clause
-def content_streams_in_bounded_chunks(make: Make) -> None:
-    store = opened(make)
+@on_new_store
+def content_streams_in_bounded_chunks(store: Store) -> None:
     digest = store.put(b"z" * 100_000 for _ in range(50))
     sizes = [len(chunk) for chunk in store.get(digest)]
     assert sum(sizes) == 5_000_000 and max(sizes) <= 1_048_576 and min(sizes) > 0
-    early = store.get(digest)
-    next(early)
-    del early
-    store.close()
+    next(store.get(digest))  # whoever stops early leaves nothing open
 
 
 @clause
-def content_that_was_never_put_is_not_found(make: Make) -> None:
-    store = opened(make)
-    digest = hashlib.sha256(b"never").hexdigest()
+@on_new_store
+def content_that_was_never_put_is_not_found(store: Store) -> None:
+    digest = _digest(b"never")
     for _ in range(2):
         with refused(NotFound):
             list(store.get(digest))
         assert store.location(digest) is None
         store.put([b"other"])
-    store.close()
 
 
 @clause
-def what_is_no_digest_is_refused(make: Make) -> None:
-    store = opened(make)
+@on_new_store
+def what_is_not_a_digest_is_refused(store: Store) -> None:
     for wrong in ("", "abc", "../../etc/passwd", "A" * 64, "g" * 64, "0" * 63, "0" * 64 + "\n"):
         with refused(Invalid):
             list(store.get(wrong))
         with refused(Invalid):
             store.location(wrong)
-    store.close()
 
 
 @clause
-def a_put_that_fails_on_the_way_keeps_nothing(make: Make) -> None:
+@on_new_store
+def a_put_that_fails_on_the_way_keeps_nothing(store: Store) -> None:
     def broken() -> Iterator[bytes]:
         yield b"half"
         raise KeyError("the source ended early")
 
-    store = opened(make)
     try:
         store.put(broken())
     except KeyError:
-        digest = hashlib.sha256(b"half").hexdigest()
+        digest = _digest(b"half")
         assert store.location(digest) is None
         with refused(NotFound):
             list(store.get(digest))
@@ -98,19 +95,17 @@ def a_put_that_fails_on_the_way_keeps_nothing(make: Make) -> None:
         raise AssertionError("the error of the source was swallowed")
     with refused(Invalid):
         store.put(["text"])  # type: ignore[list-item]
-    store.close()
 
 
 @clause
-def a_location_is_a_plain_file_with_the_same_bytes(make: Make) -> None:
-    store = opened(make)
+@on_new_store
+def a_location_is_a_plain_file_with_the_same_bytes(store: Store) -> None:
     digest = store.put([b"grep me\n"], suffix=".log")
     path = store.location(digest)
     if path is not None:
         assert path.endswith(".log") and os.path.isfile(path)
         with open(path, "rb") as file:
             assert file.read() == b"grep me\n"
-    store.close()
 
 
 @clause
@@ -133,8 +128,8 @@ LATER_MS = 1 << 42  # a time that no clock has reached
 
 
 @clause
-def dropped_content_is_gone_and_can_be_put_again(make: Make) -> None:
-    store = opened(make)
+@on_new_store
+def dropped_content_is_gone_and_can_be_put_again(store: Store) -> None:
     digest, other = store.put([b"gone"]), store.put([b"stays"])
     assert store.drop(digest, before_ms=LATER_MS)
     with refused(NotFound):
@@ -143,23 +138,21 @@ def dropped_content_is_gone_and_can_be_put_again(make: Make) -> None:
     assert b"".join(store.get(other)) == b"stays"
     assert store.put([b"gone"]) == digest
     assert b"".join(store.get(digest)) == b"gone"
-    store.close()
 
 
 @clause
-def dropping_what_is_not_there_changes_nothing(make: Make) -> None:
-    store = opened(make)
-    digest = hashlib.sha256(b"never").hexdigest()
+@on_new_store
+def dropping_what_is_not_there_changes_nothing(store: Store) -> None:
+    digest = _digest(b"never")
     assert store.drop(digest, before_ms=LATER_MS) and store.drop(digest, before_ms=0)
     for wrong in ("", "../../etc/passwd", "A" * 64):
         with refused(Invalid):
             store.drop(wrong, before_ms=LATER_MS)
-    store.close()
 
 
 @clause
-def content_that_was_put_since_is_not_dropped(make: Make) -> None:
-    store = opened(make)
+@on_new_store
+def content_that_was_put_since_is_not_dropped(store: Store) -> None:
     digest = store.put([b"precious"])
     assert not store.drop(digest, before_ms=1)
     before_ms = time.time_ns() // 1_000_000
@@ -167,7 +160,6 @@ def content_that_was_put_since_is_not_dropped(make: Make) -> None:
     assert store.put([b"precious"]) == digest
     assert not store.drop(digest, before_ms=before_ms)
     assert b"".join(store.get(digest)) == b"precious"
-    store.close()
 
 
 @clause
@@ -183,3 +175,56 @@ def another_store_on_the_same_data_misses_what_was_dropped(make: Make) -> None:
     assert b"".join(there.get(digest)) == b"shared"
     here.close()
     there.close()
+
+
+# --- derived files ---
+
+
+@clause
+def a_derived_file_has_a_place_on_this_disk_or_none(make: Make) -> None:
+    place = make()
+    store = place.open()
+    before = store.derived_path("index.db")
+    grown(store, "log", 1)
+    path = store.derived_path("index.db")
+    assert path == before == place.open().derived_path("index.db")
+    if path is not None:
+        assert os.path.isabs(path) and path.endswith("index.db")
+        assert os.path.isdir(os.path.dirname(path))
+        assert store.derived_path("other.db") not in (path, None)
+    store.close()
+
+
+@clause
+def a_derived_file_is_not_shared_with_another_store(make: Make) -> None:
+    here, there = make().open(), make().open()
+    mine, yours = here.derived_path("index.db"), there.derived_path("index.db")
+    assert mine is None or mine != yours
+    here.close()
+    there.close()
+
+
+@clause
+def asking_for_a_derived_file_makes_nothing(make: Make) -> None:
+    store = make().open()
+    path = store.derived_path("index.db")
+    assert path is None or not os.path.exists(path)
+    store.close()
+
+
+@clause
+def what_lies_at_a_derived_path_does_not_disturb_the_store(make: Make) -> None:
+    place = make()
+    store = place.open()
+    events = grown(store, "log", 2)
+    path = store.derived_path("index.db")
+    if path is not None:
+        with open(path, "wb") as file:
+            file.write(b"of a search")
+    events += grown(store, "log", 1, before=events[-1])
+    store.close()
+    if path is not None:
+        again = place.open()
+        assert [found.id for found in again.conversations()] == ["log"]
+        assert again.read("log") == events
+        again.close()

@@ -17,7 +17,7 @@ from refold.core import codec
 from refold.core.model import Event
 from refold.errors import Conflict, NotFound
 from refold.stores import open_store
-from refold.stores.contract.kit import Make, collector, grown, opened, refused, sealed
+from refold.stores.contract.kit import Make, collector, grown, on_new_store, refused, sealed
 from refold.stores.protocol import Store
 
 CLAUSES, clause = collector()
@@ -94,12 +94,11 @@ def _in_threads(*jobs: Callable[[], None]) -> None:
 
 
 @clause
-def threads_that_share_a_store_lose_nothing(make: Make) -> None:
-    store = opened(make)
+@on_new_store
+def threads_that_share_a_store_lose_nothing(store: Store) -> None:
     names = ["ann", "bob", "cid", "dot"]
     _in_threads(*(lambda name=name: write(store, "log", name, 40) for name in names))
     check_crowd(store, "log", names, 40)
-    store.close()
 
 
 @clause

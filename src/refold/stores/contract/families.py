@@ -1,5 +1,5 @@
 """Clauses about what belongs to a conversation: forks that share its log, erased events,
-bookmarks, its end."""
+bookmarks, and being deleted."""
 
 from __future__ import annotations
 
@@ -8,14 +8,23 @@ import msgspec
 from refold.core import codec
 from refold.core.model import Event
 from refold.errors import Conflict, Invalid, NotFound
-from refold.stores.contract.kit import TEXT, Make, collector, grown, opened, refused, sealed, titled
+from refold.stores.contract.kit import (
+    TEXT,
+    collector,
+    grown,
+    on_new_store,
+    refused,
+    sealed,
+    titled,
+)
+from refold.stores.protocol import Store
 
 CLAUSES, clause = collector()
 
 
 @clause
-def a_fork_reads_its_parent_below_and_itself_above(make: Make) -> None:
-    store = opened(make)
+@on_new_store
+def a_fork_reads_its_parent_below_and_itself_above(store: Store) -> None:
     trunk = grown(store, "trunk", 6)
     store.fork("trunk", 4, "fork")
     assert store.read("fork") == trunk[:4]
@@ -26,12 +35,11 @@ def a_fork_reads_its_parent_below_and_itself_above(make: Make) -> None:
     assert store.read("fork", after=4) == own
     assert store.read("trunk") == trunk
     assert list(codec.check(store.read("fork"))) == []
-    store.close()
 
 
 @clause
-def a_fork_tells_where_it_comes_from(make: Make) -> None:
-    store = opened(make)
+@on_new_store
+def a_fork_tells_where_it_comes_from(store: Store) -> None:
     trunk = grown(store, "trunk", 3)
     store.fork("trunk", 2, "fork")
     found = store.conversation("fork")
@@ -46,12 +54,11 @@ def a_fork_tells_where_it_comes_from(make: Make) -> None:
     found = store.conversation("fork")
     assert (found.head, found.chain, found.updated_ms) == (4, own[-1].chain, own[-1].at_ms)
     assert [listed.id for listed in store.conversations()] == ["fork", "trunk"]
-    store.close()
 
 
 @clause
-def events_that_come_to_the_parent_later_do_not_show_in_the_fork(make: Make) -> None:
-    store = opened(make)
+@on_new_store
+def events_that_come_to_the_parent_later_do_not_show_in_the_fork(store: Store) -> None:
     trunk = grown(store, "trunk", 3)
     store.fork("trunk", 3, "fork")
     more = grown(store, "trunk", 3, before=trunk[-1])
@@ -61,12 +68,11 @@ def events_that_come_to_the_parent_later_do_not_show_in_the_fork(make: Make) -> 
         store.append("fork", sealed(more[0], [TEXT]), expect=4)
     own = grown(store, "fork", 1, before=trunk[-1])
     assert store.read("fork") == trunk + own and store.read("trunk") == trunk + more
-    store.close()
 
 
 @clause
-def forks_of_forks_read_through_all_their_ancestors(make: Make) -> None:
-    store = opened(make)
+@on_new_store
+def forks_of_forks_read_through_all_their_ancestors(store: Store) -> None:
     logs = {"f0": grown(store, "f0", 5)}
     for n, (at, own) in enumerate([(4, 3), (6, 2), (5, 0), (2, 1), (3, 4), (1, 2)], 1):
         store.fork(f"f{n - 1}", at, f"f{n}")
@@ -77,12 +83,11 @@ def forks_of_forks_read_through_all_their_ancestors(make: Make) -> None:
         assert store.conversation(id).head == len(events)
         for after in range(len(events)):
             assert store.read(id, after=after, limit=3) == events[after : after + 3]
-    store.close()
 
 
 @clause
-def a_long_line_of_forks_is_no_deeper_than_one(make: Make) -> None:
-    store = opened(make)
+@on_new_store
+def a_long_line_of_forks_reads_like_one_log(store: Store) -> None:
     log = grown(store, "f0", 1)
     for n in range(1, 1_200):
         store.fork(f"f{n - 1}", n, f"f{n}")
@@ -91,12 +96,11 @@ def a_long_line_of_forks_is_no_deeper_than_one(make: Make) -> None:
     assert store.conversation("f1199").head == 1_200
     store.erase("f1199", 1)
     assert store.read("f1199", limit=1)[0].erased
-    store.close()
 
 
 @clause
-def a_fork_needs_a_new_id_and_an_event_to_leave_at(make: Make) -> None:
-    store = opened(make)
+@on_new_store
+def a_fork_needs_a_new_id_and_an_event_to_leave_at(store: Store) -> None:
     grown(store, "trunk", 3)
     grown(store, "other", 1)
     for at in (0, -1, 4, 2**70):
@@ -106,12 +110,11 @@ def a_fork_needs_a_new_id_and_an_event_to_leave_at(make: Make) -> None:
         with refused(Conflict):
             store.fork("trunk", 2, taken)
     assert [found.id for found in store.conversations()] == ["other", "trunk"]
-    store.close()
 
 
 @clause
-def repeating_an_append_to_a_fork_changes_nothing(make: Make) -> None:
-    store = opened(make)
+@on_new_store
+def repeating_an_append_to_a_fork_changes_nothing(store: Store) -> None:
     trunk = grown(store, "trunk", 4)
     store.fork("trunk", 3, "fork")
     own = grown(store, "fork", 2, before=trunk[2])
@@ -120,12 +123,11 @@ def repeating_an_append_to_a_fork_changes_nothing(make: Make) -> None:
     with refused(Conflict):
         store.append("fork", trunk[3:], expect=3)
     assert store.read("fork") == trunk[:3] + own
-    store.close()
 
 
 @clause
-def a_fork_has_the_title_its_log_had(make: Make) -> None:
-    store = opened(make)
+@on_new_store
+def a_fork_has_the_title_its_log_had(store: Store) -> None:
     first = titled(None, "early")
     late = titled(first, "late")
     store.append("trunk", [first, late], expect=0)
@@ -144,7 +146,6 @@ def a_fork_has_the_title_its_log_had(make: Make) -> None:
         "trunk": "",
         "two": "late",
     }
-    store.close()
 
 
 def _emptied(event: Event) -> Event:
@@ -152,8 +153,8 @@ def _emptied(event: Event) -> Event:
 
 
 @clause
-def an_erased_event_keeps_only_its_envelope(make: Make) -> None:
-    store = opened(make)
+@on_new_store
+def an_erased_event_keeps_only_its_envelope(store: Store) -> None:
     events = sealed(None, [TEXT, b'{"secret":1}' * 5_000, TEXT])
     store.append("log", events, expect=0)
     store.erase("log", 2)
@@ -165,24 +166,22 @@ def an_erased_event_keeps_only_its_envelope(make: Make) -> None:
     assert store.conversation("log").chain == events[-1].chain
     store.append("log", events[:3], expect=0)
     assert store.read("log")[1].erased
-    store.close()
 
 
 @clause
-def erasing_what_is_not_there_is_not_found(make: Make) -> None:
-    store = opened(make)
+@on_new_store
+def erasing_what_is_not_there_is_not_found(store: Store) -> None:
     trunk = grown(store, "trunk", 3)
     store.fork("trunk", 2, "fork")
     for id, seq in (("trunk", 0), ("trunk", -1), ("trunk", 4), ("fork", 3), ("trunk", 2**70)):
         with refused(NotFound):
             store.erase(id, seq)
     assert store.read("trunk") == trunk
-    store.close()
 
 
 @clause
-def an_event_is_erased_for_everyone_who_shares_it(make: Make) -> None:
-    store = opened(make)
+@on_new_store
+def an_event_is_erased_for_everyone_who_shares_it(store: Store) -> None:
     trunk = grown(store, "trunk", 4)
     store.fork("trunk", 3, "fork")
     own = grown(store, "fork", 2, before=trunk[2])
@@ -192,12 +191,11 @@ def an_event_is_erased_for_everyone_who_shares_it(make: Make) -> None:
     for id, seq in (("trunk", 2), ("fork", 2), ("twig", 2), ("fork", 4), ("twig", 4)):
         assert store.read(id, after=seq - 1, limit=1)[0].erased, id
     assert store.read("trunk", after=2) == trunk[2:] and store.read("fork", after=4) == own[1:]
-    store.close()
 
 
 @clause
-def a_title_and_bookmarks_go_with_the_event_they_were_taken_from(make: Make) -> None:
-    store = opened(make)
+@on_new_store
+def a_title_and_bookmarks_go_with_the_event_they_were_taken_from(store: Store) -> None:
     first = titled(None, "early")
     secret = titled(first, "secret")
     store.append("trunk", [first, secret], expect=0)
@@ -209,12 +207,11 @@ def a_title_and_bookmarks_go_with_the_event_they_were_taken_from(make: Make) -> 
     store.erase("fork", 2)
     assert [found.title for found in store.conversations()] == ["early", "", "early"]
     assert [store.bookmark(id) for id in ("trunk", "fork", "other")] == [None, None, b"stays"]
-    store.close()
 
 
 @clause
-def a_deleted_conversation_is_gone_with_its_bookmark(make: Make) -> None:
-    store = opened(make)
+@on_new_store
+def a_deleted_conversation_is_gone_with_its_bookmark(store: Store) -> None:
     grown(store, "log", 3)
     other = grown(store, "other", 3)
     store.keep_bookmark("log", b"mark")
@@ -227,12 +224,11 @@ def a_deleted_conversation_is_gone_with_its_bookmark(make: Make) -> None:
     assert [found.id for found in store.conversations()] == ["other"] and store.read(
         "other"
     ) == other
-    store.close()
 
 
 @clause
-def an_id_is_free_again_after_a_delete(make: Make) -> None:
-    store = opened(make)
+@on_new_store
+def an_id_is_free_again_after_a_delete(store: Store) -> None:
     old = grown(store, "log", 5)
     store.keep_bookmark("log", b"old")
     store.delete("log")
@@ -240,12 +236,11 @@ def an_id_is_free_again_after_a_delete(make: Make) -> None:
         store.append("log", sealed(old[-1], [TEXT]), expect=5)
     new = grown(store, "log", 2)
     assert store.read("log") == new and store.bookmark("log") is None
-    store.close()
 
 
 @clause
-def a_conversation_with_forks_is_not_deleted(make: Make) -> None:
-    store = opened(make)
+@on_new_store
+def a_conversation_with_forks_is_not_deleted(store: Store) -> None:
     trunk = grown(store, "trunk", 3)
     store.fork("trunk", 2, "fork")
     with refused(Conflict) as refusal:
@@ -255,12 +250,11 @@ def a_conversation_with_forks_is_not_deleted(make: Make) -> None:
     store.delete("fork")
     store.delete("trunk")
     assert store.conversations() == []
-    store.close()
 
 
 @clause
-def a_bookmark_belongs_to_its_conversation_and_is_overwritten(make: Make) -> None:
-    store = opened(make)
+@on_new_store
+def a_bookmark_belongs_to_its_conversation_and_is_overwritten(store: Store) -> None:
     trunk = grown(store, "trunk", 2)
     assert store.bookmark("trunk") is None
     for mark in (b"one", b"", bytes(range(256)) * 1_000, b"two"):
@@ -271,4 +265,3 @@ def a_bookmark_belongs_to_its_conversation_and_is_overwritten(make: Make) -> Non
     store.keep_bookmark("fork", b"mine")
     assert (store.bookmark("trunk"), store.bookmark("fork")) == (b"two", b"mine")
     assert store.read("trunk") == trunk
-    store.close()

@@ -7,6 +7,7 @@ file of this package collects its own clauses with `clause`.
 
 from __future__ import annotations
 
+import functools
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -47,9 +48,16 @@ def collector() -> tuple[list[Clause], Callable[[Clause], Clause]]:
     return clauses, clause
 
 
-def opened(make: Make) -> Store:
-    """A store with nothing in it."""
-    return make().open()
+def on_new_store(check: Callable[[Store], None]) -> Clause:
+    """The clause that runs a check on a store with nothing in it, and closes the store."""
+
+    @functools.wraps(check)
+    def clause(make: Make) -> None:
+        store = make().open()
+        check(store)
+        store.close()
+
+    return clause
 
 
 def sealed(

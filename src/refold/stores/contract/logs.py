@@ -13,11 +13,12 @@ from refold.stores.contract.kit import (
     Make,
     collector,
     grown,
-    opened,
+    on_new_store,
     refused,
     sealed,
     titled,
 )
+from refold.stores.protocol import Store
 
 CLAUSES, clause = collector()
 
@@ -51,39 +52,36 @@ STRANGE_IDS = [
 
 
 @clause
-def events_come_back_exactly_as_they_were_given(make: Make) -> None:
+@on_new_store
+def events_come_back_exactly_as_they_were_given(store: Store) -> None:
     with_salt = sealed(None, STRANGE_BODIES, kind="from-the-future", by="tool:naïve \u2028 \x00")
-    store = opened(make)
     store.append("log", with_salt, expect=0)
     assert store.read("log") == with_salt
     assert list(codec.check(store.read("log"))) == []
-    store.close()
 
 
 @clause
-def every_field_of_an_event_is_kept(make: Make) -> None:
-    store = opened(make)
+@on_new_store
+def every_field_of_an_event_is_kept(store: Store) -> None:
     [event] = sealed(None, [b""])
     event = msgspec.structs.replace(
         event, at_ms=0, tokens=2**40, counter="o200k", by="", salt=b"", id=event.id.upper()
     )
     store.append("log", [event], expect=0)
     assert store.read("log") == [event] and store.read("log")[0].erased
-    store.close()
 
 
 @clause
-def a_new_store_is_empty(make: Make) -> None:
-    store = opened(make)
+@on_new_store
+def a_new_store_is_empty(store: Store) -> None:
     assert store.conversations() == []
     assert store.bookmark("log") is None
     store.flush()
-    store.close()
 
 
 @clause
-def what_is_unknown_is_not_found(make: Make) -> None:
-    store = opened(make)
+@on_new_store
+def what_is_unknown_is_not_found(store: Store) -> None:
     for known in (False, True):
         for ask in (
             lambda: store.read("other"),
@@ -98,12 +96,11 @@ def what_is_unknown_is_not_found(make: Make) -> None:
         if not known:
             grown(store, "log", 1)
     assert [found.id for found in store.conversations()] == ["log"]
-    store.close()
 
 
 @clause
-def ids_that_are_no_plain_names_are_refused_everywhere(make: Make) -> None:
-    store = opened(make)
+@on_new_store
+def ids_that_are_not_plain_names_are_refused_everywhere(store: Store) -> None:
     [event] = grown(store, "log", 1)
     for id in STRANGE_IDS:
         for ask in (
@@ -121,12 +118,11 @@ def ids_that_are_no_plain_names_are_refused_everywhere(make: Make) -> None:
             with refused(Invalid):
                 ask()
     assert [found.id for found in store.conversations()] == ["log"]
-    store.close()
 
 
 @clause
-def a_read_is_bounded_by_after_last_and_limit(make: Make) -> None:
-    store = opened(make)
+@on_new_store
+def a_read_is_bounded_by_after_last_and_limit(store: Store) -> None:
     events = grown(store, "log", 12)
     assert store.read("log", after=5) == events[5:]
     assert store.read("log", after=5, last=8) == events[5:8]
@@ -143,24 +139,22 @@ def a_read_is_bounded_by_after_last_and_limit(make: Make) -> None:
     ):
         assert store.read("log", **nothing) == []
     assert store.read("log", after=8, last=5) == []
-    store.close()
 
 
 @clause
-def a_read_without_a_limit_stops_at_a_thousand(make: Make) -> None:
-    store = opened(make)
+@on_new_store
+def a_read_without_a_limit_stops_at_a_thousand(store: Store) -> None:
     events = sealed(None, [TEXT] * 1_005)
     store.append("log", events, expect=0)
     assert store.read("log") == events[:1_000]
     assert store.read("log", after=1_000) == events[1_000:]
-    store.close()
 
 
 @clause
+@on_new_store
 def an_append_on_a_moved_head_is_a_conflict_that_tells_the_head_and_writes_nothing(
-    make: Make,
+    store: Store,
 ) -> None:
-    store = opened(make)
     events = grown(store, "log", 3)
     for before in (None, events[0], events[1]):
         rivals = sealed(before, [b"{}", b"{}"])
@@ -172,23 +166,21 @@ def an_append_on_a_moved_head_is_a_conflict_that_tells_the_head_and_writes_nothi
         store.append("log", ahead, expect=4)
     assert getattr(refusal.error, "head", None) == 3
     assert store.read("log") == events
-    store.close()
 
 
 @clause
-def a_log_begins_at_its_first_event(make: Make) -> None:
-    store = opened(make)
+@on_new_store
+def a_log_begins_at_its_first_event(store: Store) -> None:
     events = sealed(None, [TEXT] * 2)
     with refused(Conflict) as refusal:
         store.append("log", events[1:], expect=1)
     assert getattr(refusal.error, "head", None) == 0
     assert store.conversations() == []
-    store.close()
 
 
 @clause
-def events_with_a_gap_are_invalid_and_none_is_written(make: Make) -> None:
-    store = opened(make)
+@on_new_store
+def events_with_a_gap_are_invalid_and_none_is_written(store: Store) -> None:
     events = sealed(None, [TEXT] * 4)
     for wrong in (
         [events[0], events[2]],
@@ -201,12 +193,11 @@ def events_with_a_gap_are_invalid_and_none_is_written(make: Make) -> None:
     with refused(Invalid):
         store.append("log", [msgspec.structs.replace(events[0], seq=0)], expect=-1)
     assert store.conversations() == []
-    store.close()
 
 
 @clause
-def a_batch_is_written_whole_or_refused_whole(make: Make) -> None:
-    store = opened(make)
+@on_new_store
+def a_batch_is_written_whole_or_refused_whole(store: Store) -> None:
     events = grown(store, "log", 1)
     rest = sealed(events[0], [TEXT] * 3)
     rest[2] = msgspec.structs.replace(rest[2], by="\ud800")
@@ -220,20 +211,18 @@ def a_batch_is_written_whole_or_refused_whole(make: Make) -> None:
         events += rest[:2]
         store.append("log", rest[:2], expect=1)
     assert store.read("log") == events
-    store.close()
 
 
 @clause
-def appending_nothing_creates_nothing(make: Make) -> None:
-    store = opened(make)
+@on_new_store
+def appending_nothing_creates_nothing(store: Store) -> None:
     store.append("log", [], expect=0)
     assert store.conversations() == []
-    store.close()
 
 
 @clause
-def repeating_an_append_changes_nothing(make: Make) -> None:
-    store = opened(make)
+@on_new_store
+def repeating_an_append_changes_nothing(store: Store) -> None:
     events = sealed(None, [TEXT] * 5)
     store.append("log", events[:3], expect=0)
     store.append("log", events[:3], expect=0)
@@ -245,24 +234,22 @@ def repeating_an_append_changes_nothing(make: Make) -> None:
     store.append("log", events[4:], expect=4)
     store.append("log", events, expect=0)
     assert store.read("log") == events
-    store.close()
 
 
 @clause
-def a_conversation_tells_its_head_chain_and_times(make: Make) -> None:
-    store = opened(make)
+@on_new_store
+def a_conversation_tells_its_head_chain_and_times(store: Store) -> None:
     events = grown(store, "log", 3)
     found = store.conversation("log")
     assert (found.id, found.head, found.chain) == ("log", 3, events[2].chain)
     assert (found.at_ms, found.updated_ms) == (AT_MS + 1, AT_MS + 3)
     assert (found.title, found.parent, found.parent_seq) == ("", "", 0)
     assert store.conversations() == [found]
-    store.close()
 
 
 @clause
-def the_newest_meta_event_with_a_title_names_the_conversation(make: Make) -> None:
-    store = opened(make)
+@on_new_store
+def the_newest_meta_event_with_a_title_names_the_conversation(store: Store) -> None:
     first = titled(None, "one")
     store.append("log", [first], expect=0)
     assert store.conversation("log").title == "one"
@@ -275,12 +262,11 @@ def the_newest_meta_event_with_a_title_names_the_conversation(make: Make) -> Non
     broken = sealed(store.read("log")[-1], [b'{"title":'], kind="meta")
     store.append("log", broken, expect=4)
     assert store.conversation("log").title == "two \u2028"
-    store.close()
 
 
 @clause
-def conversations_are_listed_by_id_in_pages(make: Make) -> None:
-    store = opened(make)
+@on_new_store
+def conversations_are_listed_by_id_in_pages(store: Store) -> None:
     ids = [f"c{n:03d}" for n in range(0, 40, 2)] + ["B", "b.1", "b-1", "b_1"]
     for id in ids:
         grown(store, id, 1)
@@ -295,18 +281,16 @@ def conversations_are_listed_by_id_in_pages(make: Make) -> None:
         == store.conversations(limit=-1)
         == []
     )
-    store.close()
 
 
 @clause
-def conversations_do_not_see_each_other(make: Make) -> None:
-    store = opened(make)
+@on_new_store
+def conversations_do_not_see_each_other(store: Store) -> None:
     logs = {id: grown(store, id, 4) for id in ("a", "b", "c")}
     for id in ("b", "a", "c", "a"):
         logs[id] += grown(store, id, 3, before=logs[id][-1])
     for id, events in logs.items():
         assert store.read(id) == events
-    store.close()
 
 
 @clause
@@ -330,8 +314,7 @@ def what_was_written_is_there_when_the_store_is_opened_again(make: Make) -> None
 
 
 @clause
-def a_closed_store_can_be_closed_again(make: Make) -> None:
-    store = opened(make)
+@on_new_store
+def a_closed_store_can_be_closed_again(store: Store) -> None:
     grown(store, "log", 1)
-    store.close()
     store.close()

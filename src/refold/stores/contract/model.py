@@ -2,28 +2,23 @@
 after each.
 
 The model shares nothing with any store: a log is a list of one-element lists, a fork copies the
-outer list, so an erased event is empty for all who share it. Hypothesis is imported when the clause
-runs, not before.
+outer list, so an erased event is empty for all who share it. Neighbour: `machine` chooses the steps
+with hypothesis, and is imported when the clause runs, not before.
 """
 
 from __future__ import annotations
 
 import hashlib
-from typing import Any
 
 import msgspec
 
 from refold.core import codec
-from refold.core.model import Event, Meta
+from refold.core.model import Conversation, Event, Meta
 from refold.errors import Conflict, Invalid, NotFound
 from refold.stores.contract.kit import Make, collector, refused, sealed
 from refold.stores.protocol import Store
 
 CLAUSES, clause = collector()
-
-EXAMPLES = 40
-STEPS = 30
-IDS = ("a", "b", "B", "c.d", "e-1")
 
 
 class Model:
@@ -39,19 +34,12 @@ class Model:
         return [cell[0] for cell in self.logs[id]]
 
     def title(self, id: str) -> str:
-        titles = [
-            codec.decode(event)
-            for event in self.events(id)
-            if event.kind == "meta" and not event.erased
-        ]
-        return next(
-            (
-                body.title
-                for body in reversed(titles)
-                if isinstance(body, Meta) and body.title is not None
-            ),
-            "",
-        )
+        for event in reversed(self.events(id)):
+            if event.kind == "meta" and not event.erased:
+                body = codec.decode(event)
+                if isinstance(body, Meta) and body.title is not None:
+                    return body.title
+        return ""
 
 
 class Pair:
@@ -76,7 +64,9 @@ class Pair:
             self.model.logs[id] = log + [[event] for event in events]
 
     def repeat(self, id: str, first: int, count: int) -> None:
-        events = self.model.events(id)[first : first + count] if id in self.model.logs else []
+        if id not in self.model.logs:
+            return
+        events = self.model.events(id)[first : first + count]
         if events:
             self.store.append(id, events, expect=events[0].seq - 1)
 
@@ -105,14 +95,16 @@ class Pair:
         self.store.erase(id, seq)
         cell = log[seq - 1]
         cell[0] = msgspec.structs.replace(cell[0], body=b"", salt=b"")
-        # Whether a bookmark of another branch goes too is the store's choice: it is made again when
-        # it is missing.
+        self._drop_lost_marks()
+        for reader in self.model.marks:
+            assert not any(cell is own for own in self.model.logs[reader])
+
+    def _drop_lost_marks(self) -> None:
+        """Whether a bookmark of another branch goes as well is the store's choice: it is made
+        again when it is missing."""
         for reader in self.model.logs:
             if self.store.bookmark(reader) is None:
                 self.model.marks.pop(reader, None)
-        assert not any(
-            any(cell is own for own in self.model.logs[reader]) for reader in self.model.marks
-        )
 
     def delete(self, id: str) -> None:
         if id not in self.model.logs:
@@ -145,99 +137,26 @@ class Pair:
             self.store = self.place.open()
 
     def compare(self) -> None:
-        found = {conversation.id: conversation for conversation in self.store.conversations()}
-        assert list(found) == sorted(self.model.logs)
-        for id, conversation in found.items():
-            events = self.model.events(id)
-            assert self.store.read(id) == events
-            assert (conversation.head, conversation.chain) == (len(events), events[-1].chain)
-            assert (conversation.parent, conversation.parent_seq) == self.model.parents.get(
-                id, ("", 0)
-            )
-            assert conversation.title == self.model.title(id)
-            assert self.store.bookmark(id) == self.model.marks.get(id)
-            assert self.store.conversation(id) == conversation
+        """Asserts that the store holds what the model holds."""
+        found = self.store.conversations()
+        assert [conversation.id for conversation in found] == sorted(self.model.logs)
+        for conversation in found:
+            self._compare_one(conversation)
         for content in self.model.contents:
             assert b"".join(self.store.get(hashlib.sha256(content).hexdigest())) == content
 
-
-def _machine(make: Make) -> Any:
-    """The steps as hypothesis wants them."""
-    from hypothesis import strategies as st
-    from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-
-    ids = st.sampled_from(IDS)
-    seqs = st.integers(-1, 8)
-    titles = st.one_of(
-        st.none(), st.text(max_size=5, alphabet=st.characters(exclude_categories=["Cs"]))
-    )
-    metas = titles.map(lambda title: codec.encode(Meta(title=title)))
-
-    class Machine(RuleBasedStateMachine):
-        def __init__(self) -> None:
-            super().__init__()
-            self.pair = Pair(make)
-
-        @rule(
-            id=ids, bodies=st.lists(st.binary(max_size=3_000), max_size=4), behind=st.integers(0, 2)
-        )
-        def append(self, id: str, bodies: list[bytes], behind: int) -> None:
-            self.pair.append(id, bodies, "message", behind)
-
-        @rule(id=ids, bodies=st.lists(metas, max_size=2))
-        def append_meta(self, id: str, bodies: list[bytes]) -> None:
-            self.pair.append(id, bodies, "meta", 0)
-
-        @rule(id=ids, first=st.integers(0, 5), count=st.integers(1, 3))
-        def repeat(self, id: str, first: int, count: int) -> None:
-            self.pair.repeat(id, first, count)
-
-        @rule(id=ids, at=seqs, new=ids)
-        def fork(self, id: str, at: int, new: str) -> None:
-            self.pair.fork(id, at, new)
-
-        @rule(id=ids, seq=seqs)
-        def erase(self, id: str, seq: int) -> None:
-            self.pair.erase(id, seq)
-
-        @rule(id=ids)
-        def delete(self, id: str) -> None:
-            self.pair.delete(id)
-
-        @rule(id=ids, mark=st.binary(max_size=50))
-        def mark(self, id: str, mark: bytes) -> None:
-            self.pair.mark(id, mark)
-
-        @rule(content=st.binary(max_size=20))
-        def put(self, content: bytes) -> None:
-            self.pair.put(content)
-
-        @rule()
-        def reopen(self) -> None:
-            self.pair.reopen()
-
-        @invariant()
-        def same(self) -> None:
-            self.pair.compare()
-
-        def teardown(self) -> None:
-            self.pair.store.close()
-
-    return Machine
+    def _compare_one(self, found: Conversation) -> None:
+        events = self.model.events(found.id)
+        assert self.store.read(found.id) == events
+        assert (found.head, found.chain) == (len(events), events[-1].chain)
+        assert (found.parent, found.parent_seq) == self.model.parents.get(found.id, ("", 0))
+        assert found.title == self.model.title(found.id)
+        assert self.store.bookmark(found.id) == self.model.marks.get(found.id)
+        assert self.store.conversation(found.id) == found
 
 
 @clause
 def random_steps_leave_what_a_plain_dictionary_would_hold(make: Make) -> None:
-    from hypothesis import HealthCheck, settings
-    from hypothesis.stateful import run_state_machine_as_test
+    from refold.stores.contract import machine
 
-    run_state_machine_as_test(
-        _machine(make),
-        settings=settings(
-            max_examples=EXAMPLES,
-            stateful_step_count=STEPS,
-            deadline=None,
-            database=None,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    machine.run(make)

@@ -1,11 +1,10 @@
 """One conversation's folder, open: its log, its metadata, its bookmark; who may write, and what a
-dead writer left.
+killed writer left.
 
 The lock is on the log file itself. An erase puts another file in its place, so whoever got the lock
 looks again whether it is the lock of the file that is there now. The title is written before the
 event that gives it, together with the title before: whichever of the two a killed writer leaves,
-the head of the log tells which one holds. Neighbours: `files_tree` has the names, `files_log` the
-lines.
+the head of the log tells which one holds. Neighbours: `tree` has the names, `log` the lines.
 """
 
 from __future__ import annotations
@@ -13,17 +12,17 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import msgspec
 from msgspec.structs import replace
 
+from refold import disk
 from refold.core import codec
 from refold.core.model import Conversation, Event
-from refold.errors import Corrupt, Denied, Invalid
-from refold.stores import checks as door
-from refold.stores.contents import sync_folder
-from refold.stores.files import tree as files_tree
+from refold.errors import Corrupt, Denied
+from refold.stores import checks
+from refold.stores.files import tree
 from refold.stores.files.log import LogFile
 from refold.stores.protocol import Recovery
 
@@ -32,6 +31,15 @@ LOG, METADATA, BOOKMARK, ARTIFACTS = "messages.jsonl", "metadata.json", "bookmar
 DIGEST_BYTES = 16
 
 Stamp = tuple[int, int, int]
+
+
+def stamp_of(path: str) -> Stamp | None:
+    """What changes whenever the file does; None if there is none."""
+    try:
+        found = os.stat(path, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 class Metadata(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +60,10 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
     def encoded(self) -> bytes:
         return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
 
+    def title_at(self, head: int) -> str:
+        """The title that holds while the log ends at `head`."""
+        return self.title if self.title_seq <= head else self.title_before
+
 
 _METADATA = msgspec.json.Decoder(Metadata)
 
@@ -63,21 +75,20 @@ class Folder:
         self.id, self.path, self.durable = id, path, durable
         if stat.S_ISLNK(os.lstat(path).st_mode):
             raise Denied(f"{path} is a link", hint="put the folder itself there")
-        self.log = self._opened_log()
+        self.log = self._open_log()
         self.is_new = self.is_held = False
         self._metadata: Metadata | None = None
         self._stamp: Stamp | None = None
 
-    def _opened_log(self) -> LogFile:
+    def _open_log(self) -> LogFile:
         try:
             return LogFile(self.file(LOG))
         except FileNotFoundError as error:
             # A folder comes whole and goes whole. An empty one is nobody's, and becomes ours with
             # the first append.
             if os.listdir(self.path):
-                raise Corrupt(
-                    f"{self.path} has no {LOG}", hint="restore it from a copy, or move it away"
-                ) from error
+                hint = "restore it from a copy, or move it away"
+                raise Corrupt(f"{self.path} has no {LOG}", hint=hint) from error
             raise
 
     def file(self, name: str) -> str:
@@ -93,7 +104,7 @@ class Folder:
         try:
             self.log.refresh()
         except Corrupt:
-            # Where a torn tail is being mended, old and new bytes may be read as one line: look
+            # While a torn tail is moved aside, old and new bytes may be read as one line: look
             # again, undisturbed.
             if not self.log.writable:
                 raise
@@ -108,7 +119,7 @@ class Folder:
 
     @property
     def metadata(self) -> Metadata:
-        stamp = self._stamped()
+        stamp = stamp_of(self.file(METADATA))
         if self._metadata is None or stamp != self._stamp:
             self._metadata, self._stamp = self._read_metadata(), stamp
         return self._metadata
@@ -120,56 +131,44 @@ class Folder:
             id=self.id,
             head=self.head,
             chain=newest.chain if newest else bytes.fromhex(known.parent_chain),
-            title=known.title if known.title_seq <= self.head else known.title_before,
+            title=known.title_at(self.head),
             parent=known.parent,
             parent_seq=known.parent_seq,
             at_ms=known.at_ms,
             updated_ms=newest.at_ms if newest else known.at_ms,
         )
 
-    def _stamped(self) -> Stamp | None:
-        with suppress(FileNotFoundError):
-            found = os.stat(self.file(METADATA), follow_symlinks=False)
-            return found.st_ino, found.st_size, found.st_mtime_ns
-        return None
-
     def _read_metadata(self) -> Metadata:
         path = self.file(METADATA)
-        content = files_tree.read_file(path)
+        content = tree.read_file(path)
         try:
             known = _METADATA.decode(content or b"")
             bytes.fromhex(known.parent_chain)
         except (msgspec.DecodeError, ValueError) as error:
-            return self._made_anew(error)
+            return self._metadata_by_log(error)
         if known.v > VERSION:
-            raise Invalid(
-                f"{path} has version {known.v}, this refold reads up to {VERSION}",
-                hint="upgrade refold",
-            )
+            raise checks.too_new(path, known.v, VERSION)
         if self.log.first not in (0, known.parent_seq + 1):
-            raise Corrupt(
-                f"{self.log.path} begins with event {self.log.first}", hint="refold verify"
-            )
+            said = f"{self.log.path} begins with event {self.log.first}"
+            raise Corrupt(said, hint="refold verify")
         return known
 
-    def _made_anew(self, error: Exception) -> Metadata:
+    def _metadata_by_log(self, error: Exception) -> Metadata:
         """What the log itself tells: all there is to know, unless the conversation is a fork."""
         if self.log.first > 1:
             said = f"{self.file(METADATA)} does not say where {self.id!r} left its parent: {error}"
             raise Corrupt(said, hint="restore the file from a copy") from error
         if self.log.first == 0:
             return Metadata(id=self.id)
-        title, title_seq = self.log.newest_title(door.SEQ_MAX) or ("", 0)
-        return Metadata(
-            id=self.id, title=title, title_seq=title_seq, at_ms=self.log.events(1, 1)[0].at_ms
-        )
+        title, title_seq = self.log.newest_title(checks.SEQ_MAX) or ("", 0)
+        [first] = self.log.events(1, 1)
+        return Metadata(id=self.id, title=title, title_seq=title_seq, at_ms=first.at_ms)
 
     # --- writing ---
 
     @contextmanager
     def locked(self) -> Iterator[bool]:
-        """Alone with the log, which is mended and up to date. False if another file has come in
-        its place."""
+        """Alone with the log, which is up to date. False if another file has come in its place."""
         with self._exclusive():
             is_current = self.log.is_current()
             if is_current:
@@ -182,100 +181,100 @@ class Folder:
 
     @contextmanager
     def _exclusive(self) -> Iterator[None]:
-        files_tree.lock(self.log.fd, self.log.path)
+        tree.lock(self.log.fd, self.log.path)
         try:
             yield
         finally:
-            files_tree.unlock(self.log.fd)
+            tree.unlock(self.log.fd)
 
     def append(self, events: Sequence[Event], batch: bytes) -> None:
         """Writes a batch; the caller holds the lock."""
-        known, head, title = self.metadata, self.head, door.title_in(events)
-        if title is not None:
-            before = known.title if known.title_seq <= head else known.title_before
-            self.write_metadata(
-                replace(known, title=title, title_seq=events[-1].seq, title_before=before)
-            )
-        elif known.title_seq > head:
-            # Which event gave the title before is not known: none after the head.
-            self.write_metadata(
-                replace(known, title=known.title_before, title_seq=head, title_before="")
-            )
-        if head == 0:
+        self._write_title(events)
+        if self.head == 0:
             self.write_metadata(replace(self.metadata, at_ms=events[0].at_ms))
         self.log.append(events, batch)
 
+    def _write_title(self, events: Sequence[Event]) -> None:
+        """Writes the title that the events will give; one that a killed writer left for an event
+        that never came goes."""
+        known, head, title = self.metadata, self.head, checks.title_in(events)
+        if title is not None:
+            before, last = known.title_at(head), events[-1].seq
+            self.write_metadata(replace(known, title=title, title_seq=last, title_before=before))
+        elif known.title_seq > head:
+            # Which event gave the title before is not known: none after the head.
+            before = known.title_before
+            self.write_metadata(replace(known, title=before, title_seq=head, title_before=""))
+
     def write_metadata(self, metadata: Metadata) -> None:
         """Replaces the metadata; the caller holds the lock."""
-        files_tree.replace_file(self.file(METADATA), metadata.encoded(), durable=self.durable)
+        tree.replace_file(self.file(METADATA), metadata.encoded(), durable=self.durable)
         self.is_new = True
         self._metadata = None
 
-    def mend(self) -> Recovery | None:
-        """Moves a torn tail aside, unless its writer is at work: then there is nothing to mend."""
-        if not self.log.writable or not files_tree.try_lock(self.log.fd):
+    def repair_if_free(self) -> Recovery | None:
+        """Moves a torn tail aside, unless its writer is at work: then it is not torn."""
+        if not self.log.writable or not tree.try_lock(self.log.fd):
             return None
         try:
             if not self.log.is_current():
                 return None
             self.log.refresh()
-            return self.mended()
+            return self.repair()
         finally:
-            files_tree.unlock(self.log.fd)
+            tree.unlock(self.log.fd)
 
-    def mended(self) -> Recovery | None:
+    def repair(self) -> Recovery | None:
         """Moves a torn tail aside; the caller holds the lock."""
         if not self.log.is_torn:
             return None
         aside, size = f"{self.log.path}.quarantine", self.log.size - self.log.end
-        fd = files_tree.open_own(aside, os.O_WRONLY | os.O_APPEND)
-        try:
-            for piece in self.log.torn():
-                files_tree.write_all(fd, piece)
-            files_tree.write_all(fd, b"\n")
-            if self.durable:
-                files_tree.sync(fd)
-                sync_folder(self.path)
-        finally:
-            os.close(fd)
+        self._copy_torn(aside)
         self.log.cut()
         return Recovery(conversation=self.id, file=aside, size_bytes=size)
+
+    def _copy_torn(self, path: str) -> None:
+        """Appends the torn tail to another file."""
+        with disk.closing(tree.open_own(path, os.O_WRONLY | os.O_APPEND)) as fd:
+            for piece in self.log.torn():
+                tree.write_all(fd, piece)
+            tree.write_all(fd, b"\n")
+            if self.durable:
+                disk.sync(fd)
+                disk.sync_folder(self.path)
 
     def erase(self, seq: int) -> None:
         """Puts a log in place that has only the envelope of the event; the caller holds the lock.
 
-        What was moved aside goes too: it may hold the same words.
+        What was moved aside goes as well: it may hold the same words.
         """
         path, new = self.log.path, self.log.path + ".new"
-        fd = files_tree.open_new(new)
-        try:
+        with disk.closing(tree.open_new(new)) as fd:
             # Whoever opens the new file must wait until we are done, as those do who have the old
             # one.
-            files_tree.lock(fd, new)
+            tree.lock(fd, new)
             self.log.write_without(seq, fd)
             if self.durable:
-                files_tree.sync(fd)
-            files_tree.remove_file(f"{path}.quarantine")
+                disk.sync(fd)
+            tree.remove_file(f"{path}.quarantine")
             os.rename(new, path)
             if self.durable:
-                sync_folder(self.path)
-        finally:
-            os.close(fd)
+                disk.sync_folder(self.path)
 
     def sync(self) -> None:
         """Makes everything that was written here survive power loss."""
-        files_tree.sync(self.log.fd)
+        disk.sync(self.log.fd)
         if self.is_new:
-            files_tree.sync_path(self.file(METADATA))
-            sync_folder(self.path)
-            sync_folder(os.path.dirname(self.path))
+            tree.sync_path(self.file(METADATA))
+            disk.sync_folder(self.path)
+            disk.sync_folder(os.path.dirname(self.path))
             self.is_new = False
 
     # --- the bookmark ---
 
     def bookmark(self) -> bytes | None:
         """The bookmark; None if there is none or it is damaged, as it may be after power loss."""
-        content = files_tree.read_file(self.file(BOOKMARK))
+        content = tree.read_file(self.file(BOOKMARK))
         if content is None:
             return None
         digest, bookmark = content[:DIGEST_BYTES], content[DIGEST_BYTES:]
@@ -283,9 +282,8 @@ class Folder:
 
     def keep_bookmark(self, bookmark: bytes) -> None:
         """Replaces the bookmark; the caller holds the lock. Not synced: it can be made again."""
-        files_tree.replace_file(
-            self.file(BOOKMARK), codec.digest_of(b"", bookmark) + bookmark, durable=False
-        )
+        content = codec.digest_of(b"", bookmark) + bookmark
+        tree.replace_file(self.file(BOOKMARK), content, durable=False)
 
     def drop_bookmark(self) -> None:
-        files_tree.remove_file(self.file(BOOKMARK))
+        tree.remove_file(self.file(BOOKMARK))

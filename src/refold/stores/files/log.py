@@ -1,18 +1,12 @@
 """One log as a file: an event a line, appended; any part of it is found without reading the rest.
 
-A line is what `codec.to_line` gives. A space before the line's end says that its batch goes on with
-the next line: JSON does not see it, and a batch of which some lines are missing is told from a
-whole one, whoever was killed and wherever the power was cut. What follows the last whole batch is
-no part of the log: a writer is at work there, or died there.
-
+What follows the last whole batch is not part of the log: a writer is at work there, or died there.
 Lines carry their seq at the front, so a place in the middle is found by halving the file. Places
-that were found are remembered. A body that is not one line of JSON is carried in base64 beside it.
-Neighbour: `files_folder` locks and mends.
+that were found are remembered. Neighbours: `lines` says what a line is, `folder` locks and repairs.
 """
 
 from __future__ import annotations
 
-import base64
 import bisect
 import errno
 import os
@@ -21,93 +15,36 @@ import stat
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
-from refold.core import codec
 from refold.core.model import Event
-from refold.errors import Corrupt, Invalid
-from refold.stores import checks as door
-from refold.stores.files import tree as files_tree
+from refold.errors import Corrupt
+from refold.stores import checks
+from refold.stores.files import tree
+from refold.stores.files.lines import LINE_BYTES_MAX, event_of, line_of
 
 NEAR_BYTES = 16 * 1024
 READ_BYTES = 4 * 1024
 READ_BYTES_MAX = 1024 * 1024
 PLACES_MAX = 4_096
-# An event as large as it may be, carried in base64, and its envelope. No longer line is ever read
-# whole.
-LINE_BYTES_MAX = 4 * codec.EVENT_BYTES_MAX // 3 + 64 * 1024
 _READ_ONLY = {errno.EACCES, errno.EPERM, errno.EROFS}
 _FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _SEQ = re.compile(rb'\{"v":\d+,"seq":(\d+),')
-_BYTES = b'"body":null,"bytes":"'
 
 
-# --- lines ---
-
-
-class _Bytes(msgspec.Struct):
-    bytes: str
-
-
-def batch_of(events: Sequence[Event]) -> bytes:
-    """The events as the lines of one batch."""
-    return b" \n".join(map(line_of, events)) + b"\n"
-
-
-def line_of(event: Event) -> bytes:
-    """The event as one line, without its end."""
-    line = _encoded(event)
-    if len(line) > LINE_BYTES_MAX:
-        size = f"event {event.seq} has {len(line):,} bytes, over the limit of {LINE_BYTES_MAX:,}"
-        raise Invalid(size, hint="store large content as an artifact")
-    return line
-
-
-def _encoded(event: Event) -> bytes:
+def _open_log(path: str) -> tuple[int, bool]:
+    """A descriptor, and whether it can write: a log that may only be read is opened for
+    reading."""
     try:
-        line = codec.to_line(event)
-        if b"\n" not in line and _reads_back(line, event):
-            return line
-        envelope = codec.to_line(replace(event, body=b"null"))
-    except (UnicodeEncodeError, OverflowError, msgspec.MsgspecError) as error:
-        raise Invalid(
-            f"not storable: {error}", hint="text without surrogates, numbers of 64 bits"
-        ) from error
-    line = envelope[:-1] + b',"bytes":"' + base64.b64encode(event.body) + b'"}'
-    if not _reads_back(line, event):
-        raise Invalid(
-            f"event {event.seq} is not storable", hint="its id is a UUID, its numbers have 64 bits"
-        )
-    return line
+        return os.open(path, os.O_RDWR | os.O_APPEND | _FLAGS), True
+    except OSError as error:
+        if error.errno not in _READ_ONLY:
+            raise
+        return os.open(path, os.O_RDONLY | _FLAGS), False
 
 
-def _reads_back(line: bytes, event: Event) -> bool:
-    try:
-        return event_of(line) == event
-    except Corrupt:
-        return False
-
-
-def event_of(line: bytes) -> Event:
-    """The event that a line holds."""
-    event = codec.from_line(line)
-    # Where the body is null, nothing but the envelope stands in the line, and there a quote is
-    # always escaped.
-    if event.body in (b"null", b"") and _BYTES in line:
-        try:
-            body = base64.b64decode(msgspec.json.decode(line, type=_Bytes).bytes, validate=True)
-        except (msgspec.DecodeError, ValueError) as error:
-            raise Corrupt(f"not an event: {error}", hint="refold verify") from error
-        return replace(event, body=body)
-    return event
-
-
-# --- the file ---
-
-
-class Tip(NamedTuple):
-    """What is kept in mind of the newest event: not its body, which may be large."""
+class Newest(NamedTuple):
+    """What is remembered about the newest event: not its body, which may be large."""
 
     seq: int
     chain: bytes
@@ -120,26 +57,18 @@ class LogFile:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.writable = True
-        try:
-            self.fd = os.open(path, os.O_RDWR | os.O_APPEND | _FLAGS)
-        except OSError as error:
-            if error.errno not in _READ_ONLY:
-                raise
-            self.fd, self.writable = os.open(path, os.O_RDONLY | _FLAGS), False
+        self.fd, self.writable = _open_log(path)
         found = os.fstat(self.fd)
         self.identity = (found.st_dev, found.st_ino)
         if not stat.S_ISREG(found.st_mode):
             self.close()
-            raise Corrupt(
-                f"{path} is not a file",
-                hint="move it away; refold verify tells what can still be read",
-            )
+            hint = "move it away; refold verify tells what can still be read"
+            raise Corrupt(f"{path} is not a file", hint=hint)
         self._forget()
 
     def _forget(self) -> None:
         self.size = self.end = self.first = 0
-        self.newest: Tip | None = None
+        self.newest: Newest | None = None
         self._places: list[tuple[int, int]] = []  # a seq and where its line begins, sorted
 
     @property
@@ -157,7 +86,7 @@ class LogFile:
     def refresh(self) -> None:
         """Learns where the log ends now, from its last line."""
         size = os.fstat(self.fd).st_size
-        # Behind a torn tail the size says nothing: it may have been cut, and as much been appended.
+        # With a torn tail the size says nothing: it may have been cut, and as much been appended.
         if size == self.size and not self.is_torn:
             return
         end = self._whole(size)
@@ -165,28 +94,33 @@ class LogFile:
             self._forget()
         if end > self.end:
             start = self._newline_before(end - 1) + 1
-            newest = self._event(start, self._line(start, end - 1))
-            before = self._seq_at(self._newline_before(start - 1) + 1) if start else newest.seq - 1
-            if newest.seq != before + 1:
-                raise self._damage(start, f"event {newest.seq} follows event {before}")
-            self.newest = Tip(newest.seq, newest.chain, newest.at_ms)
-            self._remember(newest.seq, start)
-            self.first = self.first or self._seq_at(0)
+            self._learn(start, self._event(start, self._line(start, end - 1)))
         self.size, self.end = size, end
 
+    def _learn(self, start: int, newest: Event) -> None:
+        """Remembers the newest event, whose line begins at `start`, if it follows the one
+        before."""
+        if start:
+            before = self._seq_at(self._newline_before(start - 1) + 1)
+            if newest.seq != before + 1:
+                raise self._damage(start, f"event {newest.seq} follows event {before}")
+        self.newest = Newest(newest.seq, newest.chain, newest.at_ms)
+        self._remember(newest.seq, start)
+        self.first = self.first or self._seq_at(0)
+
     def append(self, events: Sequence[Event], batch: bytes) -> None:
-        """Writes a batch behind the last. The caller holds the lock and has mended what was
-        torn."""
+        """Writes a batch after the last. The caller holds the lock and has moved a torn tail
+        aside."""
         try:
-            files_tree.write_all(self.fd, batch)
+            tree.write_all(self.fd, batch)
         except BaseException:
-            # What we cannot take back either is a torn tail, and the next writer's to mend.
+            # What we cannot take back either is a torn tail, and the next writer's to move aside.
             self.size = -1
             os.ftruncate(self.fd, self.end)
             raise
         self.first = self.first or events[0].seq
         self._remember(events[0].seq, self.end)
-        self.newest = Tip(events[-1].seq, events[-1].chain, events[-1].at_ms)
+        self.newest = Newest(events[-1].seq, events[-1].chain, events[-1].at_ms)
         self.end = self.size = self.end + len(batch)
 
     def events(self, first: int, last: int) -> list[Event]:
@@ -195,10 +129,9 @@ class LogFile:
         start = offset = self._offset_of(first)
         for start, line in self.lines(offset):
             event = self._event(start, line)
-            if event.seq != first + len(events):
-                raise self._damage(
-                    start, f"event {first + len(events)} is missing before event {event.seq}"
-                )
+            due = first + len(events)
+            if event.seq != due:
+                raise self._damage(start, f"event {due} is missing before event {event.seq}")
             events.append(event)
             if event.seq >= last:
                 self._remember(event.seq, start)
@@ -206,8 +139,8 @@ class LogFile:
         raise self._damage(start, f"the log ends before event {last}")
 
     def lines(self, offset: int = 0) -> Iterator[tuple[int, bytes]]:
-        """Every line from there on with its place, read in pieces that grow; a long line by
-        itself, once its end is known."""
+        """Every line from there on with its place, read in pieces that grow; a long line alone,
+        once its end is known."""
         start = offset
         rest, step = b"", READ_BYTES
         while offset < self.end:
@@ -231,7 +164,7 @@ class LogFile:
         for event in self._containing(b'"kind":"meta"'):
             if event.seq > last:
                 break
-            if event.seq != without and (title := door.title_in([event])) is not None:
+            if event.seq != without and (title := checks.title_in([event])) is not None:
                 found = title, event.seq
         return found
 
@@ -247,14 +180,14 @@ class LogFile:
     def write_without(self, seq: int, fd: int) -> None:
         """Copies the log to another file, with body and salt of one event left out."""
         offset = self._offset_of(seq)
-        [(_, line)] = [next(self.lines(offset))]
+        _, line = next(self.lines(offset))
         emptied = line_of(replace(self._event(offset, line), body=b"", salt=b""))
         self._copy(0, offset, fd)
-        files_tree.write_all(fd, emptied + (b" " if line.endswith(b" ") else b""))
+        tree.write_all(fd, emptied + (b" " if line.endswith(b" ") else b""))
         self._copy(offset + len(line), self.end, fd)
 
     def torn(self) -> Iterator[bytes]:
-        """What lies behind the last whole batch."""
+        """What lies after the last whole batch."""
         for start in range(self.end, self.size, READ_BYTES_MAX):
             yield self._bytes(start, min(start + READ_BYTES_MAX, self.size))
 
@@ -313,16 +246,17 @@ class LogFile:
         while high - low > NEAR_BYTES and near < seq:
             aim = low + (high - low) * (seq - near) // (far - near) - NEAR_BYTES // 2
             probe = (low + high) // 2 if halves else max(aim, low + NEAR_BYTES)
-            newline, halves = self._newline_after(probe - 1, high), not halves
-            if newline < 0 or newline + 1 >= high:
+            halves = not halves
+            start = self._newline_after(probe - 1, high) + 1
+            if start == 0 or start >= high:
                 high = probe
                 continue
-            found = self._seq_at(newline + 1)
-            self._remember(found, newline + 1)
+            found = self._seq_at(start)
+            self._remember(found, start)
             if found <= seq:
-                near, low = found, newline + 1
+                near, low = found, start
             else:
-                far, high = found, newline + 1
+                far, high = found, start
         return self._skip(low, seq - near)
 
     def _around(self, at: int) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -360,7 +294,9 @@ class LogFile:
         """The line between two places; without a stop, or longer than any event, it is damage
         and not read."""
         if stop < 0 or stop - start > LINE_BYTES_MAX:
-            raise self._damage(start, f"a line of more than {LINE_BYTES_MAX:,} bytes is no event")
+            raise self._damage(
+                start, f"a line of more than {LINE_BYTES_MAX:,} bytes is not an event"
+            )
         return self._bytes(start, stop)
 
     def _bytes(self, start: int, stop: int) -> bytes:
@@ -374,7 +310,7 @@ class LogFile:
 
     def _copy(self, start: int, stop: int, fd: int) -> None:
         for at in range(start, stop, READ_BYTES_MAX):
-            files_tree.write_all(fd, self._bytes(at, min(at + READ_BYTES_MAX, stop)))
+            tree.write_all(fd, self._bytes(at, min(at + READ_BYTES_MAX, stop)))
 
     def _event(self, offset: int, line: bytes) -> Event:
         try:

@@ -1,16 +1,18 @@
-"""The folders and small files of a `files:` store: their names, how they come to be, are replaced,
-locked and swept.
+"""The folders and small files of a `files:` store: their names, and how they are made, replaced,
+locked and removed.
 
     DIR/conversations/ID/messages.jsonl   the log, one event a line
                          metadata.json    title, time, and where a fork left its parent
-                         artifacts/       what its events name: links to the contents, `.meta.json` beside each
+                         artifacts/       links to the contents that its events name, each with
+                                          a `.meta.json`
                          bookmark         derived, disposable
     DIR/artifacts/                        contents, kept once for all conversations
-    DIR/index.json                        the list of conversations: derived, rebuilt when it is missing or old
+    DIR/index.json                        the list of conversations: derived, rebuilt when it is
+                                          missing or old
 
 A conversation's folder appears whole, by one rename, and disappears by one. A name that begins with
 a dot is on its way in or out and belongs to nobody once the lock of the tree is free. Neighbours:
-`files_folder` is one folder, `files` the store.
+`folder` is one folder, `store` the store.
 """
 
 from __future__ import annotations
@@ -20,21 +22,21 @@ import fcntl
 import os
 import secrets
 import shutil
-import stat
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+from refold import disk
 from refold.core import codec
-from refold.errors import Denied, Invalid, Unavailable
-from refold.stores.contents import make_folder, sync_folder
+from refold.errors import Invalid, Unavailable
+from refold.stores import checks
 
 LOCK_S = 10.0
 PAUSE_S = 0.000_2
 PAUSE_MAX_S = 0.005
 NEW, GONE = ".new-", ".gone-"
 _OWN = os.O_CLOEXEC | os.O_NOFOLLOW
+_TAKEN = (errno.EEXIST, errno.ENOTEMPTY)
 
 
 class Tree:
@@ -59,40 +61,30 @@ class Tree:
         return sorted(id for name in names if (id := id_of(name)) is not None)
 
     def check(self) -> None:
-        """A link that somebody else may turn elsewhere is no place for a private log, and a file
-        is no folder."""
+        """Refuses a link that another user may point elsewhere, and what is not a folder."""
         for name in (self.root, self.conversations):
             try:
                 found = os.lstat(name)
             except FileNotFoundError:
                 continue
-            if stat.S_ISLNK(found.st_mode) and found.st_uid not in (0, os.geteuid()):
-                raise Denied(
-                    f"{name} is a link that belongs to user {found.st_uid}",
-                    hint="use the real path of the store",
-                )
+            checks.refuse_link_of_another(name, found)
             if not os.path.isdir(name):
-                raise Invalid(
-                    f"{name} is not a folder",
-                    hint="name the folder of the store: files:.refold/tree",
-                )
+                hint = "name the folder of the store: files:.refold/tree"
+                raise Invalid(f"{name} is not a folder", hint=hint)
 
     def make(self) -> None:
         """The folders of the store itself."""
-        make_folder(self.conversations, durable=self.durable)
+        disk.make_folder(self.conversations, durable=self.durable)
 
     @contextmanager
     def locked(self, *, wait_s: float | None = None) -> Iterator[None]:
         """Alone in the tree: what makes, forks, erases or removes a conversation waits for each
         other."""
         self.make()
-        fd = open_own(self._lock_path, os.O_RDWR)
-        try:
+        with disk.closing(open_own(self._lock_path, os.O_RDWR)) as fd:
             lock(fd, self._lock_path, wait_s=wait_s)
             self._sweep()
             yield
-        finally:
-            os.close(fd)
 
     def place(
         self,
@@ -104,36 +96,40 @@ class Tree:
     ) -> bool:
         """Makes the folder with these files and what `fill` puts there, all at once. False if
         there is one already."""
-        pending = os.path.join(self.conversations, NEW + secrets.token_hex(16))
-        make_folder(pending, durable=False)
+        pending = self._hidden(NEW)
+        disk.make_folder(pending, durable=False)
         try:
-            for name, content in files.items():
-                write_file(os.path.join(pending, name), content, durable=durable and bool(content))
+            write_files(pending, files, durable=durable)
             if fill:
                 fill(pending)
             os.rename(pending, self.folder(id))
         except BaseException as error:
             shutil.rmtree(pending, ignore_errors=True)
-            if isinstance(error, OSError) and error.errno in (errno.EEXIST, errno.ENOTEMPTY):
+            if isinstance(error, OSError) and error.errno in _TAKEN:
                 return False
             raise
         return True
 
+    def _hidden(self, prefix: str) -> str:
+        """A path for a folder that is on its way in or out."""
+        return os.path.join(self.conversations, prefix + secrets.token_hex(16))
+
     def remove(self, id: str) -> None:
         """Takes the folder away by one rename, then empties it."""
-        gone = os.path.join(self.conversations, GONE + secrets.token_hex(16))
+        gone = self._hidden(GONE)
         os.rename(self.folder(id), gone)
         if self.durable:
-            sync_folder(self.conversations)
+            disk.sync_folder(self.conversations)
         shutil.rmtree(gone)
 
     def _sweep(self) -> None:
         """Removes what a killed process left on its way. We hold the lock, so it is nobody's."""
-        if not self._swept:
-            for name in os.listdir(self.conversations):
-                if name.startswith((NEW, GONE)):
-                    shutil.rmtree(os.path.join(self.conversations, name), ignore_errors=True)
-            self._swept = True
+        if self._swept:
+            return
+        for name in os.listdir(self.conversations):
+            if name.startswith((NEW, GONE)):
+                shutil.rmtree(os.path.join(self.conversations, name), ignore_errors=True)
+        self._swept = True
 
 
 def folder_of(id: str) -> str:
@@ -141,7 +137,7 @@ def folder_of(id: str) -> str:
     tells which letters they are, so that ids that differ only in case have two folders on every
     file system."""
     codec.conversation_checked(id)
-    capitals = sum(1 << at for at, sign in enumerate(id) if sign.isupper())
+    capitals = sum(1 << at for at, letter in enumerate(id) if letter.isupper())
     return f"{id}~{capitals:x}" if capitals else id
 
 
@@ -157,7 +153,8 @@ def id_of(name: str) -> str | None:
 def lock(fd: int, path: str, *, wait_s: float | None = None) -> None:
     """Takes the lock of an open file, which the kernel gives back when its holder dies. Waits,
     but not for ever."""
-    deadline, pause_s = time.monotonic() + (LOCK_S if wait_s is None else wait_s), PAUSE_S
+    deadline = time.monotonic() + (LOCK_S if wait_s is None else wait_s)
+    pause_s = PAUSE_S
     while not try_lock(fd):
         if time.monotonic() >= deadline:
             raise Unavailable(f"{path} is busy", retry_after_s=1.0, hint="another process holds it")
@@ -195,14 +192,17 @@ def write_all(fd: int, content: bytes) -> None:
         rest = rest[os.write(fd, rest) :]
 
 
+def write_files(folder: str, files: dict[str, bytes], *, durable: bool) -> None:
+    """Writes several files; an empty one has nothing to sync."""
+    for name, content in files.items():
+        write_file(os.path.join(folder, name), content, durable=durable and bool(content))
+
+
 def write_file(path: str, content: bytes, *, durable: bool) -> None:
-    fd = open_new(path)
-    try:
+    with disk.closing(open_new(path)) as fd:
         write_all(fd, content)
         if durable:
-            sync(fd)
-    finally:
-        os.close(fd)
+            disk.sync(fd)
 
 
 def replace_file(path: str, content: bytes, *, durable: bool) -> None:
@@ -230,20 +230,7 @@ def read_file(path: str) -> bytes | None:
         return file.read()
 
 
-def sync(fd: int) -> None:
-    """Makes the content of an open file survive power loss."""
-    if sys.platform == "darwin":
-        # There fsync only hands the bytes to the drive, which may still forget them.
-        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
-    else:
-        os.fdatasync(fd)
-
-
 def sync_path(path: str) -> None:
-    """The same for a file that was closed; nothing if there is none."""
-    with suppress(FileNotFoundError):
-        fd = os.open(path, os.O_RDONLY | _OWN)
-        try:
-            sync(fd)
-        finally:
-            os.close(fd)
+    """Makes the content of a file that was closed survive power loss; nothing if there is none."""
+    with suppress(FileNotFoundError), disk.closing(os.open(path, os.O_RDONLY | _OWN)) as fd:
+        disk.sync(fd)

@@ -1,40 +1,51 @@
-"""The database file: how it comes to be, how it is opened, synced and left, and what its errors
-mean.
+"""The database file: how it is made, opened, synced and closed, and what its errors mean.
 
 It is made for the owner alone whatever the umask, marked as ours by its application id, and never
-touched when it is not ours or newer than we are. Neighbours: `sqlite` keeps logs in it; nothing
-else imports apsw.
+touched when it is not ours or newer than we are. Neighbours: `store` keeps logs in it, `versions`
+brings an older layout up to date.
 """
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import stat
-import sys
 import threading
 import time
+from contextlib import suppress
 from urllib.parse import quote
 
 import apsw
 
+from refold import disk
 from refold.errors import Corrupt, Denied, Invalid, RefoldError, Unavailable
-from refold.stores import checks as door
-from refold.stores.contents import make_folder, sync_folder
-from refold.stores.sqlite import log as sqlite_log
-from refold.stores.sqlite import versions as sqlite_versions
-from refold.stores.sqlite.versions import VERSION
+from refold.stores import checks
+from refold.stores.sqlite import log
+from refold.stores.sqlite.versions import VERSION, migrate
 
 APPLICATION_ID = 0x7265666F  # "refo"
 BUSY_MS = 10_000
 PAGE_BYTES = 1024
 WAL_PAGES = 1_000
 WAL_CHECK_S = 1.0
+_PRAGMAS = f"""
+PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON; PRAGMA secure_delete=ON;
+PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint={WAL_PAGES};
+PRAGMA journal_size_limit={4 * WAL_PAGES * PAGE_BYTES}; PRAGMA checkpoint_fullfsync=ON
+"""
 
 # Closing any descriptor of a file drops all POSIX locks this process holds on it. Creating the
 # database is the one time we hold a descriptor of our own to it, so nobody may connect meanwhile.
 _CONNECTING = threading.Lock()
+
+
+def beside(path: str, name: str) -> str:
+    """Where something of a database lies: beside it, under the database's own name unless that
+    is the usual one. Two databases may lie in one folder, and what one of them removes must not
+    be the other's."""
+    folder, file = os.path.split(path)
+    stem = file.removesuffix(".db")
+    return os.path.join(folder, name if stem == "refold" else f"{stem}.{name}")
 
 
 def connect(path: str, *, writing: bool) -> apsw.Connection | None:
@@ -46,96 +57,104 @@ def connect(path: str, *, writing: bool) -> apsw.Connection | None:
             if not writing:
                 return None
             _create(path)
-        connection = _opened(path)
-        try:
-            if _is_ours(connection, path) or (writing and _initialise(connection, path)):
-                return connection
-        except BaseException:
-            connection.close(True)
-            raise
+        connection = _open(path)
+        if _is_laid_out(connection, path, writing=writing):
+            return connection
         connection.close()
         return None
 
 
+def _is_laid_out(connection: apsw.Connection, path: str, *, writing: bool) -> bool:
+    """Whether the database has our tables; an empty one gets them if we are writing. The
+    connection to one that is refused is closed."""
+    try:
+        if _is_ours(connection, path):
+            return True
+        if writing:
+            _initialize(connection, path)
+        return writing
+    except BaseException:
+        connection.close(True)
+        raise
+
+
 def _refuse_strange_links(path: str) -> None:
-    """A link that somebody else may turn elsewhere is no place for a private log."""
+    """A link that somebody else may point elsewhere is not a place for a private log."""
     for name in (path, os.path.dirname(path)):
-        try:
-            found = os.lstat(name)
-        except OSError:
-            # What cannot be looked at is reported by the open that follows, in its own words.
-            continue
-        if stat.S_ISLNK(found.st_mode) and found.st_uid not in (0, os.geteuid()):
-            raise Denied(
-                f"{name} is a link that belongs to user {found.st_uid}",
-                hint="use the real path of the store",
-            )
+        # What cannot be looked at is reported by the open that follows, in its own words.
+        with suppress(OSError):
+            checks.refuse_link_of_another(name, os.lstat(name))
 
 
 def _exists(path: str) -> bool:
     try:
-        found = os.stat(path)
+        mode = os.stat(path).st_mode
     except FileNotFoundError:
         return False
     except OSError as error:
-        raise door.os_failure(error, f"cannot open {path}") from error
-    if not stat.S_ISREG(found.st_mode):
-        raise Invalid(
-            f"{path} is not a file", hint="name the database file: sqlite:.refold/refold.db"
-        )
+        raise disk.os_failure(error, f"cannot open {path}") from error
+    if not stat.S_ISREG(mode):
+        hint = "name the database file: sqlite:.refold/refold.db"
+        raise Invalid(f"{path} is not a file", hint=hint)
     return True
 
 
 def _create(path: str) -> None:
     try:
-        make_folder(os.path.dirname(path))
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            # SQLite gives the mode of the database to its -wal and -shm files, so this covers them
-            # too.
-            os.fchmod(fd, 0o600)
-        finally:
-            os.close(fd)
+        disk.make_folder(os.path.dirname(path))
+        _create_empty(path)
     except FileExistsError:
         # Another process was faster; its file is as good as ours.
         return
     except OSError as error:
-        raise door.os_failure(error, f"cannot create {path}") from error
+        raise disk.os_failure(error, f"cannot create {path}") from error
 
 
-def _opened(path: str) -> apsw.Connection:
+def _create_empty(path: str) -> None:
+    """An empty file for the owner alone. SQLite gives its mode to the -wal and -shm files."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    with disk.closing(os.open(path, flags, 0o600)) as fd:
+        os.fchmod(fd, 0o600)
+
+
+def _open(path: str) -> apsw.Connection:
     connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
     try:
         _configure(connection)
         connection.pragma("schema_version")
     except apsw.CantOpenError:
         connection.close(True)
-        if not _is_frozen(path):
+        if not _is_on_read_only_disk(path) or _has_wal(path):
             raise
-        # On a read-only disk SQLite cannot make its -shm file. Nobody can write there and there is
-        # no WAL to miss, so the database may be read as it stands.
-        flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-        connection = apsw.Connection(f"file:{quote(path)}?immutable=1", flags=flags)
-        _configure(connection)
+        return _open_immutable(path)
     return connection
 
 
-def _is_frozen(path: str) -> bool:
+def _open_immutable(path: str) -> apsw.Connection:
+    """On a read-only disk SQLite cannot make its -shm file. Nobody can write there, so without a
+    WAL to miss the database may be read as it stands."""
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    connection = apsw.Connection(f"file:{quote(path)}?immutable=1", flags=flags)
+    _configure(connection)
+    return connection
+
+
+def _is_on_read_only_disk(path: str) -> bool:
+    return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+
+
+def _has_wal(path: str) -> bool:
+    """Whether commits are waiting in a -wal file."""
     wal = os.path.realpath(path) + "-wal"
-    on_read_only_disk = bool(os.statvfs(path).f_flag & os.ST_RDONLY)
-    return on_read_only_disk and not (os.path.exists(wal) and os.path.getsize(wal))
+    return os.path.exists(wal) and os.path.getsize(wal) > 0
 
 
 def _configure(connection: apsw.Connection) -> None:
     connection.set_busy_timeout(BUSY_MS)
-    # Without this SQLite plans a statement anew whenever its LIMIT is bound: more than half the
+    # Without this SQLite plans a statement again whenever its LIMIT is bound: more than half the
     # time of a short read.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-    connection.execute(
-        f"PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON; PRAGMA secure_delete=ON; PRAGMA synchronous=NORMAL;"
-        f"PRAGMA wal_autocheckpoint={WAL_PAGES}; PRAGMA journal_size_limit={4 * WAL_PAGES * PAGE_BYTES};"
-        "PRAGMA checkpoint_fullfsync=ON"
-    ).fetchall()
+    connection.execute(_PRAGMAS).fetchall()
 
 
 def _is_ours(connection: apsw.Connection, path: str) -> bool:
@@ -143,13 +162,7 @@ def _is_ours(connection: apsw.Connection, path: str) -> bool:
     application = connection.pragma("application_id")
     version = connection.pragma("user_version")
     if application == APPLICATION_ID:
-        if version > VERSION:
-            raise Invalid(
-                f"{path} has version {version}, this refold reads up to {VERSION}",
-                hint="upgrade refold",
-            )
-        if version < VERSION and not connection.in_transaction:
-            sqlite_versions.migrated(connection, path, version)
+        _bring_up_to_date(connection, path, version)
         return True
     if application or version or connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").get:
         raise Corrupt(
@@ -158,18 +171,24 @@ def _is_ours(connection: apsw.Connection, path: str) -> bool:
     return False
 
 
-def _initialise(connection: apsw.Connection, path: str) -> bool:
+def _bring_up_to_date(connection: apsw.Connection, path: str, version: int) -> None:
+    """Migrates a database of an older version; one of a newer version is refused."""
+    if version > VERSION:
+        raise checks.too_new(path, version, VERSION)
+    if version < VERSION and not connection.in_transaction:
+        migrate(connection, path, version)
+
+
+def _initialize(connection: apsw.Connection, path: str) -> None:
     connection.pragma("page_size", PAGE_BYTES)
     _use_wal(connection)
     connection.execute("BEGIN IMMEDIATE")
     # Another process may have done all this since we looked.
     if not _is_ours(connection, path):
-        connection.execute(sqlite_log.SCHEMA)
-        connection.execute(
-            f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}"
-        ).fetchall()
+        connection.execute(log.SCHEMA)
+        marks = f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}"
+        connection.execute(marks).fetchall()
     connection.execute("COMMIT")
-    return True
 
 
 def _use_wal(connection: apsw.Connection) -> None:
@@ -203,13 +222,13 @@ class Wal:
     def sync(self) -> None:
         """Makes every commit so far survive power loss."""
         if time.monotonic() - self._checked_s >= WAL_CHECK_S:
-            self._check()
-        _sync(self._fd)
+            self._check_in_place()
+        disk.sync(self._fd)
         if self._new:
-            sync_folder(os.path.dirname(self.path))
+            disk.sync_folder(os.path.dirname(self.path))
             self._new = False
 
-    def _check(self) -> None:
+    def _check_in_place(self) -> None:
         """Notices that somebody took the file away. Once a second: after a stat, Linux must
         write the file's times with the next commit, which made a turn cost a tenth more."""
         there, mine = os.stat(self.path), os.fstat(self._fd)
@@ -229,22 +248,13 @@ class Wal:
             self.close()
 
 
-def _sync(fd: int) -> None:
-    if sys.platform == "darwin":
-        # There fsync only hands the bytes to the drive, which may still forget them.
-        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
-    else:
-        os.fdatasync(fd)
-
-
 def failure(error: apsw.Error, path: str) -> RefoldError:
     """The error of the family for what SQLite said; raise it `from` the original."""
     reason = f"{path}: {error}"
     match error:
         case apsw.BusyError() | apsw.LockedError():
-            return Unavailable(
-                f"{path} is busy: {error}", retry_after_s=1.0, hint="another process holds it"
-            )
+            hint = "another process holds it"
+            return Unavailable(f"{path} is busy: {error}", retry_after_s=1.0, hint=hint)
         case apsw.FullError():
             return Unavailable(reason, hint="free some space, then try again")
         case apsw.NotADBError() | apsw.CorruptError() | apsw.FormatError():
@@ -266,16 +276,14 @@ def failure(error: apsw.Error, path: str) -> RefoldError:
 
 def _refusal(error: apsw.Error, path: str) -> RefoldError:
     """Why SQLite could not open or write: the disk, or us."""
-    folder = os.path.dirname(path)
-    if os.path.isdir(folder) and os.statvfs(folder).f_flag & os.ST_RDONLY:
-        return Unavailable(
-            f"{path}: {error}",
-            hint="the disk is read-only: reading works, writing needs another place",
-        )
-    if not (_allowed(path, os.R_OK | os.W_OK) and _allowed(folder, os.W_OK | os.X_OK)):
-        return Denied(f"{path}: {error}", hint="check the owner and the mode of the store's files")
-    return Unavailable(f"{path}: {error}", hint="check the path and the disk, then try again")
+    folder, reason = os.path.dirname(path), f"{path}: {error}"
+    if os.path.isdir(folder) and _is_on_read_only_disk(folder):
+        hint = "the disk is read-only: reading works, writing needs another place"
+        return Unavailable(reason, hint=hint)
+    if not (_is_allowed(path, os.R_OK | os.W_OK) and _is_allowed(folder, os.W_OK | os.X_OK)):
+        return Denied(reason, hint="check the owner and the mode of the store's files")
+    return Unavailable(reason, hint="check the path and the disk, then try again")
 
 
-def _allowed(path: str, mode: int) -> bool:
+def _is_allowed(path: str, mode: int) -> bool:
     return os.access(path, mode, effective_ids=os.access in os.supports_effective_ids)

@@ -2,8 +2,8 @@
 
 A database of an older version is copied beside itself first (`refold.db.v0`), whole, for the refold
 that made it; then all steps are taken in one transaction, so that a process which dies in between
-leaves it as it was. Who only wants to read must have it migrated, too: there is one layout in the
-code, the newest. Neighbour: `sqlite_file` asks.
+leaves it as it was. A reader has it migrated as well: the code knows one layout, the newest.
+Neighbour: `file` asks.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import os
 
 import apsw
 
+from refold import disk
 from refold.errors import Corrupt, RefoldError
-from refold.stores import checks as door
 
 VERSION = 1
 STEPS: dict[int, str] = {
@@ -25,35 +25,34 @@ STEPS: dict[int, str] = {
 }
 
 
-def migrated(connection: apsw.Connection, path: str, version: int) -> None:
+def migrate(connection: apsw.Connection, path: str, version: int) -> None:
     """Brings the database up to date. A copy of it as it was stays beside it."""
-    _copied(connection, path, version)
+    _copy(connection, path, version)
     connection.execute("BEGIN IMMEDIATE")
     try:
-        # Another process may have done all this since we looked.
-        for step in range(connection.pragma("user_version"), VERSION):
-            connection.execute(STEPS[step]).fetchall()
-        connection.execute(f"PRAGMA user_version={VERSION}").fetchall()
+        _take_steps(connection)
         connection.execute("COMMIT")
     except apsw.Error as error:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
-        raise Corrupt(
-            f"{path} of version {version} cannot be brought to {VERSION}: {error}", hint=_HINT
-        ) from error
+        said = f"{path} of version {version} cannot be brought to {VERSION}: {error}"
+        raise Corrupt(said, hint="it was left as it was; a copy lies beside it") from error
 
 
-_HINT = "it was left as it was; a copy lies beside it"
+def _take_steps(connection: apsw.Connection) -> None:
+    # Another process may have done all this since we looked.
+    for step in range(connection.pragma("user_version"), VERSION):
+        connection.execute(STEPS[step]).fetchall()
+    connection.execute(f"PRAGMA user_version={VERSION}").fetchall()
 
 
-def _copied(connection: apsw.Connection, path: str, version: int) -> None:
+def _copy(connection: apsw.Connection, path: str, version: int) -> None:
     copy = f"{path}.v{version}"
     if os.path.exists(copy):
         return
     pending = f"{copy}.{os.getpid()}.tmp"
     try:
-        with open(os.open(pending, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb"):
-            pass
+        os.close(os.open(pending, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         connection.execute("VACUUM INTO ?", (pending,))
         os.replace(pending, copy)
     except (apsw.Error, OSError) as error:
@@ -62,5 +61,5 @@ def _copied(connection: apsw.Connection, path: str, version: int) -> None:
 
 def _failure(error: apsw.Error | OSError, path: str) -> RefoldError:
     if isinstance(error, OSError):
-        return door.os_failure(error, f"cannot copy {path} before it is migrated")
+        return disk.os_failure(error, f"cannot copy {path} before it is migrated")
     return Corrupt(f"cannot copy {path} before it is migrated: {error}", hint="refold verify")

@@ -2,7 +2,7 @@
 
 Derived and disposable. Every entry carries the sizes and times of the files it was made from, and
 holds only while they are the same; what is missing, old or damaged is read from the folder.
-Neighbour: `files` asks and saves.
+Neighbour: `store` asks and saves.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from refold.core.model import Conversation
-from refold.stores.files import tree as files_tree
-from refold.stores.files.folder import LOG, METADATA
+from refold.stores.files.folder import LOG, METADATA, stamp_of
+from refold.stores.files.tree import Tree, read_file, remove_file, replace_file
 
 VERSION = 1
 
@@ -38,10 +38,10 @@ class _File(msgspec.Struct, kw_only=True):
     conversations: list[_Entry]
 
 
-class Index:
+class ConversationList:
     """The entries, as they were saved and as they became known since."""
 
-    def __init__(self, tree: files_tree.Tree) -> None:
+    def __init__(self, tree: Tree) -> None:
         self._tree = tree
         self._entries: dict[str, _Entry] | None = None
 
@@ -49,56 +49,55 @@ class Index:
         """The conversation by its entry, if that still holds; else what `read` gives."""
         stamp = self._stamp(id)
         entry = self._loaded().get(id)
-        if entry is None or entry.stamp != stamp:
-            # The stamp was taken before: what is appended while we read makes the entry old, not
-            # wrong.
-            about = read(id)
-            if about is not None and about.head and stamp is not None:
-                self._loaded()[id] = _entry(about, stamp)
-            return about
-        return _conversation(entry)
+        if entry is not None and entry.stamp == stamp:
+            return _conversation_of(entry)
+        # The stamp was taken before: what is appended while we read makes the entry old, not wrong.
+        about = read(id)
+        if about is not None and about.head and stamp is not None:
+            self._loaded()[id] = _entry_of(about, stamp)
+        return about
 
     def save(self, ids: Iterable[str]) -> None:
         """Writes the entries of these conversations. The caller holds the lock of the tree."""
         known = self._loaded()
         entries = [known[id] for id in ids if id in known]
-        content = msgspec.json.format(
-            msgspec.json.encode(_File(v=VERSION, conversations=entries)), indent=2
-        )
-        files_tree.replace_file(self._tree.index, content + b"\n", durable=False)
+        plain = msgspec.json.encode(_File(v=VERSION, conversations=entries))
+        content = msgspec.json.format(plain, indent=2) + b"\n"
+        replace_file(self._tree.index, content, durable=False)
 
-    def forget(self) -> None:
+    def remove(self) -> None:
         """Removes the file: it has titles in it, and those are words of a conversation."""
-        files_tree.remove_file(self._tree.index)
+        remove_file(self._tree.index)
         self._entries = {}
 
     def _loaded(self) -> dict[str, _Entry]:
         if self._entries is None:
             self._entries = {}
-            try:
-                read = msgspec.json.decode(
-                    files_tree.read_file(self._tree.index) or b"", type=_File
-                )
-            except (msgspec.DecodeError, ValueError):
-                # It says nothing that the folders do not say.
-                return self._entries
-            if read.v == VERSION:
-                self._entries = {entry.id: entry for entry in read.conversations}
+            self._entries |= {entry.id: entry for entry in self._saved()}
         return self._entries
+
+    def _saved(self) -> list[_Entry]:
+        """The entries of the file; none if it is missing or damaged: it says nothing that the
+        folders do not say."""
+        content = read_file(self._tree.index) or b""
+        try:
+            saved = msgspec.json.decode(content, type=_File)
+        except (msgspec.DecodeError, ValueError):
+            return []
+        return saved.conversations if saved.v == VERSION else []
 
     def _stamp(self, id: str) -> Stamp | None:
         folder = self._tree.folder(id)
         stamp: Stamp = ()
         for name in (LOG, METADATA):
-            try:
-                found = os.stat(os.path.join(folder, name), follow_symlinks=False)
-            except FileNotFoundError:
+            found = stamp_of(os.path.join(folder, name))
+            if found is None:
                 return None
-            stamp += (found.st_ino, found.st_size, found.st_mtime_ns)
+            stamp += found
         return stamp
 
 
-def _entry(about: Conversation, stamp: Stamp) -> _Entry:
+def _entry_of(about: Conversation, stamp: Stamp) -> _Entry:
     return _Entry(
         id=about.id,
         title=about.title,
@@ -112,7 +111,7 @@ def _entry(about: Conversation, stamp: Stamp) -> _Entry:
     )
 
 
-def _conversation(entry: _Entry) -> Conversation:
+def _conversation_of(entry: _Entry) -> Conversation:
     return Conversation(
         id=entry.id,
         title=entry.title,

@@ -1,0 +1,143 @@
+"""Files on this disk: folders for the owner alone, names that survive power loss, and what a
+failed system call means to a caller.
+
+Everything here takes paths and descriptors and knows nothing about logs. A file that refold wrote
+is a regular file of a known size; anything else in its place is refused, and a link is never
+followed. Neighbours: every store writes with these, an export likewise; whoever reads the plain
+file of an artifact (`Store.location`) opens it here.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import IO
+
+from refold.errors import Corrupt, Denied, RefoldError, Unavailable
+
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+_REFUSED = {errno.EACCES, errno.EPERM}
+
+
+def os_failure(error: OSError, doing: str) -> RefoldError:
+    """The error of the family for a failed system call; raise it `from` the original."""
+    reason = f"{doing}: {error.strerror or error}"
+    if error.errno in _REFUSED:
+        return Denied(
+            reason,
+            hint="the files of a store belong to the user who made it: check their owner and mode",
+        )
+    return Unavailable(reason, hint=_next_step(error.errno))
+
+
+def _next_step(number: int | None) -> str:
+    if number in _FULL:
+        return "free some space, then try again"
+    if number == errno.EROFS:
+        return "the disk is read-only: reading works, writing needs another place"
+    return "check the path and the disk, then try again"
+
+
+# --- making, and surviving power loss ---
+
+
+def make_folder(folder: str, *, durable: bool = True) -> None:
+    """Makes the folder and the missing ones above it, for the owner alone whatever the umask."""
+    if os.path.isdir(folder):
+        return
+    parent = os.path.dirname(folder) or "."
+    make_folder(parent, durable=durable)
+    try:
+        os.mkdir(folder, 0o700)
+    except FileExistsError:
+        return
+    os.chmod(folder, 0o700)
+    if durable:
+        sync_folder(parent)
+
+
+@contextmanager
+def closing(fd: int) -> Iterator[int]:
+    """The descriptor, closed at the end of the block."""
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def open_folder(folder: str) -> int:
+    """A descriptor of a folder, to lock or to sync it."""
+    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def sync_folder(folder: str) -> None:
+    """Makes the names in a folder durable: a synced file without a synced name is still lost."""
+    with closing(open_folder(folder)) as fd:
+        os.fsync(fd)
+
+
+def sync(fd: int) -> None:
+    """Makes the content of an open file survive power loss."""
+    if sys.platform == "darwin":
+        # There fsync only hands the bytes to the drive, which may still forget them.
+        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+    else:
+        os.fdatasync(fd)
+
+
+# --- reading what refold wrote ---
+
+
+def open_regular(path: str, size_bytes: int | None = None) -> IO[bytes]:
+    """The file, open for reading. Corrupt if it is not a regular file, or not of the size that
+    is known."""
+    try:
+        # Without O_NONBLOCK, opening a named pipe would wait for its writer for ever.
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise not_ours(path) from error
+        raise
+    try:
+        _check_content(os.fstat(fd), path, size_bytes)
+    except Corrupt:
+        os.close(fd)
+        raise
+    return os.fdopen(fd, "rb", buffering=0)
+
+
+def check_size(path: str, size_bytes: int) -> None:
+    """The same check without opening the file. One that is gone is for the reader to miss."""
+    with suppress(FileNotFoundError):
+        _check_content(os.lstat(path), path, size_bytes)
+
+
+def is_regular(path: str) -> bool:
+    """Whether a regular file has this path; False for a link to one."""
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except OSError:
+        return False
+
+
+def not_ours(path: str) -> Corrupt:
+    """The error for something else in the place of a file that refold wrote."""
+    return Corrupt(
+        f"{path} is not the file that was put there",
+        hint="remove it; refold verify says what is missing",
+    )
+
+
+def _check_content(found: os.stat_result, path: str, size_bytes: int | None) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise not_ours(path)
+    if size_bytes is not None and found.st_size != size_bytes:
+        raise Corrupt(
+            f"{path} has {found.st_size:,} bytes, {size_bytes:,} were put there",
+            hint="refold verify",
+        )

@@ -1,0 +1,81 @@
+"""Events as lines of a file, and back.
+
+A line is what `codec.to_line` gives. A space before the line's end says that its batch goes on with
+the next line: JSON does not see it, and it shows whether lines are missing at the end of a batch,
+whoever was killed and wherever the power was cut. A body that is not one line of JSON is carried in
+base64 beside it. Neighbour: `log` writes and finds lines.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from refold.core import codec
+from refold.core.model import Event
+from refold.errors import Corrupt, Invalid
+
+# An event as large as it may be, carried in base64, and its envelope. No longer line is ever read
+# whole.
+LINE_BYTES_MAX = 4 * codec.EVENT_BYTES_MAX // 3 + 64 * 1024
+_BYTES = b'"body":null,"bytes":"'
+
+
+class _Bytes(msgspec.Struct):
+    bytes: str
+
+
+def batch_of(events: Sequence[Event]) -> bytes:
+    """The events as the lines of one batch."""
+    return b" \n".join(map(line_of, events)) + b"\n"
+
+
+def line_of(event: Event) -> bytes:
+    """The event as one line, without its end."""
+    line = _encoded(event)
+    if len(line) > LINE_BYTES_MAX:
+        size = f"event {event.seq} has {len(line):,} bytes, over the limit of {LINE_BYTES_MAX:,}"
+        raise Invalid(size, hint="store large content as an artifact")
+    return line
+
+
+def _encoded(event: Event) -> bytes:
+    try:
+        line = codec.to_line(event)
+        if b"\n" not in line and _reads_back(line, event):
+            return line
+        envelope = codec.to_line(replace(event, body=b"null"))
+    except (UnicodeEncodeError, OverflowError, msgspec.MsgspecError) as error:
+        raise Invalid(
+            f"not storable: {error}", hint="text without surrogates, numbers of 64 bits"
+        ) from error
+    line = envelope[:-1] + b',"bytes":"' + base64.b64encode(event.body) + b'"}'
+    if not _reads_back(line, event):
+        raise Invalid(
+            f"event {event.seq} is not storable", hint="its id is a UUID, its numbers have 64 bits"
+        )
+    return line
+
+
+def _reads_back(line: bytes, event: Event) -> bool:
+    try:
+        return event_of(line) == event
+    except Corrupt:
+        return False
+
+
+def event_of(line: bytes) -> Event:
+    """The event that a line holds."""
+    event = codec.from_line(line)
+    # Where the body is null, nothing but the envelope stands in the line, and there a quote is
+    # always escaped.
+    if event.body in (b"null", b"") and _BYTES in line:
+        try:
+            body = base64.b64decode(msgspec.json.decode(line, type=_Bytes).bytes, validate=True)
+        except (msgspec.DecodeError, ValueError) as error:
+            raise Corrupt(f"not an event: {error}", hint="refold verify") from error
+        return replace(event, body=body)
+    return event

@@ -1,0 +1,357 @@
+"""Logs as a readable tree of plain files: one line of JSON an event, for `less`, `grep`, `jq` and
+version control.
+
+An append is one write at the end of `messages.jsonl` under the lock of that file; it survives kill
+-9. `flush` is one fdatasync for each log that was written to, and a sync of the folders where a
+name is new. Readers take no lock: what lies before the last whole batch never changes under them.
+After a failed sync the store ends, because the kernel may have dropped the pages and would report
+success the next time; opened again, it reads what really is on the disk.
+
+Making, forking, erasing and deleting also hold the lock of the tree, which is taken before that of
+a log. Neighbours: `tree` has the names and locks, `open_folders` the conversations, `ancestry` who
+reads whose log, `conversation_list` the list, `artifact_links` and `stores.contents` the contents.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Concatenate, ParamSpec, TypeVar
+
+from msgspec.structs import replace
+
+from refold import disk, process_fork
+from refold.core import codec
+from refold.core.model import Conversation, Event
+from refold.errors import Conflict, RefoldError
+from refold.stores import checks
+from refold.stores.contents import Artifacts
+from refold.stores.files import artifact_links
+from refold.stores.files.ancestry import Ancestry
+from refold.stores.files.conversation_list import ConversationList
+from refold.stores.files.folder import ARTIFACTS, LOG, METADATA, Folder, Metadata
+from refold.stores.files.lines import batch_of
+from refold.stores.files.open_folders import TRIES_MAX, OpenFolders
+from refold.stores.files.tree import Tree
+from refold.stores.protocol import Recovery
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _guarded(
+    method: Callable[Concatenate[FilesStore, P], R],
+) -> Callable[Concatenate[FilesStore, P], R]:
+    """One thread at a time, and only errors of the family leave."""
+
+    @functools.wraps(method)
+    def guarded(self: FilesStore, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            with self._lock:
+                self._check_alive()
+                return method(self, *args, **kwargs)
+        except OSError as error:
+            raise disk.os_failure(error, f"cannot use {self.root}") from error
+
+    return guarded
+
+
+class FilesStore:
+    """Keeps logs and artifacts as files in a folder; satisfies `Store`."""
+
+    def __init__(self, path: str, *, durable: bool = True) -> None:
+        self.root = os.path.abspath(path)
+        self.url = f"files:{self.root}"
+        self._tree = Tree(self.root, durable=durable)
+        self._artifacts = Artifacts(os.path.join(self.root, "artifacts"), durable=durable)
+        self._list = ConversationList(self._tree)
+        self._lock = threading.RLock()
+        self._folders = OpenFolders(self._tree)
+        self._ancestry = Ancestry(self._folders)
+        process_fork.watch(self)
+
+    @property
+    def recovered(self) -> list[Recovery]:
+        """What killed writers had left half written, and where it was moved."""
+        return self._folders.recovered
+
+    # --- logs ---
+
+    @_guarded
+    def conversations(self, *, after: str = "", limit: int = 100) -> list[Conversation]:
+        self._tree.check()
+        found: list[Conversation] = []
+        for id in self._tree.ids():
+            if len(found) >= limit:
+                break
+            about = self._listed(id) if id > after else None
+            if about:
+                found.append(about)
+        return found
+
+    def _listed(self, id: str) -> Conversation | None:
+        """The conversation as a list shows it; None if it has no event yet."""
+        return self._list.about(id, self._folders.listed)
+
+    @_guarded
+    def conversation(self, conversation: str) -> Conversation:
+        return self._folders.known(conversation).about()
+
+    @_guarded
+    def read(
+        self, conversation: str, *, after: int = 0, last: int | None = None, limit: int = 1_000
+    ) -> list[Event]:
+        head, after = self._folders.known(conversation).head, checks.bounded(after)
+        end = head if last is None else min(checks.bounded(last), head)
+        if after >= end:
+            return []
+        return self._ancestry.span(conversation, after, end, checks.bounded(limit))
+
+    @_guarded
+    def append(self, conversation: str, events: Sequence[Event], *, expect: int) -> None:
+        checks.check_append(conversation, events, expect)
+        if not events:
+            return
+        batch = batch_of(events)
+        for _ in range(TRIES_MAX):
+            with self._folders.alone(conversation) as folder:
+                if folder is not None:
+                    self._append(folder, events, batch, expect)
+                    return
+            if expect:
+                raise checks.moved(conversation, expect, 0)
+            if self._create(conversation, events, batch):
+                return
+        raise Conflict(f"{conversation!r} came and went {TRIES_MAX} times", head=0)
+
+    def _append(self, folder: Folder, events: Sequence[Event], batch: bytes, expect: int) -> None:
+        head = folder.head
+        if head != expect:
+            if events[-1].seq <= head and self._ancestry.has(folder.id, events):
+                return
+            raise checks.moved(folder.id, expect, head)
+        artifact_links.link(folder.file(ARTIFACTS), events, self._artifacts.location)
+        folder.append(events, batch)
+        self._folders.note_change(folder)
+
+    def _create(self, conversation: str, events: Sequence[Event], batch: bytes) -> bool:
+        """A new folder with the first events in it. False if somebody else was faster."""
+
+        def fill(folder: str) -> None:
+            artifact_links.link(os.path.join(folder, ARTIFACTS), events, self._artifacts.location)
+
+        files = {METADATA: _first_metadata(conversation, events).encoded(), LOG: batch}
+        with self._structure():
+            if not self._tree.place(conversation, files, fill=fill):
+                return False
+            self._folders.note_new_name(conversation)
+        return True
+
+    @_guarded
+    def bookmark(self, conversation: str) -> bytes | None:
+        folder = self._folders.find(conversation)
+        return folder.bookmark() if folder else None
+
+    @_guarded
+    def keep_bookmark(self, conversation: str, data: bytes) -> None:
+        with self._folders.alone(conversation) as folder:
+            if folder is None or folder.head == 0:
+                raise checks.unknown(conversation)
+            folder.keep_bookmark(bytes(data))
+
+    # --- contents ---
+
+    def put(self, chunks: Iterable[bytes], *, suffix: str = ".bin") -> str:
+        self._check_alive()
+        return self._artifacts.put(chunks, suffix=suffix)
+
+    def get(self, digest: str) -> Iterator[bytes]:
+        return self._artifacts.get(digest)
+
+    def location(self, digest: str) -> str | None:
+        return self._artifacts.location(digest)
+
+    @_guarded
+    def drop(self, digest: str, *, before_ms: int) -> bool:
+        # The names in the conversations' folders would keep the bytes alive.
+        path = self._artifacts.location(digest)
+        if not self._artifacts.drop(digest, before_ms=before_ms):
+            return False
+        for id in self._tree.ids():
+            artifact_links.unlink(os.path.join(self._tree.folder(id), ARTIFACTS), digest, path)
+        return True
+
+    def derived_path(self, name: str) -> str:
+        """In the folder of the store, which belongs to it alone."""
+        return os.path.join(self.root, name)
+
+    # --- forks, and removing ---
+
+    @_guarded
+    def fork(self, conversation: str, at: int, new: str) -> None:
+        codec.conversation_checked(new)
+        self._folders.known(conversation)
+        with self._structure():
+            self._check_fork(conversation, at, new)
+            metadata = self._fork_metadata(conversation, at, new)
+            # What the fork stands on must not be lost where the fork is kept.
+            self._folders.sync(self._folders.known(self._ancestry.holder(conversation, at)))
+            if self._folders.find(new):
+                self._folders.close(new)
+                self._tree.remove(new)
+            # Where it left its parent stands nowhere else, so it must be on the disk before the
+            # folder has its name.
+            files = {METADATA: metadata.encoded(), LOG: b""}
+            if not self._tree.place(new, files, durable=self._tree.durable):
+                raise checks.taken(new, 0)
+            self._folders.note_new_name(new)
+
+    def _check_fork(self, conversation: str, at: int, new: str) -> None:
+        head = self._folders.known(conversation).head
+        if there := self._folders.about(new):
+            raise checks.taken(new, there.head)
+        if not 1 <= at <= head:
+            raise checks.outside(conversation, at, head)
+
+    def _fork_metadata(self, conversation: str, at: int, new: str) -> Metadata:
+        left = self._ancestry.event(conversation, at)
+        title, title_seq = self._ancestry.title(conversation, at)
+        return Metadata(
+            id=new,
+            title=title,
+            title_seq=title_seq,
+            at_ms=left.at_ms,
+            parent=conversation,
+            parent_seq=at,
+            parent_chain=left.chain.hex(),
+        )
+
+    @_guarded
+    def erase(self, conversation: str, seq: int) -> None:
+        self._folders.known(conversation)
+        with self._structure():
+            head = self._folders.known(conversation).head
+            if not 1 <= seq <= head:
+                raise checks.no_event(conversation, seq, head)
+            event = self._ancestry.event(conversation, seq)
+            holder = self._ancestry.holder(conversation, seq)
+            # First what was derived from the body: whoever is killed on the way erases again.
+            self._erase_derived(holder, event)
+            self._erase_body(holder, event)
+
+    def _erase_derived(self, holder: str, event: Event) -> None:
+        """Removes the bookmarks of all who read the event, and the titles that may be its own."""
+        for reader in self._ancestry.readers(holder):
+            with self._folders.alone(reader) as folder:
+                assert folder is not None, "nobody deletes while we hold the lock of the tree"
+                folder.drop_bookmark()
+                if event.kind == "meta":
+                    self._retitle(folder, without=event.seq)
+        if event.kind == "meta":
+            self._list.remove()
+
+    def _retitle(self, folder: Folder, *, without: int) -> None:
+        """Gives the conversation the title that it has without one of its events."""
+        title, title_seq = self._ancestry.title(folder.id, folder.head, without=without)
+        known = replace(folder.metadata, title=title, title_seq=title_seq, title_before="")
+        folder.write_metadata(known)
+        self._folders.note_change(folder)
+
+    def _erase_body(self, holder: str, event: Event) -> None:
+        with self._folders.alone(holder) as folder:
+            assert folder is not None, "nobody deletes while we hold the lock of the tree"
+            if not event.erased:
+                self._unlink_artifact(folder, event)
+                folder.erase(event.seq)
+        self._folders.close(holder)
+        self._folders.note_new_name(holder)
+
+    def _unlink_artifact(self, folder: Folder, event: Event) -> None:
+        """Removes the link to what the event names, unless other events name it as well: then
+        the link says what the newest of them says."""
+        artifact = artifact_links.artifact_of(event)
+        if artifact is None:
+            return
+        path, location = folder.file(ARTIFACTS), self._artifacts.location
+        artifact_links.unlink(path, artifact.digest, location(artifact.digest))
+        named = folder.log.naming(artifact.digest)
+        others = [other for other in named if other.seq != event.seq]
+        artifact_links.link(path, others[-1:], location)
+
+    @_guarded
+    def delete(self, conversation: str) -> None:
+        self._folders.known(conversation)
+        with self._structure():
+            self._check_no_fork(conversation)
+            with self._folders.alone(conversation) as folder:
+                assert folder is not None, "nobody deletes while we hold the lock of the tree"
+                self._tree.remove(conversation)
+            self._folders.close(conversation)
+            self._list.remove()
+
+    def _check_no_fork(self, conversation: str) -> None:
+        head = self._folders.known(conversation).head
+        for id, metadata in self._folders.metadatas():
+            if metadata.parent == conversation:
+                raise checks.forked(conversation, id, head)
+
+    # --- flushing, and the end ---
+
+    @_guarded
+    def flush(self) -> None:
+        self._folders.flush()
+
+    def close(self) -> None:
+        with self._lock:
+            try:
+                if self._folders.ended is None:
+                    self.flush()
+                    self._save_list()
+            finally:
+                self._folders.close_all()
+                self._folders.ended = self._folders.ended or checks.closed(self.url)
+
+    def _save_list(self) -> None:
+        """Brings `index.json` up to date, if we changed anything: those who only read write
+        nothing."""
+        if not self._folders.has_changed:
+            return
+        # Where that fails, or others are at work, the entries stay old: whoever lists looks into
+        # the folders instead.
+        with suppress(OSError, RefoldError), self._tree.locked(wait_s=0):
+            self._list.save([id for id in self._tree.ids() if self._listed(id)])
+
+    def _check_alive(self) -> None:
+        if ended := self._folders.ended:
+            raise type(ended)(str(ended), hint=ended.hint)
+
+    def before_fork(self) -> None:
+        """Nothing: the parent goes on with its open files."""
+
+    def after_fork(self, *, in_child: bool) -> None:
+        """In the child the open files share their locks with the parent's, so they are opened
+        again; a thread that held our lock is not there."""
+        if in_child:
+            self._lock = threading.RLock()
+            self._folders.close_all()
+
+    @contextmanager
+    def _structure(self) -> Iterator[None]:
+        """Alone in the tree, for what makes, forks, erases or removes a conversation."""
+        self._tree.check()
+        with self._tree.locked():
+            self._folders.has_changed = True
+            yield
+
+
+def _first_metadata(conversation: str, events: Sequence[Event]) -> Metadata:
+    title = checks.title_in(events)
+    return Metadata(
+        id=conversation,
+        title=title or "",
+        title_seq=0 if title is None else events[-1].seq,
+        at_ms=events[0].at_ms,
+    )

@@ -1,0 +1,345 @@
+"""Logs in one SQLite file: an append is one small insert at the end of a table, and nothing else.
+
+Appends commit without a sync (they survive kill -9); `flush` makes all of them survive power loss
+by one fdatasync of the -wal file. Why that is enough, whatever other processes do:
+
+  - A commit is in the WAL when `append` returns, and the WAL is valid up to its first torn frame.
+    Syncing the file makes all frames durable, ours and those that others wrote before ours: all
+    descriptors share one page cache.
+  - A commit leaves the WAL only by a checkpoint. With synchronous=NORMAL that syncs the WAL, copies
+    the pages, syncs the database, and only then lets a writer start the WAL again. What is no
+    longer in the WAL is durable already, so a checkpoint between append and flush, here or in
+    another process, changes nothing.
+  - A new WAL is written over the old one, in the same file. The file is removed only when the last
+    connection of all processes closes, and ours is open. If somebody removes it by hand, `Wal`
+    notices within a second and raises.
+  - After a failed sync the kernel may have dropped the pages, and would report success the next
+    time. So the store ends there: it must be opened again, which reads what really is on the disk.
+
+Only a foreign program that writes to the file with synchronous=OFF could break this. Neighbours:
+`log` has the rows, `file` the database file, `stores.contents` the artifacts.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Concatenate, ParamSpec, TypeVar
+
+import apsw
+
+from refold import disk, process_fork
+from refold.core import codec
+from refold.core.model import Conversation, Event
+from refold.errors import Corrupt, Invalid, RefoldError
+from refold.stores import checks
+from refold.stores.contents import Artifacts
+from refold.stores.protocol import Recovery
+from refold.stores.sqlite import file as database
+from refold.stores.sqlite import log
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _guarded(
+    method: Callable[Concatenate[SqliteStore, P], R],
+) -> Callable[Concatenate[SqliteStore, P], R]:
+    """One thread at a time, and only errors of the family leave."""
+
+    @functools.wraps(method)
+    def guarded(self: SqliteStore, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            with self._lock:
+                return method(self, *args, **kwargs)
+        except (apsw.Error, OSError, UnicodeError, OverflowError) as error:
+            raise _failure(error, self.path) from error
+
+    return guarded
+
+
+def _failure(error: Exception, path: str) -> RefoldError:
+    """The error of the family for what a library or the system raised."""
+    match error:
+        case apsw.Error():
+            return database.failure(error, path)
+        case OSError():
+            return disk.os_failure(error, f"cannot use {path}")
+        case UnicodeDecodeError():
+            return Corrupt(f"{path}: a text is not UTF-8", hint="refold verify")
+        case _:
+            hint = "text without surrogates, numbers of 64 bits"
+            return Invalid(f"not storable: {error}", hint=hint)
+
+
+class SqliteStore:
+    """Keeps logs in a SQLite file and artifacts in a folder beside it; satisfies `Store`."""
+
+    recovered: Sequence[Recovery] = ()  # SQLite itself ignores a torn tail of its WAL
+
+    def __init__(self, path: str, *, durable: bool = True) -> None:
+        self.path = os.path.abspath(path)
+        self.url = f"sqlite:{self.path}"
+        self._artifacts = Artifacts(database.beside(self.path, "artifacts"), durable=durable)
+        self._lock = threading.RLock()
+        self._flushing = threading.RLock()
+        self._connection: apsw.Connection | None = None
+        self._wal: database.Wal | None = None
+        self._numbers: dict[str, int] = {}
+        self._heads: dict[str, int] = {}  # of logs that nobody else has written to since `_version`
+        self._rows: dict[str, log.Row] = {}  # the rows of logs without a parent, likewise
+        self._memory = self._numbers, self._heads, self._rows
+        self._version = -1
+        self._written = self._flushed = 0
+        self._ended: RefoldError | None = None
+        process_fork.watch(self)
+
+    # --- logs ---
+
+    @_guarded
+    def conversations(self, *, after: str = "", limit: int = 100) -> list[Conversation]:
+        connection = self._connected(writing=False)
+        return log.listed(connection, after, checks.bounded(limit)) if connection else []
+
+    @_guarded
+    def conversation(self, conversation: str) -> Conversation:
+        connection = self._connection_to(conversation)
+        found = log.described(connection, conversation)
+        if found is None:
+            raise checks.unknown(conversation)
+        return found
+
+    @_guarded
+    def read(
+        self, conversation: str, *, after: int = 0, last: int | None = None, limit: int = 1_000
+    ) -> list[Event]:
+        connection, unchanged = self._connection_to(conversation), self._nobody_wrote()
+        if unchanged and self._heads.get(conversation) == after:
+            return []
+        end = checks.SEQ_MAX if last is None else checks.bounded(last)
+        bounds = checks.bounded(after), end, checks.bounded(limit)
+        row = self._rows.get(conversation)
+        if row is not None:
+            # One statement always sees one moment.
+            found = log.span(connection, row, *bounds)
+        else:
+            found = self._read_through(connection, conversation, bounds)
+        if not found and last is None and limit > 0:
+            self._heads[conversation] = after
+        return found
+
+    def _read_through(
+        self, connection: apsw.Connection, conversation: str, bounds: tuple[int, int, int]
+    ) -> list[Event]:
+        """The events, read together with the conversation's row; the row of a log without a
+        parent is remembered."""
+        with _transaction(connection, "BEGIN"):
+            row = log.known(connection, conversation)
+            found = log.span(connection, row, *bounds)
+        if row.parent is None:
+            self._rows[conversation] = row
+        return found
+
+    def _nobody_wrote(self) -> bool:
+        """Whether no other connection has written since what we know of heads and rows: SQLite
+        keeps a number for that. If one has, we know nothing any more."""
+        connection = self._connected(writing=False)
+        version: int = connection.execute("PRAGMA data_version").get if connection else -1
+        if version == self._version:
+            return True
+        self._version = version
+        self._heads.clear()
+        self._rows.clear()
+        return False
+
+    @_guarded
+    def append(self, conversation: str, events: Sequence[Event], *, expect: int) -> None:
+        number = self._numbers.get(conversation, 0)
+        checks.check_append(conversation, events, expect, known=number > 0)
+        if not events:
+            return
+        connection = self._connected(writing=True)
+        assert connection is not None
+        # The usual append asks nothing first: one event on top of a log that we have written to
+        # before.
+        usual = number and len(events) == 1 and events[0].kind != "meta"
+        if not (usual and log.append_next(connection, number, events[0])):
+            with _transaction(connection, "BEGIN IMMEDIATE"):
+                number = log.append_batch(connection, conversation, events, expect)
+            self._numbers[conversation] = number
+        self._heads[conversation] = events[-1].seq
+        self._note_write()
+
+    @_guarded
+    def bookmark(self, conversation: str) -> bytes | None:
+        codec.conversation_checked(conversation)
+        connection = self._connected(writing=False)
+        return log.bookmark(connection, conversation) if connection else None
+
+    @_guarded
+    def keep_bookmark(self, conversation: str, data: bytes) -> None:
+        with self._writing_to(conversation) as connection:
+            log.keep_bookmark(connection, conversation, bytes(data))
+        self._note_write()
+
+    # --- contents ---
+
+    def put(self, chunks: Iterable[bytes], *, suffix: str = ".bin") -> str:
+        return self._artifacts.put(chunks, suffix=suffix)
+
+    def get(self, digest: str) -> Iterator[bytes]:
+        return self._artifacts.get(digest)
+
+    def location(self, digest: str) -> str | None:
+        return self._artifacts.location(digest)
+
+    def drop(self, digest: str, *, before_ms: int) -> bool:
+        return self._artifacts.drop(digest, before_ms=before_ms)
+
+    def derived_path(self, name: str) -> str:
+        return database.beside(self.path, name)
+
+    # --- forks, and removing ---
+
+    @_guarded
+    def fork(self, conversation: str, at: int, new: str) -> None:
+        codec.conversation_checked(new)
+        with self._writing_to(conversation) as connection:
+            log.fork(connection, conversation, at, new)
+        self._note_write()
+
+    @_guarded
+    def erase(self, conversation: str, seq: int) -> None:
+        with self._writing_to(conversation) as connection:
+            log.erase(connection, conversation, seq)
+        # secure_delete clears the row, but not the copies that page splits left when they moved it
+        # (seen in 2 of 600 random stores). Only writing all pages again is sure to leave no byte.
+        connection.execute("VACUUM")
+        self._scrub(connection)
+
+    @_guarded
+    def delete(self, conversation: str) -> None:
+        with self._writing_to(conversation) as connection:
+            log.delete(connection, conversation)
+        for known in self._memory:
+            known.pop(conversation, None)
+        self._scrub(connection)
+
+    def _scrub(self, connection: apsw.Connection) -> None:
+        """Copies the cleared pages over the old ones and empties the WAL, which still holds what
+        was there."""
+        self._note_write()
+        connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+
+    # --- flushing, and the end ---
+
+    def flush(self) -> None:
+        with self._flushing:
+            written = self._written
+            if written == self._flushed:
+                return
+            self._check_alive()
+            assert self._wal is not None
+            self._sync(self._wal)
+            self._flushed = written
+
+    def _sync(self, wal: database.Wal) -> None:
+        """Syncs the WAL. A sync that fails ends the store."""
+        try:
+            wal.sync()
+        except OSError as error:
+            doing = f"cannot sync {wal.path}; open the store again"
+            self._ended = disk.os_failure(error, doing)
+            raise self._ended from error
+
+    def close(self) -> None:
+        try:
+            if self._ended is None:
+                self.flush()
+        finally:
+            self._disconnect()
+            self._ended = self._ended or checks.closed(self.url)
+
+    @_guarded
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        for known in self._memory:
+            known.clear()
+        self._close_wal()
+        if connection:
+            connection.close()
+
+    def _close_wal(self) -> None:
+        with self._flushing:
+            wal, self._wal = self._wal, None
+            if wal:
+                wal.close()
+
+    def _check_alive(self) -> None:
+        if self._ended:
+            raise type(self._ended)(str(self._ended), hint=self._ended.hint)
+
+    def _note_write(self) -> None:
+        """Notes that there is something to sync. The descriptor is opened now, so that it sees
+        every write error."""
+        if self._wal is None:
+            self._wal = database.Wal(self.path)
+        self._written += 1
+
+    # --- the connection ---
+
+    def _connected(self, *, writing: bool) -> apsw.Connection | None:
+        """The connection; None while there is no database and nothing is to be written."""
+        if self._connection is None or self._ended:
+            self._check_alive()
+            self._connection = database.connect(self.path, writing=writing)
+        return self._connection
+
+    def _connection_to(self, conversation: str) -> apsw.Connection:
+        """The connection, for a method that is about a conversation which must be there."""
+        codec.conversation_checked(conversation)
+        connection = self._connected(writing=False)
+        if connection is None:
+            raise checks.unknown(conversation)
+        return connection
+
+    @contextmanager
+    def _writing_to(self, conversation: str) -> Iterator[apsw.Connection]:
+        """The same, in a transaction that writes."""
+        with _transaction(self._connection_to(conversation), "BEGIN IMMEDIATE") as connection:
+            yield connection
+
+    # A SQLite connection must not be carried over a fork of the process: its locks belong to the
+    # parent, and the child would not know. So the store lets go of its connection before, and
+    # takes a new one when it is used next, on either side.
+
+    def before_fork(self) -> None:
+        """Flushes and disconnects; no other thread can use the store until `after_fork`."""
+        self._lock.acquire()
+        self._flushing.acquire()
+        # A sync that fails here ends the store, which says so when it is used next.
+        with suppress(RefoldError):
+            if self._ended is None:
+                self.flush()
+        self._disconnect()
+
+    def after_fork(self, *, in_child: bool) -> None:
+        self._flushing.release()
+        self._lock.release()
+
+
+@contextmanager
+def _transaction(connection: apsw.Connection, begin: str) -> Iterator[apsw.Connection]:
+    """All of the block is written, or none of it; reads in it see one moment."""
+    connection.execute(begin)
+    try:
+        yield connection
+        connection.execute("COMMIT")
+    except BaseException:
+        # After a full disk SQLite has rolled back already.
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
