@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from refold.core.fold import text_of
 from refold.core.model import Slot, ToolCall, ToolResult
+from refold.core.notes import TOOLS, USES, tools_of, uses_of
 from refold.ledger.outcomes import exit_status, failed
 
 USES_MAX = 3
@@ -52,8 +53,8 @@ def noted(used: dict[str, Used]) -> dict[str, Any]:
     """The same as notes of a summary."""
     uses = {name: list(used[name].notable) for name in sorted(used) if used[name].notable}
     return {
-        "tools": {name: used[name].count for name in sorted(used)},
-        **({"uses": uses} if uses else {}),
+        TOOLS: {name: used[name].count for name in sorted(used)},
+        **({USES: uses} if uses else {}),
     }
 
 
@@ -61,9 +62,9 @@ def _each(slots: Sequence[Slot]) -> Iterator[tuple[str, int, list[ToolCall | str
     """Name, how often and the uses, oldest first: of every call, and of every tool that a
     summary noted."""
     for slot in slots:
-        notes: dict[str, Any] = (slot.notes or {}) if slot.standin else {}
-        for name, count in notes.get("tools", {}).items():
-            yield name, count, list(reversed(notes.get("uses", {}).get(name, ())))
+        notes = slot.notes if slot.standin else None
+        for name, count in tools_of(notes).items():
+            yield name, count, list(reversed(uses_of(notes).get(name, ())))
         for block in slot.message.blocks:
             if isinstance(block, ToolCall):
                 yield block.name, 1, [block]

@@ -26,19 +26,19 @@ Originals = Callable[[Span], Sequence[Slot]]
 Ages = Callable[[Sequence[int]], Mapping[int, int]]
 
 
-def _timeless(seqs: Sequence[int]) -> Mapping[int, int]:
+def _no_ages(seqs: Sequence[int]) -> Mapping[int, int]:
     return {}
 
 
 class Brief(Struct, frozen=True, kw_only=True):
     """The page, the budget, and the size to reach, in tokens of our own estimate (`view.tokens`).
 
-    `full` is the size at which a page is compacted, `enough` one that makes the last resort
-    needless, both likewise. `count` sizes a whole message. `originals` reads the messages of a span
-    as they came, from the log, `ages` how many milliseconds ago events came, by seq; neither costs
-    anything unless it is asked. `task` is what the agent works on now, for relevance; `settings`
-    are the strategy's own, from the configuration; `scratch` outlives the plan, for what is dear to
-    find out twice and never needed.
+    `full` is the size at which a page is compacted, `enough` one at which the last resort is not
+    needed, both in the same tokens. `count` sizes a whole message. `originals` reads the messages
+    of a span as they came, from the log, `ages` how many milliseconds ago events came, by seq;
+    neither costs anything unless it is called. `task` is what the agent works on now, for
+    relevance; `settings` are the strategy's own, from the configuration; `scratch` outlives the
+    plan: it remembers what is expensive to find out twice, and may be lost at any time.
     """
 
     view: View
@@ -48,7 +48,7 @@ class Brief(Struct, frozen=True, kw_only=True):
     target: int
     batch: str
     originals: Originals
-    ages: Ages = _timeless
+    ages: Ages = _no_ages
     enough: int = 0
     full: int = 0
     task: str = ""
@@ -72,12 +72,19 @@ Strategy = Callable[[Brief], "list[Edit | Ask]"]
 
 
 def check_kind(name: str, value: object, kinds: Sequence[type]) -> None:
-    """Refuses a value that is of none of these types. A whole number will do for any number, yes
-    and no for none."""
-    taken = (*kinds, int) if float in kinds else tuple(kinds)
-    if not isinstance(value, taken) or (isinstance(value, bool) and bool not in kinds):
+    """Refuses a value that is of none of these types."""
+    if not _is_of_kind(value, kinds):
         known = " or ".join(kind.__name__ for kind in kinds)
         raise Invalid(f"the setting {name} is {value!r}", hint=f"give a value of type {known}")
+
+
+def _is_of_kind(value: object, kinds: Sequence[type]) -> bool:
+    """A whole number is accepted where a float is wanted; True and False are not numbers here."""
+    if isinstance(value, bool):
+        return bool in kinds
+    if isinstance(value, int) and float in kinds:
+        return True
+    return isinstance(value, tuple(kinds))
 
 
 def protected(view: View) -> set[int]:
@@ -85,8 +92,9 @@ def protected(view: View) -> set[int]:
     held = {*view.pins, view.request}
     out: set[int] = set()
     for unit in units(view.slots):
-        if not held.isdisjoint([view.slots[i].seq for i in unit]):
-            out.update(view.slots[i].seq for i in unit)
+        seqs = [view.slots[index].seq for index in unit]
+        if not held.isdisjoint(seqs):
+            out.update(seqs)
     return out
 
 
@@ -101,28 +109,26 @@ def opening(view: View) -> int:
 def tail_start(view: View, *, keep_messages: int, keep_tokens: int) -> int:
     """The index of the first slot of the tail: whole units from the end, at most this many
     messages and tokens; the newest unit always stays."""
-    start, tokens = len(view.slots), 0
+    count = len(view.slots)
+    start = count
+    tokens = 0
     for unit in reversed(units(view.slots)):
-        tokens += sum(view.slots[i].tokens for i in unit)
-        if start < len(view.slots) and (
-            len(view.slots) - unit.start > keep_messages or tokens > keep_tokens
-        ):
+        tokens += sum(view.slots[index].tokens for index in unit)
+        is_over = count - unit.start > keep_messages or tokens > keep_tokens
+        if is_over and start < count:
             break
         start = unit.start
     return start
 
 
-def spans(slots: Sequence[Slot], without: set[int]) -> list[Span]:
-    """The runs of these slots as spans of the log, cut wherever a slot must stay."""
-    out: list[Span] = []
-    run: list[Slot] = []
-    for slot in [*slots, None]:
-        if slot is not None and slot.seq not in without:
-            run.append(slot)
-        elif run:
-            out.append(Span(run[0].seq, run[-1].last))
-            run = []
-    return out
+def last_seam(whole: Sequence[range], latest: int) -> int:
+    """The last seam that is not after this index; `whole` are the units of a page."""
+    return max((unit.start for unit in whole if unit.start <= latest), default=0)
+
+
+def tokens_of(slots: Sequence[Slot]) -> int:
+    """What these slots take on the page together."""
+    return sum(slot.tokens for slot in slots)
 
 
 def text_tokens(count: Count, text: str) -> int:

@@ -3,7 +3,7 @@ compete by value.
 
 `importance` frees what the target asks for, or all below a `threshold`; `relevance` does the same
 to a size of its own for a task. The `rest` is hidden, or put in summaries. `explain` gives every
-score with its factors. Neighbours: `scores` has the factors, `hide` hides with one notice,
+score with its factors. Neighbours: `scores` has the factors, `hide_notice` hides with one notice,
 `summarize` makes the asks.
 """
 
@@ -16,23 +16,24 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from refold.core.laws import units
-from refold.core.model import Edit, Span, View
+from refold.core.model import Edit, View
 from refold.core.plan import Ask
 from refold.errors import Invalid
-from refold.strategies.brief import Brief, text_tokens
-from refold.strategies.hide import hidden, is_notice, newest_work, notice_of, runs_of, staying
+from refold.strategies.brief import Brief, tokens_of
+from refold.strategies.hide import newest_work, staying
+from refold.strategies.hide_notice import hide_edits, is_notice, notice_tokens, runs_of
 from refold.strategies.prose import cap_tokens
 from refold.strategies.scores import WEIGHTS, factors_of, weighed
 from refold.strategies.summarize import asks_for
 
 THRESHOLD = 0.6
-DIGITS = 6  # of a score: what a sum of floats adds behind them is no difference
+DIGITS = 6  # of a score: differences after them come from adding floats
 REASON = "least important"
 RESTS = ("hide", "summarize")
 SCORES_TOLD = 6
-# Added to every unit's size, so that a heap of tiny messages does not push out one that says
-# something.
+# Added to every unit's size, so that many tiny messages do not push out one that says something.
 UNIT_TOKENS = 32
+_HANDLES_EXPECTED = 4  # in the notice, when its size must be known before it is written
 
 
 class Score(Struct, frozen=True, kw_only=True):
@@ -52,10 +53,11 @@ def importance(brief: Brief) -> list[Edit | Ask]:
         return []
     whole = units(brief.view.slots)
     values = weighed(factors_of(brief, whole), _weights(brief))
-    going, reason = _going(brief, whole, values), partial(_reason, brief.view, values)
-    return (
-        _summarized(brief, going, reason) if _is_summarized(brief) else hidden(brief, going, reason)
-    )
+    going = _going(brief, whole, values)
+    reason = partial(_reason, brief.view, values)
+    if _is_summarized(brief):
+        return _summary_asks(brief, going, reason)
+    return hide_edits(brief, going, reason)
 
 
 def relevance(brief: Brief) -> list[Edit | Ask]:
@@ -86,38 +88,60 @@ def explain(brief: Brief) -> list[Score]:
     ]
 
 
+def _weights(brief: Brief) -> dict[str, float]:
+    """The weights with the caller's changes, as parts of 1; without a task its words weigh
+    nothing."""
+    given = brief.setting("weights", {})
+    _check_weights(given)
+    weights: dict[str, float] = {**WEIGHTS, **given}
+    if not brief.task.strip():
+        weights["keywords"] = 0.0
+    total = sum(weights.values()) or 1.0
+    return {name: each / total for name, each in weights.items() if each}
+
+
+def _check_weights(given: dict[str, object]) -> None:
+    are_numbers = all(isinstance(each, int | float) and each >= 0 for each in given.values())
+    if not are_numbers or not given.keys() <= WEIGHTS.keys():
+        hint = "known: " + ", ".join(WEIGHTS) + "; numbers, none below 0"
+        raise Invalid(f"weights are {given!r}", hint=hint)
+
+
 # --- the rest ---
 
 
 def _is_summarized(brief: Brief) -> bool:
-    rest = brief.setting("rest", RESTS[0])
+    """Whether what goes is put in summaries, and not hidden."""
+    rest: str = brief.setting("rest", RESTS[0])
     if rest not in RESTS:
         raise Invalid(f"the rest is {rest!r}", hint="known: " + ", ".join(RESTS))
-    return bool(rest == "summarize")
+    return rest == "summarize"
 
 
-def _summarized(brief: Brief, going: set[int], reason: Callable[[range], str]) -> list[Edit | Ask]:
+def _summary_asks(
+    brief: Brief, going: set[int], reason: Callable[[range], str]
+) -> list[Edit | Ask]:
     """An ask for every run of what goes."""
     runs = runs_of(brief.view, going)
     asks = asks_for(brief, [brief.view.slots[run.start : run.stop] for run in runs])
-    return [
-        replace(ask, draft=replace(ask.draft, reason=reason(run))) for ask, run in zip(asks, runs)
-    ]
+    out: list[Edit | Ask] = []
+    for ask, run in zip(asks, runs):
+        draft = replace(ask.draft, reason=reason(run))
+        out.append(replace(ask, draft=draft))
+    return out
 
 
 def _reason(view: View, values: Sequence[float], run: range) -> str:
     """Why a run goes: the scores of its messages, one by one where they are few."""
-    scores = {
-        view.slots[index].seq: values[index] for index in run if not is_notice(view.slots[index])
-    }
+    shown = [index for index in run if not is_notice(view.slots[index])]
+    scores = [values[index] for index in shown]
     if not scores:
         return REASON
     if len(scores) == 1:
-        told = f"{min(scores.values()):.2f}"
-    elif len(scores) <= SCORES_TOLD:
-        told = ", ".join(f"#{seq} {score:.2f}" for seq, score in scores.items())
-    else:
-        told = f"{min(scores.values()):.2f} to {max(scores.values()):.2f}"
+        return f"{REASON} ({scores[0]:.2f})"
+    if len(scores) > SCORES_TOLD:
+        return f"{REASON} ({min(scores):.2f} to {max(scores):.2f})"
+    told = ", ".join(f"#{view.slots[index].seq} {values[index]:.2f}" for index in shown)
     return f"{REASON} ({told})"
 
 
@@ -125,32 +149,22 @@ def _reason(view: View, values: Sequence[float], run: range) -> str:
 
 
 def _going(brief: Brief, whole: Sequence[range], values: Sequence[float]) -> set[int]:
-    view = brief.view
-    stays = staying(view, whole).union(newest_work(view, whole))
-    stays.update(index for index, slot in enumerate(view.slots) if is_notice(slot))
-    free = [unit for unit in whole if stays.isdisjoint(unit)]
+    """The indices of the messages that go."""
+    free = _free_units(brief.view, whole)
     recent = _recent(brief, free)
     older = [unit for unit in free if unit not in recent]
     if brief.setting("preset", "") == "threshold" or "threshold" in brief.settings:
-        threshold = _threshold(brief)
-        chosen = [
-            unit for unit in older if round(_value(values, unit), DIGITS) < round(threshold, DIGITS)
-        ]
+        chosen = _below_threshold(brief, values, older)
     else:
         chosen = _crowded_out(brief, values, older, recent)
     return {index for unit in chosen for index in unit}
 
 
-def _threshold(brief: Brief) -> float:
-    threshold: float = brief.setting("threshold", THRESHOLD)
-    if not 0 <= threshold <= 1:
-        raise Invalid(f"a threshold of {threshold}", hint="a score lies between 0 and 1")
-    return threshold
-
-
-def _value(values: Sequence[float], unit: range) -> float:
-    """A unit is worth what its best message is worth: a call goes or stays with its result."""
-    return max(values[unit.start : unit.stop])
+def _free_units(view: View, whole: Sequence[range]) -> list[range]:
+    """The units that may go."""
+    stays = staying(view, whole).union(newest_work(view, whole))
+    stays.update(index for index, slot in enumerate(view.slots) if is_notice(slot))
+    return [unit for unit in whole if stays.isdisjoint(unit)]
 
 
 def _recent(brief: Brief, free: Sequence[range]) -> set[range]:
@@ -159,22 +173,33 @@ def _recent(brief: Brief, free: Sequence[range]) -> set[range]:
     return {unit for unit in free if unit.stop > start}
 
 
+def _below_threshold(brief: Brief, values: Sequence[float], older: Sequence[range]) -> list[range]:
+    threshold: float = brief.setting("threshold", THRESHOLD)
+    if not 0 <= threshold <= 1:
+        raise Invalid(f"a threshold of {threshold}", hint="a score lies between 0 and 1")
+    least = round(threshold, DIGITS)
+    return [unit for unit in older if round(_value(values, unit), DIGITS) < least]
+
+
+def _value(values: Sequence[float], unit: range) -> float:
+    """A unit is worth what its best message is worth: a call goes or stays with its result."""
+    return max(values[unit.start : unit.stop])
+
+
 def _crowded_out(
     brief: Brief, values: Sequence[float], older: Sequence[range], recent: Iterable[range]
 ) -> list[range]:
     """What does not fit: first the newest find room, then the best by value per token."""
     slots = brief.view.slots
-    newest_first = sorted(recent, key=lambda unit: -unit.start)
-    sizes = {unit: sum(slots[index].tokens for index in unit) for unit in (*older, *newest_first)}
-    best = sorted(
-        older, key=lambda unit: (-_value(values, unit) / (sizes[unit] + UNIT_TOKENS), unit.start)
-    )
-    room = _room(brief) - brief.view.slot_tokens + sum(sizes.values())
-    if room >= sum(sizes.values()):
+    sizes = {unit: tokens_of(slots[unit.start : unit.stop]) for unit in (*older, *recent)}
+    total = sum(sizes.values())
+    room = _room(brief) - brief.view.slot_tokens + total
+    if room >= total:
         return []
-    room -= int(cap_tokens(brief.budget.window)) if _is_summarized(brief) else _notice_tokens(brief)
+    room -= _standin_tokens(brief)
+    newest_first = sorted(recent, key=lambda unit: -unit.start)
     out: list[range] = []
-    for unit in (*newest_first, *best):
+    for unit in (*newest_first, *_best_first(older, values, sizes)):
         if sizes[unit] <= room:
             room -= sizes[unit]
         else:
@@ -182,8 +207,20 @@ def _crowded_out(
     return out
 
 
+def _best_first(
+    found: Sequence[range], values: Sequence[float], sizes: dict[range, int]
+) -> list[range]:
+    """The units by value per token; of two alike the older one first."""
+
+    def order(unit: range) -> tuple[float, int]:
+        density = _value(values, unit) / (sizes[unit] + UNIT_TOKENS)
+        return -density, unit.start
+
+    return sorted(found, key=order)
+
+
 def _room(brief: Brief) -> int:
-    """How large the slots may be together: `max_tokens`, or what the target leaves beside system
+    """How large the slots may be together: `max_tokens`, or what the target leaves next to system
     and tools."""
     view = brief.view
     fixed = view.system_tokens + view.tools_tokens
@@ -191,24 +228,9 @@ def _room(brief: Brief) -> int:
     return most
 
 
-def _notice_tokens(brief: Brief) -> int:
-    """What the new notice adds beside the notices it takes in."""
-    view = brief.view
-    notice = notice_of(len(view.slots), [Span(view.head, view.head)] * 4)
-    taken = sum(slot.tokens for slot in view.slots if is_notice(slot))
-    return max(0, text_tokens(brief.count, notice) - taken)
-
-
-def _weights(brief: Brief) -> dict[str, float]:
-    """The weights with the caller's changes, as parts of 1; without a task its words weigh
-    nothing."""
-    given = brief.setting("weights", {})
-    unknown = sorted(set(given) - set(WEIGHTS))
-    if unknown or not all(isinstance(each, int | float) and each >= 0 for each in given.values()):
-        raise Invalid(
-            f"weights are {given!r}",
-            hint="known: " + ", ".join(WEIGHTS) + "; numbers, none below 0",
-        )
-    weights = {**WEIGHTS, **given} if brief.task.strip() else {**WEIGHTS, **given, "keywords": 0.0}
-    total = sum(weights.values()) or 1.0
-    return {name: each / total for name, each in weights.items() if each}
+def _standin_tokens(brief: Brief) -> int:
+    """What will stand for what goes: a summary, or a notice that takes in the notices there are."""
+    if _is_summarized(brief):
+        return cap_tokens(brief.budget.window)
+    replaced = tokens_of([slot for slot in brief.view.slots if is_notice(slot)])
+    return max(0, notice_tokens(brief, _HANDLES_EXPECTED) - replaced)
