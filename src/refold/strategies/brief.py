@@ -8,7 +8,7 @@ Neighbours: `ladder` runs strategies, `registry` names them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 from msgspec import Struct
@@ -56,6 +56,11 @@ class Brief(Struct, frozen=True, kw_only=True):
     scratch: dict[str, Any] = {}
 
     @property
+    def slots(self) -> tuple[Slot, ...]:
+        """The slots of the page."""
+        return self.view.slots
+
+    @property
     def excess(self) -> int:
         """How many tokens must still go."""
         return max(0, self.view.tokens - self.target)
@@ -66,6 +71,15 @@ class Brief(Struct, frozen=True, kw_only=True):
         if default is not None:
             check_kind(name, value, (type(default),))
         return value
+
+    def text_tokens(self, text: str) -> int:
+        """The size of a text as a message of its own."""
+        return text_tokens(self.count, text)
+
+    def block_tokens(self, message: Message, block: Block) -> int:
+        """The size of one block of a message alone."""
+        frame = self.count(replace(message, blocks=()))
+        return self.count(replace(message, blocks=(block,))) - frame
 
 
 Strategy = Callable[[Brief], "list[Edit | Ask]"]
@@ -89,12 +103,16 @@ def _is_of_kind(value: object, kinds: Sequence[type]) -> bool:
 
 def protected(view: View) -> set[int]:
     """The seqs that no edit may touch: pins, the latest request, and the units they belong to."""
-    held = {*view.pins, view.request}
+    return with_units(view, {*view.pins, view.request})
+
+
+def with_units(view: View, seqs: Set[int]) -> set[int]:
+    """These seqs with all others of the units they belong to."""
     out: set[int] = set()
     for unit in units(view.slots):
-        seqs = [view.slots[index].seq for index in unit]
-        if not held.isdisjoint(seqs):
-            out.update(seqs)
+        in_unit = [view.slots[index].seq for index in unit]
+        if not seqs.isdisjoint(in_unit):
+            out.update(in_unit)
     return out
 
 
@@ -113,7 +131,7 @@ def tail_start(view: View, *, keep_messages: int, keep_tokens: int) -> int:
     start = count
     tokens = 0
     for unit in reversed(units(view.slots)):
-        tokens += sum(view.slots[index].tokens for index in unit)
+        tokens += run_tokens(view.slots, unit)
         is_over = count - unit.start > keep_messages or tokens > keep_tokens
         if is_over and start < count:
             break
@@ -131,11 +149,11 @@ def tokens_of(slots: Sequence[Slot]) -> int:
     return sum(slot.tokens for slot in slots)
 
 
+def run_tokens(slots: Sequence[Slot], run: range) -> int:
+    """What the slots of a run take together; a run is given by their indices."""
+    return tokens_of(slots[run.start : run.stop])
+
+
 def text_tokens(count: Count, text: str) -> int:
     """The size of a text as a message of its own."""
     return count(Message(role="user", blocks=(Text(text),)))
-
-
-def block_tokens(count: Count, message: Message, block: Block) -> int:
-    """The size of one block alone."""
-    return count(replace(message, blocks=(block,))) - count(replace(message, blocks=()))

@@ -11,7 +11,7 @@ uses, `keep` shortens results to their needed lines, `fit` cuts what is still to
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from itertools import chain
 
 from refold.core.fold import shortened, text_of
 from refold.core.laws import is_request
@@ -28,8 +28,8 @@ from refold.core.model import (
 )
 from refold.core.plan import Ask
 from refold.errors import Invalid
-from refold.strategies.brief import Brief, block_tokens, protected
-from refold.strategies.tool_uses import Use, part_tokens, uses
+from refold.strategies.brief import Brief, check_kind, protected
+from refold.strategies.tool_uses import Use, result_tokens, uses
 
 PRESETS: dict[str, dict[str, int]] = {
     "": {"trigger_tokens": 0, "keep": 3, "protect_tokens": 0, "total_tokens": 0},
@@ -78,8 +78,9 @@ def _is_enough(brief: Brief, edits: Sequence[Replace]) -> bool:
     at_least: int = brief.setting("clear_at_least", 0)
     if not at_least:
         return True
-    slots = {slot.seq: slot for slot in brief.view.slots}
-    return sum(_freed(brief, slots[edit.seq], edit) for edit in edits) >= at_least
+    slots = {slot.seq: slot for slot in brief.slots}
+    freed = [_freed(brief, slots[edit.seq], edit) for edit in edits]
+    return sum(freed) >= at_least
 
 
 # --- which uses ---
@@ -89,19 +90,18 @@ def _old_uses(brief: Brief, found: Sequence[Use], limits: dict[str, int]) -> lis
     """The uses that may be cleared: not the newest, not what is protected or excluded, not what
     is cleared already."""
     held = protected(brief.view)
-    excluded = {*brief.config.exclude_tools, *_excluded_tools(brief)}
+    excluded = _excluded_tools(brief)
     older = found[: max(0, len(found) - limits["keep"])]
-    if limits["protect_tokens"]:
-        older = older[: _unprotected_count(brief, older, limits["protect_tokens"])]
+    older = older[: _unprotected_count(brief, older, limits["protect_tokens"])]
     free = [use for use in older if use.answer.seq not in held and use.call.name not in excluded]
     return [use for use in free if not _is_cleared(use.result)]
 
 
-def _excluded_tools(brief: Brief) -> list[str]:
-    names: Any = brief.settings.get("exclude_tools", ())
-    if not isinstance(names, list | tuple):
-        raise Invalid(f"the setting exclude_tools is {names!r}", hint="give a list of tool names")
-    return [str(name) for name in names]
+def _excluded_tools(brief: Brief) -> set[str]:
+    """The tools whose results are never cleared."""
+    names = brief.settings.get("exclude_tools", ())
+    check_kind("exclude_tools", names, (list, tuple))
+    return {*brief.config.exclude_tools, *map(str, names)}
 
 
 def _unprotected_count(brief: Brief, older: Sequence[Use], protect_tokens: int) -> int:
@@ -110,7 +110,7 @@ def _unprotected_count(brief: Brief, older: Sequence[Use], protect_tokens: int) 
     tokens, index = 0, len(older)
     while index and tokens < protect_tokens:
         index -= 1
-        tokens += part_tokens(brief, older[index].answer, older[index].result)
+        tokens += result_tokens(brief, older[index])
     return index
 
 
@@ -127,23 +127,33 @@ def _is_cleared(result: ToolResult) -> bool:
 
 def _clear_uses(brief: Brief, older: Iterable[Use], *, is_fixed: bool) -> Iterator[Replace]:
     """The edits for these uses, as many as the target needs, or for all if a preset fixes the
-    amount. What is no larger than a placeholder stays."""
-    placeholder = Text(f"{CLEARED}; unfold #{brief.view.head} to read it]")
-    least = block_tokens(brief.count, Message(role="user"), placeholder)
+    amount."""
+    least = _placeholder_tokens(brief)
     left = brief.excess
     for use in older:
         if left <= 0 and not is_fixed:
             return
-        output = part_tokens(brief, use.answer, use.result)
-        if output > least:
-            left -= output - least
-            yield _result_edit(brief, use)
-        if _is_input_meant(brief, use.call):
-            edit = _input_edit(brief, use)
-            gain = _freed(brief, use.caller, edit)
-            if gain > 0:
-                left -= gain
-                yield edit
+        for edit, gain in _clear_use(brief, use, least):
+            left -= gain
+            yield edit
+
+
+def _placeholder_tokens(brief: Brief) -> int:
+    """The size of a placeholder: what is not larger stays."""
+    placeholder = Text(f"{CLEARED}; unfold #{brief.view.head} to read it]")
+    return brief.block_tokens(Message(role="user"), placeholder)
+
+
+def _clear_use(brief: Brief, use: Use, least: int) -> Iterator[tuple[Replace, int]]:
+    """The edits for one use that free something, and what each frees."""
+    gain = result_tokens(brief, use) - least
+    if gain > 0:
+        yield _result_edit(brief, use), gain
+    if _is_input_meant(brief, use.call):
+        edit = _input_edit(brief, use)
+        gain = _freed(brief, use.caller, edit)
+        if gain > 0:
+            yield edit, gain
 
 
 def _result_edit(brief: Brief, use: Use) -> Replace:
@@ -163,8 +173,9 @@ def _result_edit(brief: Brief, use: Use) -> Replace:
 def _is_input_meant(brief: Brief, call: ToolCall) -> bool:
     """Whether `clear_inputs` means this call: all calls, or those of the tools it names."""
     meant = brief.settings.get("clear_inputs", False)
-    is_named = call.name in meant if isinstance(meant, list | tuple) else bool(meant)
-    return is_named and CLEARED not in text_of(call)[:24]
+    if isinstance(meant, list | tuple) and call.name not in meant:
+        return False
+    return bool(meant) and CLEARED not in text_of(call)[:24]
 
 
 def _input_edit(brief: Brief, use: Use) -> Replace:
@@ -183,8 +194,8 @@ def _input_edit(brief: Brief, use: Use) -> Replace:
 def _freed(brief: Brief, slot: Slot, edit: Replace) -> int:
     """What the edit takes off its slot, counted."""
     block = slot.message.blocks[edit.block]
-    before = block_tokens(brief.count, slot.message, block)
-    return before - block_tokens(brief.count, slot.message, shortened(block, edit))
+    before = brief.block_tokens(slot.message, block)
+    return before - brief.block_tokens(slot.message, shortened(block, edit))
 
 
 # --- thinking ---
@@ -201,10 +212,9 @@ def _clear_thinking(brief: Brief) -> list[Edit]:
         return []
     held = protected(brief.view)
     edits: list[Edit] = []
-    for turn in _thoughtful_turns(brief.view)[:-turns]:
-        for slot in turn:
-            if slot.seq not in held and _says_more(slot):
-                edits += _thinking_edits(brief, slot)
+    for slot in chain.from_iterable(_thoughtful_turns(brief.view)[:-turns]):
+        if slot.seq not in held and _says_more(slot):
+            edits += _thinking_edits(brief, slot)
     return edits
 
 
@@ -224,9 +234,14 @@ def _thoughtful_turns(view: View) -> list[list[Slot]]:
     for slot in view.slots:
         if is_request(slot):
             turns.append([])
-        if any(isinstance(block, Thinking) for block in slot.message.blocks):
+        if _thinks(slot):
             turns[-1].append(slot)
     return [turn for turn in turns if turn]
+
+
+def _thinks(slot: Slot) -> bool:
+    """Whether a message has thinking in it."""
+    return any(isinstance(block, Thinking) for block in slot.message.blocks)
 
 
 def _says_more(slot: Slot) -> bool:

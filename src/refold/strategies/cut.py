@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from refold.core.fold import shortened, text_of
 from refold.core.model import Block, Edit, Hide, Replace, Slot, Span, Text, Thinking, ToolCall
-from refold.strategies.brief import Brief, block_tokens
+from refold.strategies.brief import Brief
 
 HEAD_SHARE = 0.6
 TRIES = 4
@@ -40,8 +40,9 @@ class Piece(Struct, frozen=True):
 
 def cut(brief: Brief, piece: Piece, tokens_max: int) -> tuple[Edit, int]:
     """The edit that brings a piece to this size if a note fits into it, and the tokens it frees."""
-    size = block_tokens(brief.count, piece.slot.message, piece.whole)
-    text = "" if isinstance(piece.whole, Thinking) else text_of(piece.whole)
+    whole = piece.whole
+    size = brief.block_tokens(piece.slot.message, whole)
+    text = "" if isinstance(whole, Thinking) else text_of(whole)
     room = tokens_max
     for _ in range(TRIES):
         chars = len(text) * room // max(1, size)
@@ -64,9 +65,15 @@ def _without_middle(text: str, chars: int, span: Span, lost: int) -> str:
     room = chars - len(note)
     if not text or room < len(note):
         return ""
+    head, tail = _head_and_tail(text, room)
+    return head + note + tail
+
+
+def _head_and_tail(text: str, room: int) -> tuple[str, str]:
+    """The beginning and the end of a text, in this many characters together."""
     head = int(room * HEAD_SHARE)
     tail = room - head
-    return text[:head] + note + text[len(text) - tail :]
+    return text[:head], text[len(text) - tail :]
 
 
 def _stub(piece: Piece) -> str:
@@ -79,14 +86,16 @@ def _edit_to(brief: Brief, piece: Piece, text: str) -> Edit:
     slot = piece.slot
     if slot.standin:
         return Hide(batch=brief.batch, span=slot.span, notice=text, reason=REASON)
-    if isinstance(piece.whole, ToolCall) and _is_json(piece.whole.arguments):
+    if _is_json_call(piece.whole):
         text = json.dumps({"…": text}, ensure_ascii=False)
     return Replace(batch=brief.batch, seq=slot.seq, block=piece.block, text=text, reason=REASON)
 
 
-def _is_json(arguments: object) -> bool:
+def _is_json_call(block: Block) -> bool:
     """Arguments that came as JSON text must stay JSON, for providers that read them."""
-    return isinstance(arguments, str) and arguments.lstrip()[:1] == "{"
+    if not isinstance(block, ToolCall):
+        return False
+    return isinstance(block.arguments, str) and block.arguments.lstrip()[:1] == "{"
 
 
 def _size_after(brief: Brief, piece: Piece, edit: Edit) -> int:
@@ -95,4 +104,4 @@ def _size_after(brief: Brief, piece: Piece, edit: Edit) -> int:
         left = shortened(piece.whole, edit)
     else:
         left = Text(edit.notice if isinstance(edit, Hide) else "")
-    return block_tokens(brief.count, piece.slot.message, left)
+    return brief.block_tokens(piece.slot.message, left)

@@ -20,8 +20,12 @@ from refold.strategies.brief import Brief, protected
 from refold.strategies.copies import NOTICE_START, Copies, Copy
 
 NOTICE_MAX = 200
+PATH_MAX = NOTICE_MAX - 90  # of a path in a notice
+PATH_HEAD = PATH_MAX // 3
 SAME_CHARS = 400  # from this size on, equal results of any tool are shown once
 LATER_KEPT = 64  # how many later texts of one file an earlier one is compared with
+
+Part = tuple[int, int, str]  # where a copy starts and ends in its block, and its notice
 
 
 def dedup(brief: Brief) -> list[Edit | Ask]:
@@ -39,8 +43,8 @@ def dedup(brief: Brief) -> list[Edit | Ask]:
 
 def _edits(brief: Brief, size: int) -> list[Edit | Ask]:
     """One edit per block, with a notice in the place of every copy that goes."""
-    copies = Copies(brief.view.slots, brief.config, protected(brief.view))
-    gone: dict[tuple[int, int], list[tuple[int, int, str]]] = {}
+    copies = Copies(brief.slots, brief.config, protected(brief.view))
+    gone: dict[tuple[int, int], list[Part]] = {}
     for copy, notice in _unneeded(copies, size):
         gone.setdefault((copy.seq, copy.block), []).append((copy.start, copy.end, notice))
     return [
@@ -55,7 +59,7 @@ def _edits(brief: Brief, size: int) -> list[Edit | Ask]:
     ]
 
 
-def _exchange(text: str, parts: list[tuple[int, int, str]]) -> str:
+def _exchange(text: str, parts: list[Part]) -> str:
     """The text with just these parts exchanged."""
     out: list[str] = []
     at = 0
@@ -72,58 +76,67 @@ def _exchange(text: str, parts: list[tuple[int, int, str]]) -> str:
 def _unneeded(copies: Copies, size: int) -> Iterator[tuple[Copy, str]]:
     """Every copy that goes, with its notice; newest first, so that what stays is known when
     older ones are judged."""
-    later: dict[str, list[Copy]] = {}
-    same: dict[tuple[str, str], Copy] = {}
+    kept = _Kept(copies.changes)
     for copy in reversed(copies.found()):
         text = copies.text(copy)
         output = payload(text) if len(text) >= size else ""
-        notice = _file_notice(copy, later, copies.changes)
-        shown = same.get((copy.path, output))
-        if shown and not notice:
-            notice = f"{NOTICE_START}the same output is shown in full at #{shown.seq}]"
+        notice = kept.notice(copy, output)
         if copy.movable and notice and len(notice) < len(text):
             yield copy, notice
-            continue
-        kept = later.setdefault(copy.path, [])
-        if copy.path and not copy.cut and len(kept) < LATER_KEPT:
-            kept.append(copy)
+        else:
+            kept.add(copy, output)
+
+
+class _Kept:
+    """The copies that stay, by file and by their text."""
+
+    def __init__(self, changes: Mapping[str, Sequence[int]]) -> None:
+        self.changes = changes
+        self.later: dict[str, list[Copy]] = {}
+        self.same: dict[tuple[str, str], Copy] = {}
+
+    def add(self, copy: Copy, output: str) -> None:
+        """This copy stays on the page."""
+        later = self.later.setdefault(copy.path, [])
+        if copy.path and not copy.cut and len(later) < LATER_KEPT:
+            later.append(copy)
         if output:
             # The text of one file never stands for another's, only for output of no file.
-            same.setdefault((copy.path, output), copy)
-            same.setdefault(("", output), copy)
+            self.same.setdefault((copy.path, output), copy)
+            self.same.setdefault(("", output), copy)
 
-
-def _file_notice(
-    copy: Copy, later: Mapping[str, Sequence[Copy]], changes: Mapping[str, Sequence[int]]
-) -> str:
-    """The notice if a later text of the same file shows what this one shows; else nothing."""
-    if not copy.path:
+    def notice(self, copy: Copy, output: str) -> str:
+        """The notice for an older copy; nothing if it is needed."""
+        other = self._later_text(copy)
+        if other:
+            text = f"the latest text of {_short_path(copy.path)} is at #{other.seq}"
+            return f"{NOTICE_START}{text} and is authoritative]"
+        other = self.same.get((copy.path, output))
+        if other:
+            return f"{NOTICE_START}the same output is shown in full at #{other.seq}]"
         return ""
-    for other in later.get(copy.path, ()):
-        if not _shows_all(other, copy):
-            continue
-        # An edit moves lines: after one, the same line numbers need not show the same lines.
-        if other.whole or not _is_changed(changes.get(copy.path, ()), copy.seq, other.seq):
-            name = _short_path(copy.path)
-            text = f"the latest text of {name} is at #{other.seq} and is authoritative"
-            return f"{NOTICE_START}{text}]"
-    return ""
 
+    def _later_text(self, copy: Copy) -> Copy | None:
+        """A later text of the same file that shows what this one shows."""
+        for other in self.later.get(copy.path, ()) if copy.path else ():
+            if _shows_all(other, copy) and not self._is_moved(copy, other):
+                return other
+        return None
 
-def _is_changed(changes: Sequence[int], after: int, before: int) -> bool:
-    """Whether the file was changed between two places of the log."""
-    at = bisect_left(changes, after)
-    return at < len(changes) and changes[at] < before
+    def _is_moved(self, copy: Copy, other: Copy) -> bool:
+        """Whether an edit lies between the two: after one, the same line numbers need not show
+        the same lines. A whole text shows them in any case."""
+        changes = self.changes.get(copy.path, ())
+        at = bisect_left(changes, copy.seq)
+        return not other.whole and at < len(changes) and changes[at] < other.seq
 
 
 def _short_path(path: str) -> str:
     """A path without its middle if it is too long for a notice."""
-    room = NOTICE_MAX - 90
-    if len(path) <= room:
+    if len(path) <= PATH_MAX:
         return path
-    head = room // 3
-    tail = room - head - 1
-    return path[:head] + "…" + path[-tail:]
+    tail = PATH_MAX - PATH_HEAD - 1
+    return path[:PATH_HEAD] + "…" + path[-tail:]
 
 
 def _shows_all(later: Copy, earlier: Copy) -> bool:
@@ -133,6 +146,11 @@ def _shows_all(later: Copy, earlier: Copy) -> bool:
         return True
     if later.first < 0 or earlier.first < 0:
         return later.first <= earlier.first < 0
-    if later.first > earlier.first:
-        return False
-    return later.last == END or (earlier.last != END and earlier.last <= later.last)
+    return later.first <= earlier.first and _reaches(later.last, earlier.last)
+
+
+def _reaches(last: int, wanted: int) -> bool:
+    """Whether a text that ends at one line shows another; either may be the end of the file."""
+    if last == END or wanted == END:
+        return last == END
+    return wanted <= last

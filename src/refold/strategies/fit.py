@@ -11,12 +11,11 @@ before this one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 
 from msgspec.structs import replace
 
 from refold.core.fold import text_of
-from refold.core.laws import units
 from refold.core.model import (
     Block,
     Edit,
@@ -32,7 +31,7 @@ from refold.core.model import (
     View,
 )
 from refold.core.plan import Ask
-from refold.strategies.brief import Brief, block_tokens, text_tokens, tokens_of
+from refold.strategies.brief import Brief, tokens_of, with_units
 from refold.strategies.cut import TRIES, Piece, cut
 from refold.strategies.hide import first_request, hide
 from refold.strategies.hide_notice import is_notice, reaches_over
@@ -46,7 +45,7 @@ Cuts = dict[tuple[int, int], tuple[Edit, int]]  # by seq and block: the edit, an
 def fit(brief: Brief) -> list[Edit | Ask]:
     """Cuts that bring the page under the target; the last of them leave stubs only."""
     gentle = (brief.budget.window // 8, GENTLE_TOKENS)
-    cuts, freed = cuts_of(brief, pieces(brief, brief.view.slots), brief.excess, gentle)
+    cuts, freed = cuts_of(brief, pieces(brief, brief.slots), brief.excess, gentle)
     if freed >= brief.excess:
         return [*cuts]
     hides = hide(replace(brief, settings={}))
@@ -56,19 +55,22 @@ def fit(brief: Brief) -> list[Edit | Ask]:
     return [*hides, *cuts]
 
 
-def _left_by(brief: Brief, hides: Iterable[Edit | Ask]) -> tuple[list[Slot], int]:
+def _left_by(brief: Brief, hides: Iterable[Edit | Ask]) -> tuple[Sequence[Slot], int]:
     """The slots that these edits leave, and the tokens that they free."""
-    left = list(brief.view.slots)
+    left = brief.slots
     notices = 0
     for edit in hides:
         if isinstance(edit, Hide):
-            left = [slot for slot in left if not _covers(brief.view, edit.span, slot)]
-            notices += text_tokens(brief.count, edit.notice) if edit.notice else 0
+            left = _outside(left, edit.span, brief.view.pins)
+            notices += brief.text_tokens(edit.notice) if edit.notice else 0
     return left, brief.view.slot_tokens - tokens_of(left) - notices
 
 
-def _covers(view: View, span: Span, slot: Slot) -> bool:
-    return span.first <= slot.seq and slot.last <= span.last and slot.seq not in view.pins
+def _outside(slots: Sequence[Slot], span: Span, pins: Set[int]) -> tuple[Slot, ...]:
+    """The slots that hiding the span leaves: what is not in it, and pins."""
+    return tuple(
+        slot for slot in slots if slot.seq < span.first or slot.last > span.last or slot.seq in pins
+    )
 
 
 # --- what may be cut ---
@@ -93,36 +95,30 @@ def _pieces_of(brief: Brief, slot: Slot, *, is_kept: bool) -> list[Piece]:
     """The blocks of a slot, without thinking that must stay."""
     found: list[Piece] = []
     for index, tokens in enumerate(_block_sizes(brief, slot)):
-        turn = _turn(slot.message.blocks[index])
-        if is_kept and turn != RESULTS:  # results next to a request are not part of it
-            turn = KEPT
         if _may_go(slot, index):
-            found.append(Piece(slot, index, tokens, turn))
+            turn = _turn(slot.message.blocks[index])
+            # Results next to a request are not part of it.
+            kept = is_kept and turn != RESULTS
+            found.append(Piece(slot, index, tokens, KEPT if kept else turn))
     return found
 
 
 def _fixed(view: View) -> set[int]:
     """The pins and the units they belong to, and summaries of a span in which something else is
     still shown."""
-    fixed: set[int] = set()
+    pinned = with_units(view, view.pins) if view.pins else set()
     for index, slot in enumerate(view.slots):
         if slot.standin and reaches_over(view, range(index, index + 1)):
-            fixed.add(slot.seq)
-    for unit in units(view.slots) if view.pins else ():
-        seqs = [view.slots[index].seq for index in unit]
-        if not view.pins.isdisjoint(seqs):
-            fixed.update(seqs)
-    return fixed
+            pinned.add(slot.seq)
+    return pinned
 
 
 def _kept(view: View) -> set[int]:
     """What says what the work is about: system messages, the first request, the latest."""
-    kept = {slot.seq for slot in view.slots if slot.message.role == "system" and not slot.standin}
-    kept.add(view.request)
     first = first_request(view.slots)
-    if first < len(view.slots):
-        kept.add(view.slots[first].seq)
-    return kept
+    kept = [slot for slot in view.slots if slot.message.role == "system" and not slot.standin]
+    kept += view.slots[first : first + 1]
+    return {view.request, *(slot.seq for slot in kept)}
 
 
 def _turn(block: Block) -> int:
@@ -152,10 +148,15 @@ def _block_sizes(brief: Brief, slot: Slot) -> list[int]:
     if len(blocks) == 1:
         return [slot.tokens]
     if not all(_is_sized_by_text(block) for block in blocks):
-        return [block_tokens(brief.count, slot.message, block) for block in blocks]
+        return [brief.block_tokens(slot.message, block) for block in blocks]
+    return _sizes_by_text(blocks, slot.tokens)
+
+
+def _sizes_by_text(blocks: Sequence[Block], tokens: int) -> list[int]:
+    """The tokens of a slot divided among its blocks by their characters."""
     chars = [len(text_of(block)) for block in blocks]
     total = max(1, sum(chars))
-    return [slot.tokens * each // total for each in chars]
+    return [tokens * each // total for each in chars]
 
 
 def _is_sized_by_text(block: Block) -> bool:

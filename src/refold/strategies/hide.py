@@ -10,12 +10,13 @@ the edits and their notice; `window` and `importance` choose differently and hid
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 from refold.core.laws import calls_of, is_request, results_of, units
 from refold.core.model import Edit, Slot, View
 from refold.core.plan import Ask
 from refold.errors import Invalid
-from refold.strategies.brief import Brief, protected, tokens_of
+from refold.strategies.brief import Brief, protected, run_tokens, tokens_of
 from refold.strategies.hide_notice import hide_edits, is_notice, notice_tokens
 
 PRESETS = ("none", "lastTwo", "half", "quarter", "auto")
@@ -85,7 +86,7 @@ def newest_work(view: View, whole: Sequence[range]) -> range:
 
 def _oldest(brief: Brief) -> set[int]:
     """The units that must go, oldest first, for the page to meet the target with a notice on it."""
-    slots = brief.view.slots
+    slots = brief.slots
     left = brief.excess + notice_tokens(brief, _HANDLES_EXPECTED)
     left -= tokens_of([slot for slot in slots if is_notice(slot)])
     going: set[int] = set()
@@ -93,7 +94,7 @@ def _oldest(brief: Brief) -> set[int]:
         if left <= 0:
             break
         going.update(unit)
-        left -= tokens_of(slots[unit.start : unit.stop])
+        left -= run_tokens(slots, unit)
     return going
 
 
@@ -169,25 +170,30 @@ def _by_preset(view: View, preset: str) -> set[int]:
 
 def _previous_end(view: View, front: int) -> int | None:
     """Where the last truncation ended: its notice, and what had to stay directly after it."""
-    end = len(view.slots) - 1
-    while end >= front and not is_notice(view.slots[end]):
-        end -= 1
-    if end < front:
+    slots = view.slots
+    notices = [index for index in range(front, len(slots)) if is_notice(slots[index])]
+    if not notices:
         return None
+    end = notices[-1]
     held = protected(view)
-    while end + 1 < len(view.slots) and view.slots[end + 1].seq in held:
+    while end + 1 < len(slots) and slots[end + 1].seq in held:
         end += 1
     return end - front
 
 
 def _by_fraction(view: View, fraction: float) -> set[int]:
     """Roo's way: a share of the visible messages after the first, an even number of them."""
-    first = first_request(view.slots) + 1
-    visible = [i for i in range(first, len(view.slots)) if not is_notice(view.slots[i])]
+    visible = _visible_after(view, first_request(view.slots))
     count = fraction_count(len(visible), fraction)
     if not count:
         return set()
     return _whole_units(view, visible[0], visible[count - 1] + 1)
+
+
+def _visible_after(view: View, at: int) -> list[int]:
+    """The indices after this one, without notices."""
+    slots = enumerate(view.slots)
+    return [index for index, slot in slots if index > at and not is_notice(slot)]
 
 
 def fraction_count(visible: int, fraction: float) -> int:
@@ -198,10 +204,7 @@ def _whole_units(view: View, start: int, stop: int) -> set[int]:
     """The indices of the units between start and stop, without what stays and without a tool
     pair at the end."""
     whole = units(view.slots)
-    inside: set[int] = set()
-    for unit in whole:
-        if start <= unit.start and unit.stop <= stop:
-            inside.update(unit)
+    inside = [unit for unit in whole if start <= unit.start and unit.stop <= stop]
     if not inside:
-        return inside
-    return inside - staying(view, whole) - set(newest_work(view, whole))
+        return set()
+    return set(chain(*inside)) - staying(view, whole).union(newest_work(view, whole))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from refold.core.model import Edit, Hide, Slot, Span, Text, View
 from refold.core.plan import Ask
-from refold.strategies.brief import Brief, text_tokens, tokens_of
+from refold.strategies.brief import Brief, run_tokens
 
 SPANS_NAMED = 4
 _NOTICE = re.compile(r"\[(\d+) earlier messages? (?:is|are) hidden; ")
@@ -25,19 +25,24 @@ _NOTICE_SPAN = re.compile(r"#(\d+)(?:-(\d+))?")
 
 def notice_of(count: int, spans: Sequence[Span]) -> str:
     """One sentence: how many messages are hidden, and the handles that give them back."""
-    if len(spans) > SPANS_NAMED:
-        spans = [Span(spans[0].first, spans[-1].last)]
-    handles = ", ".join(map(str, spans))
+    handles = _handles(spans)
     if count == 1:
         return f"[1 earlier message is hidden; unfold {handles} to read it.]"
     return f"[{count} earlier messages are hidden; unfold {handles} to read them.]"
 
 
+def _handles(spans: Sequence[Span]) -> str:
+    """The handles of these spans, or one that reaches over all of them."""
+    if len(spans) > SPANS_NAMED:
+        spans = [Span(spans[0].first, spans[-1].last)]
+    return ", ".join(map(str, spans))
+
+
 def notice_tokens(brief: Brief, handles: int) -> int:
     """The size of a notice with this many handles, estimated before it is known what goes."""
     head = brief.view.head
-    notice = notice_of(len(brief.view.slots), [Span(head, head)] * handles)
-    return text_tokens(brief.count, notice)
+    notice = notice_of(len(brief.slots), [Span(head, head)] * handles)
+    return brief.text_tokens(notice)
 
 
 def is_notice(slot: Slot) -> bool:
@@ -61,10 +66,10 @@ def _message_count(brief: Brief, slot: Slot) -> int:
     """How many messages a slot stands for. Only a summary needs the log to know."""
     if not slot.standin:
         return 1
-    counted = _NOTICE.match(_first_text(slot))
-    if counted:
-        return int(counted[1])
-    return max(1, len(brief.originals(slot.span)))
+    notice = _NOTICE.match(_first_text(slot))
+    if notice:
+        return int(notice[1])
+    return len(brief.originals(slot.span)) or 1
 
 
 # --- the edits ---
@@ -77,7 +82,7 @@ def hide_edits(brief: Brief, going: set[int], reason: Callable[[range], str]) ->
     Nothing at all if no run is large enough to carry the notice: hiding would then cost more than
     it frees.
     """
-    slots = brief.view.slots
+    slots = brief.slots
     notices = {index for index, slot in enumerate(slots) if is_notice(slot)}
     if not going - notices:
         return []
@@ -102,18 +107,23 @@ def _notice_for(brief: Brief, runs: Sequence[range], notices: Iterable[Slot]) ->
     spans = [_span_of(brief.view, run) for run in runs]
     for notice in notices:
         spans += _spans_named(notice)
+    return notice_of(_hidden_count(brief, runs), _united(spans))
+
+
+def _hidden_count(brief: Brief, runs: Sequence[range]) -> int:
+    """How many messages these runs stand for."""
     count = 0
     for run in runs:
-        for slot in brief.view.slots[run.start : run.stop]:
-            count += _message_count(brief, slot)
-    return notice_of(count, _united(spans))
+        for index in run:
+            count += _message_count(brief, brief.slots[index])
+    return count
 
 
 def _carrier(brief: Brief, runs: Sequence[range], notice: str) -> range | None:
     """The first run that is larger than the notice."""
-    size = text_tokens(brief.count, notice)
+    size = brief.text_tokens(notice)
     for run in runs:
-        if tokens_of(brief.view.slots[run.start : run.stop]) > size:
+        if run_tokens(brief.slots, run) > size:
             return run
     return None
 
@@ -139,13 +149,19 @@ def _united(spans: Sequence[Span]) -> list[Span]:
 def runs_of(view: View, going: set[int]) -> list[range]:
     """The going slots as runs of neighbours. A run whose span would reach over a slot that stays
     is left out: a summary can stand for a span in which something was kept."""
+    runs = _neighbours(going)
+    return [run for run in runs if not reaches_over(view, run)]
+
+
+def _neighbours(going: set[int]) -> list[range]:
+    """The indices as ranges of neighbours, in order."""
     out: list[range] = []
     for index in sorted(going):
         if out and out[-1].stop == index:
             out[-1] = range(out[-1].start, index + 1)
         else:
             out.append(range(index, index + 1))
-    return [run for run in out if not reaches_over(view, run)]
+    return out
 
 
 def reaches_over(view: View, run: range) -> bool:

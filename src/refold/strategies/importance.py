@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import chain
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,7 +20,7 @@ from refold.core.laws import units
 from refold.core.model import Edit, View
 from refold.core.plan import Ask
 from refold.errors import Invalid
-from refold.strategies.brief import Brief, tokens_of
+from refold.strategies.brief import Brief, run_tokens, tokens_of
 from refold.strategies.hide import newest_work, staying
 from refold.strategies.hide_notice import hide_edits, is_notice, notice_tokens, runs_of
 from refold.strategies.prose import cap_tokens
@@ -51,7 +52,7 @@ def importance(brief: Brief) -> list[Edit | Ask]:
     `threshold`."""
     if brief.view.tokens <= brief.setting("trigger_tokens", 0):
         return []
-    whole = units(brief.view.slots)
+    whole = units(brief.slots)
     values = weighed(factors_of(brief, whole), _weights(brief))
     going = _going(brief, whole, values)
     reason = partial(_reason, brief.view, values)
@@ -72,7 +73,7 @@ def relevance(brief: Brief) -> list[Edit | Ask]:
 def explain(brief: Brief) -> list[Score]:
     """Every message of the page with its score, its factors, and whether it would go. Changes
     nothing."""
-    whole = units(brief.view.slots)
+    whole = units(brief.slots)
     factors = factors_of(brief, whole)
     values = weighed(factors, _weights(brief))
     going = _going(brief, whole, values)
@@ -84,7 +85,7 @@ def explain(brief: Brief) -> list[Score]:
             goes=index in going,
             factors={name: column[index] for name, column in factors.items()},
         )
-        for index, slot in enumerate(brief.view.slots)
+        for index, slot in enumerate(brief.slots)
     ]
 
 
@@ -101,10 +102,14 @@ def _weights(brief: Brief) -> dict[str, float]:
 
 
 def _check_weights(given: dict[str, object]) -> None:
-    are_numbers = all(isinstance(each, int | float) and each >= 0 for each in given.values())
-    if not are_numbers or not given.keys() <= WEIGHTS.keys():
+    if not given.keys() <= WEIGHTS.keys() or not all(map(_is_weight, given.values())):
         hint = "known: " + ", ".join(WEIGHTS) + "; numbers, none below 0"
         raise Invalid(f"weights are {given!r}", hint=hint)
+
+
+def _is_weight(value: object) -> bool:
+    """Whether a value is a number that is not negative."""
+    return isinstance(value, int | float) and value >= 0
 
 
 # --- the rest ---
@@ -123,7 +128,7 @@ def _summary_asks(
 ) -> list[Edit | Ask]:
     """An ask for every run of what goes."""
     runs = runs_of(brief.view, going)
-    asks = asks_for(brief, [brief.view.slots[run.start : run.stop] for run in runs])
+    asks = asks_for(brief, [brief.slots[run.start : run.stop] for run in runs])
     out: list[Edit | Ask] = []
     for ask, run in zip(asks, runs):
         draft = replace(ask.draft, reason=reason(run))
@@ -132,17 +137,20 @@ def _summary_asks(
 
 
 def _reason(view: View, values: Sequence[float], run: range) -> str:
-    """Why a run goes: the scores of its messages, one by one where they are few."""
-    shown = [index for index in run if not is_notice(view.slots[index])]
-    scores = [values[index] for index in shown]
-    if not scores:
-        return REASON
+    """Why a run goes: the scores of its messages."""
+    slots = [(index, view.slots[index]) for index in run]
+    scores = {slot.seq: values[index] for index, slot in slots if not is_notice(slot)}
+    return f"{REASON} ({_told_scores(scores)})" if scores else REASON
+
+
+def _told_scores(scores: dict[int, float]) -> str:
+    """Scores by seq as text: one by one where they are few."""
+    lowest, highest = min(scores.values()), max(scores.values())
     if len(scores) == 1:
-        return f"{REASON} ({scores[0]:.2f})"
+        return f"{lowest:.2f}"
     if len(scores) > SCORES_TOLD:
-        return f"{REASON} ({min(scores):.2f} to {max(scores):.2f})"
-    told = ", ".join(f"#{view.slots[index].seq} {values[index]:.2f}" for index in shown)
-    return f"{REASON} ({told})"
+        return f"{lowest:.2f} to {highest:.2f}"
+    return ", ".join(f"#{seq} {score:.2f}" for seq, score in scores.items())
 
 
 # --- the choice ---
@@ -157,7 +165,7 @@ def _going(brief: Brief, whole: Sequence[range], values: Sequence[float]) -> set
         chosen = _below_threshold(brief, values, older)
     else:
         chosen = _crowded_out(brief, values, older, recent)
-    return {index for unit in chosen for index in unit}
+    return set(chain.from_iterable(chosen))
 
 
 def _free_units(view: View, whole: Sequence[range]) -> list[range]:
@@ -169,16 +177,21 @@ def _free_units(view: View, whole: Sequence[range]) -> list[range]:
 
 def _recent(brief: Brief, free: Sequence[range]) -> set[range]:
     """The free units among the last `keep_recent` messages; 0 means none."""
-    start = len(brief.view.slots) - brief.setting("keep_recent", brief.config.keep_recent)
+    start = len(brief.slots) - brief.setting("keep_recent", brief.config.keep_recent)
     return {unit for unit in free if unit.stop > start}
 
 
 def _below_threshold(brief: Brief, values: Sequence[float], older: Sequence[range]) -> list[range]:
+    """The units whose value is less than the threshold."""
+    least = round(_threshold(brief), DIGITS)
+    return [unit for unit in older if round(_value(values, unit), DIGITS) < least]
+
+
+def _threshold(brief: Brief) -> float:
     threshold: float = brief.setting("threshold", THRESHOLD)
     if not 0 <= threshold <= 1:
         raise Invalid(f"a threshold of {threshold}", hint="a score lies between 0 and 1")
-    least = round(threshold, DIGITS)
-    return [unit for unit in older if round(_value(values, unit), DIGITS) < least]
+    return threshold
 
 
 def _value(values: Sequence[float], unit: range) -> float:
@@ -190,8 +203,8 @@ def _crowded_out(
     brief: Brief, values: Sequence[float], older: Sequence[range], recent: Iterable[range]
 ) -> list[range]:
     """What does not fit: first the newest find room, then the best by value per token."""
-    slots = brief.view.slots
-    sizes = {unit: tokens_of(slots[unit.start : unit.stop]) for unit in (*older, *recent)}
+    slots = brief.slots
+    sizes = {unit: run_tokens(slots, unit) for unit in (*older, *recent)}
     total = sum(sizes.values())
     room = _room(brief) - brief.view.slot_tokens + total
     if room >= total:
@@ -232,5 +245,5 @@ def _standin_tokens(brief: Brief) -> int:
     """What will stand for what goes: a summary, or a notice that takes in the notices there are."""
     if _is_summarized(brief):
         return cap_tokens(brief.budget.window)
-    replaced = tokens_of([slot for slot in brief.view.slots if is_notice(slot)])
+    replaced = tokens_of([slot for slot in brief.slots if is_notice(slot)])
     return max(0, notice_tokens(brief, _HANDLES_EXPECTED) - replaced)

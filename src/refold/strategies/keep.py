@@ -18,7 +18,7 @@ from refold.core.model import Edit, Replace, Span, Text
 from refold.core.plan import Ask
 from refold.strategies.brief import Brief, protected, tail_start
 from refold.strategies.terms import words
-from refold.strategies.tool_uses import Use, part_tokens, uses
+from refold.strategies.tool_uses import Use, result_tokens, uses
 
 MARKERS = (
     "error",
@@ -69,23 +69,31 @@ def _amounts(brief: Brief) -> dict[str, int]:
 def _largest_uses(brief: Brief) -> list[tuple[int, Use]]:
     """The uses whose result may be shortened, with its tokens, the largest first."""
     smallest = brief.setting("min_tokens", 200)
-    found: list[tuple[int, Use]] = []
-    for use in _older_uses(brief):
-        tokens = part_tokens(brief, use.answer, use.result)
-        if tokens >= smallest and _is_plain(use):
-            found.append((tokens, use))
-    return sorted(found, key=lambda pair: (-pair[0], pair[1].answer.seq, pair[1].block))
+    sized = [(result_tokens(brief, use), use) for use in _older_uses(brief)]
+    large = [(tokens, use) for tokens, use in sized if tokens >= smallest and _is_plain(use)]
+    return sorted(large, key=_size_order)
+
+
+def _size_order(sized: tuple[int, Use]) -> tuple[int, int, int]:
+    """The largest first; of two alike the older one."""
+    tokens, use = sized
+    return -tokens, use.answer.seq, use.block
 
 
 def _older_uses(brief: Brief) -> list[Use]:
     """The uses before the tail that are neither protected nor excluded."""
-    view = brief.view
-    keep_tokens = max(0, brief.target // 2)
-    start = tail_start(view, keep_messages=brief.config.keep_recent, keep_tokens=keep_tokens)
-    tail = view.slots[start].seq if start < len(view.slots) else view.head + 1
-    held = protected(view)
-    older = [use for use in uses(view) if use.answer.seq < tail and use.answer.seq not in held]
+    tail = _tail_seq(brief)
+    held = protected(brief.view)
+    found = uses(brief.view)
+    older = [use for use in found if use.answer.seq < tail and use.answer.seq not in held]
     return [use for use in older if use.call.name not in brief.config.exclude_tools]
+
+
+def _tail_seq(brief: Brief) -> int:
+    """The seq where the tail begins, whose results stay whole."""
+    messages, tokens = brief.config.keep_recent, max(0, brief.target // 2)
+    start = tail_start(brief.view, keep_messages=messages, keep_tokens=tokens)
+    return brief.slots[start].seq if start < len(brief.slots) else brief.view.head + 1
 
 
 def _is_plain(use: Use) -> bool:
@@ -114,17 +122,27 @@ def needed_lines(
 ) -> tuple[tuple[Span, ...], float]:
     """The line ranges to keep, from 1, and the part of the text they are: head, tail, and at
     most `most` lines with a wanted word, each with the line after it."""
-    sizes = [len(line) + 1 for line in text.split("\n")]
-    ends = list(accumulate(sizes, initial=0))
-    count = len(sizes)
+    ends = _line_ends(text)
+    count = len(ends) - 1
     if count <= head + tail:
         return (Span(1, count),), 1.0
     chosen = {*range(1, head + 1), *range(count - tail + 1, count + 1)}
     for number in _lines_with(wanted, text.lower(), ends, most):
         chosen.update((number, min(number + 1, count)))
     spans = line_ranges(sorted(chosen))
+    return spans, _share(spans, ends)
+
+
+def _line_ends(text: str) -> list[int]:
+    """Where each line ends, the line break counted; a 0 in front of them."""
+    sizes = [len(line) + 1 for line in text.split("\n")]
+    return list(accumulate(sizes, initial=0))
+
+
+def _share(spans: Iterable[Span], ends: Sequence[int]) -> float:
+    """The part of the text that these lines are."""
     chars = sum(ends[span.last] - ends[span.first - 1] for span in spans)
-    return spans, chars / ends[-1]
+    return chars / ends[-1]
 
 
 def _lines_with(wanted: Iterable[str], lower: str, ends: Sequence[int], most: int) -> list[int]:

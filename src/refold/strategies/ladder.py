@@ -22,7 +22,7 @@ from refold.core.laws import broken
 from refold.core.model import Edit, Event, Hide, Replace, Summarize
 from refold.core.plan import Ask, Proposal, Step
 from refold.errors import RefoldError
-from refold.strategies.brief import Brief, Strategy, block_tokens, text_tokens
+from refold.strategies.brief import Brief, Strategy
 
 
 class Climb(Struct, frozen=True, kw_only=True):
@@ -128,9 +128,9 @@ def edit_tokens(edit: Edit, state: Fold, brief: Brief) -> int:
     """What the edit's event adds to the page."""
     match edit:
         case Hide():
-            return text_tokens(brief.count, edit.notice) if edit.notice else 0
+            return brief.text_tokens(edit.notice) if edit.notice else 0
         case Summarize():
-            return text_tokens(brief.count, edit.text)
+            return brief.text_tokens(edit.text)
         case Replace():
             return _replace_tokens(edit, state, brief)
 
@@ -140,8 +140,8 @@ def _replace_tokens(edit: Replace, state: Fold, brief: Brief) -> int:
     if slot is None or edit.block >= len(slot.message.blocks):
         return 0
     block = slot.message.blocks[edit.block]
-    new = block_tokens(brief.count, slot.message, shortened(block, edit))
-    shown = block_tokens(brief.count, slot.message, block)
+    new = brief.block_tokens(slot.message, shortened(block, edit))
+    shown = brief.block_tokens(slot.message, block)
     # The fold takes the tokens of an edit against the block as it came, not as an earlier edit
     # left it.
     return new - shown + replaced_tokens(edit, state)

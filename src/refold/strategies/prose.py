@@ -65,7 +65,7 @@ def parted(text: str) -> tuple[Prose | None, str]:
     framed = _FRAMED.match(text)
     if framed is None:
         return None, text
-    first, last, words = framed.groups()
+    first, last, words = framed.groups(default="")
     span = Span(int(first), int(last or first))
     return Prose(words, span), text[framed.end() :]
 
@@ -97,9 +97,7 @@ def carried(slots: Sequence[Slot], tokens_max: int, count: Callable[[str], int])
 
 def capped(words: str, tokens_max: int, count: Callable[[str], int]) -> str:
     """The words cut at a line so that they keep to the cap."""
-    text = _fewer_lines(words, tokens_max, count)
-    while count(text) > tokens_max and len(text) > 1:
-        text = text[: len(text) * 9 // 10]
+    text = _fewer_chars(_fewer_lines(words, tokens_max, count), tokens_max, count)
     return text if text == words else text.rstrip() + "\n…"
 
 
@@ -110,3 +108,10 @@ def _fewer_lines(words: str, tokens_max: int, count: Callable[[str], int]) -> st
         left = len(lines) * 9 // 10 if len(lines) > 10 else len(lines) - 1
         lines = lines[: max(1, left)]
     return "\n".join(lines)
+
+
+def _fewer_chars(words: str, tokens_max: int, count: Callable[[str], int]) -> str:
+    """The leading characters that keep to the cap, at least one: a tenth less at each try."""
+    while count(words) > tokens_max and len(words) > 1:
+        words = words[: len(words) * 9 // 10]
+    return words

@@ -76,8 +76,13 @@ def strategy(name: str) -> Strategy:
     """The strategy of that name."""
     if name in _registered:
         return _registered[name][0]
-    if name not in BUILT_IN:
-        raise Invalid(f"there is no strategy {name!r}", hint=_nearest_hint(name))
+    if name in BUILT_IN:
+        return _built_in(name)
+    raise Invalid(f"there is no strategy {name!r}", hint=_nearest_hint(name))
+
+
+def _built_in(name: str) -> Strategy:
+    """One of the strategies of this room, imported when it is needed."""
     module = import_module(f"refold.strategies.{BUILT_IN[name][0]}")
     found: Strategy = getattr(module, name)
     return found
@@ -114,9 +119,7 @@ def check_settings(given: Mapping[str, Any], names: Sequence[str], origin: str =
     origin = origin or f"the call of {'+'.join(names)}"
     if None not in tables:
         _check_known(given, list(known), origin)
-    for name, value in given.items():
-        if name in known:
-            check_kind(f"{name} of {origin}", value, known[name])
+    _check_values(given, known, origin)
 
 
 def _settings_of(name: str) -> Settings | None:
@@ -143,3 +146,11 @@ def _check_known(given: Mapping[str, Any], known: Sequence[str], origin: str) ->
         first = next(iter(given))
         raise Invalid(f"{origin} has an unknown name {first!r}", hint="it takes no settings")
     check_names(given, origin, known)
+
+
+def _check_values(
+    given: Mapping[str, Any], known: Mapping[str, Sequence[type]], origin: str
+) -> None:
+    for name, value in given.items():
+        if name in known:
+            check_kind(f"{name} of {origin}", value, known[name])

@@ -52,7 +52,7 @@ STRESSED = (
 
 def factors_of(brief: Brief, whole: Sequence[range]) -> dict[str, list[float]]:
     """For every factor its value from 0 to 1 for each slot; `whole` are the units of the page."""
-    slots = brief.view.slots
+    slots = brief.slots
     texts = [text_looked_at(slot.message) for slot in slots]
     lowers = [text.lower() for text in texts]
     worked = [success(slot.message) for slot in slots]
@@ -105,8 +105,7 @@ def _novelty(texts: Sequence[str], worked: Sequence[float]) -> list[float]:
     makes the same words of one that worked look old: it is itself what is not needed."""
     best: dict[str, int] = {}
     for index, text in enumerate(texts):
-        known = best.setdefault(text, index)
-        if worked[index] >= worked[known]:
+        if worked[index] >= worked[best.get(text, index)]:
             best[text] = index
     return [float(best[text] == index) for index, text in enumerate(texts)]
 
@@ -138,8 +137,12 @@ def emphasis(role: Role, text: str) -> float:
     lower = text.lower()
     if any(phrase in lower for phrase in STRESSED):
         return 1.0
-    is_loud = "!" in text or any(len(word) > 3 and word.isupper() for word in text.split())
-    return 0.5 if is_loud else 0.0
+    return 0.5 if _is_loud(text) else 0.0
+
+
+def _is_loud(text: str) -> bool:
+    """Whether a text has an exclamation mark or a word in capitals."""
+    return "!" in text or any(len(word) > 3 and word.isupper() for word in text.split())
 
 
 def success(message: Message) -> float:
@@ -158,11 +161,18 @@ def names_in(text: str) -> set[str]:
     at = text.find(".")
     while at >= 0 and len(found) < NAMES_MAX:
         after = NAME.match(text, at + 1)
-        before = NAME.match(text[max(0, at - NAME_CHARS) : at][::-1])
+        before = _name_before(text, at)
         if after and before:
-            found.add(f"{before[0][::-1]}.{after[0]}")
+            found.add(f"{before}.{after[0]}")
         at = text.find(".", after.end() if after else at + 1)
     return found
+
+
+def _name_before(text: str, at: int) -> str:
+    """The name that ends at this place; nothing if none does."""
+    turned = text[max(0, at - NAME_CHARS) : at][::-1]
+    found = NAME.match(turned)
+    return found[0][::-1] if found else ""
 
 
 def task_shares(task: str, texts: Sequence[str], lowers: Sequence[str]) -> list[float]:

@@ -12,7 +12,6 @@ and `ledger.uses` have what is carried on; `compaction.prose` has an ask put in 
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from functools import partial
 
 from msgspec import Struct
 
@@ -22,7 +21,7 @@ from refold.core.notes import MESSAGES, SUMMARY, messages_of
 from refold.core.plan import Ask
 from refold.ledger.ledger import facts_of, files_in_work, ledger_lines, merged
 from refold.ledger.uses import Used, noted, tools_used
-from refold.strategies.brief import Brief, last_seam, protected, text_tokens, tokens_of
+from refold.strategies.brief import Brief, last_seam, protected, tokens_of
 from refold.strategies.gist.draft import one_line
 from refold.strategies.gist.passages import per_char
 from refold.strategies.prose import FRAME_TOKENS, SHARE_MAX, cap_tokens, carried
@@ -43,7 +42,7 @@ def summarize(brief: Brief) -> list[Edit | Ask]:
     """An ask for every run of messages before the last `keep`."""
     keep = brief.setting("keep", brief.config.keep_recent)
     instructions = brief.setting("instructions", "")
-    if len(brief.view.slots) <= brief.setting("threshold", 0):
+    if len(brief.slots) <= brief.setting("threshold", 0):
         return []
     return [*asks_for(brief, covered(brief.view, keep), instructions)]
 
@@ -96,10 +95,14 @@ def _ledger_of(brief: Brief, runs: Sequence[Sequence[Slot]], raw: Sequence[Slot]
     """The ledger with what these runs add to it."""
     known = brief.view.facts
     new = facts_of(raw, brief.config, known)
-    gone = {slot.seq for run in runs for slot in run}
-    left = [slot for slot in brief.view.slots if slot.seq not in gone]
-    in_work = files_in_work(left, brief.config)
+    in_work = files_in_work(_slots_left(brief, runs), brief.config)
     return _Ledger(merged(known, new), new, in_work, per_char(brief, raw))
+
+
+def _slots_left(brief: Brief, runs: Sequence[Sequence[Slot]]) -> list[Slot]:
+    """The slots of the page that no run covers."""
+    gone = {slot.seq for run in runs for slot in run}
+    return [slot for slot in brief.slots if slot.seq not in gone]
 
 
 # --- the draft ---
@@ -132,15 +135,19 @@ def _tally(brief: Brief, run: Sequence[Slot]) -> _Tally:
     messages = 0
     read: list[Slot] = []
     for slot in run:
-        noted_messages = messages_of(slot.notes) if slot.standin else 1
-        if noted_messages is None:
-            originals = brief.originals(slot.span)
-            messages += len(originals)
-            read += originals
-        else:
-            messages += noted_messages
-            read.append(slot)
+        count, counted = _count(brief, slot)
+        messages += count
+        read += counted
     return _Tally(messages, tools_used(read))
+
+
+def _count(brief: Brief, slot: Slot) -> tuple[int, Sequence[Slot]]:
+    """How many messages a slot stands for, and where their tools are counted."""
+    count = messages_of(slot.notes) if slot.standin else 1
+    if count is not None:
+        return count, [slot]
+    originals = brief.originals(slot.span)
+    return len(originals), originals
 
 
 def _heading(span: Span, tally: _Tally) -> str:
@@ -162,7 +169,7 @@ def _tools_line(tools: dict[str, Used]) -> str:
 def _text(brief: Brief, run: Sequence[Slot], heading: str, ledger: _Ledger) -> str:
     """Prose of earlier summaries, the heading, and of the ledger what fits: so much that a
     writer still has room for its words, in the place of the prose or where there was none yet."""
-    count = partial(text_tokens, brief.count)
+    count = brief.text_tokens
     cap, replaced, own = cap_tokens(brief.budget.window), tokens_of(run), count(heading)
     shorter = DRAFT_SHARE * replaced
     most = max(0.0, min(cap, shorter) - own - FRAME_TOKENS)

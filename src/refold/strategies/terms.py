@@ -70,12 +70,14 @@ def stem(word: str) -> str:
     stem."""
     if len(word) <= 3 or not word.isascii():
         return word
-    word = _without_ending(word)
-    if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "aeiouls":
-        word = word[:-1]
-    if len(word) > 3 and word.endswith("e"):
-        word = word[:-1]
-    return word
+    word = _undoubled(_without_ending(word))
+    return word[:-1] if len(word) > 3 and word.endswith("e") else word
+
+
+def _undoubled(word: str) -> str:
+    """The word with one consonant at its end where it has two: `plann` is `plan`."""
+    is_doubled = len(word) > 3 and word[-1] == word[-2]
+    return word[:-1] if is_doubled and word[-1] not in "aeiouls" else word
 
 
 def _without_ending(word: str) -> str:

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from refold.core.laws import units
 from refold.core.model import Message, Slot, ToolCall, ToolResult, View
-from refold.strategies.brief import Brief, block_tokens
+from refold.strategies.brief import Brief
 
 
 class Use(Struct, frozen=True):
@@ -55,9 +55,10 @@ def _calls_by_id(slots: Sequence[Slot]) -> dict[str, tuple[ToolCall, Slot, int]]
     return calls
 
 
-def part_tokens(brief: Brief, slot: Slot, block: ToolResult | ToolCall) -> int:
-    """The tokens of a block. Where it is alone in its slot, they are the slot's without its frame,
-    and nothing is counted."""
-    if len(slot.message.blocks) == 1:
-        return slot.tokens - brief.count(Message(role=slot.message.role))
-    return block_tokens(brief.count, slot.message, block)
+def result_tokens(brief: Brief, use: Use) -> int:
+    """The tokens of a result. Where it is alone in its slot, they are the slot's without its
+    frame, and nothing is counted."""
+    message = use.answer.message
+    if len(message.blocks) == 1:
+        return use.answer.tokens - brief.count(Message(role=message.role))
+    return brief.block_tokens(message, use.result)

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from refold.core.laws import units
-from refold.core.model import Edit, View
+from refold.core.model import Edit, Slot
 from refold.core.plan import Ask
 from refold.errors import Invalid
-from refold.strategies.brief import Brief, last_seam, tokens_of
+from refold.strategies.brief import Brief, last_seam, tail_start
 from refold.strategies.hide import staying
 from refold.strategies.hide_notice import hide_edits
 
@@ -26,11 +26,15 @@ HOUR_MS = 3_600_000
 
 def window(brief: Brief) -> list[Edit | Ask]:
     """Hides everything before the window."""
-    whole = units(brief.view.slots)
+    whole = units(brief.slots)
     start, reason = _window_start(brief, whole)
-    before = enumerate(brief.view.slots[:start])
-    going = {index for index, slot in before if slot.message.role != "system"}
-    return hide_edits(brief, going - staying(brief.view, whole), lambda _: reason)
+    going = _not_system(brief.slots[:start]) - staying(brief.view, whole)
+    return hide_edits(brief, going, lambda _: reason)
+
+
+def _not_system(slots: Sequence[Slot]) -> set[int]:
+    """The indices of what is not a system message."""
+    return {index for index, slot in enumerate(slots) if slot.message.role != "system"}
 
 
 # --- where the window starts ---
@@ -43,7 +47,8 @@ def _window_start(brief: Brief, whole: Sequence[range]) -> tuple[int, str]:
     starts: list[int] = []
     tokens_max = brief.setting("max_tokens", 0)
     if tokens_max:
-        starts.append(_start_by_tokens(brief.view, whole, tokens_max))
+        messages = len(brief.slots)  # no limit
+        starts.append(tail_start(brief.view, keep_messages=messages, keep_tokens=tokens_max))
     if hours is None:
         return max(starts, default=recent), "before the window"
     starts.append(min(recent, _start_by_age(brief, whole, hours)))
@@ -74,28 +79,16 @@ def _hours(brief: Brief, way: str) -> float | None:
 def _start_by_count(brief: Brief, whole: Sequence[range]) -> int:
     """The last seam that leaves at least `keep` messages."""
     keep = max(1, brief.setting("keep", brief.config.keep_recent))
-    latest = len(brief.view.slots) - keep
+    latest = len(brief.slots) - keep
     return last_seam(whole, latest)
 
 
 def _start_by_age(brief: Brief, whole: Sequence[range], hours: float) -> int:
     """The first seam from which something is young enough. A summary is as old as the newest
     message it stands for."""
-    slots = brief.view.slots
+    slots = brief.slots
     ages = brief.ages([slot.last for slot in slots])
     for unit in whole:
-        youngest = min(ages.get(slots[index].last, 0) for index in unit)
-        if youngest <= hours * HOUR_MS:
+        if min(ages.get(slots[index].last, 0) for index in unit) <= hours * HOUR_MS:
             return unit.start
     return len(slots)
-
-
-def _start_by_tokens(view: View, whole: Sequence[range], tokens_max: int) -> int:
-    """The first seam from which everything fits; the newest unit always does."""
-    start, tokens = len(view.slots), 0
-    for unit in reversed(whole):
-        tokens += tokens_of(view.slots[unit.start : unit.stop])
-        if tokens > tokens_max and start < len(view.slots):
-            break
-        start = unit.start
-    return start

@@ -11,17 +11,16 @@ known of the names is noted in the edit, so a gist never needs more than the pag
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 
 from refold.core.model import Edit, Fact, Slot, Summarize
 from refold.core.notes import is_starved
 from refold.core.plan import Ask
 from refold.ledger.ledger import facts_of, files_in_work, ledger_lines, merged
 from refold.ledger.text import is_cut, said
-from refold.strategies.brief import Brief, text_tokens, tokens_of
+from refold.strategies.brief import Brief, tokens_of
 from refold.strategies.fit import cuts_of, pieces
 from refold.strategies.gist.choice import Kept, choose_lines
-from refold.strategies.gist.draft import Draft, chars_of
+from refold.strategies.gist.draft import Draft, chars_of, summary_tokens
 from refold.strategies.gist.excerpt import excerpts
 from refold.strategies.gist.layout import Layout, lay_out, runs
 from refold.strategies.gist.material import Material
@@ -53,15 +52,22 @@ CUT_TOKENS = 64
 def gist(brief: Brief) -> list[Edit | Ask]:
     """Folds the messages since the last gist into one more, or all gists and messages into one."""
     layout = lay_out(brief)
-    gist_tokens, raw_tokens = tokens_of(layout.gists), tokens_of(layout.raw)
     room = layout.goal - layout.fixed - layout.tail_tokens
-    wanted = SHARE * raw_tokens
-    share = int(min(wanted, room - gist_tokens + OVER * layout.spare * layout.free))
-    starved = any(is_starved(slot.notes) for slot in layout.gists)
-    if layout.gists and not starved and share >= wanted / 2:
+    share = _segment_room(layout, room - tokens_of(layout.gists))
+    if share is not None:
         return _fold_new(brief, layout, share)
     least = int(LEAST * min(layout.free / 2, layout.goal - layout.fixed))
     return _fold_all(brief, layout, max(room, least), starved=room < STARVED * least)
+
+
+def _segment_room(layout: Layout, room: int) -> int | None:
+    """What one more gist may have; None if all must be folded again, because there is no gist
+    yet, one had too little room, or this one would have."""
+    if not layout.gists or any(is_starved(slot.notes) for slot in layout.gists):
+        return None
+    wanted = SHARE * tokens_of(layout.raw)
+    share = int(min(wanted, room + OVER * layout.spare * layout.free))
+    return share if share >= wanted / 2 else None
 
 
 # --- folding ---
@@ -105,10 +111,7 @@ def _clip_newest(
 ) -> list[Edit]:
     """The newest unit cut to its share of the page: losing its middle is better than losing all
     that came before."""
-    gists = sum(text_tokens(brief.count, edit.text) for edit in edits)
-    page = layout.fixed + layout.tail_tokens + gists
-    over_share = tokens_of(layout.newest) - int(NEWEST * layout.free)
-    excess = max(over_share, page - max(brief.enough, layout.goal))
+    excess = _newest_excess(brief, layout, summary_tokens(brief, edits))
     if excess <= 0:
         return []
     shorter, excess = excerpts(brief, layout.newest, excess, needs)
@@ -119,6 +122,13 @@ def _clip_newest(
     return [*shorter, *cuts_of(brief, rest, excess, (CUT_TOKENS,))[0]]
 
 
+def _newest_excess(brief: Brief, layout: Layout, gist_tokens: int) -> int:
+    """By how much the newest unit is too large, for its share or for the page."""
+    page = layout.fixed + layout.tail_tokens + gist_tokens
+    over_share = tokens_of(layout.newest) - int(NEWEST * layout.free)
+    return max(over_share, page - max(brief.enough, layout.goal))
+
+
 # --- the summaries ---
 
 
@@ -126,7 +136,7 @@ def _summaries(
     brief: Brief, layout: Layout, material: Material, room: int, *, starved: bool
 ) -> list[Summarize]:
     """The summaries: the ledger's lines first, then the most needed ones."""
-    count = partial(text_tokens, brief.count)
+    count = brief.text_tokens
     rate = per_char(brief, material.slots)
     facts = _facts(brief, material)
     told = facts if material.frozen else merged(brief.view.facts, facts)

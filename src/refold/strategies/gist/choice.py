@@ -40,6 +40,14 @@ REQUEST_CHARS_OVER = 40  # a line that is longer by no more than this is kept wh
 Kept = dict[tuple[int, int], Pieces]
 
 
+def by_message(kept: Kept) -> dict[int, dict[int, Pieces]]:
+    """The kept pieces by the seq of their message, and by the number of the line in it."""
+    lines: dict[int, dict[int, Pieces]] = {}
+    for (seq, at), pieces in kept.items():
+        lines.setdefault(seq, {})[at] = pieces
+    return lines
+
+
 class Candidate(Struct, gc=False):
     """A line, or a piece of a long one, that could be kept. `bare` are the names that it hardly
     tells, found out when its turn comes: most candidates are told by others by then, and never
@@ -123,8 +131,8 @@ class Choice:
     def _keep_line(self, at: int, end: int) -> float:
         """Keeps the beginning of a line, whatever it is worth; gives its price."""
         index = self.add(at, 0, end, self.text.names[at])
-        price = self.price(self.candidates[index])
         self.done.add(index)
+        price = self.price(self.candidates[index])
         self.take(index)
         return price
 
@@ -160,6 +168,10 @@ class Choice:
         for index in self.of_line.get(at, ()):
             if self.candidates[index].start == 0:
                 return index
+        return self._add_start(at)
+
+    def _add_start(self, at: int) -> int:
+        """Adds the start of a line as a candidate, without names where it is not the whole line."""
         size = len(self.text.lines[at])
         if size <= PIECE_CHARS:
             return self.add(at, 0, size, self.text.names[at])
@@ -181,26 +193,21 @@ class Choice:
         if bare is None:
             worth = self.coverage.worth_at_most(candidate.names)
         else:
-            worth = self._worth(candidate, bare)
+            worth = self.coverage.worth(candidate.names, bare) + self._pair_worth(candidate)
         return worth / self.price(candidate)
-
-    def _worth(self, candidate: Candidate, bare: Sequence[str]) -> float:
-        """What a candidate is worth if these are the names that it hardly tells."""
-        worth = self.coverage.worth(candidate.names, bare)
-        return worth + BESIDE * self._pair_worth(candidate)
 
     def _pair_worth(self, candidate: Candidate) -> float:
         """Worth of completing a pair: this line and the one beside it, or a kept line that has
         this one beside it."""
-        worth, at, coverage = 0.0, candidate.at, self.coverage
+        need, at, coverage = 0.0, candidate.at, self.coverage
         is_paired = coverage.paired.issuperset(candidate.names)
         if not is_paired and self._is_present(self.text.neighbour(at)):
-            worth += coverage.pair_worth(candidate.names)
+            need += coverage.unpaired_need(candidate.names)
         if at in self.lone:
             for other in self.text.beside(at):
                 if other in self.kept:
-                    worth += coverage.pair_worth(self.text.names[other])
-        return worth
+                    need += coverage.unpaired_need(self.text.names[other])
+        return BESIDE * need
 
     def _is_present(self, at: int) -> bool:
         """Whether a line is on the page, or too short to be missed."""
@@ -213,9 +220,10 @@ class Choice:
         """What a candidate takes, in tokens, with the tag of its message where that is new."""
         at, size = candidate.at, candidate.end - candidate.start
         if at in self.kept:
-            return max(1, size + GAP_CHARS - self._overlap(candidate)) * self.per_char
-        tag = 0 if self.text.home[at] in self.tagged else TAG_CHARS
-        return (size + (1 + tag)) * self.per_char
+            size = max(1, size + GAP_CHARS - self._overlap(candidate))
+        else:
+            size += 1 if self.text.home[at] in self.tagged else 1 + TAG_CHARS
+        return size * self.per_char
 
     def _overlap(self, candidate: Candidate) -> int:
         """How many characters of a candidate are kept already."""
@@ -240,16 +248,21 @@ class Choice:
         back to the queue."""
         candidate = self.candidates[index]
         if candidate.bare is None:
-            price = self.price(candidate)
-            at_most = self.coverage.worth_at_most(candidate.names)
-            if not self._check_first(at_most / price, index, queue):
-                return False
-            # It is not looked at if it would not do even if it told all of its names well.
-            if self._worth(candidate, ()) / price < self.floor:
+            if not self._check_unread(candidate, index, queue):
                 return False
             self.bare_of(candidate)
         density = 0.0 if index in self.done else self._density(candidate)
         return self._check_first(density, index, queue)
+
+    def _check_unread(self, candidate: Candidate, index: int, queue: Queue) -> bool:
+        """The same for a candidate that was not looked at: it is not if it would not do even if
+        it told all of its names well."""
+        price = self.price(candidate)
+        at_most = self.coverage.worth_at_most(candidate.names)
+        if not self._check_first(at_most / price, index, queue):
+            return False
+        worth = self.coverage.worth(candidate.names, ()) + self._pair_worth(candidate)
+        return worth / price >= self.floor
 
     def _check_first(self, density: float, index: int, queue: Queue) -> bool:
         """Whether a candidate of this density comes first; if not, it goes back to the queue,

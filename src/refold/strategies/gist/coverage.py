@@ -73,6 +73,6 @@ class Coverage:
             worth += self.bare_gain(name) if name in bare else gain[name]
         return worth
 
-    def pair_worth(self, names: Iterable[str]) -> float:
+    def unpaired_need(self, names: Iterable[str]) -> float:
         """The need of those of the names that have no line with its neighbour yet."""
         return sum([self.need[name] for name in names if name not in self.paired])

@@ -7,16 +7,16 @@ chooses the lines, `gist` asks for the summaries.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 
 from refold.core.model import Fact, Slot, Span, Summarize
 from refold.core.notes import GIST, NAMES, NOW, STARVED
-from refold.strategies.brief import Brief, text_tokens, tokens_of
-from refold.strategies.gist.choice import TAG_CHARS, Kept
-from refold.strategies.gist.lines import Passage, Pieces, cut
+from refold.strategies.brief import Brief, tokens_of
+from refold.strategies.gist.choice import TAG_CHARS, Kept, by_message
+from refold.strategies.gist.lines import Passage, Pieces, cut, names_on
 from refold.strategies.gist.material import Material
 from refold.strategies.gist.names import Needs
 from refold.strategies.tags import tag_line
@@ -43,7 +43,7 @@ class Draft(Struct, frozen=True, kw_only=True):
         """The summaries in at most `room` tokens; the least needed lines go if it is more."""
         edits = self.summaries(kept)
         for _ in range(TRIES):
-            excess = sum(text_tokens(self.brief.count, edit.text) for edit in edits) - room
+            excess = summary_tokens(self.brief, edits) - room
             if excess <= 0 or not kept:
                 break
             kept = without_last(kept, excess / per_char)
@@ -52,9 +52,7 @@ class Draft(Struct, frozen=True, kw_only=True):
 
     def summaries(self, kept: Kept) -> list[Summarize]:
         """One summary per run."""
-        lines: dict[int, dict[int, Pieces]] = {}
-        for (seq, at), pieces in kept.items():
-            lines.setdefault(seq, {})[at] = pieces
+        lines = by_message(kept)
         runs = self.material.runs
         largest = max(runs, key=tokens_of)
         return [self._summary(run, lines, has_ledger=run is largest) for run in runs]
@@ -81,18 +79,9 @@ class Draft(Struct, frozen=True, kw_only=True):
 
     def _notes(self, passages: Sequence[Passage], lines: KeptLines) -> dict[str, Any]:
         """What a later gist has to know of the names that this one keeps."""
-        names: set[str] = set()
-        for one in passages:
-            for at in lines.get(one.seq, ()):
-                names.update(one.names[at])
-        notes: dict[str, Any] = {
-            GIST: 1,
-            NOW: self.noted.now,
-            NAMES: self.noted.noted(sorted(names)),
-        }
-        if self.starved:
-            notes[STARVED] = True
-        return notes
+        names = self.noted.noted(sorted(names_on(passages, lines)))
+        notes: dict[str, Any] = {GIST: 1, NOW: self.noted.now, NAMES: names}
+        return {**notes, STARVED: True} if self.starved else notes
 
 
 def _heading(span: Span) -> str:
@@ -106,27 +95,34 @@ def _quoted(passages: Sequence[Passage], kept: KeptLines) -> list[str]:
     """The kept lines of these messages, each message under its tag line."""
     out: list[str] = []
     for one in passages:
-        lines = kept.get(one.seq)
-        if lines:
+        if one.seq in kept:
             out.append(tag_line(one.seq, one.role))
-            out += [cut(one.lines[at], pieces) for at, pieces in sorted(lines.items())]
+            out += [cut(one.lines[at], pieces) for at, pieces in sorted(kept[one.seq].items())]
     return out
 
 
 def one_line(span: Span, facts: Sequence[Fact]) -> str:
     """The shortest form of a span: what was asked last and what was changed."""
-    requests = [fact.text for fact in facts if fact.kind == "request"]
     changed = [fact.text for fact in facts if fact.kind == "file" and fact.state != "read"]
-    parts: list[str] = []
-    if requests:
-        parts.append(requests[-1].split("\n", 1)[0][:REQUEST_CHARS])
-    if changed:
-        parts.append(f"changed {', '.join(changed[:FILES_NAMED])}")
-    told = "; ".join(part for part in parts if part)
+    files = f"changed {', '.join(changed[:FILES_NAMED])}" if changed else ""
+    told = "; ".join(filter(None, [_last_request(facts), files]))
     return f"{span}: {told or 'earlier steps'}"
 
 
+def _last_request(facts: Sequence[Fact]) -> str:
+    """How the newest request begins; nothing if there is none."""
+    for fact in reversed(facts):
+        if fact.kind == "request":
+            return fact.text.split("\n", 1)[0][:REQUEST_CHARS]
+    return ""
+
+
 # --- sizes ---
+
+
+def summary_tokens(brief: Brief, edits: Iterable[Summarize]) -> int:
+    """What these summaries take on the page."""
+    return sum(brief.text_tokens(edit.text) for edit in edits)
 
 
 def chars_of(kept: Kept) -> int:

@@ -9,12 +9,13 @@ what has no lines.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
 from msgspec import Struct
 
 from refold.core.fold import shortened, text_of
 from refold.core.model import Block, Replace, Slot, Span, Text, ToolResult
-from refold.strategies.brief import Brief, block_tokens
+from refold.strategies.brief import Brief
 from refold.strategies.gist.choice import choose_lines
 from refold.strategies.gist.lines import Passage, Shown, passage
 from refold.strategies.gist.names import Needs, names_of
@@ -51,14 +52,17 @@ def excerpts(
         if excess <= 0:
             break
         edit = _excerpt_edit(brief, result, excess, needs)
-        if edit is None:
-            continue
-        left = shortened(result.whole, edit)
-        freed = result.tokens - block_tokens(brief.count, result.slot.message, left)
-        if freed > 0:
+        freed = _freed(brief, result, edit) if edit else 0
+        if edit and freed > 0:
             edits.append(edit)
             excess -= freed
     return edits, excess
+
+
+def _freed(brief: Brief, result: _Result, edit: Replace) -> int:
+    """What the edit takes off the result."""
+    left = shortened(result.whole, edit)
+    return result.tokens - brief.block_tokens(result.slot.message, left)
 
 
 def _largest_results(brief: Brief, slots: Iterable[Slot]) -> list[_Result]:
@@ -69,7 +73,7 @@ def _largest_results(brief: Brief, slots: Iterable[Slot]) -> list[_Result]:
             continue
         for index, block in enumerate(slot.message.blocks):
             if _is_text(block):
-                tokens = block_tokens(brief.count, slot.message, block)
+                tokens = brief.block_tokens(slot.message, block)
                 found.append(_Result(slot, index, tokens))
     return sorted(found, key=lambda result: -result.tokens)
 
@@ -80,13 +84,13 @@ def _is_text(block: Block) -> bool:
 
 def _excerpt_edit(brief: Brief, result: _Result, excess: int, needs: Needs) -> Replace | None:
     """The edit that frees the excess, as far as an eighth of the result stays."""
-    text = text_of(result.whole)
-    room = max(result.tokens // 8, result.tokens - excess)
-    spans = excerpt(text, len(text) * room // max(1, result.tokens), needs)
+    text, tokens = text_of(result.whole), result.tokens
+    room = max(tokens // 8, tokens - excess)
+    spans = excerpt(text, len(text) * room // max(1, tokens), needs)
     if not spans:
         return None
-    seq = result.slot.seq
-    return Replace(batch=brief.batch, seq=seq, block=result.block, keep=spans, reason=REASON)
+    seq, block = result.slot.seq, result.block
+    return Replace(batch=brief.batch, seq=seq, block=block, keep=spans, reason=REASON)
 
 
 # --- which lines ---
@@ -129,10 +133,16 @@ def _needed_numbers(
 ) -> list[int]:
     """The numbers, from 1, of the lines between head and tail that tell most."""
     texts = {at + 1: lines[at].strip() for at in middle}
-    numbers = [number for number, text in texts.items() if 0 < len(text) <= LINE_CHARS_MAX]
-    found = [texts[number] for number in numbers]
-    names = [names_of(text) for text in found]
-    need = needs.odds({name for some in names for name in some})
-    span = [Passage(0, "tool", found, names)]
-    kept = choose_lines(span, need, shown, room=MIDDLE_SHARE * chars, floor=0.0, per_char=1.0)
+    fitting = {at: text for at, text in texts.items() if 0 < len(text) <= LINE_CHARS_MAX}
+    given = _one_passage(list(fitting.values()))
+    need = needs.odds(set(chain.from_iterable(given.names)))
+    room = MIDDLE_SHARE * chars
+    kept = choose_lines([given], need, shown, room=room, floor=0.0, per_char=1.0)
+    numbers = list(fitting)
     return sorted(numbers[at] for _, at in kept)
+
+
+def _one_passage(lines: list[str]) -> Passage:
+    """Lines of a result as a message of their own."""
+    names = [names_of(line) for line in lines]
+    return Passage(0, "tool", lines, names)

@@ -8,6 +8,7 @@ tail in whole units. Neighbour: `gist` folds.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 
 from msgspec import Struct
 
@@ -80,16 +81,16 @@ def task_of(view: View, tokens_max: float) -> set[int]:
     request that leaves room for work. What else stands before that request is work like any
     other: a session that was taken up in the middle, or a document that an agent hands over
     before the user says a word."""
-    task: set[int] = set()
-    for slot in view.slots:
-        if slot.message.role != "system" or slot.standin:
-            break
-        task.add(slot.seq)
+    task = {slot.seq for slot in takewhile(_is_system, view.slots)}
     for slot in view.slots:
         if is_request(slot) and slot.tokens <= tokens_max:
-            task.add(slot.seq)
-            break
+            return task | {slot.seq}
     return task
+
+
+def _is_system(slot: Slot) -> bool:
+    """Whether a slot is a system message, and not a stand-in for one."""
+    return slot.message.role == "system" and not slot.standin
 
 
 def _turn_tokens(view: View, held: set[int]) -> float:
@@ -103,14 +104,18 @@ def _spare_and_goal(brief: Brief, fixed: int, free: int) -> tuple[float, int]:
     """Which share of the free room is to stay free, and the size that leaves it. The brief's
     target counts the opening among what could go; a target below the usual one is meant as it
     is."""
-    view, full = brief.view, fixed + free
-    held = {*view.pins, view.request}
-    pinned = tokens_of([slot for slot in view.slots if slot.seq in held and not slot.standin])
-    usable = full - view.system_tokens - view.tools_tokens - pinned
-    spare = (full - brief.target) / max(1, usable)
+    full = fixed + free
+    spare = (full - brief.target) / max(1, full - _untouchable_tokens(brief.view))
     if spare > 1 - brief.budget.target_ratio + MEANT:
         return spare, brief.target
     return spare, full - int(spare * free)
+
+
+def _untouchable_tokens(view: View) -> int:
+    """System, tools, pins and the latest request: what the brief's target takes for fixed."""
+    held = {*view.pins, view.request}
+    slots = [slot for slot in view.slots if slot.seq in held and not slot.standin]
+    return view.system_tokens + view.tools_tokens + tokens_of(slots)
 
 
 def runs(slots: Sequence[Slot], between: Iterable[Slot]) -> list[list[Slot]]:

@@ -8,7 +8,7 @@ of them.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from msgspec import Struct
@@ -42,6 +42,15 @@ def passage(seq: int, role: str, text: str) -> Passage:
     lines = list(filter(None, map(str.strip, text.splitlines())))
     names = [names_of(line[:LINE_CHARS_READ]) for line in lines]
     return Passage(seq, role, lines, names)
+
+
+def names_on(passages: Iterable[Passage], lines: Mapping[int, Iterable[int]]) -> set[str]:
+    """The names on some lines, which are given by the seq of their message and their numbers."""
+    names: set[str] = set()
+    for one in passages:
+        for at in lines.get(one.seq, ()):
+            names.update(one.names[at])
+    return names
 
 
 # --- what a text tells ---
@@ -87,15 +96,19 @@ class Shown(Struct):
                 words = words_in(line[:LINE_CHARS_READ])
                 well.update([name for name in names if tells(line, words, name)])
 
-    def join(self, other: Shown) -> None:
-        """All that the other tells is also on the page."""
-        self.lines |= other.lines
-        self.names |= other.names
-        self.well |= other.well
-
     def told(self) -> dict[str, float]:
         """How well each name is told."""
         return dict.fromkeys(self.names, BARE) | dict.fromkeys(self.well, 1.0)
+
+
+def joined(parts: Iterable[Shown]) -> Shown:
+    """What all of these tell together."""
+    together = Shown()
+    for one in parts:
+        together.lines |= one.lines
+        together.names |= one.names
+        together.well |= one.well
+    return together
 
 
 # --- pieces ---
@@ -128,14 +141,17 @@ def cut(line: str, pieces: Pieces) -> str:
     """The kept parts of a line, widened to whole words, with … where something is left out."""
     if pieces[0][0] == 0 and pieces[0][1] >= len(line):
         return line
-    parts: list[str] = []
-    for start, end in pieces:
-        start = _word_start(line, start)
-        part = line[start : _word_end(line, end)]
-        parts.append(f"… {part}" if start else part)
+    parts = [_widened(line, start, end) for start, end in pieces]
     if pieces[-1][1] < len(line):
         parts.append("…")
     return " ".join(parts)
+
+
+def _widened(line: str, start: int, end: int) -> str:
+    """A part of a line, widened to whole words, with … in front if something is left out there."""
+    start = _word_start(line, start)
+    part = line[start : _word_end(line, end)]
+    return f"… {part}" if start else part
 
 
 def _word_start(line: str, start: int) -> int:

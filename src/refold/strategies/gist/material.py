@@ -12,8 +12,8 @@ from itertools import chain
 
 from refold.core.model import Slot
 from refold.core.notes import names_of, now_of
-from refold.strategies.gist.choice import Kept
-from refold.strategies.gist.lines import Passage
+from refold.strategies.gist.choice import Kept, by_message
+from refold.strategies.gist.lines import Passage, names_on
 from refold.strategies.gist.names import Needs
 from refold.strategies.gist.passages import Reader, is_gist
 
@@ -48,13 +48,7 @@ class Material:
     def needs_noted(self, kept: Kept) -> Needs:
         """What a later gist has to know of the names on the kept lines: what can be seen without
         what stays whole."""
-        lines: dict[int, list[int]] = {}
-        for seq, at in kept:
-            lines.setdefault(seq, []).append(at)
-        only: set[str] = set()
-        for one in self.passages:
-            for at in lines.get(one.seq, ()):
-                only.update(one.names[at])
+        only = names_on(self.passages, by_message(kept))
         return _needs([*self.frozen, *self.slots], self.read, only)
 
 

@@ -28,36 +28,9 @@ PATH, FILE, NUMBER, ID, SNAKE, CAMEL = range(6)
 # a table.
 _TOKEN = re.compile(r"[A-Za-z0-9_./#\w-]{4,}")
 _EXTENSIONS = frozenset(
-    [
-        "py",
-        "js",
-        "ts",
-        "tsx",
-        "jsx",
-        "go",
-        "rs",
-        "c",
-        "h",
-        "cpp",
-        "java",
-        "rb",
-        "md",
-        "txt",
-        "json",
-        "yaml",
-        "yml",
-        "toml",
-        "cfg",
-        "ini",
-        "sh",
-        "html",
-        "css",
-        "sql",
-        "csv",
-        "xml",
-        "lock",
-    ]
-)
+    ["py", "js", "ts", "tsx", "jsx", "go", "rs", "c", "h", "cpp", "java", "rb", "md", "txt", "json",
+     "yaml", "yml", "toml", "cfg", "ini", "sh", "html", "css", "sql", "csv", "xml", "lock"]
+)  # fmt: skip
 _CAMEL = re.compile(r"[A-Z]?[a-z]+[A-Z]\w+")
 _DIGIT_THEN_LETTER = re.compile(r"\d\w*[A-Za-z]")
 _LETTERS_THEN_DIGITS = re.compile(r"[A-Z]+\d+")
@@ -82,14 +55,17 @@ def _names_in(token: str) -> tuple[str, ...]:
     if token.isalpha() and (token.islower() or token.istitle()):
         return ()
     whole = token.strip("./#-")
-    if "/" in token:  # `/testbed` and `./terminal/...` are paths as well
-        found = [whole]
-    elif whole.replace("_", "a").isalnum():
-        found = [whole] if is_name(whole) else []
-    else:
-        found = _parts(whole)
-    fitting = [name for name in found if NAME_CHARS_MIN <= len(name) <= NAME_CHARS_MAX]
-    return tuple(dict.fromkeys(fitting))
+    is_path = "/" in token  # `/testbed` and `./terminal/...` are paths as well
+    if is_path or whole.replace("_", "a").isalnum():
+        is_fitting = NAME_CHARS_MIN <= len(whole) <= NAME_CHARS_MAX
+        return (whole,) if is_fitting and (is_path or is_name(whole)) else ()
+    return _names_between(whole)
+
+
+def _names_between(token: str) -> tuple[str, ...]:
+    """The distinct names between dots and dashes."""
+    found = [name for name in _parts(token) if NAME_CHARS_MIN <= len(name) <= NAME_CHARS_MAX]
+    return tuple(dict.fromkeys(found))
 
 
 def _parts(token: str) -> list[str]:
@@ -172,7 +148,7 @@ class Needs:
         counts = Counter(chain.from_iterable(names))
         own, user = int(role == "assistant"), int(role == "user")
         crowd, now, rows = len(counts), self.now, self.rows
-        for name in counts if self.only is None else counts.keys() & self.only:
+        for name in self._counted(counts):
             row = rows.get(name)
             if row is None:
                 rows[name] = Row(own, 1, counts[name], now, crowd, user)
@@ -188,11 +164,15 @@ class Needs:
     def recall(self, now: int, notes: Mapping[str, Note]) -> None:
         """Takes in what an earlier gist noted of the names it kept."""
         self.now = max(self.now, now)
-        for name in notes if self.only is None else notes.keys() & self.only:
+        for name in self._counted(notes):
             row = Row(*notes[name])
             known = self.rows.get(name)
             if known is None or row.held > known.held:
                 self.rows[name] = row
+
+    def _counted(self, names: Mapping[str, object]) -> Iterable[str]:
+        """Those of the names that are counted here."""
+        return names if self.only is None else names.keys() & self.only
 
     def noted(self, names: Iterable[str]) -> dict[str, Note]:
         """What a later gist should know of these names."""
@@ -201,8 +181,8 @@ class Needs:
 
     def odds(self, names: Iterable[str]) -> dict[str, float]:
         """For each name the probability that it is needed again soon."""
-        start = BASE + NOW * log(self.now + 1)
-        starts = [start + kind for kind in KINDS]
+        base = BASE + NOW * log(self.now + 1)
+        starts = [base + kind for kind in KINDS]
         return {name: self._odds(name, starts) for name in names}
 
     def _odds(self, name: str, starts: Sequence[float]) -> float:

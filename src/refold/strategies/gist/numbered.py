@@ -35,9 +35,13 @@ class NumberedLines:
         return at - 1 if at > self.first[home] else -1
 
     def beside(self, at: int) -> list[int]:
-        """The lines whose neighbour this line is."""
-        around = [other for other in (at - 1, at + 1) if 0 <= other < len(self.lines)]
-        return [other for other in around if self.neighbour(other) == at]
+        """The lines whose neighbour this line is: the one before it, and the last of the message
+        if that is the next."""
+        home = self.home[at]
+        found = [at - 1] if at > self.first[home] else []
+        if at + 2 == self.first[home + 1]:
+            found.append(at + 1)
+        return found
 
     def place(self, at: int) -> tuple[int, int]:
         """The seq of a line's message, and the number of the line in it."""

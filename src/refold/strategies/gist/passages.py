@@ -21,8 +21,8 @@ from refold.core.fold import text_of
 from refold.core.model import Message, Slot, Span, Thinking, ToolCall
 from refold.ledger.todos import stateless
 from refold.ledger.tools import BY_NAME, compact
-from refold.strategies.brief import Brief, text_tokens
-from refold.strategies.gist.lines import Passage, Shown, passage
+from refold.strategies.brief import Brief
+from refold.strategies.gist.lines import Passage, Shown, joined, passage
 from refold.strategies.tags import TAG_LINE, role_of
 
 READ_TOKENS_MAX = 150_000
@@ -31,6 +31,7 @@ READ_AT_ONCE = 200
 REMEMBERED_MAX = 1_000  # messages; the oldest are forgotten first
 CHARS_PER_TOKEN = 4
 SAMPLE_SLOTS, SAMPLE_CHARS = 16, 1_000
+PER_CHAR_MIN = 0.05  # tokens
 NOTHING = Passage(0, "", [], [])  # stands for an event that is not a message
 
 
@@ -44,7 +45,7 @@ class Reader:
     def __init__(self, brief: Brief) -> None:
         self.brief = brief
         self.memory: dict[int, Passage] = brief.scratch.setdefault("passages", {})
-        visible = sum(slot.tokens for slot in brief.view.slots)
+        visible = sum(slot.tokens for slot in brief.slots)
         self.left = min(READ_TOKENS_MAX, READ_WINDOWS_MAX * brief.budget.window) - visible
         for seq in sorted(self.memory)[:-REMEMBERED_MAX]:
             del self.memory[seq]
@@ -53,20 +54,25 @@ class Reader:
         """The lines of a message as it came, whatever the page shows of it; of a gist, those of
         the messages it stands for as far as they can be read."""
         if is_gist(slot):
-            originals = self._read_back(slot.span)
-            first = originals[0].seq if originals else slot.last + 1
-            return [*kept_lines(flat(slot.message), first), *originals]
-        is_cut = slot.edits and not slot.standin
-        originals = self._read_span(slot.span) if is_cut else []
-        return originals or [self.shown(slot)]
+            return self._read_gist(slot)
+        if slot.edits and not slot.standin:
+            return self._read_span(slot.span) or [self.shown(slot)]
+        return [self.shown(slot)]
+
+    def _read_gist(self, slot: Slot) -> list[Passage]:
+        """The newest messages of a gist from the log, the others as far as it quotes them."""
+        originals = self._read_back(slot.span)
+        first = originals[0].seq if originals else slot.last + 1
+        return [*kept_lines(flat(slot.message), first), *originals]
 
     def shown(self, slot: Slot) -> Passage:
         """The lines of a message as the page shows it."""
         if slot.edits or slot.standin:
             return _passage_of(slot)
-        if slot.seq not in self.memory:
-            self.memory[slot.seq] = _passage_of(slot)
-        return self.memory[slot.seq]
+        known = self.memory.get(slot.seq)
+        if known is None:
+            known = self.memory[slot.seq] = _passage_of(slot)
+        return known
 
     def shown_by_gists(self, gists: Iterable[Slot]) -> Shown:
         """What gists show that stay as they are. Each is read once: what it shows is remembered
@@ -75,10 +81,7 @@ class Reader:
         texts = [flat(slot.message) for slot in gists]
         now = {text: known.get(text) or _shown_by_gist(text) for text in texts}
         self.brief.scratch["gists"] = now
-        together = Shown()
-        for one in now.values():
-            together.join(one)
-        return together
+        return joined(now.values())
 
     def _read_back(self, span: Span) -> list[Passage]:
         """The messages of a span, from its end back to where the bound is met."""
@@ -96,18 +99,24 @@ class Reader:
         pins = self.brief.view.pins
         seqs = [seq for seq in range(span.first, span.last + 1) if seq not in pins]
         found = [self.memory[seq] for seq in seqs]
-        self.left -= sum(len(line) for one in found for line in one.lines) // CHARS_PER_TOKEN
+        self.left -= _chars(found) // CHARS_PER_TOKEN
         return [one for one in found if one is not NOTHING]
 
     def _remember(self, span: Span) -> None:
         """Reads the messages of a span that are not remembered yet."""
-        unread = [seq for seq in range(span.first, span.last + 1) if seq not in self.memory]
+        memory = self.memory
+        unread = [seq for seq in range(span.first, span.last + 1) if seq not in memory]
         if not unread:
             return
-        self.memory.update(dict.fromkeys(unread, NOTHING))
+        memory.update(dict.fromkeys(unread, NOTHING))
         for slot in self.brief.originals(span):
-            if self.memory[slot.seq] is NOTHING:
-                self.memory[slot.seq] = _passage_of(slot)
+            if memory[slot.seq] is NOTHING:
+                memory[slot.seq] = _passage_of(slot)
+
+
+def _chars(passages: Iterable[Passage]) -> int:
+    """How many characters the lines of these messages have."""
+    return sum(len(line) for one in passages for line in one.lines)
 
 
 def _passage_of(slot: Slot) -> Passage:
@@ -116,6 +125,12 @@ def _passage_of(slot: Slot) -> Passage:
 
 def kept_lines(text: str, before: int) -> list[Passage]:
     """The lines that a gist shows of messages before a seq, under the messages they came from."""
+    quoted = _quoted_lines(text)
+    return [passage(seq, role, "\n".join(lines)) for seq, role, lines in quoted if seq < before]
+
+
+def _quoted_lines(text: str) -> list[tuple[int, str, list[str]]]:
+    """The messages that a gist quotes: seq, role and lines."""
     found: list[tuple[int, str, list[str]]] = []
     for line in text.split("\n"):
         tag = TAG_LINE.fullmatch(line) if line.startswith("#") else None
@@ -123,7 +138,7 @@ def kept_lines(text: str, before: int) -> list[Passage]:
             found.append((int(tag[1]), role_of(tag[2]), []))
         elif found:
             found[-1][2].append(line)
-    return [passage(seq, role, "\n".join(lines)) for seq, role, lines in found if seq < before]
+    return found
 
 
 def _shown_by_gist(text: str) -> Shown:
@@ -154,9 +169,8 @@ def argument_lines(call: ToolCall) -> str:
     values = _arguments(call)
     if not isinstance(values, dict):
         return str(call.arguments)
-    if BY_NAME.get(compact(call.name)) == "todo":
-        values = stateless(values)
-    return text_of(replace(call, arguments=values))
+    is_todo = BY_NAME.get(compact(call.name)) == "todo"
+    return text_of(replace(call, arguments=stateless(values) if is_todo else values))
 
 
 def _arguments(call: ToolCall) -> Any:
@@ -171,6 +185,11 @@ def _arguments(call: ToolCall) -> Any:
 
 def per_char(brief: Brief, slots: Sequence[Slot]) -> float:
     """Tokens per character of what these messages say, from a sample of them."""
+    sample = _sample(slots)
+    return max(PER_CHAR_MIN, brief.text_tokens(sample) / max(1, len(sample)))
+
+
+def _sample(slots: Sequence[Slot]) -> str:
+    """The beginnings of some messages, evenly spread."""
     step = max(1, len(slots) // SAMPLE_SLOTS)
-    sample = "\n".join(flat(slot.message)[:SAMPLE_CHARS] for slot in slots[::step])
-    return max(0.05, text_tokens(brief.count, sample) / max(1, len(sample)))
+    return "\n".join(flat(slot.message)[:SAMPLE_CHARS] for slot in slots[::step])
