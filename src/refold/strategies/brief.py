@@ -16,8 +16,9 @@ from msgspec.structs import replace
 
 from refold.config import Config
 from refold.core.budget import Budget
+from refold.core.fold import shortened
 from refold.core.laws import is_request, units
-from refold.core.model import Block, Edit, Message, Slot, Span, Text, View
+from refold.core.model import Block, Edit, Hide, Message, Replace, Slot, Span, Text, View
 from refold.core.plan import Ask
 from refold.errors import Invalid
 
@@ -81,6 +82,17 @@ class Brief(Struct, frozen=True, kw_only=True):
         frame = self.count(replace(message, blocks=()))
         return self.count(replace(message, blocks=(block,))) - frame
 
+    def hide_tokens(self, edit: Hide) -> int:
+        """What hiding adds to the page: its notice."""
+        return self.text_tokens(edit.notice) if edit.notice else 0
+
+    def freed_tokens(self, slot: Slot, edit: Replace) -> int:
+        """What a replace takes off its slot, as it is on the page."""
+        message = slot.message
+        block = message.blocks[edit.block]
+        after = self.block_tokens(message, shortened(block, edit))
+        return self.block_tokens(message, block) - after
+
 
 Strategy = Callable[[Brief], "list[Edit | Ask]"]
 
@@ -99,6 +111,13 @@ def _is_of_kind(value: object, kinds: Sequence[type]) -> bool:
     if isinstance(value, int) and float in kinds:
         return True
     return isinstance(value, tuple(kinds))
+
+
+def check_choice(refusal: str, value: str, known: Sequence[str]) -> None:
+    """Refuses a value that is not one of these, with this beginning of a sentence."""
+    if value not in known:
+        names = ", ".join(name for name in known if name)
+        raise Invalid(f"{refusal} {value!r}", hint=f"known: {names}")
 
 
 def protected(view: View) -> set[int]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
-from refold.core.fold import shortened, text_of
+from refold.core.fold import text_of
 from refold.core.laws import is_request
 from refold.core.model import (
     Edit,
@@ -27,8 +27,7 @@ from refold.core.model import (
     View,
 )
 from refold.core.plan import Ask
-from refold.errors import Invalid
-from refold.strategies.brief import Brief, check_kind, protected
+from refold.strategies.brief import Brief, check_choice, check_kind, protected
 from refold.strategies.tool_uses import Use, result_tokens, uses
 
 PRESETS: dict[str, dict[str, int]] = {
@@ -59,9 +58,7 @@ def clear(brief: Brief) -> list[Edit | Ask]:
 
 def _limits(brief: Brief, preset: str) -> dict[str, int]:
     """The limits of a preset with the caller's changes."""
-    if preset not in PRESETS:
-        known = ", ".join(name for name in PRESETS if name)
-        raise Invalid(f"there is no way to clear {preset!r}", hint=f"known: {known}")
+    check_choice("there is no way to clear", preset, tuple(PRESETS))
     return {limit: brief.setting(limit, default) for limit, default in PRESETS[preset].items()}
 
 
@@ -79,7 +76,7 @@ def _is_enough(brief: Brief, edits: Sequence[Replace]) -> bool:
     if not at_least:
         return True
     slots = {slot.seq: slot for slot in brief.slots}
-    freed = [_freed(brief, slots[edit.seq], edit) for edit in edits]
+    freed = [brief.freed_tokens(slots[edit.seq], edit) for edit in edits]
     return sum(freed) >= at_least
 
 
@@ -107,7 +104,8 @@ def _excluded_tools(brief: Brief) -> set[str]:
 def _unprotected_count(brief: Brief, older: Sequence[Use], protect_tokens: int) -> int:
     """How many of the uses lie before the newest that hold this many tokens; the one that
     crosses the line is protected."""
-    tokens, index = 0, len(older)
+    tokens = 0
+    index = len(older)
     while index and tokens < protect_tokens:
         index -= 1
         tokens += result_tokens(brief, older[index])
@@ -151,23 +149,18 @@ def _clear_use(brief: Brief, use: Use, least: int) -> Iterator[tuple[Replace, in
         yield _result_edit(brief, use), gain
     if _is_input_meant(brief, use.call):
         edit = _input_edit(brief, use)
-        gain = _freed(brief, use.caller, edit)
+        gain = brief.freed_tokens(use.caller, edit)
         if gain > 0:
             yield edit, gain
 
 
 def _result_edit(brief: Brief, use: Use) -> Replace:
     """The placeholder names the handle, and the artifact if the result was a stub for one."""
-    handles = str(use.answer.span)
-    if use.result.artifact:
-        handles += f" or {use.result.artifact}"
-    return Replace(
-        batch=brief.batch,
-        seq=use.answer.seq,
-        block=use.block,
-        text=f"{CLEARED}; unfold {handles} to read it]",
-        reason="an old tool result",
-    )
+    answer, artifact = use.answer, use.result.artifact
+    handles = f"{answer.span} or {artifact}" if artifact else f"{answer.span}"
+    text = f"{CLEARED}; unfold {handles} to read it]"
+    reason = "an old tool result"
+    return Replace(batch=brief.batch, seq=answer.seq, block=use.block, text=text, reason=reason)
 
 
 def _is_input_meant(brief: Brief, call: ToolCall) -> bool:
@@ -189,13 +182,6 @@ def _input_edit(brief: Brief, use: Use) -> Replace:
         text=text,
         reason="the input of an old tool use",
     )
-
-
-def _freed(brief: Brief, slot: Slot, edit: Replace) -> int:
-    """What the edit takes off its slot, counted."""
-    block = slot.message.blocks[edit.block]
-    before = brief.block_tokens(slot.message, block)
-    return before - brief.block_tokens(slot.message, shortened(block, edit))
 
 
 # --- thinking ---

@@ -81,7 +81,7 @@ def _stub(piece: Piece) -> str:
     return "" if isinstance(piece.whole, Thinking) else f"[cut; unfold {piece.slot.span}]"
 
 
-def _edit_to(brief: Brief, piece: Piece, text: str) -> Edit:
+def _edit_to(brief: Brief, piece: Piece, text: str) -> Hide | Replace:
     """The edit that shows this text in the place of the piece."""
     slot = piece.slot
     if slot.standin:
@@ -98,10 +98,10 @@ def _is_json_call(block: Block) -> bool:
     return isinstance(block.arguments, str) and block.arguments.lstrip()[:1] == "{"
 
 
-def _size_after(brief: Brief, piece: Piece, edit: Edit) -> int:
+def _size_after(brief: Brief, piece: Piece, edit: Hide | Replace) -> int:
     """The size of the piece as the edit leaves it."""
     if isinstance(edit, Replace):
         left = shortened(piece.whole, edit)
     else:
-        left = Text(edit.notice if isinstance(edit, Hide) else "")
+        left = Text(edit.notice)
     return brief.block_tokens(piece.slot.message, left)

@@ -22,6 +22,7 @@ from refold.strategies.copies import NOTICE_START, Copies, Copy
 NOTICE_MAX = 200
 PATH_MAX = NOTICE_MAX - 90  # of a path in a notice
 PATH_HEAD = PATH_MAX // 3
+PATH_TAIL = PATH_MAX - PATH_HEAD - 1
 SAME_CHARS = 400  # from this size on, equal results of any tool are shown once
 LATER_KEPT = 64  # how many later texts of one file an earlier one is compared with
 
@@ -97,9 +98,10 @@ class _Kept:
 
     def add(self, copy: Copy, output: str) -> None:
         """This copy stays on the page."""
-        later = self.later.setdefault(copy.path, [])
-        if copy.path and not copy.cut and len(later) < LATER_KEPT:
-            later.append(copy)
+        if copy.path and not copy.cut:
+            later = self.later.setdefault(copy.path, [])
+            if len(later) < LATER_KEPT:
+                later.append(copy)
         if output:
             # The text of one file never stands for another's, only for output of no file.
             self.same.setdefault((copy.path, output), copy)
@@ -118,7 +120,7 @@ class _Kept:
 
     def _later_text(self, copy: Copy) -> Copy | None:
         """A later text of the same file that shows what this one shows."""
-        for other in self.later.get(copy.path, ()) if copy.path else ():
+        for other in self.later.get(copy.path, ()):
             if _shows_all(other, copy) and not self._is_moved(copy, other):
                 return other
         return None
@@ -135,8 +137,7 @@ def _short_path(path: str) -> str:
     """A path without its middle if it is too long for a notice."""
     if len(path) <= PATH_MAX:
         return path
-    tail = PATH_MAX - PATH_HEAD - 1
-    return path[:PATH_HEAD] + "…" + path[-tail:]
+    return path[:PATH_HEAD] + "…" + path[-PATH_TAIL:]
 
 
 def _shows_all(later: Copy, earlier: Copy) -> bool:

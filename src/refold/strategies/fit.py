@@ -48,10 +48,14 @@ def fit(brief: Brief) -> list[Edit | Ask]:
     cuts, freed = cuts_of(brief, pieces(brief, brief.slots), brief.excess, gentle)
     if freed >= brief.excess:
         return [*cuts]
+    return _hide_and_cut(brief, (*gentle, HARSH_TOKENS, 0))
+
+
+def _hide_and_cut(brief: Brief, floors: Sequence[int]) -> list[Edit | Ask]:
+    """Hides the oldest units, and cuts what is left."""
     hides = hide(replace(brief, settings={}))
     left, freed = _left_by(brief, hides)
-    harsh = (*gentle, HARSH_TOKENS, 0)
-    cuts, _ = cuts_of(brief, pieces(brief, left), brief.excess - freed, harsh)
+    cuts, _ = cuts_of(brief, pieces(brief, left), brief.excess - freed, floors)
     return [*hides, *cuts]
 
 
@@ -62,7 +66,7 @@ def _left_by(brief: Brief, hides: Iterable[Edit | Ask]) -> tuple[Sequence[Slot],
     for edit in hides:
         if isinstance(edit, Hide):
             left = _outside(left, edit.span, brief.view.pins)
-            notices += brief.text_tokens(edit.notice) if edit.notice else 0
+            notices += brief.hide_tokens(edit)
     return left, brief.view.slot_tokens - tokens_of(left) - notices
 
 
@@ -177,13 +181,20 @@ def cuts_of(
     cuts: Cuts = {}
     for floor in floors:
         for turn in range(KEPT + 1):
-            lowest = max(floor, brief.budget.window // 8) if floor and turn == KEPT else floor
+            lowest = _lowest(brief, floor, turn)
             group = [piece for piece in found if piece.turn == turn and piece.tokens > lowest]
             others = _without(cuts, group)
             cuts |= _lower(brief, group, excess - _freed_by(others), lowest)
             if _freed_by(cuts) >= excess:
                 return _edits_of(cuts), _freed_by(cuts)
     return _edits_of(cuts), _freed_by(cuts)
+
+
+def _lowest(brief: Brief, floor: int, turn: int) -> int:
+    """The floor for the blocks of a turn: requests are cut gently, unless all else failed."""
+    if floor and turn == KEPT:
+        return max(floor, brief.budget.window // 8)
+    return floor
 
 
 def _without(cuts: Cuts, group: Sequence[Piece]) -> Cuts:

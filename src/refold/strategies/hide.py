@@ -16,7 +16,7 @@ from refold.core.laws import calls_of, is_request, results_of, units
 from refold.core.model import Edit, Slot, View
 from refold.core.plan import Ask
 from refold.errors import Invalid
-from refold.strategies.brief import Brief, protected, run_tokens, tokens_of
+from refold.strategies.brief import Brief, check_choice, protected, run_tokens, tokens_of
 from refold.strategies.hide_notice import hide_edits, is_notice, notice_tokens
 
 PRESETS = ("none", "lastTwo", "half", "quarter", "auto")
@@ -25,25 +25,24 @@ _HANDLES_EXPECTED = 2  # in the notice, when its size must be known before it is
 
 def hide(brief: Brief) -> list[Edit | Ask]:
     """Hides the oldest units until the target is met, or the amount that the settings fix."""
-    preset = brief.setting("preset", "")
-    fraction = brief.setting("fraction", 0.0)
-    _check_amount(preset, fraction)
-    if "fraction" in brief.settings:
-        going = _by_fraction(brief.view, fraction)
-        reason = f"{fraction:g} of the messages"
-    elif preset:
-        preset = auto_preset(brief) if preset == "auto" else preset
-        going = _by_preset(brief.view, preset)
-        reason = f"truncation {preset}"
-    else:
-        going = _oldest(brief)
-        reason = "oldest first"
+    going, reason = _amount(brief)
     return hide_edits(brief, going, lambda _: reason)
 
 
-def _check_amount(preset: str, fraction: float) -> None:
-    if preset and preset not in PRESETS:
-        raise Invalid(f"there is no truncation {preset!r}", hint="known: " + ", ".join(PRESETS))
+def _amount(brief: Brief) -> tuple[set[int], str]:
+    """What goes, and why so much."""
+    preset, fraction = brief.setting("preset", ""), brief.setting("fraction", 0.0)
+    check_choice("there is no truncation", preset, ("", *PRESETS))
+    _check_fraction(fraction)
+    if "fraction" in brief.settings:
+        return _by_fraction(brief.view, fraction), f"{fraction:g} of the messages"
+    if not preset:
+        return _oldest(brief), "oldest first"
+    preset = auto_preset(brief) if preset == "auto" else preset
+    return _by_preset(brief.view, preset), f"truncation {preset}"
+
+
+def _check_fraction(fraction: float) -> None:
     if not 0 <= fraction <= 1:
         raise Invalid(f"a fraction of {fraction}", hint="give a number from 0 to 1")
 

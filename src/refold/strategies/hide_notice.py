@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 
 from refold.core.model import Edit, Hide, Slot, Span, Text, View
 from refold.core.plan import Ask
@@ -105,8 +106,7 @@ def hide_edits(brief: Brief, going: set[int], reason: Callable[[range], str]) ->
 def _notice_for(brief: Brief, runs: Sequence[range], notices: Iterable[Slot]) -> str:
     """The notice for what is hidden now and by these earlier notices."""
     spans = [_span_of(brief.view, run) for run in runs]
-    for notice in notices:
-        spans += _spans_named(notice)
+    spans += chain.from_iterable(map(_spans_named, notices))
     return notice_of(_hidden_count(brief, runs), _united(spans))
 
 

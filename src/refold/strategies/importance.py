@@ -20,7 +20,7 @@ from refold.core.laws import units
 from refold.core.model import Edit, View
 from refold.core.plan import Ask
 from refold.errors import Invalid
-from refold.strategies.brief import Brief, run_tokens, tokens_of
+from refold.strategies.brief import Brief, check_choice, run_tokens, tokens_of
 from refold.strategies.hide import newest_work, staying
 from refold.strategies.hide_notice import hide_edits, is_notice, notice_tokens, runs_of
 from refold.strategies.prose import cap_tokens
@@ -77,16 +77,13 @@ def explain(brief: Brief) -> list[Score]:
     factors = factors_of(brief, whole)
     values = weighed(factors, _weights(brief))
     going = _going(brief, whole, values)
-    return [
-        Score(
-            seq=slot.seq,
-            tokens=slot.tokens,
-            score=values[index],
-            goes=index in going,
-            factors={name: column[index] for name, column in factors.items()},
-        )
-        for index, slot in enumerate(brief.slots)
-    ]
+    scores: list[Score] = []
+    for index, slot in enumerate(brief.slots):
+        own = {name: column[index] for name, column in factors.items()}
+        goes = index in going
+        score = Score(seq=slot.seq, tokens=slot.tokens, score=values[index], factors=own, goes=goes)
+        scores.append(score)
+    return scores
 
 
 def _weights(brief: Brief) -> dict[str, float]:
@@ -97,8 +94,13 @@ def _weights(brief: Brief) -> dict[str, float]:
     weights: dict[str, float] = {**WEIGHTS, **given}
     if not brief.task.strip():
         weights["keywords"] = 0.0
+    return _parts_of_one(weights)
+
+
+def _parts_of_one(weights: dict[str, float]) -> dict[str, float]:
+    """The weights that count, so that they add up to 1."""
     total = sum(weights.values()) or 1.0
-    return {name: each / total for name, each in weights.items() if each}
+    return {name: weight / total for name, weight in weights.items() if weight}
 
 
 def _check_weights(given: dict[str, object]) -> None:
@@ -118,8 +120,7 @@ def _is_weight(value: object) -> bool:
 def _is_summarized(brief: Brief) -> bool:
     """Whether what goes is put in summaries, and not hidden."""
     rest: str = brief.setting("rest", RESTS[0])
-    if rest not in RESTS:
-        raise Invalid(f"the rest is {rest!r}", hint="known: " + ", ".join(RESTS))
+    check_choice("the rest is", rest, RESTS)
     return rest == "summarize"
 
 

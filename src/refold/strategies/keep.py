@@ -99,7 +99,7 @@ def _tail_seq(brief: Brief) -> int:
 def _is_plain(use: Use) -> bool:
     """Whether the result is text as it came: lines are numbered in the original, and media have
     none."""
-    if any(applied.block == use.block for applied in use.answer.edits):
+    if use.block in [applied.block for applied in use.answer.edits]:
         return False
     return all(isinstance(part, Text) for part in use.result.content)
 

@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from refold.core.codec import kind_of
-from refold.core.fold import Fold, shortened
+from refold.core.fold import Fold
 from refold.core.laws import broken
 from refold.core.model import Edit, Event, Hide, Replace, Summarize
 from refold.core.plan import Ask, Proposal, Step
@@ -33,25 +33,33 @@ class Climb(Struct, frozen=True, kw_only=True):
     asks: tuple[Ask, ...]
     steps: tuple[Step, ...]
 
+    def then(self, further: Climb) -> Climb:
+        """This climb and what came after it."""
+        return Climb(
+            state=further.state,
+            proposals=self.proposals + further.proposals,
+            asks=self.asks + further.asks,
+            steps=self.steps + further.steps,
+        )
+
 
 def climb(state: Fold, brief: Brief, rungs: Sequence[tuple[str, Strategy]]) -> Climb:
     """Runs the rungs on a copy of the fold until the target is met."""
-    proposals: list[Proposal] = []
-    asks: list[Ask] = []
-    steps: list[Step] = []
-    state = state.copy()
+    done = Climb(state=state.copy(), proposals=(), asks=(), steps=())
     for name, strategy in rungs:
-        is_summarized = any(isinstance(proposal.edit, Summarize) for proposal in proposals)
-        is_last_resort = is_summarized and name == rungs[-1][0]
-        enough = max(brief.enough, brief.target) if is_last_resort else brief.target
-        if state.view().tokens <= enough:
+        enough = _enough(brief, done, is_last=name == rungs[-1][0])
+        if done.state.view().tokens <= enough:
             break
-        rung = _run_rung(state, brief, name, strategy)
-        state = rung.state
-        proposals += rung.proposals
-        asks += rung.asks
-        steps += rung.steps
-    return Climb(state=state, proposals=tuple(proposals), asks=tuple(asks), steps=tuple(steps))
+        done = done.then(_run_rung(done.state, brief, name, strategy))
+    return done
+
+
+def _enough(brief: Brief, done: Climb, *, is_last: bool) -> int:
+    """The size at which the next rung is not needed; after a summary the last one is spared."""
+    is_summarized = any(isinstance(proposal.edit, Summarize) for proposal in done.proposals)
+    if is_last and is_summarized:
+        return max(brief.enough, brief.target)
+    return brief.target
 
 
 def _run_rung(state: Fold, brief: Brief, name: str, strategy: Strategy) -> Climb:
@@ -61,8 +69,6 @@ def _run_rung(state: Fold, brief: Brief, name: str, strategy: Strategy) -> Climb
     settings = {**brief.config.strategy.get(name, {}), **brief.settings}
     items, failure = _run_strategy(strategy, replace(brief, view=before, settings=settings))
     taken, after, refusal = _try_edits(state, brief, [_draft_of(item) for item in items])
-    kept = {id(proposal.edit) for proposal in taken}
-    asks = [item for item in items if isinstance(item, Ask) and id(item.draft) in kept]
     step = Step(
         strategy=name,
         edits=len(taken),
@@ -71,7 +77,15 @@ def _run_rung(state: Fold, brief: Brief, name: str, strategy: Strategy) -> Climb
         cpu_ms=1e3 * (process_time() - began),
         note=failure or refusal,
     )
-    return Climb(state=after, proposals=tuple(taken), asks=tuple(asks), steps=(step,))
+    asks = _asks_for(taken, items)
+    return Climb(state=after, proposals=tuple(taken), asks=asks, steps=(step,))
+
+
+def _asks_for(taken: Sequence[Proposal], items: Sequence[Edit | Ask]) -> tuple[Ask, ...]:
+    """The asks whose drafts were taken."""
+    kept = {id(proposal.edit) for proposal in taken}
+    asks = [item for item in items if isinstance(item, Ask)]
+    return tuple(ask for ask in asks if id(ask.draft) in kept)
 
 
 def _run_strategy(strategy: Strategy, brief: Brief) -> tuple[Sequence[Edit | Ask], str]:
@@ -128,7 +142,7 @@ def edit_tokens(edit: Edit, state: Fold, brief: Brief) -> int:
     """What the edit's event adds to the page."""
     match edit:
         case Hide():
-            return brief.text_tokens(edit.notice) if edit.notice else 0
+            return brief.hide_tokens(edit)
         case Summarize():
             return brief.text_tokens(edit.text)
         case Replace():
@@ -139,20 +153,18 @@ def _replace_tokens(edit: Replace, state: Fold, brief: Brief) -> int:
     slot = state.slot_at(edit.seq)
     if slot is None or edit.block >= len(slot.message.blocks):
         return 0
-    block = slot.message.blocks[edit.block]
-    new = brief.block_tokens(slot.message, shortened(block, edit))
-    shown = brief.block_tokens(slot.message, block)
     # The fold takes the tokens of an edit against the block as it came, not as an earlier edit
     # left it.
-    return new - shown + replaced_tokens(edit, state)
+    return replaced_tokens(edit, state) - brief.freed_tokens(slot, edit)
 
 
 def replaced_tokens(edit: Replace, state: Fold) -> int:
     """What an earlier replace of the same block has added to the page: 0, or a negative number."""
     slot = state.slot_at(edit.seq)
-    if slot is None:
-        return 0
-    return next((applied.tokens for applied in slot.edits if applied.block == edit.block), 0)
+    for applied in slot.edits if slot else ():
+        if applied.block == edit.block:
+            return applied.tokens
+    return 0
 
 
 def _trial_event(proposal: Proposal, state: Fold) -> Event:

@@ -78,7 +78,8 @@ def strategy(name: str) -> Strategy:
         return _registered[name][0]
     if name in BUILT_IN:
         return _built_in(name)
-    raise Invalid(f"there is no strategy {name!r}", hint=_nearest_hint(name))
+    known = sorted({*BUILT_IN, *_registered})
+    raise Invalid(f"there is no strategy {name!r}", hint=suggestion(name, known))
 
 
 def _built_in(name: str) -> Strategy:
@@ -86,13 +87,6 @@ def _built_in(name: str) -> Strategy:
     module = import_module(f"refold.strategies.{BUILT_IN[name][0]}")
     found: Strategy = getattr(module, name)
     return found
-
-
-def _nearest_hint(name: str) -> str:
-    """The known strategy with the most similar name, or all of them."""
-    known = sorted({*BUILT_IN, *_registered})
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {near[0]}?" if near else "known: " + ", ".join(known)
 
 
 def rungs(names: Sequence[str]) -> list[tuple[str, Strategy]]:

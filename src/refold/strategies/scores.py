@@ -178,11 +178,11 @@ def _name_before(text: str, at: int) -> str:
 def task_shares(task: str, texts: Sequence[str], lowers: Sequence[str]) -> list[float]:
     """For each text the part of the task's words that it has, rare words counting more; 0 for
     all without a task."""
+    hits = [mentioning(word, texts, lowers) for word in dict.fromkeys(words(task))]
+    weights = [weight(len(found), len(texts)) for found in hits]
+    total = sum(weights)
     shares = [0.0] * len(texts)
-    hits = {word: mentioning(word, texts, lowers) for word in dict.fromkeys(words(task))}
-    weights = {word: weight(len(found), len(texts)) for word, found in hits.items()}
-    total = sum(weights.values())
-    for word, found in hits.items():
+    for found, each in zip(hits, weights):
         for index in found:
-            shares[index] += weights[word] / total
+            shares[index] += each / total
     return [min(1.0, share) for share in shares]

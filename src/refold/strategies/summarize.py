@@ -62,17 +62,24 @@ def asks_for(brief: Brief, runs: Sequence[Sequence[Slot]], instructions: str = "
 def covered(view: View, keep: int) -> list[list[Slot]]:
     """What is to be summarized: the runs before the last `keep` messages, cut at seams and
     around what stays."""
-    latest = max(0, len(view.slots) - max(1, keep))
-    start = last_seam(units(view.slots), latest)
-    front = next((i for i, slot in enumerate(view.slots) if slot.message.role != "system"), 0)
     held = protected(view)
     runs: list[list[Slot]] = [[]]
-    for slot in view.slots[front:start]:
+    for slot in _before_last(view, keep):
         if slot.seq in held and not slot.standin:
             runs.append([])
         else:
             runs[-1].append(slot)
     return [run for run in runs if run]
+
+
+def _before_last(view: View, keep: int) -> Sequence[Slot]:
+    """The slots before the last `keep`, without system messages at the front."""
+    latest = max(0, len(view.slots) - max(1, keep))
+    start = last_seam(units(view.slots), latest)
+    for front, slot in enumerate(view.slots):
+        if slot.message.role != "system":
+            return view.slots[front:start]
+    return view.slots[:start]
 
 
 # --- the ledger ---
@@ -162,8 +169,8 @@ def _tools_line(tools: dict[str, Used]) -> str:
     """The tools used most, in one sentence; nothing if none was used."""
     if not tools:
         return ""
-    most = list(tools.items())[:TOOLS_SHOWN]
-    return f" Tools used: {', '.join(f'{name} ×{used.count}' for name, used in most)}."
+    uses = [f"{name} ×{used.count}" for name, used in tools.items()]
+    return f" Tools used: {', '.join(uses[:TOOLS_SHOWN])}."
 
 
 def _text(brief: Brief, run: Sequence[Slot], heading: str, ledger: _Ledger) -> str:

@@ -71,7 +71,7 @@ def stem(word: str) -> str:
     if len(word) <= 3 or not word.isascii():
         return word
     word = _undoubled(_without_ending(word))
-    return word[:-1] if len(word) > 3 and word.endswith("e") else word
+    return word.removesuffix("e") if len(word) > 3 else word
 
 
 def _undoubled(word: str) -> str:

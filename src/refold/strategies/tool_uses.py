@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from refold.core.laws import units
-from refold.core.model import Message, Slot, ToolCall, ToolResult, View
+from refold.core.model import Block, Message, Slot, ToolCall, ToolResult, View
 from refold.strategies.brief import Brief
 
 
@@ -37,10 +37,9 @@ def _unit_uses(slots: Sequence[Slot]) -> list[Use]:
     """The uses of one unit; none if a call has no result yet."""
     calls = _calls_by_id(slots)
     found: list[Use] = []
-    for slot in slots:
-        for index, block in enumerate(slot.message.blocks):
-            if isinstance(block, ToolResult) and block.call in calls:
-                found.append(Use(*calls[block.call], block, slot, index))
+    for slot, index, block in _blocks(slots):
+        if isinstance(block, ToolResult) and block.call in calls:
+            found.append(Use(*calls[block.call], block, slot, index))
     answered = {use.call.id for use in found}
     return found if answered == calls.keys() else []
 
@@ -48,11 +47,17 @@ def _unit_uses(slots: Sequence[Slot]) -> list[Use]:
 def _calls_by_id(slots: Sequence[Slot]) -> dict[str, tuple[ToolCall, Slot, int]]:
     """Each call with the slot and the number of the block where it stands."""
     calls: dict[str, tuple[ToolCall, Slot, int]] = {}
+    for slot, index, block in _blocks(slots):
+        if isinstance(block, ToolCall):
+            calls[block.id] = (block, slot, index)
+    return calls
+
+
+def _blocks(slots: Sequence[Slot]) -> Iterator[tuple[Slot, int, Block]]:
+    """Every block with its slot and its number there."""
     for slot in slots:
         for index, block in enumerate(slot.message.blocks):
-            if isinstance(block, ToolCall):
-                calls[block.id] = (block, slot, index)
-    return calls
+            yield slot, index, block
 
 
 def result_tokens(brief: Brief, use: Use) -> int:

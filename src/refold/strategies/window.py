@@ -15,7 +15,7 @@ from refold.core.laws import units
 from refold.core.model import Edit, Slot
 from refold.core.plan import Ask
 from refold.errors import Invalid
-from refold.strategies.brief import Brief, last_seam, tail_start
+from refold.strategies.brief import Brief, check_choice, last_seam, tail_start
 from refold.strategies.hide import staying
 from refold.strategies.hide_notice import hide_edits
 
@@ -44,22 +44,26 @@ def _window_start(brief: Brief, whole: Sequence[range]) -> tuple[int, str]:
     """Where the window starts, and why there. Of two limits the narrower one counts."""
     hours = _hours(brief, _check_way(brief))
     recent = _start_by_count(brief, whole)
-    starts: list[int] = []
-    tokens_max = brief.setting("max_tokens", 0)
-    if tokens_max:
-        messages = len(brief.slots)  # no limit
-        starts.append(tail_start(brief.view, keep_messages=messages, keep_tokens=tokens_max))
+    starts = _start_by_tokens(brief)
     if hours is None:
         return max(starts, default=recent), "before the window"
     starts.append(min(recent, _start_by_age(brief, whole, hours)))
     return max(starts), f"older than {hours:g} hours"
 
 
+def _start_by_tokens(brief: Brief) -> list[int]:
+    """The first seam from which everything keeps to `max_tokens`; none if that is not set."""
+    tokens_max = brief.setting("max_tokens", 0)
+    if not tokens_max:
+        return []
+    messages = len(brief.slots)  # so that only tokens count
+    return [tail_start(brief.view, keep_messages=messages, keep_tokens=tokens_max)]
+
+
 def _check_way(brief: Brief) -> str:
     """By what the window is meant to be limited."""
     way: str = brief.setting("by", WAYS[0])
-    if way not in WAYS:
-        raise Invalid(f"there is no window by {way!r}", hint="known: " + ", ".join(WAYS))
+    check_choice("there is no window by", way, WAYS)
     if way == "tokens" and "max_tokens" not in brief.settings:
         raise Invalid("a window by tokens without a size", hint="set max_tokens")
     return way

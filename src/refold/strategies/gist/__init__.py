@@ -136,16 +136,15 @@ def _summaries(
     brief: Brief, layout: Layout, material: Material, room: int, *, starved: bool
 ) -> list[Summarize]:
     """The summaries: the ledger's lines first, then the most needed ones."""
-    count = brief.text_tokens
     rate = per_char(brief, material.slots)
     facts = _facts(brief, material)
     told = facts if material.frozen else merged(brief.view.facts, facts)
     in_work = files_in_work(layout.kept, brief.config)
     usual = int(LEDGER_SHARE * (room + max(0, room - LEDGER_ROOM)) / rate)
     ledger = ledger_lines(told, usual, in_work)
-    left = room - count("\n".join(ledger)) - HEADING_TOKENS * len(material.runs)
-    prose = carried(material.slots, min(cap_tokens(brief.budget.window), left // 4), count)
-    left -= count(prose) if prose else 0
+    left = room - brief.text_tokens("\n".join(ledger)) - HEADING_TOKENS * len(material.runs)
+    prose = _carried_prose(brief, material, left)
+    left -= brief.text_tokens(prose) if prose else 0
     material.shown.lines |= said(ledger)
     kept = _choose(layout, material, left, rate, told)
     if is_cut(ledger):  # what the lines do not need is for requests, rules and changed files
@@ -160,6 +159,12 @@ def _summaries(
         prose=prose,
     )
     return draft.within(room, kept, rate)
+
+
+def _carried_prose(brief: Brief, material: Material, room: int) -> str:
+    """The prose of what is folded, in a quarter of the room at most."""
+    tokens_max = min(cap_tokens(brief.budget.window), room // 4)
+    return carried(material.slots, tokens_max, brief.text_tokens)
 
 
 def _facts(brief: Brief, material: Material) -> tuple[Fact, ...]:

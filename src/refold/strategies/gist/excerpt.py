@@ -13,7 +13,7 @@ from itertools import chain
 
 from msgspec import Struct
 
-from refold.core.fold import shortened, text_of
+from refold.core.fold import text_of
 from refold.core.model import Block, Replace, Slot, Span, Text, ToolResult
 from refold.strategies.brief import Brief
 from refold.strategies.gist.choice import choose_lines
@@ -52,17 +52,11 @@ def excerpts(
         if excess <= 0:
             break
         edit = _excerpt_edit(brief, result, excess, needs)
-        freed = _freed(brief, result, edit) if edit else 0
+        freed = brief.freed_tokens(result.slot, edit) if edit else 0
         if edit and freed > 0:
             edits.append(edit)
             excess -= freed
     return edits, excess
-
-
-def _freed(brief: Brief, result: _Result, edit: Replace) -> int:
-    """What the edit takes off the result."""
-    left = shortened(result.whole, edit)
-    return result.tokens - brief.block_tokens(result.slot.message, left)
 
 
 def _largest_results(brief: Brief, slots: Iterable[Slot]) -> list[_Result]:
@@ -103,12 +97,18 @@ def excerpt(text: str, chars: int, needs: Needs) -> tuple[Span, ...]:
     start, end = _ends(lines, int(chars * HEAD_SHARE), int(chars * TAIL_SHARE))
     if len(lines) < LINES_MIN or len(text) <= chars or start >= end:
         return ()
-    shown = Shown()
-    for part in (lines[:start], lines[end:]):
-        shown.add(passage(0, "tool", "\n".join(part)))
-        chars -= sum(len(line) + 1 for line in part)
-    middle = _needed_numbers(lines, range(start, end), needs, shown, chars)
+    head, tail = lines[:start], lines[end:]
+    left = chars - sum(len(line) + 1 for line in (*head, *tail))
+    middle = _needed_numbers(lines, range(start, end), needs, _shown(head, tail), left)
     return line_ranges([*range(1, start + 1), *middle, *range(end + 1, len(lines) + 1)])
+
+
+def _shown(*parts: Sequence[str]) -> Shown:
+    """What these lines tell already."""
+    shown = Shown()
+    for lines in parts:
+        shown.add(passage(0, "tool", "\n".join(lines)))
+    return shown
 
 
 def _ends(lines: Sequence[str], head_chars: int, tail_chars: int) -> tuple[int, int]:
