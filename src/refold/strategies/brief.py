@@ -163,6 +163,12 @@ def last_seam(whole: Sequence[range], latest: int) -> int:
     return max((unit.start for unit in whole if unit.start <= latest), default=0)
 
 
+def first_text(slot: Slot) -> str:
+    """The text that a slot begins with; all of it where it is a stand-in."""
+    first = slot.message.blocks[0] if slot.message.blocks else None
+    return first.text if isinstance(first, Text) else ""
+
+
 def tokens_of(slots: Sequence[Slot]) -> int:
     """What these slots take on the page together."""
     return sum(slot.tokens for slot in slots)

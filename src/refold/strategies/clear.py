@@ -16,6 +16,7 @@ from itertools import chain
 from refold.core.fold import text_of
 from refold.core.laws import is_request
 from refold.core.model import (
+    Block,
     Edit,
     Message,
     Replace,
@@ -75,9 +76,13 @@ def _is_enough(brief: Brief, edits: Sequence[Replace]) -> bool:
     at_least: int = brief.setting("clear_at_least", 0)
     if not at_least:
         return True
+    return _freed_by(brief, edits) >= at_least
+
+
+def _freed_by(brief: Brief, edits: Iterable[Replace]) -> int:
+    """What these edits free together."""
     slots = {slot.seq: slot for slot in brief.slots}
-    freed = [brief.freed_tokens(slots[edit.seq], edit) for edit in edits]
-    return sum(freed) >= at_least
+    return sum(brief.freed_tokens(slots[edit.seq], edit) for edit in edits)
 
 
 # --- which uses ---
@@ -147,7 +152,8 @@ def _clear_use(brief: Brief, use: Use, least: int) -> Iterator[tuple[Replace, in
     gain = result_tokens(brief, use) - least
     if gain > 0:
         yield _result_edit(brief, use), gain
-    if _is_input_meant(brief, use.call):
+    is_cleared = CLEARED in text_of(use.call)[:24]
+    if not is_cleared and _is_input_meant(brief, use.call):
         edit = _input_edit(brief, use)
         gain = brief.freed_tokens(use.caller, edit)
         if gain > 0:
@@ -155,33 +161,45 @@ def _clear_use(brief: Brief, use: Use, least: int) -> Iterator[tuple[Replace, in
 
 
 def _result_edit(brief: Brief, use: Use) -> Replace:
-    """The placeholder names the handle, and the artifact if the result was a stub for one."""
-    answer, artifact = use.answer, use.result.artifact
-    handles = f"{answer.span} or {artifact}" if artifact else f"{answer.span}"
-    text = f"{CLEARED}; unfold {handles} to read it]"
-    reason = "an old tool result"
-    return Replace(batch=brief.batch, seq=answer.seq, block=use.block, text=text, reason=reason)
+    return Replace(
+        batch=brief.batch,
+        seq=use.answer.seq,
+        block=use.block,
+        text=_result_placeholder(use),
+        reason="an old tool result",
+    )
+
+
+def _result_placeholder(use: Use) -> str:
+    """Names the handle, and the artifact if the result was a stub for one."""
+    handles = str(use.answer.span)
+    if use.result.artifact:
+        handles += f" or {use.result.artifact}"
+    return f"{CLEARED}; unfold {handles} to read it]"
 
 
 def _is_input_meant(brief: Brief, call: ToolCall) -> bool:
     """Whether `clear_inputs` means this call: all calls, or those of the tools it names."""
     meant = brief.settings.get("clear_inputs", False)
-    if isinstance(meant, list | tuple) and call.name not in meant:
-        return False
-    return bool(meant) and CLEARED not in text_of(call)[:24]
+    if isinstance(meant, list | tuple):
+        return call.name in meant
+    return bool(meant)
 
 
 def _input_edit(brief: Brief, use: Use) -> Replace:
-    text = f"{CLEARED}; unfold {use.caller.span}]"
-    if isinstance(use.call.arguments, str):
-        text = f'{{"…": "{text}"}}'
     return Replace(
         batch=brief.batch,
         seq=use.caller.seq,
         block=use.call_block,
-        text=text,
+        text=_input_placeholder(use),
         reason="the input of an old tool use",
     )
+
+
+def _input_placeholder(use: Use) -> str:
+    """Names the handle; as JSON where the arguments came as text."""
+    text = f"{CLEARED}; unfold {use.caller.span}]"
+    return f'{{"…": "{text}"}}' if isinstance(use.call.arguments, str) else text
 
 
 # --- thinking ---
@@ -207,11 +225,14 @@ def _clear_thinking(brief: Brief) -> list[Edit]:
 def _thinking_edits(brief: Brief, slot: Slot) -> list[Replace]:
     """The edits that empty the thinking of a message."""
     reason = "the thinking of an older turn"
-    return [
-        Replace(batch=brief.batch, seq=slot.seq, block=index, reason=reason)
-        for index, block in enumerate(slot.message.blocks)
-        if isinstance(block, Thinking) and block != Thinking()
-    ]
+    blocks = enumerate(slot.message.blocks)
+    thoughts = [index for index, block in blocks if _is_thought(block)]
+    return [Replace(batch=brief.batch, seq=slot.seq, block=at, reason=reason) for at in thoughts]
+
+
+def _is_thought(block: Block) -> bool:
+    """Whether a block is thinking that was not emptied yet."""
+    return isinstance(block, Thinking) and block != Thinking()
 
 
 def _thoughtful_turns(view: View) -> list[list[Slot]]:

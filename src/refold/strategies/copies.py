@@ -160,10 +160,13 @@ def _lines_shown(read: Action, shown: str) -> tuple[int, int]:
     if numbers is None:
         return read.first, read.last
     first, last = numbers
-    if first != max(read.first, 1):
-        return first, last
+    if first == max(read.first, 1) and _reached_end(read, first, last):
+        return first, END
+    return first, last
+
+
+def _reached_end(read: Action, first: int, last: int) -> bool:
+    """Whether a read that shows these lines showed the end of the file."""
     if read.last == END:
-        reached_end = last - first + 1 != READ_LINES_MAX
-    else:
-        reached_end = last < read.last
-    return first, END if reached_end else last
+        return last - first + 1 != READ_LINES_MAX
+    return last < read.last

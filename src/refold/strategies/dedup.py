@@ -109,14 +109,11 @@ class _Kept:
 
     def notice(self, copy: Copy, output: str) -> str:
         """The notice for an older copy; nothing if it is needed."""
-        other = self._later_text(copy)
-        if other:
-            text = f"the latest text of {_short_path(copy.path)} is at #{other.seq}"
-            return f"{NOTICE_START}{text} and is authoritative]"
-        other = self.same.get((copy.path, output))
-        if other:
-            return f"{NOTICE_START}the same output is shown in full at #{other.seq}]"
-        return ""
+        later = self._later_text(copy)
+        if later:
+            return _file_notice(copy.path, later.seq)
+        same = self.same.get((copy.path, output))
+        return f"{NOTICE_START}the same output is shown in full at #{same.seq}]" if same else ""
 
     def _later_text(self, copy: Copy) -> Copy | None:
         """A later text of the same file that shows what this one shows."""
@@ -128,9 +125,18 @@ class _Kept:
     def _is_moved(self, copy: Copy, other: Copy) -> bool:
         """Whether an edit lies between the two: after one, the same line numbers need not show
         the same lines. A whole text shows them in any case."""
-        changes = self.changes.get(copy.path, ())
-        at = bisect_left(changes, copy.seq)
-        return not other.whole and at < len(changes) and changes[at] < other.seq
+        return not other.whole and _is_changed(self.changes.get(copy.path, ()), copy, other)
+
+
+def _is_changed(changes: Sequence[int], after: Copy, before: Copy) -> bool:
+    """Whether one of the changes of the file lies between two copies."""
+    at = bisect_left(changes, after.seq)
+    return at < len(changes) and changes[at] < before.seq
+
+
+def _file_notice(path: str, seq: int) -> str:
+    latest = f"the latest text of {_short_path(path)} is at #{seq}"
+    return f"{NOTICE_START}{latest} and is authoritative]"
 
 
 def _short_path(path: str) -> str:

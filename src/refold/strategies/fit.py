@@ -97,10 +97,11 @@ def pieces(brief: Brief, slots: Sequence[Slot]) -> list[Piece]:
 
 def _pieces_of(brief: Brief, slot: Slot, *, is_kept: bool) -> list[Piece]:
     """The blocks of a slot, without thinking that must stay."""
+    blocks = slot.message.blocks
     found: list[Piece] = []
     for index, tokens in enumerate(_block_sizes(brief, slot)):
-        if _may_go(slot, index):
-            turn = _turn(slot.message.blocks[index])
+        if _may_go(blocks, index):
+            turn = _turn(blocks[index])
             # Results next to a request are not part of it.
             kept = is_kept and turn != RESULTS
             found.append(Piece(slot, index, tokens, KEPT if kept else turn))
@@ -137,9 +138,8 @@ def _turn(block: Block) -> int:
             return REST
 
 
-def _may_go(slot: Slot, index: int) -> bool:
+def _may_go(blocks: Sequence[Block], index: int) -> bool:
     """Thinking can only go whole, and not where nothing else would be left of the message."""
-    blocks = slot.message.blocks
     if not isinstance(blocks[index], Thinking):
         return True
     return any(text_of(block) for block in blocks if not isinstance(block, Thinking))

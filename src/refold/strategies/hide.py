@@ -16,8 +16,13 @@ from refold.core.laws import calls_of, is_request, results_of, units
 from refold.core.model import Edit, Slot, View
 from refold.core.plan import Ask
 from refold.errors import Invalid
-from refold.strategies.brief import Brief, check_choice, protected, run_tokens, tokens_of
-from refold.strategies.hide_notice import hide_edits, is_notice, notice_tokens
+from refold.strategies.brief import Brief, check_choice, protected, run_tokens
+from refold.strategies.hide_notice import (
+    hide_edits,
+    is_notice,
+    notice_tokens,
+    shown_notice_tokens,
+)
 
 PRESETS = ("none", "lastTwo", "half", "quarter", "auto")
 _HANDLES_EXPECTED = 2  # in the notice, when its size must be known before it is written
@@ -87,7 +92,7 @@ def _oldest(brief: Brief) -> set[int]:
     """The units that must go, oldest first, for the page to meet the target with a notice on it."""
     slots = brief.slots
     left = brief.excess + notice_tokens(brief, _HANDLES_EXPECTED)
-    left -= tokens_of([slot for slot in slots if is_notice(slot)])
+    left -= shown_notice_tokens(slots)
     going: set[int] = set()
     for unit in _candidates(brief.view):
         if left <= 0:
@@ -169,15 +174,21 @@ def _by_preset(view: View, preset: str) -> set[int]:
 
 def _previous_end(view: View, front: int) -> int | None:
     """Where the last truncation ended: its notice, and what had to stay directly after it."""
-    slots = view.slots
-    notices = [index for index in range(front, len(slots)) if is_notice(slots[index])]
-    if not notices:
+    end = _last_notice(view, front)
+    if end is None:
         return None
-    end = notices[-1]
-    held = protected(view)
+    slots, held = view.slots, protected(view)
     while end + 1 < len(slots) and slots[end + 1].seq in held:
         end += 1
     return end - front
+
+
+def _last_notice(view: View, front: int) -> int | None:
+    """The index of the last notice from here on; None if there is none."""
+    for index in reversed(range(front, len(view.slots))):
+        if is_notice(view.slots[index]):
+            return index
+    return None
 
 
 def _by_fraction(view: View, fraction: float) -> set[int]:

@@ -12,9 +12,10 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 
-from refold.core.model import Edit, Hide, Slot, Span, Text, View
+from refold.core.model import Edit, Hide, Slot, Span, View
 from refold.core.plan import Ask
-from refold.strategies.brief import Brief, run_tokens
+from refold.strategies.brief import Brief, first_text, run_tokens, tokens_of
+from refold.strategies.tags import span_of
 
 SPANS_NAMED = 4
 _NOTICE = re.compile(r"\[(\d+) earlier messages? (?:is|are) hidden; ")
@@ -46,28 +47,28 @@ def notice_tokens(brief: Brief, handles: int) -> int:
     return brief.text_tokens(notice)
 
 
+def shown_notice_tokens(slots: Iterable[Slot]) -> int:
+    """What the notices among these slots take: a new one replaces them."""
+    return tokens_of([slot for slot in slots if is_notice(slot)])
+
+
 def is_notice(slot: Slot) -> bool:
     """Whether the slot is the notice of an earlier truncation, not a summary and not something a
     user typed."""
-    return slot.standin and _NOTICE.match(_first_text(slot)) is not None
-
-
-def _first_text(slot: Slot) -> str:
-    first = slot.message.blocks[0] if slot.message.blocks else None
-    return first.text if isinstance(first, Text) else ""
+    return slot.standin and _NOTICE.match(first_text(slot)) is not None
 
 
 def _spans_named(notice: Slot) -> list[Span]:
     """The spans whose handles a notice names."""
-    found = _NOTICE_SPAN.findall(_first_text(notice))
-    return [Span(int(first), int(last or first)) for first, last in found]
+    found = _NOTICE_SPAN.findall(first_text(notice))
+    return [span_of(first, last) for first, last in found]
 
 
 def _message_count(brief: Brief, slot: Slot) -> int:
     """How many messages a slot stands for. Only a summary needs the log to know."""
     if not slot.standin:
         return 1
-    notice = _NOTICE.match(_first_text(slot))
+    notice = _NOTICE.match(first_text(slot))
     if notice:
         return int(notice[1])
     return len(brief.originals(slot.span)) or 1
@@ -95,7 +96,7 @@ def hide_edits(brief: Brief, going: set[int], reason: Callable[[range], str]) ->
     return [
         Hide(
             batch=brief.batch,
-            span=_span_of(brief.view, run),
+            span=_run_span(brief.view, run),
             notice=notice if run is carrier else "",
             reason=reason(run),
         )
@@ -105,7 +106,7 @@ def hide_edits(brief: Brief, going: set[int], reason: Callable[[range], str]) ->
 
 def _notice_for(brief: Brief, runs: Sequence[range], notices: Iterable[Slot]) -> str:
     """The notice for what is hidden now and by these earlier notices."""
-    spans = [_span_of(brief.view, run) for run in runs]
+    spans = [_run_span(brief.view, run) for run in runs]
     spans += chain.from_iterable(map(_spans_named, notices))
     return notice_of(_hidden_count(brief, runs), _united(spans))
 
@@ -128,7 +129,7 @@ def _carrier(brief: Brief, runs: Sequence[range], notice: str) -> range | None:
     return None
 
 
-def _span_of(view: View, run: range) -> Span:
+def _run_span(view: View, run: range) -> Span:
     return Span(view.slots[run.start].seq, view.slots[run.stop - 1].last)
 
 

@@ -20,9 +20,15 @@ from refold.core.laws import units
 from refold.core.model import Edit, View
 from refold.core.plan import Ask
 from refold.errors import Invalid
-from refold.strategies.brief import Brief, check_choice, run_tokens, tokens_of
+from refold.strategies.brief import Brief, check_choice, run_tokens
 from refold.strategies.hide import newest_work, staying
-from refold.strategies.hide_notice import hide_edits, is_notice, notice_tokens, runs_of
+from refold.strategies.hide_notice import (
+    hide_edits,
+    is_notice,
+    notice_tokens,
+    runs_of,
+    shown_notice_tokens,
+)
 from refold.strategies.prose import cap_tokens
 from refold.strategies.scores import WEIGHTS, factors_of, weighed
 from refold.strategies.summarize import asks_for
@@ -246,5 +252,5 @@ def _standin_tokens(brief: Brief) -> int:
     """What will stand for what goes: a summary, or a notice that takes in the notices there are."""
     if _is_summarized(brief):
         return cap_tokens(brief.budget.window)
-    replaced = tokens_of([slot for slot in brief.slots if is_notice(slot)])
-    return max(0, notice_tokens(brief, _HANDLES_EXPECTED) - replaced)
+    notice = notice_tokens(brief, _HANDLES_EXPECTED)
+    return max(0, notice - shown_notice_tokens(brief.slots))

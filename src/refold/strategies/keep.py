@@ -93,7 +93,8 @@ def _tail_seq(brief: Brief) -> int:
     """The seq where the tail begins, whose results stay whole."""
     messages, tokens = brief.config.keep_recent, max(0, brief.target // 2)
     start = tail_start(brief.view, keep_messages=messages, keep_tokens=tokens)
-    return brief.slots[start].seq if start < len(brief.slots) else brief.view.head + 1
+    tail = brief.slots[start:]
+    return tail[0].seq if tail else brief.view.head + 1
 
 
 def _is_plain(use: Use) -> bool:

@@ -14,9 +14,10 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from refold.core.model import Slot, Span, Text
+from refold.core.model import Slot, Span
 from refold.core.notes import fresh_chars_of
-from refold.strategies.tags import untagged
+from refold.strategies.brief import first_text
+from refold.strategies.tags import span_of, untagged
 
 TOKENS_MAX = 4_096
 WINDOW_RATIO = 0.05  # of the window: what a summary may have, its prose included
@@ -53,11 +54,14 @@ def cap_tokens(window: int) -> int:
 def background(words: str, span: Span, added: Sequence[str] = ()) -> str:
     """Prose as it stands on a page: marked as quoted history, so that nothing in it is taken for
     a new order."""
-    words = untagged(words)
-    words = words.replace("<background", "<_background")
-    words = words.replace("</background", "</_background")
     heading = _HEADING.format(span=span)
-    return "\n".join([heading, "<background>", words, "</background>", *added])
+    return "\n".join([heading, "<background>", _inert(words), "</background>", *added])
+
+
+def _inert(words: str) -> str:
+    """The words with nothing in them that looks like the frame or like a tag line."""
+    words = untagged(words).replace("<background", "<_background")
+    return words.replace("</background", "</_background")
 
 
 def parted(text: str) -> tuple[Prose | None, str]:
@@ -66,18 +70,15 @@ def parted(text: str) -> tuple[Prose | None, str]:
     if framed is None:
         return None, text
     first, last, words = framed.groups(default="")
-    span = Span(int(first), int(last or first))
-    return Prose(words, span), text[framed.end() :]
+    return Prose(words, span_of(first, last)), text[framed.end() :]
 
 
 def prose_of(slot: Slot) -> Prose | None:
     """The prose that a stand-in shows, after files that were read again."""
     if not slot.standin:
         return None
-    for block in slot.message.blocks:
-        if isinstance(block, Text):
-            return parted(block.text[fresh_chars_of(slot.notes) :])[0]
-    return None
+    fresh = fresh_chars_of(slot.notes)
+    return parted(first_text(slot)[fresh:])[0]
 
 
 # --- carried on ---

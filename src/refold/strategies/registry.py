@@ -78,8 +78,8 @@ def strategy(name: str) -> Strategy:
         return _registered[name][0]
     if name in BUILT_IN:
         return _built_in(name)
-    known = sorted({*BUILT_IN, *_registered})
-    raise Invalid(f"there is no strategy {name!r}", hint=suggestion(name, known))
+    hint = suggestion(name, sorted({*BUILT_IN, *_registered}))
+    raise Invalid(f"there is no strategy {name!r}", hint=hint)
 
 
 def _built_in(name: str) -> Strategy:

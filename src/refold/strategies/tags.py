@@ -1,4 +1,5 @@
-"""The tag line of a gist: `#41 agent`, above the lines that were kept of that message.
+"""The tag line of a gist: `#41 agent`, above the lines that were kept of that message; and handles
+like `#3-9` in text that is read again.
 
 Anything else on a page that looks like a tag line is put in parentheses, or the next gist would
 take it for one. Neighbours: `gist` writes tag lines, `gist.passages` reads them, `prose` and
@@ -8,6 +9,8 @@ take it for one. Neighbours: `gist` writes tag lines, `gist.passages` reads them
 from __future__ import annotations
 
 import re
+
+from refold.core.model import Span
 
 TAG_LINE = re.compile(r"^#(\d+) (user|agent|tool|system)$", re.MULTILINE)
 
@@ -26,3 +29,8 @@ def role_of(speaker: str) -> str:
 def untagged(text: str) -> str:
     """The text with everything that looks like a tag line in parentheses."""
     return TAG_LINE.sub(r"(\g<0>)", text)
+
+
+def span_of(first: str, last: str) -> Span:
+    """The span that a handle like `#3-9` names; without a last one it is a single seq."""
+    return Span(int(first), int(last or first))

@@ -38,11 +38,12 @@ REQUEST_CHARS_OVER = 40  # a line that is longer by no more than this is kept wh
 
 # By seq and number of the line in its passage, the most needed first.
 Kept = dict[tuple[int, int], Pieces]
+KeptLines = dict[int, dict[int, Pieces]]  # the same by seq, then by number
 
 
-def by_message(kept: Kept) -> dict[int, dict[int, Pieces]]:
+def by_message(kept: Kept) -> KeptLines:
     """The kept pieces by the seq of their message, and by the number of the line in it."""
-    lines: dict[int, dict[int, Pieces]] = {}
+    lines: KeptLines = {}
     for (seq, at), pieces in kept.items():
         lines.setdefault(seq, {})[at] = pieces
     return lines

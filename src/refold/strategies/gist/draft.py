@@ -7,7 +7,7 @@ chooses the lines, `gist` asks for the summaries.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -15,7 +15,7 @@ from msgspec import Struct
 from refold.core.model import Fact, Slot, Span, Summarize
 from refold.core.notes import GIST, NAMES, NOW, STARVED
 from refold.strategies.brief import Brief, tokens_of
-from refold.strategies.gist.choice import TAG_CHARS, Kept, by_message
+from refold.strategies.gist.choice import TAG_CHARS, Kept, KeptLines, by_message
 from refold.strategies.gist.lines import Passage, Pieces, cut, names_on
 from refold.strategies.gist.material import Material
 from refold.strategies.gist.names import Needs
@@ -24,8 +24,6 @@ from refold.strategies.tags import tag_line
 TRIES = 4
 FILES_NAMED = 5
 REQUEST_CHARS = 100
-
-KeptLines = Mapping[int, Mapping[int, Pieces]]  # by seq, by number of the line in its message
 
 
 class Draft(Struct, frozen=True, kw_only=True):
@@ -103,10 +101,14 @@ def _quoted(passages: Sequence[Passage], kept: KeptLines) -> list[str]:
 
 def one_line(span: Span, facts: Sequence[Fact]) -> str:
     """The shortest form of a span: what was asked last and what was changed."""
-    changed = [fact.text for fact in facts if fact.kind == "file" and fact.state != "read"]
-    files = f"changed {', '.join(changed[:FILES_NAMED])}" if changed else ""
-    told = "; ".join(filter(None, [_last_request(facts), files]))
+    told = "; ".join(filter(None, [_last_request(facts), _changed_files(facts)]))
     return f"{span}: {told or 'earlier steps'}"
+
+
+def _changed_files(facts: Sequence[Fact]) -> str:
+    """The first files that were changed; nothing if none was."""
+    changed = [fact.text for fact in facts if fact.kind == "file" and fact.state != "read"]
+    return f"changed {', '.join(changed[:FILES_NAMED])}" if changed else ""
 
 
 def _last_request(facts: Sequence[Fact]) -> str:
@@ -128,10 +130,13 @@ def summary_tokens(brief: Brief, edits: Iterable[Summarize]) -> int:
 def chars_of(kept: Kept) -> int:
     """The characters that these lines take, with their tags."""
     messages = {seq for seq, _ in kept}
-    chars = TAG_CHARS * len(messages)
-    for pieces in kept.values():
-        chars += sum(end - start + 1 for start, end in pieces)
-    return chars
+    breaks = sum(len(pieces) for pieces in kept.values())
+    return TAG_CHARS * len(messages) + breaks + sum(map(_chars, kept.values()))
+
+
+def _chars(pieces: Pieces) -> int:
+    """How many characters the pieces of a line have."""
+    return sum(end - start for start, end in pieces)
 
 
 def without_last(kept: Kept, chars: float) -> Kept:
@@ -140,5 +145,5 @@ def without_last(kept: Kept, chars: float) -> Kept:
     left = dict(kept)
     while left and chars > 0:
         _, pieces = left.popitem()
-        chars -= sum(end - start for start, end in pieces) + 1
+        chars -= _chars(pieces) + 1
     return left

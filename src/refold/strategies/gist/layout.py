@@ -81,11 +81,9 @@ def task_of(view: View, tokens_max: float) -> set[int]:
     request that leaves room for work. What else stands before that request is work like any
     other: a session that was taken up in the middle, or a document that an agent hands over
     before the user says a word."""
-    task = {slot.seq for slot in takewhile(_is_system, view.slots)}
-    for slot in view.slots:
-        if is_request(slot) and slot.tokens <= tokens_max:
-            return task | {slot.seq}
-    return task
+    leading = list(takewhile(_is_system, view.slots))
+    small = [slot for slot in view.slots if slot.tokens <= tokens_max and is_request(slot)]
+    return {slot.seq for slot in (*leading, *small[:1])}
 
 
 def _is_system(slot: Slot) -> bool:

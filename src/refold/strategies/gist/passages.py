@@ -169,8 +169,9 @@ def argument_lines(call: ToolCall) -> str:
     values = _arguments(call)
     if not isinstance(values, dict):
         return str(call.arguments)
-    is_todo = BY_NAME.get(compact(call.name)) == "todo"
-    return text_of(replace(call, arguments=stateless(values) if is_todo else values))
+    if BY_NAME.get(compact(call.name)) == "todo":
+        values = stateless(values)
+    return text_of(replace(call, arguments=values))
 
 
 def _arguments(call: ToolCall) -> Any:
