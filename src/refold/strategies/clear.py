@@ -60,14 +60,14 @@ def clear(brief: Brief) -> list[Edit | Ask]:
 def _limits(brief: Brief, preset: str) -> dict[str, int]:
     """The limits of a preset with the caller's changes."""
     check_choice("there is no way to clear", preset, tuple(PRESETS))
-    return {limit: brief.setting(limit, default) for limit, default in PRESETS[preset].items()}
+    limits = {limit: brief.setting(limit, default) for limit, default in PRESETS[preset].items()}
+    return {**limits, "trigger_uses": brief.setting("trigger_uses", 0)}
 
 
 def _is_due(brief: Brief, limits: dict[str, int], found: Sequence[Use]) -> bool:
     """Whether the page is large enough, by its tokens or, if that is set, by its tool uses."""
-    trigger_uses: int = brief.setting("trigger_uses", 0)
-    if trigger_uses:
-        return len(found) > trigger_uses
+    if limits["trigger_uses"]:
+        return len(found) > limits["trigger_uses"]
     return brief.view.tokens >= max(limits["trigger_tokens"], limits["total_tokens"])
 
 
@@ -214,12 +214,17 @@ def _clear_thinking(brief: Brief) -> list[Edit]:
     turns = brief.setting("thinking", 0)
     if turns <= 0:
         return []
-    held = protected(brief.view)
     edits: list[Edit] = []
-    for slot in chain.from_iterable(_thoughtful_turns(brief.view)[:-turns]):
-        if slot.seq not in held and _says_more(slot):
-            edits += _thinking_edits(brief, slot)
+    for slot in _thoughtful_slots(brief.view, turns):
+        edits += _thinking_edits(brief, slot)
     return edits
+
+
+def _thoughtful_slots(view: View, turns: int) -> list[Slot]:
+    """The slots whose thinking may go: all but those of the newest turns."""
+    held = protected(view)
+    older = chain.from_iterable(_thoughtful_turns(view)[:-turns])
+    return [slot for slot in older if slot.seq not in held and _says_more(slot)]
 
 
 def _thinking_edits(brief: Brief, slot: Slot) -> list[Replace]:

@@ -12,7 +12,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 
-from refold.core.model import Edit, Replace
+from msgspec import Struct
+
+from refold.core.model import Edit, Replace, View
 from refold.core.plan import Ask
 from refold.ledger.outcomes import payload
 from refold.ledger.shell_reads import END
@@ -32,14 +34,18 @@ Part = tuple[int, int, str]  # where a copy starts and ends in its block, and it
 def dedup(brief: Brief) -> list[Edit | Ask]:
     """Replaces every text that a later one on the page makes unneeded."""
     size = brief.setting("same_chars", SAME_CHARS)
-    view = brief.view
-    seen = (view.chain, view.head, len(view.slots), view.tokens, size)
+    seen = (*_page_key(brief.view), size)
     if brief.scratch.get("dedup") == seen:
         return []  # this very page was looked through before, and nothing stood on it twice
     found = _edits(brief, size)
     if not found:
         brief.scratch["dedup"] = seen
     return found
+
+
+def _page_key(view: View) -> tuple[bytes, int, int, int]:
+    """What tells one page from any other of the conversation."""
+    return view.chain, view.head, len(view.slots), view.tokens
 
 
 def _edits(brief: Brief, size: int) -> list[Edit | Ask]:
@@ -88,24 +94,27 @@ def _unneeded(copies: Copies, size: int) -> Iterator[tuple[Copy, str]]:
             kept.add(copy, output)
 
 
-class _Kept:
-    """The copies that stay, by file and by their text."""
+class _Kept(Struct):
+    """The copies that stay, by file and by their text; `changes` are those of each file, by seq."""
 
-    def __init__(self, changes: Mapping[str, Sequence[int]]) -> None:
-        self.changes = changes
-        self.later: dict[str, list[Copy]] = {}
-        self.same: dict[tuple[str, str], Copy] = {}
+    changes: Mapping[str, Sequence[int]]
+    later: dict[str, list[Copy]] = {}
+    same: dict[tuple[str, str], Copy] = {}
 
     def add(self, copy: Copy, output: str) -> None:
         """This copy stays on the page."""
         if copy.path and not copy.cut:
-            later = self.later.setdefault(copy.path, [])
-            if len(later) < LATER_KEPT:
-                later.append(copy)
+            self._add_later(copy)
         if output:
             # The text of one file never stands for another's, only for output of no file.
             self.same.setdefault((copy.path, output), copy)
             self.same.setdefault(("", output), copy)
+
+    def _add_later(self, copy: Copy) -> None:
+        """Earlier texts of the file are compared with this one, unless there are many already."""
+        later = self.later.setdefault(copy.path, [])
+        if len(later) < LATER_KEPT:
+            later.append(copy)
 
     def notice(self, copy: Copy, output: str) -> str:
         """The notice for an older copy; nothing if it is needed."""

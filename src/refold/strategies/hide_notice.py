@@ -107,8 +107,8 @@ def hide_edits(brief: Brief, going: set[int], reason: Callable[[range], str]) ->
 def _notice_for(brief: Brief, runs: Sequence[range], notices: Iterable[Slot]) -> str:
     """The notice for what is hidden now and by these earlier notices."""
     spans = [_run_span(brief.view, run) for run in runs]
-    spans += chain.from_iterable(map(_spans_named, notices))
-    return notice_of(_hidden_count(brief, runs), _united(spans))
+    named = chain.from_iterable(map(_spans_named, notices))
+    return notice_of(_hidden_count(brief, runs), _united([*spans, *named]))
 
 
 def _hidden_count(brief: Brief, runs: Sequence[range]) -> int:

@@ -62,9 +62,8 @@ def importance(brief: Brief) -> list[Edit | Ask]:
     values = weighed(factors_of(brief, whole), _weights(brief))
     going = _going(brief, whole, values)
     reason = partial(_reason, brief.view, values)
-    if _is_summarized(brief):
-        return _summary_asks(brief, going, reason)
-    return hide_edits(brief, going, reason)
+    take_away = _summary_asks if _is_summarized(brief) else hide_edits
+    return take_away(brief, going, reason)
 
 
 def relevance(brief: Brief) -> list[Edit | Ask]:
@@ -136,11 +135,12 @@ def _summary_asks(
     """An ask for every run of what goes."""
     runs = runs_of(brief.view, going)
     asks = asks_for(brief, [brief.slots[run.start : run.stop] for run in runs])
-    out: list[Edit | Ask] = []
-    for ask, run in zip(asks, runs):
-        draft = replace(ask.draft, reason=reason(run))
-        out.append(replace(ask, draft=draft))
-    return out
+    return [_with_reason(ask, reason(run)) for ask, run in zip(asks, runs)]
+
+
+def _with_reason(ask: Ask, reason: str) -> Ask:
+    """The ask with a reason for its draft."""
+    return replace(ask, draft=replace(ask.draft, reason=reason))
 
 
 def _reason(view: View, values: Sequence[float], run: range) -> str:

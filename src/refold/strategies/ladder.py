@@ -56,9 +56,9 @@ def climb(state: Fold, brief: Brief, rungs: Sequence[tuple[str, Strategy]]) -> C
 
 def _enough(brief: Brief, done: Climb, *, is_last: bool) -> int:
     """The size at which the next rung is not needed; after a summary the last one is spared."""
-    is_summarized = any(isinstance(proposal.edit, Summarize) for proposal in done.proposals)
-    if is_last and is_summarized:
-        return max(brief.enough, brief.target)
+    for proposal in done.proposals:
+        if is_last and isinstance(proposal.edit, Summarize):
+            return max(brief.enough, brief.target)
     return brief.target
 
 

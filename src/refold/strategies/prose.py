@@ -106,8 +106,8 @@ def _fewer_lines(words: str, tokens_max: int, count: Callable[[str], int]) -> st
     """The leading lines that keep to the cap, at least one: a tenth less at each try."""
     lines = words.split("\n")
     while len(lines) > 1 and count("\n".join([*lines, "…"])) > tokens_max:
-        left = len(lines) * 9 // 10 if len(lines) > 10 else len(lines) - 1
-        lines = lines[: max(1, left)]
+        tenth = -(-len(lines) // 10)  # rounded up
+        lines = lines[:-tenth]
     return "\n".join(lines)
 
 

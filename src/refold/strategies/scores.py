@@ -103,11 +103,17 @@ def _references(
 def _novelty(texts: Sequence[str], worked: Sequence[float]) -> list[float]:
     """0 for what is said again later in the same words, else 1. What a failed tool said never
     makes the same words of one that worked look old: it is itself what is not needed."""
+    best = _best_copies(texts, worked)
+    return [float(best[text] == index) for index, text in enumerate(texts)]
+
+
+def _best_copies(texts: Sequence[str], worked: Sequence[float]) -> dict[str, int]:
+    """For every text its last message, among those that worked best."""
     best: dict[str, int] = {}
     for index, text in enumerate(texts):
         if worked[index] >= worked[best.get(text, index)]:
             best[text] = index
-    return [float(best[text] == index) for index, text in enumerate(texts)]
+    return best
 
 
 # --- what one message says ---

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from refold.core.model import Fact, Slot, Span, Summarize
 from refold.core.notes import GIST, NAMES, NOW, STARVED
-from refold.strategies.brief import Brief, tokens_of
+from refold.strategies.brief import Brief
 from refold.strategies.gist.choice import TAG_CHARS, Kept, KeptLines, by_message
 from refold.strategies.gist.lines import Passage, Pieces, cut, names_on
 from refold.strategies.gist.material import Material
@@ -51,8 +51,7 @@ class Draft(Struct, frozen=True, kw_only=True):
     def summaries(self, kept: Kept) -> list[Summarize]:
         """One summary per run."""
         lines = by_message(kept)
-        runs = self.material.runs
-        largest = max(runs, key=tokens_of)
+        runs, largest = self.material.runs, self.material.largest
         return [self._summary(run, lines, has_ledger=run is largest) for run in runs]
 
     def _summary(self, run: Sequence[Slot], lines: KeptLines, *, has_ledger: bool) -> Summarize:

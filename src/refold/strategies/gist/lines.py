@@ -46,7 +46,7 @@ def passage(seq: int, role: str, text: str) -> Passage:
 
 def names_on(passages: Iterable[Passage], lines: Mapping[int, Iterable[int]]) -> set[str]:
     """The names on some lines, which are given by the seq of their message and their numbers."""
-    names: set[str] = set()
+    names = set[str]()
     for one in passages:
         for at in lines.get(one.seq, ()):
             names.update(one.names[at])

@@ -12,6 +12,7 @@ from itertools import chain
 
 from refold.core.model import Slot
 from refold.core.notes import names_of, now_of
+from refold.strategies.brief import tokens_of
 from refold.strategies.gist.choice import Kept, by_message
 from refold.strategies.gist.lines import Passage, names_on
 from refold.strategies.gist.names import Needs
@@ -26,6 +27,7 @@ class Material:
         self, reader: Reader, runs: list[list[Slot]], kept: Sequence[Slot], frozen: Sequence[Slot]
     ) -> None:
         self.runs, self.frozen = runs, frozen
+        self.largest = max(runs, key=tokens_of)
         self.slots = [slot for run in runs for slot in run]
         self.read = {slot.seq: reader.read(slot) for slot in self.slots}
         self.passages = self.passages_of(self.slots)

@@ -21,7 +21,7 @@ from refold.core.fold import text_of
 from refold.core.model import Message, Slot, Span, Thinking, ToolCall
 from refold.ledger.todos import stateless
 from refold.ledger.tools import BY_NAME, compact
-from refold.strategies.brief import Brief
+from refold.strategies.brief import Brief, tokens_of
 from refold.strategies.gist.lines import Passage, Shown, joined, passage
 from refold.strategies.tags import TAG_LINE, role_of
 
@@ -45,8 +45,11 @@ class Reader:
     def __init__(self, brief: Brief) -> None:
         self.brief = brief
         self.memory: dict[int, Passage] = brief.scratch.setdefault("passages", {})
-        visible = sum(slot.tokens for slot in brief.slots)
-        self.left = min(READ_TOKENS_MAX, READ_WINDOWS_MAX * brief.budget.window) - visible
+        most = min(READ_TOKENS_MAX, READ_WINDOWS_MAX * brief.budget.window)
+        self.left = most - tokens_of(brief.slots)
+        self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
         for seq in sorted(self.memory)[:-REMEMBERED_MAX]:
             del self.memory[seq]
 
