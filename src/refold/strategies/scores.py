@@ -152,7 +152,7 @@ def _is_loud(text: str) -> bool:
 
 
 def success(message: Message) -> float:
-    """1 for tools that worked, 0 for tools that failed, in between for what is not a tool result."""
+    """1 for tools that worked, 0 for tools that failed, 0.5 for what is not a tool result."""
     failures = [block.is_error for block in message.blocks if isinstance(block, ToolResult)]
     if not failures:
         return 0.5

@@ -19,11 +19,12 @@ _RUN = re.compile(rf"[{_CJK}]+|[^\W\d_{_CJK}]+|\d+")
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _IS_CJK = re.compile(rf"[{_CJK}]")
 _STOP = """
-a about after all also am an and any are as at be because been before being but by can could did do does doing for from
-further had has have having he her here hers him his how i if in into is it its itself just let me more most my no nor
-not now of off on once only or other our out over own please same she should so some such than that the their them then
-there these they this those through to too under until up us very was we were what when where which while who whom why
-will with would you your
+a about after all also am an and any are as at be because been before being but by can could did do
+does doing for from further had has have having he her here hers him his how i if in into is it its
+itself just let me more most my no nor not now of off on once only or other our out over own please
+same she should so some such than that the their them then there these they this those through to
+too under until up us very was we were what when where which while who whom why will with would you
+your
 """
 STOP = frozenset(_STOP.split())
 HITS_MAX = 8  # places of a word that are looked at in one text

@@ -1,8 +1,8 @@
 """The text of a gist: a heading, the ledger, and the kept lines, each group under its tag line.
 
 There is one summary per run of messages; the largest has the ledger and the prose. Prices are
-estimates, so the least needed lines go again if the texts came out too large. Neighbours: `choice`
-chooses the lines, `gist` asks for the summaries.
+estimates, so the least needed lines are dropped if the texts come out too large. Neighbours:
+`choice` chooses the lines, `gist` asks for the summaries.
 """
 
 from __future__ import annotations
