@@ -19,7 +19,7 @@ from refold.core.model import (
     ToolCall,
     ToolResult,
 )
-from refold.strategies.fit import fit, water_level
+from refold.strategies.fit import common_size, fit
 from tests.strategies.talks import (
     alternating,
     answered,
@@ -155,16 +155,16 @@ def test_two_thousand_small_messages_are_hidden_where_cutting_cannot_help() -> N
         ([10, 10], 0, 10),
     ],
 )
-def test_the_water_level_frees_what_is_wanted(sizes: list[int], wanted: int, level: int) -> None:
-    assert water_level(sizes, wanted) == level
+def test_the_common_size_frees_what_is_wanted(sizes: list[int], wanted: int, level: int) -> None:
+    assert common_size(sizes, wanted) == level
 
 
 @given(
     st.lists(st.integers(0, 1_000)).map(lambda sizes: sorted(sizes, reverse=True)),
     st.integers(0, 5_000),
 )
-def test_the_water_level_is_the_highest_that_does(sizes: list[int], wanted: int) -> None:
-    level = water_level(sizes, wanted)
+def test_the_common_size_is_the_highest_that_does(sizes: list[int], wanted: int) -> None:
+    level = common_size(sizes, wanted)
     assert sum(max(0, size - level) for size in sizes) >= min(wanted, sum(sizes))
 
 

@@ -18,6 +18,7 @@ from refold.core.budget import Budget, current_tokens, page_tokens
 from refold.core.fold import Fold
 from refold.core.laws import calls_of, results_of
 from refold.core.model import Hide, Lesson, Replace, Span, View
+from refold.core.notes import is_summary
 from refold.core.plan import Item, Plan, Price, Proposal, Receipt, Step, price_of
 from refold.strategies.brief import Ages, Brief, Count, Originals
 from refold.strategies.ladder import Climb, climb
@@ -161,7 +162,7 @@ def why_nothing(steps: Sequence[Step], before: View) -> str:
     if refused:
         return refused[0]
     if steps and all(step.strategy == SUMMARIZE for step in steps):
-        summarized = any("summary" in (slot.notes or {}) for slot in before.slots)
+        summarized = any(is_summary(slot.notes) for slot in before.slots)
         return "compacted-recently" if summarized else "not-enough-messages"
     return "nothing can be shortened" if steps else "the page is below its target already"
 

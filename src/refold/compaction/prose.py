@@ -7,23 +7,22 @@ there is room; what it gives takes the draft's place. Neighbours: `compaction` d
 
 from __future__ import annotations
 
-import re
-
 from msgspec.structs import replace
 
 from refold.compaction.planning import Job
 from refold.config import Config
 from refold.core.model import Replace, Summarize, View
+from refold.core.notes import USES, is_gist, uses_of
 from refold.core.plan import Ask, Plan, Proposal
 from refold.strategies.brief import Count, text_tokens
 from refold.strategies.prose import FRAME_TOKENS, PROSE_TOKENS_MIN, parted
+from refold.strategies.tags import TAG_LINE
 from refold.writer.asker import Question, room_for
 from refold.writer.quote import Redact, use_lines
 
 PROSE_WORTH_TOKENS = (
     400  # a span smaller than this may go without prose, and nobody needs to hear of it
 )
-_TAG = re.compile(r"^#\d+ (?:user|agent|tool|system)$", re.MULTILINE)  # see `strategies.passages`
 
 
 # --- asking a writer ---
@@ -37,7 +36,7 @@ def asks_of(plan: Plan, config: Config) -> list[Ask]:
     gists = [
         edit
         for edit in edits
-        if isinstance(edit, Summarize) and "gist" in edit.notes and id(edit) not in drafts
+        if isinstance(edit, Summarize) and is_gist(edit.notes) and id(edit) not in drafts
     ]
     asks = [*plan.asks, *(Ask(span=edit.span, draft=edit, instructions=wanted) for edit in gists)]
     return [ask for ask in asks if _survives(ask.draft, plan)]
@@ -79,7 +78,7 @@ def _question(ask: Ask, before: View, job: Job, left: int) -> Question | None:
         text_tokens(job.count, parted(ask.draft.text)[1]),
     )
     left += text_tokens(job.count, ask.draft.text) - made
-    room = room_for(made, covered, job.budget.window, beside_gist="gist" in ask.draft.notes)
+    room = room_for(made, covered, job.budget.window, beside_gist=is_gist(ask.draft.notes))
     room = min(room, left - FRAME_TOKENS)
     if room < PROSE_TOKENS_MIN:
         if covered < PROSE_WORTH_TOKENS:
@@ -118,9 +117,9 @@ def _redacted(draft: Summarize, redact: Redact) -> Summarize:
     """The summary itself where it has no secret. One look at all of it together tells, which is
     cheap. The uses of tools that it notes are cut to short lines here, because secrets must go
     first."""
-    if uses := draft.notes.get("uses"):
+    if uses := uses_of(draft.notes):
         short = {tool: use_lines(some, redact) for tool, some in uses.items()}
-        draft = replace(draft, notes={**draft.notes, "uses": short})
+        draft = replace(draft, notes={**draft.notes, USES: short})
     ours, lines = _own_words(draft)
     together = "\n".join([ours, draft.line, *(fact.text for fact in draft.facts)])
     clean = redact(together)
@@ -137,12 +136,12 @@ def _own_words(draft: Summarize) -> tuple[str, str]:
     """The text of a summary in two parts: heading, prose and ledger; and the lines of a gist,
     from the first tag on. The newest request stands in the ledger as it came, and may have a
     line that looks like a tag."""
-    if "gist" not in draft.notes:
+    if not is_gist(draft.notes):
         return draft.text, ""
     requests = [fact for fact in draft.facts if fact.kind == "request"]
     newest = max(requests, key=lambda fact: fact.seq).text if requests else ""
     at = draft.text.find(newest)
-    tag = _TAG.search(draft.text, at + len(newest) if at > 0 else 0)
+    tag = TAG_LINE.search(draft.text, at + len(newest) if at > 0 else 0)
     return (draft.text[: tag.start()], draft.text[tag.start() :]) if tag else (draft.text, "")
 
 

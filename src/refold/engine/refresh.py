@@ -23,11 +23,12 @@ from refold.compaction.active_model import ActiveModel
 from refold.config import Config
 from refold.core.codec import decode
 from refold.core.model import Message, Slot, Summarize, Text, View
+from refold.core.notes import FRESH_CHARS, fresh_chars_of
 from refold.display import fenced
 from refold.ledger.actions import Action, actions_of
 from refold.ledger.kinds import CHANGES
 from refold.log.open_log import OpenLog
-from refold.strategies.prose import FRESH, untagged
+from refold.strategies.tags import untagged
 from refold.tokens.counter import count_message
 
 FILES_MAX, CHARS_MAX = 8, 100_000
@@ -190,7 +191,7 @@ def _write(log: OpenLog, place: Slot, files: str) -> bool:
     already."""
     [block] = place.message.blocks
     assert isinstance(block, Text)  # a stand-in is one text
-    fresh = (place.notes or {}).get(FRESH, 0)
+    fresh = fresh_chars_of(place.notes)
     files = untagged(files)
     if block.text[:fresh].endswith(f"\n{files}\n"):
         return False
@@ -201,7 +202,7 @@ def _write(log: OpenLog, place: Slot, files: str) -> bool:
         span=place.span,
         text=front + block.text[fresh:],
         line=_line(log, place),
-        notes={**(place.notes or {}), FRESH: len(front)},
+        notes={**(place.notes or {}), FRESH_CHARS: len(front)},
         reason=REASON,
     )
     tokens = count_message(Message(role="user", blocks=(Text(edit.text),)), log.counter)

@@ -17,6 +17,7 @@ from msgspec import Struct
 from refold.core.arguments import arguments_text
 from refold.core.fold import text_of
 from refold.core.model import Slot, ToolCall, ToolResult
+from refold.core.notes import TOOLS, USES, tools_of, uses_of
 from refold.ledger.outcomes import exit_status, failed
 
 USES_MAX = 3
@@ -53,10 +54,10 @@ def tools_used(slots: Sequence[Slot]) -> dict[str, Used]:
 
 def noted(used: dict[str, Used]) -> dict[str, Any]:
     """The same as notes of a summary."""
-    notes: dict[str, Any] = {"tools": {name: used[name].count for name in sorted(used)}}
+    notes: dict[str, Any] = {TOOLS: {name: used[name].count for name in sorted(used)}}
     uses = {name: list(used[name].notable) for name in sorted(used) if used[name].notable}
     if uses:
-        notes["uses"] = uses
+        notes[USES] = uses
     return notes
 
 
@@ -72,8 +73,8 @@ def _each_tool(slots: Sequence[Slot]) -> Iterator[tuple[str, int, list[Use]]]:
 
 
 def _noted_tools(notes: dict[str, Any]) -> Iterator[tuple[str, int, list[Use]]]:
-    uses = notes.get("uses", {})
-    for name, count in notes.get("tools", {}).items():
+    uses = uses_of(notes)
+    for name, count in tools_of(notes).items():
         yield name, count, list(reversed(uses.get(name, ())))
 
 

@@ -8,7 +8,7 @@ Neighbours: `ladder` runs strategies, `registry` names them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 from msgspec import Struct
@@ -16,8 +16,9 @@ from msgspec.structs import replace
 
 from refold.config import Config
 from refold.core.budget import Budget
+from refold.core.fold import shortened
 from refold.core.laws import is_request, units
-from refold.core.model import Block, Edit, Message, Slot, Span, Text, View
+from refold.core.model import Block, Edit, Hide, Message, Replace, Slot, Span, Text, View
 from refold.core.plan import Ask
 from refold.errors import Invalid
 
@@ -26,19 +27,19 @@ Originals = Callable[[Span], Sequence[Slot]]
 Ages = Callable[[Sequence[int]], Mapping[int, int]]
 
 
-def _timeless(seqs: Sequence[int]) -> Mapping[int, int]:
+def _no_ages(seqs: Sequence[int]) -> Mapping[int, int]:
     return {}
 
 
 class Brief(Struct, frozen=True, kw_only=True):
     """The page, the budget, and the size to reach, in tokens of our own estimate (`view.tokens`).
 
-    `full` is the size at which a page is compacted, `enough` one that makes the last resort
-    needless, both likewise. `count` sizes a whole message. `originals` reads the messages of a span
-    as they came, from the log, `ages` how many milliseconds ago events came, by seq; neither costs
-    anything unless it is asked. `task` is what the agent works on now, for relevance; `settings`
-    are the strategy's own, from the configuration; `scratch` outlives the plan, for what is dear to
-    find out twice and never needed.
+    `full` is the size at which a page is compacted, `enough` one at which the last resort is not
+    needed, both in the same tokens. `count` sizes a whole message. `originals` reads the messages
+    of a span as they came, from the log, `ages` how many milliseconds ago events came, by seq;
+    neither costs anything unless it is called. `task` is what the agent works on now, for
+    relevance; `settings` are the strategy's own, from the configuration; `scratch` outlives the
+    plan: it remembers what is expensive to find out twice, and may be lost at any time.
     """
 
     view: View
@@ -48,12 +49,17 @@ class Brief(Struct, frozen=True, kw_only=True):
     target: int
     batch: str
     originals: Originals
-    ages: Ages = _timeless
+    ages: Ages = _no_ages
     enough: int = 0
     full: int = 0
     task: str = ""
     settings: dict[str, Any] = {}
     scratch: dict[str, Any] = {}
+
+    @property
+    def slots(self) -> tuple[Slot, ...]:
+        """The slots of the page."""
+        return self.view.slots
 
     @property
     def excess(self) -> int:
@@ -67,26 +73,65 @@ class Brief(Struct, frozen=True, kw_only=True):
             check_kind(name, value, (type(default),))
         return value
 
+    def text_tokens(self, text: str) -> int:
+        """The size of a text as a message of its own."""
+        return text_tokens(self.count, text)
+
+    def block_tokens(self, message: Message, block: Block) -> int:
+        """The size of one block of a message alone."""
+        frame = self.count(replace(message, blocks=()))
+        return self.count(replace(message, blocks=(block,))) - frame
+
+    def hide_tokens(self, edit: Hide) -> int:
+        """What hiding adds to the page: its notice."""
+        return self.text_tokens(edit.notice) if edit.notice else 0
+
+    def freed_tokens(self, slot: Slot, edit: Replace) -> int:
+        """What a replace takes off its slot, as it is on the page."""
+        message = slot.message
+        block = message.blocks[edit.block]
+        after = self.block_tokens(message, shortened(block, edit))
+        return self.block_tokens(message, block) - after
+
 
 Strategy = Callable[[Brief], "list[Edit | Ask]"]
 
 
 def check_kind(name: str, value: object, kinds: Sequence[type]) -> None:
-    """Refuses a value that is of none of these types. A whole number will do for any number, yes
-    and no for none."""
-    taken = (*kinds, int) if float in kinds else tuple(kinds)
-    if not isinstance(value, taken) or (isinstance(value, bool) and bool not in kinds):
+    """Refuses a value that is of none of these types."""
+    if not _is_of_kind(value, kinds):
         known = " or ".join(kind.__name__ for kind in kinds)
         raise Invalid(f"the setting {name} is {value!r}", hint=f"give a value of type {known}")
 
 
+def _is_of_kind(value: object, kinds: Sequence[type]) -> bool:
+    """A whole number is accepted where a float is wanted; True and False are not numbers here."""
+    if isinstance(value, bool):
+        return bool in kinds
+    if isinstance(value, int) and float in kinds:
+        return True
+    return isinstance(value, tuple(kinds))
+
+
+def check_choice(refusal: str, value: str, known: Sequence[str]) -> None:
+    """Refuses a value that is not one of these, with this beginning of a sentence."""
+    if value not in known:
+        names = ", ".join(name for name in known if name)
+        raise Invalid(f"{refusal} {value!r}", hint=f"known: {names}")
+
+
 def protected(view: View) -> set[int]:
     """The seqs that no edit may touch: pins, the latest request, and the units they belong to."""
-    held = {*view.pins, view.request}
+    return with_units(view, {*view.pins, view.request})
+
+
+def with_units(view: View, seqs: Set[int]) -> set[int]:
+    """These seqs with all others of the units they belong to."""
     out: set[int] = set()
     for unit in units(view.slots):
-        if not held.isdisjoint([view.slots[i].seq for i in unit]):
-            out.update(view.slots[i].seq for i in unit)
+        in_unit = [view.slots[index].seq for index in unit]
+        if not seqs.isdisjoint(in_unit):
+            out.update(in_unit)
     return out
 
 
@@ -101,35 +146,39 @@ def opening(view: View) -> int:
 def tail_start(view: View, *, keep_messages: int, keep_tokens: int) -> int:
     """The index of the first slot of the tail: whole units from the end, at most this many
     messages and tokens; the newest unit always stays."""
-    start, tokens = len(view.slots), 0
+    count = len(view.slots)
+    start = count
+    tokens = 0
     for unit in reversed(units(view.slots)):
-        tokens += sum(view.slots[i].tokens for i in unit)
-        if start < len(view.slots) and (
-            len(view.slots) - unit.start > keep_messages or tokens > keep_tokens
-        ):
+        tokens += run_tokens(view.slots, unit)
+        is_over = count - unit.start > keep_messages or tokens > keep_tokens
+        if is_over and start < count:
             break
         start = unit.start
     return start
 
 
-def spans(slots: Sequence[Slot], without: set[int]) -> list[Span]:
-    """The runs of these slots as spans of the log, cut wherever a slot must stay."""
-    out: list[Span] = []
-    run: list[Slot] = []
-    for slot in [*slots, None]:
-        if slot is not None and slot.seq not in without:
-            run.append(slot)
-        elif run:
-            out.append(Span(run[0].seq, run[-1].last))
-            run = []
-    return out
+def last_seam(whole: Sequence[range], latest: int) -> int:
+    """The last seam that is not after this index; `whole` are the units of a page."""
+    return max((unit.start for unit in whole if unit.start <= latest), default=0)
+
+
+def first_text(slot: Slot) -> str:
+    """The text that a slot begins with; all of it where it is a stand-in."""
+    first = slot.message.blocks[0] if slot.message.blocks else None
+    return first.text if isinstance(first, Text) else ""
+
+
+def tokens_of(slots: Sequence[Slot]) -> int:
+    """What these slots take on the page together."""
+    return sum(slot.tokens for slot in slots)
+
+
+def run_tokens(slots: Sequence[Slot], run: range) -> int:
+    """What the slots of a run take together; a run is given by their indices."""
+    return tokens_of(slots[run.start : run.stop])
 
 
 def text_tokens(count: Count, text: str) -> int:
     """The size of a text as a message of its own."""
     return count(Message(role="user", blocks=(Text(text),)))
-
-
-def block_tokens(count: Count, message: Message, block: Block) -> int:
-    """The size of one block alone."""
-    return count(replace(message, blocks=(block,))) - count(replace(message, blocks=()))

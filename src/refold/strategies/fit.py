@@ -1,30 +1,27 @@
 """No dead end: whatever is too large for the window is cut in the middle, with a note that leads
 back to all of it.
 
-The last rung, so its target is the hard limit. It lowers a water level on the largest blocks: tool
-results first, then call arguments, then texts; the first and the latest request only if one fills a
-quarter of the window by itself. If gentle levels do not do, the oldest units are hidden too, which
-beats cutting everything to pieces, and what is left is cut harder, to stubs if it must. Pinned
-units are never touched. Neighbour: `hide` is the rung before this one.
+The last rung, so its target is the hard limit. It cuts the largest blocks down to one common size:
+tool results first, then call arguments, then texts; the first and the latest request only if one
+alone fills a quarter of the window. If gentle cuts are not enough, the oldest units are hidden as
+well, which is better than cutting everything to pieces, and what is left is cut harder, to stubs if
+it must be. Pinned units are never touched. Neighbours: `cut` makes one cut; `hide` is the rung
+before this one.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from refold.core.fold import shortened, text_of
-from refold.core.laws import units
+from refold.core.fold import text_of
 from refold.core.model import (
     Block,
     Edit,
     Hide,
     Media,
     Opaque,
-    Replace,
     Slot,
     Span,
     Text,
@@ -34,54 +31,50 @@ from refold.core.model import (
     View,
 )
 from refold.core.plan import Ask
-from refold.strategies.brief import Brief, block_tokens, text_tokens
-from refold.strategies.hide import first_request, hide, is_notice, reaches_over
+from refold.strategies.brief import Brief, tokens_of, with_units
+from refold.strategies.cut import TRIES, Piece, cut
+from refold.strategies.hide import first_request, hide
+from refold.strategies.hide_notice import is_notice, reaches_over
 
 RESULTS, CALLS, TEXTS, REST, KEPT = range(5)
 GENTLE_TOKENS, HARSH_TOKENS = 512, 64
-HEAD_SHARE = 0.6
-TRIES = 4
 
-
-class Piece(Struct, frozen=True):
-    """A block that may be cut: where it stands, how large it is, and its turn."""
-
-    slot: Slot
-    block: int
-    tokens: int
-    turn: int
-
-    @property
-    def whole(self) -> Block:
-        return self.slot.message.blocks[self.block]
+Cuts = dict[tuple[int, int], tuple[Edit, int]]  # by seq and block: the edit, and what it frees
 
 
 def fit(brief: Brief) -> list[Edit | Ask]:
     """Cuts that bring the page under the target; the last of them leave stubs only."""
     gentle = (brief.budget.window // 8, GENTLE_TOKENS)
-    cuts, freed = cuts_of(brief, pieces(brief, brief.view.slots), brief.excess, gentle)
+    cuts, freed = cuts_of(brief, pieces(brief, brief.slots), brief.excess, gentle)
     if freed >= brief.excess:
         return [*cuts]
+    return _hide_and_cut(brief, (*gentle, HARSH_TOKENS, 0))
+
+
+def _hide_and_cut(brief: Brief, floors: Sequence[int]) -> list[Edit | Ask]:
+    """Hides the oldest units, and cuts what is left."""
     hides = hide(replace(brief, settings={}))
-    left, freed = _without(brief, hides)
-    cuts, _ = cuts_of(brief, pieces(brief, left), brief.excess - freed, (*gentle, HARSH_TOKENS, 0))
+    left, freed = _left_by(brief, hides)
+    cuts, _ = cuts_of(brief, pieces(brief, left), brief.excess - freed, floors)
     return [*hides, *cuts]
 
 
-def _without(brief: Brief, hides: Iterable[Edit | Ask]) -> tuple[list[Slot], int]:
+def _left_by(brief: Brief, hides: Iterable[Edit | Ask]) -> tuple[Sequence[Slot], int]:
     """The slots that these edits leave, and the tokens that they free."""
-    spans = [edit for edit in hides if isinstance(edit, Hide)]
-    left = [
-        slot
-        for slot in brief.view.slots
-        if not any(_covers(brief.view, edit.span, slot) for edit in spans)
-    ]
-    notices = sum(text_tokens(brief.count, edit.notice) for edit in spans if edit.notice)
-    return left, brief.view.slot_tokens - sum(slot.tokens for slot in left) - notices
+    left = brief.slots
+    notices = 0
+    for edit in hides:
+        if isinstance(edit, Hide):
+            left = _outside(left, edit.span, brief.view.pins)
+            notices += brief.hide_tokens(edit)
+    return left, brief.view.slot_tokens - tokens_of(left) - notices
 
 
-def _covers(view: View, span: Span, slot: Slot) -> bool:
-    return span.first <= slot.seq and slot.last <= span.last and slot.seq not in view.pins
+def _outside(slots: Sequence[Slot], span: Span, pins: Set[int]) -> tuple[Slot, ...]:
+    """The slots that hiding the span leaves: what is not in it, and pins."""
+    return tuple(
+        slot for slot in slots if slot.seq < span.first or slot.last > span.last or slot.seq in pins
+    )
 
 
 # --- what may be cut ---
@@ -89,39 +82,48 @@ def _covers(view: View, span: Span, slot: Slot) -> bool:
 
 def pieces(brief: Brief, slots: Sequence[Slot]) -> list[Piece]:
     """Every block of these slots that may be cut, the largest first."""
-    view = brief.view
-    fixed, kept = _fixed(view), _kept(view)
+    fixed, kept = _fixed(brief.view), _kept(brief.view)
     huge = brief.budget.window / 4 / brief.budget.factor
     found: list[Piece] = []
     for slot in slots:
         if slot.seq in fixed or is_notice(slot):
             continue
-        for block, tokens in enumerate(shares(brief, slot)):
-            turn = _turn(slot.message.blocks[block])
-            if slot.seq in kept and turn != RESULTS:  # results beside a request are no part of it
-                turn = KEPT
-            if _may_go(slot, block) and (turn != KEPT or slot.tokens > huge):
-                found.append(Piece(slot, block, tokens, turn))
+        may_cut_kept = slot.tokens > huge
+        for piece in _pieces_of(brief, slot, is_kept=slot.seq in kept):
+            if piece.turn != KEPT or may_cut_kept:
+                found.append(piece)
     return sorted(found, key=lambda piece: -piece.tokens)
+
+
+def _pieces_of(brief: Brief, slot: Slot, *, is_kept: bool) -> list[Piece]:
+    """The blocks of a slot, without thinking that must stay."""
+    blocks = slot.message.blocks
+    found: list[Piece] = []
+    for index, tokens in enumerate(_block_sizes(brief, slot)):
+        if _may_go(blocks, index):
+            turn = _turn(blocks[index])
+            # Results next to a request are not part of it.
+            kept = is_kept and turn != RESULTS
+            found.append(Piece(slot, index, tokens, KEPT if kept else turn))
+    return found
 
 
 def _fixed(view: View) -> set[int]:
     """The pins and the units they belong to, and summaries of a span in which something else is
     still shown."""
-    over = {
-        s.seq for i, s in enumerate(view.slots) if s.standin and reaches_over(view, range(i, i + 1))
-    }
-    if not view.pins:
-        return over
-    held = (unit for unit in units(view.slots) if any(view.slots[i].seq in view.pins for i in unit))
-    return over | {view.slots[i].seq for unit in held for i in unit}
+    pinned = with_units(view, view.pins) if view.pins else set()
+    for index, slot in enumerate(view.slots):
+        if slot.standin and reaches_over(view, range(index, index + 1)):
+            pinned.add(slot.seq)
+    return pinned
 
 
 def _kept(view: View) -> set[int]:
     """What says what the work is about: system messages, the first request, the latest."""
     first = first_request(view.slots)
-    kept = {slot.seq for slot in view.slots if slot.message.role == "system" and not slot.standin}
-    return kept | {view.request} | {slot.seq for slot in view.slots[first : first + 1]}
+    kept = [slot for slot in view.slots if slot.message.role == "system" and not slot.standin]
+    kept += view.slots[first : first + 1]
+    return {view.request, *(slot.seq for slot in kept)}
 
 
 def _turn(block: Block) -> int:
@@ -136,33 +138,39 @@ def _turn(block: Block) -> int:
             return REST
 
 
-def _may_go(slot: Slot, block: int) -> bool:
+def _may_go(blocks: Sequence[Block], index: int) -> bool:
     """Thinking can only go whole, and not where nothing else would be left of the message."""
-    if not isinstance(slot.message.blocks[block], Thinking):
+    if not isinstance(blocks[index], Thinking):
         return True
-    return any(not isinstance(other, Thinking) and text_of(other) for other in slot.message.blocks)
+    return any(text_of(block) for block in blocks if not isinstance(block, Thinking))
 
 
-def shares(brief: Brief, slot: Slot) -> list[int]:
-    """The tokens of each block of a slot: exact where there is one block or where signs say
-    nothing of the size."""
+def _block_sizes(brief: Brief, slot: Slot) -> list[int]:
+    """The tokens of each block of a slot: exact where there is one block or where the number of
+    characters says nothing about the size."""
     blocks = slot.message.blocks
     if len(blocks) == 1:
         return [slot.tokens]
-    if any(_weightless(block) for block in blocks):
-        return [block_tokens(brief.count, slot.message, block) for block in blocks]
-    signs = [len(text_of(block)) for block in blocks]
-    return [slot.tokens * sign // max(1, sum(signs)) for sign in signs]
+    if not all(_is_sized_by_text(block) for block in blocks):
+        return [brief.block_tokens(slot.message, block) for block in blocks]
+    return _sizes_by_text(blocks, slot.tokens)
 
 
-def _weightless(block: Block) -> bool:
-    """Whether a block's size does not follow from its text."""
+def _sizes_by_text(blocks: Sequence[Block], tokens: int) -> list[int]:
+    """The tokens of a slot divided among its blocks by their characters."""
+    chars = [len(text_of(block)) for block in blocks]
+    total = max(1, sum(chars))
+    return [tokens * each // total for each in chars]
+
+
+def _is_sized_by_text(block: Block) -> bool:
+    """Whether a block's size follows from its text."""
     if isinstance(block, ToolResult):
-        return any(not isinstance(part, Text) for part in block.content)
-    return isinstance(block, Media | Opaque | Thinking)
+        return all(isinstance(part, Text) for part in block.content)
+    return not isinstance(block, Media | Opaque | Thinking)
 
 
-# --- the water level ---
+# --- down to one common size ---
 
 
 def cuts_of(
@@ -170,43 +178,66 @@ def cuts_of(
 ) -> tuple[list[Edit], int]:
     """The cuts of the gentlest floor that frees the excess, or those of the last; and what they
     free."""
-    cuts: dict[tuple[int, int], tuple[Edit, int]] = {}
-    freed = 0
+    cuts: Cuts = {}
     for floor in floors:
         for turn in range(KEPT + 1):
-            lowest = max(floor, brief.budget.window // 8) if floor and turn == KEPT else floor
+            lowest = _lowest(brief, floor, turn)
             group = [piece for piece in found if piece.turn == turn and piece.tokens > lowest]
-            before = sum(cuts.get(_place(piece), (None, 0))[1] for piece in group)
-            cuts |= _lowered(brief, group, excess - freed + before, lowest)
-            freed = sum(gain for _, gain in cuts.values())
-            if freed >= excess:
-                return [edit for edit, _ in cuts.values()], freed
-    return [edit for edit, _ in cuts.values()], freed
+            others = _without(cuts, group)
+            cuts |= _lower(brief, group, excess - _freed_by(others), lowest)
+            if _freed_by(cuts) >= excess:
+                return _edits_of(cuts), _freed_by(cuts)
+    return _edits_of(cuts), _freed_by(cuts)
 
 
-def _place(piece: Piece) -> tuple[int, int]:
-    return piece.slot.seq, piece.block
+def _lowest(brief: Brief, floor: int, turn: int) -> int:
+    """The floor for the blocks of a turn: requests are cut gently, unless all else failed."""
+    if floor and turn == KEPT:
+        return max(floor, brief.budget.window // 8)
+    return floor
 
 
-def _lowered(
-    brief: Brief, group: Sequence[Piece], wanted: int, floor: int
-) -> dict[tuple[int, int], tuple[Edit, int]]:
-    """Cuts to the level at which the group frees what is wanted; sizes are estimates, so a
-    shortfall lowers it."""
-    cuts: dict[tuple[int, int], tuple[Edit, int]] = {}
+def _without(cuts: Cuts, group: Sequence[Piece]) -> Cuts:
+    """The cuts of other pieces: those of the group are made again, from the whole."""
+    places = {piece.place for piece in group}
+    return {place: cut for place, cut in cuts.items() if place not in places}
+
+
+def _freed_by(cuts: Cuts) -> int:
+    return sum(gain for _, gain in cuts.values())
+
+
+def _edits_of(cuts: Cuts) -> list[Edit]:
+    return [edit for edit, _ in cuts.values()]
+
+
+def _lower(brief: Brief, group: Sequence[Piece], wanted: int, floor: int) -> Cuts:
+    """Cuts to the size at which the group frees what is wanted; sizes are estimates, so the size
+    is lowered as long as too little is freed."""
+    cuts: Cuts = {}
     aim = wanted + wanted // 50
     for _ in range(TRIES):
-        level = max(floor, water_level([piece.tokens for piece in group], aim))
-        made = ((piece, cut(brief, piece, level)) for piece in group if piece.tokens > level)
-        cuts = {_place(piece): (edit, gain) for piece, (edit, gain) in made if gain > 0}
-        short = wanted - sum(gain for _, gain in cuts.values())
-        if short <= 0 or level == floor:
+        size = max(floor, common_size([piece.tokens for piece in group], aim))
+        cuts = _cuts_to(brief, group, size)
+        missing = wanted - _freed_by(cuts)
+        if missing <= 0 or size == floor:
             break
-        aim += 2 * short
+        aim += 2 * missing
     return cuts
 
 
-def water_level(sizes: Sequence[int], wanted: int) -> int:
+def _cuts_to(brief: Brief, group: Sequence[Piece], tokens_max: int) -> Cuts:
+    """The larger ones of the group cut to this size, where that frees something."""
+    cuts: Cuts = {}
+    for piece in group:
+        if piece.tokens > tokens_max:
+            edit, gain = cut(brief, piece, tokens_max)
+            if gain > 0:
+                cuts[piece.place] = (edit, gain)
+    return cuts
+
+
+def common_size(sizes: Sequence[int], wanted: int) -> int:
     """The size to which the larger ones must come down, so that together they lose what is
     wanted; at least 0. `sizes` fall."""
     total = 0
@@ -216,63 +247,3 @@ def water_level(sizes: Sequence[int], wanted: int) -> int:
         if total - count * following >= wanted:
             return max(0, (total - wanted) // count)
     return 0
-
-
-# --- one cut ---
-
-
-def cut(brief: Brief, piece: Piece, tokens_max: int) -> tuple[Edit, int]:
-    """The edit that brings a piece to this size if a note fits into it, and the tokens it frees."""
-    whole, message = piece.whole, piece.slot.message
-    size = block_tokens(brief.count, message, whole)
-    text = "" if isinstance(whole, Thinking) else text_of(whole)
-    room = tokens_max
-    for _ in range(TRIES):
-        short = text and _middle_cut(
-            text, len(text) * room // max(1, size), piece.slot.span, size - room
-        )
-        edit = _edit(brief, piece, short or _stub(whole, piece.slot.span))
-        after = _size_after(brief, piece, edit)
-        if after <= tokens_max or not short:
-            return edit, size - after
-        room = min(room * tokens_max // after, room - 1) - 2
-    edit = _edit(brief, piece, _stub(whole, piece.slot.span))
-    return edit, size - _size_after(brief, piece, edit)
-
-
-def _middle_cut(text: str, signs: int, span: Span, lost: int) -> str:
-    """Head and tail of the text with a note between, in about this many signs; nothing if only a
-    note has room."""
-    note = f"\n[… about {lost:,} tokens are cut here; unfold {span} to read all …]\n"
-    room = signs - len(note)
-    if room < len(note):
-        return ""
-    head = int(room * HEAD_SHARE)
-    return text[:head] + note + text[len(text) - (room - head) :]
-
-
-def _stub(block: Block, span: Span) -> str:
-    return "" if isinstance(block, Thinking) else f"[cut; unfold {span}]"
-
-
-def _edit(brief: Brief, piece: Piece, text: str) -> Edit:
-    slot, whole = piece.slot, piece.whole
-    if slot.standin:
-        return Hide(batch=brief.batch, span=slot.span, notice=text, reason="cut to fit")
-    if isinstance(whole, ToolCall) and _is_json(whole.arguments):
-        text = json.dumps({"…": text}, ensure_ascii=False)
-    return Replace(
-        batch=brief.batch, seq=slot.seq, block=piece.block, text=text, reason="cut to fit"
-    )
-
-
-def _is_json(arguments: object) -> bool:
-    """Arguments that came as JSON text must stay JSON, for providers that read them."""
-    return isinstance(arguments, str) and arguments.lstrip()[:1] == "{"
-
-
-def _size_after(brief: Brief, piece: Piece, edit: Edit) -> int:
-    if isinstance(edit, Replace):
-        return block_tokens(brief.count, piece.slot.message, shortened(piece.whole, edit))
-    text = edit.notice if isinstance(edit, Hide) else ""
-    return block_tokens(brief.count, piece.slot.message, Text(text))

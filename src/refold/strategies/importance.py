@@ -3,7 +3,7 @@ compete by value.
 
 `importance` frees what the target asks for, or all below a `threshold`; `relevance` does the same
 to a size of its own for a task. The `rest` is hidden, or put in summaries. `explain` gives every
-score with its factors. Neighbours: `scores` has the factors, `hide` hides with one notice,
+score with its factors. Neighbours: `scores` has the factors, `hide_notice` hides with one notice,
 `summarize` makes the asks.
 """
 
@@ -11,28 +11,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import chain
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from refold.core.laws import units
-from refold.core.model import Edit, Span, View
+from refold.core.model import Edit, View
 from refold.core.plan import Ask
 from refold.errors import Invalid
-from refold.strategies.brief import Brief, text_tokens
-from refold.strategies.hide import hidden, is_notice, newest_work, notice_of, runs_of, staying
+from refold.strategies.brief import Brief, check_choice, run_tokens
+from refold.strategies.hide import newest_work, staying
+from refold.strategies.hide_notice import (
+    hide_edits,
+    is_notice,
+    notice_tokens,
+    runs_of,
+    shown_notice_tokens,
+)
 from refold.strategies.prose import cap_tokens
 from refold.strategies.scores import WEIGHTS, factors_of, weighed
 from refold.strategies.summarize import asks_for
 
 THRESHOLD = 0.6
-DIGITS = 6  # of a score: what a sum of floats adds behind them is no difference
+DIGITS = 6  # of a score: differences after them come from adding floats
 REASON = "least important"
 RESTS = ("hide", "summarize")
 SCORES_TOLD = 6
-# Added to every unit's size, so that a heap of tiny messages does not push out one that says
-# something.
+# Added to every unit's size, so that many tiny messages do not push out one that says something.
 UNIT_TOKENS = 32
+_HANDLES_EXPECTED = 4  # in the notice, when its size must be known before it is written
 
 
 class Score(Struct, frozen=True, kw_only=True):
@@ -50,12 +58,12 @@ def importance(brief: Brief) -> list[Edit | Ask]:
     `threshold`."""
     if brief.view.tokens <= brief.setting("trigger_tokens", 0):
         return []
-    whole = units(brief.view.slots)
+    whole = units(brief.slots)
     values = weighed(factors_of(brief, whole), _weights(brief))
-    going, reason = _going(brief, whole, values), partial(_reason, brief.view, values)
-    return (
-        _summarized(brief, going, reason) if _is_summarized(brief) else hidden(brief, going, reason)
-    )
+    going = _going(brief, whole, values)
+    reason = partial(_reason, brief.view, values)
+    take_away = _summary_asks if _is_summarized(brief) else hide_edits
+    return take_away(brief, going, reason)
 
 
 def relevance(brief: Brief) -> list[Edit | Ask]:
@@ -70,75 +78,120 @@ def relevance(brief: Brief) -> list[Edit | Ask]:
 def explain(brief: Brief) -> list[Score]:
     """Every message of the page with its score, its factors, and whether it would go. Changes
     nothing."""
-    whole = units(brief.view.slots)
+    whole = units(brief.slots)
     factors = factors_of(brief, whole)
     values = weighed(factors, _weights(brief))
     going = _going(brief, whole, values)
-    return [
-        Score(
-            seq=slot.seq,
-            tokens=slot.tokens,
-            score=values[index],
-            goes=index in going,
-            factors={name: column[index] for name, column in factors.items()},
-        )
-        for index, slot in enumerate(brief.view.slots)
-    ]
+    scores: list[Score] = []
+    for index, slot in enumerate(brief.slots):
+        own = {name: column[index] for name, column in factors.items()}
+        goes = index in going
+        score = Score(seq=slot.seq, tokens=slot.tokens, score=values[index], factors=own, goes=goes)
+        scores.append(score)
+    return scores
+
+
+def _weights(brief: Brief) -> dict[str, float]:
+    """The weights with the caller's changes, as parts of 1; without a task its words weigh
+    nothing."""
+    given = brief.setting("weights", {})
+    _check_weights(given)
+    weights: dict[str, float] = {**WEIGHTS, **given}
+    if not brief.task.strip():
+        weights["keywords"] = 0.0
+    return _parts_of_one(weights)
+
+
+def _parts_of_one(weights: dict[str, float]) -> dict[str, float]:
+    """The weights that count, so that they add up to 1."""
+    total = sum(weights.values()) or 1.0
+    return {name: weight / total for name, weight in weights.items() if weight}
+
+
+def _check_weights(given: dict[str, object]) -> None:
+    if not given.keys() <= WEIGHTS.keys() or not all(map(_is_weight, given.values())):
+        hint = "known: " + ", ".join(WEIGHTS) + "; numbers, none below 0"
+        raise Invalid(f"weights are {given!r}", hint=hint)
+
+
+def _is_weight(value: object) -> bool:
+    """Whether a value is a number that is not negative."""
+    return isinstance(value, int | float) and value >= 0
 
 
 # --- the rest ---
 
 
 def _is_summarized(brief: Brief) -> bool:
-    rest = brief.setting("rest", RESTS[0])
-    if rest not in RESTS:
-        raise Invalid(f"the rest is {rest!r}", hint="known: " + ", ".join(RESTS))
-    return bool(rest == "summarize")
+    """Whether what goes is put in summaries, and not hidden."""
+    rest: str = brief.setting("rest", RESTS[0])
+    check_choice("the rest is", rest, RESTS)
+    return rest == "summarize"
 
 
-def _summarized(brief: Brief, going: set[int], reason: Callable[[range], str]) -> list[Edit | Ask]:
+def _summary_asks(
+    brief: Brief, going: set[int], reason: Callable[[range], str]
+) -> list[Edit | Ask]:
     """An ask for every run of what goes."""
     runs = runs_of(brief.view, going)
-    asks = asks_for(brief, [brief.view.slots[run.start : run.stop] for run in runs])
-    return [
-        replace(ask, draft=replace(ask.draft, reason=reason(run))) for ask, run in zip(asks, runs)
-    ]
+    asks = asks_for(brief, [brief.slots[run.start : run.stop] for run in runs])
+    return [_with_reason(ask, reason(run)) for ask, run in zip(asks, runs)]
+
+
+def _with_reason(ask: Ask, reason: str) -> Ask:
+    """The ask with a reason for its draft."""
+    return replace(ask, draft=replace(ask.draft, reason=reason))
 
 
 def _reason(view: View, values: Sequence[float], run: range) -> str:
-    """Why a run goes: the scores of its messages, one by one where they are few."""
-    scores = {
-        view.slots[index].seq: values[index] for index in run if not is_notice(view.slots[index])
-    }
-    if not scores:
-        return REASON
+    """Why a run goes: the scores of its messages."""
+    slots = [(index, view.slots[index]) for index in run]
+    scores = {slot.seq: values[index] for index, slot in slots if not is_notice(slot)}
+    return f"{REASON} ({_told_scores(scores)})" if scores else REASON
+
+
+def _told_scores(scores: dict[int, float]) -> str:
+    """Scores by seq as text: one by one where they are few."""
+    lowest, highest = min(scores.values()), max(scores.values())
     if len(scores) == 1:
-        told = f"{min(scores.values()):.2f}"
-    elif len(scores) <= SCORES_TOLD:
-        told = ", ".join(f"#{seq} {score:.2f}" for seq, score in scores.items())
-    else:
-        told = f"{min(scores.values()):.2f} to {max(scores.values()):.2f}"
-    return f"{REASON} ({told})"
+        return f"{lowest:.2f}"
+    if len(scores) > SCORES_TOLD:
+        return f"{lowest:.2f} to {highest:.2f}"
+    return ", ".join(f"#{seq} {score:.2f}" for seq, score in scores.items())
 
 
 # --- the choice ---
 
 
 def _going(brief: Brief, whole: Sequence[range], values: Sequence[float]) -> set[int]:
-    view = brief.view
-    stays = staying(view, whole).union(newest_work(view, whole))
-    stays.update(index for index, slot in enumerate(view.slots) if is_notice(slot))
-    free = [unit for unit in whole if stays.isdisjoint(unit)]
+    """The indices of the messages that go."""
+    free = _free_units(brief.view, whole)
     recent = _recent(brief, free)
     older = [unit for unit in free if unit not in recent]
     if brief.setting("preset", "") == "threshold" or "threshold" in brief.settings:
-        threshold = _threshold(brief)
-        chosen = [
-            unit for unit in older if round(_value(values, unit), DIGITS) < round(threshold, DIGITS)
-        ]
+        chosen = _below_threshold(brief, values, older)
     else:
         chosen = _crowded_out(brief, values, older, recent)
-    return {index for unit in chosen for index in unit}
+    return set(chain.from_iterable(chosen))
+
+
+def _free_units(view: View, whole: Sequence[range]) -> list[range]:
+    """The units that may go."""
+    stays = staying(view, whole).union(newest_work(view, whole))
+    stays.update(index for index, slot in enumerate(view.slots) if is_notice(slot))
+    return [unit for unit in whole if stays.isdisjoint(unit)]
+
+
+def _recent(brief: Brief, free: Sequence[range]) -> set[range]:
+    """The free units among the last `keep_recent` messages; 0 means none."""
+    start = len(brief.slots) - brief.setting("keep_recent", brief.config.keep_recent)
+    return {unit for unit in free if unit.stop > start}
+
+
+def _below_threshold(brief: Brief, values: Sequence[float], older: Sequence[range]) -> list[range]:
+    """The units whose value is less than the threshold."""
+    least = round(_threshold(brief), DIGITS)
+    return [unit for unit in older if round(_value(values, unit), DIGITS) < least]
 
 
 def _threshold(brief: Brief) -> float:
@@ -153,28 +206,20 @@ def _value(values: Sequence[float], unit: range) -> float:
     return max(values[unit.start : unit.stop])
 
 
-def _recent(brief: Brief, free: Sequence[range]) -> set[range]:
-    """The free units among the last `keep_recent` messages; 0 means none."""
-    start = len(brief.view.slots) - brief.setting("keep_recent", brief.config.keep_recent)
-    return {unit for unit in free if unit.stop > start}
-
-
 def _crowded_out(
     brief: Brief, values: Sequence[float], older: Sequence[range], recent: Iterable[range]
 ) -> list[range]:
     """What does not fit: first the newest find room, then the best by value per token."""
-    slots = brief.view.slots
-    newest_first = sorted(recent, key=lambda unit: -unit.start)
-    sizes = {unit: sum(slots[index].tokens for index in unit) for unit in (*older, *newest_first)}
-    best = sorted(
-        older, key=lambda unit: (-_value(values, unit) / (sizes[unit] + UNIT_TOKENS), unit.start)
-    )
-    room = _room(brief) - brief.view.slot_tokens + sum(sizes.values())
-    if room >= sum(sizes.values()):
+    slots = brief.slots
+    sizes = {unit: run_tokens(slots, unit) for unit in (*older, *recent)}
+    total = sum(sizes.values())
+    room = _room(brief) - brief.view.slot_tokens + total
+    if room >= total:
         return []
-    room -= int(cap_tokens(brief.budget.window)) if _is_summarized(brief) else _notice_tokens(brief)
+    room -= _standin_tokens(brief)
+    newest_first = sorted(recent, key=lambda unit: -unit.start)
     out: list[range] = []
-    for unit in (*newest_first, *best):
+    for unit in (*newest_first, *_best_first(older, values, sizes)):
         if sizes[unit] <= room:
             room -= sizes[unit]
         else:
@@ -182,8 +227,20 @@ def _crowded_out(
     return out
 
 
+def _best_first(
+    found: Sequence[range], values: Sequence[float], sizes: dict[range, int]
+) -> list[range]:
+    """The units by value per token; of two alike the older one first."""
+
+    def order(unit: range) -> tuple[float, int]:
+        density = _value(values, unit) / (sizes[unit] + UNIT_TOKENS)
+        return -density, unit.start
+
+    return sorted(found, key=order)
+
+
 def _room(brief: Brief) -> int:
-    """How large the slots may be together: `max_tokens`, or what the target leaves beside system
+    """How large the slots may be together: `max_tokens`, or what the target leaves next to system
     and tools."""
     view = brief.view
     fixed = view.system_tokens + view.tools_tokens
@@ -191,24 +248,9 @@ def _room(brief: Brief) -> int:
     return most
 
 
-def _notice_tokens(brief: Brief) -> int:
-    """What the new notice adds beside the notices it takes in."""
-    view = brief.view
-    notice = notice_of(len(view.slots), [Span(view.head, view.head)] * 4)
-    taken = sum(slot.tokens for slot in view.slots if is_notice(slot))
-    return max(0, text_tokens(brief.count, notice) - taken)
-
-
-def _weights(brief: Brief) -> dict[str, float]:
-    """The weights with the caller's changes, as parts of 1; without a task its words weigh
-    nothing."""
-    given = brief.setting("weights", {})
-    unknown = sorted(set(given) - set(WEIGHTS))
-    if unknown or not all(isinstance(each, int | float) and each >= 0 for each in given.values()):
-        raise Invalid(
-            f"weights are {given!r}",
-            hint="known: " + ", ".join(WEIGHTS) + "; numbers, none below 0",
-        )
-    weights = {**WEIGHTS, **given} if brief.task.strip() else {**WEIGHTS, **given, "keywords": 0.0}
-    total = sum(weights.values()) or 1.0
-    return {name: each / total for name, each in weights.items() if each}
+def _standin_tokens(brief: Brief) -> int:
+    """What will stand for what goes: a summary, or a notice that takes in the notices there are."""
+    if _is_summarized(brief):
+        return cap_tokens(brief.budget.window)
+    notice = notice_tokens(brief, _HANDLES_EXPECTED)
+    return max(0, notice - shown_notice_tokens(brief.slots))

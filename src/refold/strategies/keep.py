@@ -3,8 +3,8 @@ the task speaks of.
 
 What stays is the original's own lines, by number, so nothing is reworded and every gap says how
 many lines it leaves out. Only results before the tail, the largest first, until the target is met;
-one giant line is left to `fit`. Neighbours: `clear` takes results away whole; `words` knows the
-words of the task.
+one giant line is left to `fit`. Neighbours: `clear` takes results away whole; `tool_uses` finds
+them; `terms` knows the words of the task.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from refold.core.fold import text_of
 from refold.core.model import Edit, Replace, Span, Text
 from refold.core.plan import Ask
 from refold.strategies.brief import Brief, protected, tail_start
-from refold.strategies.clear import Use, part_tokens, uses
 from refold.strategies.terms import words
+from refold.strategies.tool_uses import Use, result_tokens, uses
 
 MARKERS = (
     "error",
@@ -33,23 +33,29 @@ MARKERS = (
     "assert",
 )
 HITS_PER_WORD = 24
-WORTH = 0.75
+WORTH = 0.75  # of a result: if its needed lines are more than this, it is left whole
 
 
 def keep(brief: Brief) -> list[Edit | Ask]:
     """Shortens large old results to their needed lines."""
     left = brief.excess
-    wanted = tuple(word for word in dict.fromkeys(words(brief.task)) if len(word) > 2)
+    wanted = _wanted_words(brief.task)
     amounts = _amounts(brief)
     edits: list[Edit | Ask] = []
-    for use in _largest(brief):
+    for tokens, use in _largest_uses(brief):
         if left <= 0:
             break
-        spans, share = needed_lines(text_of(use.result), (*MARKERS, *wanted), **amounts)
+        spans, share = needed_lines(text_of(use.result), wanted, **amounts)
         if share <= WORTH:
-            edits.append(_edit(brief, use, spans))
-            left -= int(part_tokens(brief, use.answer, use.result) * (1 - share))
+            edits.append(_keep_lines(brief, use, spans))
+            left -= int(tokens * (1 - share))
     return edits
+
+
+def _wanted_words(task: str) -> tuple[str, ...]:
+    """What a line is kept for: signs of trouble, then the words of the task."""
+    distinct = dict.fromkeys(words(task))
+    return (*MARKERS, *(word for word in distinct if len(word) > 2))
 
 
 def _amounts(brief: Brief) -> dict[str, int]:
@@ -60,39 +66,52 @@ def _amounts(brief: Brief) -> dict[str, int]:
     }
 
 
-def _largest(brief: Brief) -> list[Use]:
-    """The results that may be shortened, the largest first."""
-    view, held = brief.view, protected(brief.view)
-    start = tail_start(
-        view, keep_messages=brief.config.keep_recent, keep_tokens=max(0, brief.target // 2)
-    )
-    tail = view.slots[start].seq if start < len(view.slots) else view.head + 1
+def _largest_uses(brief: Brief) -> list[tuple[int, Use]]:
+    """The uses whose result may be shortened, with its tokens, the largest first."""
     smallest = brief.setting("min_tokens", 200)
-    sized = [
-        (part_tokens(brief, use.answer, use.result), use)
-        for use in uses(view)
-        if use.answer.seq < tail
-        and use.answer.seq not in held
-        and use.call.name not in brief.config.exclude_tools
-    ]
+    sized = [(result_tokens(brief, use), use) for use in _older_uses(brief)]
     large = [(tokens, use) for tokens, use in sized if tokens >= smallest and _is_plain(use)]
-    return [
-        use
-        for _, use in sorted(large, key=lambda pair: (-pair[0], pair[1].answer.seq, pair[1].block))
-    ]
+    return sorted(large, key=_size_order)
+
+
+def _size_order(sized: tuple[int, Use]) -> tuple[int, int, int]:
+    """The largest first; of two alike the older one."""
+    tokens, use = sized
+    return -tokens, use.answer.seq, use.block
+
+
+def _older_uses(brief: Brief) -> list[Use]:
+    """The uses before the tail that are neither protected nor excluded."""
+    tail = _tail_seq(brief)
+    held = protected(brief.view)
+    found = uses(brief.view)
+    older = [use for use in found if use.answer.seq < tail and use.answer.seq not in held]
+    return [use for use in older if use.call.name not in brief.config.exclude_tools]
+
+
+def _tail_seq(brief: Brief) -> int:
+    """The seq where the tail begins, whose results stay whole."""
+    messages, tokens = brief.config.keep_recent, max(0, brief.target // 2)
+    start = tail_start(brief.view, keep_messages=messages, keep_tokens=tokens)
+    tail = brief.slots[start:]
+    return tail[0].seq if tail else brief.view.head + 1
 
 
 def _is_plain(use: Use) -> bool:
     """Whether the result is text as it came: lines are numbered in the original, and media have
     none."""
-    edited = any(applied.block == use.block for applied in use.answer.edits)
-    return not edited and all(isinstance(part, Text) for part in use.result.content)
+    if use.block in [applied.block for applied in use.answer.edits]:
+        return False
+    return all(isinstance(part, Text) for part in use.result.content)
 
 
-def _edit(brief: Brief, use: Use, spans: tuple[Span, ...]) -> Replace:
-    reason = "the needed lines of a tool result"
+def _keep_lines(brief: Brief, use: Use, spans: tuple[Span, ...]) -> Replace:
     return Replace(
-        batch=brief.batch, seq=use.answer.seq, block=use.block, keep=spans, reason=reason
+        batch=brief.batch,
+        seq=use.answer.seq,
+        block=use.block,
+        keep=spans,
+        reason="the needed lines of a tool result",
     )
 
 
@@ -103,38 +122,52 @@ def needed_lines(
     text: str, wanted: Iterable[str], *, head: int, tail: int, most: int
 ) -> tuple[tuple[Span, ...], float]:
     """The line ranges to keep, from 1, and the part of the text they are: head, tail, and at
-    most `most` lines with a wanted word, each with the line behind it."""
-    ends = list(accumulate(map(len, text.split("\n")), lambda end, size: end + size + 1, initial=0))
+    most `most` lines with a wanted word, each with the line after it."""
+    ends = _line_ends(text)
     count = len(ends) - 1
     if count <= head + tail:
         return (Span(1, count),), 1.0
     chosen = {*range(1, head + 1), *range(count - tail + 1, count + 1)}
-    for number in _found(text.lower(), wanted, ends, most):
+    for number in _lines_with(wanted, text.lower(), ends, most):
         chosen.update((number, min(number + 1, count)))
     spans = line_ranges(sorted(chosen))
-    return spans, sum(ends[span.last] - ends[span.first - 1] for span in spans) / ends[-1]
+    return spans, _share(spans, ends)
 
 
-def _found(lower: str, wanted: Iterable[str], ends: Sequence[int], most: int) -> list[int]:
+def _line_ends(text: str) -> list[int]:
+    """Where each line ends, the line break counted; a 0 in front of them."""
+    sizes = [len(line) + 1 for line in text.split("\n")]
+    return list(accumulate(sizes, initial=0))
+
+
+def _share(spans: Iterable[Span], ends: Sequence[int]) -> float:
+    """The part of the text that these lines are."""
+    chars = sum(ends[span.last] - ends[span.first - 1] for span in spans)
+    return chars / ends[-1]
+
+
+def _lines_with(wanted: Iterable[str], lower: str, ends: Sequence[int], most: int) -> list[int]:
     """The lines with a wanted word, the words in their order of importance."""
     found: dict[int, None] = {}
     for word in wanted:
-        for at in _hits(lower, word):
+        for at in _places(lower, word):
             if len(found) >= most:
                 return list(found)
             found[bisect_right(ends, at)] = None
     return list(found)
 
 
-def _hits(lower: str, word: str) -> Iterator[int]:
+def _places(lower: str, word: str) -> Iterator[int]:
+    """Where a word stands, at most once per line."""
     at = lower.find(word)
     for _ in range(HITS_PER_WORD):
         if at < 0:
             return
         yield at
-        # The next hit in the same line would say nothing new.
         line_end = lower.find("\n", at)
-        at = lower.find(word, line_end) if line_end >= 0 else -1
+        if line_end < 0:
+            return
+        at = lower.find(word, line_end)
 
 
 def line_ranges(numbers: Iterable[int]) -> tuple[Span, ...]:

@@ -2,9 +2,10 @@
 
 Every rung sees the page as the rungs before it would leave it. What they propose is sized here,
 tried on a copy of the fold, and dropped if it does not make the page smaller. A rung that fails is
-left out, and its step says why. Behind a summary the last rung is the last resort: it is spared
-once the page is well below the trigger, because what it hides was just paid for. The result is one
-list of proposals, one batch.
+left out, and its step says why. After a summary the last rung is the last resort: it does not run
+once the page is well below the trigger, because the summary it would hide was just paid for. The
+result is one list of proposals, one batch. Neighbours: `brief` has what a strategy is given,
+`compaction.planning` climbs.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from refold.core.codec import kind_of
-from refold.core.fold import Fold, shortened
+from refold.core.fold import Fold
 from refold.core.laws import broken
 from refold.core.model import Edit, Event, Hide, Replace, Summarize
 from refold.core.plan import Ask, Proposal, Step
 from refold.errors import RefoldError
-from refold.strategies.brief import Brief, Strategy, block_tokens, text_tokens
+from refold.strategies.brief import Brief, Strategy
 
 
 class Climb(Struct, frozen=True, kw_only=True):
@@ -32,42 +33,64 @@ class Climb(Struct, frozen=True, kw_only=True):
     asks: tuple[Ask, ...]
     steps: tuple[Step, ...]
 
+    def then(self, further: Climb) -> Climb:
+        """This climb and what came after it."""
+        return Climb(
+            state=further.state,
+            proposals=self.proposals + further.proposals,
+            asks=self.asks + further.asks,
+            steps=self.steps + further.steps,
+        )
+
 
 def climb(state: Fold, brief: Brief, rungs: Sequence[tuple[str, Strategy]]) -> Climb:
     """Runs the rungs on a copy of the fold until the target is met."""
-    proposals: list[Proposal] = []
-    asks: list[Ask] = []
-    steps: list[Step] = []
-    state = state.copy()
+    done = Climb(state=state.copy(), proposals=(), asks=(), steps=())
     for name, strategy in rungs:
-        before, began = state.view(), process_time()
-        last_resort = name == rungs[-1][0] and any(
-            isinstance(proposal.edit, Summarize) for proposal in proposals
-        )
-        if before.tokens <= (max(brief.enough, brief.target) if last_resort else brief.target):
+        enough = _enough(brief, done, is_last=name == rungs[-1][0])
+        if done.state.view().tokens <= enough:
             break
-        settings = {**brief.config.strategy.get(name, {}), **brief.settings}
-        found, failure = _found(strategy, replace(brief, view=before, settings=settings))
-        taken, state, note = _tried(state, brief, [_draft(item) for item in found])
-        kept = {id(proposal.edit) for proposal in taken}
-        asks += [item for item in found if isinstance(item, Ask) and id(item.draft) in kept]
-        proposals += taken
-        steps.append(
-            Step(
-                strategy=name,
-                edits=len(taken),
-                tokens_before=before.tokens,
-                tokens_after=state.view().tokens,
-                cpu_ms=1e3 * (process_time() - began),
-                note=failure or note,
-            )
-        )
-    return Climb(state=state, proposals=tuple(proposals), asks=tuple(asks), steps=tuple(steps))
+        done = done.then(_run_rung(done.state, brief, name, strategy))
+    return done
 
 
-def _found(strategy: Strategy, brief: Brief) -> tuple[Sequence[Edit | Ask], str]:
-    """What a strategy proposes, or why it could not. A wrong setting is the caller's and is
-    raised."""
+def _enough(brief: Brief, done: Climb, *, is_last: bool) -> int:
+    """The size at which the next rung is not needed; after a summary the last one is spared."""
+    for proposal in done.proposals:
+        if is_last and isinstance(proposal.edit, Summarize):
+            return max(brief.enough, brief.target)
+    return brief.target
+
+
+def _run_rung(state: Fold, brief: Brief, name: str, strategy: Strategy) -> Climb:
+    """What one rung makes of the page."""
+    before = state.view()
+    began = process_time()
+    settings = {**brief.config.strategy.get(name, {}), **brief.settings}
+    items, failure = _run_strategy(strategy, replace(brief, view=before, settings=settings))
+    taken, after, refusal = _try_edits(state, brief, [_draft_of(item) for item in items])
+    step = Step(
+        strategy=name,
+        edits=len(taken),
+        tokens_before=before.tokens,
+        tokens_after=after.view().tokens,
+        cpu_ms=1e3 * (process_time() - began),
+        note=failure or refusal,
+    )
+    asks = _asks_for(taken, items)
+    return Climb(state=after, proposals=tuple(taken), asks=asks, steps=(step,))
+
+
+def _asks_for(taken: Sequence[Proposal], items: Sequence[Edit | Ask]) -> tuple[Ask, ...]:
+    """The asks whose drafts were taken."""
+    kept = {id(proposal.edit) for proposal in taken}
+    asks = [item for item in items if isinstance(item, Ask)]
+    return tuple(ask for ask in asks if id(ask.draft) in kept)
+
+
+def _run_strategy(strategy: Strategy, brief: Brief) -> tuple[Sequence[Edit | Ask], str]:
+    """What a strategy proposes, or why it could not. A wrong setting is the caller's mistake and
+    is raised."""
     try:
         return strategy(brief), ""
     except RefoldError:
@@ -76,25 +99,36 @@ def _found(strategy: Strategy, brief: Brief) -> tuple[Sequence[Edit | Ask], str]
         return (), f"failed: {type(error).__name__}: {error}"
 
 
-def _draft(item: Edit | Ask) -> Edit:
+def _draft_of(item: Edit | Ask) -> Edit:
     return item.draft if isinstance(item, Ask) else item
 
 
-def _tried(state: Fold, brief: Brief, edits: Sequence[Edit]) -> tuple[list[Proposal], Fold, str]:
+# --- trying edits ---
+
+
+def _try_edits(
+    state: Fold, brief: Brief, edits: Sequence[Edit]
+) -> tuple[list[Proposal], Fold, str]:
     """The edits that make the page smaller, the page they leave, and what was wrong with it if
     it was refused."""
     taken: list[Proposal] = []
     after = state.copy()
     for edit in edits:
         proposal = Proposal(edit, edit_tokens(edit, after, brief))
-        if _shrinks(proposal, after) and after.add(pretended(proposal, after), edit):
+        if _shrinks(proposal, after) and after.add(_trial_event(proposal, after), edit):
             taken.append(proposal)
-    wrong = set(broken(after.view())) if taken else set()
-    # Checking a page is dear, so the one before is checked only if there is something to hold
-    # against it.
-    if wrong and (wrong := wrong - set(broken(state.view()))):
-        return [], state, "refused: " + "; ".join(sorted(wrong))
+    faults = _new_faults(state, after) if taken else set()
+    if faults:
+        return [], state, "refused: " + "; ".join(sorted(faults))
     return taken, after, ""
+
+
+def _new_faults(before: Fold, after: Fold) -> set[str]:
+    """The broken laws of a page that the page before it did not break."""
+    faults = set(broken(after.view()))
+    if not faults:
+        return faults  # checking a page is expensive, so the one before is left alone
+    return faults - set(broken(before.view()))
 
 
 def _shrinks(proposal: Proposal, state: Fold) -> bool:
@@ -105,31 +139,35 @@ def _shrinks(proposal: Proposal, state: Fold) -> bool:
 
 
 def edit_tokens(edit: Edit, state: Fold, brief: Brief) -> int:
-    """What the edit's event adds to the page by itself."""
+    """What the edit's event adds to the page."""
     match edit:
         case Hide():
-            return text_tokens(brief.count, edit.notice) if edit.notice else 0
+            return brief.hide_tokens(edit)
         case Summarize():
-            return text_tokens(brief.count, edit.text)
+            return brief.text_tokens(edit.text)
         case Replace():
-            slot = state.slot_at(edit.seq)
-            if slot is None or edit.block >= len(slot.message.blocks):
-                return 0
-            block = slot.message.blocks[edit.block]
-            new = block_tokens(brief.count, slot.message, shortened(block, edit))
-            shown = block_tokens(brief.count, slot.message, block)
-            # The fold takes the tokens of an edit against the block as it came, not as an earlier
-            # edit left it.
-            return new - shown + replaced_tokens(edit, state)
+            return _replace_tokens(edit, state, brief)
+
+
+def _replace_tokens(edit: Replace, state: Fold, brief: Brief) -> int:
+    slot = state.slot_at(edit.seq)
+    if slot is None or edit.block >= len(slot.message.blocks):
+        return 0
+    # The fold takes the tokens of an edit against the block as it came, not as an earlier edit
+    # left it.
+    return replaced_tokens(edit, state) - brief.freed_tokens(slot, edit)
 
 
 def replaced_tokens(edit: Replace, state: Fold) -> int:
-    """What an earlier replace of the same block has added to the page: 0, or less than nothing."""
+    """What an earlier replace of the same block has added to the page: 0, or a negative number."""
     slot = state.slot_at(edit.seq)
-    return next((a.tokens for a in slot.edits if a.block == edit.block), 0) if slot else 0
+    for applied in slot.edits if slot else ():
+        if applied.block == edit.block:
+            return applied.tokens
+    return 0
 
 
-def pretended(proposal: Proposal, state: Fold) -> Event:
+def _trial_event(proposal: Proposal, state: Fold) -> Event:
     """The event that the proposal would become, for trying it out."""
     return Event(
         seq=state.head + 1,

@@ -1,9 +1,9 @@
-"""The strategies by name, each with the settings it takes. A new one is a file beside this and a
+"""The strategies by name, each with the settings it takes. A new one is a file in this room and a
 line here; a caller may register its own, and say which settings that one takes.
 
 Settings are checked here and nowhere else: those of the configuration when a conversation is
-opened, those of a call before its plan is drawn up. The types stand here and not in the strategies,
-so that none has to be imported for that.
+opened, those of a call before its plan is drawn up. The types are declared here and not in the
+strategies, so that no strategy has to be imported to check them.
 """
 
 from __future__ import annotations
@@ -20,19 +20,31 @@ from refold.strategies.brief import Strategy, check_kind
 Kinds = type | tuple[type, ...]
 Settings = Mapping[str, Kinds]
 
-_NAMES = (list, tuple)
+_LIST = (list, tuple)
 _IMPORTANCE: Settings = {
-    "preset": str, "threshold": float, "rest": str, "weights": dict, "keep_recent": int, "max_tokens": int,
+    "preset": str,
+    "threshold": float,
+    "rest": str,
+    "weights": dict,
+    "keep_recent": int,
+    "max_tokens": int,
     "trigger_tokens": int,
-}  # fmt: skip
+}
 _CLEAR: Settings = {
-    "preset": str, "keep": int, "trigger_tokens": int, "trigger_uses": int, "protect_tokens": int, "total_tokens": int,
-    "clear_at_least": int, "clear_inputs": (bool, *_NAMES), "exclude_tools": _NAMES, "thinking": int,
-}  # fmt: skip
+    "preset": str,
+    "keep": int,
+    "trigger_tokens": int,
+    "trigger_uses": int,
+    "protect_tokens": int,
+    "total_tokens": int,
+    "clear_at_least": int,
+    "clear_inputs": (bool, *_LIST),
+    "exclude_tools": _LIST,
+    "thinking": int,
+}
 
+# By name: the module of this room whose function has that name, and its settings with their types.
 BUILT_IN: dict[str, tuple[str, Settings]] = {
-    # name: module of this room, whose function has the name of the strategy; its settings with
-    # their types
     "dedup": ("dedup", {"same_chars": int}),
     "gist": ("gist", {"instructions": str}),
     "hide": ("hide", {"preset": str, "fraction": float}),
@@ -44,26 +56,36 @@ BUILT_IN: dict[str, tuple[str, Settings]] = {
     "relevance": ("importance", _IMPORTANCE),
     "summarize": ("summarize", {"keep": int, "threshold": int, "instructions": str}),
 }
-# No strategies, but read by several: how tool calls are understood.
+# Not strategies, but read by several: how tool calls are understood.
 SHARED: dict[str, Settings] = {"actions": {"cwd": str, "ignore_case": bool}}
 _registered: dict[str, tuple[Strategy, Settings | None]] = {}
 
 
 def register(name: str, strategy: Strategy, *, settings: Settings | None = None) -> None:
-    """Makes a strategy of the caller's own usable by name. `settings` are those it takes, with
-    their types (`{"tokens_max": int}`): any other is refused then. Without them it takes
-    anything."""
+    """Makes a caller's own strategy usable by name. `settings` are those it takes, with their
+    types (`{"tokens_max": int}`), and any other is refused. Without them it takes anything."""
     _registered[name] = (strategy, settings)
+
+
+def forget(name: str) -> None:
+    """Takes back what was registered by this name. Nothing if nothing was."""
+    _registered.pop(name, None)
 
 
 def strategy(name: str) -> Strategy:
     """The strategy of that name."""
     if name in _registered:
         return _registered[name][0]
-    if name not in BUILT_IN:
-        known = sorted({*BUILT_IN, *_registered})
-        raise Invalid(f"there is no strategy {name!r}", hint=suggestion(name, known))
-    found: Strategy = getattr(import_module(f"refold.strategies.{BUILT_IN[name][0]}"), name)
+    if name in BUILT_IN:
+        return _built_in(name)
+    hint = suggestion(name, sorted({*BUILT_IN, *_registered}))
+    raise Invalid(f"there is no strategy {name!r}", hint=hint)
+
+
+def _built_in(name: str) -> Strategy:
+    """One of the strategies of this room, imported when it is needed."""
+    module = import_module(f"refold.strategies.{BUILT_IN[name][0]}")
+    found: Strategy = getattr(module, name)
     return found
 
 
@@ -87,33 +109,42 @@ def check_settings(given: Mapping[str, Any], names: Sequence[str], origin: str =
     """Refuses a setting that none of these strategies takes, and a value of a wrong type. What
     is given in a call is for all of its strategies: each takes what it knows."""
     tables = [_settings_of(name) for name in names]
-    known = {name: _kinds(tables, name) for table in tables for name in table or ()}
+    known = _kinds_by_setting(tables)
     origin = origin or f"the call of {'+'.join(names)}"
     if None not in tables:
         _check_known(given, list(known), origin)
-    for name, value in given.items():
-        if name in known:
-            check_kind(f"{name} of {origin}", value, known[name])
-
-
-def _check_known(given: Mapping[str, Any], known: Sequence[str], origin: str) -> None:
-    if given and not known:
-        raise Invalid(
-            f"{origin} has an unknown name {next(iter(given))!r}", hint="it takes no settings"
-        )
-    check_names(given, origin, known)
+    _check_values(given, known, origin)
 
 
 def _settings_of(name: str) -> Settings | None:
     """The settings of a strategy; None if it takes anything."""
     if name in _registered:
         return _registered[name][1]
-    return BUILT_IN[name][1] if name in BUILT_IN else SHARED.get(name)
+    if name in BUILT_IN:
+        return BUILT_IN[name][1]
+    return SHARED.get(name)
 
 
-def _kinds(tables: Sequence[Settings | None], name: str) -> tuple[type, ...]:
-    """The types that one of the strategies takes for a setting."""
-    found = [table[name] for table in tables if table and name in table]
-    return tuple(
-        kind for kinds in found for kind in (kinds if isinstance(kinds, tuple) else (kinds,))
-    )
+def _kinds_by_setting(tables: Sequence[Settings | None]) -> dict[str, list[type]]:
+    """For every setting the types that one of the strategies takes."""
+    found: dict[str, list[type]] = {}
+    for table in tables:
+        for name, kinds in (table or {}).items():
+            several = kinds if isinstance(kinds, tuple) else (kinds,)
+            found.setdefault(name, []).extend(several)
+    return found
+
+
+def _check_known(given: Mapping[str, Any], known: Sequence[str], origin: str) -> None:
+    if given and not known:
+        first = next(iter(given))
+        raise Invalid(f"{origin} has an unknown name {first!r}", hint="it takes no settings")
+    check_names(given, origin, known)
+
+
+def _check_values(
+    given: Mapping[str, Any], known: Mapping[str, Sequence[type]], origin: str
+) -> None:
+    for name, value in given.items():
+        if name in known:
+            check_kind(f"{name} of {origin}", value, known[name])

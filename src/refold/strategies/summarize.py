@@ -6,60 +6,55 @@ messages at the front; what lies between them is asked for span by span. The dra
 tells what is covered, and the ledger of the whole conversation so far, so it can stand alone. An
 earlier summary is covered by the next one, which therefore carries its counts, facts and prose on;
 where room is short, the ledger gives way first. Neighbours: `gist` chooses lines instead; `prose`
-and `uses` have what is carried on; the engine puts an ask in words.
+and `ledger.uses` have what is carried on; `compaction.prose` has an ask put in words.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from functools import partial
-from typing import Any
 
 from msgspec import Struct
 
 from refold.core.laws import units
 from refold.core.model import Edit, Fact, Slot, Span, Summarize, View
+from refold.core.notes import MESSAGES, SUMMARY, messages_of
 from refold.core.plan import Ask
 from refold.ledger.ledger import facts_of, files_in_work, ledger_lines, merged
 from refold.ledger.uses import Used, noted, tools_used
-from refold.strategies.brief import Brief, protected, text_tokens
-from refold.strategies.gist import one_line, per_char
+from refold.strategies.brief import Brief, last_seam, protected, tokens_of
+from refold.strategies.gist.draft import one_line
+from refold.strategies.gist.passages import per_char
 from refold.strategies.prose import FRAME_TOKENS, SHARE_MAX, cap_tokens, carried
 
 REASON = "summarize"
 LEDGER_SHARE = 0.55  # of what a summary may have: the ledger; the rest is for prose
 DRAFT_SHARE = 0.9  # of what it replaces: a draft must make the page shorter
-CARRIED_SHARE = (
-    0.8  # of a draft: prose that is carried on may have this much, the ledger has the rest for sure
-)
+# Of a draft: what prose that is carried on may have; the rest is the ledger's in any case.
+CARRIED_SHARE = 0.8
 NEW_PROSE_TOKENS = 200  # left free for a writer's new words, beside what is carried on
-LEDGER_TOKENS_MIN = (
-    400  # but not for the first ones, if the ledger had less than this: it tells a short span alone
-)
+# But not for the first words if the ledger had less than this: it tells a short span alone.
+LEDGER_TOKENS_MIN = 400
 RAW_MIN = 2  # messages that are not summarized yet: fewer are not worth a summary
 TOOLS_SHOWN = 12
 
 
 def summarize(brief: Brief) -> list[Edit | Ask]:
     """An ask for every run of messages before the last `keep`."""
-    view, keep = brief.view, brief.setting("keep", brief.config.keep_recent)
-    instructions, threshold = brief.setting("instructions", ""), brief.setting("threshold", 0)
-    return (
-        [*asks_for(brief, covered(view, keep), instructions)] if len(view.slots) > threshold else []
-    )
+    keep = brief.setting("keep", brief.config.keep_recent)
+    instructions = brief.setting("instructions", "")
+    if len(brief.slots) <= brief.setting("threshold", 0):
+        return []
+    return [*asks_for(brief, covered(brief.view, keep), instructions)]
 
 
 def asks_for(brief: Brief, runs: Sequence[Sequence[Slot]], instructions: str = "") -> list[Ask]:
     """An ask for each of these runs; the largest has the ledger. None if so little is not worth
     a summary."""
-    view, raw = brief.view, [slot for run in runs for slot in run if not slot.standin]
+    raw = [slot for run in runs for slot in run if not slot.standin]
     if len(raw) < RAW_MIN:
         return []
-    facts = facts_of(raw, brief.config, view.facts)
-    gone = {slot.seq for run in runs for slot in run}
-    in_work = files_in_work([slot for slot in view.slots if slot.seq not in gone], brief.config)
-    ledger = _Ledger(merged(view.facts, facts), facts, in_work, per_char(brief, raw))
-    largest = max(runs, key=_tokens)
+    ledger = _ledger_of(brief, runs, raw)
+    largest = max(runs, key=tokens_of)
     drafts = [_draft(brief, run, ledger if run is largest else _Ledger()) for run in runs]
     return [Ask(span=draft.span, draft=draft, instructions=instructions) for draft in drafts]
 
@@ -67,18 +62,27 @@ def asks_for(brief: Brief, runs: Sequence[Sequence[Slot]], instructions: str = "
 def covered(view: View, keep: int) -> list[list[Slot]]:
     """What is to be summarized: the runs before the last `keep` messages, cut at seams and
     around what stays."""
-    whole = units(view.slots)
-    latest = max(0, len(view.slots) - max(1, keep))
-    start = max((unit.start for unit in whole if unit.start <= latest), default=0)
     held = protected(view)
-    front = next((i for i, slot in enumerate(view.slots) if slot.message.role != "system"), 0)
     runs: list[list[Slot]] = [[]]
-    for slot in view.slots[front:start]:
+    for slot in _before_last(view, keep):
         if slot.seq in held and not slot.standin:
             runs.append([])
         else:
             runs[-1].append(slot)
     return [run for run in runs if run]
+
+
+def _before_last(view: View, keep: int) -> Sequence[Slot]:
+    """The slots before the last `keep`, without system messages at the front."""
+    latest = max(0, len(view.slots) - max(1, keep))
+    start = last_seam(units(view.slots), latest)
+    for front, slot in enumerate(view.slots):
+        if slot.message.role != "system":
+            return view.slots[front:start]
+    return view.slots[:start]
+
+
+# --- the ledger ---
 
 
 class _Ledger(Struct, frozen=True):
@@ -94,6 +98,23 @@ class _Ledger(Struct, frozen=True):
         return ledger_lines(self.told, int(tokens_max / self.per_char), self.in_work)
 
 
+def _ledger_of(brief: Brief, runs: Sequence[Sequence[Slot]], raw: Sequence[Slot]) -> _Ledger:
+    """The ledger with what these runs add to it."""
+    known = brief.view.facts
+    new = facts_of(raw, brief.config, known)
+    in_work = files_in_work(_slots_left(brief, runs), brief.config)
+    return _Ledger(merged(known, new), new, in_work, per_char(brief, raw))
+
+
+def _slots_left(brief: Brief, runs: Sequence[Sequence[Slot]]) -> list[Slot]:
+    """The slots of the page that no run covers."""
+    gone = {slot.seq for run in runs for slot in run}
+    return [slot for slot in brief.slots if slot.seq not in gone]
+
+
+# --- the draft ---
+
+
 class _Tally(Struct, frozen=True):
     """How many messages a run stands for, and which tools were called in them."""
 
@@ -102,61 +123,69 @@ class _Tally(Struct, frozen=True):
 
 
 def _draft(brief: Brief, run: Sequence[Slot], ledger: _Ledger) -> Summarize:
-    span, tally = Span(run[0].seq, run[-1].last), _tally(brief, run)
+    span = Span(run[0].seq, run[-1].last)
+    tally = _tally(brief, run)
     return Summarize(
         batch=brief.batch,
         span=span,
         text=_text(brief, run, _heading(span, tally), ledger),
         line=one_line(span, ledger.new),
         facts=ledger.new,
-        notes={"summary": 1, "messages": tally.messages, **noted(tally.tools)},
+        notes={SUMMARY: 1, MESSAGES: tally.messages, **noted(tally.tools)},
         reason=REASON,
     )
-
-
-def _text(brief: Brief, run: Sequence[Slot], heading: str, ledger: _Ledger) -> str:
-    """Prose of earlier summaries, the heading, and of the ledger what fits: so much that a
-    writer still has room for its words, in the place of the prose or where there was none yet."""
-    cap, replaced, count = (
-        cap_tokens(brief.budget.window),
-        _tokens(run),
-        partial(text_tokens, brief.count),
-    )
-    own, shorter = count(heading), DRAFT_SHARE * replaced
-    most = max(0.0, min(cap, shorter) - own - FRAME_TOKENS)
-    prose = carried(run, int(CARRIED_SHARE * most), count)
-    beside = (count(prose) if prose else FRAME_TOKENS) + NEW_PROSE_TOKENS
-    room = min(LEDGER_SHARE * cap, cap - own - beside, SHARE_MAX * replaced - own - beside)
-    least = (
-        (1 - CARRIED_SHARE) * most
-        if prose
-        else min(LEDGER_TOKENS_MIN, LEDGER_SHARE * cap, shorter - own)
-    )
-    lines = ledger.lines(max(room, least, 0))
-    return "\n".join([*([prose] if prose else []), heading, *lines])
-
-
-def _tokens(slots: Sequence[Slot]) -> int:
-    return sum(slot.tokens for slot in slots)
-
-
-def _heading(span: Span, tally: _Tally) -> str:
-    most = list(tally.tools.items())[:TOOLS_SHOWN]
-    tools = (
-        f" Tools used: {', '.join(f'{name} ×{used.count}' for name, used in most)}." if most else ""
-    )
-    what = "1 earlier message" if tally.messages == 1 else f"{tally.messages} earlier messages"
-    return f"[Summary of {what}, {span}: background, not a new request; unfold {span} gives them whole.{tools}]"
 
 
 def _tally(brief: Brief, run: Sequence[Slot]) -> _Tally:
     """Counted from the page; a summary noted its own counts, so the log is read only where
     another strategy left a stand-in."""
-    messages, read = 0, list[Slot]()
+    messages = 0
+    read: list[Slot] = []
     for slot in run:
-        notes: dict[str, Any] = (slot.notes or {}) if slot.standin else {}
-        known = "messages" in notes or not slot.standin
-        found = [slot] if known else brief.originals(slot.span)
-        messages += notes.get("messages", len(found))
-        read += found
+        count, counted = _count(brief, slot)
+        messages += count
+        read += counted
     return _Tally(messages, tools_used(read))
+
+
+def _count(brief: Brief, slot: Slot) -> tuple[int, Sequence[Slot]]:
+    """How many messages a slot stands for, and where their tools are counted."""
+    count = messages_of(slot.notes) if slot.standin else 1
+    if count is not None:
+        return count, [slot]
+    originals = brief.originals(slot.span)
+    return len(originals), originals
+
+
+def _heading(span: Span, tally: _Tally) -> str:
+    what = "1 earlier message" if tally.messages == 1 else f"{tally.messages} earlier messages"
+    return (
+        f"[Summary of {what}, {span}: background, not a new request; "
+        f"unfold {span} gives them whole.{_tools_line(tally.tools)}]"
+    )
+
+
+def _tools_line(tools: dict[str, Used]) -> str:
+    """The tools used most, in one sentence; nothing if none was used."""
+    if not tools:
+        return ""
+    uses = [f"{name} ×{used.count}" for name, used in tools.items()]
+    return f" Tools used: {', '.join(uses[:TOOLS_SHOWN])}."
+
+
+def _text(brief: Brief, run: Sequence[Slot], heading: str, ledger: _Ledger) -> str:
+    """Prose of earlier summaries, the heading, and of the ledger what fits: so much that a
+    writer still has room for its words, in the place of the prose or where there was none yet."""
+    count = brief.text_tokens
+    cap, replaced, own = cap_tokens(brief.budget.window), tokens_of(run), count(heading)
+    shorter = DRAFT_SHARE * replaced
+    most = max(0.0, min(cap, shorter) - own - FRAME_TOKENS)
+    prose = carried(run, int(CARRIED_SHARE * most), count)
+    beside = (count(prose) if prose else FRAME_TOKENS) + NEW_PROSE_TOKENS
+    room = min(LEDGER_SHARE * cap, cap - own - beside, SHARE_MAX * replaced - own - beside)
+    if prose:
+        least = (1 - CARRIED_SHARE) * most
+    else:
+        least = min(LEDGER_TOKENS_MIN, LEDGER_SHARE * cap, shorter - own)
+    lines = [heading, *ledger.lines(max(room, least, 0))]
+    return "\n".join([prose, *lines] if prose else lines)

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.core.model import Applied, Message, Slot, Text, ToolCall
-from refold.strategies.gist import without_last
-from refold.strategies.gist.choice import chosen
+from refold.strategies.gist.choice import choose_lines
+from refold.strategies.gist.draft import without_last
 from refold.strategies.gist.lines import (
     Passage,
     Shown,
@@ -137,7 +137,7 @@ def choice(
     """The numbers of the lines that are kept, the most needed first; every name is needed alike."""
     given = passage(7, "tool", "\n".join(lines))
     need = {name: 0.5 for names in given.names for name in names}
-    kept = chosen([given], need, shown or Shown(), room=room, floor=floor, per_char=0.25)
+    kept = choose_lines([given], need, shown or Shown(), room=room, floor=floor, per_char=0.25)
     return [at for _, at in kept]
 
 
@@ -160,7 +160,7 @@ def test_what_the_page_shows_already_is_not_kept_again() -> None:
 
 def test_the_first_request_and_then_the_newest_have_their_share_of_the_room() -> None:
     span = [passage(seq, "user", f"Request number {seq} is for the shop.") for seq in (1, 2, 3, 4)]
-    kept = chosen(
+    kept = choose_lines(
         span, {}, Shown(), room=40, floor=0.0, per_char=0.25, requests={1, 3, 4}, request_share=0.5
     )
     assert list(kept) == [(1, 0), (4, 0)]

@@ -3,9 +3,10 @@ needed, and that nothing else on the page tells already.
 
 A line is worth the sum, over its names, of how likely each is needed times how much better this
 line tells it than what is already kept (coverage). Lines are taken greatest worth per token first,
-recomputed as coverage grows, until the room is used or a line is not worth its reading. The line
+weighed again as coverage grows, until the room is used or a line is not worth its reading. The line
 that stood beside a kept one counts a little, so that what is kept can be understood. Neighbours:
-`lines` (what a line tells), `names` (what is needed), `gist` (the text).
+`coverage` has the worth of names, `lines` what a line tells, `names` what is needed, `draft` makes
+the text.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Iterable, Sequence, Set
 
 from msgspec import Struct
 
+from refold.strategies.gist.coverage import BESIDE, Coverage
 from refold.strategies.gist.lines import (
     BARE,
     GAP_CHARS,
@@ -26,17 +28,25 @@ from refold.strategies.gist.lines import (
     windows,
     words_in,
 )
+from refold.strategies.gist.numbered import NumberedLines
 from refold.strategies.gist.queue import Queue
 
 LINE_CHARS_MIN = 6  # a shorter line has no room for a name
-AGAIN = 0.02  # worth of one more line for a name that has one
-BESIDE = 0.04  # worth of having the line next to it as well
 TAG_CHARS = 9
-REQUEST_CHARS = 300  # of every request that are kept whatever they tell
+REQUEST_CHARS = 300  # of every request, kept whatever they tell
+REQUEST_CHARS_OVER = 40  # a line that is longer by no more than this is kept whole
 
-Kept = dict[
-    tuple[int, int], Pieces
-]  # by seq and number of the line in its passage, the most needed first
+# By seq and number of the line in its passage, the most needed first.
+Kept = dict[tuple[int, int], Pieces]
+KeptLines = dict[int, dict[int, Pieces]]  # the same by seq, then by number
+
+
+def by_message(kept: Kept) -> KeptLines:
+    """The kept pieces by the seq of their message, and by the number of the line in it."""
+    lines: KeptLines = {}
+    for (seq, at), pieces in kept.items():
+        lines.setdefault(seq, {})[at] = pieces
+    return lines
 
 
 class Candidate(Struct, gc=False):
@@ -51,7 +61,7 @@ class Candidate(Struct, gc=False):
     bare: Sequence[str] | None = None
 
 
-def chosen(
+def choose_lines(
     span: Sequence[Passage],
     need: dict[str, float],
     shown: Shown,
@@ -67,9 +77,8 @@ def chosen(
     seq, has this share of the room."""
     choice = Choice(span, need, shown, floor, per_char)
     room -= choice.keep_requests(requests, room * request_share)
-    choice.take_best(choice.gathered(), room)
-    homes = ((at, choice.home[at], pieces) for at, pieces in choice.kept.items())
-    return {(span[home].seq, at - choice.first[home]): pieces for at, home, pieces in homes}
+    choice.take_best(choice.gather(), room)
+    return {choice.text.place(at): pieces for at, pieces in choice.kept.items()}
 
 
 class Choice:
@@ -83,67 +92,58 @@ class Choice:
         floor: float,
         per_char: float,
     ) -> None:
-        self.span, self.need, self.floor, self.per_char = span, need, floor, per_char
-        self.on_page, self.told, self.beside = set(shown.lines), shown.told(), set(shown.names)
-        self._number_lines()
+        self.text = NumberedLines(span)
+        self.coverage = Coverage(need, shown)
+        self.floor, self.per_char = floor, per_char
+        self.on_page = set(shown.lines)
         self.candidates: list[Candidate] = []
-        self.of_line: dict[int, list[int]] = {}
+        self.of_line: dict[int, list[int]] = {}  # the candidates of a line
         self.kept: dict[int, Pieces] = {}
         self.tagged: set[int] = set()  # messages of which something is kept
         self.lone: set[int] = set()  # lines that stood beside a kept one
-        self.repeats: dict[str, int] = {}  # how many further lines a name has got
-        self.done: set[int] = set()
-        self.gain = dict(need)  # what a line is worth for a name that it tells well
-        self.bound = {
-            name: value * (1.0 + BESIDE) for name, value in need.items()
-        }  # what it is worth at most
-        for name in need.keys() & self.told.keys():
-            self._weigh(name)
+        self.done: set[int] = set()  # candidates that were taken or had no room
 
-    def _number_lines(self) -> None:
-        self.lines: list[str] = []
-        self.names: list[tuple[str, ...]] = []
-        self.home: list[int] = []  # the message that a line belongs to
-        self.first: list[int] = []  # the first line of a message
-        for index, given in enumerate(self.span):
-            self.first.append(len(self.lines))
-            self.lines += given.lines
-            self.names += given.names
-            self.home += [index] * len(given.lines)
-        self.first.append(len(self.lines))
-
-    # candidates
+    # requests
 
     def keep_requests(self, requests: Set[int], room: float) -> float:
         """Keeps how requests begin, the first one and then the newest while there is room; gives
         what that took."""
+        span = self.text.span
+        homes = [home for home in reversed(range(len(span))) if span[home].seq in requests]
         used = 0.0
-        homes = [
-            home for home in reversed(range(len(self.span))) if self.span[home].seq in requests
-        ]
         for home in homes[-1:] + homes[:-1]:
-            left = REQUEST_CHARS
-            for at in range(self.first[home], self.first[home + 1]):
-                if left <= 0 or used >= room:
-                    break
-                size = len(self.lines[at])
-                if self.lines[at] not in self.on_page:
-                    end = size if size <= left + 40 else left
-                    used += self._keep_now(at, end)
-                    left -= end
+            used = self._keep_beginning(home, used, room)
         return used
 
-    def _keep_now(self, at: int, end: int) -> float:
-        index = self.add(at, 0, end, self.names[at])
-        price = self.price(self.candidates[index])
+    def _keep_beginning(self, home: int, used: float, room: float) -> float:
+        """Keeps the first lines of a message while there is room; gives what is used then."""
+        first, lines = self.text.first, self.text.lines
+        left = REQUEST_CHARS
+        for at in range(first[home], first[home + 1]):
+            if left <= 0 or used >= room:
+                break
+            size = len(lines[at])
+            if lines[at] not in self.on_page:
+                end = size if size <= left + REQUEST_CHARS_OVER else left
+                used += self._keep_line(at, end)
+                left -= end
+        return used
+
+    def _keep_line(self, at: int, end: int) -> float:
+        """Keeps the beginning of a line, whatever it is worth; gives its price."""
+        index = self.add(at, 0, end, self.text.names[at])
         self.done.add(index)
+        price = self.price(self.candidates[index])
         self.take(index)
         return price
 
-    def gathered(self) -> Queue:
+    # candidates
+
+    def gather(self) -> Queue:
         """Every distinct line not on the page yet, newest copy first, that could be worth its
         tokens."""
-        met, need, all_lines, all_names = set(self.on_page), self.need, self.lines, self.names
+        all_lines, all_names = self.text.lines, self.text.names
+        need, met = self.coverage.need, set(self.on_page)
         least = self.floor / (1 + BESIDE) * self.per_char
         for at in reversed(range(len(all_lines))):
             names = all_names[at]
@@ -158,109 +158,116 @@ class Choice:
         return Queue([self._density(candidate) for candidate in self.candidates], self.floor)
 
     def add(self, at: int, start: int, end: int, names: Sequence[str]) -> int:
+        """One more candidate; gives its number."""
         index = len(self.candidates)
         self.candidates.append(Candidate(at, start, end, names))
         self.of_line.setdefault(at, []).append(index)
         return index
 
+    def _candidate_at_start(self, at: int) -> int:
+        """The candidate that starts a line; added if the line had no worth of its own."""
+        for index in self.of_line.get(at, ()):
+            if self.candidates[index].start == 0:
+                return index
+        return self._add_start(at)
+
+    def _add_start(self, at: int) -> int:
+        """Adds the start of a line as a candidate, without names where it is not the whole line."""
+        size = len(self.text.lines[at])
+        if size <= PIECE_CHARS:
+            return self.add(at, 0, size, self.text.names[at])
+        return self.add(at, 0, PIECE_CHARS, ())
+
     def bare_of(self, candidate: Candidate) -> Sequence[str]:
+        """The names that a candidate hardly tells."""
         if candidate.bare is None:
-            text = self.lines[candidate.at][candidate.start : candidate.end]
+            text = self.text.lines[candidate.at][candidate.start : candidate.end]
             words = words_in(text)
             candidate.bare = [name for name in candidate.names if not tells(text, words, name)]
         return candidate.bare
 
     # worth and price
 
-    def _weigh(self, name: str) -> None:
-        """Notes what lines are worth for a name, as it is told now: adding that up is all that a
-        candidate costs."""
-        need, more = self.need[name], 1.0 - self.told.get(name, 0.0)
-        self.gain[name] = need * (more if more > AGAIN else AGAIN / (1 + self.repeats.get(name, 0)))
-        self.bound[name] = need * ((more if more > AGAIN else AGAIN) + BESIDE)
+    def _density(self, candidate: Candidate) -> float:
+        """Worth per token, or the most it can be as long as the candidate was not looked at."""
+        bare = candidate.bare
+        if bare is None:
+            worth = self.coverage.worth_at_most(candidate.names)
+        else:
+            worth = self.coverage.worth(candidate.names, bare) + self._pair_worth(candidate)
+        return worth / self.price(candidate)
 
-    def _bound(self, candidate: Candidate) -> float:
-        """What a candidate is worth at most, by its names alone."""
-        worth, bound = 0.0, self.bound
-        for name in candidate.names:
-            worth += bound[name]
-        return worth
-
-    def _worth(self, candidate: Candidate, bare: Sequence[str]) -> float:
-        """What a candidate is worth if these are the names that it hardly tells."""
-        worth, gain = 0.0, self.gain
-        for name in candidate.names:
-            worth += self._bare_gain(name) if name in bare else gain[name]
-        return worth + BESIDE * self._company(candidate)
-
-    def _bare_gain(self, name: str) -> float:
-        more = BARE - self.told.get(name, 0.0)
-        return self.need[name] * (more if more > AGAIN else AGAIN / (1 + self.repeats.get(name, 0)))
-
-    def _company(self, candidate: Candidate) -> float:
+    def _pair_worth(self, candidate: Candidate) -> float:
         """Worth of completing a pair: this line and the one beside it, or a kept line that has
         this one beside it."""
-        worth, beside = 0.0, self.beside
-        if not beside.issuperset(candidate.names) and self._is_present(
-            self.neighbour(candidate.at)
-        ):
-            worth += sum([self.need[name] for name in candidate.names if name not in beside])
-        if candidate.at in self.lone:
-            for other in (candidate.at - 1, candidate.at + 1):
-                if other in self.kept and self.neighbour(other) == candidate.at:
-                    worth += sum(
-                        [self.need[name] for name in self.names[other] if name not in beside]
-                    )
-        return worth
-
-    def neighbour(self, at: int) -> int:
-        """The line that stood beside a line: the next of its message, or the one before the
-        last; -1 if none."""
-        home = self.home[at]
-        if at + 1 < self.first[home + 1]:
-            return at + 1
-        return at - 1 if at > self.first[home] else -1
+        need, at, coverage = 0.0, candidate.at, self.coverage
+        is_paired = coverage.paired.issuperset(candidate.names)
+        if not is_paired and self._is_present(self.text.neighbour(at)):
+            need += coverage.unpaired_need(candidate.names)
+        if at in self.lone:
+            for other in self.text.beside(at):
+                if other in self.kept:
+                    need += coverage.unpaired_need(self.text.names[other])
+        return BESIDE * need
 
     def _is_present(self, at: int) -> bool:
-        return at >= 0 and (len(self.lines[at]) <= 2 or self.lines[at] in self.on_page)
+        """Whether a line is on the page, or too short to be missed."""
+        if at < 0:
+            return False
+        line = self.text.lines[at]
+        return len(line) <= 2 or line in self.on_page
 
     def price(self, candidate: Candidate) -> float:
+        """What a candidate takes, in tokens, with the tag of its message where that is new."""
         at, size = candidate.at, candidate.end - candidate.start
-        if at not in self.kept:
-            return (size + (1 if self.home[at] in self.tagged else 1 + TAG_CHARS)) * self.per_char
-        overlap = sum(
-            max(0, min(b, candidate.end) - max(a, candidate.start)) for a, b in self.kept[at]
-        )
-        return max(1, size + GAP_CHARS - overlap) * self.per_char
+        if at in self.kept:
+            size = max(1, size + GAP_CHARS - self._overlap(candidate))
+        else:
+            size += 1 if self.text.home[at] in self.tagged else 1 + TAG_CHARS
+        return size * self.per_char
+
+    def _overlap(self, candidate: Candidate) -> int:
+        """How many characters of a candidate are kept already."""
+        overlap = 0
+        for start, end in self.kept[candidate.at]:
+            overlap += max(0, min(end, candidate.end) - max(start, candidate.start))
+        return overlap
 
     # the choice itself
 
     def take_best(self, queue: Queue, room: float) -> None:
         """Takes the densest candidate while there is room. Worth only falls as others are taken,
-        but for the neighbours of what was taken: those are pushed anew."""
+        but for the neighbours of what was taken: those are pushed again."""
         while queue and room > LINE_CHARS_MIN * self.per_char:
             index = queue.pop()
-            if self._is_best(index, queue):
+            if self._check_best(index, queue):
                 self.done.add(index)
-                room -= self._taken(queue, index, room)
+                room -= self._take_if_room(queue, index, room)
 
-    def _is_best(self, index: int, queue: Queue) -> bool:
+    def _check_best(self, index: int, queue: Queue) -> bool:
         """Whether a candidate is worth its tokens and no other is denser; if one may be, it goes
         back to the queue."""
         candidate = self.candidates[index]
         if candidate.bare is None:
-            price = self.price(candidate)
-            if not self._stays_first(self._bound(candidate) / price, index, queue):
-                return False
-            # It is not looked at if it would not do even if it told all of its names well.
-            if self._worth(candidate, ()) / price < self.floor:
+            if not self._check_unread(candidate, index, queue):
                 return False
             self.bare_of(candidate)
-        return self._stays_first(
-            0.0 if index in self.done else self._density(candidate), index, queue
-        )
+        density = 0.0 if index in self.done else self._density(candidate)
+        return self._check_first(density, index, queue)
 
-    def _stays_first(self, density: float, index: int, queue: Queue) -> bool:
+    def _check_unread(self, candidate: Candidate, index: int, queue: Queue) -> bool:
+        """The same for a candidate that was not looked at: it is not if it would not do even if
+        it told all of its names well."""
+        price = self.price(candidate)
+        at_most = self.coverage.worth_at_most(candidate.names)
+        if not self._check_first(at_most / price, index, queue):
+            return False
+        worth = self.coverage.worth(candidate.names, ()) + self._pair_worth(candidate)
+        return worth / price >= self.floor
+
+    def _check_first(self, density: float, index: int, queue: Queue) -> bool:
+        """Whether a candidate of this density comes first; if not, it goes back to the queue,
+        unless it is not worth its tokens."""
         if density < self.floor:
             return False
         if queue.is_ahead_of(density):
@@ -268,7 +275,7 @@ class Choice:
             return False
         return True
 
-    def _taken(self, queue: Queue, index: int, room: float) -> float:
+    def _take_if_room(self, queue: Queue, index: int, room: float) -> float:
         """Takes a candidate if there is room for it, and gives its price."""
         price = self.price(self.candidates[index])
         if price > room:
@@ -276,69 +283,51 @@ class Choice:
         self._push(queue, self.take(index))
         return price
 
-    def _density(self, candidate: Candidate) -> float:
-        """Worth per token, or the most it can be as long as the candidate was not looked at."""
-        bare = candidate.bare
-        worth = self._bound(candidate) if bare is None else self._worth(candidate, bare)
-        return worth / self.price(candidate)
-
     def _push(self, queue: Queue, risen: Iterable[int]) -> None:
+        """Puts candidates in the queue whose worth may have risen."""
         for index in risen:
             candidate = self.candidates[index]
             self.bare_of(candidate)  # a pair may be worth more than the bound
-            if index not in self.done and (density := self._density(candidate)) >= self.floor:
-                queue.push(density, index)
+            if index not in self.done:
+                density = self._density(candidate)
+                if density >= self.floor:
+                    queue.push(density, index)
 
     def take(self, index: int) -> list[int]:
         """Keeps a candidate; gives those whose worth may have risen by that."""
         candidate = self.candidates[index]
         at = candidate.at
-        self.tagged.add(self.home[at])
-        self.lone.add(self.neighbour(at))
+        self.tagged.add(self.text.home[at])
+        self.lone.add(self.text.neighbour(at))
         self.kept[at] = merged(self.kept.get(at, []), candidate.start, candidate.end)
         if candidate.start == 0:
-            self.on_page.add(self.lines[at])
+            self.on_page.add(self.text.lines[at])
         self._tell(candidate)
         self._pair(at)
         return self._risen(at, index)
 
     def _tell(self, candidate: Candidate) -> None:
+        """Counts what a kept candidate tells of its names."""
         bare = self.bare_of(candidate)
         for name in candidate.names:
-            quality = BARE if name in bare else 1.0
-            if quality > self.told.get(name, 0.0):
-                self.told[name] = quality
-            else:
-                self.repeats[name] = self.repeats.get(name, 0) + 1
-            self._weigh(name)
+            self.coverage.tell(name, BARE if name in bare else 1.0)
 
     def _pair(self, at: int) -> None:
-        if self._is_present(self.neighbour(at)):
-            self.beside.update(self.names[at])
-        for other in (at - 1, at + 1):
-            if other in self.kept and self.neighbour(other) == at:
-                self.beside.update(self.names[other])
+        """Counts the pairs that a kept line completes."""
+        paired, text = self.coverage.paired, self.text
+        if self._is_present(text.neighbour(at)):
+            paired.update(text.names[at])
+        for other in text.beside(at):
+            if other in self.kept:
+                paired.update(text.names[other])
 
     def _risen(self, at: int, taken: int) -> list[int]:
+        """The candidates whose worth may have risen because this one was taken: other pieces of
+        the line, the line beside it, and those that it stood beside."""
         risen = [index for index in self.of_line[at] if index != taken]
-        beside = self.neighbour(at)
-        if beside >= 0 and not self._is_present(beside):
-            risen.append(self._head_of(beside))
-        for other in (at - 1, at + 1):
-            if (
-                other in self.of_line
-                and self.home[other] == self.home[at]
-                and self.neighbour(other) == at
-            ):
-                risen += self.of_line[other]
+        neighbour = self.text.neighbour(at)
+        if neighbour >= 0 and not self._is_present(neighbour):
+            risen.append(self._candidate_at_start(neighbour))
+        for other in self.text.beside(at):
+            risen += self.of_line.get(other, ())
         return risen
-
-    def _head_of(self, at: int) -> int:
-        """The candidate that starts a line; made if the line had no worth of its own."""
-        for index in self.of_line.get(at, ()):
-            if self.candidates[index].start == 0:
-                return index
-        line = self.lines[at]
-        return self.add(
-            at, 0, min(len(line), PIECE_CHARS), self.names[at] if len(line) <= PIECE_CHARS else ()
-        )

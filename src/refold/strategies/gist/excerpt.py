@@ -8,12 +8,15 @@ what has no lines.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 
-from refold.core.fold import shortened, text_of
+from msgspec import Struct
+
+from refold.core.fold import text_of
 from refold.core.model import Block, Replace, Slot, Span, Text, ToolResult
-from refold.strategies.brief import Brief, block_tokens
-from refold.strategies.gist.choice import chosen
+from refold.strategies.brief import Brief
+from refold.strategies.gist.choice import choose_lines
 from refold.strategies.gist.lines import Passage, Shown, passage
 from refold.strategies.gist.names import Needs, names_of
 from refold.strategies.keep import line_ranges
@@ -21,44 +24,70 @@ from refold.strategies.keep import line_ranges
 HEAD_SHARE, TAIL_SHARE, MIDDLE_SHARE = 0.35, 0.2, 0.75
 LINES_MIN = 8
 LINE_CHARS_MAX = 400
+REASON = "the needed lines of a large result"
+
+
+# --- which results ---
+
+
+class _Result(Struct, frozen=True):
+    """A tool result that may be shortened."""
+
+    slot: Slot
+    block: int
+    tokens: int
+
+    @property
+    def whole(self) -> Block:
+        return self.slot.message.blocks[self.block]
 
 
 def excerpts(
     brief: Brief, slots: Sequence[Slot], excess: int, needs: Needs
 ) -> tuple[list[Replace], int]:
-    """Edits that shorten the largest results of these slots by about `excess` tokens, and what
-    they free."""
+    """Edits that shorten the largest results of these slots by about `excess` tokens, and the
+    excess that is left."""
     edits: list[Replace] = []
-    for tokens, slot, block in sorted(_results(brief, slots), key=lambda found: -found[0]):
+    for result in _largest_results(brief, slots):
         if excess <= 0:
             break
-        text = text_of(slot.message.blocks[block])
-        room = max(tokens // 8, tokens - excess)
-        spans = excerpt(text, len(text) * room // max(1, tokens), needs)
-        if spans:
-            reason = "the needed lines of a large result"
-            edit = Replace(batch=brief.batch, seq=slot.seq, block=block, keep=spans, reason=reason)
-            after = block_tokens(
-                brief.count, slot.message, shortened(slot.message.blocks[block], edit)
-            )
-            if after < tokens:
-                edits.append(edit)
-                excess -= tokens - after
+        edit = _excerpt_edit(brief, result, excess, needs)
+        freed = brief.freed_tokens(result.slot, edit) if edit else 0
+        if edit and freed > 0:
+            edits.append(edit)
+            excess -= freed
     return edits, excess
 
 
-def _results(brief: Brief, slots: Sequence[Slot]) -> list[tuple[int, Slot, int]]:
-    """The results that came as text and are shown whole: tokens, slot, block."""
-    found = []
+def _largest_results(brief: Brief, slots: Iterable[Slot]) -> list[_Result]:
+    """The results that came as text and are shown whole, the largest first."""
+    found: list[_Result] = []
     for slot in slots:
+        if slot.edits or slot.seq in brief.view.pins:
+            continue
         for index, block in enumerate(slot.message.blocks):
-            if _is_text(block) and not slot.edits and slot.seq not in brief.view.pins:
-                found.append((block_tokens(brief.count, slot.message, block), slot, index))
-    return found
+            if _is_text(block):
+                tokens = brief.block_tokens(slot.message, block)
+                found.append(_Result(slot, index, tokens))
+    return sorted(found, key=lambda result: -result.tokens)
 
 
 def _is_text(block: Block) -> bool:
     return isinstance(block, ToolResult) and all(isinstance(part, Text) for part in block.content)
+
+
+def _excerpt_edit(brief: Brief, result: _Result, excess: int, needs: Needs) -> Replace | None:
+    """The edit that frees the excess, as far as an eighth of the result stays."""
+    text, tokens = text_of(result.whole), result.tokens
+    room = max(tokens // 8, tokens - excess)
+    spans = excerpt(text, len(text) * room // max(1, tokens), needs)
+    if not spans:
+        return None
+    seq, block = result.slot.seq, result.block
+    return Replace(batch=brief.batch, seq=seq, block=block, keep=spans, reason=REASON)
+
+
+# --- which lines ---
 
 
 def excerpt(text: str, chars: int, needs: Needs) -> tuple[Span, ...]:
@@ -68,35 +97,52 @@ def excerpt(text: str, chars: int, needs: Needs) -> tuple[Span, ...]:
     start, end = _ends(lines, int(chars * HEAD_SHARE), int(chars * TAIL_SHARE))
     if len(lines) < LINES_MIN or len(text) <= chars or start >= end:
         return ()
-    shown = Shown()
-    for part in (lines[:start], lines[end:]):
-        shown.add(passage(0, "tool", "\n".join(part)))
-    left = chars - sum(len(line) + 1 for line in (*lines[:start], *lines[end:]))
-    middle = _worth_keeping(lines, start, end, needs, shown, left)
+    head, tail = lines[:start], lines[end:]
+    left = chars - sum(len(line) + 1 for line in (*head, *tail))
+    middle = _needed_numbers(lines, range(start, end), needs, _shown(head, tail), left)
     return line_ranges([*range(1, start + 1), *middle, *range(end + 1, len(lines) + 1)])
 
 
-def _ends(lines: Sequence[str], first: int, last: int) -> tuple[int, int]:
-    """How many lines fit `first` characters, and from which line on the rest fits `last`."""
-    start, used = 0, 0
-    while start < len(lines) and used + len(lines[start]) < first:
-        used += len(lines[start]) + 1
-        start += 1
-    end, used = len(lines), 0
-    while end > start and used + len(lines[end - 1]) < last:
-        used += len(lines[end - 1]) + 1
-        end -= 1
-    return start, end
+def _shown(*parts: Sequence[str]) -> Shown:
+    """What these lines tell already."""
+    shown = Shown()
+    for lines in parts:
+        shown.add(passage(0, "tool", "\n".join(lines)))
+    return shown
 
 
-def _worth_keeping(
-    lines: Sequence[str], start: int, end: int, needs: Needs, shown: Shown, chars: int
+def _ends(lines: Sequence[str], head_chars: int, tail_chars: int) -> tuple[int, int]:
+    """How many lines the head has, and from which line on the tail is."""
+    start = _fitting(lines, head_chars)
+    tail = _fitting(lines[start:][::-1], tail_chars)
+    return start, len(lines) - tail
+
+
+def _fitting(lines: Sequence[str], chars: int) -> int:
+    """How many leading lines fit into this many characters."""
+    used = 0
+    for count, line in enumerate(lines):
+        if used + len(line) >= chars:
+            return count
+        used += len(line) + 1
+    return len(lines)
+
+
+def _needed_numbers(
+    lines: Sequence[str], middle: range, needs: Needs, shown: Shown, chars: int
 ) -> list[int]:
-    numbers = [
-        n for n in range(start + 1, end + 1) if 0 < len(lines[n - 1].strip()) <= LINE_CHARS_MAX
-    ]
-    texts = [lines[n - 1].strip() for n in numbers]
-    middle = Passage(0, "tool", texts, [names_of(text) for text in texts])
-    need = needs.odds({name for names in middle.names for name in names})
-    kept = chosen([middle], need, shown, room=MIDDLE_SHARE * chars, floor=0.0, per_char=1.0)
+    """The numbers, from 1, of the lines between head and tail that tell most."""
+    texts = {at + 1: lines[at].strip() for at in middle}
+    fitting = {at: text for at, text in texts.items() if 0 < len(text) <= LINE_CHARS_MAX}
+    given = _one_passage(list(fitting.values()))
+    need = needs.odds(set(chain.from_iterable(given.names)))
+    room = MIDDLE_SHARE * chars
+    kept = choose_lines([given], need, shown, room=room, floor=0.0, per_char=1.0)
+    numbers = list(fitting)
     return sorted(numbers[at] for _, at in kept)
+
+
+def _one_passage(lines: list[str]) -> Passage:
+    """Lines of a result as a message of their own."""
+    names = [names_of(line) for line in lines]
+    return Passage(0, "tool", lines, names)

@@ -14,12 +14,12 @@ from msgspec import Struct
 
 from refold.core.laws import is_request, units
 from refold.core.model import Slot, View
-from refold.strategies.brief import Brief, protected, tail_start
+from refold.strategies.brief import Brief, protected, tail_start, tokens_of
 from refold.strategies.gist.passages import is_gist
 
 TASK = 0.5  # of the window: the most that a first request may fill and still stay whole
 TAIL = 0.05  # of what is free: the raw tail, in whole units
-MEANT = 0.02  # a target by so much of the free room below the usual one was asked for
+MEANT = 0.02  # a target that is lower than usual by this part of the free room was asked for
 
 
 class Layout(Struct, frozen=True, kw_only=True):
@@ -39,38 +39,41 @@ class Layout(Struct, frozen=True, kw_only=True):
     goal: int
 
 
-def laid_out(brief: Brief) -> Layout:
+def lay_out(brief: Brief) -> Layout:
     """What stays whole, what is a gist already, and what is to be folded."""
     view = brief.view
     held = protected(view) | task_of(view, TASK * brief.budget.window / brief.budget.factor)
     whole = [slot for slot in view.slots if slot.seq in held and not slot.standin]
-    fixed = view.system_tokens + view.tools_tokens + sum(slot.tokens for slot in whole)
+    fixed = view.system_tokens + view.tools_tokens + tokens_of(whole)
     free = max(0, (brief.full or view.tokens) - fixed)
-    older, tail = parted(view, held, int(TAIL * free))
-    spare, goal = aimed(brief, fixed, free)
+    older, tail = _older_and_tail(view, held, int(TAIL * free))
+    spare, goal = _spare_and_goal(brief, fixed, free)
     return Layout(
         kept=[*whole, *tail],
-        gists=[*filter(is_gist, older)],
+        gists=[slot for slot in older if is_gist(slot)],
         raw=[slot for slot in older if not is_gist(slot)],
         newest=newest_unit(view),
         free=free,
         fixed=fixed,
-        tail_tokens=sum(slot.tokens for slot in tail),
-        pace=pace_of(view, held) / max(1, free),
+        tail_tokens=tokens_of(tail),
+        pace=_turn_tokens(view, held) / max(1, free),
         spare=spare,
         goal=goal,
     )
 
 
-def parted(view: View, held: set[int], tail_tokens: int) -> tuple[list[Slot], list[Slot]]:
-    """What may be folded, and the raw tail behind it, both without what is held anyway."""
+def _older_and_tail(view: View, held: set[int], tail_tokens: int) -> tuple[list[Slot], list[Slot]]:
+    """What may be folded, and the raw tail after it, both without what is held anyway."""
     start = tail_start(view, keep_messages=len(view.slots), keep_tokens=tail_tokens)
     older = [slot for slot in view.slots[:start] if slot.seq not in held or slot.standin]
-    return older, [slot for slot in view.slots[start:] if slot.seq not in held]
+    tail = [slot for slot in view.slots[start:] if slot.seq not in held]
+    return older, tail
 
 
 def newest_unit(view: View) -> list[Slot]:
-    return [view.slots[i] for unit in units(view.slots)[-1:] for i in unit]
+    """The slots of the last unit; none on an empty page."""
+    whole = units(view.slots)
+    return list(view.slots[whole[-1].start : whole[-1].stop]) if whole else []
 
 
 def task_of(view: View, tokens_max: float) -> set[int]:
@@ -78,35 +81,39 @@ def task_of(view: View, tokens_max: float) -> set[int]:
     request that leaves room for work. What else stands before that request is work like any
     other: a session that was taken up in the middle, or a document that an agent hands over
     before the user says a word."""
-    leading = takewhile(lambda slot: slot.message.role == "system" and not slot.standin, view.slots)
-    first = next(
-        (slot.seq for slot in view.slots if is_request(slot) and slot.tokens <= tokens_max), None
-    )
-    return {slot.seq for slot in leading} | ({first} if first is not None else set())
+    leading = list(takewhile(_is_system, view.slots))
+    small = [slot for slot in view.slots if slot.tokens <= tokens_max and is_request(slot)]
+    return {slot.seq for slot in (*leading, *small[:1])}
 
 
-def pace_of(view: View, held: set[int]) -> float:
+def _is_system(slot: Slot) -> bool:
+    """Whether a slot is a system message, and not a stand-in for one."""
+    return slot.message.role == "system" and not slot.standin
+
+
+def _turn_tokens(view: View, held: set[int]) -> float:
     """Tokens per turn, of the turns that are on the page."""
     new = [slot for slot in view.slots if not slot.standin and slot.seq not in held]
-    return sum(slot.tokens for slot in new) / max(
-        1, sum(slot.message.role == "assistant" for slot in new)
-    )
+    turns = sum(slot.message.role == "assistant" for slot in new)
+    return tokens_of(new) / max(1, turns)
 
 
-def aimed(brief: Brief, fixed: int, free: int) -> tuple[float, int]:
+def _spare_and_goal(brief: Brief, fixed: int, free: int) -> tuple[float, int]:
     """Which share of the free room is to stay free, and the size that leaves it. The brief's
-    target takes the opening for something that could go; a target below the usual one is meant
-    as it is."""
-    view, full = brief.view, fixed + free
-    pinned = sum(
-        slot.tokens
-        for slot in view.slots
-        if slot.seq in {*view.pins, view.request} and not slot.standin
-    )
-    spare = (full - brief.target) / max(1, full - view.system_tokens - view.tools_tokens - pinned)
+    target counts the opening among what could go; a target below the usual one is meant as it
+    is."""
+    full = fixed + free
+    spare = (full - brief.target) / max(1, full - _untouchable_tokens(brief.view))
     if spare > 1 - brief.budget.target_ratio + MEANT:
         return spare, brief.target
     return spare, full - int(spare * free)
+
+
+def _untouchable_tokens(view: View) -> int:
+    """System, tools, pins and the latest request: what the brief's target takes for fixed."""
+    held = {*view.pins, view.request}
+    slots = [slot for slot in view.slots if slot.seq in held and not slot.standin]
+    return view.system_tokens + view.tools_tokens + tokens_of(slots)
 
 
 def runs(slots: Sequence[Slot], between: Iterable[Slot]) -> list[list[Slot]]:

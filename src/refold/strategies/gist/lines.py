@@ -8,23 +8,24 @@ of them.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from msgspec import Struct
 
-from refold.strategies.gist.memo import Memo
 from refold.strategies.gist.names import names_of
 
 PIECE_CHARS = 160
 LINE_CHARS_READ = 4_000
 BARE = 0.1  # worth of a line that says fewer than three words besides the name
 GAP_CHARS = 3
+WIDEN_CHARS = 12  # how far a piece may grow to end at a whole word
+TEXTS_REMEMBERED = 20_000
 
 _WORD = re.compile(r"[A-Za-z]{3,}")
 
-Pieces = list[
-    tuple[int, int]
-]  # parts of a line that are kept: start and end, in order, not touching
+# The parts of a line that are kept: start and end, in order, not touching.
+Pieces = list[tuple[int, int]]
 
 
 class Passage(Struct, gc=False):
@@ -37,8 +38,19 @@ class Passage(Struct, gc=False):
 
 
 def passage(seq: int, role: str, text: str) -> Passage:
+    """A message by its text."""
     lines = list(filter(None, map(str.strip, text.splitlines())))
-    return Passage(seq, role, lines, [names_of(line[:LINE_CHARS_READ]) for line in lines])
+    names = [names_of(line[:LINE_CHARS_READ]) for line in lines]
+    return Passage(seq, role, lines, names)
+
+
+def names_on(passages: Iterable[Passage], lines: Mapping[int, Iterable[int]]) -> set[str]:
+    """The names on some lines, which are given by the seq of their message and their numbers."""
+    names = set[str]()
+    for one in passages:
+        for at in lines.get(one.seq, ()):
+            names.update(one.names[at])
+    return names
 
 
 # --- what a text tells ---
@@ -60,8 +72,10 @@ def count_words(text: str) -> int:
     return len(_WORD.findall(text))
 
 
-# The same lines are weighed at every fold, so each is counted once.
-words_in = Memo(count_words).__getitem__
+@lru_cache(maxsize=TEXTS_REMEMBERED)  # the same lines are weighed at every fold
+def words_in(text: str) -> int:
+    """How many words a text has, remembered."""
+    return count_words(text)
 
 
 class Shown(Struct):
@@ -76,20 +90,25 @@ class Shown(Struct):
         """All of this message is on the page."""
         self.lines.update(given.lines)
         self.names.update(*given.names)
+        well = self.well
         for line, names in zip(given.lines, given.names):
-            if not self.well.issuperset(names):
+            if not well.issuperset(names):
                 words = words_in(line[:LINE_CHARS_READ])
-                self.well.update([name for name in names if tells(line, words, name)])
-
-    def join(self, other: Shown) -> None:
-        """All that the other tells is on the page too."""
-        self.lines |= other.lines
-        self.names |= other.names
-        self.well |= other.well
+                well.update([name for name in names if tells(line, words, name)])
 
     def told(self) -> dict[str, float]:
         """How well each name is told."""
         return dict.fromkeys(self.names, BARE) | dict.fromkeys(self.well, 1.0)
+
+
+def joined(parts: Iterable[Shown]) -> Shown:
+    """What all of these tell together."""
+    together = Shown()
+    for one in parts:
+        together.lines |= one.lines
+        together.names |= one.names
+        together.well |= one.well
+    return together
 
 
 # --- pieces ---
@@ -101,7 +120,8 @@ def windows(line: str, names: Sequence[str]) -> dict[tuple[int, int], list[str]]
     found: dict[tuple[int, int], list[str]] = {}
     last = len(line) - PIECE_CHARS
     for name in names:
-        start = max(0, min(line.find(name) + len(name) // 2 - PIECE_CHARS // 2, last))
+        middle = line.find(name) + len(name) // 2
+        start = max(0, min(middle - PIECE_CHARS // 2, last))
         found.setdefault((start, start + PIECE_CHARS), []).append(name)
     return found
 
@@ -121,14 +141,26 @@ def cut(line: str, pieces: Pieces) -> str:
     """The kept parts of a line, widened to whole words, with … where something is left out."""
     if pieces[0][0] == 0 and pieces[0][1] >= len(line):
         return line
-    parts = []
-    for start, end in pieces:
-        start = (
-            max(line.rfind(" ", max(0, start - 12), start) + 1, start - 12 if start > 12 else 0)
-            if start
-            else 0
-        )
-        stop = line.find(" ", end, end + 12)
-        end = stop if stop >= 0 else min(len(line), end)
-        parts.append(("… " if start else "") + line[start:end])
-    return " ".join(parts) + (" …" if pieces[-1][1] < len(line) else "")
+    parts = [_widened(line, start, end) for start, end in pieces]
+    if pieces[-1][1] < len(line):
+        parts.append("…")
+    return " ".join(parts)
+
+
+def _widened(line: str, start: int, end: int) -> str:
+    """A part of a line, widened to whole words, with … in front if something is left out there."""
+    start = _word_start(line, start)
+    part = line[start : _word_end(line, end)]
+    return f"… {part}" if start else part
+
+
+def _word_start(line: str, start: int) -> int:
+    """The start of the word at this place, or as far before it as a piece may grow."""
+    furthest = max(0, start - WIDEN_CHARS)
+    return max(line.rfind(" ", furthest, start) + 1, furthest)
+
+
+def _word_end(line: str, end: int) -> int:
+    """The end of the word at this place, unless it is too far away."""
+    space = line.find(" ", end, end + WIDEN_CHARS)
+    return space if space >= 0 else min(len(line), end)

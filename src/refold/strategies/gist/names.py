@@ -3,8 +3,8 @@ likely each is needed again.
 
 Only about one name in thirteen is ever needed after a pause. What tells them apart is mostly how
 often the agent itself used a name; then how long ago, in what company, and who else did. The
-weights were fitted on real sessions and rounded. Neighbour: `lines` chooses the lines that hold the
-needed names.
+weights were fitted on real sessions and rounded. Neighbours: `lines` finds the names on lines,
+`choice` chooses the lines that hold the needed names.
 """
 
 from __future__ import annotations
@@ -12,25 +12,24 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
+from functools import lru_cache
 from itertools import chain
 from math import exp, log
 
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from refold.strategies.gist.memo import Memo
-
 NAME_CHARS_MIN, NAME_CHARS_MAX = 4, 120
-NAMES_MAX = 20_000
+TOKENS_REMEMBERED = 20_000
 
 PATH, FILE, NUMBER, ID, SNAKE, CAMEL = range(6)
 
-# The ASCII letters and digits are in \w too, but a set that names them is matched by one look into
+# The ASCII letters and digits are also in \w, but a set that names them is matched by one look into
 # a table.
-_tokens_of = re.compile(r"[A-Za-z0-9_./#\w-]{4,}").findall
+_TOKEN = re.compile(r"[A-Za-z0-9_./#\w-]{4,}")
 _EXTENSIONS = frozenset(
-    ["py", "js", "ts", "tsx", "jsx", "go", "rs", "c", "h", "cpp", "java", "rb", "md", "txt", "json", "yaml", "yml",
-     "toml", "cfg", "ini", "sh", "html", "css", "sql", "csv", "xml", "lock"]
+    ["py", "js", "ts", "tsx", "jsx", "go", "rs", "c", "h", "cpp", "java", "rb", "md", "txt", "json",
+     "yaml", "yml", "toml", "cfg", "ini", "sh", "html", "css", "sql", "csv", "xml", "lock"]
 )  # fmt: skip
 _CAMEL = re.compile(r"[A-Z]?[a-z]+[A-Z]\w+")
 _DIGIT_THEN_LETTER = re.compile(r"\d\w*[A-Za-z]")
@@ -43,36 +42,30 @@ _LETTERS_THEN_DIGITS = re.compile(r"[A-Z]+\d+")
 def names_of(line: str) -> tuple[str, ...]:
     """The distinct names on a line, in order."""
     found: tuple[str, ...] = ()
-    for names in map(_known, _tokens_of(line)):
+    for names in map(_names_in, _TOKEN.findall(line)):
         if names:
             found += names
     return tuple(dict.fromkeys(found)) if len(found) > 1 else found
 
 
+@lru_cache(maxsize=TOKENS_REMEMBERED)  # the same tokens come again and again
 def _names_in(token: str) -> tuple[str, ...]:
-    """The distinct names in one token: a path whole, else its parts that are names by
-    themselves."""
+    """The distinct names in one token: a path whole, else those of its parts that are names."""
     # Most tokens are plain words, and seen to be that at once.
     if token.isalpha() and (token.islower() or token.istitle()):
         return ()
-    whole, is_path = (
-        token.strip("./#-"),
-        "/" in token,
-    )  # `/testbed` and `./terminal/...` are paths as well
+    whole = token.strip("./#-")
+    is_path = "/" in token  # `/testbed` and `./terminal/...` are paths as well
     if is_path or whole.replace("_", "a").isalnum():
-        return (
-            (whole,)
-            if NAME_CHARS_MIN <= len(whole) <= NAME_CHARS_MAX and (is_path or is_name(whole))
-            else ()
-        )
-    return tuple(
-        dict.fromkeys(
-            [name for name in _parts(whole) if NAME_CHARS_MIN <= len(name) <= NAME_CHARS_MAX]
-        )
-    )
+        is_fitting = NAME_CHARS_MIN <= len(whole) <= NAME_CHARS_MAX
+        return (whole,) if is_fitting and (is_path or is_name(whole)) else ()
+    return _names_between(whole)
 
 
-_known = Memo(_names_in).__getitem__  # tokens come again and again, so each is looked at once
+def _names_between(token: str) -> tuple[str, ...]:
+    """The distinct names between dots and dashes."""
+    found = [name for name in _parts(token) if NAME_CHARS_MIN <= len(name) <= NAME_CHARS_MAX]
+    return tuple(dict.fromkeys(found))
 
 
 def _parts(token: str) -> list[str]:
@@ -91,18 +84,15 @@ def is_name(word: str) -> bool:
     """Whether a word is a specific thing: an identifier, an id or a long number."""
     if word.isdigit():
         return len(word) >= 4
-    if "_" in word.strip("_"):
+    if "_" in word.strip("_") or _DIGIT_THEN_LETTER.search(word):
         return True
-    if word.islower():  # neither in humps nor in capitals
-        return _DIGIT_THEN_LETTER.search(word) is not None
-    return bool(
-        _CAMEL.fullmatch(word)
-        or _DIGIT_THEN_LETTER.search(word)
-        or _LETTERS_THEN_DIGITS.fullmatch(word)
-    )
+    if word.islower():
+        return False
+    return bool(_CAMEL.fullmatch(word) or _LETTERS_THEN_DIGITS.fullmatch(word))
 
 
 def kind_of(name: str) -> int:
+    """What kind of thing a name is, as far as its need depends on it."""
     if "/" in name:
         return PATH
     if "." in name:
@@ -156,14 +146,9 @@ class Needs:
         """One more message, given the names on each of its lines."""
         self.now += 1
         counts = Counter(chain.from_iterable(names))
-        own, user, crowd, now, rows = (
-            int(role == "assistant"),
-            int(role == "user"),
-            len(counts),
-            self.now,
-            self.rows,
-        )
-        for name in counts if self.only is None else counts.keys() & self.only:
+        own, user = int(role == "assistant"), int(role == "user")
+        crowd, now, rows = len(counts), self.now, self.rows
+        for name in self._counted(counts):
             row = rows.get(name)
             if row is None:
                 rows[name] = Row(own, 1, counts[name], now, crowd, user)
@@ -178,35 +163,35 @@ class Needs:
 
     def recall(self, now: int, notes: Mapping[str, Note]) -> None:
         """Takes in what an earlier gist noted of the names it kept."""
-        for name in notes if self.only is None else notes.keys() & self.only:
-            row, known = Row(*notes[name]), self.rows.get(name)
+        self.now = max(self.now, now)
+        for name in self._counted(notes):
+            row = Row(*notes[name])
+            known = self.rows.get(name)
             if known is None or row.held > known.held:
                 self.rows[name] = row
-        self.now = max(self.now, now)
+
+    def _counted(self, names: Mapping[str, object]) -> Iterable[str]:
+        """Those of the names that are counted here."""
+        return names if self.only is None else names.keys() & self.only
 
     def noted(self, names: Iterable[str]) -> dict[str, Note]:
         """What a later gist should know of these names."""
-        return {name: list(astuple(self.rows[name])) for name in names if name in self.rows}
+        known = [name for name in names if name in self.rows]
+        return {name: list(astuple(self.rows[name])) for name in known}
 
     def odds(self, names: Iterable[str]) -> dict[str, float]:
         """For each name the probability that it is needed again soon."""
-        starts = [BASE + NOW * log(self.now + 1) + kind for kind in KINDS]
+        base = BASE + NOW * log(self.now + 1)
+        starts = [base + kind for kind in KINDS]
         return {name: self._odds(name, starts) for name in names}
 
     def _odds(self, name: str, starts: Sequence[float]) -> float:
         row = self.rows.get(name)
         if row is None:
             return 0.0
+        use = OWN * row.own / row.held
+        weight = starts[kind_of(name)] + use + LINES * log(1 + row.lines) + USER * row.user
         age = self.now - row.last
-        weight = (
-            starts[kind_of(name)]
-            + OWN * row.own / row.held
-            + LINES * log(1 + row.lines)
-            + USER * row.user
-        )
-        weight += (
-            AGE * log(1 + age)
-            + FRESH * max(0.0, 1 - age / FRESH_MESSAGES)
-            + CROWD * log(1 + row.crowd)
-        )
+        fresh = FRESH * max(0.0, 1 - age / FRESH_MESSAGES)
+        weight += AGE * log(1 + age) + fresh + CROWD * log(1 + row.crowd)
         return 1.0 / (1.0 + exp(-weight))

@@ -1,0 +1,148 @@
+"""The text of a gist: a heading, the ledger, and the kept lines, each group under its tag line.
+
+There is one summary per run of messages; the largest has the ledger and the prose. Prices are
+estimates, so the least needed lines are dropped if the texts come out too large. Neighbours:
+`choice` chooses the lines, `gist` asks for the summaries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from refold.core.model import Fact, Slot, Span, Summarize
+from refold.core.notes import GIST, NAMES, NOW, STARVED
+from refold.strategies.brief import Brief
+from refold.strategies.gist.choice import TAG_CHARS, Kept, KeptLines, by_message
+from refold.strategies.gist.lines import Passage, Pieces, cut, names_on
+from refold.strategies.gist.material import Material
+from refold.strategies.gist.names import Needs
+from refold.strategies.tags import tag_line
+
+TRIES = 4
+FILES_NAMED = 5
+REQUEST_CHARS = 100
+
+
+class Draft(Struct, frozen=True, kw_only=True):
+    """The summaries of one fold, one per run of messages; the largest has the ledger."""
+
+    brief: Brief
+    material: Material
+    noted: Needs
+    ledger: list[str]
+    facts: tuple[Fact, ...]
+    starved: bool
+    prose: str = ""
+
+    def within(self, room: int, kept: Kept, per_char: float) -> list[Summarize]:
+        """The summaries in at most `room` tokens; the least needed lines go if it is more."""
+        edits = self.summaries(kept)
+        for _ in range(TRIES):
+            excess = summary_tokens(self.brief, edits) - room
+            if excess <= 0 or not kept:
+                break
+            kept = without_last(kept, excess / per_char)
+            edits = self.summaries(kept)
+        return edits
+
+    def summaries(self, kept: Kept) -> list[Summarize]:
+        """One summary per run."""
+        lines = by_message(kept)
+        runs, largest = self.material.runs, self.material.largest
+        return [self._summary(run, lines, has_ledger=run is largest) for run in runs]
+
+    def _summary(self, run: Sequence[Slot], lines: KeptLines, *, has_ledger: bool) -> Summarize:
+        span = Span(run[0].seq, run[-1].last)
+        passages = self.material.passages_of(run)
+        facts = self.facts if has_ledger else ()
+        front = self._front(_heading(span)) if has_ledger else [_heading(span)]
+        return Summarize(
+            batch=self.brief.batch,
+            span=span,
+            text="\n".join([*front, *_quoted(passages, lines)]),
+            line=one_line(span, facts),
+            facts=facts,
+            notes=self._notes(passages, lines),
+            reason="gist",
+        )
+
+    def _front(self, heading: str) -> list[str]:
+        """What stands before the kept lines of the largest run."""
+        front = [heading, *self.ledger]
+        return [self.prose, *front] if self.prose else front
+
+    def _notes(self, passages: Sequence[Passage], lines: KeptLines) -> dict[str, Any]:
+        """What a later gist has to know of the names that this one keeps."""
+        names = self.noted.noted(sorted(names_on(passages, lines)))
+        notes: dict[str, Any] = {GIST: 1, NOW: self.noted.now, NAMES: names}
+        return {**notes, STARVED: True} if self.starved else notes
+
+
+def _heading(span: Span) -> str:
+    return (
+        f"[Earlier steps {span}, quoted by their own lines, not a new request; "
+        f"unfold {span} or any #number.]"
+    )
+
+
+def _quoted(passages: Sequence[Passage], kept: KeptLines) -> list[str]:
+    """The kept lines of these messages, each message under its tag line."""
+    out: list[str] = []
+    for one in passages:
+        if one.seq in kept:
+            out.append(tag_line(one.seq, one.role))
+            out += [cut(one.lines[at], pieces) for at, pieces in sorted(kept[one.seq].items())]
+    return out
+
+
+def one_line(span: Span, facts: Sequence[Fact]) -> str:
+    """The shortest form of a span: what was asked last and what was changed."""
+    told = "; ".join(filter(None, [_last_request(facts), _changed_files(facts)]))
+    return f"{span}: {told or 'earlier steps'}"
+
+
+def _changed_files(facts: Sequence[Fact]) -> str:
+    """The first files that were changed; nothing if none was."""
+    changed = [fact.text for fact in facts if fact.kind == "file" and fact.state != "read"]
+    return f"changed {', '.join(changed[:FILES_NAMED])}" if changed else ""
+
+
+def _last_request(facts: Sequence[Fact]) -> str:
+    """How the newest request begins; nothing if there is none."""
+    for fact in reversed(facts):
+        if fact.kind == "request":
+            return fact.text.split("\n", 1)[0][:REQUEST_CHARS]
+    return ""
+
+
+# --- sizes ---
+
+
+def summary_tokens(brief: Brief, edits: Iterable[Summarize]) -> int:
+    """What these summaries take on the page."""
+    return sum(brief.text_tokens(edit.text) for edit in edits)
+
+
+def chars_of(kept: Kept) -> int:
+    """The characters that these lines take, with their tags."""
+    messages = {seq for seq, _ in kept}
+    breaks = sum(len(pieces) for pieces in kept.values())
+    return TAG_CHARS * len(messages) + breaks + sum(map(_chars, kept.values()))
+
+
+def _chars(pieces: Pieces) -> int:
+    """How many characters the pieces of a line have."""
+    return sum(end - start for start, end in pieces)
+
+
+def without_last(kept: Kept, chars: float) -> Kept:
+    """The choice without its last lines, which are the least needed, by at least this many
+    characters."""
+    left = dict(kept)
+    while left and chars > 0:
+        _, pieces = left.popitem()
+        chars -= _chars(pieces) + 1
+    return left
