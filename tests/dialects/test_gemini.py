@@ -284,7 +284,7 @@ def test_results_without_ids_answer_calls_that_have_them() -> None:
         model(*({"functionCall": {"id": id, "name": "read", "args": {}}} for id in ("x", "y")))
     )
     [results] = gemini.parse(user(answered(result="X"), answered(result="Y"), answered("other")))
-    made = answering(results, asked)
+    made = answering(results, lambda: asked)
     assert [block.call for block in made.blocks if isinstance(block, ToolResult)] == [
         "x",
         "y",
@@ -294,8 +294,9 @@ def test_results_without_ids_answer_calls_that_have_them() -> None:
     assert rendered["parts"][0] == {
         "functionResponse": {"name": "read", "response": {"result": "X"}}
     }
-    assert answering(results, gemini.parse(model(CALL, CALL))[0]) == results
-    assert answering(gemini.parse(U)[0], asked) == gemini.parse(U)[0]
+    [calling] = gemini.parse(model(CALL, CALL))
+    assert answering(results, lambda: calling) == results
+    assert answering(gemini.parse(U)[0], lambda: asked) == gemini.parse(U)[0]
 
 
 @pytest.mark.parametrize(

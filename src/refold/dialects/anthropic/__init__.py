@@ -3,17 +3,26 @@ them.
 
 Results come inside user messages; a message of nothing but results is a `tool` message for us.
 Blocks that we do not know (server tools, compaction, whatever comes next) are carried untouched.
-Neighbours: `anthropic_render` is the way out, `anthropic_check` the provider's own view of a
-request, `form` keeps what is unusual, `tools` translates tool definitions.
 """
+
+from collections.abc import Mapping
 
 from refold.dialects.anthropic.check import check as check
 from refold.dialects.anthropic.parse import is_response as is_response
 from refold.dialects.anthropic.parse import parse as parse
 from refold.dialects.anthropic.parse import reply as reply
 from refold.dialects.anthropic.parse import speaks as speaks
-from refold.dialects.anthropic.render import NAME as name
+from refold.dialects.anthropic.render import NAME as NAME
 from refold.dialects.anthropic.render import render as render
 from refold.dialects.anthropic.request import request as request
+from refold.dialects.anthropic.tools import definitions as definitions
+from refold.dialects.protocol import answering_by_id as answering
 
-__all__ = ["check", "is_response", "name", "parse", "render", "reply", "request", "speaks"]
+__all__ = [
+    "answering", "check", "definitions", "is_response", "name", "parse", "plain_text", "render", "reply", "request",
+    "speaks",
+]  # fmt: skip
+
+name = NAME
+# An answer is a list of blocks: plain text of the assistant is unusual, and keeps a form.
+plain_text: Mapping[str, str] = {"user": NAME, "system": NAME}

@@ -1,10 +1,6 @@
-"""Anthropic Messages: blocks in user and assistant messages, the system prompt and the tools beside
-them.
+"""Anthropic Messages, the way in: messages, blocks and responses as ours.
 
-Results come inside user messages; a message of nothing but results is a `tool` message for us.
-Blocks that we do not know (server tools, compaction, whatever comes next) are carried untouched.
-Neighbours: `anthropic_render` is the way out, `anthropic_check` the provider's own view of a
-request, `form` keeps what is unusual, `tools` translates tool definitions.
+Neighbours: `render` is the way out, `form` keeps what is unusual.
 """
 
 from __future__ import annotations
@@ -25,23 +21,12 @@ from refold.core.model import (
     Usage,
 )
 from refold.dialects.anthropic.render import ELSEWHERE, NAME, own_part, usual
-from refold.dialects.form import Found, Same, Speech, message_of
+from refold.dialects.form import Usual, message_of, placed_content
+from refold.dialects.outside import MARKS, count_in, opened, plain, refused, role_of, text_in
 from refold.dialects.protocol import Reply
-from refold.dialects.wire import (
-    MARKS,
-    alike,
-    count_in,
-    is_json,
-    opened,
-    plain,
-    refused,
-    role_of,
-    same,
-    text_in,
-)
+from refold.dialects.wire import Same, equality, is_text_part
 
-_SPEECH = Speech(NAME, usual, own_part)
-
+_USUAL = Usual(NAME, usual, own_part)
 _ROLES: dict[str, Role] = {
     "user": "user",
     "assistant": "assistant",
@@ -54,51 +39,49 @@ _PARTS = frozenset({
 })  # fmt: skip
 
 
-# --- parse ---
+# --- which dialect ---
 
 
 def speaks(message: Mapping[str, Any]) -> bool:
     """Whether the message has a shape that only this dialect has."""
     content = message.get("content")
-    return isinstance(content, list) and any(
-        isinstance(part, Mapping) and _is_ours(part) for part in content
-    )
+    return isinstance(content, list) and any(map(_is_ours, content))
 
 
-def _is_ours(part: Mapping[str, Any]) -> bool:
-    kind = part.get("type")
+def _is_ours(part: Any) -> bool:
+    kind = part.get("type") if isinstance(part, Mapping) else None
     if not isinstance(kind, str):
         return False
-    typed = kind in _PARTS or kind.endswith("_tool_result") or MARKS[0] in part
-    return typed or (kind in ("image", "document") and "source" in part)
+    if kind in _PARTS or kind.endswith("_tool_result") or MARKS[0] in part:
+        return True
+    return kind in ("image", "document") and "source" in part
+
+
+def is_response(response: Mapping[str, Any]) -> bool:
+    """Whether this is a response of the Messages API."""
+    if response.get("type") != "message" or response.get("role") != "assistant":
+        return False
+    return "content" in response
+
+
+# --- parse ---
 
 
 def parse(message: Any) -> list[Message]:
-    """A wire message as messages; plain text takes the short way."""
-    if type(message) is dict and len(message) == 2 and next(iter(message)) == "role":
-        content, role = message.get("content"), message["role"]
-        if type(content) is str and role in ("user", "system"):
-            return [Message(role=role, blocks=(Text(content),), dialect=NAME)]
+    """A wire message as messages."""
     wire = plain(message)
     if isinstance(wire, dict) and is_response(wire):
         return [reply(message).message]
-    return [_parsed(opened(wire), same if is_json(message) else alike)]
+    return [parse_plain(opened(wire), equality(message))]
 
 
-def _parsed(wire: dict[str, Any], same: Same) -> Message:
+def parse_plain(wire: dict[str, Any], same: Same) -> Message:
+    """A plain wire message with a role."""
     role = role_of(wire, _ROLES)
-    content = wire.get("content")
-    found: Found = []
-    if isinstance(content, str):
-        found.append((("content",), Text(content)))
-    elif isinstance(content, list):
-        for index, part in enumerate(content):
-            found.append((("content", index), _block(part)))
-    else:
-        raise refused(f"the content of the {role} message", content, "text or a list of blocks")
-    if found and all(type(block) is ToolResult for _, block in found):
+    placed = placed_content(wire.get("content"), ("content",), _block, role, "blocks")
+    if placed and all(type(block) is ToolResult for _, block in placed):
         role = "tool"
-    return message_of(role, wire, found, _SPEECH, same)
+    return message_of(role, wire, placed, _USUAL, same)
 
 
 def _block(part: Any) -> Block:
@@ -115,67 +98,59 @@ def _block(part: Any) -> Block:
 
 
 def _part(part: Any) -> Text | Media | Opaque:
-    if type(part) is dict and part.get("type") == "text" and type(part.get("text")) is str:
+    """A block that may also stand inside a result."""
+    if is_text_part(part):
         return Text(part["text"])
     match part:
-        case {
-            "type": "image" | "document" as kind,
-            "source": {"type": "base64", "data": str(base64), **source},
-        }:
-            return Media(
-                kind, mime=text_in(source, "media_type"), data=base64, name=text_in(part, "title")
-            )
-        case {"type": "image" | "document" as kind, "source": {"type": "url", "url": str(url)}}:
-            return Media(kind, url=url, name=text_in(part, "title"))
-        case {
-            "type": "image" | "document" as kind,
-            "source": {"type": "file", "file_id": str(file)},
-        }:
-            return Media(kind, file=file, name=text_in(part, "title"))
+        case {"type": "image" | "document" as kind, "source": {"type": str()}}:
+            return _media(kind, part) or Opaque(raw=part)
         case {"type": str()}:
             return Opaque(raw=part)
         case _:
-            raise refused(
-                "a block of the content", part, "an object with a type, such as text or tool_use,"
-            )
+            accepted = "an object with a type, such as text or tool_use,"
+            raise refused("a block of the content", part, accepted)
+
+
+def _media(kind: str, part: dict[str, Any]) -> Media | None:
+    """Media of a kind; None if its source is not one that we know."""
+    title = text_in(part, "title")
+    match part["source"]:
+        case {"type": "base64", "data": str(base64), **source}:
+            return Media(kind, mime=text_in(source, "media_type"), data=base64, name=title)
+        case {"type": "url", "url": str(url)}:
+            return Media(kind, url=url, name=title)
+        case {"type": "file", "file_id": str(file)}:
+            return Media(kind, file=file, name=title)
+        case _:
+            return None
 
 
 def _call(part: dict[str, Any]) -> ToolCall:
-    id, tool, arguments = part.get("id"), part.get("name"), part.get("input")
-    if (
-        type(id) is not str
-        or not id
-        or type(tool) is not str
-        or not isinstance(arguments, dict | str)
-    ):
+    id, tool, arguments = text_in(part, "id"), part.get("name"), part.get("input")
+    if not id or not isinstance(tool, str) or not isinstance(arguments, dict | str):
         raise refused("a tool_use block", part, "a block with an id, a name and an input object")
     return ToolCall(id, tool, arguments)
 
 
 def _result(part: dict[str, Any]) -> ToolResult:
-    call, content = part.get("tool_use_id"), part.get("content")
+    call = part.get("tool_use_id")
     if not isinstance(call, str) or not call:
         raise refused("the tool_use_id of a tool_result", call, "the id of the call it answers")
-    failed = part.get("is_error") is True
+    content = _result_content(part.get("content"))
+    return ToolResult(call, content, is_error=part.get("is_error") is True)
+
+
+def _result_content(content: Any) -> tuple[Text | Media | Opaque, ...]:
     if content is None:
-        return ToolResult(call, is_error=failed)
+        return ()
     if isinstance(content, str):
-        return ToolResult(call, (Text(content),), is_error=failed)
+        return (Text(content),)
     if isinstance(content, list):
-        return ToolResult(call, tuple(map(_part, content)), is_error=failed)
+        return tuple(map(_part, content))
     raise refused("the content of a tool_result", content, "text or a list of blocks")
 
 
 # --- reply ---
-
-
-def is_response(response: Mapping[str, Any]) -> bool:
-    """Whether this is a response of the Messages API."""
-    return (
-        response.get("type") == "message"
-        and "content" in response
-        and response.get("role") == "assistant"
-    )
 
 
 def reply(response: Any) -> Reply:
@@ -183,28 +158,24 @@ def reply(response: Any) -> Reply:
     wire = plain(response)
     if not isinstance(wire, dict) or not is_response(wire):
         return Reply(message=parse(response)[0], usage=None)
-    content = wire["content"] if wire["content"] is not None else []
-    message = _parsed(
-        opened({"role": "assistant", "content": content}), same if is_json(response) else alike
-    )
+    content = [] if wire["content"] is None else wire["content"]
+    answer = opened({"role": "assistant", "content": content})
+    message = parse_plain(answer, equality(response))
     return Reply(message=message, usage=_usage(wire), finished=text_in(wire, "stop_reason"))
 
 
 def _usage(response: dict[str, Any]) -> Usage | None:
-    """What was billed. `input_tokens` is only what no cache had; the rest is counted beside it.
-    Where the server looped, the last `message` iteration says how large the context is."""
+    """What was billed. `input_tokens` is only what no cache had; the rest is counted beside it."""
     usage = response.get("usage")
     if not isinstance(usage, dict):
         return None
-    read = _last_iteration(usage)
-    cache_read, cache_write = (
-        count_in(read, "cache_read_input_tokens"),
-        count_in(read, "cache_creation_input_tokens"),
-    )
+    last = _last_iteration(usage)
+    cache_read = count_in(last, "cache_read_input_tokens")
+    cache_write = count_in(last, "cache_creation_input_tokens")
     return Usage(
         response=text_in(response, "id"),
         model=text_in(response, "model"),
-        input=count_in(read, "input_tokens") + cache_read + cache_write,
+        input=count_in(last, "input_tokens") + cache_read + cache_write,
         output=count_in(usage, "output_tokens"),
         cache_read=cache_read,
         cache_write=cache_write,
@@ -213,10 +184,12 @@ def _usage(response: dict[str, Any]) -> Usage | None:
 
 
 def _last_iteration(usage: dict[str, Any]) -> dict[str, Any]:
+    """The usage of the last `message` iteration, where the server looped: it says how large the
+    context is."""
     iterations = usage.get("iterations")
-    typed = (
-        [each for each in iterations if isinstance(each, dict)]
-        if isinstance(iterations, list)
-        else []
-    )
-    return next((each for each in reversed(typed) if each.get("type") == "message"), usage)
+    if not isinstance(iterations, list):
+        return usage
+    for iteration in reversed(iterations):
+        if isinstance(iteration, dict) and iteration.get("type") == "message":
+            return iteration
+    return usage

@@ -5,18 +5,27 @@ Either spelling comes in (REST's `functionCall`, the SDK's `function_call` and i
 back as it came. `request` gives the keyword arguments of `client.models.generate_content`: plain
 dicts with base64 text, so that `{"contents": …, **config}` is the body for REST as well. A thought
 signature stays in the form of its part: it comes back with the very call or text it stood on,
-whatever was shortened. What has no parts is read as Chat Completions. Neighbours: `gemini_render`
-is the way out, `gemini_check` the provider's own view of a request, `gemini_fields` has spellings
-and ids, `form` keeps what is unusual, `tools` translates tool definitions.
+whatever was shortened. What has no parts is read by the default dialect.
 """
 
+from collections.abc import Mapping
+
+from refold.dialects import DEFAULT
 from refold.dialects.gemini.check import check as check
-from refold.dialects.gemini.fields import NAME as name
+from refold.dialects.gemini.fields import NAME as NAME
+from refold.dialects.gemini.fields import answering as answering
 from refold.dialects.gemini.parse import is_response as is_response
 from refold.dialects.gemini.parse import parse as parse
 from refold.dialects.gemini.parse import reply as reply
 from refold.dialects.gemini.parse import speaks as speaks
 from refold.dialects.gemini.render import render as render
 from refold.dialects.gemini.request import request as request
+from refold.dialects.gemini.tools import definitions as definitions
 
-__all__ = ["check", "is_response", "name", "parse", "render", "reply", "request", "speaks"]
+__all__ = [
+    "answering", "check", "definitions", "is_response", "name", "parse", "plain_text", "render", "reply", "request",
+    "speaks",
+]  # fmt: skip
+
+name = NAME
+plain_text: Mapping[str, str] = {"user": DEFAULT, "assistant": DEFAULT, "system": DEFAULT}

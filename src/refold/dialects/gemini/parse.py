@@ -1,13 +1,7 @@
-"""Gemini contents: parts in `user` and `model` contents, the system instruction and the tools in a
-config beside them.
+"""Gemini contents, the way in: contents, parts and responses as ours.
 
-Either spelling comes in (REST's `functionCall`, the SDK's `function_call` and its objects) and goes
-back as it came. `request` gives the keyword arguments of `client.models.generate_content`: plain
-dicts with base64 text, so that `{"contents": …, **config}` is the body for REST as well. A thought
-signature stays in the form of its part: it comes back with the very call or text it stood on,
-whatever was shortened. What has no parts is read as Chat Completions. Neighbours: `gemini_render`
-is the way out, `gemini_check` the provider's own view of a request, `gemini_fields` has spellings
-and ids, `form` keeps what is unusual, `tools` translates tool definitions.
+What has no parts is not Gemini's, and read by the default dialect. Neighbours: `render` is the way
+out, `fields` has spellings and ids, `form` keeps what is unusual.
 """
 
 from __future__ import annotations
@@ -30,110 +24,139 @@ from refold.core.model import (
     ToolResult,
     Usage,
 )
-from refold.dialects import openai_chat
-from refold.dialects.form import ANSWER_KEYS, Found, Same, Speech, message_of
-from refold.dialects.gemini.fields import NAME, Numbering, value_in
+from refold.dialects import DEFAULT, dialect
+from refold.dialects.form import ANSWER_KEYS, Placed, Usual, message_of
+from refold.dialects.gemini.fields import NAME, Numbering, text_at, value_in
 from refold.dialects.gemini.render import own_part, usual
+from refold.dialects.outside import count_in, plain, refused, role_of, unmarked
 from refold.dialects.protocol import Reply
-from refold.dialects.wire import alike, count_in, plain, refused, role_of, same, unmarked
+from refold.dialects.wire import Same, alike, all_objects, same
 
-_SPEECH = Speech(NAME, usual, own_part)
-
+_USUAL = Usual(NAME, usual, own_part)
 _ROLES: dict[str, Role] = {
-    "user": "user", "model": "assistant", "system": "system", "function": "user", "tool": "user",
-}  # fmt: skip
-_PART = "an object such as {'text': …} or {'functionCall': …}"
+    "user": "user",
+    "model": "assistant",
+    "system": "system",
+    "function": "user",
+    "tool": "user",
+}
 # Files that only Google can read; any other address is a link.
 _PRIVATE = ("gs://", "https://generativelanguage.googleapis.com/")
 _STANDARD = str.maketrans("-_", "+/")
 
 
-# --- parse ---
+# --- which dialect ---
 
 
 def speaks(message: Mapping[str, Any]) -> bool:
     """Whether the message has a shape that only this dialect has: parts, and none of them typed."""
     parts = message.get("parts")
-    if not isinstance(parts, list | tuple):
-        return False
-    return not any(
-        isinstance(part, Mapping) and isinstance(part.get("type"), str) for part in parts
-    )
+    return isinstance(parts, list | tuple) and not any(map(_is_typed, parts))
+
+
+def _is_typed(part: Any) -> bool:
+    return isinstance(part, Mapping) and isinstance(part.get("type"), str)
+
+
+def is_response(response: Mapping[str, Any]) -> bool:
+    """Whether this is a response of generateContent; one that was blocked has no candidates."""
+    if isinstance(response.get("candidates"), list):
+        return True
+    beside = (value_in(response, key) for key in ("usageMetadata", "promptFeedback"))
+    return any(isinstance(value, Mapping) for value in beside)
+
+
+# --- parse ---
 
 
 def parse(message: Any) -> list[Message]:
-    """A content as messages. A message without parts is anybody's, and read as Chat Completions
-    has it."""
+    """A content as messages. A message without parts is anybody's."""
     if type(message) is dict and "role" in message and "content" in message:
-        return openai_chat.parse(message)
+        return dialect(DEFAULT).parse(message)
     wire = plain(_encoded(message))
     if isinstance(wire, dict) and is_response(wire):
         return [reply(message).message]
     if not isinstance(wire, dict) or "parts" not in wire:
-        return openai_chat.parse(message)
-    return [_parsed(wire, same if _is_json(message) else alike)]
+        return dialect(DEFAULT).parse(message)
+    return [_parse_plain(wire, same if _is_json(message) else alike)]
 
 
-def _parsed(wire: dict[str, Any], same: Same) -> Message:
+def _parse_plain(wire: dict[str, Any], same: Same) -> Message:
     role = role_of({"role": wire.get("role") or "user"}, _ROLES)
     parts = wire.get("parts")
     if not isinstance(parts, list):
         raise refused(f"the parts of the {role} content", parts, "a list of parts")
     if same is alike:
         _standardize(parts)
-    numbering = Numbering()
-    found: Found = [(("parts", index), _block(part, numbering)) for index, part in enumerate(parts)]
-    if found and all(type(block) is ToolResult for _, block in found):
+    placed = _placed(parts)
+    if placed and all(type(block) is ToolResult for _, block in placed):
         role = "tool"
-    return message_of(role, unmarked(wire), found, _SPEECH, same)
+    return message_of(role, unmarked(wire), placed, _USUAL, same)
+
+
+def _placed(parts: list[Any]) -> Placed:
+    numbering = Numbering()
+    return [(("parts", index), _block(part, numbering)) for index, part in enumerate(parts)]
 
 
 def _block(part: Any, numbering: Numbering) -> Block:
     if type(part) is not dict:
-        raise refused("a part of the content", part, _PART)
-    call, response = value_in(part, "functionCall"), value_in(part, "functionResponse")
+        accepted = "an object such as {'text': …} or {'functionCall': …}"
+        raise refused("a part of the content", part, accepted)
+    call = value_in(part, "functionCall")
     if call is not None:
         return _call(call, numbering)
+    response = value_in(part, "functionResponse")
     if response is not None:
         return _result(response, numbering)
-    text, signature = part.get("text"), value_in(part, "thoughtSignature")
-    signed = signature if isinstance(signature, str) else ""
-    if isinstance(text, str):
-        return (
-            Thinking(text, signed)
-            if part.get("thought") is True and (text or signed)
-            else Text(text)
-        )
-    media = _media(part)
-    if (
-        type(media) is Opaque
-        and signed
-        and not any(value for key, value in part.items() if "ignature" not in key)
-    ):
-        return Thinking(
-            signature=signed
-        )  # a stream may end with a part that is nothing but a signature
-    return media
+    if isinstance(part.get("text"), str):
+        return _text(part)
+    if _is_signature(part):
+        return Thinking(signature=text_at(part, "thoughtSignature"))
+    return _media(part)
+
+
+def _text(part: dict[str, Any]) -> Text | Thinking:
+    """A text, or what the model thought."""
+    text, signature = part["text"], text_at(part, "thoughtSignature")
+    if part.get("thought") is True and (text or signature):
+        return Thinking(text, signature)
+    return Text(text)
+
+
+def _is_signature(part: dict[str, Any]) -> bool:
+    """Whether a part is nothing but a signature, with which a stream may end."""
+    if not text_at(part, "thoughtSignature"):
+        return False
+    return not any(value for key, value in part.items() if "ignature" not in key)
+
+
+# --- media ---
 
 
 def _media(part: dict[str, Any]) -> Media | Opaque:
     """What is neither text nor a call: media, code that the provider ran, or whatever comes
     next."""
     inline, file = value_in(part, "inlineData"), value_in(part, "fileData")
-    held = inline if inline is not None else file
-    mime, named = value_in(held, "mimeType"), value_in(held, "displayName")
-    fields = {
-        "mime": mime if isinstance(mime, str) else "",
-        "name": named if isinstance(named, str) else "",
-    }
-    content = value_in(inline, "data") if inline is not None else value_in(file, "fileUri")
-    if not isinstance(content, str) or not content:
-        return Opaque(raw=part, text=_run_text(part))
     if inline is not None:
-        return Media(_kind(fields["mime"]), data=content, **fields)
-    if content.startswith(_PRIVATE):
-        return Media(_kind(fields["mime"]), file=content, **fields)
-    return Media(_kind(fields["mime"]), url=content, **fields)
+        media = _held_media(inline, data=text_at(inline, "data"))
+    else:
+        media = _file(file, text_at(file, "fileUri"))
+    if media.data or media.url or media.file:
+        return media
+    return Opaque(raw=part, text=_run_text(part))
+
+
+def _file(held: Any, address: str) -> Media:
+    """A file of the provider, or a link."""
+    if address.startswith(_PRIVATE):
+        return _held_media(held, file=address)
+    return _held_media(held, url=address)
+
+
+def _held_media(held: Any, **content: str) -> Media:
+    mime = text_at(held, "mimeType")
+    return Media(_kind(mime), mime=mime, name=text_at(held, "displayName"), **content)
 
 
 def _kind(mime: str) -> str:
@@ -150,27 +173,35 @@ def _run_text(part: dict[str, Any]) -> str:
     return ""
 
 
+# --- calls and results ---
+
+
 def _call(call: Any, numbering: Numbering) -> ToolCall:
-    tool, arguments = value_in(call, "name"), value_in(call, "args")
-    if not isinstance(tool, str) or not tool or not isinstance(arguments, dict | None):
+    tool, arguments = text_at(call, "name"), value_in(call, "args")
+    if not tool or not isinstance(arguments, dict | None):
         raise refused("a functionCall", call, "an object with a name and an object as args")
     return ToolCall(numbering.id(call, tool), tool, {} if arguments is None else arguments)
 
 
 def _result(answer: Any, numbering: Numbering) -> ToolResult:
-    tool, response, parts = (value_in(answer, key) for key in ("name", "response", "parts"))
-    if not isinstance(tool, str) or not tool or not isinstance(response, dict | None):
-        raise refused(
-            "a functionResponse", answer, "an object with a name and an object as response"
-        )
-    if not isinstance(parts, list | None) or not all(
-        isinstance(part, dict) for part in parts or ()
-    ):
-        raise refused("the parts of a functionResponse", parts, "a list of parts")
-    text = _response_text(response or {})
-    content = ((Text(text),) if text else ()) + tuple(_media(part) for part in parts or ())
+    tool, response = text_at(answer, "name"), value_in(answer, "response")
+    if not tool or not isinstance(response, dict | None):
+        accepted = "an object with a name and an object as response"
+        raise refused("a functionResponse", answer, accepted)
+    content = _response_content(response or {}, value_in(answer, "parts"))
     failed = list(response or ()) == ["error"]
     return ToolResult(numbering.id(answer, tool), content, is_error=failed, name=tool)
+
+
+def _response_content(response: dict[str, Any], parts: Any) -> tuple[Text | Media | Opaque, ...]:
+    """What a tool said, and the media beside it."""
+    if parts is None:
+        parts = []
+    if not isinstance(parts, list) or not all_objects(parts):
+        raise refused("the parts of a functionResponse", parts, "a list of parts")
+    text = _response_text(response)
+    said = (Text(text),) if text else ()
+    return (*said, *map(_media, parts))
 
 
 def _response_text(response: dict[str, Any]) -> str:
@@ -188,10 +219,8 @@ def _response_text(response: dict[str, Any]) -> str:
 def _is_json(message: Any) -> bool:
     """Whether a content came as JSON, in the order of its sender, and not as or with objects of
     the SDK."""
-    if type(message) is not dict:
-        return False
-    parts = message.get("parts")
-    return type(parts) is list and all(type(part) is dict for part in parts)
+    parts = message.get("parts") if type(message) is dict else None
+    return type(parts) is list and all_objects(parts)
 
 
 def _encoded(value: Any, depth: int = 0) -> Any:
@@ -219,15 +248,6 @@ def _standardize(parts: list[Any]) -> None:
 # --- reply ---
 
 
-def is_response(response: Mapping[str, Any]) -> bool:
-    """Whether this is a response of generateContent; one that was blocked has no candidates."""
-    if isinstance(response.get("candidates"), list):
-        return True
-    return any(
-        isinstance(value_in(response, key), Mapping) for key in ("usageMetadata", "promptFeedback")
-    )
-
-
 def reply(response: Any) -> Reply:
     """A response taken apart (its first candidate), or a bare content of the model."""
     wire = plain(_encoded(response))
@@ -235,18 +255,27 @@ def reply(response: Any) -> Reply:
         return Reply(message=parse(response)[0], usage=None)
     candidates = wire.get("candidates") or [{}]
     candidate = candidates[0] if isinstance(candidates[0], dict) else {}
+    content = _answer(candidate)
+    message = _parse_plain(content, same if type(response) is dict else alike)
+    return Reply(message=message, usage=_usage(wire), finished=_finished(wire, candidate))
+
+
+def _answer(candidate: dict[str, Any]) -> dict[str, Any]:
+    """The content of a candidate, which may be empty. Invalid if it is not an object."""
     content = candidate.get("content") or {}
     if not isinstance(content, dict):
         raise refused("the content of the first candidate", content, "an object with parts")
     content["role"] = content.get("role") or "model"
     content["parts"] = content.get("parts") or []
-    message = _parsed(content, same if type(response) is dict else alike)
-    reason = value_in(candidate, "finishReason") or value_in(
-        value_in(wire, "promptFeedback"), "blockReason"
-    )
-    return Reply(
-        message=message, usage=_usage(wire), finished=reason if isinstance(reason, str) else ""
-    )
+    return content
+
+
+def _finished(response: dict[str, Any], candidate: dict[str, Any]) -> str:
+    """Why it ended, or why it was blocked."""
+    reason = value_in(candidate, "finishReason")
+    if not reason:
+        return text_at(value_in(response, "promptFeedback"), "blockReason")
+    return reason if isinstance(reason, str) else ""
 
 
 def _usage(response: dict[str, Any]) -> Usage | None:
@@ -255,15 +284,15 @@ def _usage(response: dict[str, Any]) -> Usage | None:
     usage = value_in(response, "usageMetadata")
     if not isinstance(usage, dict):
         return None
-    given = {key: value_in(usage, key) for key in _COUNTS}
-    identity, model = value_in(response, "responseId"), value_in(response, "modelVersion")
+    counts = {key: value_in(usage, key) for key in _COUNTS}
+    thoughts = count_in(counts, "thoughtsTokenCount")
     return Usage(
-        response=identity if isinstance(identity, str) else "",
-        model=model if isinstance(model, str) else "",
-        input=count_in(given, "promptTokenCount") + count_in(given, "toolUsePromptTokenCount"),
-        output=count_in(given, "candidatesTokenCount") + count_in(given, "thoughtsTokenCount"),
-        cache_read=count_in(given, "cachedContentTokenCount"),
-        reasoning=count_in(given, "thoughtsTokenCount"),
+        response=text_at(response, "responseId"),
+        model=text_at(response, "modelVersion"),
+        input=count_in(counts, "promptTokenCount") + count_in(counts, "toolUsePromptTokenCount"),
+        output=count_in(counts, "candidatesTokenCount") + thoughts,
+        cache_read=count_in(counts, "cachedContentTokenCount"),
+        reasoning=thoughts,
     )
 
 

@@ -1,9 +1,6 @@
-"""OpenAI Chat Completions, and the many servers that speak it.
+"""OpenAI Chat Completions, the way in: messages, calls and responses as ours.
 
-Results are messages of their own (`tool`), arguments are text, reasoning of compatible servers
-stands beside the content. Calls may also come in the simple shape {id, name, arguments}, and go
-back in it. Neighbours: `openai_chat_render` is the way out, `openai_chat_check` the provider's own
-view of a request, `form` keeps what is unusual, `tools` translates tool definitions.
+Neighbours: `render` is the way out, `form` keeps what is unusual.
 """
 
 from __future__ import annotations
@@ -22,39 +19,24 @@ from refold.core.model import (
     ToolResult,
     Usage,
 )
-from refold.dialects.form import Found, Same, Speech, message_of
+from refold.dialects.form import Placed, Usual, message_of, placed_content
 from refold.dialects.openai_chat.render import NAME, own_part, usual
+from refold.dialects.outside import MARKS, count_in, opened, plain, refused, role_of, text_in
 from refold.dialects.protocol import Reply
-from refold.dialects.wire import (
-    MARKS,
-    alike,
-    count_in,
-    is_json,
-    media_of_url,
-    opened,
-    plain,
-    refused,
-    role_of,
-    same,
-    text_in,
-)
+from refold.dialects.wire import Same, alike, equality, is_text_part, media_of_url, same
 
-_SPEECH = Speech(NAME, usual, own_part)
-
+_USUAL = Usual(NAME, usual, own_part)
 _ROLES: dict[str, Role] = {
-    "system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool",
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "tool",
     "function": "user",
-}  # fmt: skip
-_KEYS = frozenset(
-    {
-        "tool_calls",
-        "tool_call_id",
-        "function_call",
-        "refusal",
-        "reasoning_content",
-        "reasoning_details",
-    }
-)
+}
+_KEYS = frozenset({
+    "tool_calls", "tool_call_id", "function_call", "refusal", "reasoning_content", "reasoning_details",
+})  # fmt: skip
 _PARTS = ("image_url", "input_audio", "file", "refusal")
 # Where a call has its name and its arguments; the last is the simple shape, without a wrapper.
 _CALLS = (("function", "arguments"), ("custom", "input"), ("", "arguments"))
@@ -62,7 +44,7 @@ _CALL_KEYS = frozenset({"function", "custom", "name"})
 _REASONING = ("reasoning_content", "reasoning")
 
 
-# --- parse ---
+# --- which dialect ---
 
 
 def speaks(message: Mapping[str, Any]) -> bool:
@@ -70,69 +52,73 @@ def speaks(message: Mapping[str, Any]) -> bool:
     if message.get("role") in ("tool", "developer", "function") or not _KEYS.isdisjoint(message):
         return True
     content = message.get("content")
-    return isinstance(content, list) and any(
-        isinstance(part, Mapping) and (part.get("type") in _PARTS or MARKS[1] in part)
-        for part in content
-    )
+    return isinstance(content, list) and any(map(_is_ours, content))
+
+
+def _is_ours(part: Any) -> bool:
+    return isinstance(part, Mapping) and (part.get("type") in _PARTS or MARKS[1] in part)
+
+
+def is_response(response: Mapping[str, Any]) -> bool:
+    """Whether this is a chat completion."""
+    return isinstance(response.get("choices"), list)
+
+
+# --- parse ---
 
 
 def parse(message: Any) -> list[Message]:
-    """A wire message as messages; plain text takes the short way."""
-    if type(message) is dict and len(message) == 2 and next(iter(message)) == "role":
-        content, role = message.get("content"), message["role"]
-        if type(content) is str and role in ("user", "assistant", "system"):
-            return [Message(role=role, blocks=(Text(content),), dialect=NAME)]
+    """A wire message as messages."""
     wire = plain(message)
     if isinstance(wire, dict) and is_response(wire):
         return [reply(message).message]
-    return [_parsed(opened(wire), same if is_json(message) else alike)]
+    return [_parse_plain(opened(wire), equality(message))]
 
 
-def _parsed(wire: dict[str, Any], same: Same) -> Message:
+def _parse_plain(wire: dict[str, Any], same: Same) -> Message:
     role = role_of(wire, _ROLES)
-    found: Found = []
     if role == "tool":
-        found.append(((), _result(wire)))
+        placed: Placed = [((), _result(wire))]
     elif role == "assistant":
-        _find_answer(wire, found)
+        placed = _placed_answer(wire)
     else:
-        _find_content(wire, found)
-    return message_of(role, wire, found, _SPEECH, same)
+        placed = _placed_content(wire)
+    return message_of(role, wire, placed, _USUAL, same)
 
 
-def _find_answer(wire: dict[str, Any], found: Found) -> None:
-    for key in _REASONING:
-        if key in wire and type(wire[key]) is str and wire[key]:
-            found.append(((key,), Thinking(wire[key])))
-            break
+def _placed_content(wire: dict[str, Any]) -> Placed:
+    return placed_content(wire.get("content"), ("content",), _part, wire["role"])
+
+
+def _placed_answer(wire: dict[str, Any]) -> Placed:
+    """Everything that the assistant says, thinks and calls."""
+    placed = _placed_reasoning(wire)
     if wire.get("content") is not None:
-        _find_content(wire, found)
+        placed += _placed_content(wire)
     if type(wire.get("refusal")) is str and wire["refusal"]:
-        found.append((("refusal",), Text(wire["refusal"])))
+        placed.append((("refusal",), Text(wire["refusal"])))
     if type(wire.get("function_call")) is dict:
-        found.append((("function_call",), _legacy_call(wire["function_call"])))
+        placed.append((("function_call",), _legacy_call(wire["function_call"])))
+    return placed + _placed_calls(wire)
+
+
+def _placed_reasoning(wire: dict[str, Any]) -> Placed:
+    for key in _REASONING:
+        text = wire.get(key)
+        if type(text) is str and text:
+            return [((key,), Thinking(text))]
+    return []
+
+
+def _placed_calls(wire: dict[str, Any]) -> Placed:
     calls = wire.get("tool_calls") or []
     if type(calls) is not list:
         raise refused("tool_calls", calls, "a list of calls")
-    for index, call in enumerate(calls):
-        found.append((("tool_calls", index), _call(call)))
-
-
-def _find_content(wire: dict[str, Any], found: Found) -> None:
-    content = wire.get("content")
-    if isinstance(content, str):
-        found.append((("content",), Text(content)))
-    elif isinstance(content, list):
-        for index, part in enumerate(content):
-            found.append((("content", index), _part(part)))
-    else:
-        raise refused(
-            f"the content of the {wire['role']} message", content, "text or a list of parts"
-        )
+    return [(("tool_calls", index), _call(call)) for index, call in enumerate(calls)]
 
 
 def _part(part: Any) -> Text | Media | Opaque:
-    if type(part) is dict and part.get("type") == "text" and type(part.get("text")) is str:
+    if is_text_part(part):
         return Text(part["text"])
     match part:
         case {"type": "refusal", "refusal": str(text)}:
@@ -148,20 +134,20 @@ def _part(part: Any) -> Text | Media | Opaque:
         case {"type": str()}:
             return Opaque(raw=part)
         case _:
-            raise refused(
-                "a part of the content", part, "an object with a type, such as text or image_url,"
-            )
+            accepted = "an object with a type, such as text or image_url,"
+            raise refused("a part of the content", part, accepted)
 
 
 def _call(call: Any) -> ToolCall | Opaque:
+    accepted = "an object with an id and a function (or name)"
     if type(call) is not dict or type(call.get("id")) is not str or not call["id"]:
-        raise refused("a tool call", call, "an object with an id and a function (or name)")
+        raise refused("a tool call", call, accepted)
     for key, arguments in _CALLS:
         called = call.get(key) if key else call
         if type(called) is dict and type(called.get("name")) is str:
             return ToolCall(call["id"], called["name"], _arguments(called.get(arguments)))
     if type(call.get("type")) is not str or not _CALL_KEYS.isdisjoint(call):
-        raise refused("a tool call", call, "an object with an id and a function (or name)")
+        raise refused("a tool call", call, accepted)
     return Opaque(raw=call)
 
 
@@ -181,20 +167,12 @@ def _result(wire: dict[str, Any]) -> ToolResult:
     call = wire.get("tool_call_id")
     if not isinstance(call, str) or not call:
         raise refused("the tool_call_id of a tool message", call, "the id of the call it answers")
-    found: Found = []
-    _find_content(wire, found)
-    content: Any = tuple(part for _, part in found)
-    return ToolResult(
-        call, content, is_error=wire.get("is_error") is True, name=text_in(wire, "name")
-    )
+    content: Any = tuple(part for _, part in _placed_content(wire))
+    failed = wire.get("is_error") is True
+    return ToolResult(call, content, is_error=failed, name=text_in(wire, "name"))
 
 
 # --- reply ---
-
-
-def is_response(response: Mapping[str, Any]) -> bool:
-    """Whether this is a chat completion."""
-    return isinstance(response.get("choices"), list)
 
 
 def reply(response: Any) -> Reply:
@@ -202,16 +180,18 @@ def reply(response: Any) -> Reply:
     wire = plain(response)
     if not isinstance(wire, dict) or not is_response(wire):
         return Reply(message=parse(response)[0], usage=None)
-    choice = wire["choices"][0] if wire["choices"] else None
-    if not isinstance(choice, dict) or not isinstance(choice.get("message"), dict):
-        raise refused("the first choice", choice, "a finished chat completion with a message")
-    said = (
-        choice["message"]
-        if "role" in choice["message"]
-        else {"role": "assistant", **choice["message"]}
-    )
-    message = _parsed(opened(said), same if type(response) is dict else alike)
+    choice: Any = wire["choices"][0] if wire["choices"] else None
+    answer = _answer(choice)
+    message = _parse_plain(opened(answer), same if type(response) is dict else alike)
     return Reply(message=message, usage=_usage(wire), finished=text_in(choice, "finish_reason"))
+
+
+def _answer(choice: Any) -> dict[str, Any]:
+    """The message of a choice; the role may be missing. Invalid if there is no message."""
+    answer = choice.get("message") if isinstance(choice, dict) else None
+    if not isinstance(answer, dict):
+        raise refused("the first choice", choice, "a finished chat completion with a message")
+    return answer if "role" in answer else {"role": "assistant", **answer}
 
 
 def _usage(response: dict[str, Any]) -> Usage | None:
@@ -219,10 +199,8 @@ def _usage(response: dict[str, Any]) -> Usage | None:
     usage = response.get("usage")
     if not isinstance(usage, dict):
         return None
-    read, written = (
-        usage.get("prompt_tokens_details") or {},
-        usage.get("completion_tokens_details") or {},
-    )
+    read = usage.get("prompt_tokens_details") or {}
+    written = usage.get("completion_tokens_details") or {}
     return Usage(
         response=text_in(response, "id"),
         model=text_in(response, "model"),

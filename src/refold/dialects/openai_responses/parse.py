@@ -1,24 +1,19 @@
-"""OpenAI Responses: a flat list of items, where an answer is several of them (reasoning, text,
-calls).
+"""OpenAI Responses, the way in: items, lists of them, and responses as messages.
 
-The items of one response are one message for us, so that nothing comes between reasoning and what
-follows it, and parallel calls stay together. Items may also come one by one, or as a whole list:
-`{"input": […]}`. Items that we do not know are carried untouched. Neighbours:
-`openai_responses_items` knows the items, `openai_responses_render` is the way out,
-`openai_responses_request` makes the call, `openai_responses_check` is the provider's own view of
-it.
+Neighbours: `items` knows which items call and which answer, `blocks` reads one item, `render` is
+the way out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import groupby
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
 
-from refold.core.model import Message, Role, Text, Usage
-from refold.dialects.form import Found, Same
+from refold.core.model import Message, Role, Usage
+from refold.dialects.form import Placed, placed_content, taken_metadata
 from refold.dialects.openai_responses.blocks import (
     read_call,
     read_opaque,
@@ -41,19 +36,9 @@ from refold.dialects.openai_responses.items import (
     kind_of,
 )
 from refold.dialects.openai_responses.usual import own_part, usual
+from refold.dialects.outside import count_in, opened, plain, refused, role_of, text_in, unmarked
 from refold.dialects.protocol import Reply
-from refold.dialects.wire import (
-    alike,
-    at,
-    count_in,
-    opened,
-    plain,
-    refused,
-    role_of,
-    same,
-    text_in,
-    unmarked,
-)
+from refold.dialects.wire import Same, alike, all_objects, at, same
 
 _ITEMS = frozenset({
     *CALLS, *CONTROLS, *PROVIDERS_PAIRS.values(), "reasoning", "compaction", "item_reference", "mcp_list_tools",
@@ -63,24 +48,32 @@ _PARTS = (*INPUT_PARTS, "output_text")
 _EVENTS = ("response.completed", "response.incomplete", "response.failed")
 _UNFINISHED = ("queued", "in_progress")
 
+Item = dict[str, Any]
+
 
 # --- which dialect ---
 
 
 def speaks(message: Mapping[str, Any]) -> bool:
     """Whether the message has a shape that only this dialect has."""
-    kind = message.get("type")
+    kind, content = message.get("type"), message.get("content")
     if isinstance(kind, str) and kind != "message":
         return kind in _ITEMS or ("role" not in message and kind.endswith(("_call", "_output")))
-    content = message.get("content")
     if isinstance(content, list):
-        if any(isinstance(part, Mapping) and part.get("type") in _PARTS for part in content):
+        if any(map(_is_ours, content)):
             return True
     elif kind is None:
         return _listed(message) is not None
-    return kind == "message" and (
-        "status" in message or message.get("role") in ("user", "system", "developer")
-    )
+    return kind == "message" and _is_typed(message)
+
+
+def _is_ours(part: Any) -> bool:
+    return isinstance(part, Mapping) and part.get("type") in _PARTS
+
+
+def _is_typed(message: Mapping[str, Any]) -> bool:
+    """Whether only this provider would give such a message a type."""
+    return "status" in message or message.get("role") in ("user", "system", "developer")
 
 
 def is_response(response: Mapping[str, Any]) -> bool:
@@ -96,145 +89,154 @@ def _listed(wire: Mapping[str, Any]) -> list[Any] | None:
     `responses.compact` gave."""
     if "role" in wire or "type" in wire or is_response(wire):
         return None
-    listed = (wire.get(key) for key in ("output", "input"))
-    return next(
-        (items for items in listed if isinstance(items, list) and items and _are_items(items)), None
-    )
+    for key in ("output", "input"):
+        items = wire.get(key)
+        if isinstance(items, list) and items and all(map(_is_item, items)):
+            return items
+    return None
 
 
-def _are_items(items: list[Any]) -> bool:
-    return all(isinstance(item, Mapping) and ("role" in item or "type" in item) for item in items)
+def _is_item(value: Any) -> bool:
+    return isinstance(value, Mapping) and ("role" in value or "type" in value)
 
 
 # --- parse ---
 
 
 def parse(message: Any) -> list[Message]:
-    """An item, a list of them, or a response, as messages; plain text takes the short way."""
-    if type(message) is dict and len(message) == 2 and next(iter(message)) == "role":
-        content, role = message.get("content"), message["role"]
-        if type(content) is str and role in ("user", "assistant", "system"):
-            return [Message(role=role, blocks=(Text(content),), dialect=NAME)]
+    """An item, a list of them, or a response, as messages."""
     wire = plain(message)
     if isinstance(wire, dict) and is_response(wire):
         return [reply(message).message]
     listed = _listed(wire) if isinstance(wire, dict) else None
     equal = _equality(message)
     if listed is None:
-        return [_parsed([_item(wire, equal)], equal)]
+        return [_parse_items([_item(wire, equal)], equal)]
     items = [_item(item, equal) for item in listed]
-    runs = [
-        list(run)
-        for _, run in groupby(enumerate(items), lambda pair: -1 if is_said(pair[1]) else pair[0])
-    ]
-    return [_parsed([item for _, item in run], equal) for run in runs]
+    return [_parse_items(run, equal) for run in _runs(items)]
+
+
+def _runs(items: list[Item]) -> list[list[Item]]:
+    """The items in runs, one for each message: what the model says in a row, and any other item
+    alone."""
+    runs: list[list[Item]] = []
+    for item in items:
+        if runs and is_said(item) and is_said(runs[-1][-1]):
+            runs[-1].append(item)
+        else:
+            runs.append([item])
+    return runs
 
 
 def _equality(message: Any) -> Same:
     """How closely what is kept must be what came: an SDK's objects have their own order of keys."""
     if type(message) is not dict:
         return alike
-    lists = (message.get(key) for key in ("content", "output", "input"))
-    parts = [part for parts in lists if type(parts) is list for part in parts]
-    return same if all(type(part) is dict for part in parts) else alike
+    for key in ("content", "output", "input"):
+        parts = message.get(key)
+        if type(parts) is list and not all_objects(parts):
+            return alike
+    return same
 
 
-def _item(wire: Any, equal: Same) -> dict[str, Any]:
-    """An item at the door, without cache marks and without what only an SDK's classes add to it."""
-    if not isinstance(wire, dict) or kind_of(wire) == "message" or not kind_of(wire):
-        return _undressed(opened(wire), equal)
-    if kind_of(wire) in (*_PARTS, "text"):
+def _item(wire: Any, equal: Same) -> Item:
+    """A plain item, checked, without cache marks and without what only an SDK's classes add."""
+    kind = kind_of(wire) if isinstance(wire, dict) else ""
+    if kind in ("", "message"):
+        item = opened(wire)
+    elif kind in (*_PARTS, "text"):
         raise refused("a message", wire, 'an item, such as {"role": "user", "content": [this]},')
-    output = wire.get("output")
-    for part in output if isinstance(output, list) else ():
-        if isinstance(part, dict):
-            unmarked(part)
-    return _undressed(unmarked(wire), equal)
+    else:
+        item = _without_marks(wire)
+    return _without_extras(item) if equal is alike else item
 
 
-def _undressed(item: dict[str, Any], equal: Same) -> dict[str, Any]:
-    if equal is alike:
-        item.pop("parsed_arguments", None)
-        if kind_of(item) == "reasoning" and item.get("status") is None:
-            item.pop("status", None)
-        for part in item["content"] if isinstance(item.get("content"), list) else ():
-            if isinstance(part, dict) and part.get("type") == "output_text":
-                part.pop("parsed", None)
+def _without_marks(item: Item) -> Item:
+    for part in _objects(item.get("output")):
+        unmarked(part)
+    return unmarked(item)
+
+
+def _without_extras(item: Item) -> Item:
+    """An item without the fields that only an SDK's classes have."""
+    item.pop("parsed_arguments", None)
+    if kind_of(item) == "reasoning" and item.get("status") is None:
+        item.pop("status", None)
+    for part in _objects(item.get("content")):
+        if part.get("type") == "output_text":
+            part.pop("parsed", None)
     return item
 
 
-def _parsed(items: list[dict[str, Any]], equal: Same) -> Message:
+def _objects(parts: Any) -> list[Item]:
+    if not isinstance(parts, list):
+        return []
+    return [part for part in parts if isinstance(part, dict)]
+
+
+# --- messages ---
+
+
+def _parse_items(items: list[Item], equal: Same) -> Message:
     """Items that belong together as one message."""
     if is_said(items[0]):
-        return _answer(items, equal)
-    found: Found = []
-    role = _find_given(items[0], found)
-    return _kept(role, items, found, equal)
+        return _parse_answer(items, equal)
+    role, placed = _placed_given(items[0])
+    return _message(role, items, placed, equal)
 
 
-def _answer(items: list[dict[str, Any]], equal: Same) -> Message:
-    found: Found = []
-    _find_answer(items, found)
-    return _kept("assistant", items, found, equal)
+def _parse_answer(items: list[Item], equal: Same) -> Message:
+    return _message("assistant", items, _placed_answer(items), equal)
 
 
-def _kept(role: Role, items: list[dict[str, Any]], found: Found, equal: Same) -> Message:
+def _message(role: Role, items: list[Item], placed: Placed, equal: Same) -> Message:
     """The message; its form is kept only if the dialect's usual rendering is not the items
     again."""
-    metadata = (
-        items[0].pop("metadata")
-        if len(items) == 1 and isinstance(items[0].get("metadata"), dict)
-        else {}
-    )
-    message = Message(
-        role=role, blocks=tuple([block for _, block in found]), dialect=NAME, metadata=metadata
-    )
+    metadata = taken_metadata(items[0]) if len(items) == 1 else {}
+    blocks = tuple([block for _, block in placed])
+    message = Message(role=role, blocks=blocks, dialect=NAME, metadata=metadata)
     if equal(items, usual(message)):
         return message
-    return replace(message, form=form_of(items, found, lambda block: own_part(block, role), equal))
+    return replace(message, form=form_of(items, placed, partial(own_part, role=role), equal))
 
 
-def _find_answer(items: list[dict[str, Any]], found: Found) -> None:
+def _placed_answer(items: list[Item]) -> Placed:
     # A call that the provider answered itself, in the same response, waits for nobody.
     answered = {answer_of(item) for item in items}
+    placed: Placed = []
     for index, item in enumerate(items):
-        kind = kind_of(item)
-        if kind == "message":
-            _find_content(item, (index,), found)
-        elif kind == "reasoning":
-            found.append(((index,), read_reasoning(item)))
+        if kind_of(item) == "message":
+            placed += _placed_content(item, index)
+        elif kind_of(item) == "reasoning":
+            placed.append(((index,), read_reasoning(item)))
         elif call_of(item) and call_of(item) not in answered:
-            found.append(((index,), read_call(item)))
-        elif kind in OPEN_CALLS and not call_of(item):
-            raise refused(
-                "the call_id of a call", item.get("call_id"), "the text that its output will name"
-            )
+            placed.append(((index,), read_call(item)))
         else:
-            found.append(((index,), read_opaque(item)))
+            _check_named(item)
+            placed.append(((index,), read_opaque(item)))
+    return placed
 
 
-def _find_given(item: dict[str, Any], found: Found) -> Role:
-    kind = kind_of(item)
-    if kind == "message":
-        role = role_of(item, ROLES)
-        _find_content(item, (0,), found)
-        return role
+def _check_named(item: Item) -> None:
+    """Invalid if this is a call that nothing could answer."""
+    if kind_of(item) in OPEN_CALLS and not call_of(item):
+        given = item.get("call_id")
+        raise refused("the call_id of a call", given, "the text that its output will name")
+
+
+def _placed_given(item: Item) -> tuple[Role, Placed]:
+    """Who gives an item that the model does not say, and its blocks."""
+    if kind_of(item) == "message":
+        return role_of(item, ROLES), _placed_content(item, 0)
     if answer_of(item):
-        found.append(((0,), read_result(item)))
-        return "tool"
-    found.append(((0,), read_opaque(item)))
-    return "system"
+        return "tool", [((0,), read_result(item))]
+    return "system", [((0,), read_opaque(item))]
 
 
-def _find_content(item: dict[str, Any], path: tuple[int], found: Found) -> None:
-    content, role = item.get("content"), item["role"]
-    if isinstance(content, str):
-        found.append(((*path, "content"), Text(content)))
-    elif isinstance(content, list):
-        for index, part in enumerate(content):
-            found.append(((*path, "content", index), read_part(part, role)))
-    else:
-        raise refused(f"the content of the {role} message", content, "text or a list of parts")
+def _placed_content(item: Item, index: int) -> Placed:
+    role = item["role"]
+    read = partial(read_part, role=role)
+    return placed_content(item.get("content"), (index, "content"), read, role)
 
 
 # --- reply ---
@@ -245,14 +247,21 @@ def reply(response: Any) -> Reply:
     wire = plain(response)
     if not isinstance(wire, dict) or not is_response(wire):
         return Reply(message=parse(response)[0], usage=None)
-    wire = wire.get("response", wire) if wire.get("type") in _EVENTS else wire
-    if wire.get("status") in _UNFINISHED:
-        raise refused(
-            f"the status of response {wire.get('id')}", wire["status"], "a response that has ended"
-        )
+    if wire.get("type") in _EVENTS:
+        wire = wire.get("response", wire)
+    _check_finished(wire)
     equal = _equality(response)
     items = [_item(item, equal) for item in wire["output"]]
-    return Reply(message=_answer(items, equal), usage=_usage(wire), finished=_finished(wire))
+    message = _parse_answer(items, equal)
+    return Reply(message=message, usage=_usage(wire), finished=_finished(wire))
+
+
+def _check_finished(response: dict[str, Any]) -> None:
+    """Invalid for a response that is still under way."""
+    status = response.get("status")
+    if status in _UNFINISHED:
+        what = f"the status of response {response.get('id')}"
+        raise refused(what, status, "a response that has ended")
 
 
 def _finished(response: dict[str, Any]) -> str:
