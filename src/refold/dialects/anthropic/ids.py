@@ -16,15 +16,12 @@ _FIELDS = {"tool_use": "id", "tool_result": "tool_use_id"}
 
 def distinct(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The messages with distinct call ids; those given are never changed."""
-    ids = [id for message in messages for id in _call_ids(message)]
+    parts = [part for message in messages for part in _parts(message)]
+    ids = [part["id"] for part in parts if part.get("type") == "tool_use"]
     if len(set(ids)) == len(ids):
         return messages
     names = _Names(ids)
     return [_renamed(message, names) for message in messages]
-
-
-def _call_ids(message: dict[str, Any]) -> list[str]:
-    return [part["id"] for part in _parts(message) if part.get("type") == "tool_use"]
 
 
 class _Names:

@@ -8,6 +8,7 @@ definitions, `ids` renames calls.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from refold.dialects.anthropic.ids import distinct
@@ -21,6 +22,7 @@ from refold.dialects.wire import report, same
 MARKS_MAX = 4
 _SYSTEM = ("system", ELSEWHERE)
 _MARK = {"type": "ephemeral"}
+_ROLE = itemgetter("role")
 
 Wire = dict[str, Any]
 
@@ -69,13 +71,16 @@ def _by_user(messages: list[Wire], lost: list[str]) -> list[Wire]:
         )
     begins = messages[0]["role"] if messages else ""
     roles = _SYSTEM if begins in _SYSTEM else (ELSEWHERE,)
-    if not any(message["role"] in roles for message in messages):
+    if frozenset(roles).isdisjoint(map(_ROLE, messages)):
         return messages
-    return [_user_message(each) if each["role"] in roles else each for each in messages]
+    return [_said_by_user(message, roles) for message in messages]
 
 
-def _user_message(system: Wire) -> Wire:
-    return {"role": "user", "content": as_system(_system_text(system))}
+def _said_by_user(message: Wire, roles: Sequence[str]) -> Wire:
+    """The message, said by the user if it has one of these roles."""
+    if message["role"] not in roles:
+        return message
+    return {"role": "user", "content": as_system(_system_text(message))}
 
 
 def _system_text(message: Wire) -> str:
