@@ -94,13 +94,15 @@ ANSWER_KEYS = ("output", "result", "content", "error")
 _PLACES: dict[type, tuple[tuple[Path, str], ...]] = {
     Text: ((("text",), "text"), (("refusal",), "text")),
     Thinking: (
-        (("thinking",), "text"), (("text",), "text"), (("signature",), "signature"), (("data",), "data"),
-        (("thoughtSignature",), "signature"), (("thought_signature",), "signature"),
+        (("thinking",), "text"), (("text",), "text"), (("data",), "data"),
+        (("signature",), "signature"), (("thoughtSignature",), "signature"),
+        (("thought_signature",), "signature"),
     ),
     ToolCall: (
         (("id",), "id"), (("input",), "arguments"), (("arguments",), "arguments"),
         (("function", "arguments"), "arguments"), (("custom", "input"), "arguments"),
-        *(((call, "id"), "id") for call in _CALLED), *(((call, "args"), "arguments") for call in _CALLED),
+        *(((call, "id"), "id") for call in _CALLED),
+        *(((call, "args"), "arguments") for call in _CALLED),
     ),
     ToolResult: (
         (("tool_use_id",), "call"), (("tool_call_id",), "call"), (("content",), "content"),
@@ -111,7 +113,8 @@ _PLACES: dict[type, tuple[tuple[Path, str], ...]] = {
     Media: (
         (("source", "data"), "data"), (("source", "url"), "url"), (("image_url", "url"), "url"),
         (("image_url", "url"), "data_url"), (("input_audio", "data"), "data"),
-        (("file", "file_id"), "file"), (("source", "file_id"), "file"), (("file", "file_data"), "data_url"),
+        (("file", "file_id"), "file"), (("source", "file_id"), "file"),
+        (("file", "file_data"), "data_url"),
         (("inlineData", "data"), "data"), (("inline_data", "data"), "data"),
         (("fileData", "fileUri"), "url"), (("file_data", "file_uri"), "url"),
         (("fileData", "fileUri"), "file"), (("file_data", "file_uri"), "file"),
@@ -237,13 +240,9 @@ def _is_beside(part: Text | Media | Opaque) -> TypeGuard[Media | Opaque]:
     return type(part) is Media or (type(part) is Opaque and part.raw is not None)
 
 
-def _content_text(block: Any) -> str:
-    return text_within(block.content)
-
-
 # Fields that no block has as such.
 _MADE_FIELDS: dict[str, Callable[[Any], Any]] = {
-    "content": _content_text,
+    "content": lambda block: text_within(block.content),
     "data_url": data_url,
     "words": words_of,
     "response": response_of,

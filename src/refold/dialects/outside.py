@@ -42,13 +42,9 @@ def _plain_items(value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
     items: dict[str, Any] = {}
     for key, item in value.items():
         if not isinstance(key, str):
-            raise _not_a_key(key)
+            raise Invalid(f"the key {key!r} is not text", hint="JSON objects have text keys")
         items[key] = item if type(item) is str else plain(item, depth + 1)
     return items
-
-
-def _not_a_key(key: Any) -> Invalid:
-    return Invalid(f"the key {key!r} is not text", hint="JSON objects have text keys")
 
 
 def _plain_other(value: Any, depth: int) -> Any:

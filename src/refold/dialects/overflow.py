@@ -22,7 +22,8 @@ LIMIT_MIN = 256  # no model's window is smaller, so a smaller number counts some
 
 STATUSES = ("status_code", "http_status", "status", "code", "HTTPStatusCode", "statusCode")
 WORDS = (
-    "message", "body", "error", "Error", "errors", "detail", "details", "type", "response", "text", "metadata",
+    "message", "body", "error", "Error", "errors", "detail", "details", "type", "response", "text",
+    "metadata",
 )  # fmt: skip
 NESTED = ("response", "body", "error", "__cause__")
 VETOES = frozenset({401, 402, 403, 404, 408, 429})

@@ -165,9 +165,12 @@ def shown_text(block: Text | Media | Opaque) -> str:
 
 def _media_note(media: Media) -> str:
     """Media as a note in its place."""
-    name = f" {media.name}" if media.name else ""
-    url = f": {media.url}" if media.url else ""
-    return f"[{media.media}{name}{url}]"
+    note = media.media
+    if media.name:
+        note += f" {media.name}"
+    if media.url:
+        note += f": {media.url}"
+    return f"[{note}]"
 
 
 _TEXTS = (("text",), ("content",), ("source", "data"), ("refusal",))

@@ -7,20 +7,16 @@ Blocks that we do not know (server tools, compaction, whatever comes next) are c
 
 from collections.abc import Mapping
 
-from refold.dialects.anthropic.check import check as check
-from refold.dialects.anthropic.parse import is_response as is_response
-from refold.dialects.anthropic.parse import parse as parse
-from refold.dialects.anthropic.parse import reply as reply
-from refold.dialects.anthropic.parse import speaks as speaks
-from refold.dialects.anthropic.render import NAME as NAME
-from refold.dialects.anthropic.render import render as render
-from refold.dialects.anthropic.request import request as request
-from refold.dialects.anthropic.tools import definitions as definitions
+from refold.dialects.anthropic.check import check
+from refold.dialects.anthropic.parse import is_response, parse, reply, speaks
+from refold.dialects.anthropic.render import NAME, render
+from refold.dialects.anthropic.request import request
+from refold.dialects.anthropic.tools import definitions
 from refold.dialects.protocol import answering_by_id as answering
 
 __all__ = [
-    "answering", "check", "definitions", "is_response", "name", "parse", "plain_text", "render", "reply", "request",
-    "speaks",
+    "answering", "check", "definitions", "is_response", "name", "parse", "plain_text", "render",
+    "reply", "request", "speaks",
 ]  # fmt: skip
 
 name = NAME

@@ -18,12 +18,13 @@ _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _MARKS_MAX = 4
 _ROLES = ("user", "assistant", "system")
 _SOURCES = {
-    "base64": ("media_type", "data"), "url": ("url",), "file": ("file_id",), "text": ("media_type", "data"),
-    "content": ("content",),
+    "base64": ("media_type", "data"), "url": ("url",), "file": ("file_id",),
+    "text": ("media_type", "data"), "content": ("content",),
 }  # fmt: skip
 _ELSE = frozenset({
-    "search_result", "container_upload", "server_tool_use", "mcp_tool_use", "mcp_tool_result", "mcp_tool_listing",
-    "compaction", "fallback", "tool_addition", "tool_removal", "tool_reference", "browser_state",
+    "search_result", "container_upload", "server_tool_use", "mcp_tool_use", "mcp_tool_result",
+    "mcp_tool_listing", "compaction", "fallback", "tool_addition", "tool_removal", "tool_reference",
+    "browser_state",
 })  # fmt: skip
 
 
@@ -56,16 +57,13 @@ def _message_faults(message: Any) -> Faults:
 
 
 def _content_faults(role: str, content: Any) -> Faults:
+    said = content.strip() if isinstance(content, str) else content
     if not isinstance(content, str | list):
         yield f": content is {type(content).__name__}"
-    elif _is_empty(content):
+    elif not said:
         yield ": empty content"
     elif isinstance(content, list):
         yield from faults_in(".content", content, lambda block: _block_faults(role, block))
-
-
-def _is_empty(content: str | list[Any]) -> bool:
-    return not (content.strip() if isinstance(content, str) else content)
 
 
 def _block_faults(role: str, block: Any) -> Faults:
@@ -73,12 +71,17 @@ def _block_faults(role: str, block: Any) -> Faults:
     if not isinstance(kind, str):
         yield "a block without a type"
     elif kind in _BLOCKS:
-        roles, faults = _BLOCKS[kind]
-        if role not in roles:
-            yield f"a {kind} block in a {role} message"
-        yield from faults(block)
+        yield from _known_faults(role, kind, block)
     elif kind not in _ELSE and not kind.endswith("_tool_result"):
         yield f"unknown block type {kind!r}"
+
+
+def _known_faults(role: str, kind: str, block: dict[str, Any]) -> Faults:
+    """The faults of a block whose rules we know."""
+    roles, faults = _BLOCKS[kind]
+    if role not in roles:
+        yield f"a {kind} block in a {role} message"
+    yield from faults(block)
 
 
 def _text_faults(block: dict[str, Any]) -> Faults:
@@ -125,7 +128,10 @@ def _result_faults(block: dict[str, Any]) -> Faults:
         yield f"tool_use_id is {call!r}"
     if not isinstance(block.get("is_error", False), bool):
         yield "is_error is not a truth value"
-    content = block.get("content", "")
+    yield from _result_content_faults(block.get("content", ""))
+
+
+def _result_content_faults(content: Any) -> Faults:
     if isinstance(content, list):
         yield from faults_in("content", content, _inner_faults)
     elif not isinstance(content, str):
@@ -157,14 +163,12 @@ _BLOCKS: dict[str, tuple[tuple[str, ...], Callable[[dict[str, Any]], Faults]]] =
 
 def _order_faults(request: Mapping[str, Any], messages: list[dict[str, Any]]) -> Faults:
     first, last = messages[0]["role"], messages[-1]["role"]
+    thinking = request.get("thinking")
+    is_on = isinstance(thinking, dict) and thinking.get("type") != "disabled"
     if first != "user":
         yield f"messages[0]: the first message is {first}, not user"
-    if last == "assistant" and _is_thinking(request.get("thinking")):
+    if last == "assistant" and is_on:
         yield f"messages[{len(messages) - 1}]: a prefill while thinking is on"
-
-
-def _is_thinking(setting: Any) -> bool:
-    return isinstance(setting, dict) and setting.get("type") != "disabled"
 
 
 def _pair_faults(messages: list[dict[str, Any]]) -> Faults:
@@ -254,12 +258,18 @@ def _mark_faults(request: Mapping[str, Any]) -> Faults:
 def _markable(request: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Everything that can carry a cache mark: the request, and blocks down to those in results."""
     yield request
-    messages = [message for message in request["messages"] if isinstance(message, dict)]
-    contents = [request.get("system"), request.get("tools")]
-    for content in (*contents, *(message.get("content") for message in messages)):
+    for content in _contents(request):
         for block in _objects(content):
             yield block
             yield from _objects(block.get("content"))
+
+
+def _contents(request: Mapping[str, Any]) -> Iterator[Any]:
+    """The lists of a request whose entries can carry a mark."""
+    yield request.get("system")
+    yield request.get("tools")
+    for message in _objects(request["messages"]):
+        yield message.get("content")
 
 
 def _objects(content: Any) -> list[dict[str, Any]]:

@@ -34,8 +34,9 @@ _ROLES: dict[str, Role] = {
     ELSEWHERE: "system",
 }
 _PARTS = frozenset({
-    "tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use", "mcp_tool_use", "mcp_tool_result",
-    "mcp_tool_listing", "container_upload", "compaction", "fallback", "tool_addition", "tool_removal",
+    "tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use", "mcp_tool_use",
+    "mcp_tool_result", "mcp_tool_listing", "container_upload", "compaction", "fallback",
+    "tool_addition", "tool_removal",
 })  # fmt: skip
 
 

@@ -246,14 +246,11 @@ def _result_part(result: ToolResult) -> dict[str, Any]:
     if len(content) == 1 and is_text(content[0]):
         part["content"] = text_within(content)
     elif content:
-        part["content"] = [own_part(item) for item in content if not _is_blank_block(item)]
+        said = (item for item in content if not (is_text(item) and _is_blank(item.text)))
+        part["content"] = list(map(own_part, said))
     if result.is_error:
         part["is_error"] = True
     return part
-
-
-def _is_blank_block(block: Any) -> bool:
-    return is_text(block) and _is_blank(block.text)
 
 
 def _media_part(media: Media) -> dict[str, Any]:

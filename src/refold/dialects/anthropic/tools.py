@@ -38,9 +38,13 @@ def _defined(tool: dict[str, Any], lost: list[str]) -> dict[str, Any] | None:
         report_left_out(tool, NAME, lost)
         return None
     wrapped = function_in(tool)
-    given = tool if wrapped is None else wrapped
-    definition = definition_of(given)
-    return {**named(definition), "input_schema": definition.schema, **strictness(given)}
+    return _with_schema(tool if wrapped is None else wrapped)
+
+
+def _with_schema(function: Mapping[str, Any]) -> dict[str, Any]:
+    definition = definition_of(function)
+    schema = {"input_schema": definition.schema}
+    return named(definition) | schema | strictness(function)
 
 
 def _is_own(tool: Mapping[str, Any]) -> bool:

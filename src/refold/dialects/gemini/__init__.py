@@ -11,20 +11,16 @@ whatever was shortened. What has no parts is read by the default dialect.
 from collections.abc import Mapping
 
 from refold.dialects import DEFAULT
-from refold.dialects.gemini.check import check as check
-from refold.dialects.gemini.fields import NAME as NAME
-from refold.dialects.gemini.fields import answering as answering
-from refold.dialects.gemini.parse import is_response as is_response
-from refold.dialects.gemini.parse import parse as parse
-from refold.dialects.gemini.parse import reply as reply
-from refold.dialects.gemini.parse import speaks as speaks
-from refold.dialects.gemini.render import render as render
-from refold.dialects.gemini.request import request as request
-from refold.dialects.gemini.tools import definitions as definitions
+from refold.dialects.gemini.check import check
+from refold.dialects.gemini.fields import NAME, answering
+from refold.dialects.gemini.parse import is_response, parse, reply, speaks
+from refold.dialects.gemini.render import render
+from refold.dialects.gemini.request import request
+from refold.dialects.gemini.tools import definitions
 
 __all__ = [
-    "answering", "check", "definitions", "is_response", "name", "parse", "plain_text", "render", "reply", "request",
-    "speaks",
+    "answering", "check", "definitions", "is_response", "name", "parse", "plain_text", "render",
+    "reply", "request", "speaks",
 ]  # fmt: skip
 
 name = NAME

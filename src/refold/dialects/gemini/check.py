@@ -19,10 +19,12 @@ from refold.dialects.gemini.fields import HELD, snake, value_in
 _TOOL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}")
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
 _BESIDE = (
-    "thought", "thoughtSignature", "videoMetadata", "mediaResolution", "partMetadata", "audioTranscription",
-    "mediaProcessing", "speechMetadata",
+    "thought", "thoughtSignature", "videoMetadata", "mediaResolution", "partMetadata",
+    "audioTranscription", "mediaProcessing", "speechMetadata",
 )  # fmt: skip
 _KNOWN = frozenset(spelling for name in (*HELD, *_BESIDE) for spelling in (name, snake(name)))
+# What a part may hold, by both spellings where they differ.
+_SPELLINGS = [(name, key) for name in HELD for key in dict.fromkeys((name, snake(name)))]
 
 Content = dict[str, Any]
 
@@ -71,8 +73,8 @@ def _part_faults(role: str, part: Any) -> Faults:
         yield "not an object"
         return
     given = [key for key, value in part.items() if value is not None]
+    held = [name for name, spelling in _SPELLINGS if spelling in given]
     yield from (f"unknown field {key!r}" for key in given if key not in _KNOWN)
-    held = _held_in(given)
     signature = value_in(part, "thoughtSignature")
     if len(held) > 1:
         yield f"holds {' and '.join(held)}, only one is allowed"
@@ -81,11 +83,6 @@ def _part_faults(role: str, part: Any) -> Faults:
     yield from _thought_faults(role, part, signature)
     for name in held:
         yield from _held_faults(role, name, value_in(part, name), signed=signature is not None)
-
-
-def _held_in(keys: list[str]) -> list[str]:
-    """The names of what a part with these keys holds, twice if it has both spellings."""
-    return [name for name in HELD for key in dict.fromkeys((name, snake(name))) if key in keys]
 
 
 def _thought_faults(role: str, part: dict[str, Any], signature: Any) -> Faults:
@@ -195,12 +192,12 @@ def _id_faults(calls: list[dict[str, Any]], answers: list[dict[str, Any]]) -> Fa
 
 def _signature_faults(contents: list[Content]) -> Faults:
     """In the turn under way every step's first call is signed, if this model signs calls at all."""
-    steps = [_calling(content) for content in contents]
-    if not any(_is_signed(part) for calling in steps for part in calling):
+    if not any(_is_signed(part) for content in contents for part in _calling(content)):
         return
     turns = [index for index, content in enumerate(contents) if _is_turn(content)]
     for index in range(turns[-1] if turns else 0, len(contents)):
-        if steps[index] and not _is_signed(steps[index][0]):
+        calling = _calling(contents[index])
+        if calling and not _is_signed(calling[0]):
             yield f"contents[{index}]: the first call has no thoughtSignature"
 
 

@@ -25,8 +25,8 @@ NAME = "gemini"
 _MADE = f"{NAME}:"
 # What a part holds; exactly one of these per part.
 HELD = (
-    "text", "inlineData", "fileData", "functionCall", "functionResponse", "executableCode", "codeExecutionResult",
-    "toolCall", "toolResponse",
+    "text", "inlineData", "fileData", "functionCall", "functionResponse", "executableCode",
+    "codeExecutionResult", "toolCall", "toolResponse",
 )  # fmt: skip
 
 

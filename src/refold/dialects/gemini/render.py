@@ -8,7 +8,7 @@ of a step without one. Neighbours: `parse` is the way in, `form` fills in what i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from mimetypes import guess_type
 from typing import Any
 
@@ -184,15 +184,11 @@ def _first_signature(form: Wire) -> Any:
 
 def _signed(wire: Wire, signature: Any) -> Wire:
     """The content with a signature on its first call, if that has none."""
-    first = _first_call(wire["parts"])
+    calls = (part for part in wire["parts"] if value_in(part, "functionCall") is not None)
+    first = next(calls, None)
     if first is not None and signature and value_in(first, "thoughtSignature") is None:
         first["thoughtSignature"] = signature
     return wire
-
-
-def _first_call(parts: Iterable[Wire]) -> Wire | None:
-    calls = (part for part in parts if value_in(part, "functionCall") is not None)
-    return next(calls, None)
 
 
 def _with_parts(wire: Wire) -> Wire:

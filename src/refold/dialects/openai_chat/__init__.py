@@ -7,20 +7,15 @@ back in it.
 
 from collections.abc import Mapping
 
-from refold.dialects.openai_chat.check import check as check
-from refold.dialects.openai_chat.parse import is_response as is_response
-from refold.dialects.openai_chat.parse import parse as parse
-from refold.dialects.openai_chat.parse import reply as reply
-from refold.dialects.openai_chat.parse import speaks as speaks
-from refold.dialects.openai_chat.render import NAME as NAME
-from refold.dialects.openai_chat.render import render as render
-from refold.dialects.openai_chat.request import definitions as definitions
-from refold.dialects.openai_chat.request import request as request
+from refold.dialects.openai_chat.check import check
+from refold.dialects.openai_chat.parse import is_response, parse, reply, speaks
+from refold.dialects.openai_chat.render import NAME, render
+from refold.dialects.openai_chat.request import definitions, request
 from refold.dialects.protocol import answering_by_id as answering
 
 __all__ = [
-    "answering", "check", "definitions", "is_response", "name", "parse", "plain_text", "render", "reply", "request",
-    "speaks",
+    "answering", "check", "definitions", "is_response", "name", "parse", "plain_text", "render",
+    "reply", "request", "speaks",
 ]  # fmt: skip
 
 name = NAME

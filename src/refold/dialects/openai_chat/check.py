@@ -53,43 +53,51 @@ def _message_faults(message: Any) -> Faults:
         yield "not an object"
         return
     role = message.get("role")
-    if not isinstance(role, str) or role not in _PARTS:
+    if isinstance(role, str) and role in _PARTS:
+        yield from _content_faults(role, message)
+        yield from _tool_call_faults(role, message)
+    else:
         yield f"unknown role {role!r}"
-        return
-    yield from _content_faults(role, message)
-    yield from _tool_call_faults(role, message)
-    if role == "tool" and not is_name(message.get("tool_call_id")):
-        yield f"tool_call_id is {message.get('tool_call_id')!r}"
 
 
 def _tool_call_faults(role: str, message: dict[str, Any]) -> Faults:
-    """The faults of the calls that a message makes, or must not make."""
+    """The faults of the calls that a message makes or answers, or must not make."""
+    answered = message.get("tool_call_id")
     if role == "assistant":
         yield from _calls_faults(message.get("tool_calls"))
     elif "tool_calls" in message:
         yield f"tool_calls in a {role} message"
+    if role == "tool" and not is_name(answered):
+        yield f"tool_call_id is {answered!r}"
 
 
 def _content_faults(role: str, message: dict[str, Any]) -> Faults:
     content = message.get("content")
     if content is None:
-        is_other = role == "assistant" and any(message.get(key) for key in _INSTEAD)
-        if not is_other:
+        if not _needs_no_content(role, message):
             yield "no content"
-    elif isinstance(content, list):
-        if not content:
-            yield "empty content"
-        yield from faults_in("content", content, lambda part: _part_faults(role, part))
-    elif not isinstance(content, str):
+    elif not isinstance(content, str | list):
         yield f"content is {type(content).__name__}"
+    elif content == []:
+        yield "empty content"
+    elif isinstance(content, list):
+        yield from faults_in("content", content, lambda part: _part_faults(role, part))
+
+
+def _needs_no_content(role: str, message: dict[str, Any]) -> bool:
+    return role == "assistant" and any(message.get(key) for key in _INSTEAD)
 
 
 def _part_faults(role: str, part: Any) -> Faults:
     kind = kind_in(part)
-    if not isinstance(kind, str) or kind not in _PARTS[role]:
+    if isinstance(kind, str) and kind in _PARTS[role]:
+        yield from _value_faults(kind, part.get(_PARTS[role][kind]))
+    else:
         yield f"a part of type {kind!r} in a {role} message"
-        return
-    value = part.get(_PARTS[role][kind])
+
+
+def _value_faults(kind: str, value: Any) -> Faults:
+    """The faults of what a part holds: a text, or an object for media."""
     if kind not in ("text", "refusal"):
         yield from _media_faults(kind, value)
     elif not is_name(value):

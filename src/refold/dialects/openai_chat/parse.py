@@ -35,7 +35,8 @@ _ROLES: dict[str, Role] = {
     "function": "user",
 }
 _KEYS = frozenset({
-    "tool_calls", "tool_call_id", "function_call", "refusal", "reasoning_content", "reasoning_details",
+    "tool_calls", "tool_call_id", "function_call", "refusal", "reasoning_content",
+    "reasoning_details",
 })  # fmt: skip
 _PARTS = ("image_url", "input_audio", "file", "refusal")
 # Where a call has its name and its arguments; the last is the simple shape, without a wrapper.

@@ -6,6 +6,7 @@ What is not known is carried as it is. Neighbours: `parse` puts the blocks of an
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from refold.core.model import Media, Opaque, Text, Thinking, ToolCall, ToolResult
@@ -13,8 +14,10 @@ from refold.dialects.openai_responses.items import CALLS, OPEN_CALLS, answer_of,
 from refold.dialects.outside import refused, text_in
 from refold.dialects.wire import at, is_text_part, media_of_url
 
+_Part = Text | Media | Opaque
 
-def read_part(part: Any, role: str = "user") -> Text | Media | Opaque:
+
+def read_part(part: Any, role: str = "user") -> _Part:
     """A part of a message or an output."""
     if is_text_part(part):
         # Everybody else's text: what only has another name here goes out under ours.
@@ -43,11 +46,16 @@ def read_part(part: Any, role: str = "user") -> Text | Media | Opaque:
 
 def read_reasoning(item: dict[str, Any]) -> Thinking | Opaque:
     """What the model thought, with its seal; its id stands for it where there is no seal."""
-    said = item.get("summary") or item.get("content")
-    parts = said if isinstance(said, list) else []
-    text = "\n\n".join(text_in(part, "text") for part in parts if isinstance(part, dict))
+    text = _joined_texts(item.get("summary") or item.get("content"))
     thinking = Thinking(text, text_in(item, "id"), text_in(item, "encrypted_content"))
     return Opaque(raw=item) if thinking == Thinking() else thinking
+
+
+def _joined_texts(parts: Any) -> str:
+    """The texts of a list of parts, as one."""
+    if not isinstance(parts, list):
+        return ""
+    return "\n\n".join(text_in(part, "text") for part in parts if isinstance(part, dict))
 
 
 def read_call(item: dict[str, Any]) -> ToolCall:
@@ -69,16 +77,21 @@ def read_result(item: dict[str, Any]) -> ToolResult:
     return ToolResult(answer_of(item), content, is_error=failed, name=text_in(item, "name"))
 
 
-def _output_content(item: dict[str, Any]) -> tuple[Text | Media | Opaque, ...]:
+def _output_content(item: dict[str, Any]) -> tuple[_Part, ...]:
     """The content of an output; Invalid if a call of its kind takes no such output."""
     output = item.get("output")
     is_open = kind_of(item).removesuffix("_output") in OPEN_CALLS
+    if is_open and not isinstance(output, str | list):
+        raise refused(f"the output of call {answer_of(item)}", output, "text or a list of parts")
+    return _content(output, read_part if is_open else _chunk)
+
+
+def _content(output: Any, read: Callable[[Any], _Part]) -> tuple[_Part, ...]:
+    """An output that may be text, a list, one object, or nothing."""
     if isinstance(output, str):
         return (Text(output),)
     if isinstance(output, list):
-        return tuple(map(read_part if is_open else _chunk, output))
-    if is_open:
-        raise refused(f"the output of call {answer_of(item)}", output, "text or a list of parts")
+        return tuple(map(read, output))
     return () if output is None else (_screenshot(output),)
 
 

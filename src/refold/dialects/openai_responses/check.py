@@ -45,8 +45,9 @@ _OUTPUTS: dict[str, tuple[type, ...]] = {
     "apply_patch_call_output": (str, type(None)),
 }
 _HOSTED = frozenset({
-    "web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_list_tools",
-    "mcp_call", "mcp_approval_request", "tool_search_call", "tool_search_output", "program", "program_output",
+    "web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call",
+    "mcp_list_tools", "mcp_call", "mcp_approval_request", "tool_search_call", "tool_search_output",
+    "program", "program_output",
 })  # fmt: skip
 _NOT_SAID = frozenset({*_OUTPUTS, "mcp_approval_response", "compaction_trigger", "additional_tools",
                        "configuration_update"})  # fmt: skip
@@ -88,9 +89,9 @@ def _type(item: Mapping[str, Any]) -> str:
     kind = item.get("type")
     if kind is not None:
         return kind if isinstance(kind, str) else ""
-    if "role" in item:
-        return "message"
-    return "item_reference" if item.keys() == {"id"} else ""
+    if item.keys() == {"id"}:
+        return "item_reference"
+    return "message" if "role" in item else ""
 
 
 # --- one item ---
@@ -101,6 +102,12 @@ def _item_faults(item: Any) -> Faults:
         yield "not an object"
         return
     kind = _type(item)
+    yield from _kind_faults(item, kind)
+    yield from _id_faults(item, kind)
+
+
+def _kind_faults(item: Item, kind: str) -> Faults:
+    """What is wrong with an item by the rules of its type."""
     if kind in _RULES:
         yield from _RULES[kind](item)
     elif kind in _CALLS:
@@ -109,7 +116,6 @@ def _item_faults(item: Any) -> Faults:
         yield from _output_faults(item, kind)
     elif kind not in _OTHERS:
         yield f"an item of type {item.get('type')!r}"
-    yield from _id_faults(item, kind)
 
 
 def _id_faults(item: Item, kind: str) -> Faults:
@@ -174,11 +180,14 @@ _RULES = {
 def _call_faults(item: Item, kind: str) -> Faults:
     yield from _call_id_faults(item.get("call_id"))
     for key, wanted in _CALLS[kind].items():
-        value: Any = item.get(key)
-        if not isinstance(value, wanted):
-            yield f"{key} is {type(value).__name__}"
-        elif key == "name" and not matches(_NAME, value):
-            yield f"name is {value!r:.80}"
+        yield from _field_faults(key, item.get(key), wanted)
+
+
+def _field_faults(key: str, value: Any, wanted: type) -> Faults:
+    if not isinstance(value, wanted):
+        yield f"{key} is {type(value).__name__}"
+    elif key == "name" and not matches(_NAME, value):
+        yield f"name is {value!r:.80}"
 
 
 def _call_id_faults(id: Any) -> Faults:
@@ -194,9 +203,14 @@ def _output_faults(item: Item, kind: str) -> Faults:
     if not isinstance(output, _OUTPUTS[kind]):
         yield f"output is {type(output).__name__}"
     if isinstance(output, list) and str in _OUTPUTS[kind]:
-        if not output:
-            yield "an empty list as output"
-        yield from faults_in("output", output, lambda part: _part_faults(part, _GIVEN, "an output"))
+        yield from _parts_faults(output)
+
+
+def _parts_faults(output: list[Any]) -> Faults:
+    """The faults of an output that is a list of parts."""
+    if not output:
+        yield "an empty list as output"
+    yield from faults_in("output", output, lambda part: _part_faults(part, _GIVEN, "an output"))
 
 
 def _answered(item: Item) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 from refold.core.model import Block, Media, Opaque, Role, Text, Thinking, ToolCall, ToolResult
 from refold.dialects.form import HOLE, Carving, Holes, Misfit, Placed, Rename, Show, fill
 from refold.dialects.outside import text_in
-from refold.dialects.wire import MISSING, Path, Same, at, is_text, text_within
+from refold.dialects.wire import Path, Same, is_text, text_within
 
 NAME = "openai_responses"
 
@@ -89,15 +89,20 @@ def without_id(item: dict[str, Any]) -> dict[str, Any]:
 # --- forms ---
 
 _PLACES: dict[type, tuple[tuple[Path, str], ...]] = {
-    Text: ((("text",), "text"), (("refusal",), "text"), (("stdout",), "text"), (("stderr",), "text")),
+    Text: (
+        (("text",), "text"), (("refusal",), "text"), (("stdout",), "text"), (("stderr",), "text"),
+    ),
     Thinking: (
         (("summary", 0, "text"), "text"), (("content", 0, "text"), "text"),
         (("encrypted_content",), "data"), (("id",), "signature"),
     ),
-    ToolCall: ((("call_id",), "id"), *(((key,), "arguments") for key in ("arguments", "input", "action", "operation"))),
+    ToolCall: (
+        (("call_id",), "id"), (("arguments",), "arguments"), (("input",), "arguments"),
+        (("action",), "arguments"), (("operation",), "arguments"),
+    ),
     Media: (
-        (("image_url",), "url"), (("image_url",), "data_url"), (("file_url",), "url"), (("file_data",), "data_url"),
-        (("file_id",), "file"),
+        (("image_url",), "url"), (("image_url",), "data_url"), (("file_url",), "url"),
+        (("file_data",), "data_url"), (("file_id",), "file"),
     ),
 }  # fmt: skip
 
@@ -146,19 +151,19 @@ def filled_result(form: Any, result: ToolResult, show: Show, rename: Rename) -> 
 
 def _fitting_content(item: dict[str, Any], result: ToolResult) -> tuple[Text | Media | Opaque, ...]:
     """The content of a result in as many blocks as the form of its item has places."""
-    content = result.content
-    output = at(item, ("output",))
+    content, output = result.content, item.get("output")
     if output == {HOLE: [1, {HOLE: "text"}]}:
         return (Text(text_within(content)),)
-    if output in (MISSING, None) and content:
+    if output is None and content:
         raise Misfit  # it came without content and has some now
     if item["type"].removesuffix("_output") not in OPEN_CALLS:
-        _check_shape(output if isinstance(output, list) else [output], content)
+        _check_shape(output, content)
     return content
 
 
-def _check_shape(forms: list[Any], content: tuple[Text | Media | Opaque, ...]) -> None:
+def _check_shape(output: Any, content: tuple[Text | Media | Opaque, ...]) -> None:
     """Misfit where an output in the call's own shape became a notice: as a part, that would
     stand in no such output."""
+    forms = output if isinstance(output, list) else [output]
     if any(is_text(part) and type(form[HOLE]) is int for form, part in zip(forms, content)):
         raise Misfit

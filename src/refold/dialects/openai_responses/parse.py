@@ -41,8 +41,8 @@ from refold.dialects.protocol import Reply
 from refold.dialects.wire import Same, alike, all_objects, at, same
 
 _ITEMS = frozenset({
-    *CALLS, *CONTROLS, *PROVIDERS_PAIRS.values(), "reasoning", "compaction", "item_reference", "mcp_list_tools",
-    "mcp_approval_request",
+    *CALLS, *CONTROLS, *PROVIDERS_PAIRS.values(), "reasoning", "compaction", "item_reference",
+    "mcp_list_tools", "mcp_approval_request",
 })  # fmt: skip
 _PARTS = (*INPUT_PARTS, "output_text")
 _EVENTS = ("response.completed", "response.incomplete", "response.failed")

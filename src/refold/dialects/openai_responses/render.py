@@ -130,7 +130,8 @@ class _Rendering:
             is_object = isinstance(arguments, dict)
             return {**item, "arguments": argument_text(arguments)} if is_object else item
         is_noted = call.id in self.noted and kind not in TEXT_OUTPUTS
-        return usual_call(call, call_of(item)) if is_noted or _is_shortened(call) else item
+        is_shortened = isinstance(call.arguments, dict) and call.arguments.keys() == {GAP}
+        return usual_call(call, call_of(item)) if is_noted or is_shortened else item
 
     def _output(self, message: Message, result: ToolResult) -> Item:
         id = self._id(result.call)
@@ -159,19 +160,12 @@ def _noted_calls(messages: Sequence[Message]) -> set[str]:
     own shape."""
     noted: set[str] = set()
     for message in messages:
-        has_form = message.form is not None and message.dialect == NAME
-        for block in message.blocks:
-            if type(block) is ToolResult and not (has_form and _is_textless(block)):
-                noted.add(block.call)
+        came = message.form is not None and message.dialect == NAME
+        results = (block for block in message.blocks if type(block) is ToolResult)
+        for result in results:
+            if not came or any(map(is_text, result.content)):
+                noted.add(result.call)
     return noted
-
-
-def _is_textless(result: ToolResult) -> bool:
-    return not any(map(is_text, result.content))
-
-
-def _is_shortened(call: ToolCall) -> bool:
-    return isinstance(call.arguments, dict) and call.arguments.keys() == {GAP}
 
 
 def _as_item(made: Item, role: Role) -> Item:

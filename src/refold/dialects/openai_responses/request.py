@@ -56,14 +56,10 @@ def _distinct_items(items: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]
     seen: set[str] = set()
     for item in items:
         id = text_in(item, "id")
-        yield without_id(item) if id in seen and _is_own_id(item) else item
+        refers = kind_of(item) == "item_reference" or answer_of(item)
+        yield without_id(item) if id in seen and not refers else item
         if id:
             seen.add(id)
-
-
-def _is_own_id(item: Mapping[str, Any]) -> bool:
-    """Whether the id of an item is its own, and not that of what it refers to."""
-    return kind_of(item) != "item_reference" and not answer_of(item)
 
 
 def _distinct_calls(items: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:

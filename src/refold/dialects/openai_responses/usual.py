@@ -90,14 +90,11 @@ def _usual_reasoning(thinking: Thinking) -> dict[str, Any]:
     item: dict[str, Any] = {"type": "reasoning"}
     if thinking.signature:
         item["id"] = thinking.signature
-    item["summary"] = [_summary_part(thinking.text)] if thinking.text else []
+    summary = {"type": "summary_text", "text": thinking.text}
+    item["summary"] = [summary] if thinking.text else []
     if thinking.data:
         item["encrypted_content"] = thinking.data
     return item
-
-
-def _summary_part(text: str) -> dict[str, Any]:
-    return {"type": "summary_text", "text": text}
 
 
 # --- outputs ---
