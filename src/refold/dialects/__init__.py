@@ -94,9 +94,7 @@ def _parse_plain(message: dict[str, Any], preferred: Dialect) -> list[Message]:
 def answering(message: Message, find_calls: FindCalls) -> Message:
     """The message with its results under the ids of the calls they answer, where its sender
     gives none."""
-    if message.dialect not in DIALECTS:
-        return message
-    if not any(isinstance(block, ToolResult) for block in message.blocks):
+    if message.dialect not in DIALECTS or ToolResult not in map(type, message.blocks):
         return message
     return dialect(message.dialect).answering(message, find_calls)
 
@@ -104,9 +102,9 @@ def answering(message: Message, find_calls: FindCalls) -> Message:
 def reply(response: Any, preferred: str) -> Reply:
     """A provider's response taken apart, by the dialect whose response it is."""
     wire = plain(response)
-    for name in _in_order(preferred):
-        if dialect(name).is_response(wire):
-            return dialect(name).reply(response)
+    for asked in map(dialect, _in_order(preferred)):
+        if asked.is_response(wire):
+            return asked.reply(response)
     return dialect(preferred).reply(response)
 
 

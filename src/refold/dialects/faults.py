@@ -7,7 +7,7 @@ Neighbours: the dialects' `check`, and nothing else: what renders a request must
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 Faults = Iterator[str]
@@ -28,6 +28,27 @@ def tool_faults(tools: Any, find: Callable[[Any], Iterable[str]]) -> Faults:
         yield from faults_in("tools", tools, find)
     else:
         yield "tools: not a list with at least one tool"
+
+
+def name_faults(fields: Mapping[str, Any], key: str) -> Faults:
+    """The fault of a field that must be a text that says something."""
+    value = fields.get(key)
+    if not is_name(value):
+        yield f"{key} is {value!r}"
+
+
+def pattern_faults(fields: Mapping[str, Any], key: str, pattern: re.Pattern[str]) -> Faults:
+    """The fault of a field that must be a text of that pattern."""
+    value = fields.get(key)
+    if not matches(pattern, value):
+        yield f"{key} is {value!r}"
+
+
+def type_faults(fields: Mapping[str, Any], key: str, *types: type) -> Faults:
+    """The fault of a field that must be of one of these types."""
+    value = fields.get(key)
+    if not isinstance(value, types):
+        yield f"{key} is {type(value).__name__}"
 
 
 def is_name(value: Any) -> bool:

@@ -22,7 +22,7 @@ from refold.core.model import (
     ToolCall,
     ToolResult,
 )
-from refold.dialects.wire import arguments_of, is_gone, report, shown_text
+from refold.dialects.wire import arguments_of, is_gone, present, report, shown_text
 
 
 class Accepts(Struct, frozen=True, kw_only=True):
@@ -35,6 +35,12 @@ class Accepts(Struct, frozen=True, kw_only=True):
     marks_errors: bool
 
 
+def translated(message: Message, accepts: Accepts, lost: list[str]) -> Message:
+    """Another provider's message in blocks that can be said here."""
+    blocks = Translation(message, accepts, lost).blocks(message.blocks)
+    return Message(role=message.role, blocks=tuple(blocks))
+
+
 class Translation:
     """One message of another provider on its way into a dialect."""
 
@@ -44,8 +50,7 @@ class Translation:
 
     def blocks(self, blocks: Iterable[Block]) -> list[Block]:
         """The blocks that can be said, in their order."""
-        made = (self.block(block) for block in blocks)
-        return [block for block in made if block is not None]
+        return present(map(self.block, blocks))
 
     def block(self, block: Block) -> Block | None:
         """The block in a form that can be said; None if there is none."""

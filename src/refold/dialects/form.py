@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -37,6 +37,7 @@ from refold.dialects.outside import refused
 from refold.dialects.wire import MISSING, Path, Same, at, copied, data_url, is_gone, text_within
 
 HOLE = "$"
+T = TypeVar("T")
 
 # Blocks, each with the path at which it stands in its message.
 Placed = list[tuple[Path, Block]]
@@ -58,13 +59,17 @@ def message_of(
 ) -> Message:
     """The parsed message; its form is kept only if the dialect's usual rendering is not the
     message again."""
-    metadata = taken_metadata(wire)
-    blocks = tuple([block for _, block in placed])
-    message = Message(role=role, blocks=blocks, dialect=usual.name, metadata=metadata)
+    message = formless(role, placed, usual.name, taken_metadata(wire))
     if same(wire, usual.message(message)):
         return message
     carving = Carving(usual.part, same, _holes_in)
     return replace(message, form=carving.form_of(wire, placed))
+
+
+def formless(role: Role, placed: Placed, dialect: str, metadata: dict[str, Any]) -> Message:
+    """A message of these blocks, in the usual form of its dialect."""
+    blocks = tuple([block for _, block in placed])
+    return Message(role=role, blocks=blocks, dialect=dialect, metadata=metadata)
 
 
 def taken_metadata(wire: dict[str, Any]) -> dict[str, Any]:
@@ -81,6 +86,15 @@ def placed_content(
     if isinstance(content, list):
         return [((*path, index), read(part)) for index, part in enumerate(content)]
     raise refused(f"the content of the {role} message", content, f"text or a list of {parts}")
+
+
+def content_blocks(content: Any, read: Callable[[Any], T]) -> tuple[Text | T, ...] | None:
+    """The blocks of a content that is a text, a list or nothing; None if it is something else."""
+    if content is None:
+        return ()
+    if isinstance(content, str):
+        return (Text(content),)
+    return tuple(map(read, content)) if isinstance(content, list) else None
 
 
 # --- carving ---

@@ -160,6 +160,11 @@ def unmarked(wire: dict[str, Any]) -> dict[str, Any]:
     return wire
 
 
+def without_marks(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """A shallow copy of an object without its cache marks."""
+    return {key: value for key, value in fields.items() if key not in MARKS}
+
+
 def role_of(wire: Mapping[str, Any], roles: Mapping[str, Role]) -> Role:
     """The neutral role of a message, by the dialect's own roles."""
     given = wire["role"]

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from refold.core.model import Media, Message, Opaque, Text
-from refold.dialects.outside import MARKS, plain, refused
+from refold.dialects.outside import plain, refused, without_marks
 from refold.dialects.wire import shown_text
 
 
@@ -28,17 +28,13 @@ def text_blocks(system: Any, *, unmarked: bool = True) -> list[dict[str, Any]]:
         case {"parts": list(parts)}:
             return text_blocks(parts, unmarked=unmarked)
         case {"text": str(text), **rest} if rest.get("type", "text") == "text":
-            return [_without_marks(system, unmarked)] if text.strip() else []
+            block = without_marks(system) if unmarked else dict(system)
+            return [block] if text.strip() else []
         case _ if not isinstance(system, Mapping | int | float):
             return text_blocks(plain(system), unmarked=unmarked)
         case _:
             accepted = "text, a text block or a system message"
             raise refused("a part of the system prompt", system, accepted)
-
-
-def _without_marks(block: Mapping[str, Any], unmarked: bool) -> dict[str, Any]:
-    dropped = MARKS if unmarked else ()
-    return {key: value for key, value in block.items() if key not in dropped}
 
 
 def prompt_text(system: Any) -> str:

@@ -12,8 +12,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from refold.dialects.outside import MARKS, plain, refused
-from refold.dialects.wire import report
+from refold.dialects.outside import plain, refused, without_marks
+from refold.dialects.wire import present, report
 
 # A tool of one shape has none of these: it is a list of functions, or named by its only key.
 _KEYS = ("name", "type", "function", "custom", "description", "parameters", "input_schema")
@@ -30,13 +30,13 @@ class Definition(Struct, frozen=True):
     schema: Any
 
 
-def plain_tool(tool: Any, dropped: tuple[str, ...] = MARKS) -> dict[str, Any]:
-    """The tool without cache marks. Schemas can be large and are shared with what was given, not
-    copied."""
+def plain_tool(tool: Any, *, unmarked: bool = True) -> dict[str, Any]:
+    """The tool, if `unmarked` without its cache marks. Schemas can be large and are shared with
+    what was given, not copied."""
     given = tool if isinstance(tool, Mapping) else plain(tool)
     if not isinstance(given, Mapping):
         raise refused("a tool", tool, "a definition with a name and a schema")
-    return {key: value for key, value in given.items() if key not in dropped}
+    return without_marks(given) if unmarked else dict(given)
 
 
 def is_declaring(tool: Mapping[str, Any]) -> bool:
@@ -118,8 +118,8 @@ def function_in(tool: Mapping[str, Any]) -> dict[str, Any] | None:
 def functions(tools: list[Any] | None, name: str, lost: list[str]) -> list[dict[str, Any]]:
     """The tools as most servers take them: `{"type": "function", "function": {…}}`. What the
     dialect `name` cannot take is reported."""
-    made = (_function(plain_tool(tool), name, lost) for tool in one_by_one(tools, lost))
-    return [tool for tool in made if tool is not None]
+    given = map(plain_tool, one_by_one(tools, lost))
+    return present(_function(tool, name, lost) for tool in given)
 
 
 def _function(tool: dict[str, Any], dialect: str, lost: list[str]) -> dict[str, Any] | None:

@@ -8,10 +8,10 @@ came.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, TypeVar
 
 import msgspec
 
@@ -20,6 +20,7 @@ from refold.core.model import Media, Message, Opaque, Text, Thinking, ToolCall
 EMPTY = "(empty)"
 MISSING: Any = object()
 
+T = TypeVar("T")
 Path = tuple[str | int, ...]
 Same = Callable[[Any, Any], bool]
 
@@ -117,6 +118,18 @@ def at(value: Any, path: Path) -> Any:
         except (KeyError, IndexError, TypeError):
             return MISSING
     return value
+
+
+def objects_in(values: Any) -> list[dict[str, Any]]:
+    """The objects in a list; none in anything else."""
+    if not isinstance(values, list):
+        return []
+    return [value for value in values if isinstance(value, dict)]
+
+
+def present(values: Iterable[T | None]) -> list[T]:
+    """The values without those that are None."""
+    return [value for value in values if value is not None]
 
 
 # --- blocks ---

@@ -11,7 +11,17 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from refold.dialects.faults import Faults, faults_in, is_name, kind_in, matches, repeated
+from refold.dialects.faults import (
+    Faults,
+    faults_in,
+    is_name,
+    kind_in,
+    name_faults,
+    pattern_faults,
+    repeated,
+    type_faults,
+)
+from refold.dialects.wire import objects_in
 
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
@@ -113,25 +123,16 @@ def _redacted_faults(block: dict[str, Any]) -> Faults:
 
 
 def _use_faults(block: dict[str, Any]) -> Faults:
-    id, name, arguments = block.get("id"), block.get("name"), block.get("input")
-    if not matches(_ID, id):
-        yield f"id is {id!r}"
-    if not is_name(name):
-        yield f"name is {name!r}"
-    if not isinstance(arguments, dict):
-        yield f"input is {type(arguments).__name__}"
+    yield from pattern_faults(block, "id", _ID)
+    yield from name_faults(block, "name")
+    yield from type_faults(block, "input", dict)
 
 
 def _result_faults(block: dict[str, Any]) -> Faults:
-    call = block.get("tool_use_id")
-    if not matches(_ID, call):
-        yield f"tool_use_id is {call!r}"
+    yield from pattern_faults(block, "tool_use_id", _ID)
     if not isinstance(block.get("is_error", False), bool):
         yield "is_error is not a truth value"
-    yield from _result_content_faults(block.get("content", ""))
-
-
-def _result_content_faults(content: Any) -> Faults:
+    content = block.get("content", "")
     if isinstance(content, list):
         yield from faults_in("content", content, _inner_faults)
     elif not isinstance(content, str):
@@ -239,8 +240,7 @@ def _tool_faults(tool: Any) -> Faults:
     if not isinstance(tool, dict):
         yield "not an object"
         return
-    if not matches(_TOOL_NAME, tool.get("name")):
-        yield f"name is {tool.get('name')!r}"
+    yield from pattern_faults(tool, "name", _TOOL_NAME)
     is_custom = tool.get("type", "custom") == "custom"
     if is_custom and not isinstance(tool.get("input_schema"), dict):
         yield "no input_schema"
@@ -259,20 +259,14 @@ def _markable(request: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Everything that can carry a cache mark: the request, and blocks down to those in results."""
     yield request
     for content in _contents(request):
-        for block in _objects(content):
+        for block in objects_in(content):
             yield block
-            yield from _objects(block.get("content"))
+            yield from objects_in(block.get("content"))
 
 
 def _contents(request: Mapping[str, Any]) -> Iterator[Any]:
     """The lists of a request whose entries can carry a mark."""
     yield request.get("system")
     yield request.get("tools")
-    for message in _objects(request["messages"]):
+    for message in objects_in(request["messages"]):
         yield message.get("content")
-
-
-def _objects(content: Any) -> list[dict[str, Any]]:
-    if not isinstance(content, list):
-        return []
-    return [block for block in content if isinstance(block, dict)]

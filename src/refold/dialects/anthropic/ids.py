@@ -50,10 +50,8 @@ class _Names:
 
 
 def _renamed(message: dict[str, Any], names: _Names) -> dict[str, Any]:
-    parts = _parts(message)
-    if not any(part.get("type") in _FIELDS for part in parts):
-        return message
-    return {**message, "content": [_renamed_part(part, names) for part in parts]}
+    parts = [_renamed_part(part, names) for part in _parts(message)]
+    return {**message, "content": parts} if parts else message
 
 
 def _renamed_part(part: dict[str, Any], names: _Names) -> dict[str, Any]:

@@ -21,10 +21,10 @@ from refold.core.model import (
     Usage,
 )
 from refold.dialects.anthropic.render import ELSEWHERE, NAME, own_part, usual
-from refold.dialects.form import Usual, message_of, placed_content
+from refold.dialects.form import Usual, content_blocks, message_of, placed_content
 from refold.dialects.outside import MARKS, count_in, opened, plain, refused, role_of, text_in
 from refold.dialects.protocol import Reply
-from refold.dialects.wire import Same, equality, is_text_part
+from refold.dialects.wire import Same, equality, is_text_part, objects_in
 
 _USUAL = Usual(NAME, usual, own_part)
 _ROLES: dict[str, Role] = {
@@ -137,18 +137,11 @@ def _result(part: dict[str, Any]) -> ToolResult:
     call = part.get("tool_use_id")
     if not isinstance(call, str) or not call:
         raise refused("the tool_use_id of a tool_result", call, "the id of the call it answers")
-    content = _result_content(part.get("content"))
-    return ToolResult(call, content, is_error=part.get("is_error") is True)
-
-
-def _result_content(content: Any) -> tuple[Text | Media | Opaque, ...]:
+    content = content_blocks(part.get("content"), _part)
     if content is None:
-        return ()
-    if isinstance(content, str):
-        return (Text(content),)
-    if isinstance(content, list):
-        return tuple(map(_part, content))
-    raise refused("the content of a tool_result", content, "text or a list of blocks")
+        accepted = "text or a list of blocks"
+        raise refused("the content of a tool_result", part["content"], accepted)
+    return ToolResult(call, content, is_error=part.get("is_error") is True)
 
 
 # --- reply ---
@@ -187,10 +180,6 @@ def _usage(response: dict[str, Any]) -> Usage | None:
 def _last_iteration(usage: dict[str, Any]) -> dict[str, Any]:
     """The usage of the last `message` iteration, where the server looped: it says how large the
     context is."""
-    iterations = usage.get("iterations")
-    if not isinstance(iterations, list):
-        return usage
-    for iteration in reversed(iterations):
-        if isinstance(iteration, dict) and iteration.get("type") == "message":
-            return iteration
-    return usage
+    iterations = objects_in(usage.get("iterations"))
+    messages = [each for each in iterations if each.get("type") == "message"]
+    return messages[-1] if messages else usage

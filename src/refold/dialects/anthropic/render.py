@@ -13,7 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from refold.core.model import Block, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
-from refold.dialects.foreign import Accepts, Translation, media_as_note, with_object
+from refold.dialects.foreign import Accepts, media_as_note, translated, with_object
 from refold.dialects.form import filled
 from refold.dialects.system import system_text
 from refold.dialects.wire import (
@@ -23,6 +23,7 @@ from refold.dialects.wire import (
     is_text,
     only_text,
     plain_id,
+    present,
     report,
     shown_text,
     text_within,
@@ -64,9 +65,9 @@ class _Rendering:
         if message.role == "system" and not own:
             self._add_system(message)
             return
-        message = _signed(message, self.lost) if own else _translated(message, self.lost)
-        wire = _with_content(_wire(message))
-        if any(type(block) is ToolResult for block in message.blocks):
+        accepted = _signed(message, self.lost) if own else translated(message, _ACCEPTS, self.lost)
+        wire = _with_content(_wire(accepted))
+        if ToolResult in map(type, accepted.blocks):
             self._add_results(wire, as_it_came=own)
         else:
             self.merging = False
@@ -74,7 +75,7 @@ class _Rendering:
 
     def _add_system(self, message: Message) -> None:
         """Another provider's system message, for `request` to give it its place."""
-        text = system_text(_translated(message, self.lost))
+        text = system_text(translated(message, _ACCEPTS, self.lost))
         self.merging = False
         self.out.append({"role": ELSEWHERE, "content": text})
 
@@ -168,12 +169,6 @@ def _accepted(block: Block, lost: list[str]) -> Block:
     return Thinking()
 
 
-def _translated(message: Message, lost: list[str]) -> Message:
-    """Another provider's message in blocks that can be said here."""
-    blocks = Translation(message, _ACCEPTS, lost).blocks(message.blocks)
-    return Message(role=message.role, blocks=tuple(blocks))
-
-
 def _translated_media(media: Media, source: str, lost: list[str]) -> Text | Media:
     if _is_sayable(media):
         return media
@@ -202,8 +197,8 @@ def usual(message: Message) -> dict[str, Any]:
     blocks = message.blocks
     if len(blocks) == 1 and role != "assistant" and is_text(blocks[0]):
         return {"role": role, "content": shown_text(blocks[0])}
-    parts = (own_part(block) for block in blocks if not is_gone(block))
-    return {"role": role, "content": [part for part in parts if part is not None]}
+    said = (block for block in blocks if not is_gone(block))
+    return {"role": role, "content": present(map(own_part, said))}
 
 
 def own_part(block: Any) -> Any:

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from refold.dialects.anthropic.render import NAME
-from refold.dialects.outside import MARKS
 from refold.dialects.tools import (
     definition_of,
     function_in,
@@ -19,6 +18,7 @@ from refold.dialects.tools import (
     report_left_out,
     strictness,
 )
+from refold.dialects.wire import present
 
 
 def definitions(
@@ -26,9 +26,8 @@ def definitions(
 ) -> list[dict[str, Any]]:
     """The tools as the Messages API takes them, if `unmarked` without the cache marks they came
     with."""
-    dropped = MARKS if unmarked else ()
-    made = (_defined(plain_tool(tool, dropped), lost) for tool in one_by_one(tools, lost))
-    return [tool for tool in made if tool is not None]
+    given = (plain_tool(tool, unmarked=unmarked) for tool in one_by_one(tools, lost))
+    return present(_defined(tool, lost) for tool in given)
 
 
 def _defined(tool: dict[str, Any], lost: list[str]) -> dict[str, Any] | None:

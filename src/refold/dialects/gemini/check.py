@@ -13,8 +13,17 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from refold.dialects.faults import Faults, faults_in, is_name, matches, tool_faults
+from refold.dialects.faults import (
+    Faults,
+    faults_in,
+    is_name,
+    matches,
+    name_faults,
+    tool_faults,
+    type_faults,
+)
 from refold.dialects.gemini.fields import HELD, snake, value_in
+from refold.dialects.wire import present
 
 _TOOL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}")
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
@@ -107,20 +116,17 @@ def _held_faults(role: str, name: str, value: Any, *, signed: bool) -> Faults:
 
 def _call_faults(call: dict[str, Any]) -> Faults:
     yield from _named_faults(call)
-    if not isinstance(call.get("args"), dict | None):
-        yield f"args is {type(call['args']).__name__}"
+    yield from type_faults(call, "args", dict, type(None))
 
 
 def _response_faults(answer: dict[str, Any]) -> Faults:
     yield from _named_faults(answer)
-    if not isinstance(answer.get("response"), dict):
-        yield f"response is {type(answer.get('response')).__name__}"
+    yield from type_faults(answer, "response", dict)
 
 
 def _named_faults(called: dict[str, Any]) -> Faults:
-    name, id = called.get("name"), called.get("id")
-    if not is_name(name):
-        yield f"name is {name!r}"
+    yield from name_faults(called, "name")
+    id = called.get("id")
     if not isinstance(id, str | None):
         yield f"id is {id!r}"
 
@@ -217,8 +223,7 @@ def _is_signed(part: dict[str, Any]) -> bool:
 
 def _values(content: Content, name: str) -> list[dict[str, Any]]:
     """What the parts of a content hold under that name."""
-    values = (value_in(part, name) for part in content["parts"])
-    return [value for value in values if value is not None]
+    return present(value_in(part, name) for part in content["parts"])
 
 
 # --- beside the contents ---

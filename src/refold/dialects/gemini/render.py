@@ -193,11 +193,15 @@ def _signed(wire: Wire, signature: Any) -> Wire:
 
 def _with_parts(wire: Wire) -> Wire:
     """The content without empty parts, and never empty, in a role that this provider knows."""
-    if wire.get("role") not in ("user", "model"):
-        wire = {"role": "user"} | {key: value for key, value in wire.items() if key != "role"}
     parts = [part for part in wire["parts"] if not _is_blank(part)]
-    wire["parts"] = parts or [{"text": EMPTY}]
-    return wire
+    return {**_with_role(wire), "parts": parts or [{"text": EMPTY}]}
+
+
+def _with_role(wire: Wire) -> Wire:
+    if wire.get("role") in ("user", "model"):
+        return wire
+    rest = {key: value for key, value in wire.items() if key != "role"}
+    return {"role": "user", **rest}
 
 
 def _is_blank(part: Wire) -> bool:

@@ -11,7 +11,17 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from refold.dialects.faults import Faults, faults_in, is_name, kind_in, matches, tool_faults
+from refold.dialects.faults import (
+    Faults,
+    faults_in,
+    is_name,
+    kind_in,
+    matches,
+    name_faults,
+    tool_faults,
+    type_faults,
+)
+from refold.dialects.wire import objects_in
 
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _PARTS: dict[str, dict[str, str]] = {
@@ -62,13 +72,12 @@ def _message_faults(message: Any) -> Faults:
 
 def _tool_call_faults(role: str, message: dict[str, Any]) -> Faults:
     """The faults of the calls that a message makes or answers, or must not make."""
-    answered = message.get("tool_call_id")
     if role == "assistant":
         yield from _calls_faults(message.get("tool_calls"))
     elif "tool_calls" in message:
         yield f"tool_calls in a {role} message"
-    if role == "tool" and not is_name(answered):
-        yield f"tool_call_id is {answered!r}"
+    if role == "tool":
+        yield from name_faults(message, "tool_call_id")
 
 
 def _content_faults(role: str, message: dict[str, Any]) -> Faults:
@@ -135,25 +144,26 @@ def _call_faults(call: Any) -> Faults:
     if not isinstance(call, dict):
         yield "not an object"
         return
-    if not is_name(call.get("id")):
-        yield f"id is {call.get('id')!r}"
+    yield from name_faults(call, "id")
+    yield from _called_faults(call)
+
+
+def _called_faults(call: dict[str, Any]) -> Faults:
+    """What is wrong with the function that is called, in any of its shapes."""
     kind = call.get("type")
     if kind is None and "name" in call:
-        yield from _named_faults(call, "arguments", (str, dict))
+        yield from _named_faults(call, "arguments", str, dict)
     elif kind == "function" and isinstance(call.get("function"), dict):
-        yield from _named_faults(call["function"], "arguments", (str,))
+        yield from _named_faults(call["function"], "arguments", str)
     elif kind == "custom" and isinstance(call.get("custom"), dict):
-        yield from _named_faults(call["custom"], "input", (str,))
+        yield from _named_faults(call["custom"], "input", str)
     else:
         yield f"a call of type {kind!r} without its function"
 
 
-def _named_faults(called: dict[str, Any], field: str, types: tuple[type, ...]) -> Faults:
-    name, value = called.get("name"), called.get(field)
-    if not is_name(name):
-        yield f"name is {name!r}"
-    if not isinstance(value, types):
-        yield f"{field} is {type(value).__name__}"
+def _named_faults(called: dict[str, Any], field: str, *types: type) -> Faults:
+    yield from name_faults(called, "name")
+    yield from type_faults(called, field, *types)
 
 
 def _pair_faults(messages: list[Any]) -> Faults:
@@ -180,10 +190,7 @@ def _pair_faults(messages: list[Any]) -> Faults:
 
 def _call_ids(message: dict[str, Any]) -> list[str]:
     """The ids of a message's calls, each once."""
-    calls = message.get("tool_calls")
-    if not isinstance(calls, list):
-        return []
-    ids = (call.get("id") for call in calls if isinstance(call, dict))
+    ids = (call.get("id") for call in objects_in(message.get("tool_calls")))
     return list(dict.fromkeys(id for id in ids if isinstance(id, str)))
 
 

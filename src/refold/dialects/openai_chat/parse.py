@@ -23,7 +23,7 @@ from refold.dialects.form import Placed, Usual, message_of, placed_content
 from refold.dialects.openai_chat.render import NAME, own_part, usual
 from refold.dialects.outside import MARKS, count_in, opened, plain, refused, role_of, text_in
 from refold.dialects.protocol import Reply
-from refold.dialects.wire import Same, alike, equality, is_text_part, media_of_url, same
+from refold.dialects.wire import Same, alike, at, equality, is_text_part, media_of_url, same
 
 _USUAL = Usual(NAME, usual, own_part)
 _ROLES: dict[str, Role] = {
@@ -189,7 +189,7 @@ def reply(response: Any) -> Reply:
 
 def _answer(choice: Any) -> dict[str, Any]:
     """The message of a choice; the role may be missing. Invalid if there is no message."""
-    answer = choice.get("message") if isinstance(choice, dict) else None
+    answer = at(choice, ("message",))
     if not isinstance(answer, dict):
         raise refused("the first choice", choice, "a finished chat completion with a message")
     return answer if "role" in answer else {"role": "assistant", **answer}

@@ -14,9 +14,9 @@ from typing import Any
 from refold.core.model import Block, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from refold.dialects.foreign import (
     Accepts,
-    Translation,
     as_it_is,
     media_as_note,
+    translated,
     with_file_name,
 )
 from refold.dialects.form import Rename, filled
@@ -35,6 +35,8 @@ from refold.dialects.wire import (
 
 NAME = "openai_chat"
 ID_LENGTH_MAX = 40
+# What media of each kind can be sent by.
+_MEDIA_FIELDS = {"image": ("data", "url"), "audio": ("data",), "document": ("data", "file")}
 # A message with one of these needs no content.
 _INSTEAD = ("tool_calls", "function_call", "refusal", "audio")
 
@@ -105,15 +107,15 @@ class _Rendering:
 
     def _wire(self, message: Message) -> dict[str, Any]:
         """The message in its own form, or else in the usual one."""
-        wire: dict[str, Any] | None = filled(message, own_part, self._id)
-        if wire is None:
+        if message.form is None:
+            return _with_content(usual(message, self._id))
+        own: dict[str, Any] | None = filled(message, own_part, self._id)
+        if own is None:
             self._report_thinking(message)
-            wire = usual(message, self._id)
-        return _with_content(wire)
+            own = usual(message, self._id)
+        return _with_content(own)
 
     def _report_thinking(self, message: Message) -> None:
-        if message.form is None:
-            return
         if any(type(block) is Thinking and not is_gone(block) for block in message.blocks):
             report(self.lost, "thinking of an edited message is not sent: its place is gone")
 
@@ -141,10 +143,10 @@ def _with_content(wire: dict[str, Any]) -> dict[str, Any]:
 
 def _translated(message: Message, lost: list[str]) -> Message:
     """Another provider's message in blocks that can be said here."""
-    blocks = Translation(message, _ACCEPTS, lost).blocks(message.blocks)
-    if message.role == "assistant":
-        blocks = _with_one_text(blocks)
-    return Message(role=message.role, blocks=tuple(blocks))
+    made = translated(message, _ACCEPTS, lost)
+    if made.role != "assistant":
+        return made
+    return Message(role="assistant", blocks=_with_one_text(made.blocks))
 
 
 def _translated_media(media: Media, source: str, lost: list[str]) -> Text | Media:
@@ -157,11 +159,11 @@ def _translated_media(media: Media, source: str, lost: list[str]) -> Text | Medi
 _ACCEPTS = Accepts(name=NAME, media=_translated_media, call=as_it_is, marks_errors=False)
 
 
-def _with_one_text(blocks: list[Block]) -> list[Block]:
+def _with_one_text(blocks: Sequence[Block]) -> tuple[Block, ...]:
     """An answer's separate texts as one, because many servers take only text there."""
-    texts = [block.text for block in blocks if type(block) is Text and block.text]
-    rest = [block for block in blocks if type(block) is not Text]
-    return [Text("\n\n".join(texts)), *rest] if texts else rest
+    text = "\n\n".join(block.text for block in blocks if type(block) is Text and block.text)
+    rest = tuple(block for block in blocks if type(block) is not Text)
+    return (Text(text), *rest) if text else rest
 
 
 # --- the usual form ---
@@ -182,11 +184,10 @@ def usual(message: Message, rename: Rename = str) -> dict[str, Any]:
 
 
 def _usual_content(blocks: Sequence[Block]) -> Any:
-    if not blocks:
-        return None
+    """Text alone as text, anything else as parts; None for nothing."""
     if len(blocks) == 1 and is_text(blocks[0]):
         return shown_text(blocks[0])
-    return [own_part(block) for block in blocks]
+    return list(map(own_part, blocks)) or None
 
 
 def _usual_call(call: ToolCall, id: str, own: bool) -> dict[str, Any]:
@@ -230,15 +231,9 @@ def _text_part(text: str) -> dict[str, Any]:
 
 
 def _is_sayable(media: Media) -> bool:
-    match media.media:
-        case "image":
-            return bool(media.data or media.url)
-        case "audio":
-            return bool(media.data)
-        case "document":
-            return bool(media.data or media.file)
-        case _:
-            return False
+    """Whether there is a part for such media, and something to put in it."""
+    fields = _MEDIA_FIELDS.get(media.media, ())
+    return any(getattr(media, field) for field in fields)
 
 
 def _media_part(media: Media) -> dict[str, Any]:

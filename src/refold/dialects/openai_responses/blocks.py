@@ -6,13 +6,13 @@ What is not known is carried as it is. Neighbours: `parse` puts the blocks of an
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from refold.core.model import Media, Opaque, Text, Thinking, ToolCall, ToolResult
+from refold.dialects.form import content_blocks
 from refold.dialects.openai_responses.items import CALLS, OPEN_CALLS, answer_of, call_of, kind_of
 from refold.dialects.outside import refused, text_in
-from refold.dialects.wire import at, is_text_part, media_of_url
+from refold.dialects.wire import at, is_text_part, media_of_url, objects_in
 
 _Part = Text | Media | Opaque
 
@@ -46,16 +46,10 @@ def read_part(part: Any, role: str = "user") -> _Part:
 
 def read_reasoning(item: dict[str, Any]) -> Thinking | Opaque:
     """What the model thought, with its seal; its id stands for it where there is no seal."""
-    text = _joined_texts(item.get("summary") or item.get("content"))
+    parts = objects_in(item.get("summary") or item.get("content"))
+    text = "\n\n".join(text_in(part, "text") for part in parts)
     thinking = Thinking(text, text_in(item, "id"), text_in(item, "encrypted_content"))
     return Opaque(raw=item) if thinking == Thinking() else thinking
-
-
-def _joined_texts(parts: Any) -> str:
-    """The texts of a list of parts, as one."""
-    if not isinstance(parts, list):
-        return ""
-    return "\n\n".join(text_in(part, "text") for part in parts if isinstance(part, dict))
 
 
 def read_call(item: dict[str, Any]) -> ToolCall:
@@ -83,16 +77,8 @@ def _output_content(item: dict[str, Any]) -> tuple[_Part, ...]:
     is_open = kind_of(item).removesuffix("_output") in OPEN_CALLS
     if is_open and not isinstance(output, str | list):
         raise refused(f"the output of call {answer_of(item)}", output, "text or a list of parts")
-    return _content(output, read_part if is_open else _chunk)
-
-
-def _content(output: Any, read: Callable[[Any], _Part]) -> tuple[_Part, ...]:
-    """An output that may be text, a list, one object, or nothing."""
-    if isinstance(output, str):
-        return (Text(output),)
-    if isinstance(output, list):
-        return tuple(map(read, output))
-    return () if output is None else (_screenshot(output),)
+    content = content_blocks(output, read_part if is_open else _chunk)
+    return (_screenshot(output),) if content is None else content
 
 
 def _chunk(chunk: Any) -> Text | Opaque:

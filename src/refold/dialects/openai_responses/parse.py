@@ -13,7 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from refold.core.model import Message, Role, Usage
-from refold.dialects.form import Placed, placed_content, taken_metadata
+from refold.dialects.form import Placed, formless, placed_content, taken_metadata
 from refold.dialects.openai_responses.blocks import (
     read_call,
     read_opaque,
@@ -38,7 +38,7 @@ from refold.dialects.openai_responses.items import (
 from refold.dialects.openai_responses.usual import own_part, usual
 from refold.dialects.outside import count_in, opened, plain, refused, role_of, text_in, unmarked
 from refold.dialects.protocol import Reply
-from refold.dialects.wire import Same, alike, all_objects, at, same
+from refold.dialects.wire import Same, alike, all_objects, at, objects_in, same
 
 _ITEMS = frozenset({
     *CALLS, *CONTROLS, *PROVIDERS_PAIRS.values(), "reasoning", "compaction", "item_reference",
@@ -152,7 +152,7 @@ def _item(wire: Any, equal: Same) -> Item:
 
 
 def _without_marks(item: Item) -> Item:
-    for part in _objects(item.get("output")):
+    for part in objects_in(item.get("output")):
         unmarked(part)
     return unmarked(item)
 
@@ -162,16 +162,10 @@ def _without_extras(item: Item) -> Item:
     item.pop("parsed_arguments", None)
     if kind_of(item) == "reasoning" and item.get("status") is None:
         item.pop("status", None)
-    for part in _objects(item.get("content")):
+    for part in objects_in(item.get("content")):
         if part.get("type") == "output_text":
             part.pop("parsed", None)
     return item
-
-
-def _objects(parts: Any) -> list[Item]:
-    if not isinstance(parts, list):
-        return []
-    return [part for part in parts if isinstance(part, dict)]
 
 
 # --- messages ---
@@ -193,8 +187,7 @@ def _message(role: Role, items: list[Item], placed: Placed, equal: Same) -> Mess
     """The message; its form is kept only if the dialect's usual rendering is not the items
     again."""
     metadata = taken_metadata(items[0]) if len(items) == 1 else {}
-    blocks = tuple([block for _, block in placed])
-    message = Message(role=role, blocks=blocks, dialect=NAME, metadata=metadata)
+    message = formless(role, placed, NAME, metadata)
     if equal(items, usual(message)):
         return message
     return replace(message, form=form_of(items, placed, partial(own_part, role=role), equal))

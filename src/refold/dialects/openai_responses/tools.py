@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from refold.dialects.openai_responses.items import NAME
-from refold.dialects.outside import MARKS, plain
+from refold.dialects.outside import plain, without_marks
 from refold.dialects.tools import functions, report_left_out
 
 # Other providers type the tools that they run themselves by a date.
@@ -28,7 +28,7 @@ def _defined(tool: Any, lost: list[str]) -> list[dict[str, Any]]:
     kind = given.get("type") if isinstance(given, Mapping) else None
     if isinstance(kind, str):
         if _is_flat(given, kind):
-            return [{key: value for key, value in given.items() if key not in MARKS}]
+            return [without_marks(given)]
         if _DATED.fullmatch(kind):
             report_left_out(given, NAME, lost)
             return []

@@ -24,7 +24,15 @@ from refold.core.model import (
 )
 from refold.dialects.form import Rename
 from refold.dialects.openai_responses.items import INPUT_PARTS, OUTPUT_PARTS
-from refold.dialects.wire import copied, data_url, is_gone, is_text, shown_text, text_within
+from refold.dialects.wire import (
+    copied,
+    data_url,
+    is_gone,
+    is_text,
+    present,
+    shown_text,
+    text_within,
+)
 
 _ANY_PARTS = (*INPUT_PARTS, *OUTPUT_PARTS)
 
@@ -73,8 +81,8 @@ def _item_of(block: Block, role: Role, rename: Rename) -> dict[str, Any] | None:
 def _usual_message(role: Role, said: Sequence[Block]) -> dict[str, Any]:
     if len(said) == 1 and is_text(said[0]):
         return {"role": role, "content": shown_text(said[0])}
-    parts = (own_part(block, role) for block in said)
-    return {"role": role, "content": [part for part in parts if part is not None]}
+    parts = present(own_part(block, role) for block in said)
+    return {"role": role, "content": parts}
 
 
 def usual_call(call: ToolCall, id: str) -> dict[str, Any]:
@@ -103,7 +111,7 @@ def _usual_reasoning(thinking: Thinking) -> dict[str, Any]:
 def usual_output(result: ToolResult, id: str, kind: str = "function_call") -> dict[str, Any]:
     """What answers a call of that kind."""
     make = TEXT_OUTPUTS.get(kind)
-    if make is not None:
+    if make:
         return make(result, id, text_within(result.content))
     return {"type": f"{kind}_output", "call_id": id, "output": _any_output(result)}
 
