@@ -390,7 +390,7 @@ def test_media_in_results_of_others_follows_all_results() -> None:
         "text",
         "inlineData",
     ]
-    assert lost == ["media in a result of shot stands behind it"]
+    assert lost == ["media in a result of shot follows it"]
     assert gemini.check(request) == []
 
 
@@ -545,7 +545,7 @@ def test_its_own_tools_stay_with_it_and_its_functions_are_translated() -> None:
     assert request["tools"] == [{"name": "read", "input_schema": quiet}]
     assert lost == [
         "the tool 'memory' of type 'memory_20250818' is not sent to gemini",
-        "the tool 'google_search' is Gemini's own and not sent",
+        "the tool 'google_search' is run by another provider and not sent",
     ]
 
 

@@ -2,7 +2,7 @@
 limit.
 
 Providers have no common code for it, so the words decide: of the message, the body, the nested
-`error`, wherever an SDK keeps them. A status can only veto (a rate limit speaks of tokens too), and
+`error`, wherever an SDK keeps them. A status can only veto (a rate limit also speaks of tokens), and
 so can an output limit that no shorter page would meet. No SDK is imported, and nothing but the
 error is asked. Neighbour: `compaction.recovery` acts on what is found.
 """
@@ -31,7 +31,7 @@ VETOES = frozenset({401, 402, 403, 404, 408, 429})
 
 class Overflow(Struct, frozen=True, kw_only=True):
     """A refusal for size. `limit` and `tokens` (of the input) are None where the provider does
-    not tell; `tokens` may count the output in where only a total is told."""
+    not say; `tokens` may include the output where only a total is given."""
 
     limit: int | None = None
     tokens: int | None = None

@@ -63,7 +63,7 @@ def _declared_by(tool: Mapping[str, Any], lost: list[str]) -> Iterator[Any]:
         if key in _LISTS and isinstance(value, list):
             yield from map(_simple, value)
         else:
-            report(lost, f"the tool {key!r} is Gemini's own and not sent")
+            report(lost, f"the tool {key!r} is run by another provider and not sent")
 
 
 def _simple(declaration: Any) -> Any:

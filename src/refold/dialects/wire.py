@@ -201,7 +201,7 @@ _DATA_URL = re.compile(r"data:([\w.+/-]*);base64,(.*)", re.DOTALL)
 
 
 def media_of_url(media: str, url: str, **fields: str) -> Media:
-    """Media behind a URL; a data URL is taken apart."""
+    """Media at a URL; a data URL is taken apart."""
     found = _DATA_URL.fullmatch(url)
     if found:
         return Media(media, mime=found[1], data=found[2], **fields)

@@ -139,7 +139,7 @@ def _translated_result(result: ToolResult, translation: Translation) -> list[Blo
     said = replace(result, content=tuple(part for part in content if type(part) is Text))
     if not media:
         return [said]
-    report(translation.lost, f"media in a result of {result.name} stands behind it")
+    report(translation.lost, f"media in a result of {result.name} follows it")
     return [said, Text(f"From the result of {result.name}:"), *media]
 
 
