@@ -284,7 +284,7 @@ def test_results_without_ids_answer_calls_that_have_them() -> None:
         model(*({"functionCall": {"id": id, "name": "read", "args": {}}} for id in ("x", "y")))
     )
     [results] = gemini.parse(user(answered(result="X"), answered(result="Y"), answered("other")))
-    made = answering(results, asked)
+    made = answering(results, lambda: asked)
     assert [block.call for block in made.blocks if isinstance(block, ToolResult)] == [
         "x",
         "y",
@@ -294,8 +294,9 @@ def test_results_without_ids_answer_calls_that_have_them() -> None:
     assert rendered["parts"][0] == {
         "functionResponse": {"name": "read", "response": {"result": "X"}}
     }
-    assert answering(results, gemini.parse(model(CALL, CALL))[0]) == results
-    assert answering(gemini.parse(U)[0], asked) == gemini.parse(U)[0]
+    [calling] = gemini.parse(model(CALL, CALL))
+    assert answering(results, lambda: calling) == results
+    assert answering(gemini.parse(U)[0], lambda: asked) == gemini.parse(U)[0]
 
 
 @pytest.mark.parametrize(
@@ -389,7 +390,7 @@ def test_media_in_results_of_others_follows_all_results() -> None:
         "text",
         "inlineData",
     ]
-    assert lost == ["media in a result of shot stands behind it"]
+    assert lost == ["media in a result of shot follows it"]
     assert gemini.check(request) == []
 
 
@@ -544,7 +545,7 @@ def test_its_own_tools_stay_with_it_and_its_functions_are_translated() -> None:
     assert request["tools"] == [{"name": "read", "input_schema": quiet}]
     assert lost == [
         "the tool 'memory' of type 'memory_20250818' is not sent to gemini",
-        "the tool 'google_search' is Gemini's own and not sent",
+        "the tool 'google_search' is run by another provider and not sent",
     ]
 
 

@@ -2,13 +2,13 @@
 through every edit.
 
 A wire message is parsed into blocks. If the dialect's usual rendering of these blocks is the
-message again, nothing more is kept. Else its form is kept: the message with everything a block
+message again, nothing more is kept. Otherwise its form is kept: the message with everything a block
 holds carved out, so no text is stored twice, and an edited block still fills its place among keys
 we do not know. A hole is an object with the one key "$":
 
     {"$": 2}            block 2, as the dialect usually writes it
     {"$": [2, {…}]}     block 2, in a form of its own, with holes for its fields: {"$": "text"}
-    {"$": {"$": …}}     no hole: the sender's own object that looks like one
+    {"$": {"$": …}}     not a hole: the sender's own object that looks like one
 
 Neighbours: `wire` compares and copies; the dialects say where their blocks stand.
 """
@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from refold.core.model import (
     Block,
@@ -32,40 +33,73 @@ from refold.core.model import (
     ToolCall,
     ToolResult,
 )
-from refold.dialects.wire import MISSING, Path, at, copied, is_gone, text_within
+from refold.dialects.outside import refused
+from refold.dialects.wire import MISSING, Path, Same, at, copied, data_url, is_gone, text_within
 
 HOLE = "$"
+T = TypeVar("T")
 
-Found = list[tuple[Path, Block]]
-Same = Callable[[Any, Any], bool]
+# Blocks, each with the path at which it stands in its message.
+Placed = list[tuple[Path, Block]]
+Holes = dict[Path, Any]
 Show = Callable[[Any], Any]
+Rename = Callable[[str], str]
 
 
-class Speech(Struct, frozen=True):
-    """How a dialect writes: its name, a message and a block as it usually has them."""
+class Usual(Struct, frozen=True):
+    """How a dialect usually writes: its name, a message, and a block."""
 
     name: str
-    usual: Callable[[Message], Any]
+    message: Callable[[Message], Any]
     part: Show
 
 
 def message_of(
-    role: Role, wire: dict[str, Any], found: Found, speech: Speech, same: Same
+    role: Role, wire: dict[str, Any], placed: Placed, usual: Usual, same: Same
 ) -> Message:
     """The parsed message; its form is kept only if the dialect's usual rendering is not the
     message again."""
-    metadata = wire.pop("metadata") if isinstance(wire.get("metadata"), dict) else {}
-    blocks = tuple([block for _, block in found])
-    message = Message(role=role, blocks=blocks, dialect=speech.name, metadata=metadata)
-    if same(wire, speech.usual(message)):
+    message = formless(role, placed, usual.name, taken_metadata(wire))
+    if same(wire, usual.message(message)):
         return message
-    form = form_of(wire, found, speech.part, same)
-    return Message(role=role, blocks=blocks, dialect=speech.name, metadata=metadata, form=form)
+    carving = Carving(usual.part, same, _holes_in)
+    return replace(message, form=carving.form_of(wire, placed))
+
+
+def formless(role: Role, placed: Placed, dialect: str, metadata: dict[str, Any]) -> Message:
+    """A message of these blocks, in the usual form of its dialect."""
+    blocks = tuple([block for _, block in placed])
+    return Message(role=role, blocks=blocks, dialect=dialect, metadata=metadata)
+
+
+def taken_metadata(wire: dict[str, Any]) -> dict[str, Any]:
+    """Takes the metadata out of a message, if it has any."""
+    return wire.pop("metadata") if isinstance(wire.get("metadata"), dict) else {}
+
+
+def placed_content(
+    content: Any, path: Path, read: Callable[[Any], Block], role: str, parts: str = "parts"
+) -> Placed:
+    """The blocks of a content that is a text or a list. Invalid if it is neither."""
+    if isinstance(content, str):
+        return [(path, Text(content))]
+    if isinstance(content, list):
+        return [((*path, index), read(part)) for index, part in enumerate(content)]
+    raise refused(f"the content of the {role} message", content, f"text or a list of {parts}")
+
+
+def content_blocks(content: Any, read: Callable[[Any], T]) -> tuple[Text | T, ...] | None:
+    """The blocks of a content that is a text, a list or nothing; None if it is something else."""
+    if content is None:
+        return ()
+    if isinstance(content, str):
+        return (Text(content),)
+    return tuple(map(read, content)) if isinstance(content, list) else None
 
 
 # --- carving ---
 
-# Gemini names these in either spelling, and a result's text by one of these keys.
+# These have two spellings, and the text of a result stands under one of several keys.
 _CALLED = ("functionCall", "function_call")
 _ANSWERED = ("functionResponse", "function_response")
 ANSWER_KEYS = ("output", "result", "content", "error")
@@ -74,13 +108,15 @@ ANSWER_KEYS = ("output", "result", "content", "error")
 _PLACES: dict[type, tuple[tuple[Path, str], ...]] = {
     Text: ((("text",), "text"), (("refusal",), "text")),
     Thinking: (
-        (("thinking",), "text"), (("text",), "text"), (("signature",), "signature"), (("data",), "data"),
-        (("thoughtSignature",), "signature"), (("thought_signature",), "signature"),
+        (("thinking",), "text"), (("text",), "text"), (("data",), "data"),
+        (("signature",), "signature"), (("thoughtSignature",), "signature"),
+        (("thought_signature",), "signature"),
     ),
     ToolCall: (
         (("id",), "id"), (("input",), "arguments"), (("arguments",), "arguments"),
         (("function", "arguments"), "arguments"), (("custom", "input"), "arguments"),
-        *(((call, "id"), "id") for call in _CALLED), *(((call, "args"), "arguments") for call in _CALLED),
+        *(((call, "id"), "id") for call in _CALLED),
+        *(((call, "args"), "arguments") for call in _CALLED),
     ),
     ToolResult: (
         (("tool_use_id",), "call"), (("tool_call_id",), "call"), (("content",), "content"),
@@ -91,7 +127,8 @@ _PLACES: dict[type, tuple[tuple[Path, str], ...]] = {
     Media: (
         (("source", "data"), "data"), (("source", "url"), "url"), (("image_url", "url"), "url"),
         (("image_url", "url"), "data_url"), (("input_audio", "data"), "data"),
-        (("file", "file_id"), "file"), (("source", "file_id"), "file"), (("file", "file_data"), "data_url"),
+        (("file", "file_id"), "file"), (("source", "file_id"), "file"),
+        (("file", "file_data"), "data_url"),
         (("inlineData", "data"), "data"), (("inline_data", "data"), "data"),
         (("fileData", "fileUri"), "url"), (("file_data", "file_uri"), "url"),
         (("fileData", "fileUri"), "file"), (("file_data", "file_uri"), "file"),
@@ -102,52 +139,70 @@ _PLACES: dict[type, tuple[tuple[Path, str], ...]] = {
 _GONE: Any = object()
 
 
-def form_of(wire: dict[str, Any], found: Found, show: Show, same: Same) -> Any:
-    """The message with its blocks carved out, behind their count: `[count, message]`."""
-    holes = {
-        path: _reference(index, at(wire, path), block, show, same)
-        for index, (path, block) in enumerate(found)
-    }
-    return [len(found), carve(wire, holes)]
+class Carving(Struct, frozen=True):
+    """Makes forms. `show` gives a block's usual part; `holes` finds where a block's fields stand
+    in its part."""
+
+    show: Show
+    same: Same
+    holes: Callable[[Any, Any, Carving], Holes]
+
+    def form_of(self, wire: Any, placed: Placed) -> Any:
+        """The message with its blocks carved out, after their count: `[count, message]`."""
+        holes = {
+            path: self.reference(index, at(wire, path), block)
+            for index, (path, block) in enumerate(placed)
+        }
+        return [len(placed), carve(wire, holes)]
+
+    def reference(self, index: int, value: Any, block: Any) -> Any:
+        """What stands in the hole of a block."""
+        if type(value) is str:
+            return [index, {HOLE: "text"}]
+        if self.same(value, self.show(block)):
+            return index
+        return [index, carve(value, self.holes(value, block, self))]
+
+    def holds(self, value: Any, path: Path, block: Any, name: str) -> bool:
+        """Whether the very value of a block's field stands at the path."""
+        item = at(value, path)
+        return item is not MISSING and self.same(item, field_of(block, name))
+
+    def references(self, parts: list[Any], blocks: Sequence[Any]) -> list[Any]:
+        """Holes for the parts of a list."""
+        pairs = enumerate(zip(parts, blocks))
+        return [{HOLE: self.reference(index, part, block)} for index, (part, block) in pairs]
 
 
-def _reference(index: int, value: Any, block: Any, show: Show, same: Same) -> Any:
-    if type(value) is str:
-        return [index, {HOLE: "text"}]
-    if same(value, show(block)):
-        return index
-    return [index, carve(value, _fields_in(value, block, show, same))]
+def _holes_in(value: Any, block: Block, carving: Carving) -> Holes:
+    places = _PLACES[type(block)]
+    holes: Holes = {path: name for path, name in places if carving.holds(value, path, block, name)}
+    if isinstance(block, ToolResult):
+        holes |= _result_holes(value, block, carving)
+    return holes
 
 
-def _fields_in(value: Any, block: Block, show: Show, same: Same) -> dict[Path, Any]:
-    holes: dict[Path, Any] = {
-        path: name
-        for path, name in _PLACES[type(block)]
-        if (item := at(value, path)) is not MISSING and same(item, field_of(block, name))
-    }
-    if isinstance(block, ToolResult) and isinstance(value.get("content"), list):
-        parts = zip(value["content"], block.content)
-        holes["content",] = [
-            "content",
-            [{HOLE: _reference(i, *part, show, same)} for i, part in enumerate(parts)],
-        ]
+def _result_holes(value: dict[str, Any], result: ToolResult, carving: Carving) -> Holes:
+    """Where the content of a result stands in lists."""
+    holes: Holes = {}
+    content = value.get("content")
+    if isinstance(content, list):
+        holes["content",] = ["content", carving.references(content, result.content)]
     for answer in _ANSWERED:
-        if isinstance(block, ToolResult) and isinstance(
-            listed := at(value, (answer, "parts")), list
-        ):
-            parts = zip(listed, beside_text(block))
-            forms = [{HOLE: _reference(i, *part, show, same)} for i, part in enumerate(parts)]
-            holes[answer, "parts"] = ["beside", forms]
+        listed = at(value, (answer, "parts"))
+        if isinstance(listed, list):
+            references = carving.references(listed, beside_text(result))
+            holes[answer, "parts"] = ["beside", references]
     return holes
 
 
 def carve(value: Any, holes: Mapping[Path, Any], path: Path = ()) -> Any:
     """The value with a hole at every given path. What only looks like a hole is kept as it is,
-    behind a hole."""
+    inside a hole."""
     if path in holes:
         return {HOLE: holes[path]}
     if type(value) is dict:
-        if len(value) == 1 and HOLE in value:
+        if _is_hole(value):
             return {HOLE: value}
         return {key: carve(item, holes, (*path, key)) for key, item in value.items()}
     if type(value) is list:
@@ -155,29 +210,34 @@ def carve(value: Any, holes: Mapping[Path, Any], path: Path = ()) -> Any:
     return value
 
 
+def _is_hole(form: Any) -> bool:
+    return type(form) is dict and len(form) == 1 and HOLE in form
+
+
 def field_of(block: Any, name: str) -> Any:
     """A block's field as it stands on the wire. AttributeError if an edit made another kind of
     block of it."""
-    if name == "content":
-        return text_within(block.content)
-    if name == "data_url":
-        return f"data:{block.mime};base64,{block.data}"
-    if name == "words":
-        return words_of(block)
-    if name == "response":
-        return response_of(block)
-    return getattr(block, name)
+    make = _MADE_FIELDS.get(name)
+    return getattr(block, name) if make is None else make(block)
 
 
 def response_of(result: ToolResult) -> dict[str, Any]:
-    """A result as an object: the one its text is the JSON of, else its text by the key that
-    tells what it is."""
+    """A result as an object: the one its text is the JSON of, else its text under the key that
+    says what it is."""
     text = words_of(result)
+    value = _object_in(text) if text.startswith("{") else None
+    if value is None:
+        return {"error" if result.is_error else "output": text}
+    return value
+
+
+def _object_in(text: str) -> dict[str, Any] | None:
+    """The object that a text is the JSON of; None if it only begins like one."""
     try:
-        value = json.loads(text) if text.startswith("{") else None
+        value = json.loads(text)
     except (ValueError, RecursionError):
-        value = None  # the text only begins like an object
-    return value if type(value) is dict else {"error" if result.is_error else "output": text}
+        return None
+    return value if type(value) is dict else None
 
 
 def words_of(result: ToolResult) -> str:
@@ -194,6 +254,15 @@ def _is_beside(part: Text | Media | Opaque) -> TypeGuard[Media | Opaque]:
     return type(part) is Media or (type(part) is Opaque and part.raw is not None)
 
 
+# Fields that no block has as such.
+_MADE_FIELDS: dict[str, Callable[[Any], Any]] = {
+    "content": lambda block: text_within(block.content),
+    "data_url": data_url,
+    "words": words_of,
+    "response": response_of,
+}
+
+
 # --- filling ---
 
 
@@ -201,13 +270,24 @@ class Misfit(Exception):
     """An edited message no longer fits its form."""
 
 
-def fill(form: Any, blocks: Sequence[Block], show: Show, name: Callable[[str], str]) -> Any:
-    """The wire message that a form and its blocks make, all copies. Ids go through `name`.
+def filled(message: Message, show: Show, rename: Rename) -> Any:
+    """The wire message that the form and the blocks of a message make; None if there is no form,
+    or the blocks no longer fit it."""
+    if message.form is None:
+        return None
+    try:
+        return fill(message.form, message.blocks, show, rename)
+    except Misfit:
+        return None
+
+
+def fill(form: Any, blocks: Sequence[Block], show: Show, rename: Rename) -> Any:
+    """The wire message that a form and its blocks make, all copies. Ids go through `rename`.
     Misfit if a block is gone or became something that its place cannot hold."""
     count, wire = form
     if count != len(blocks):
         raise Misfit
-    return _Filling(show, name).value(wire, blocks, None)
+    return _Filling(show, rename).value(wire, blocks, None)
 
 
 def _fits(form: Any, block: Any) -> bool:
@@ -215,38 +295,41 @@ def _fits(form: Any, block: Any) -> bool:
     have now."""
     if type(block) is ToolResult:
         return not words_of(block) or _holds(form, ("content", "words", "response"))
-    return type(block) is not ToolCall or not block.arguments or _holds(form, ("arguments",))
+    if type(block) is ToolCall:
+        return not block.arguments or _holds(form, ("arguments",))
+    return True
 
 
 def _holds(form: Any, names: tuple[str, ...]) -> bool:
+    """Whether there is a hole for one of these fields in a form."""
     if type(form) is not dict:
         return False
-    if form.keys() != {HOLE}:
+    if not _is_hole(form):
         return any(_holds(item, names) for item in form.values())
     reference = form[HOLE]
-    return (reference[0] if type(reference) is list else reference) in names
+    field = reference[0] if type(reference) is list else reference
+    return field in names
 
 
 class _Filling:
     """One walk over a form. `parts` are what numbers refer to, `owner` is the block whose fields
     names refer to."""
 
-    def __init__(self, show: Show, name: Callable[[str], str]) -> None:
-        self.show, self.name = show, name
+    def __init__(self, show: Show, rename: Rename) -> None:
+        self.show, self.rename = show, rename
 
     def value(self, form: Any, parts: Sequence[Any], owner: Any) -> Any:
         if type(form) is dict:
             if HOLE in form and len(form) == 1:
                 return self.hole(form[HOLE], parts, owner)
-            pairs = ((key, self.value(item, parts, owner)) for key, item in form.items())
-            return {key: item for key, item in pairs if item is not _GONE}
+            return self.object(form, parts, owner)
         if type(form) is list:
-            return [
-                item
-                for item in (self.item(item, parts, owner) for item in form)
-                if item is not _GONE
-            ]
+            return _without_gone([self.item(item, parts, owner) for item in form])
         return form
+
+    def object(self, form: dict[str, Any], parts: Sequence[Any], owner: Any) -> dict[str, Any]:
+        pairs = ((key, self.value(item, parts, owner)) for key, item in form.items())
+        return {key: item for key, item in pairs if item is not _GONE}
 
     def item(self, form: Any, parts: Sequence[Any], owner: Any) -> Any:
         """A list's item: where the block became another kind, its usual rendering may stand as
@@ -254,7 +337,7 @@ class _Filling:
         try:
             return self.value(form, parts, owner)
         except Misfit:
-            if not isinstance(form, dict) or form.keys() != {HOLE}:
+            if not _is_hole(form):
                 raise
             return self.usual(parts[form[HOLE][0]])
 
@@ -265,6 +348,10 @@ class _Filling:
             return self.field(owner, reference)
         if type(reference) is dict:
             return copied(reference)
+        return self.inner(reference, parts, owner)
+
+    def inner(self, reference: list[Any], parts: Sequence[Any], owner: Any) -> Any:
+        """What has a form of its own inside the form."""
         index, form = reference
         if index == "content":
             return self.content(form, owner.content, owner)
@@ -284,13 +371,17 @@ class _Filling:
 
     def field(self, owner: Any, name: str) -> Any:
         value = field_of(owner, name)
-        return self.name(value) if name in ("id", "call") else copied(value)
+        return self.rename(value) if name in ("id", "call") else copied(value)
 
     def content(self, forms: list[Any], parts: Sequence[Any], owner: ToolResult) -> list[Any]:
         if len(forms) == len(parts):
             return self.value(forms, parts, owner)  # type: ignore[no-any-return]
-        return [part for part in map(self.usual, parts) if part is not _GONE]
+        return _without_gone([self.usual(part) for part in parts])
 
     def usual(self, block: Any) -> Any:
         shown = None if is_gone(block) else self.show(block)
         return _GONE if shown is None else shown
+
+
+def _without_gone(items: list[Any]) -> list[Any]:
+    return [item for item in items if item is not _GONE]

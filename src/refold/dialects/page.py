@@ -79,27 +79,33 @@ class Page:
     def _grow(self, view: View) -> None:
         """Renders for good every unit but the last, which may still grow."""
         edition = (view.undoable[-1:], len(view.undoable))
-        done = len(self.stable)
-        if (
-            edition != self.edition
-            or len(view.slots) < done
-            or (done and view.slots[done - 1] is not self.stable[-1])
-        ):
+        if edition != self.edition or not self._leads(view.slots):
             self._restart(edition)
             self.thinking_from = thinking_from(view, bound=self.bound)
-            done = 0
-        for span in units(view.slots[done:])[:-1]:
-            unit = self._unit(view.slots[done + span.start : done + span.stop])
-            self.messages += unit.messages
-            self.handed += map(copied, unit.messages)
-            self.lost += unit.lost
-            self.repairs += unit.repairs
-            self.stable += unit.slots
-            self.opened = self.opened or unit.opens
-            last = unit.slots[-1]
-            self.seqs.append(last.seq)
-            self.counts.append(len(self.messages))
-            self.summary_seq = last.seq if last.standin else self.summary_seq
+        new = view.slots[len(self.stable) :]
+        for span in units(new)[:-1]:
+            self._keep(self._unit(new[span.start : span.stop]))
+
+    def _leads(self, slots: Sequence[Slot]) -> bool:
+        """Whether the slots begin with what is rendered already."""
+        done = len(self.stable)
+        if len(slots) < done:
+            return False
+        return not done or slots[done - 1] is self.stable[-1]
+
+    def _keep(self, unit: _Unit) -> None:
+        """Takes a unit into the part that stays as it is."""
+        self.messages += unit.messages
+        self.handed += map(copied, unit.messages)
+        self.lost += unit.lost
+        self.repairs += unit.repairs
+        self.stable += unit.slots
+        self.opened = self.opened or unit.opens
+        last = unit.slots[-1]
+        self.seqs.append(last.seq)
+        self.counts.append(len(self.messages))
+        if last.standin:
+            self.summary_seq = last.seq
 
     def _unit(self, slots: Sequence[Slot]) -> _Unit:
         """Slots in their wire form; those that were the tail of the last request are rendered
@@ -116,9 +122,13 @@ class Page:
     def _marks(self, view: View, count: int) -> list[int]:
         """The messages that end a prefix which later requests will repeat: the last summary,
         what the last request showed, and the end."""
-        found = {count - 1}
-        for seq in (self.summary_seq, view.anchor.upto if view.anchor is not None else 0):
-            at = bisect_right(self.seqs, seq)
-            if at and self.counts[at - 1]:
-                found.add(self.counts[at - 1] - 1)
-        return sorted(found)[-MARKS_MAX:] if count else []
+        if not count:
+            return []
+        shown = view.anchor.upto if view.anchor is not None else 0
+        ends = {count, self._count_upto(self.summary_seq), self._count_upto(shown)}
+        return sorted(end - 1 for end in ends if end)[-MARKS_MAX:]
+
+    def _count_upto(self, seq: int) -> int:
+        """How many messages of the part that stays show slots up to this seq."""
+        at = bisect_right(self.seqs, seq)
+        return self.counts[at - 1] if at else 0

@@ -8,12 +8,15 @@ puts the slots in lawful order before they come here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
 
 from refold.core.model import Message, Usage
+
+# Finds the newest message that calls tools.
+FindCalls = Callable[[], Message | None]
 
 
 class Reply(Struct, frozen=True, kw_only=True):
@@ -27,6 +30,9 @@ class Reply(Struct, frozen=True, kw_only=True):
 
 class Dialect(Protocol):
     name: str
+    # By role, the dialect that keeps a plain text as it came, without a form: this one, unless its
+    # own messages never look like that.
+    plain_text: Mapping[str, str]
 
     def speaks(self, message: Mapping[str, Any]) -> bool:
         """Whether the message has a shape that only this dialect has (tool blocks, images,
@@ -45,8 +51,17 @@ class Dialect(Protocol):
         """A response object (as a plain dict) taken apart."""
         ...
 
+    def answering(self, message: Message, find_calls: FindCalls) -> Message:
+        """The message with its results under the ids of the calls they answer."""
+        ...
+
     def render(self, messages: Sequence[Message], lost: list[str]) -> list[dict[str, Any]]:
         """Lawful messages in this wire format. What cannot be said in it is described in `lost`."""
+        ...
+
+    def definitions(self, tools: list[Any] | None, lost: list[str]) -> list[dict[str, Any]]:
+        """Tools of any shape as this provider takes them. What it cannot take is described in
+        `lost`."""
         ...
 
     def request(
@@ -66,3 +81,9 @@ class Dialect(Protocol):
         """What the provider would refuse in this request, by its own rules; written apart from
         the laws."""
         ...
+
+
+def answering_by_id(message: Message, find_calls: FindCalls) -> Message:
+    """`answering` for providers whose results always name the call they answer: the message as
+    it is."""
+    return message

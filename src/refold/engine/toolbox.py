@@ -145,9 +145,7 @@ class Toolbox:
             for name in self._runs
         ]
         name = self._model.dialect(dialect)
-        request = dialects.dialect(name).request([], system=None, tools=plain, marks=(), lost=[])
-        # Gemini takes its tools among the settings of the call.
-        return list(request.get("tools") or request["config"]["tools"])
+        return dialects.dialect(name).definitions(plain, lost=[])
 
     def call(self, name: str, arguments: str | Mapping[str, Any] | None = None) -> str:
         """Runs one of `tools`. Whatever happens, the answer is a text for the model, and small

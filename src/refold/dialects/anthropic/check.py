@@ -2,7 +2,7 @@
 and the laws.
 
 Each fault names its place: "messages[3].content[0]: …". Blocks of server tools are checked by type
-only.
+only. Neighbour: `faults` has what the validators share.
 """
 
 from __future__ import annotations
@@ -11,17 +11,30 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from refold.dialects.faults import (
+    Faults,
+    faults_in,
+    is_name,
+    kind_in,
+    name_faults,
+    pattern_faults,
+    repeated,
+    type_faults,
+)
+from refold.dialects.wire import objects_in
+
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _MARKS_MAX = 4
 _ROLES = ("user", "assistant", "system")
 _SOURCES = {
-    "base64": ("media_type", "data"), "url": ("url",), "file": ("file_id",), "text": ("media_type", "data"),
-    "content": ("content",),
+    "base64": ("media_type", "data"), "url": ("url",), "file": ("file_id",),
+    "text": ("media_type", "data"), "content": ("content",),
 }  # fmt: skip
 _ELSE = frozenset({
-    "search_result", "container_upload", "server_tool_use", "mcp_tool_use", "mcp_tool_result", "mcp_tool_listing",
-    "compaction", "fallback", "tool_addition", "tool_removal", "tool_reference", "browser_state",
+    "search_result", "container_upload", "server_tool_use", "mcp_tool_use", "mcp_tool_result",
+    "mcp_tool_listing", "compaction", "fallback", "tool_addition", "tool_removal", "tool_reference",
+    "browser_state",
 })  # fmt: skip
 
 
@@ -30,108 +43,112 @@ def check(request: Mapping[str, Any]) -> list[str]:
     messages = request.get("messages")
     if not isinstance(messages, list) or not messages:
         return ["messages: not a list with at least one message"]
-    faults = [
-        f"messages[{i}]{fault}"
-        for i, message in enumerate(messages)
-        for fault in _message_faults(message)
-    ]
+    faults = list(faults_in("messages", messages, _message_faults, between=""))
     if not faults:
         faults += _order_faults(request, messages)
         faults += _pair_faults(messages)
-    faults += _system_faults(request)
-    faults += _tool_faults(request)
+    faults += _system_faults(request.get("system", ""))
+    faults += _tools_faults(request.get("tools", []))
     return [*faults, *_mark_faults(request)]
 
 
 # --- one message ---
 
 
-def _message_faults(message: Any) -> Iterator[str]:
+def _message_faults(message: Any) -> Faults:
     if not isinstance(message, dict):
         yield ": not an object"
         return
-    role, content = message.get("role"), message.get("content")
+    role = message.get("role")
     if role not in _ROLES:
         yield f": unknown role {role!r}"
-    elif isinstance(content, str):
-        if not content.strip():
-            yield ": empty content"
-    elif not isinstance(content, list):
-        yield f": content is {type(content).__name__}"
-    elif not content:
-        yield ": empty content"
     else:
-        for index, block in enumerate(content):
-            yield from (f".content[{index}]: {fault}" for fault in _block_faults(role, block))
+        yield from _content_faults(role, message.get("content"))
 
 
-def _block_faults(role: str, block: Any) -> Iterator[str]:
-    kind = block.get("type") if isinstance(block, dict) else None
+def _content_faults(role: str, content: Any) -> Faults:
+    said = content.strip() if isinstance(content, str) else content
+    if not isinstance(content, str | list):
+        yield f": content is {type(content).__name__}"
+    elif not said:
+        yield ": empty content"
+    elif isinstance(content, list):
+        yield from faults_in(".content", content, lambda block: _block_faults(role, block))
+
+
+def _block_faults(role: str, block: Any) -> Faults:
+    kind = kind_in(block)
     if not isinstance(kind, str):
         yield "a block without a type"
     elif kind in _BLOCKS:
-        roles, faults = _BLOCKS[kind]
-        if role not in roles:
-            yield f"a {kind} block in a {role} message"
-        yield from faults(block)
+        yield from _known_faults(role, kind, block)
     elif kind not in _ELSE and not kind.endswith("_tool_result"):
         yield f"unknown block type {kind!r}"
 
 
-def _text_faults(block: dict[str, Any]) -> Iterator[str]:
+def _known_faults(role: str, kind: str, block: dict[str, Any]) -> Faults:
+    """The faults of a block whose rules we know."""
+    roles, faults = _BLOCKS[kind]
+    if role not in roles:
+        yield f"a {kind} block in a {role} message"
+    yield from faults(block)
+
+
+def _text_faults(block: dict[str, Any]) -> Faults:
     text = block.get("text")
     if not isinstance(text, str) or not text.strip():
         yield f"text is {text!r:.40}"
 
 
-def _source_faults(block: dict[str, Any]) -> Iterator[str]:
+def _source_faults(block: dict[str, Any]) -> Faults:
     source = block.get("source")
-    kind = source.get("type") if isinstance(source, dict) else None
-    if not isinstance(source, dict) or not isinstance(kind, str) or kind not in _SOURCES:
+    kind = kind_in(source)
+    needed = _SOURCES.get(kind) if isinstance(kind, str) else None
+    if needed is None or not isinstance(source, dict):
         yield f"a source of type {kind!r}"
-    elif not all(source.get(field) for field in _SOURCES[kind]):
+    elif not all(source.get(field) for field in needed):
         yield f"the {kind} source is incomplete"
 
 
-def _thinking_faults(block: dict[str, Any]) -> Iterator[str]:
+def _thinking_faults(block: dict[str, Any]) -> Faults:
     if not isinstance(block.get("thinking"), str):
         yield "thinking is not text"
-    if not isinstance(block.get("signature"), str) or not block["signature"]:
+    if not is_name(block.get("signature")):
         yield "thinking without a signature"
 
 
-def _redacted_faults(block: dict[str, Any]) -> Iterator[str]:
-    if not isinstance(block.get("data"), str) or not block["data"]:
+def _redacted_faults(block: dict[str, Any]) -> Faults:
+    if not is_name(block.get("data")):
         yield "redacted thinking without data"
 
 
-def _use_faults(block: dict[str, Any]) -> Iterator[str]:
-    if not isinstance(block.get("id"), str) or not _ID.fullmatch(block["id"]):
-        yield f"id is {block.get('id')!r}"
-    if not isinstance(block.get("name"), str) or not block["name"]:
-        yield f"name is {block.get('name')!r}"
-    if not isinstance(block.get("input"), dict):
-        yield f"input is {type(block.get('input')).__name__}"
+def _use_faults(block: dict[str, Any]) -> Faults:
+    yield from pattern_faults(block, "id", _ID)
+    yield from name_faults(block, "name")
+    yield from type_faults(block, "input", dict)
 
 
-def _result_faults(block: dict[str, Any]) -> Iterator[str]:
-    if not isinstance(block.get("tool_use_id"), str) or not _ID.fullmatch(block["tool_use_id"]):
-        yield f"tool_use_id is {block.get('tool_use_id')!r}"
+def _result_faults(block: dict[str, Any]) -> Faults:
+    yield from pattern_faults(block, "tool_use_id", _ID)
     if not isinstance(block.get("is_error", False), bool):
         yield "is_error is not a truth value"
     content = block.get("content", "")
     if isinstance(content, list):
-        for index, part in enumerate(content):
-            kind = part.get("type") if isinstance(part, dict) else None
-            if kind in ("tool_use", "tool_result", "thinking", "redacted_thinking"):
-                yield f"content[{index}]: a {kind} block inside a result"
-            else:
-                yield from (f"content[{index}]: {fault}" for fault in _block_faults("user", part))
+        yield from faults_in("content", content, _inner_faults)
     elif not isinstance(content, str):
         yield f"content is {type(content).__name__}"
 
 
-_BLOCKS: dict[str, tuple[tuple[str, ...], Callable[[dict[str, Any]], Iterator[str]]]] = {
+def _inner_faults(part: Any) -> Faults:
+    """The faults of a block inside a result."""
+    kind = kind_in(part)
+    if kind in ("tool_use", "tool_result", "thinking", "redacted_thinking"):
+        yield f"a {kind} block inside a result"
+    else:
+        yield from _block_faults("user", part)
+
+
+_BLOCKS: dict[str, tuple[tuple[str, ...], Callable[[dict[str, Any]], Faults]]] = {
     "text": (_ROLES, _text_faults),
     "image": (("user",), _source_faults),
     "document": (("user",), _source_faults),
@@ -145,52 +162,48 @@ _BLOCKS: dict[str, tuple[tuple[str, ...], Callable[[dict[str, Any]], Iterator[st
 # --- the list ---
 
 
-def _order_faults(request: Mapping[str, Any], messages: list[dict[str, Any]]) -> Iterator[str]:
-    if messages[0]["role"] != "user":
-        yield f"messages[0]: the first message is {messages[0]['role']}, not user"
+def _order_faults(request: Mapping[str, Any], messages: list[dict[str, Any]]) -> Faults:
+    first, last = messages[0]["role"], messages[-1]["role"]
     thinking = request.get("thinking")
-    if (
-        messages[-1]["role"] == "assistant"
-        and isinstance(thinking, dict)
-        and thinking.get("type") != "disabled"
-    ):
+    is_on = isinstance(thinking, dict) and thinking.get("type") != "disabled"
+    if first != "user":
+        yield f"messages[0]: the first message is {first}, not user"
+    if last == "assistant" and is_on:
         yield f"messages[{len(messages) - 1}]: a prefill while thinking is on"
 
 
-def _pair_faults(messages: list[dict[str, Any]]) -> Iterator[str]:
+def _pair_faults(messages: list[dict[str, Any]]) -> Faults:
     """Every call is answered in the next message, once, results first; nothing else is answered."""
     calls: list[str] = []
     known: set[str] = set()
     for index, message in enumerate(messages):
         place = f"messages[{index}]"
-        results = _ids(message, "tool_result", "tool_use_id")
-        yield from (
-            f"{place}: the call {id!r} before it has no result here"
-            for id in calls
-            if id not in results
-        )
-        yield from (f"{place}: a stray result for {id!r}" for id in results if id not in calls)
-        yield from (f"{place}: a second result for {id!r}" for id in _repeated(results))
-        if results and not _leads(message["content"], len(results)):
-            yield f"{place}: something stands before the results"
+        yield from (f"{place}: {fault}" for fault in _answer_faults(message, calls))
         calls = _ids(message, "tool_use", "id")
-        again = [*_repeated(calls), *known.intersection(calls)]
+        again = [*repeated(calls), *known.intersection(calls)]
         yield from (f"{place}: a second call with the id {id!r}" for id in again)
         known.update(calls)
     yield from (f"messages: the call {id!r} has no result" for id in calls)
 
 
+def _answer_faults(message: dict[str, Any], calls: list[str]) -> Faults:
+    """What is wrong with the results of a message that follows these calls."""
+    results = _ids(message, "tool_result", "tool_use_id")
+    missing = [id for id in calls if id not in results]
+    stray = [id for id in results if id not in calls]
+    yield from (f"the call {id!r} before it has no result here" for id in missing)
+    yield from (f"a stray result for {id!r}" for id in stray)
+    yield from (f"a second result for {id!r}" for id in repeated(results))
+    if results and not _leads(message["content"], len(results)):
+        yield "something stands before the results"
+
+
 def _ids(message: dict[str, Any], kind: str, field: str) -> list[str]:
+    """The ids in the blocks of that kind."""
     content = message["content"]
-    return (
-        []
-        if isinstance(content, str)
-        else [block[field] for block in content if block["type"] == kind]
-    )
-
-
-def _repeated(ids: list[str]) -> list[str]:
-    return [id for index, id in enumerate(ids) if id in ids[:index]]
+    if isinstance(content, str):
+        return []
+    return [block[field] for block in content if block["type"] == kind]
 
 
 def _leads(content: list[dict[str, Any]], count: int) -> bool:
@@ -200,38 +213,40 @@ def _leads(content: list[dict[str, Any]], count: int) -> bool:
 # --- beside the messages ---
 
 
-def _system_faults(request: Mapping[str, Any]) -> Iterator[str]:
-    system = request.get("system", "")
+def _system_faults(system: Any) -> Faults:
     if isinstance(system, str):
         return
-    if not isinstance(system, list) or not system:
+    if isinstance(system, list) and system:
+        yield from faults_in("system", system, _prompt_faults)
+    else:
         yield "system: neither text nor a list of text blocks"
-        return
-    for index, block in enumerate(system):
-        if not isinstance(block, dict) or block.get("type") != "text":
-            yield f"system[{index}]: not a text block"
-        else:
-            yield from (f"system[{index}]: {fault}" for fault in _text_faults(block))
 
 
-def _tool_faults(request: Mapping[str, Any]) -> Iterator[str]:
-    tools = request.get("tools", [])
-    if not isinstance(tools, list):
+def _prompt_faults(block: Any) -> Faults:
+    if kind_in(block) == "text":
+        yield from _text_faults(block)
+    else:
+        yield "not a text block"
+
+
+def _tools_faults(tools: Any) -> Faults:
+    if isinstance(tools, list):
+        yield from faults_in("tools", tools, _tool_faults)
+    else:
         yield "tools: not a list"
+
+
+def _tool_faults(tool: Any) -> Faults:
+    if not isinstance(tool, dict):
+        yield "not an object"
         return
-    for index, tool in enumerate(tools):
-        if not isinstance(tool, dict):
-            yield f"tools[{index}]: not an object"
-            continue
-        if not isinstance(tool.get("name"), str) or not _TOOL_NAME.fullmatch(tool["name"]):
-            yield f"tools[{index}]: name is {tool.get('name')!r}"
-        if tool.get("type", "custom") == "custom" and not isinstance(
-            tool.get("input_schema"), dict
-        ):
-            yield f"tools[{index}]: no input_schema"
+    yield from pattern_faults(tool, "name", _TOOL_NAME)
+    is_custom = tool.get("type", "custom") == "custom"
+    if is_custom and not isinstance(tool.get("input_schema"), dict):
+        yield "no input_schema"
 
 
-def _mark_faults(request: Mapping[str, Any]) -> Iterator[str]:
+def _mark_faults(request: Mapping[str, Any]) -> Faults:
     marked = [block for block in _markable(request) if "cache_control" in block]
     if len(marked) > _MARKS_MAX:
         yield f"{len(marked)} cache marks, at most {_MARKS_MAX} are allowed"
@@ -241,18 +256,17 @@ def _mark_faults(request: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _markable(request: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Everything that can carry a cache mark: the request, and blocks down to those in results."""
     yield request
-    contents = [request.get("system"), request.get("tools")]
-    contents += [
-        message.get("content") for message in request["messages"] if isinstance(message, dict)
-    ]
-    for content in contents:
-        for block in content if isinstance(content, list) else ():
-            if isinstance(block, dict):
-                yield block
-                inner = block.get("content")
-                yield from (
-                    (part for part in inner if isinstance(part, dict))
-                    if isinstance(inner, list)
-                    else ()
-                )
+    for content in _contents(request):
+        for block in objects_in(content):
+            yield block
+            yield from objects_in(block.get("content"))
+
+
+def _contents(request: Mapping[str, Any]) -> Iterator[Any]:
+    """The lists of a request whose entries can carry a mark."""
+    yield request.get("system")
+    yield request.get("tools")
+    for message in objects_in(request["messages"]):
+        yield message.get("content")

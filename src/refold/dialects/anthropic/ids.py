@@ -1,9 +1,9 @@
 """Call ids once per page. Anthropic refuses a page on which two calls have the same id; other
 providers, and servers that count their calls from zero in every turn, give such ids out.
 
-A repeated id gets a number behind it, and so does its result; the same page always gets the same
+A repeated id gets a number after it, and so does its result; the same page always gets the same
 ids. Nothing is changed where ids are distinct already, as Anthropic's own are. Neighbour:
-`anthropic` calls this for every request.
+`request` calls this for every page.
 """
 
 from __future__ import annotations
@@ -16,12 +16,8 @@ _FIELDS = {"tool_use": "id", "tool_result": "tool_use_id"}
 
 def distinct(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The messages with distinct call ids; those given are never changed."""
-    ids = [
-        part["id"]
-        for message in messages
-        for part in _parts(message)
-        if part.get("type") == "tool_use"
-    ]
+    parts = [part for message in messages for part in _parts(message)]
+    ids = [part["id"] for part in parts if part.get("type") == "tool_use"]
     if len(set(ids)) == len(ids):
         return messages
     names = _Names(ids)
@@ -35,30 +31,36 @@ class _Names:
         self.taken = set(ids)
         self.now: dict[str, str] = {}
 
-    def called(self, id: str) -> str:
-        number, name = 2, id
-        while id in self.now and name in self.taken:
-            name, number = f"{id}_{number}", number + 1
+    def of_call(self, id: str) -> str:
+        """A name for the next call with this id."""
+        name = self._free(id) if id in self.now else id
         self.taken.add(name)
         self.now[id] = name
         return name
 
-    def answered(self, id: str) -> str:
+    def _free(self, id: str) -> str:
+        number = 2
+        while f"{id}_{number}" in self.taken:
+            number += 1
+        return f"{id}_{number}"
+
+    def of_result(self, id: str) -> str:
+        """The name of the call that a result with this id answers."""
         return self.now.get(id, id)
 
 
 def _renamed(message: dict[str, Any], names: _Names) -> dict[str, Any]:
-    if not any(part.get("type") in _FIELDS for part in _parts(message)):
-        return message
-    return {**message, "content": [_renamed_part(part, names) for part in _parts(message)]}
+    parts = [_renamed_part(part, names) for part in _parts(message)]
+    return {**message, "content": parts} if parts else message
 
 
 def _renamed_part(part: dict[str, Any], names: _Names) -> dict[str, Any]:
     field = _FIELDS.get(part.get("type", ""))
     if field is None:
         return part
-    name = names.called(part[field]) if field == "id" else names.answered(part[field])
-    return part if name == part[field] else {**part, field: name}
+    id = part[field]
+    name = names.of_call(id) if field == "id" else names.of_result(id)
+    return part if name == id else {**part, field: name}
 
 
 def _parts(message: dict[str, Any]) -> Sequence[dict[str, Any]]:

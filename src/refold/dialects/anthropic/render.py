@@ -2,25 +2,28 @@
 
 All results of a turn go back in one user message, results first, in the order of their calls.
 Thinking goes back only if Anthropic signed it. Nothing is empty: blank texts are left out, and what
-would be empty says so. Neighbours: `anthropic` is the way in, `form` fills in what is unusual.
+would be empty says so. Neighbours: `parse` is the way in, `form` fills in what is unusual.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, assert_never
+from typing import Any
 
 from msgspec.structs import replace
 
 from refold.core.model import Block, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
-from refold.dialects.foreign import media_as_note, opaque_as_text, said_by_system, with_object
-from refold.dialects.form import Misfit, fill
+from refold.dialects.foreign import Accepts, media_as_note, translated, with_object
+from refold.dialects.form import filled
+from refold.dialects.system import system_text
 from refold.dialects.wire import (
     EMPTY,
     copied,
     is_gone,
     is_text,
+    only_text,
     plain_id,
+    present,
     report,
     shown_text,
     text_within,
@@ -37,14 +40,9 @@ def render(messages: Sequence[Message], lost: list[str]) -> list[dict[str, Any]]
     """Lawful messages in this wire format. What it cannot say is described in `lost`."""
     rendering = _Rendering(lost)
     for message in messages:
-        blocks = message.blocks
-        if (
-            len(blocks) == 1
-            and message.form is None
-            and message.role == "user"
-            and type(blocks[0]) is Text
-        ):
-            rendering.add_text(blocks[0].text)
+        text = only_text(message)
+        if text is not None and message.role == "user":
+            rendering.add_text(text.text)
         else:
             rendering.add(message)
     return rendering.out
@@ -64,27 +62,35 @@ class _Rendering:
 
     def add(self, message: Message) -> None:
         own = message.dialect == NAME
-        message = _signed(message, self.lost) if own else _translated(message, self.lost)
         if message.role == "system" and not own:
-            self.merging = False
-            self.out.append({"role": ELSEWHERE, "content": said_by_system(message)})
+            self._add_system(message)
             return
-        wire = _with_content(_wire(message))
-        if not any(type(block) is ToolResult for block in message.blocks):
-            self.merging = False
-            self.out.append(wire)
-        elif self.merging:
-            self.out[-1] = {
-                **wire,
-                **self.out[-1],
-                "content": self._ordered(self.out[-1]["content"] + wire["content"]),
-            }
+        accepted = _signed(message, self.lost) if own else translated(message, _ACCEPTS, self.lost)
+        wire = _with_content(_wire(accepted))
+        if ToolResult in map(type, accepted.blocks):
+            self._add_results(wire, as_it_came=own)
         else:
-            self.merging = True
-            wire["content"] = self._ordered(wire["content"], as_it_came=own)
+            self.merging = False
             self.out.append(wire)
 
-    def _ordered(
+    def _add_system(self, message: Message) -> None:
+        """Another provider's system message, for `request` to give it its place."""
+        text = system_text(translated(message, _ACCEPTS, self.lost))
+        self.merging = False
+        self.out.append({"role": ELSEWHERE, "content": text})
+
+    def _add_results(self, wire: dict[str, Any], *, as_it_came: bool) -> None:
+        """Joins results with those that are out; alone, the provider's own stay as they came."""
+        if not self.merging:
+            self.merging = True
+            wire["content"] = self._results_first(wire["content"], as_it_came=as_it_came)
+            self.out.append(wire)
+            return
+        last = self.out[-1]
+        content = self._results_first(last["content"] + wire["content"])
+        self.out[-1] = {**wire, **last, "content": content}
+
+    def _results_first(
         self, content: list[dict[str, Any]], *, as_it_came: bool = False
     ) -> list[dict[str, Any]]:
         """Results first; in the order of the calls, unless the provider's own user sent them in
@@ -92,26 +98,25 @@ class _Rendering:
         if len(content) == 1:
             return content
         results = [part for part in content if part.get("type") == "tool_result"]
+        rest = [part for part in content if part.get("type") != "tool_result"]
         if not as_it_came:
             order = {id: index for index, id in enumerate(self._calls())}
             results.sort(key=lambda part: order.get(part["tool_use_id"], len(order)))
-        return results + [part for part in content if part.get("type") != "tool_result"]
+        return results + rest
 
     def _calls(self) -> list[str]:
         """The ids that the last assistant message out calls."""
-        answer = next((wire for wire in reversed(self.out) if wire["role"] == "assistant"), None)
-        parts = answer["content"] if answer and isinstance(answer["content"], list) else []
-        return [part["id"] for part in parts if part.get("type") == "tool_use"]
+        answers = (wire["content"] for wire in reversed(self.out) if wire["role"] == "assistant")
+        content = next(answers, None)
+        if not isinstance(content, list):
+            return []
+        return [part["id"] for part in content if part.get("type") == "tool_use"]
 
 
 def _wire(message: Message) -> dict[str, Any]:
-    if message.form is None or message.dialect != NAME:
-        return usual(message)
-    try:
-        filled: dict[str, Any] = fill(message.form, message.blocks, own_part, _id)
-    except Misfit:
-        return usual(message)
-    return filled
+    """The message in its own form, or else in the usual one."""
+    own: dict[str, Any] | None = filled(message, own_part, _id)
+    return usual(message) if own is None else own
 
 
 def _id(id: str) -> str:
@@ -126,15 +131,15 @@ def _with_content(wire: dict[str, Any]) -> dict[str, Any]:
     """The message without blank texts, and never empty: the provider refuses both."""
     content = wire.get("content")
     if type(content) is list:
-        kept = [
-            part
-            for part in content
-            if part.get("type") != "text" or not _is_blank(part.get("text"))
-        ]
+        kept = [part for part in content if not _is_blank_text(part)]
         wire["content"] = kept or [{"type": "text", "text": EMPTY}]
     elif _is_blank(content):
         wire["content"] = EMPTY
     return wire
+
+
+def _is_blank_text(part: dict[str, Any]) -> bool:
+    return part.get("type") == "text" and _is_blank(part.get("text"))
 
 
 # --- what may be sent ---
@@ -142,19 +147,21 @@ def _with_content(wire: dict[str, Any]) -> dict[str, Any]:
 
 def _signed(message: Message, lost: list[str]) -> Message:
     """An own message without thinking that was never signed, and with objects as arguments."""
-    if message.role != "assistant" or not any(map(_is_unsound, message.blocks)):
+    if message.role != "assistant" or not any(map(_is_refused, message.blocks)):
         return message
-    blocks = tuple(_sound(block, lost) if _is_unsound(block) else block for block in message.blocks)
-    return replace(message, blocks=blocks)
+    return replace(message, blocks=tuple(_accepted(block, lost) for block in message.blocks))
 
 
-def _is_unsound(block: Block) -> bool:
+def _is_refused(block: Block) -> bool:
+    """Whether the provider would refuse the block, although it came from there."""
     if type(block) is Thinking:
         return not (block.signature or block.data)
     return type(block) is ToolCall and type(block.arguments) is str
 
 
-def _sound(block: Block, lost: list[str]) -> Block:
+def _accepted(block: Block, lost: list[str]) -> Block:
+    if not _is_refused(block):
+        return block
     if type(block) is ToolCall:
         return with_object(block, lost)
     if not is_gone(block):
@@ -162,36 +169,10 @@ def _sound(block: Block, lost: list[str]) -> Block:
     return Thinking()
 
 
-def _translated(message: Message, lost: list[str]) -> Message:
-    """Another provider's message in blocks that can be said here."""
-    source = message.dialect or "elsewhere"
-    blocks = (_translated_block(block, source, lost) for block in message.blocks)
-    return Message(role=message.role, blocks=tuple(block for block in blocks if block is not None))
-
-
-def _translated_block(block: Block, source: str, lost: list[str]) -> Block | None:
-    match block:
-        case Text():
-            return block
-        case ToolCall():
-            return with_object(block, lost)
-        case ToolResult():
-            parts = (_translated_block(part, source, lost) for part in block.content)
-            return replace(
-                block, content=tuple(part for part in parts if isinstance(part, Text | Media))
-            )
-        case Thinking():
-            if not is_gone(block):
-                report(lost, f"thinking from {source} is not sent to {NAME}")
-            return None
-        case Opaque():
-            return opaque_as_text(block, source, lost)
-        case Media():
-            if _is_sayable(block):
-                return block
-            return media_as_note(block, source, NAME, lost)
-        case _:
-            assert_never(block)
+def _translated_media(media: Media, source: str, lost: list[str]) -> Text | Media:
+    if _is_sayable(media):
+        return media
+    return media_as_note(media, source, NAME, lost)
 
 
 def _is_sayable(media: Media) -> bool:
@@ -199,9 +180,12 @@ def _is_sayable(media: Media) -> bool:
     that gave it."""
     if media.media == "image":
         return bool(media.data or media.url)
-    return media.media == "document" and bool(
-        media.url or (media.data and media.mime == "application/pdf")
-    )
+    if media.media != "document":
+        return False
+    return bool(media.url or (media.data and media.mime == "application/pdf"))
+
+
+_ACCEPTS = Accepts(name=NAME, media=_translated_media, call=with_object, marks_errors=True)
 
 
 # --- the usual form ---
@@ -213,50 +197,61 @@ def usual(message: Message) -> dict[str, Any]:
     blocks = message.blocks
     if len(blocks) == 1 and role != "assistant" and is_text(blocks[0]):
         return {"role": role, "content": shown_text(blocks[0])}
-    parts = (own_part(block) for block in blocks if not is_gone(block))
-    return {"role": role, "content": [part for part in parts if part is not None]}
+    said = (block for block in blocks if not is_gone(block))
+    return {"role": role, "content": present(map(own_part, said))}
 
 
 def own_part(block: Any) -> Any:
     """A block as a part of this provider's content."""
     match block:
         case Text():
-            return {"type": "text", "text": block.text}
+            return _text_part(block.text)
         case ToolCall():
-            return {
-                "type": "tool_use",
-                "id": _id(block.id),
-                "name": block.name,
-                "input": copied(block.arguments),
-            }
+            return _call_part(block)
         case ToolResult():
             return _result_part(block)
         case Thinking():
-            if block.data:
-                return {"type": "redacted_thinking", "data": block.data}
-            return {"type": "thinking", "thinking": block.text, "signature": block.signature}
+            return _thinking_part(block)
         case Media():
-            title = {"title": block.name} if block.name else {}
-            return {"type": block.media, "source": _source(block)} | title
+            return _media_part(block)
         case Opaque():
-            return (
-                copied(block.raw) if block.raw is not None else {"type": "text", "text": block.text}
-            )
+            return _text_part(block.text) if block.raw is None else copied(block.raw)
+
+
+def _text_part(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _call_part(call: ToolCall) -> dict[str, Any]:
+    """A call, its id in characters that the provider takes."""
+    arguments = copied(call.arguments)
+    return {"type": "tool_use", "id": _id(call.id), "name": call.name, "input": arguments}
+
+
+def _thinking_part(thinking: Thinking) -> dict[str, Any]:
+    """Thinking with its signature, or what stands for it where it was redacted."""
+    if thinking.data:
+        return {"type": "redacted_thinking", "data": thinking.data}
+    return {"type": "thinking", "thinking": thinking.text, "signature": thinking.signature}
 
 
 def _result_part(result: ToolResult) -> dict[str, Any]:
     part: dict[str, Any] = {"type": "tool_result", "tool_use_id": _id(result.call)}
-    if len(result.content) == 1 and is_text(result.content[0]):
-        part["content"] = text_within(result.content)
-    elif result.content:
-        part["content"] = [
-            own_part(item)
-            for item in result.content
-            if not (is_text(item) and _is_blank(item.text))
-        ]
+    content = result.content
+    if len(content) == 1 and is_text(content[0]):
+        part["content"] = text_within(content)
+    elif content:
+        said = (item for item in content if not (is_text(item) and _is_blank(item.text)))
+        part["content"] = list(map(own_part, said))
     if result.is_error:
         part["is_error"] = True
     return part
+
+
+def _media_part(media: Media) -> dict[str, Any]:
+    """Media with its source, and its name as the title."""
+    part = {"type": media.media, "source": _source(media)}
+    return {**part, "title": media.name} if media.name else part
 
 
 def _source(media: Media) -> dict[str, Any]:

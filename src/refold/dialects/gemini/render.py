@@ -1,30 +1,33 @@
 """Gemini contents, the way out: messages and blocks as this provider has them.
 
 All results of a turn go back in one user content, directly after the calls, in their order, and
-what else is said stands behind them. Ids go back only where Gemini gave them. Calls that another
-model made carry the signature that Google documents for them, because newer models refuse the first
-call of a step without one. Neighbours: `gemini` is the way in, `form` fills in what is unusual.
+what else is said follows them. Ids go back only where Gemini gave them. Calls that another model
+made carry the signature that Google documents for them, because newer models refuse the first call
+of a step without one. Neighbours: `parse` is the way in, `form` fills in what is unusual.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from mimetypes import guess_type
-from typing import Any, assert_never
+from typing import Any
 
 from msgspec.structs import replace
 
 from refold.core.model import Block, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
-from refold.dialects.foreign import media_as_note, opaque_as_text, said_by_system, with_object
-from refold.dialects.form import HOLE, Misfit, beside_text, fill, words_of
-from refold.dialects.gemini.fields import NAME, Numbering, is_made, value_in
+from refold.dialects.foreign import Accepts, Translation, media_as_note, with_object
+from refold.dialects.form import HOLE, beside_text, filled, words_of
+from refold.dialects.gemini.fields import NAME, Numbering, is_made, made_id, value_in
+from refold.dialects.system import system_text
 from refold.dialects.wire import EMPTY, copied, is_gone, report
 
 UNSIGNED = "skip_thought_signature_validator"
 _BLANK: tuple[Any, ...] = (None, "", False)
 
+Wire = dict[str, Any]
 
-def render(messages: Sequence[Message], lost: list[str]) -> list[dict[str, Any]]:
+
+def render(messages: Sequence[Message], lost: list[str]) -> list[Wire]:
     """Lawful messages in this wire format. What it cannot say is described in `lost`."""
     rendering = _Rendering(lost)
     for message in messages:
@@ -37,28 +40,50 @@ class _Rendering:
     ids of the log, in order; `answers` are the results of them that the last content out holds."""
 
     def __init__(self, lost: list[str]) -> None:
-        self.lost, self.out = lost, list[dict[str, Any]]()
+        self.lost, self.out = lost, list[Wire]()
         self.calls: dict[str, ToolCall] = {}
-        self.answers: list[tuple[str, dict[str, Any]]] = []
+        self.answers: list[tuple[str, Wire]] = []
 
     def add(self, message: Message) -> None:
-        own = message.dialect == NAME
         if message.role == "system":  # `request` sees the whole page and gives it its place
-            self.answers = []
-            self.out.append({"role": "system", "parts": [{"text": said_by_system(message)}]})
+            self._add_wire({"role": "system", "parts": [{"text": system_text(message)}]})
             return
+        own = message.dialect == NAME
         if message.role == "assistant":
             self.calls = _shown_calls(message, own)
-        asked = [block.call for block in message.blocks if type(block) is ToolResult]
-        message = replace(
-            message, blocks=tuple(self._named(block, own) for block in message.blocks)
-        )
-        wire = _with_parts(_own_wire(message) if own else self._foreign_wire(message))
-        if asked and message.role != "assistant":
-            self._answer(asked, wire, own)
+        answered = [block.call for block in message.blocks if type(block) is ToolResult]
+        wire = _with_parts(self._wire(message, own))
+        if answered and message.role != "assistant":
+            self._add_results(answered, wire, own)
         else:
-            self.answers = []
-            self.out.append(wire)
+            self._add_wire(wire)
+
+    def _add_wire(self, wire: Wire) -> None:
+        self.answers = []
+        self.out.append(wire)
+
+    def _add_results(self, answered: list[str], wire: Wire, own: bool) -> None:
+        """Puts results out, joined with those that are out already. What this provider's own user
+        sent in one content stays as it is."""
+        answers = list(zip(answered, filter(_is_answer, wire["parts"])))
+        if self.answers or not own:
+            before = self.out.pop() if self.answers else None
+            answers = self._in_order([*self.answers, *answers])
+            wire = _joined(before, wire, [part for _, part in answers])
+        self.out.append(wire)
+        self.answers = answers
+
+    def _in_order(self, answers: list[tuple[str, Wire]]) -> list[tuple[str, Wire]]:
+        """Results in the order of their calls."""
+        order = {id: index for index, id in enumerate(self.calls)}
+        return sorted(answers, key=lambda answer: order.get(answer[0], 0))
+
+    # --- names and ids ---
+
+    def _wire(self, message: Message, own: bool) -> Wire:
+        blocks = tuple(self._named(block, own) for block in message.blocks)
+        message = replace(message, blocks=blocks)
+        return _own_wire(message) if own else _foreign_wire(message, self.lost)
 
     def _named(self, block: Block, own: bool) -> Block:
         """A result under the name and id of its call, and another provider's call under an id
@@ -70,80 +95,52 @@ class _Rendering:
         call = self.calls.get(block.call)
         if call is not None:
             return replace(block, call=call.id, name=call.name)
-        return (
-            block
-            if own
-            else replace(block, call=Numbering().id({}, block.name), name=block.name or "tool")
-        )
-
-    def _answer(self, asked: list[str], wire: dict[str, Any], own: bool) -> None:
-        """Puts results out, joined with those that are out already: in the order of the calls,
-        what else is said behind them. What this provider's own user sent in one content stays as
-        it is."""
-        answers = list(zip(asked, filter(_is_answer, wire["parts"])))
-        if self.answers or not own:
-            before = self.out.pop() if self.answers else wire
-            rest = (
-                [part for part in before["parts"] if not _is_answer(part)] if self.answers else []
-            )
-            rest += [part for part in wire["parts"] if not _is_answer(part)]
-            order = list(self.calls)
-            answers = sorted(
-                [*self.answers, *answers],
-                key=lambda one: order.index(one[0]) if one[0] in order else 0,
-            )
-            wire = {**before, "parts": [part for _, part in answers] + rest}
-        self.out.append(wire)
-        self.answers = answers
-
-    # --- from other providers ---
-
-    def _foreign_wire(self, message: Message) -> dict[str, Any]:
-        source = message.dialect or "elsewhere"
-        blocks: list[Block] = []
-        for block in message.blocks:
-            blocks += self._translated(block, source)
-        wire = usual(Message(role=message.role, blocks=tuple(blocks)))
-        return _signed(wire, UNSIGNED) if message.role == "assistant" else wire
-
-    def _translated(self, block: Block, source: str) -> list[Any]:
-        """Another provider's block in blocks that can be said here."""
-        match block:
-            case Text():
-                return [block]
-            case ToolCall():
-                return [with_object(block, self.lost)]
-            case ToolResult():
-                return self._translated_result(block, source)
-            case Thinking():
-                if not is_gone(block):
-                    report(self.lost, f"thinking from {source} is not sent to {NAME}")
-                return []
-            case Opaque():
-                text = opaque_as_text(block, source, self.lost)
-                return [text] if text is not None else []
-            case Media():
-                return [_translated_media(block, source, self.lost)]
-            case _:
-                assert_never(block)
-
-    def _translated_result(self, result: ToolResult, source: str) -> list[Any]:
-        """The result, and its media behind it: older models take none inside."""
-        parts = [made for part in result.content for made in self._translated(part, source)]
-        media = [part for part in parts if type(part) is Media]
-        said = replace(result, content=tuple(part for part in parts if type(part) is Text))
-        if not media:
-            return [said]
-        report(self.lost, f"media in a result of {result.name} stands behind it")
-        return [said, Text(f"From the result of {result.name}:"), *media]
+        if own:
+            return block
+        return replace(block, call=made_id(block.name, 1), name=block.name or "tool")
 
 
 def _shown_calls(message: Message, own: bool) -> dict[str, ToolCall]:
+    """The calls of an answer by their ids in the log; another provider's under ids of ours."""
     calls = [block for block in message.blocks if type(block) is ToolCall]
     if own:
         return {call.id: call for call in calls}
     numbering = Numbering()
-    return {call.id: replace(call, id=numbering.id({}, call.name)) for call in calls}
+    return {call.id: replace(call, id=numbering.next(call.name)) for call in calls}
+
+
+def _joined(before: Wire | None, wire: Wire, answers: list[Wire]) -> Wire:
+    """One content of results, what else is said after them; `before` is out already."""
+    contents = [wire] if before is None else [before, wire]
+    parts = (part for content in contents for part in content["parts"])
+    rest = [part for part in parts if not _is_answer(part)]
+    return {**contents[0], "parts": answers + rest}
+
+
+# --- from other providers ---
+
+
+def _foreign_wire(message: Message, lost: list[str]) -> Wire:
+    translation = Translation(message, _ACCEPTS, lost)
+    blocks: list[Block] = []
+    for block in message.blocks:
+        if type(block) is ToolResult:
+            blocks += _translated_result(block, translation)
+        else:
+            blocks += translation.blocks([block])
+    wire = usual(Message(role=message.role, blocks=tuple(blocks)))
+    return _signed(wire, UNSIGNED) if message.role == "assistant" else wire
+
+
+def _translated_result(result: ToolResult, translation: Translation) -> list[Block]:
+    """The result, and its media after it: older models take none inside."""
+    content = translation.result(result).content
+    media = [part for part in content if type(part) is Media]
+    said = replace(result, content=tuple(part for part in content if type(part) is Text))
+    if not media:
+        return [said]
+    report(translation.lost, f"media in a result of {result.name} follows it")
+    return [said, Text(f"From the result of {result.name}:"), *media]
 
 
 def _translated_media(media: Media, source: str, lost: list[str]) -> Media | Text:
@@ -155,68 +152,74 @@ def _translated_media(media: Media, source: str, lost: list[str]) -> Media | Tex
     return media_as_note(media, source, NAME, lost)
 
 
+_ACCEPTS = Accepts(name=NAME, media=_translated_media, call=with_object, marks_errors=True)
+
+
 # --- own contents ---
 
 
-def _own_wire(message: Message) -> dict[str, Any]:
+def _own_wire(message: Message) -> Wire:
+    """The content in its own form, or else in the usual one."""
     if message.form is None:
         return usual(message)
-    try:
-        wire: dict[str, Any] = fill(message.form, message.blocks, own_part, str)
-    except Misfit:
-        wire = usual(message)
-    return _signed(wire, _first_signature(message.form[1])) if message.role == "assistant" else wire
+    own: Wire | None = filled(message, own_part, str)
+    wire = usual(message) if own is None else own
+    if message.role == "assistant":
+        _signed(wire, _first_signature(message.form[1]))
+    return wire
 
 
-def _first_signature(form: dict[str, Any]) -> Any:
+def _first_signature(form: Wire) -> Any:
     """The signature of the first call in a form; it must come back, whatever became of the
     call's arguments."""
     for part in form.get("parts", ()):
         reference = part.get(HOLE) if type(part) is dict else None
+        if type(reference) is int:
+            return None
         kept = reference[1] if type(reference) is list else None
         if value_in(kept, "functionCall") is not None:
             return value_in(kept, "thoughtSignature")
-        if type(reference) is int:
-            return None
     return None
 
 
-def _signed(wire: dict[str, Any], signature: Any) -> dict[str, Any]:
+def _signed(wire: Wire, signature: Any) -> Wire:
     """The content with a signature on its first call, if that has none."""
-    first = next(
-        (part for part in wire["parts"] if value_in(part, "functionCall") is not None), None
-    )
+    calls = (part for part in wire["parts"] if value_in(part, "functionCall") is not None)
+    first = next(calls, None)
     if first is not None and signature and value_in(first, "thoughtSignature") is None:
         first["thoughtSignature"] = signature
     return wire
 
 
-def _with_parts(wire: dict[str, Any]) -> dict[str, Any]:
+def _with_parts(wire: Wire) -> Wire:
     """The content without empty parts, and never empty, in a role that this provider knows."""
-    if wire.get("role") not in ("user", "model"):
-        wire = {"role": "user"} | {key: value for key, value in wire.items() if key != "role"}
-    wire["parts"] = [part for part in wire["parts"] if not _is_blank(part)] or [{"text": EMPTY}]
-    return wire
+    parts = [part for part in wire["parts"] if not _is_blank(part)]
+    return {**_with_role(wire), "parts": parts or [{"text": EMPTY}]}
 
 
-def _is_blank(part: dict[str, Any]) -> bool:
+def _with_role(wire: Wire) -> Wire:
+    if wire.get("role") in ("user", "model"):
+        return wire
+    rest = {key: value for key, value in wire.items() if key != "role"}
+    return {"role": "user", **rest}
+
+
+def _is_blank(part: Wire) -> bool:
     return all(value in _BLANK for key, value in part.items() if key != "thought")
 
 
-def _is_answer(part: dict[str, Any]) -> bool:
+def _is_answer(part: Wire) -> bool:
     return value_in(part, "functionResponse") is not None
 
 
 # --- the usual form ---
 
 
-def usual(message: Message) -> dict[str, Any]:
+def usual(message: Message) -> Wire:
     """The message as this provider usually has it."""
     role = "model" if message.role == "assistant" else "user"
-    return {
-        "role": role,
-        "parts": [own_part(block) for block in message.blocks if not is_gone(block)],
-    }
+    parts = [own_part(block) for block in message.blocks if not is_gone(block)]
+    return {"role": role, "parts": parts}
 
 
 def own_part(block: Any) -> Any:
@@ -225,33 +228,42 @@ def own_part(block: Any) -> Any:
         case Text():
             return {"text": block.text}
         case ToolCall():
-            return {
-                "functionCall": _identity(block.id)
-                | {"name": block.name, "args": copied(block.arguments)}
-            }
+            return {"functionCall": _call(block)}
         case ToolResult():
-            return {"functionResponse": _answer_of(block)}
+            return {"functionResponse": _answer(block)}
         case Thinking():
-            signature = {"thoughtSignature": block.signature} if block.signature else {}
-            return {"text": block.text, "thought": True, **signature} if block.text else signature
+            return _thought(block)
         case Media():
             return _media_part(block)
         case Opaque():
-            return copied(block.raw) if block.raw is not None else {"text": block.text}
+            return {"text": block.text} if block.raw is None else copied(block.raw)
 
 
-def _identity(id: str) -> dict[str, Any]:
+def _thought(thinking: Thinking) -> Wire:
+    """A thought with its signature, or nothing but a signature."""
+    part: Wire = {"text": thinking.text, "thought": True} if thinking.text else {}
+    if thinking.signature:
+        part["thoughtSignature"] = thinking.signature
+    return part
+
+
+def _identity(id: str) -> Wire:
     return {} if is_made(id) else {"id": id}
 
 
-def _answer_of(result: ToolResult) -> dict[str, Any]:
+def _call(call: ToolCall) -> Wire:
+    return {**_identity(call.id), "name": call.name, "args": copied(call.arguments)}
+
+
+def _answer(result: ToolResult) -> Wire:
     response = {"error" if result.is_error else "output": words_of(result)}
-    answer = _identity(result.call) | {"name": result.name, "response": response}
+    answer = {**_identity(result.call), "name": result.name, "response": response}
     beside = [own_part(part) for part in beside_text(result)]
-    return answer | {"parts": beside} if beside else answer
+    return {**answer, "parts": beside} if beside else answer
 
 
-def _media_part(media: Media) -> dict[str, Any]:
+def _media_part(media: Media) -> Wire:
+    """Media with what is known of it: its bytes, or its address."""
     name = {"displayName": media.name} if media.name else {}
     mime = {"mimeType": media.mime} if media.mime else {}
     if media.data:

@@ -2,14 +2,26 @@
 and the laws.
 
 Each fault names its place: "messages[3]: …". A call may also stand in the simple shape {id, name,
-arguments}.
+arguments}. Neighbour: `faults` has what the validators share.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
+
+from refold.dialects.faults import (
+    Faults,
+    faults_in,
+    is_name,
+    kind_in,
+    matches,
+    name_faults,
+    tool_faults,
+    type_faults,
+)
+from refold.dialects.wire import objects_in
 
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _PARTS: dict[str, dict[str, str]] = {
@@ -26,6 +38,8 @@ _PARTS: dict[str, dict[str, str]] = {
     "function": {},
 }
 _FIELDS = {"image_url": ("url",), "input_audio": ("data", "format")}
+# An assistant message with one of these needs no content.
+_INSTEAD = ("tool_calls", "function_call", "refusal", "audio")
 
 
 def check(request: Mapping[str, Any]) -> list[str]:
@@ -33,175 +47,171 @@ def check(request: Mapping[str, Any]) -> list[str]:
     messages = request.get("messages")
     if not isinstance(messages, list) or not messages:
         return ["messages: not a list with at least one message"]
-    faults = [
-        f"messages[{i}]: {fault}"
-        for i, message in enumerate(messages)
-        for fault in _message_faults(message)
-    ]
+    faults = list(faults_in("messages", messages, _message_faults))
     faults += _pair_faults(messages)
     faults += _order_faults(messages)
-    return [*faults, *_tool_faults(request)]
+    if "tools" in request:
+        faults += tool_faults(request["tools"], _tool_faults)
+    return faults
 
 
 # --- one message ---
 
 
-def _message_faults(message: Any) -> Iterator[str]:
+def _message_faults(message: Any) -> Faults:
     if not isinstance(message, dict):
         yield "not an object"
         return
     role = message.get("role")
-    if not isinstance(role, str) or role not in _PARTS:
+    if isinstance(role, str) and role in _PARTS:
+        yield from _content_faults(role, message)
+        yield from _tool_call_faults(role, message)
+    else:
         yield f"unknown role {role!r}"
-        return
-    yield from _content_faults(role, message)
+
+
+def _tool_call_faults(role: str, message: dict[str, Any]) -> Faults:
+    """The faults of the calls that a message makes or answers, or must not make."""
     if role == "assistant":
-        yield from _call_faults(message)
+        yield from _calls_faults(message.get("tool_calls"))
     elif "tool_calls" in message:
         yield f"tool_calls in a {role} message"
-    if role == "tool" and not _is_name(message.get("tool_call_id")):
-        yield f"tool_call_id is {message.get('tool_call_id')!r}"
+    if role == "tool":
+        yield from name_faults(message, "tool_call_id")
 
 
-def _content_faults(role: str, message: dict[str, Any]) -> Iterator[str]:
+def _content_faults(role: str, message: dict[str, Any]) -> Faults:
     content = message.get("content")
-    if isinstance(content, str):
-        return
     if content is None:
-        if role != "assistant" or not any(
-            message.get(k) for k in ("tool_calls", "function_call", "refusal", "audio")
-        ):
+        if not _needs_no_content(role, message):
             yield "no content"
-        return
-    if not isinstance(content, list):
+    elif not isinstance(content, str | list):
         yield f"content is {type(content).__name__}"
-        return
-    if not content:
+    elif content == []:
         yield "empty content"
-    for index, part in enumerate(content):
-        yield from (f"content[{index}]: {fault}" for fault in _part_faults(role, part))
+    elif isinstance(content, list):
+        yield from faults_in("content", content, lambda part: _part_faults(role, part))
 
 
-def _part_faults(role: str, part: Any) -> Iterator[str]:
-    kind = part.get("type") if isinstance(part, dict) else None
-    if not isinstance(kind, str) or kind not in _PARTS[role]:
+def _needs_no_content(role: str, message: dict[str, Any]) -> bool:
+    return role == "assistant" and any(message.get(key) for key in _INSTEAD)
+
+
+def _part_faults(role: str, part: Any) -> Faults:
+    kind = kind_in(part)
+    if isinstance(kind, str) and kind in _PARTS[role]:
+        yield from _value_faults(kind, part.get(_PARTS[role][kind]))
+    else:
         yield f"a part of type {kind!r} in a {role} message"
-        return
-    value = part.get(_PARTS[role][kind])
-    if kind in ("text", "refusal"):
-        if not isinstance(value, str) or not value:
-            yield f"{kind} is {value!r}"
-    elif not isinstance(value, dict) or not all(
-        _is_name(value.get(field)) for field in _FIELDS.get(kind, ())
-    ):
+
+
+def _value_faults(kind: str, value: Any) -> Faults:
+    """The faults of what a part holds: a text, or an object for media."""
+    if kind not in ("text", "refusal"):
+        yield from _media_faults(kind, value)
+    elif not is_name(value):
+        yield f"{kind} is {value!r}"
+
+
+def _media_faults(kind: str, value: Any) -> Faults:
+    fields = _FIELDS.get(kind, ())
+    if not isinstance(value, dict) or not all(is_name(value.get(field)) for field in fields):
         yield f"{kind} is incomplete"
     elif kind == "file" and not (value.get("file_data") or value.get("file_id")):
         yield "file has neither data nor id"
 
 
-def _is_name(value: Any) -> bool:
-    return isinstance(value, str) and bool(value)
-
-
 # --- calls and results ---
 
 
-def _call_faults(message: dict[str, Any]) -> Iterator[str]:
-    if "tool_calls" not in message or message["tool_calls"] is None:
+def _calls_faults(calls: Any) -> Faults:
+    if calls is None:
         return
-    calls = message["tool_calls"]
     if not isinstance(calls, list) or not calls:
         yield "tool_calls is not a list with at least one call"
         return
-    seen: set[Any] = set()
+    seen: set[str] = set()
     for index, call in enumerate(calls):
-        yield from (f"tool_calls[{index}]: {fault}" for fault in _one_call_faults(call))
+        yield from (f"tool_calls[{index}]: {fault}" for fault in _call_faults(call))
         id = call.get("id") if isinstance(call, dict) else None
-        if _is_name(id) and id in seen:
-            yield f"tool_calls[{index}]: a second call with the id {id!r}"
-        seen.add(id if _is_name(id) else None)
+        if isinstance(id, str) and id:
+            if id in seen:
+                yield f"tool_calls[{index}]: a second call with the id {id!r}"
+            seen.add(id)
 
 
-def _one_call_faults(call: Any) -> Iterator[str]:
+def _call_faults(call: Any) -> Faults:
     if not isinstance(call, dict):
         yield "not an object"
         return
-    if not _is_name(call.get("id")):
-        yield f"id is {call.get('id')!r}"
+    yield from name_faults(call, "id")
+    yield from _called_faults(call)
+
+
+def _called_faults(call: dict[str, Any]) -> Faults:
+    """What is wrong with the function that is called, in any of its shapes."""
     kind = call.get("type")
     if kind is None and "name" in call:
-        yield from _named_faults(call, "arguments", (str, dict))
+        yield from _named_faults(call, "arguments", str, dict)
     elif kind == "function" and isinstance(call.get("function"), dict):
-        yield from _named_faults(call["function"], "arguments", (str,))
+        yield from _named_faults(call["function"], "arguments", str)
     elif kind == "custom" and isinstance(call.get("custom"), dict):
-        yield from _named_faults(call["custom"], "input", (str,))
+        yield from _named_faults(call["custom"], "input", str)
     else:
         yield f"a call of type {kind!r} without its function"
 
 
-def _named_faults(called: dict[str, Any], field: str, types: tuple[type, ...]) -> Iterator[str]:
-    if not _is_name(called.get("name")):
-        yield f"name is {called.get('name')!r}"
-    if not isinstance(called.get(field), types):
-        yield f"{field} is {type(called.get(field)).__name__}"
+def _named_faults(called: dict[str, Any], field: str, *types: type) -> Faults:
+    yield from name_faults(called, "name")
+    yield from type_faults(called, field, *types)
 
 
-def _pair_faults(messages: list[Any]) -> Iterator[str]:
+def _pair_faults(messages: list[Any]) -> Faults:
     """Every call is answered, once, before anything else is said; nothing else is answered."""
     waiting: list[str] = []
     answered: list[str] = []
     for index, message in enumerate(messages):
         if not isinstance(message, dict):
             continue
-        if message.get("role") == "tool":
-            id = message.get("tool_call_id")
-            if id in waiting:
-                waiting.remove(id)
-                answered.append(id)
-            else:
-                yield f"messages[{index}]: a {'second' if id in answered else 'stray'} result for {id!r}"
+        if message.get("role") != "tool":
+            missing = (f"the call {id!r} before it has no result" for id in waiting)
+            yield from (f"messages[{index}]: {fault}" for fault in missing)
+            waiting, answered = _call_ids(message), []
             continue
-        yield from (f"messages[{index}]: the call {id!r} before it has no result" for id in waiting)
-        waiting, answered = _call_ids(message), []
+        id = message.get("tool_call_id")
+        if id in waiting:
+            waiting.remove(id)
+            answered.append(id)
+        else:
+            which = "second" if id in answered else "stray"
+            yield f"messages[{index}]: a {which} result for {id!r}"
     yield from (f"messages: the call {id!r} has no result" for id in waiting)
 
 
 def _call_ids(message: dict[str, Any]) -> list[str]:
-    calls = message.get("tool_calls")
-    found = (
-        [call.get("id") for call in calls if isinstance(call, dict)]
-        if isinstance(calls, list)
-        else []
-    )
-    return list(dict.fromkeys(id for id in found if isinstance(id, str)))
+    """The ids of a message's calls, each once."""
+    ids = (call.get("id") for call in objects_in(message.get("tool_calls")))
+    return list(dict.fromkeys(id for id in ids if isinstance(id, str)))
 
 
-def _order_faults(messages: list[Any]) -> Iterator[str]:
+def _order_faults(messages: list[Any]) -> Faults:
     for index, message in enumerate(messages):
         role = message.get("role") if isinstance(message, dict) else None
-        if role == "user":
-            return
         if role == "assistant":
             yield f"messages[{index}]: an assistant message before any user message"
+        if role in ("user", "assistant"):
             return
 
 
 # --- tools ---
 
 
-def _tool_faults(request: Mapping[str, Any]) -> Iterator[str]:
-    if "tools" not in request:
-        return
-    tools = request["tools"]
-    if not isinstance(tools, list) or not tools:
-        yield "tools: not a list with at least one tool"
-        return
-    for index, tool in enumerate(tools):
-        kind = tool.get("type") if isinstance(tool, dict) else None
-        defined = tool.get(kind) if kind in ("function", "custom") else None
-        if not isinstance(defined, dict):
-            yield f"tools[{index}]: a tool of type {kind!r} without its definition"
-        elif not isinstance(defined.get("name"), str) or not _TOOL_NAME.fullmatch(defined["name"]):
-            yield f"tools[{index}]: name is {defined.get('name')!r}"
-        elif not isinstance(defined.get("parameters", {}), dict):
-            yield f"tools[{index}]: parameters are {type(defined['parameters']).__name__}"
+def _tool_faults(tool: Any) -> Faults:
+    kind = kind_in(tool)
+    defined = tool.get(kind) if kind in ("function", "custom") else None
+    if not isinstance(defined, dict):
+        yield f"a tool of type {kind!r} without its definition"
+    elif not matches(_TOOL_NAME, defined.get("name")):
+        yield f"name is {defined.get('name')!r}"
+    elif not isinstance(defined.get("parameters", {}), dict):
+        yield f"parameters are {type(defined['parameters']).__name__}"

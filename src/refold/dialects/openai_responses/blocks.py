@@ -1,7 +1,7 @@
 """OpenAI Responses, the way in: items and parts as blocks.
 
-What is not known is carried as it is. Neighbours: `openai_responses` puts the blocks of an answer
-together, `openai_responses_items` knows which items call and which answer.
+What is not known is carried as it is. Neighbours: `parse` puts the blocks of an answer together,
+`items` knows which items call and which answer.
 """
 
 from __future__ import annotations
@@ -9,13 +9,17 @@ from __future__ import annotations
 from typing import Any
 
 from refold.core.model import Media, Opaque, Text, Thinking, ToolCall, ToolResult
+from refold.dialects.form import content_blocks
 from refold.dialects.openai_responses.items import CALLS, OPEN_CALLS, answer_of, call_of, kind_of
-from refold.dialects.wire import at, media_of_url, refused, text_in
+from refold.dialects.outside import refused, text_in
+from refold.dialects.wire import at, is_text_part, media_of_url, objects_in
+
+_Part = Text | Media | Opaque
 
 
-def read_part(part: Any, role: str = "user") -> Text | Media | Opaque:
+def read_part(part: Any, role: str = "user") -> _Part:
     """A part of a message or an output."""
-    if type(part) is dict and part.get("type") == "text" and type(part.get("text")) is str:
+    if is_text_part(part):
         # Everybody else's text: what only has another name here goes out under ours.
         part["type"] = "output_text" if role == "assistant" else "input_text"
     match part:
@@ -36,54 +40,45 @@ def read_part(part: Any, role: str = "user") -> Text | Media | Opaque:
         case {"type": str()}:
             return Opaque(raw=part)
         case _:
-            raise refused(
-                "a part of the content",
-                part,
-                "an object with a type, such as input_text or input_image,",
-            )
+            accepted = "an object with a type, such as input_text or input_image,"
+            raise refused("a part of the content", part, accepted)
 
 
 def read_reasoning(item: dict[str, Any]) -> Thinking | Opaque:
     """What the model thought, with its seal; its id stands for it where there is no seal."""
-    said = item.get("summary") or item.get("content")
-    texts = (
-        [text_in(part, "text") for part in said if isinstance(part, dict)]
-        if isinstance(said, list)
-        else []
-    )
-    thinking = Thinking("\n\n".join(texts), text_in(item, "id"), text_in(item, "encrypted_content"))
+    parts = objects_in(item.get("summary") or item.get("content"))
+    text = "\n\n".join(text_in(part, "text") for part in parts)
+    thinking = Thinking(text, text_in(item, "id"), text_in(item, "encrypted_content"))
     return Opaque(raw=item) if thinking == Thinking() else thinking
 
 
 def read_call(item: dict[str, Any]) -> ToolCall:
     """A call that the caller answers."""
-    called, key = CALLS.get(kind_of(item), (kind_of(item).removesuffix("_call"), ""))
-    called = called or text_in(item, "name")
+    kind = kind_of(item)
+    usual_name, key = CALLS.get(kind, (kind.removesuffix("_call"), ""))
+    name = usual_name or text_in(item, "name")
     arguments = item.get(key, {})
-    if kind_of(item) in OPEN_CALLS and (not called or not isinstance(arguments, str | dict)):
+    is_known = isinstance(arguments, str | dict)
+    if kind in OPEN_CALLS and not (name and is_known):
         raise refused("a tool call", item, f"an item with a name and {key}")
-    return ToolCall(call_of(item), called, arguments if isinstance(arguments, str | dict) else {})
+    return ToolCall(call_of(item), name, arguments if is_known else {})
 
 
 def read_result(item: dict[str, Any]) -> ToolResult:
     """What answers a call."""
-    kind, output = kind_of(item), item.get("output")
-    if kind.removesuffix("_output") in OPEN_CALLS and not isinstance(output, str | list):
+    content = _output_content(item)
+    failed = item.get("status") == "failed"
+    return ToolResult(answer_of(item), content, is_error=failed, name=text_in(item, "name"))
+
+
+def _output_content(item: dict[str, Any]) -> tuple[_Part, ...]:
+    """The content of an output; Invalid if a call of its kind takes no such output."""
+    output = item.get("output")
+    is_open = kind_of(item).removesuffix("_output") in OPEN_CALLS
+    if is_open and not isinstance(output, str | list):
         raise refused(f"the output of call {answer_of(item)}", output, "text or a list of parts")
-    content: tuple[Text | Media | Opaque, ...] = ()
-    if isinstance(output, str):
-        content = (Text(output),)
-    elif isinstance(output, list):
-        is_open = kind.removesuffix("_output") in OPEN_CALLS
-        content = tuple(map(read_part if is_open else _chunk, output))
-    elif output is not None:
-        content = (_screenshot(output),)
-    return ToolResult(
-        answer_of(item),
-        content,
-        is_error=item.get("status") == "failed",
-        name=text_in(item, "name"),
-    )
+    content = content_blocks(output, read_part if is_open else _chunk)
+    return (_screenshot(output),) if content is None else content
 
 
 def _chunk(chunk: Any) -> Text | Opaque:
@@ -98,6 +93,7 @@ def _chunk(chunk: Any) -> Text | Opaque:
 
 
 def _screenshot(output: Any) -> Media | Opaque:
+    """An output that is one object: an image, or what we do not know."""
     url = at(output, ("image_url",))
     return media_of_url("image", url) if isinstance(url, str) and url else Opaque(raw=output)
 

@@ -3,15 +3,17 @@
 
 Each fault names its place: "input[3]: …". Sources: the SDK's types, and the errors that users
 report: ids have the prefix of their type, calls and outputs pair by `call_id`, reasoning is
-followed by what it led to.
+followed by what it led to. Neighbour: `faults` has what the validators share.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
+
+from refold.dialects.faults import Faults, faults_in, is_name, kind_in, matches, tool_faults
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -43,80 +45,92 @@ _OUTPUTS: dict[str, tuple[type, ...]] = {
     "apply_patch_call_output": (str, type(None)),
 }
 _HOSTED = frozenset({
-    "web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_list_tools",
-    "mcp_call", "mcp_approval_request", "tool_search_call", "tool_search_output", "program", "program_output",
+    "web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call",
+    "mcp_list_tools", "mcp_call", "mcp_approval_request", "tool_search_call", "tool_search_output",
+    "program", "program_output",
 })  # fmt: skip
 _NOT_SAID = frozenset({*_OUTPUTS, "mcp_approval_response", "compaction_trigger", "additional_tools",
                        "configuration_update"})  # fmt: skip
 _OTHERS = frozenset({"reasoning", "compaction", "item_reference", *_HOSTED, *_NOT_SAID})
+# What asks for an answer of the caller or of the provider itself, and what answers it: by which
+# field.
+_ASKING = {"mcp_approval_request": "id", "program": "call_id"}
+_ANSWERING = {"mcp_approval_response": "approval_request_id", "program_output": "call_id"}
+
+Item = dict[str, Any]
 
 
 def check(request: Mapping[str, Any]) -> list[str]:
     """Every fault that the provider would refuse the request for."""
     items = request.get("input")
-    faults = list(_tool_faults(request))
-    if not isinstance(request.get("instructions", ""), str):
-        faults.append("instructions: not text")
+    faults = list(_setting_faults(request))
     if isinstance(items, str) and items:
         return faults
     if not isinstance(items, list) or not items:
         return ["input: not a list with at least one item", *faults]
-    found = [f"input[{i}]: {fault}" for i, item in enumerate(items) for fault in _item_faults(item)]
+    found = list(faults_in("input", items, _item_faults))
     sound = [item if isinstance(item, dict) else {} for item in items]
-    for rule in (_pair_faults, _reasoning_faults, _repeated, _answer_faults):
+    for rule in (_pair_faults, _reasoning_faults, _repeated_faults, _answer_faults):
         found += rule(sound)
     if request.get("store") is False:
-        found += _unstored_faults(sound)
+        found += faults_in("input", sound, _unstored_faults)
     return [*found, *faults]
+
+
+def _setting_faults(request: Mapping[str, Any]) -> Faults:
+    """The faults beside the input."""
+    if "tools" in request:
+        yield from tool_faults(request["tools"], _tool_faults)
+    if not isinstance(request.get("instructions", ""), str):
+        yield "instructions: not text"
 
 
 def _type(item: Mapping[str, Any]) -> str:
     kind = item.get("type")
-    if kind is None:
-        return "message" if "role" in item else "item_reference" if item.keys() == {"id"} else ""
-    return kind if isinstance(kind, str) else ""
-
-
-def _is_name(value: Any) -> bool:
-    return isinstance(value, str) and bool(value)
+    if kind is not None:
+        return kind if isinstance(kind, str) else ""
+    if item.keys() == {"id"}:
+        return "item_reference"
+    return "message" if "role" in item else ""
 
 
 # --- one item ---
 
 
-def _item_faults(item: Any) -> Iterator[str]:
+def _item_faults(item: Any) -> Faults:
     if not isinstance(item, dict):
         yield "not an object"
         return
     kind = _type(item)
-    if kind == "message":
-        yield from _message_faults(item)
+    yield from _kind_faults(item, kind)
+    yield from _id_faults(item, kind)
+
+
+def _kind_faults(item: Item, kind: str) -> Faults:
+    """What is wrong with an item by the rules of its type."""
+    if kind in _RULES:
+        yield from _RULES[kind](item)
     elif kind in _CALLS:
         yield from _call_faults(item, kind)
     elif kind in _OUTPUTS:
         yield from _output_faults(item, kind)
     elif kind not in _OTHERS:
         yield f"an item of type {item.get('type')!r}"
-    if kind == "reasoning":
-        yield from _thought_faults(item)
-    if kind == "compaction" and not _is_name(item.get("encrypted_content")):
-        yield "a compaction without its encrypted_content"
-    yield from _id_faults(item, kind)
 
 
-def _id_faults(item: dict[str, Any], kind: str) -> Iterator[str]:
+def _id_faults(item: Item, kind: str) -> Faults:
     id = item.get("id")
+    prefix = _PREFIXES.get(kind, "")
     if id is None:
         if kind == "item_reference":
             yield "a reference without an id"
-        return
-    if not isinstance(id, str) or not _ID.fullmatch(id):
+    elif not matches(_ID, id):
         yield f"id is {id!r:.80}"
-    elif not id.startswith(_PREFIXES.get(kind, "")):
-        yield f"id {id!r} does not begin with {_PREFIXES[kind]!r}"
+    elif not id.startswith(prefix):
+        yield f"id {id!r} does not begin with {prefix!r}"
 
 
-def _message_faults(item: dict[str, Any]) -> Iterator[str]:
+def _message_faults(item: Item) -> Faults:
     role, content = item.get("role"), item.get("content")
     if not isinstance(role, str) or role not in _PARTS:
         yield f"unknown role {role!r}"
@@ -125,103 +139,126 @@ def _message_faults(item: dict[str, Any]) -> Iterator[str]:
         yield f"content is {type(content).__name__}"
     elif not content:
         yield "empty content"
-    for index, part in enumerate(content if isinstance(content, list) else ()):
-        yield from (
-            f"content[{index}]: {fault}"
-            for fault in _part_faults(part, _PARTS[role], f"a {role} message")
-        )
+    elif isinstance(content, list):
+        where = f"a {role} message"
+        known = _PARTS[role]
+        yield from faults_in("content", content, lambda part: _part_faults(part, known, where))
 
 
-def _part_faults(part: Any, known: dict[str, tuple[str, ...]], where: str) -> Iterator[str]:
-    kind = part.get("type") if isinstance(part, dict) else None
+def _part_faults(part: Any, known: dict[str, tuple[str, ...]], where: str) -> Faults:
+    kind = kind_in(part)
     if not isinstance(kind, str) or kind not in known:
         yield f"a part of type {kind!r} in {where}"
-    elif not any(_is_name(part.get(key)) for key in known[kind]):
+    elif not any(is_name(part.get(key)) for key in known[kind]):
         yield f"an empty {kind}"
 
 
-def _thought_faults(item: dict[str, Any]) -> Iterator[str]:
+def _thought_faults(item: Item) -> Faults:
     if not isinstance(item.get("summary"), list):
         yield "reasoning without a summary"
     if "status" in item:
         yield "status is not taken back with reasoning"
-    if not _is_name(item.get("id")) and not _is_name(item.get("encrypted_content")):
+    if not is_name(item.get("id")) and not is_name(item.get("encrypted_content")):
         yield "reasoning with neither id nor encrypted_content"
+
+
+def _compaction_faults(item: Item) -> Faults:
+    if not is_name(item.get("encrypted_content")):
+        yield "a compaction without its encrypted_content"
+
+
+_RULES = {
+    "message": _message_faults,
+    "reasoning": _thought_faults,
+    "compaction": _compaction_faults,
+}
 
 
 # --- calls and outputs ---
 
 
-def _call_faults(item: dict[str, Any], kind: str) -> Iterator[str]:
+def _call_faults(item: Item, kind: str) -> Faults:
     yield from _call_id_faults(item.get("call_id"))
     for key, wanted in _CALLS[kind].items():
-        value: Any = item.get(key)
-        if not isinstance(value, wanted):
-            yield f"{key} is {type(value).__name__}"
-        elif key == "name" and not _NAME.fullmatch(item[key]):
-            yield f"name is {value!r:.80}"
+        yield from _field_faults(key, item.get(key), wanted)
 
 
-def _call_id_faults(id: Any) -> Iterator[str]:
-    if not _is_name(id):
+def _field_faults(key: str, value: Any, wanted: type) -> Faults:
+    if not isinstance(value, wanted):
+        yield f"{key} is {type(value).__name__}"
+    elif key == "name" and not matches(_NAME, value):
+        yield f"name is {value!r:.80}"
+
+
+def _call_id_faults(id: Any) -> Faults:
+    if not is_name(id):
         yield f"call_id is {id!r}"
     elif len(id) > _CALL_ID_LENGTH_MAX:
         yield f"call_id has {len(id)} characters"
 
 
-def _output_faults(item: dict[str, Any], kind: str) -> Iterator[str]:
+def _output_faults(item: Item, kind: str) -> Faults:
     yield from _call_id_faults(_answered(item))
     output = item.get("output")
     if not isinstance(output, _OUTPUTS[kind]):
         yield f"output is {type(output).__name__}"
     if isinstance(output, list) and str in _OUTPUTS[kind]:
-        if not output:
-            yield "an empty list as output"
-        for index, part in enumerate(output):
-            yield from (
-                f"output[{index}]: {fault}" for fault in _part_faults(part, _GIVEN, "an output")
-            )
+        yield from _parts_faults(output)
 
 
-def _answered(item: dict[str, Any]) -> Any:
+def _parts_faults(output: list[Any]) -> Faults:
+    """The faults of an output that is a list of parts."""
+    if not output:
+        yield "an empty list as output"
+    yield from faults_in("output", output, lambda part: _part_faults(part, _GIVEN, "an output"))
+
+
+def _answered(item: Item) -> Any:
+    """The id of the call that an output answers."""
     id = item.get("call_id")
-    return item.get("id") if id is None and _type(item) == "local_shell_call_output" else id
+    if id is None and _type(item) == "local_shell_call_output":
+        return item.get("id")
+    return id
 
 
-def _pair_faults(items: list[dict[str, Any]]) -> Iterator[str]:
-    """Every call is answered, once, behind it and in its own type; nothing else is answered."""
+def _pair_faults(items: list[Item]) -> Faults:
+    """Every call is answered, once, after it and in its own type; nothing else is answered."""
     waiting: dict[str, str] = {}
     seen: set[str] = set()
     for index, item in enumerate(items):
-        kind = _type(item)
-        id = (
-            item.get("call_id") if kind in _CALLS else _answered(item) if kind in _OUTPUTS else None
-        )
+        kind, id = _type(item), _pair_id(item)
+        place = f"input[{index}]"
         if not isinstance(id, str):
             continue
         if kind in _CALLS:
             if id in seen:
-                yield f"input[{index}]: a second call with the call_id {id!r}"
+                yield f"{place}: a second call with the call_id {id!r}"
             seen.add(id)
             waiting[id] = kind
         elif id not in waiting:
-            yield f"input[{index}]: a {'second' if id in seen else 'stray'} output for {id!r}"
+            yield f"{place}: a {'second' if id in seen else 'stray'} output for {id!r}"
         elif f"{waiting.pop(id)}_output" != kind:
-            yield f"input[{index}]: a {kind} for a call of another type"
+            yield f"{place}: a {kind} for a call of another type"
     yield from (f"input: the call {id!r} has no output" for id in waiting)
 
 
-def _answer_faults(items: list[dict[str, Any]]) -> Iterator[str]:
+def _pair_id(item: Item) -> Any:
+    """The id by which a call and its output belong together; None for any other item."""
+    kind = _type(item)
+    if kind in _CALLS:
+        return item.get("call_id")
+    return _answered(item) if kind in _OUTPUTS else None
+
+
+def _answer_faults(items: list[Item]) -> Faults:
     """What the provider's own tools ask for is there before it is answered."""
-    asked: set[Any] = set()
+    asked: set[str] = set()
     for index, item in enumerate(items):
         kind = _type(item)
-        if kind in ("mcp_approval_request", "program"):
-            asked.add(str(item.get("id" if kind == "mcp_approval_request" else "call_id")))
-        elif kind in ("mcp_approval_response", "program_output"):
-            wanted = item.get(
-                "approval_request_id" if kind == "mcp_approval_response" else "call_id"
-            )
+        if kind in _ASKING:
+            asked.add(str(item.get(_ASKING[kind])))
+        elif kind in _ANSWERING:
+            wanted = item.get(_ANSWERING[kind])
             if str(wanted) not in asked:
                 yield f"input[{index}]: a stray {kind} for {wanted!r:.80}"
         elif kind == "compaction_trigger" and index < len(items) - 1:
@@ -231,52 +268,51 @@ def _answer_faults(items: list[dict[str, Any]]) -> Iterator[str]:
 # --- reasoning and ids ---
 
 
-def _reasoning_faults(items: list[dict[str, Any]]) -> Iterator[str]:
-    for index, item in enumerate(items):
-        if _type(item) != "reasoning":
-            continue
-        follower = items[index + 1] if index + 1 < len(items) else {}
-        given = _type(follower) == "message" and follower.get("role") != "assistant"
-        if not follower or given or _type(follower) in _NOT_SAID:
+def _reasoning_faults(items: list[Item]) -> Faults:
+    for index, (item, follower) in enumerate(zip(items, [*items[1:], {}])):
+        if _type(item) == "reasoning" and not _is_said(follower):
             yield f"input[{index}]: reasoning without its following item"
 
 
-def _repeated(items: list[dict[str, Any]]) -> list[str]:
-    ids = Counter(
-        item["id"] for item in items if _is_name(item.get("id")) and _type(item) != "item_reference"
-    )
-    return [f"input: {count} items with the id {id!r}" for id, count in ids.items() if count > 1]
+def _is_said(item: Item) -> bool:
+    """Whether the model says this, and so may have been led to it by reasoning."""
+    kind = _type(item)
+    if kind == "message":
+        return item.get("role") == "assistant"
+    return bool(item) and kind not in _NOT_SAID
 
 
-def _unstored_faults(items: list[dict[str, Any]]) -> Iterator[str]:
+def _repeated_faults(items: list[Item]) -> Faults:
+    named = (item for item in items if is_name(item.get("id")))
+    ids = Counter(item["id"] for item in named if _type(item) != "item_reference")
+    for id, count in ids.items():
+        if count > 1:
+            yield f"input: {count} items with the id {id!r}"
+
+
+def _unstored_faults(item: Item) -> Faults:
     """With `store=False` the provider knows nothing by its id."""
-    for index, item in enumerate(items):
-        if _type(item) == "item_reference":
-            yield f"input[{index}]: a reference to an item that was not stored"
-        if _type(item) == "reasoning" and not _is_name(item.get("encrypted_content")):
-            yield f"input[{index}]: reasoning that was not stored, without its encrypted_content"
+    kind = _type(item)
+    if kind == "item_reference":
+        yield "a reference to an item that was not stored"
+    if kind == "reasoning" and not is_name(item.get("encrypted_content")):
+        yield "reasoning that was not stored, without its encrypted_content"
 
 
 # --- tools ---
 
 
-def _tool_faults(request: Mapping[str, Any]) -> Iterator[str]:
-    if "tools" not in request:
-        return
-    tools = request["tools"]
-    if not isinstance(tools, list) or not tools:
-        yield "tools: not a list with at least one tool"
-        return
-    for index, tool in enumerate(tools):
-        kind = tool.get("type") if isinstance(tool, dict) else None
-        if not _is_name(kind):
-            yield f"tools[{index}]: a tool of type {kind!r}"
-        elif kind in ("function", "custom"):
-            yield from (f"tools[{index}]: {fault}" for fault in _definition_faults(tool))
+def _tool_faults(tool: Any) -> Faults:
+    kind = kind_in(tool)
+    if not is_name(kind):
+        yield f"a tool of type {kind!r}"
+    elif kind in ("function", "custom"):
+        yield from _definition_faults(tool)
 
 
-def _definition_faults(tool: dict[str, Any]) -> Iterator[str]:
-    if not isinstance(tool.get("name"), str) or not _NAME.fullmatch(tool["name"]):
-        yield f"name is {tool.get('name')!r:.80}"
-    if not isinstance(tool.get("parameters"), dict | None):
-        yield f"parameters are {type(tool['parameters']).__name__}"
+def _definition_faults(tool: Item) -> Faults:
+    name, parameters = tool.get("name"), tool.get("parameters")
+    if not matches(_NAME, name):
+        yield f"name is {name!r:.80}"
+    if not isinstance(parameters, dict | None):
+        yield f"parameters are {type(parameters).__name__}"

@@ -3,17 +3,18 @@ forms.
 
 A call that the caller answers has a `call_id`, and so has its output; what the provider runs itself
 has none. `form_of` and `filled_result` say where the blocks stand in items, in the language of
-`form`. Neighbours: `openai_responses` is the way in, `openai_responses_render` the way out.
+`form`. Neighbours: `parse` is the way in, `render` the way out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from refold.core.model import Block, Media, Opaque, Role, Text, Thinking, ToolCall, ToolResult
-from refold.dialects.form import HOLE, Found, Misfit, Same, Show, carve, field_of, fill
-from refold.dialects.wire import MISSING, Path, at, is_text, text_in, text_within
+from refold.dialects.form import HOLE, Carving, Holes, Misfit, Placed, Rename, Show, fill
+from refold.dialects.outside import text_in
+from refold.dialects.wire import Path, Same, is_text, text_within
 
 NAME = "openai_responses"
 
@@ -48,17 +49,17 @@ ROLES: dict[str, Role] = {
 def kind_of(item: Mapping[str, Any]) -> str:
     """The type of an item; a message may come without."""
     kind = item.get("type")
-    return kind if isinstance(kind, str) else "message" if "role" in item else ""
+    if isinstance(kind, str):
+        return kind
+    return "message" if "role" in item else ""
 
 
 def call_of(item: Mapping[str, Any]) -> str:
     """The id of the call that an item makes and the caller answers, or nothing."""
     kind = kind_of(item)
-    return (
-        text_in(item, "call_id")
-        if kind.endswith("_call") and kind not in PROVIDERS_PAIRS.values()
-        else ""
-    )
+    if not kind.endswith("_call") or kind in PROVIDERS_PAIRS.values():
+        return ""
+    return text_in(item, "call_id")
 
 
 def answer_of(item: Mapping[str, Any]) -> str:
@@ -66,9 +67,10 @@ def answer_of(item: Mapping[str, Any]) -> str:
     kind = kind_of(item)
     if not kind.endswith("_output") or kind in PROVIDERS_PAIRS:
         return ""
-    return text_in(item, "call_id") or (
-        text_in(item, "id") if kind == "local_shell_call_output" else ""
-    )
+    id = text_in(item, "call_id")
+    if not id and kind == "local_shell_call_output":
+        return text_in(item, "id")
+    return id
 
 
 def is_said(item: Mapping[str, Any]) -> bool:
@@ -79,79 +81,89 @@ def is_said(item: Mapping[str, Any]) -> bool:
     return kind not in CONTROLS and not answer_of(item)
 
 
+def without_id(item: dict[str, Any]) -> dict[str, Any]:
+    """The item without its own id, so that it is not taken for the one the provider knows."""
+    return {key: value for key, value in item.items() if key != "id"}
+
+
 # --- forms ---
 
 _PLACES: dict[type, tuple[tuple[Path, str], ...]] = {
-    Text: ((("text",), "text"), (("refusal",), "text"), (("stdout",), "text"), (("stderr",), "text")),
+    Text: (
+        (("text",), "text"), (("refusal",), "text"), (("stdout",), "text"), (("stderr",), "text"),
+    ),
     Thinking: (
         (("summary", 0, "text"), "text"), (("content", 0, "text"), "text"),
         (("encrypted_content",), "data"), (("id",), "signature"),
     ),
-    ToolCall: ((("call_id",), "id"), *(((key,), "arguments") for key in ("arguments", "input", "action", "operation"))),
+    ToolCall: (
+        (("call_id",), "id"), (("arguments",), "arguments"), (("input",), "arguments"),
+        (("action",), "arguments"), (("operation",), "arguments"),
+    ),
     Media: (
-        (("image_url",), "url"), (("image_url",), "data_url"), (("file_url",), "url"), (("file_data",), "data_url"),
-        (("file_id",), "file"),
+        (("image_url",), "url"), (("image_url",), "data_url"), (("file_url",), "url"),
+        (("file_data",), "data_url"), (("file_id",), "file"),
     ),
 }  # fmt: skip
 
 
-def form_of(items: list[dict[str, Any]], found: Found, show: Show, same: Same) -> Any:
-    """The items with their blocks carved out, behind the count of these: `[count, items]`."""
-    if found and isinstance(found[0][1], ToolResult):
-        found = _result_places(items[0], found[0][1])
-    holes = {
-        path: _reference(index, at(items, path), block, show, same)
-        for index, (path, block) in enumerate(found)
-    }
-    return [len(found), carve(items, holes)]
+def form_of(items: list[dict[str, Any]], placed: Placed, show: Show, same: Same) -> Any:
+    """The items with their blocks carved out, after the count of these: `[count, items]`."""
+    if placed and isinstance(placed[0][1], ToolResult):
+        placed = _placed_result(items[0], placed[0][1])
+    return Carving(show, same, _holes_in).form_of(items, placed)
 
 
-def _reference(index: int, value: Any, block: Block, show: Show, same: Same) -> Any:
-    if type(value) is str:
-        return [index, {HOLE: "text"}]
-    if same(value, show(block)):
-        return index
-    holes: dict[Path, Any] = {}
+def _holes_in(value: Any, block: Block, carving: Carving) -> Holes:
+    holes: Holes = {}
     for path, name in _PLACES.get(type(block), ()):
         # The first place that holds a field is its own; the same text elsewhere is somebody else's.
-        if name not in holes.values() and same(at(value, path), field_of(block, name)):
+        if name not in holes.values() and carving.holds(value, path, block, name):
             holes[path] = name
-    return [index, carve(value, holes)]
+    return holes
 
 
-def _result_places(item: dict[str, Any], result: ToolResult) -> Found:
+def _placed_result(item: dict[str, Any], result: ToolResult) -> Placed:
     """Where a result's id and content stand: its output may be text, a list of parts, or one
     object."""
     key = "call_id" if text_in(item, "call_id") else "id"
-    found: Found = [((0, key), Text(result.call))]
-    output = item.get("output")
+    id: Placed = [((0, key), Text(result.call))]
+    return id + _placed_output(item.get("output"), result.content)
+
+
+def _placed_output(output: Any, content: tuple[Text | Media | Opaque, ...]) -> Placed:
+    path: Path = (0, "output")
     if isinstance(output, list):
-        return found + [((0, "output", index), part) for index, part in enumerate(result.content)]
+        return [((*path, index), part) for index, part in enumerate(content)]
     if isinstance(output, str):
-        return [*found, ((0, "output"), Text(text_within(result.content)))]
-    return [*found, ((0, "output"), result.content[0])] if result.content else found
+        return [(path, Text(text_within(content)))]
+    return [(path, content[0])] if content else []
 
 
-def filled_result(
-    form: Any, result: ToolResult, show: Show, name: Callable[[str], str]
-) -> dict[str, Any]:
+def filled_result(form: Any, result: ToolResult, show: Show, rename: Rename) -> dict[str, Any]:
     """The item that a form and a result make. Misfit if the content became something its place
     cannot hold."""
-    item = form[1][0]
-    output = at(item, ("output",))
-    content: tuple[Text | Media | Opaque, ...] = result.content
-    if output == {HOLE: [1, {HOLE: "text"}]}:
-        content = (Text(text_within(content)),)
-    elif output in (MISSING, None) and content:
-        raise Misfit  # it came without content and has some now
-    elif item["type"].removesuffix("_output") not in OPEN_CALLS:
-        _check_shape(output if isinstance(output, list) else [output], content)
-    made: dict[str, Any] = fill(form, (Text(name(result.call)), *content), show, str)[0]
+    content = _fitting_content(form[1][0], result)
+    blocks = (Text(rename(result.call)), *content)
+    made: dict[str, Any] = fill(form, blocks, show, str)[0]
     return made
 
 
-def _check_shape(forms: list[Any], content: tuple[Text | Media | Opaque, ...]) -> None:
+def _fitting_content(item: dict[str, Any], result: ToolResult) -> tuple[Text | Media | Opaque, ...]:
+    """The content of a result in as many blocks as the form of its item has places."""
+    content, output = result.content, item.get("output")
+    if output == {HOLE: [1, {HOLE: "text"}]}:
+        return (Text(text_within(content)),)
+    if output is None and content:
+        raise Misfit  # it came without content and has some now
+    if item["type"].removesuffix("_output") not in OPEN_CALLS:
+        _check_shape(output, content)
+    return content
+
+
+def _check_shape(output: Any, content: tuple[Text | Media | Opaque, ...]) -> None:
     """Misfit where an output in the call's own shape became a notice: as a part, that would
     stand in no such output."""
+    forms = output if isinstance(output, list) else [output]
     if any(is_text(part) and type(form[HOLE]) is int for form, part in zip(forms, content)):
         raise Misfit

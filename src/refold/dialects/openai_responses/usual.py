@@ -2,7 +2,7 @@
 else is known.
 
 `parse` compares with it, and keeps a form only where it differs; `render` falls back on it.
-Neighbours: `openai_responses_render` is the way out, `openai_responses_items` has the forms.
+Neighbours: `render` is the way out, `items` has the forms.
 """
 
 from __future__ import annotations
@@ -22,55 +22,67 @@ from refold.core.model import (
     ToolCall,
     ToolResult,
 )
+from refold.dialects.form import Rename
 from refold.dialects.openai_responses.items import INPUT_PARTS, OUTPUT_PARTS
-from refold.dialects.wire import copied, is_gone, is_text, shown_text, text_within
+from refold.dialects.wire import (
+    copied,
+    data_url,
+    is_gone,
+    is_text,
+    present,
+    shown_text,
+    text_within,
+)
+
+_ANY_PARTS = (*INPUT_PARTS, *OUTPUT_PARTS)
 
 
-def usual(message: Message, id: Callable[[str], str] = str) -> list[dict[str, Any]]:
+def usual(message: Message, rename: Rename = str) -> list[dict[str, Any]]:
     """The message as this provider usually has it."""
     first = message.blocks[0] if message.blocks else None
     if type(first) is ToolResult:
-        return [usual_output(first, id(first.call))]
+        return [usual_output(first, rename(first.call))]
     role: Role = "user" if message.role == "tool" else message.role
     items: list[dict[str, Any]] = []
-    said: list[Block] = []
+    parts: list[Block] = []
     for block in message.blocks:
-        item = _item_of(block, role, id)
+        item = _item_of(block, role, rename)
         if item is None:
-            said.append(block)
+            parts.append(block)
             continue
-        items += _usual_message(role, said) if said else []
-        said = []
-        items += [item] if item else []
-    return items + (_usual_message(role, said) if said or not items else [])
+        if parts:
+            items.append(_usual_message(role, parts))
+            parts = []
+        if item:
+            items.append(item)
+    if parts or not items:
+        items.append(_usual_message(role, parts))
+    return items
 
 
-def _item_of(block: Block, role: Role, id: Callable[[str], str]) -> dict[str, Any] | None:
+def _item_of(block: Block, role: Role, rename: Rename) -> dict[str, Any] | None:
     """A block that is an item of its own, an empty one for thinking that is gone; None for a
     part of a message."""
     match block:
         case ToolCall():
-            return usual_call(block, id(block.id))
+            return usual_call(block, rename(block.id))
         case Thinking():
             return {} if is_gone(block) else _usual_reasoning(block)
         case Text() | Opaque(raw=None) if role == "assistant":
             # One item each: a list of parts is taken only from the provider's own answers.
             return {"role": role, "content": shown_text(block)}
-        case Opaque(raw=dict(raw)) if role == "assistant" and raw.get("type") not in (
-            *INPUT_PARTS,
-            *OUTPUT_PARTS,
-        ):
+        case Opaque(raw=dict(raw)) if role == "assistant" and raw.get("type") not in _ANY_PARTS:
             made: dict[str, Any] = copied(raw)
             return made
         case _:
             return None
 
 
-def _usual_message(role: Role, said: Sequence[Block]) -> list[dict[str, Any]]:
+def _usual_message(role: Role, said: Sequence[Block]) -> dict[str, Any]:
     if len(said) == 1 and is_text(said[0]):
-        return [{"role": role, "content": shown_text(said[0])}]
-    parts = (own_part(block, role) for block in said)
-    return [{"role": role, "content": [part for part in parts if part is not None]}]
+        return {"role": role, "content": shown_text(said[0])}
+    parts = present(own_part(block, role) for block in said)
+    return {"role": role, "content": parts}
 
 
 def usual_call(call: ToolCall, id: str) -> dict[str, Any]:
@@ -83,10 +95,14 @@ def argument_text(arguments: Any) -> str:
 
 
 def _usual_reasoning(thinking: Thinking) -> dict[str, Any]:
-    summary = [{"type": "summary_text", "text": thinking.text}] if thinking.text else []
-    named = {"id": thinking.signature} if thinking.signature else {}
-    sealed = {"encrypted_content": thinking.data} if thinking.data else {}
-    return {"type": "reasoning", **named, "summary": summary, **sealed}
+    item: dict[str, Any] = {"type": "reasoning"}
+    if thinking.signature:
+        item["id"] = thinking.signature
+    summary = {"type": "summary_text", "text": thinking.text}
+    item["summary"] = [summary] if thinking.text else []
+    if thinking.data:
+        item["encrypted_content"] = thinking.data
+    return item
 
 
 # --- outputs ---
@@ -95,11 +111,17 @@ def _usual_reasoning(thinking: Thinking) -> dict[str, Any]:
 def usual_output(result: ToolResult, id: str, kind: str = "function_call") -> dict[str, Any]:
     """What answers a call of that kind."""
     make = TEXT_OUTPUTS.get(kind)
-    if make is not None:
+    if make:
         return make(result, id, text_within(result.content))
-    many = len(result.content) > 1 or any(type(part) is Media for part in result.content)
-    output = [own_part(part) for part in result.content] if many else text_within(result.content)
-    return {"type": f"{kind}_output", "call_id": id, "output": output}
+    return {"type": f"{kind}_output", "call_id": id, "output": _any_output(result)}
+
+
+def _any_output(result: ToolResult) -> str | list[Any]:
+    """A content as an output that takes any: parts if there are several, else text."""
+    content = result.content
+    if len(content) > 1 or any(type(part) is Media for part in content):
+        return [own_part(part) for part in content]
+    return text_within(content)
 
 
 def _shell_output(result: ToolResult, id: str, text: str) -> dict[str, Any]:
@@ -132,14 +154,11 @@ def own_part(block: Any, role: Role = "user") -> Any:
     there."""
     match block:
         case Text():
-            return {
-                "type": "output_text" if role == "assistant" else "input_text",
-                "text": block.text,
-            }
+            return _text_part(block.text, role)
         case Media():
             return _media_part(block)
         case Opaque():
-            return copied(block.raw) if block.raw is not None else own_part(Text(block.text), role)
+            return _text_part(block.text, role) if block.raw is None else copied(block.raw)
         case ToolCall():
             return usual_call(block, block.id)
         case Thinking():
@@ -148,18 +167,31 @@ def own_part(block: Any, role: Role = "user") -> Any:
             return None
 
 
+def _text_part(text: str, role: Role) -> dict[str, Any]:
+    kind = "output_text" if role == "assistant" else "input_text"
+    return {"type": kind, "text": text}
+
+
 def is_sayable(media: Media) -> bool:
+    """Whether there is a part for such media."""
     return media.media in ("image", "document") and bool(media.data or media.url or media.file)
 
 
 def _media_part(media: Media) -> dict[str, Any]:
     if not is_sayable(media):
-        return {"type": "input_text", "text": shown_text(media)}
-    url = f"data:{media.mime};base64,{media.data}" if media.data else media.url
+        return _text_part(shown_text(media), "user")
     if media.media == "image":
-        image = {"image_url": url} if url else {"file_id": media.file}
-        return {"type": "input_image", **image, "detail": media.detail or "auto"}
-    file = (
-        {"file_data": url} if media.data else {"file_url": url} if url else {"file_id": media.file}
-    )
-    return {"type": "input_file", **({"filename": media.name} if media.name else {}), **file}
+        return {"type": "input_image", **_image(media), "detail": media.detail or "auto"}
+    name = {"filename": media.name} if media.name else {}
+    return {"type": "input_file", **name, **_file(media)}
+
+
+def _image(media: Media) -> dict[str, str]:
+    url = data_url(media) if media.data else media.url
+    return {"image_url": url} if url else {"file_id": media.file}
+
+
+def _file(media: Media) -> dict[str, str]:
+    if media.data:
+        return {"file_data": data_url(media)}
+    return {"file_url": media.url} if media.url else {"file_id": media.file}

@@ -12,7 +12,8 @@ import pytest
 
 from refold.core.model import Text
 from refold.dialects import DIALECTS, dialect, dialect_of, parse
-from refold.dialects.wire import plain, plain_id
+from refold.dialects.outside import plain
+from refold.dialects.wire import plain_id
 from refold.errors import Invalid
 
 BOTH = pytest.mark.parametrize("name", list(DIALECTS))

@@ -1,0 +1,185 @@
+"""Anthropic Messages, the way in: messages, blocks and responses as ours.
+
+Neighbours: `render` is the way out, `form` keeps what is unusual.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from refold.core.model import (
+    Block,
+    Media,
+    Message,
+    Opaque,
+    Role,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
+from refold.dialects.anthropic.render import ELSEWHERE, NAME, own_part, usual
+from refold.dialects.form import Usual, content_blocks, message_of, placed_content
+from refold.dialects.outside import MARKS, count_in, opened, plain, refused, role_of, text_in
+from refold.dialects.protocol import Reply
+from refold.dialects.wire import Same, equality, is_text_part, objects_in
+
+_USUAL = Usual(NAME, usual, own_part)
+_ROLES: dict[str, Role] = {
+    "user": "user",
+    "assistant": "assistant",
+    "system": "system",
+    ELSEWHERE: "system",
+}
+_PARTS = frozenset({
+    "tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use", "mcp_tool_use",
+    "mcp_tool_result", "mcp_tool_listing", "container_upload", "compaction", "fallback",
+    "tool_addition", "tool_removal",
+})  # fmt: skip
+
+
+# --- which dialect ---
+
+
+def speaks(message: Mapping[str, Any]) -> bool:
+    """Whether the message has a shape that only this dialect has."""
+    content = message.get("content")
+    return isinstance(content, list) and any(map(_is_ours, content))
+
+
+def _is_ours(part: Any) -> bool:
+    kind = part.get("type") if isinstance(part, Mapping) else None
+    if not isinstance(kind, str):
+        return False
+    if kind in _PARTS or kind.endswith("_tool_result") or MARKS[0] in part:
+        return True
+    return kind in ("image", "document") and "source" in part
+
+
+def is_response(response: Mapping[str, Any]) -> bool:
+    """Whether this is a response of the Messages API."""
+    if response.get("type") != "message" or response.get("role") != "assistant":
+        return False
+    return "content" in response
+
+
+# --- parse ---
+
+
+def parse(message: Any) -> list[Message]:
+    """A wire message as messages."""
+    wire = plain(message)
+    if isinstance(wire, dict) and is_response(wire):
+        return [reply(message).message]
+    return [parse_plain(opened(wire), equality(message))]
+
+
+def parse_plain(wire: dict[str, Any], same: Same) -> Message:
+    """A plain wire message with a role."""
+    role = role_of(wire, _ROLES)
+    placed = placed_content(wire.get("content"), ("content",), _block, role, "blocks")
+    if placed and all(type(block) is ToolResult for _, block in placed):
+        role = "tool"
+    return message_of(role, wire, placed, _USUAL, same)
+
+
+def _block(part: Any) -> Block:
+    kind = part.get("type") if type(part) is dict else None
+    if kind == "tool_use":
+        return _call(part)
+    if kind == "tool_result":
+        return _result(part)
+    if kind == "thinking" and type(part.get("thinking")) is str:
+        return Thinking(part["thinking"], text_in(part, "signature"))
+    if kind == "redacted_thinking" and type(part.get("data")) is str:
+        return Thinking(data=part["data"])
+    return _part(part)
+
+
+def _part(part: Any) -> Text | Media | Opaque:
+    """A block that may also stand inside a result."""
+    if is_text_part(part):
+        return Text(part["text"])
+    match part:
+        case {"type": "image" | "document" as kind, "source": {"type": str()}}:
+            return _media(kind, part) or Opaque(raw=part)
+        case {"type": str()}:
+            return Opaque(raw=part)
+        case _:
+            accepted = "an object with a type, such as text or tool_use,"
+            raise refused("a block of the content", part, accepted)
+
+
+def _media(kind: str, part: dict[str, Any]) -> Media | None:
+    """Media of a kind; None if its source is not one that we know."""
+    title = text_in(part, "title")
+    match part["source"]:
+        case {"type": "base64", "data": str(base64), **source}:
+            return Media(kind, mime=text_in(source, "media_type"), data=base64, name=title)
+        case {"type": "url", "url": str(url)}:
+            return Media(kind, url=url, name=title)
+        case {"type": "file", "file_id": str(file)}:
+            return Media(kind, file=file, name=title)
+        case _:
+            return None
+
+
+def _call(part: dict[str, Any]) -> ToolCall:
+    id, tool, arguments = text_in(part, "id"), part.get("name"), part.get("input")
+    if not id or not isinstance(tool, str) or not isinstance(arguments, dict | str):
+        raise refused("a tool_use block", part, "a block with an id, a name and an input object")
+    return ToolCall(id, tool, arguments)
+
+
+def _result(part: dict[str, Any]) -> ToolResult:
+    call = part.get("tool_use_id")
+    if not isinstance(call, str) or not call:
+        raise refused("the tool_use_id of a tool_result", call, "the id of the call it answers")
+    content = content_blocks(part.get("content"), _part)
+    if content is None:
+        accepted = "text or a list of blocks"
+        raise refused("the content of a tool_result", part["content"], accepted)
+    return ToolResult(call, content, is_error=part.get("is_error") is True)
+
+
+# --- reply ---
+
+
+def reply(response: Any) -> Reply:
+    """A response taken apart, or a bare assistant message."""
+    wire = plain(response)
+    if not isinstance(wire, dict) or not is_response(wire):
+        return Reply(message=parse(response)[0], usage=None)
+    content = [] if wire["content"] is None else wire["content"]
+    answer = opened({"role": "assistant", "content": content})
+    message = parse_plain(answer, equality(response))
+    return Reply(message=message, usage=_usage(wire), finished=text_in(wire, "stop_reason"))
+
+
+def _usage(response: dict[str, Any]) -> Usage | None:
+    """What was billed. `input_tokens` is only what no cache had; the rest is counted beside it."""
+    usage = response.get("usage")
+    if not isinstance(usage, dict):
+        return None
+    last = _last_iteration(usage)
+    cache_read = count_in(last, "cache_read_input_tokens")
+    cache_write = count_in(last, "cache_creation_input_tokens")
+    return Usage(
+        response=text_in(response, "id"),
+        model=text_in(response, "model"),
+        input=count_in(last, "input_tokens") + cache_read + cache_write,
+        output=count_in(usage, "output_tokens"),
+        cache_read=cache_read,
+        cache_write=cache_write,
+        reasoning=count_in(usage.get("output_tokens_details"), "thinking_tokens"),
+    )
+
+
+def _last_iteration(usage: dict[str, Any]) -> dict[str, Any]:
+    """The usage of the last `message` iteration, where the server looped: it says how large the
+    context is."""
+    iterations = objects_in(usage.get("iterations"))
+    messages = [each for each in iterations if each.get("type") == "message"]
+    return messages[-1] if messages else usage

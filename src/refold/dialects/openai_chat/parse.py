@@ -1,0 +1,213 @@
+"""OpenAI Chat Completions, the way in: messages, calls and responses as ours.
+
+Neighbours: `render` is the way out, `form` keeps what is unusual.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from refold.core.model import (
+    Media,
+    Message,
+    Opaque,
+    Role,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
+from refold.dialects.form import Placed, Usual, message_of, placed_content
+from refold.dialects.openai_chat.render import NAME, own_part, usual
+from refold.dialects.outside import MARKS, count_in, opened, plain, refused, role_of, text_in
+from refold.dialects.protocol import Reply
+from refold.dialects.wire import Same, alike, at, equality, is_text_part, media_of_url, same
+
+_USUAL = Usual(NAME, usual, own_part)
+_ROLES: dict[str, Role] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "tool",
+    "function": "user",
+}
+_KEYS = frozenset({
+    "tool_calls", "tool_call_id", "function_call", "refusal", "reasoning_content",
+    "reasoning_details",
+})  # fmt: skip
+_PARTS = ("image_url", "input_audio", "file", "refusal")
+# Where a call has its name and its arguments; the last is the simple shape, without a wrapper.
+_CALLS = (("function", "arguments"), ("custom", "input"), ("", "arguments"))
+_CALL_KEYS = frozenset({"function", "custom", "name"})
+_REASONING = ("reasoning_content", "reasoning")
+
+
+# --- which dialect ---
+
+
+def speaks(message: Mapping[str, Any]) -> bool:
+    """Whether the message has a shape that only this dialect has."""
+    if message.get("role") in ("tool", "developer", "function") or not _KEYS.isdisjoint(message):
+        return True
+    content = message.get("content")
+    return isinstance(content, list) and any(map(_is_ours, content))
+
+
+def _is_ours(part: Any) -> bool:
+    return isinstance(part, Mapping) and (part.get("type") in _PARTS or MARKS[1] in part)
+
+
+def is_response(response: Mapping[str, Any]) -> bool:
+    """Whether this is a chat completion."""
+    return isinstance(response.get("choices"), list)
+
+
+# --- parse ---
+
+
+def parse(message: Any) -> list[Message]:
+    """A wire message as messages."""
+    wire = plain(message)
+    if isinstance(wire, dict) and is_response(wire):
+        return [reply(message).message]
+    return [_parse_plain(opened(wire), equality(message))]
+
+
+def _parse_plain(wire: dict[str, Any], same: Same) -> Message:
+    role = role_of(wire, _ROLES)
+    if role == "tool":
+        placed: Placed = [((), _result(wire))]
+    elif role == "assistant":
+        placed = _placed_answer(wire)
+    else:
+        placed = _placed_content(wire)
+    return message_of(role, wire, placed, _USUAL, same)
+
+
+def _placed_content(wire: dict[str, Any]) -> Placed:
+    return placed_content(wire.get("content"), ("content",), _part, wire["role"])
+
+
+def _placed_answer(wire: dict[str, Any]) -> Placed:
+    """Everything that the assistant says, thinks and calls."""
+    placed = _placed_reasoning(wire)
+    if wire.get("content") is not None:
+        placed += _placed_content(wire)
+    if type(wire.get("refusal")) is str and wire["refusal"]:
+        placed.append((("refusal",), Text(wire["refusal"])))
+    if type(wire.get("function_call")) is dict:
+        placed.append((("function_call",), _legacy_call(wire["function_call"])))
+    return placed + _placed_calls(wire)
+
+
+def _placed_reasoning(wire: dict[str, Any]) -> Placed:
+    for key in _REASONING:
+        text = wire.get(key)
+        if type(text) is str and text:
+            return [((key,), Thinking(text))]
+    return []
+
+
+def _placed_calls(wire: dict[str, Any]) -> Placed:
+    calls = wire.get("tool_calls") or []
+    if type(calls) is not list:
+        raise refused("tool_calls", calls, "a list of calls")
+    return [(("tool_calls", index), _call(call)) for index, call in enumerate(calls)]
+
+
+def _part(part: Any) -> Text | Media | Opaque:
+    if is_text_part(part):
+        return Text(part["text"])
+    match part:
+        case {"type": "refusal", "refusal": str(text)}:
+            return Text(text)
+        case {"type": "image_url", "image_url": {"url": str(url), **rest}}:
+            return media_of_url("image", url, detail=text_in(rest, "detail"))
+        case {"type": "input_audio", "input_audio": {"data": str(data), **rest}}:
+            return Media("audio", mime=f"audio/{text_in(rest, 'format')}", data=data)
+        case {"type": "file", "file": {"file_data": str(url), **rest}}:
+            return media_of_url("document", url, name=text_in(rest, "filename"))
+        case {"type": "file", "file": {"file_id": str(file), **rest}}:
+            return Media("document", file=file, name=text_in(rest, "filename"))
+        case {"type": str()}:
+            return Opaque(raw=part)
+        case _:
+            accepted = "an object with a type, such as text or image_url,"
+            raise refused("a part of the content", part, accepted)
+
+
+def _call(call: Any) -> ToolCall | Opaque:
+    accepted = "an object with an id and a function (or name)"
+    if type(call) is not dict or type(call.get("id")) is not str or not call["id"]:
+        raise refused("a tool call", call, accepted)
+    for key, arguments in _CALLS:
+        called = call.get(key) if key else call
+        if type(called) is dict and type(called.get("name")) is str:
+            return ToolCall(call["id"], called["name"], _arguments(called.get(arguments)))
+    if type(call.get("type")) is not str or not _CALL_KEYS.isdisjoint(call):
+        raise refused("a tool call", call, accepted)
+    return Opaque(raw=call)
+
+
+def _arguments(value: Any) -> str | dict[str, Any]:
+    if value is None:
+        return ""
+    if not isinstance(value, str | dict):
+        raise refused("the arguments of a tool call", value, "JSON text or an object")
+    return value
+
+
+def _legacy_call(call: dict[str, Any]) -> Opaque:
+    return Opaque(raw=call, text=f"{call.get('name')}({call.get('arguments')})")
+
+
+def _result(wire: dict[str, Any]) -> ToolResult:
+    call = wire.get("tool_call_id")
+    if not isinstance(call, str) or not call:
+        raise refused("the tool_call_id of a tool message", call, "the id of the call it answers")
+    content: Any = tuple(part for _, part in _placed_content(wire))
+    failed = wire.get("is_error") is True
+    return ToolResult(call, content, is_error=failed, name=text_in(wire, "name"))
+
+
+# --- reply ---
+
+
+def reply(response: Any) -> Reply:
+    """A chat completion taken apart (its first choice), or a bare assistant message."""
+    wire = plain(response)
+    if not isinstance(wire, dict) or not is_response(wire):
+        return Reply(message=parse(response)[0], usage=None)
+    choice: Any = wire["choices"][0] if wire["choices"] else None
+    answer = _answer(choice)
+    message = _parse_plain(opened(answer), same if type(response) is dict else alike)
+    return Reply(message=message, usage=_usage(wire), finished=text_in(choice, "finish_reason"))
+
+
+def _answer(choice: Any) -> dict[str, Any]:
+    """The message of a choice; the role may be missing. Invalid if there is no message."""
+    answer = at(choice, ("message",))
+    if not isinstance(answer, dict):
+        raise refused("the first choice", choice, "a finished chat completion with a message")
+    return answer if "role" in answer else {"role": "assistant", **answer}
+
+
+def _usage(response: dict[str, Any]) -> Usage | None:
+    """What was billed. `prompt_tokens` already counts what came from the cache."""
+    usage = response.get("usage")
+    if not isinstance(usage, dict):
+        return None
+    read = usage.get("prompt_tokens_details") or {}
+    written = usage.get("completion_tokens_details") or {}
+    return Usage(
+        response=text_in(response, "id"),
+        model=text_in(response, "model"),
+        input=count_in(usage, "prompt_tokens"),
+        output=count_in(usage, "completion_tokens"),
+        cache_read=count_in(read, "cached_tokens") or count_in(usage, "prompt_cache_hit_tokens"),
+        cache_write=count_in(read, "cache_write_tokens"),
+        reasoning=count_in(written, "reasoning_tokens"),
+    )

@@ -1,0 +1,280 @@
+"""OpenAI Responses, the way in: items, lists of them, and responses as messages.
+
+Neighbours: `items` knows which items call and which answer, `blocks` reads one item, `render` is
+the way out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from msgspec.structs import replace
+
+from refold.core.model import Message, Role, Usage
+from refold.dialects.form import Placed, formless, placed_content, taken_metadata
+from refold.dialects.openai_responses.blocks import (
+    read_call,
+    read_opaque,
+    read_part,
+    read_reasoning,
+    read_result,
+)
+from refold.dialects.openai_responses.items import (
+    CALLS,
+    CONTROLS,
+    INPUT_PARTS,
+    NAME,
+    OPEN_CALLS,
+    PROVIDERS_PAIRS,
+    ROLES,
+    answer_of,
+    call_of,
+    form_of,
+    is_said,
+    kind_of,
+)
+from refold.dialects.openai_responses.usual import own_part, usual
+from refold.dialects.outside import count_in, opened, plain, refused, role_of, text_in, unmarked
+from refold.dialects.protocol import Reply
+from refold.dialects.wire import Same, alike, all_objects, at, objects_in, same
+
+_ITEMS = frozenset({
+    *CALLS, *CONTROLS, *PROVIDERS_PAIRS.values(), "reasoning", "compaction", "item_reference",
+    "mcp_list_tools", "mcp_approval_request",
+})  # fmt: skip
+_PARTS = (*INPUT_PARTS, "output_text")
+_EVENTS = ("response.completed", "response.incomplete", "response.failed")
+_UNFINISHED = ("queued", "in_progress")
+
+Item = dict[str, Any]
+
+
+# --- which dialect ---
+
+
+def speaks(message: Mapping[str, Any]) -> bool:
+    """Whether the message has a shape that only this dialect has."""
+    kind, content = message.get("type"), message.get("content")
+    if isinstance(kind, str) and kind != "message":
+        return kind in _ITEMS or ("role" not in message and kind.endswith(("_call", "_output")))
+    if isinstance(content, list):
+        if any(map(_is_ours, content)):
+            return True
+    elif kind is None:
+        return _listed(message) is not None
+    return kind == "message" and _is_typed(message)
+
+
+def _is_ours(part: Any) -> bool:
+    return isinstance(part, Mapping) and part.get("type") in _PARTS
+
+
+def _is_typed(message: Mapping[str, Any]) -> bool:
+    """Whether only this provider would give such a message a type."""
+    return "status" in message or message.get("role") in ("user", "system", "developer")
+
+
+def is_response(response: Mapping[str, Any]) -> bool:
+    """Whether this is a response object, or the event that ends a stream with one."""
+    if response.get("type") in _EVENTS:
+        inner = response.get("response")
+        return isinstance(inner, Mapping) and is_response(inner)
+    return response.get("object") == "response" and isinstance(response.get("output"), list)
+
+
+def _listed(wire: Mapping[str, Any]) -> list[Any] | None:
+    """The items of a list under `input` or `output`: a request's own, or what
+    `responses.compact` gave."""
+    if "role" in wire or "type" in wire or is_response(wire):
+        return None
+    for key in ("output", "input"):
+        items = wire.get(key)
+        if isinstance(items, list) and items and all(map(_is_item, items)):
+            return items
+    return None
+
+
+def _is_item(value: Any) -> bool:
+    return isinstance(value, Mapping) and ("role" in value or "type" in value)
+
+
+# --- parse ---
+
+
+def parse(message: Any) -> list[Message]:
+    """An item, a list of them, or a response, as messages."""
+    wire = plain(message)
+    if isinstance(wire, dict) and is_response(wire):
+        return [reply(message).message]
+    listed = _listed(wire) if isinstance(wire, dict) else None
+    equal = _equality(message)
+    if listed is None:
+        return [_parse_items([_item(wire, equal)], equal)]
+    items = [_item(item, equal) for item in listed]
+    return [_parse_items(run, equal) for run in _runs(items)]
+
+
+def _runs(items: list[Item]) -> list[list[Item]]:
+    """The items in runs, one for each message: what the model says in a row, and any other item
+    alone."""
+    runs: list[list[Item]] = []
+    for item in items:
+        if runs and is_said(item) and is_said(runs[-1][-1]):
+            runs[-1].append(item)
+        else:
+            runs.append([item])
+    return runs
+
+
+def _equality(message: Any) -> Same:
+    """How closely what is kept must be what came: an SDK's objects have their own order of keys."""
+    if type(message) is not dict:
+        return alike
+    for key in ("content", "output", "input"):
+        parts = message.get(key)
+        if type(parts) is list and not all_objects(parts):
+            return alike
+    return same
+
+
+def _item(wire: Any, equal: Same) -> Item:
+    """A plain item, checked, without cache marks and without what only an SDK's classes add."""
+    kind = kind_of(wire) if isinstance(wire, dict) else ""
+    if kind in ("", "message"):
+        item = opened(wire)
+    elif kind in (*_PARTS, "text"):
+        raise refused("a message", wire, 'an item, such as {"role": "user", "content": [this]},')
+    else:
+        item = _without_marks(wire)
+    return _without_extras(item) if equal is alike else item
+
+
+def _without_marks(item: Item) -> Item:
+    for part in objects_in(item.get("output")):
+        unmarked(part)
+    return unmarked(item)
+
+
+def _without_extras(item: Item) -> Item:
+    """An item without the fields that only an SDK's classes have."""
+    item.pop("parsed_arguments", None)
+    if kind_of(item) == "reasoning" and item.get("status") is None:
+        item.pop("status", None)
+    for part in objects_in(item.get("content")):
+        if part.get("type") == "output_text":
+            part.pop("parsed", None)
+    return item
+
+
+# --- messages ---
+
+
+def _parse_items(items: list[Item], equal: Same) -> Message:
+    """Items that belong together as one message."""
+    if is_said(items[0]):
+        return _parse_answer(items, equal)
+    role, placed = _placed_given(items[0])
+    return _message(role, items, placed, equal)
+
+
+def _parse_answer(items: list[Item], equal: Same) -> Message:
+    return _message("assistant", items, _placed_answer(items), equal)
+
+
+def _message(role: Role, items: list[Item], placed: Placed, equal: Same) -> Message:
+    """The message; its form is kept only if the dialect's usual rendering is not the items
+    again."""
+    metadata = taken_metadata(items[0]) if len(items) == 1 else {}
+    message = formless(role, placed, NAME, metadata)
+    if equal(items, usual(message)):
+        return message
+    return replace(message, form=form_of(items, placed, partial(own_part, role=role), equal))
+
+
+def _placed_answer(items: list[Item]) -> Placed:
+    # A call that the provider answered itself, in the same response, waits for nobody.
+    answered = {answer_of(item) for item in items}
+    placed: Placed = []
+    for index, item in enumerate(items):
+        if kind_of(item) == "message":
+            placed += _placed_content(item, index)
+        elif kind_of(item) == "reasoning":
+            placed.append(((index,), read_reasoning(item)))
+        elif call_of(item) and call_of(item) not in answered:
+            placed.append(((index,), read_call(item)))
+        else:
+            _check_named(item)
+            placed.append(((index,), read_opaque(item)))
+    return placed
+
+
+def _check_named(item: Item) -> None:
+    """Invalid if this is a call that nothing could answer."""
+    if kind_of(item) in OPEN_CALLS and not call_of(item):
+        given = item.get("call_id")
+        raise refused("the call_id of a call", given, "the text that its output will name")
+
+
+def _placed_given(item: Item) -> tuple[Role, Placed]:
+    """Who gives an item that the model does not say, and its blocks."""
+    if kind_of(item) == "message":
+        return role_of(item, ROLES), _placed_content(item, 0)
+    if answer_of(item):
+        return "tool", [((0,), read_result(item))]
+    return "system", [((0,), read_opaque(item))]
+
+
+def _placed_content(item: Item, index: int) -> Placed:
+    role = item["role"]
+    read = partial(read_part, role=role)
+    return placed_content(item.get("content"), (index, "content"), read, role)
+
+
+# --- reply ---
+
+
+def reply(response: Any) -> Reply:
+    """A response taken apart, or a bare item of the assistant."""
+    wire = plain(response)
+    if not isinstance(wire, dict) or not is_response(wire):
+        return Reply(message=parse(response)[0], usage=None)
+    if wire.get("type") in _EVENTS:
+        wire = wire.get("response", wire)
+    _check_finished(wire)
+    equal = _equality(response)
+    items = [_item(item, equal) for item in wire["output"]]
+    message = _parse_answer(items, equal)
+    return Reply(message=message, usage=_usage(wire), finished=_finished(wire))
+
+
+def _check_finished(response: dict[str, Any]) -> None:
+    """Invalid for a response that is still under way."""
+    status = response.get("status")
+    if status in _UNFINISHED:
+        what = f"the status of response {response.get('id')}"
+        raise refused(what, status, "a response that has ended")
+
+
+def _finished(response: dict[str, Any]) -> str:
+    """Why it ended: `completed`, or what cut it off."""
+    reason = at(response, ("incomplete_details", "reason"))
+    return reason if isinstance(reason, str) else text_in(response, "status")
+
+
+def _usage(response: dict[str, Any]) -> Usage | None:
+    """What was billed. `input_tokens` already counts what came from the cache."""
+    usage = response.get("usage")
+    if not isinstance(usage, dict):
+        return None
+    read, written = usage.get("input_tokens_details"), usage.get("output_tokens_details")
+    return Usage(
+        response=text_in(response, "id"),
+        model=text_in(response, "model"),
+        input=count_in(usage, "input_tokens"),
+        output=count_in(usage, "output_tokens"),
+        cache_read=count_in(read, "cached_tokens"),
+        cache_write=count_in(read, "cache_write_tokens"),
+        reasoning=count_in(written, "reasoning_tokens"),
+    )

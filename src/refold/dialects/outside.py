@@ -1,0 +1,191 @@
+"""Values from outside made plain: nothing but dicts, lists, text and finite numbers, our own copy.
+
+SDK objects are asked for their fields; no SDK is imported. What JSON cannot say, and what has no
+form in a dialect, is Invalid with the offending value. Neighbours: the dialects' `parse` sends
+everything through `plain` or `opened`; `wire` compares and copies what is plain.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from refold.core.codec import DEPTH_MAX
+from refold.core.model import Role
+from refold.errors import Invalid
+
+MARKS = ("cache_control", "prompt_cache_breakpoint")
+
+
+def plain(value: Any, depth: int = 1) -> Any:
+    """The value as plain dicts, lists and text, our own copy. SDK objects are asked for their
+    fields, no SDK is imported; Invalid for what JSON cannot say."""
+    kind = type(value)
+    if kind is str or value is None or kind is bool or kind is int:
+        return value
+    if depth > DEPTH_MAX:
+        raise Invalid(
+            f"nested more than {DEPTH_MAX} levels deep", hint="pass deep structures as text"
+        )
+    if kind is dict or isinstance(value, Mapping):
+        return _plain_items(value, depth)
+    if kind is list or kind is tuple:
+        return [plain(item, depth + 1) for item in value]
+    return _plain_other(value, depth)
+
+
+def _plain_items(value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
+    items: dict[str, Any] = {}
+    for key, item in value.items():
+        if not isinstance(key, str):
+            raise Invalid(f"the key {key!r} is not text", hint="JSON objects have text keys")
+        items[key] = item if type(item) is str else plain(item, depth + 1)
+    return items
+
+
+def _plain_other(value: Any, depth: int) -> Any:
+    """The value of a class that JSON does not have."""
+    match value:
+        case float() if math.isfinite(value):
+            return value
+        case str() | bool() | int():
+            return _bare(value)
+        case bytes() | bytearray():
+            return _decoded(bytes(value))
+        case list() | tuple():
+            return [plain(item, depth + 1) for item in value]
+        case _:
+            return plain(_fields(value), depth + 1)
+
+
+def _bare(value: str | bool | int) -> str | bool | int:
+    """The value of a text or number subclass, such as an enumeration's member."""
+    return str.__str__(value) if isinstance(value, str) else int(value)
+
+
+def _decoded(content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise Invalid(
+            f"{content[:20]!r}… is not UTF-8 text",
+            hint="pass text, or bytes as base64 in a media block",
+        ) from error
+
+
+# Methods of a stream that give what it has become.
+_FINAL = ("get_final_message", "get_final_completion", "get_final_response")
+
+
+def _fields(value: Any) -> Any:
+    """An object's own fields: a finished stream's result, a pydantic model, a dataclass, or just
+    attributes."""
+    for method in _FINAL:
+        if _has_method(value, method):
+            return getattr(value, method)()
+    if _has_method(value, "model_dump"):
+        return _dumped(value)
+    for method in ("to_dict", "dict"):
+        if _has_method(value, method):
+            return getattr(value, method)()
+    return _attributes(value)
+
+
+def _has_method(value: Any, name: str) -> bool:
+    return callable(getattr(value, name, None))
+
+
+def _attributes(value: Any) -> Any:
+    """The fields of an object that has no method for it. Invalid if it has no fields."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    if isinstance(value, msgspec.Struct):
+        return msgspec.to_builtins(value)
+    if hasattr(value, "__dict__") and not callable(value) and vars(value):
+        return {name: field for name, field in vars(value).items() if not name.startswith("_")}
+    raise Invalid(
+        f"{value!r:.80} ({type(value).__name__}) is not JSON",
+        hint="pass plain dicts, lists, text and finite numbers",
+    )
+
+
+# Unset fields stay out: what the provider did not send is not sent back.
+_DUMPS: tuple[dict[str, Any], ...] = (
+    {"mode": "json", "exclude_unset": True, "warnings": False},
+    {"exclude_unset": True},
+)
+
+
+def _dumped(value: Any) -> Any:
+    for options in _DUMPS:
+        try:
+            return value.model_dump(**options)
+        except TypeError:
+            continue  # an older or simpler model_dump that does not know the option
+    return value.model_dump()
+
+
+_MESSAGE_HINT = 'pass {"role": "user", "content": "…"}'
+
+
+def opened(wire: Any) -> dict[str, Any]:
+    """A plain message, checked, its cache marks taken off. Invalid if it is not an object with a
+    role."""
+    if not isinstance(wire, dict):
+        raise not_a_message(wire)
+    if not isinstance(wire.get("role"), str):
+        raise Invalid(f"a message without a role: {wire!r:.80}", hint=_MESSAGE_HINT)
+    return unmarked(wire)
+
+
+def not_a_message(value: Any) -> Invalid:
+    """The error for a message that is not an object."""
+    return Invalid(f"{value!r:.80} is not a message", hint=_MESSAGE_HINT)
+
+
+def unmarked(wire: dict[str, Any]) -> dict[str, Any]:
+    """Takes the cache marks off a message, its parts and theirs; arguments are content and stay
+    as they are."""
+    for mark in MARKS:
+        wire.pop(mark, None)
+    content = wire.get("content")
+    if type(content) is list:
+        for part in content:
+            if type(part) is dict:
+                unmarked(part)
+    return wire
+
+
+def without_marks(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """A shallow copy of an object without its cache marks."""
+    return {key: value for key, value in fields.items() if key not in MARKS}
+
+
+def role_of(wire: Mapping[str, Any], roles: Mapping[str, Role]) -> Role:
+    """The neutral role of a message, by the dialect's own roles."""
+    given = wire["role"]
+    role = roles.get(given) if isinstance(given, str) else None
+    if role is None:
+        raise Invalid(f"{given!r} is not a role", hint=f"one of {', '.join(roles)}")
+    return role
+
+
+def refused(what: str, value: Any, accepted: str) -> Invalid:
+    """The error for a value that has no form in a dialect."""
+    return Invalid(f"{what} is {value!r:.80}", hint=f"{accepted} is accepted")
+
+
+def text_in(fields: Mapping[Any, Any], key: str) -> str:
+    """A text field, or nothing."""
+    value = fields.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def count_in(fields: Any, key: str) -> int:
+    """A number of tokens, or none."""
+    value = fields.get(key) if isinstance(fields, dict) else None
+    return int(value) if isinstance(value, int | float) else 0

@@ -1,0 +1,65 @@
+"""System prompts and system messages, for providers where the system prompt stands apart.
+
+A prompt may be given as text, as blocks or as messages of any shape. Neighbours: the dialects'
+`request` gives both their place; their `render` leaves system messages where they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from refold.core.model import Media, Message, Opaque, Text
+from refold.dialects.outside import plain, refused, without_marks
+from refold.dialects.wire import shown_text
+
+
+def text_blocks(system: Any, *, unmarked: bool = True) -> list[dict[str, Any]]:
+    """A system prompt (text, blocks, or system messages) as text blocks, none of them empty."""
+    match system:
+        case None | "":
+            return []
+        case str():
+            return [{"type": "text", "text": system}] if system.strip() else []
+        case list() | tuple():
+            return [block for entry in system for block in text_blocks(entry, unmarked=unmarked)]
+        case {"role": "system" | "developer", "content": content}:
+            return text_blocks(content, unmarked=unmarked)
+        case {"parts": list(parts)}:
+            return text_blocks(parts, unmarked=unmarked)
+        case {"text": str(text), **rest} if rest.get("type", "text") == "text":
+            block = without_marks(system) if unmarked else dict(system)
+            return [block] if text.strip() else []
+        case _ if not isinstance(system, Mapping | int | float):
+            return text_blocks(plain(system), unmarked=unmarked)
+        case _:
+            accepted = "text, a text block or a system message"
+            raise refused("a part of the system prompt", system, accepted)
+
+
+def prompt_text(system: Any) -> str:
+    """A system prompt as one text, empty if it is blank."""
+    if isinstance(system, str):
+        return system if system.strip() else ""
+    return "\n\n".join(block["text"] for block in text_blocks(system))
+
+
+def system_text(message: Message) -> str:
+    """The text of a system message."""
+    said = (block for block in message.blocks if isinstance(block, Text | Media | Opaque))
+    return "\n\n".join(map(shown_text, said))
+
+
+def as_system(text: str) -> str:
+    """What the system says in the middle of a conversation, as text that a user message may
+    carry."""
+    return f"<system>\n{text}\n</system>"
+
+
+def leading(messages: Sequence[Mapping[str, Any]], roles: tuple[str, ...]) -> int:
+    """How many messages of these roles lead the page and belong to the system prompt; none if
+    nothing else is said, because a request needs a message."""
+    for index, message in enumerate(messages):
+        if message["role"] not in roles:
+            return index
+    return 0
