@@ -91,9 +91,9 @@ def test_very_many_outputs_are_known_by_a_few_numbers_each_and_found_all_the_sam
     assert [one.artifact for one in found] == [bench.artifact(n) for n in range(1, count + 1)]
     assert next(reversed(found)).seq == count == found[-1].seq
     newest = outputs.select("nothing like it", limit=3)
-    assert [one.output.seq for one in newest] == [count - 2, count - 1, count]
-    shelf = outputs._reader._shelf
-    numbers = [shelf._seqs, shelf._keys, *shelf._groups.values()]
+    assert [one.artifact.seq for one in newest] == [count - 2, count - 1, count]
+    index = outputs._reader._index
+    numbers = [index._seqs, index._keys, *index._checksums.values()]
     assert sum(one.itemsize for one in numbers) <= 28 and {len(one) for one in numbers} == {count}
 
 
@@ -132,7 +132,7 @@ def test_a_list_follows_what_is_kept_cleaned_up_and_erased(store):
 
 
 def selected(context, query, **given):
-    return [one.output.artifact.name for one in outputs_in(context).select(query, **given)]
+    return [one.artifact.artifact.name for one in outputs_in(context).select(query, **given)]
 
 
 def test_words_are_found_in_paths_and_names(store):
@@ -159,7 +159,7 @@ def test_what_the_tool_gave_counts_at_its_beginning_and_its_end(store):
     failed = ran(context, long("raise TokenExpiredError()"))
     ran(context, long("all is well, too"))
     [best, *_] = outputs_in(context).select("token expired error")
-    assert best.output.id == failed and best.matched == ("token", "expired", "error")
+    assert best.artifact.id == failed and best.matched == ("token", "expired", "error")
     assert "in what it gave" in best.why and 0 < best.score <= 1
 
 
@@ -168,7 +168,7 @@ def test_the_end_of_a_large_file_is_looked_at(tmp_path):
     context = opened(open_store(f"sqlite:{tmp_path}/refold.db"))
     ran(context, long("x", 2_000))
     failed = ran(context, long("y", 2_000) + "\nSegmentation fault")
-    assert [one.output.id for one in outputs_in(context).select("segmentation")] == [failed]
+    assert [one.artifact.id for one in outputs_in(context).select("segmentation")] == [failed]
 
 
 def test_without_a_match_the_newest_that_fit_are_taken(store):
@@ -177,14 +177,14 @@ def test_without_a_match_the_newest_that_fit_are_taken(store):
     context = opened(store)
     ids = [ran(context, f"{n:04}" + "x" * 39_996) for n in range(20)]
     outputs = outputs_in(context)
-    assert [one.output.id for one in outputs.select("zzzz", limit=None, tokens_max=50_000)] == ids[
-        -5:
-    ]
-    assert [one.output.id for one in outputs.select("zzzz", limit=3)] == ids[-3:]
+    assert [
+        one.artifact.id for one in outputs.select("zzzz", limit=None, tokens_max=50_000)
+    ] == ids[-5:]
+    assert [one.artifact.id for one in outputs.select("zzzz", limit=3)] == ids[-3:]
     assert "newest" in outputs.select("zzzz")[0].why
     assert outputs.select("zzzz", score_min=0.1) == []
     for query in ("zzzz", "", "   "):  # T-11: without bounds, all
-        assert [one.output.id for one in outputs.select(query, limit=None)] == ids
+        assert [one.artifact.id for one in outputs.select(query, limit=None)] == ids
 
 
 def test_a_selection_is_bounded_by_number_score_and_tokens(store):
@@ -199,8 +199,8 @@ def test_a_selection_is_bounded_by_number_score_and_tokens(store):
     )
     assert outputs.select("needle", limit=2) == every[:2]
     assert outputs.select("needle", score_min=every[2].score) == every[:3]
-    room = every[0].output.tokens + every[1].output.tokens
-    assert sum(one.output.tokens for one in outputs.select("needle", tokens_max=room)) <= room
+    room = every[0].artifact.tokens + every[1].artifact.tokens
+    assert sum(one.artifact.tokens for one in outputs.select("needle", tokens_max=room)) <= room
     assert outputs.select("needle", tokens_max=0) == []
     with pytest.raises(Invalid):
         outputs.select("needle", limit=-1)
@@ -212,9 +212,9 @@ def test_a_judge_chooses_and_one_that_fails_leaves_the_ranking(store):
     context = opened(store)
     first, second = ran(context, long("needle one")), ran(context, long("needle two"))
     outputs = outputs_in(context)
-    by_score = [one.output.id for one in outputs.select("needle")]
+    by_score = [one.artifact.id for one in outputs.select("needle")]
     chosen = outputs.select("needle", judge=lambda query, found: [first])
-    assert [one.output.id for one in chosen] == [first] and "chosen by the judge" in chosen[0].why
+    assert [one.artifact.id for one in chosen] == [first] and "chosen by the judge" in chosen[0].why
     assert outputs.select("needle", judge=lambda query, found: []) == []
 
     def broken(query, found):
@@ -222,7 +222,7 @@ def test_a_judge_chooses_and_one_that_fails_leaves_the_ranking(store):
 
     for judge in (broken, lambda query, found: ["art-unknown"], lambda query, found: None):
         fallen_back = outputs.select("needle", judge=judge)
-        assert [one.output.id for one in fallen_back] == by_score and set(by_score) == {
+        assert [one.artifact.id for one in fallen_back] == by_score and set(by_score) == {
             first,
             second,
         }
@@ -246,18 +246,18 @@ def test_an_embedder_finds_what_says_the_same_in_other_words(store):
     assert "newest" in outputs.select("car")[0].why
     [best] = outputs.select("car", embedder=meaning)
     assert (
-        best.output.id == engines
+        best.artifact.id == engines
         and "alike in meaning" in best.why
         and 0 < best.score <= 1
         and not best.matched
     )
     both = outputs.select("rain car", embedder=meaning)
-    assert {one.output.id for one in both} == {weather, engines}
-    by_words = next(one for one in both if one.output.id == weather)
+    assert {one.artifact.id for one in both} == {weather, engines}
+    by_words = next(one for one in both if one.artifact.id == weather)
     assert by_words.matched == ("rain",) and "in what it gave" in by_words.why
     assert outputs.select("car", embedder=meaning, score_min=0.99) == []
     assert (
-        outputs.select("car", embedder=meaning, judge=lambda query, found: [found[0].output.id])[
+        outputs.select("car", embedder=meaning, judge=lambda query, found: [found[0].artifact.id])[
             0
         ].score
         == best.score
@@ -281,7 +281,7 @@ def test_an_embedder_that_fails_leaves_the_ranking(store):
         lambda texts: None,
     ):
         [found] = outputs.select("needle", embedder=embedder)
-        assert found.output.id == needle and "the embedder failed" in found.why
+        assert found.artifact.id == needle and "the embedder failed" in found.why
         assert found.score == outputs.select("needle")[0].score
 
 
@@ -319,8 +319,8 @@ def test_bytes_that_are_gone_without_a_cleanup_are_missing(tmp_path):
     assert "cleaned up" not in str(missing.value)
     there = ran(context, long("output, again"))
     outputs = outputs_in(context)
-    assert {one.output.id for one in outputs.select("output")} == {there}
-    assert {one.output.id for one in outputs.select("bash")} == {id, there}
+    assert {one.artifact.id for one in outputs.select("output")} == {there}
+    assert {one.artifact.id for one in outputs.select("bash")} == {id, there}
     assert [(one.handle, len(one.grepped.lines)) for one in outputs.grep("output")] == [
         (there, 1),
         (id, 0),
