@@ -1,5 +1,5 @@
-"""The artifacts of a conversation, as `context.artifacts` offers them: put, list, select, read, grep,
-clean up.
+"""The artifacts of a conversation, as `context.artifacts` offers them: put, list, select, read,
+grep, clean up.
 
 Artifacts are named by id only, never by a path. No lock is held while a content is read.
 Neighbours: `reader` finds what a handle names, `select` ranks, `grep` finds lines, `cleanup`

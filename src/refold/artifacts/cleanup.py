@@ -77,12 +77,17 @@ class _Content:
         self.conversations.add(conversation)
         if stored.id in named:
             self.needed = f"the page of {conversation} names it"
-        elif not stored.by.startswith("tool"):
+        if not stored.by.startswith("tool"):
             self.need(f"it was stored by {stored.by} and is not a tool's output")
 
     def need(self, why: str) -> None:
         """Says why it must stay, unless something else has said so before."""
         self.needed = self.needed or why
+
+    def spare_for(self, damaged: str) -> None:
+        """Says that a damaged conversation names it."""
+        self.conversations.add(damaged)
+        self.need(f"{damaged} is damaged and names it")
 
     def need_for_others(self, conversation: str) -> None:
         """Says that it must stay if a conversation other than this one has it."""
@@ -164,9 +169,7 @@ class _Contents:
         self.damaged[about.id] = str(error)
         found, is_all = named_by(store, about)
         for artifact in found:
-            content = self._content(artifact)
-            content.conversations.add(about.id)
-            content.need(f"{about.id} is damaged and names it")
+            self._content(artifact).spare_for(about.id)
         if not is_all:
             self.doubt = f"{about.id} is damaged and may name it"
 
@@ -236,11 +239,11 @@ def _excess(contents: list[_Content], quota: Quota, now_ms: int) -> Iterator[_Ex
     count = len(contents)
     for one in contents:
         why = _bound_exceeded(quota, now_ms - one.at_ms, size, count)
+        if why:
+            yield one, why
         if why and not one.needed:
             size -= one.artifact.size_bytes
             count -= 1
-        if why:
-            yield one, why
 
 
 def _bound_exceeded(quota: Quota, age_ms: int, size: int, count: int) -> str:
@@ -270,13 +273,18 @@ def _delete(store: Store, chosen: list[_Excess], before_ms: int) -> list[_Excess
 def _record(store: Store, contents: Iterable[_Content], by: str) -> None:
     """Names the artifacts in the logs of their conversations: gone if it is by the cleaner, there
     if by anybody else."""
-    drafts: defaultdict[str, list[Draft]] = defaultdict(list)
+    for id, artifacts in _by_conversation(contents):
+        Log(store, id).append([Draft(body=artifact, by=by) for artifact in artifacts])
+    store.flush()
+
+
+def _by_conversation(contents: Iterable[_Content]) -> list[tuple[str, list[Artifact]]]:
+    """The artifacts of each conversation, by its id."""
+    artifacts = defaultdict(list)
     for content in contents:
         for id in content.conversations:
-            drafts[id].append(Draft(body=content.artifact, by=by))
-    for id in sorted(drafts):
-        Log(store, id).append(drafts[id])
-    store.flush()
+            artifacts[id].append(content.artifact)
+    return sorted(artifacts.items())
 
 
 # --- one by hand ---

@@ -79,13 +79,16 @@ def _functions(tool: str) -> tuple[_Functions, _Functions]:
 def _answer(ask: Callable[[], Any], what: str, failed: Failed) -> str:
     """What the caller's function gives; nothing if it fails, which is reported."""
     try:
-        text = ask()
-        if not isinstance(text, str | None):
-            raise TypeError(f"it gave {type(text).__name__}, not text")
+        return _storable(ask())
     except Exception as error:  # noqa: BLE001 - it is the caller's code and may raise anything
         failed(f"{what}: {type(error).__name__}: {error}")
         return ""
-    # No event holds a lone surrogate.
+
+
+def _storable(text: Any) -> str:
+    """A text as an event can have it, without lone surrogates; nothing for None."""
+    if not isinstance(text, str | None):
+        raise TypeError(f"it gave {type(text).__name__}, not text")
     return (text or "").encode("utf-8", "replace").decode().strip()
 
 

@@ -2,7 +2,7 @@
 
 A plain text is looked for here, block by block. A regular expression is anybody's and may take
 forever, so it runs in a process of its own (`grep_process`), which is killed when its time is over;
-what it found until then is kept. Neighbours: `outputs` brings the contents.
+what it found until then is kept. Neighbours: `artifacts` brings the contents.
 """
 
 from __future__ import annotations
@@ -162,15 +162,19 @@ def _feed(child: subprocess.Popen[bytes], request: dict[str, Any], chunks: Itera
     """Gives the child the request and the content, until it has enough or is killed."""
     assert child.stdin is not None
     try:
-        child.stdin.write(json.dumps(request).encode() + b"\n")
-        for chunk in chunks:
-            child.stdin.write(chunk)
-        child.stdin.flush()
+        _write(child.stdin, request, chunks)
     except BrokenPipeError:
         return
     finally:
         with contextlib.suppress(BrokenPipeError):
             child.stdin.close()
+
+
+def _write(file: IO[bytes], request: dict[str, Any], chunks: Iterable[bytes]) -> None:
+    file.write(json.dumps(request).encode() + b"\n")
+    for chunk in chunks:
+        file.write(chunk)
+    file.flush()
 
 
 def _answer_of(answer: bytes, most: int, took_s: float) -> Grepped:

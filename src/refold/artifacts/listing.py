@@ -5,7 +5,7 @@ An artifact's event says what it is. The same event once more, written by the cl
 bytes were removed then; a later one by anybody else, that they are there again. Between two
 questions only a few numbers of each artifact are held (`ArtifactIndex`); what it is is read from
 the log, page by page, when somebody looks at it (`Listing`). Neighbours: `offload` keeps artifacts,
-`outputs` shows them.
+`reader` and `artifacts` show them.
 """
 
 from __future__ import annotations

@@ -232,13 +232,19 @@ def _excerpt(content: Content, lines: int, room: int) -> list[str]:
 
 
 def _stub_head(artifact: Artifact, location: str | None) -> str:
-    lines = f"{artifact.lines:,} lines, " if artifact.lines else ""
-    size = f"{lines}{artifact.size_bytes:,} bytes"
+    size = _size_text(artifact)
     where = f" It is the file {location} too." if location and len(location) < 300 else ""
     return (
         f"[Large output kept whole as artifact://{artifact.id} ({size}). "
         f"unfold {artifact.id} gives any part of it.{where}]"
     )
+
+
+def _size_text(artifact: Artifact) -> str:
+    size = f"{artifact.size_bytes:,} bytes"
+    if artifact.lines:
+        size = f"{artifact.lines:,} lines, {size}"
+    return size
 
 
 def _search_results(content: Content) -> Results | None:

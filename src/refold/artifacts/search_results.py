@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from refold.display import cut, one_line
+from refold.display import cut, one_line, plural
 
 NAMES_MAX, OTHERS_MAX = 5, 3
 SAMPLE_LINES, SAMPLE_CHARS, SHARE_MIN, RESULTS_MIN = 200, 40_000, 0.8, 5
@@ -46,9 +46,8 @@ class Results(Struct, frozen=True):
 
     def _heading(self) -> str:
         number = len(self.files)
-        files = f"{number:,} files" if number > 1 else "1 file"
         end = ", most in:" if number > NAMES_MAX else ":"
-        return f"{self.count:,} results in {files}{end}"
+        return f"{self.count:,} results in {number:,} {plural('file', number)}{end}"
 
     def _file_text(self, name: str) -> str:
         text = _short(name, NAME_CHARS)

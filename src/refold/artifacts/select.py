@@ -5,7 +5,7 @@ Words come from what the tool was asked (its description and arguments) and from
 the end of what it gave; `login` finds `/src/auth/login.ts`, `file` finds `readFile`, and
 `authentication` a little of `auth/`. The score is BM25 as a share of the best that a text could
 have: 1 is every word, often. An embedder adds what says the same in other words, and a model may be
-the judge; one that fails leaves the ranking as it is, and the reason says so. Neighbours: `outputs`
+the judge; one that fails leaves the ranking as it is, and the reason says so. Neighbours: `artifacts`
 asks, `strategies.terms` has the words, `search.bm25` the formula.
 """
 
@@ -216,7 +216,7 @@ def _with_nearness(one: Selected, cosine: float) -> Selected:
 # --- the ranking ---
 
 
-class _Text(Struct, frozen=True):
+class _Words(Struct, frozen=True):
     """The words of an artifact: what the tool was asked and what it gave."""
 
     asked: Tally[str]
@@ -246,7 +246,7 @@ class _Ranking:
         self._holding = Tally[str]()  # in how many texts each term occurs
         self._texts = self._words = 0
 
-    def add(self, artifact: StoredArtifact, text: _Text) -> None:
+    def add(self, artifact: StoredArtifact, text: _Words) -> None:
         self._texts += 1
         self._words += text.size
         counts = {term: count for term in self.terms if (count := _count(text, term))}
@@ -293,7 +293,8 @@ def _ranked(store: Store, artifacts: Sequence[StoredArtifact], query: str) -> li
     first_sampled = len(artifacts) - SAMPLED_MAX
     for at, one in enumerate(artifacts):
         if not one.cleaned_ms:
-            ranking.add(one, _text(store, one.artifact, sampled=at >= first_sampled))
+            is_sampled = at >= first_sampled
+            ranking.add(one, _artifact_words(store, one.artifact, sampled=is_sampled))
     return [_selected(score, one, ranking.terms) for score, one in ranking.scored()]
 
 
@@ -312,7 +313,7 @@ def _terms(query: str) -> dict[str, str]:
     return terms
 
 
-def _count(text: _Text, term: str) -> float:
+def _count(text: _Words, term: str) -> float:
     exact = ASKED_WEIGHT * text.asked[term] + text.given[term]
     if exact:
         return exact
@@ -324,7 +325,7 @@ def _similar(one: str, other: str) -> bool:
     return len(short) >= SIMILAR_CHARS and long.startswith(short)
 
 
-def _why(counts: dict[str, float], terms: dict[str, str], text: _Text) -> str:
+def _why(counts: dict[str, float], terms: dict[str, str], text: _Words) -> str:
     """Which words of the query were found where."""
     asked = [term for term in counts if text.asked[term]]
     given = [term for term in counts if text.given[term]]
@@ -348,11 +349,11 @@ def _as_asked(found: Iterable[str], terms: dict[str, str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(terms[term] for term in found))
 
 
-def _text(store: Store, artifact: Artifact, *, sampled: bool) -> _Text:
+def _artifact_words(store: Store, artifact: Artifact, *, sampled: bool) -> _Words:
     """The words of an artifact; of one that is not sampled, only what the tool was asked."""
     parts = _sample(store, artifact) if sampled else ()
     given = " ".join(part.decode("utf-8", "replace") for part in parts)
-    return _Text(Tally(words(_asked(artifact))), Tally(words(given)))
+    return _Words(Tally(words(_asked(artifact))), Tally(words(given)))
 
 
 def _asked(artifact: Artifact) -> str:

@@ -17,6 +17,8 @@ MONTHS = (
     "january", "february", "march", "april", "may", "june",
     "july", "august", "september", "october", "november", "december",
 )  # fmt: skip
+_VERBS = ("may", "march")
+_BEFORE_MONTHS = frozenset(("in", "of", "since", "last"))
 DATE_WORTH = 0.8
 DAYS_AFTER = 3
 _NAMED = re.compile(
@@ -63,10 +65,8 @@ def _date(month: int, day: str | None, year: str | None) -> Date:
 
 def _is_verb(text: str, found: re.Match[str]) -> bool:
     """`may` and `march` alone are months only after `in` or the like."""
-    if found["month"].lower() not in ("may", "march"):
-        return False
     before = text[: found.start()].lower().split()
-    return before[-1:] not in (["in"], ["of"], ["since"], ["last"])
+    return found["month"].lower() in _VERBS and _BEFORE_MONTHS.isdisjoint(before[-1:])
 
 
 def nearness(at_ms: int, dates: list[Date]) -> float:

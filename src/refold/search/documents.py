@@ -136,12 +136,10 @@ def _artifact(event: Event, artifact: Artifact, content: str) -> Iterator[Docume
 def pieces(content: str) -> Iterator[tuple[int, str]]:
     """A long text in pieces of whole lines, where lines end in time, each with its start. An empty
     text is one piece."""
-    start = 0
-    while True:
+    start, end = 0, -1
+    while end < len(content):
         end = _piece_end(content, start)
         yield start, content[start:end]
-        if end == len(content):
-            return
         start = end
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from array import array
 from collections import Counter as Tally
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import apsw
@@ -181,7 +181,7 @@ class Index:
 
     def _insert(self, first: int, documents: Sequence[Document], sizes: Sequence[int]) -> None:
         ids = range(first, first + len(documents))
-        entries = map(_row, ids, documents, sizes)
+        entries = map(_entry_row, ids, documents, sizes)
         texts = ((id, *words.columns(one.text)) for id, one in zip(ids, documents))
         self.connection.executemany(_INSERT_ENTRY, entries)
         self.connection.executemany(_INSERT_TEXT, texts)
@@ -259,15 +259,13 @@ class Index:
 
     # --- looking up ---
 
-    def upto(self, number: int, seq: int) -> list[Range]:
+    def upto(self, number: int, seq: int) -> Iterator[Range]:
         """The ids of a conversation up to a seq: what a fork reads of its parent."""
-        ranges = []
         for kind in KINDS:
             first = first_id(number, kind)
             after = self._position(first, seq)
             if after > first:
-                ranges.append((first, after - 1))
-        return ranges
+                yield first, after - 1
 
     def size(self, ranges: Sequence[Range]) -> tuple[int, float]:
         """How many entries there are in these ranges, and their mean length with what they
@@ -328,7 +326,7 @@ def _tokenizer(connection: apsw.Connection) -> apsw.FTS5Tokenizer:
     return connection.fts5_tokenizer(name, options)
 
 
-def _row(id: int, one: Document, size: int) -> tuple[int | str, ...]:
+def _entry_row(id: int, one: Document, size: int) -> tuple[int | str, ...]:
     """An entry as it is stored."""
     tools = "\n".join(["", *one.tools, ""]) if one.tools else ""
     # A long text may contain a question, but it is not one.

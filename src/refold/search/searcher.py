@@ -301,10 +301,8 @@ def _conversation_ids(
 
 
 def _ms(moment: Moment | None) -> int | None:
-    if moment is None:
-        return None
     if isinstance(moment, datetime):
         return round(moment.timestamp() * 1_000)
-    if not is_integer(moment):
-        raise Invalid(f"{moment!r} is not a time", hint="milliseconds since 1970, or a datetime")
-    return moment
+    if moment is None or is_integer(moment):
+        return moment
+    raise Invalid(f"{moment!r} is not a time", hint="milliseconds since 1970, or a datetime")

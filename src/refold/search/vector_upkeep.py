@@ -79,7 +79,7 @@ class VectorUpkeep:
 
     def _caught_up(self, index: Index, budget: int) -> Vectors:
         """The vectors, up to date except for what exceeds the budget."""
-        vectors = self._opened(index)
+        vectors = self._vectors_of(index)
         while budget > 0 and index.is_writable:
             ids = vectors.missing(min(BATCH_VECTORS, budget))
             if not ids:
@@ -88,7 +88,7 @@ class VectorUpkeep:
             budget -= len(ids)
         return vectors
 
-    def _opened(self, index: Index) -> Vectors:
+    def _vectors_of(self, index: Index) -> Vectors:
         """The vectors of this index. Those of another embedder are removed first, which is
         reported."""
         if self._vectors is not None and self._vectors.index is index:
