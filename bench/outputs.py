@@ -186,7 +186,7 @@ def many(url: str, step: str, count: int) -> dict[str, float]:
             [one.seq for one in outputs.list()[-5:]] == list(range(count - 4, count + 1))
         ),
         "select for a query": lambda: (
-            outputs.select(f"part {count // 2}", limit=1)[0].output.seq == count // 2
+            outputs.select(f"part {count // 2}", limit=1)[0].artifact.seq == count // 2
         ),
     }
     right: list[bool] = []

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from refold import disk
 from refold.errors import Corrupt, Denied, RefoldError, Unavailable
+from refold.system import disk
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import refold
 
 ROOT = Path(refold.__file__).parent
 FLOORS = (
-    {"errors", "config", "display", "settings", "disk", "process_fork"},
+    {"errors", "config", "display", "settings", "system"},
     {"core"},
     {"tokens", "dialects", "stores", "ledger", "strategies", "redaction"},
     {"log"},
@@ -22,7 +22,7 @@ FLOORS = (
 DOORS = {
     ("config", "display"),
     ("config", "errors"),
-    ("disk", "errors"),
+    ("system", "errors"),
     ("settings", "config"),
     ("settings", "display"),
     ("settings", "errors"),

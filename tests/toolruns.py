@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 
 import refold
+from refold.artifacts import cleanup
 from refold.artifacts.artifacts import Artifacts
-from refold.artifacts.cleanup import Quota, cleaned
+from refold.artifacts.cleanup import Quota
 
 
 def opened(store, id="work", **given):
@@ -49,7 +50,7 @@ def forget_page(context) -> None:
 def clean(store, now_ms=None, **given):
     bounds = {name: given.pop(name) for name in list(given) if name in Quota.__struct_fields__}
     given.setdefault("grace_s", 0)
-    return cleaned(store, Quota(**bounds), now_ms=now_ms or clock_ms() + 1_000, **given)
+    return cleanup.clean(store, Quota(**bounds), now_ms=now_ms or clock_ms() + 1_000, **given)
 
 
 def clock_ms() -> int:

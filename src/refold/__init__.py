@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from refold.artifacts.artifacts import Matches as Matches
     from refold.artifacts.cleanup import Cleanup as Cleanup
     from refold.artifacts.cleanup import CleanupItem as CleanupItem
-    from refold.artifacts.listing import Output as Output
+    from refold.artifacts.listing import StoredArtifact as StoredArtifact
     from refold.artifacts.select import Selected as Selected
     from refold.compaction.hooks import Veto as Veto
     from refold.config import Config as Config
@@ -99,7 +99,6 @@ _HOMES = {
     "NotFound": "refold.errors",
     "Notice": "refold.log.notices",
     "Origin": "refold.core.model",
-    "Output": "refold.artifacts.listing",
     "OverBudget": "refold.errors",
     "Part": "refold.log.unfold",
     "Plan": "refold.core.plan",
@@ -112,6 +111,7 @@ _HOMES = {
     "Slot": "refold.core.model",
     "Span": "refold.core.model",
     "Stats": "refold.engine.stats",
+    "StoredArtifact": "refold.artifacts.listing",
     "Toolbox": "refold.engine.toolbox",
     "Trace": "refold.log.trace",
     "Unavailable": "refold.errors",

@@ -80,7 +80,7 @@ def test_what_another_conversation_has_stays(store):
         forget_page(context)
     done = clean(store, keep_count=0, conversation="one")
     assert [item.artifact.id for item in done.removed] == [own]
-    assert [(item.artifact.id, "two has it, too" in item.why) for item in done.kept] == [
+    assert [(item.artifact.id, "two also has it" in item.why) for item in done.kept] == [
         (shared, True)
     ]
     assert two.unfold(shared).content
@@ -108,7 +108,7 @@ def test_what_a_user_stored_and_what_is_new_stays(store):
     forget_page(context)
     done = clean(store, keep_count=0, grace_s=3_600)
     assert done.removed == () and [item.why.partition(", but ")[2] for item in done.kept] == [
-        "it was stored by user and is no tool's output",
+        "it was stored by user and is not a tool's output",
         "it is new",
     ]
     assert context.unfold(stored).content == b"a plan"

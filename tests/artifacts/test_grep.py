@@ -131,9 +131,9 @@ def test_an_error_while_reading_comes_through_and_leaves_no_process(monkeypatch)
         yield b"hello\n"
         raise Corrupt("the content was changed", hint="refold verify")
 
-    started, children = grepping._started, []
+    started, children = grepping._start, []
     monkeypatch.setattr(
-        grepping, "_started", lambda answer: children.append(started(answer)) or children[-1]
+        grepping, "_start", lambda answer: children.append(started(answer)) or children[-1]
     )
     for regex in (False, True):
         with pytest.raises(Corrupt):

@@ -20,7 +20,7 @@ PLACES = [f"src/part{n % 5}/file{n}.py" for n in range(15)]
 def said(content: str) -> str:
     found = results_of(content)
     assert found is not None
-    return found.said()
+    return found.text()
 
 
 SHAPES = {

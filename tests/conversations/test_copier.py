@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import refold
-from refold.artifacts.cleanup import Quota, cleaned
+from refold.artifacts.cleanup import Quota, clean
 from refold.conversations.copier import CopyProgress, copy
 from refold.conversations.verifier import verify
 from refold.core import codec
@@ -236,7 +236,7 @@ def test_content_that_is_lost_here_is_named_and_does_not_stop_the_rest(tmp_path:
 def test_content_that_was_cleaned_away_is_not_missed(tmp_path: Path) -> None:
     source, target = opened("sqlite", tmp_path / "a"), opened("memory", tmp_path)
     working(source)
-    gone = cleaned(source, Quota(keep_count=0), now_ms=1 << 42, conversation="work")
+    gone = clean(source, Quota(keep_count=0), now_ms=1 << 42, conversation="work")
     assert gone.removed
     [result] = copy(source, target)
     assert result.problems == ()

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from refold.core.model import Message, Text
 from refold.log.log import Draft, Log
+from refold.search.searcher import Searcher
 from refold.stores import open_store
 from refold.stores.protocol import Store
 
@@ -55,3 +56,11 @@ class Topics:
             [float(any(word in text.lower() for word in topic)) for topic in self.WORDS] + [0.1]
             for text in texts
         ]
+
+
+def seqs(hits) -> list[int]:
+    return [hit.seq for hit in hits]
+
+
+def full_text(store, **given) -> Searcher:
+    return Searcher(store, embedder=False, **given)

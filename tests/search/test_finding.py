@@ -6,7 +6,7 @@ from __future__ import annotations
 from refold.core.model import Message, Text, ToolCall, ToolResult
 from refold.log.log import Draft
 from refold.search.searcher import Searcher
-from tests.search.talks import memory, talk
+from tests.search.talks import full_text, memory, seqs, talk
 
 ASKED = "user|How did you two get to know each other?"
 ANSWER = "assistant|In a pottery class, and soon we were friends."
@@ -52,5 +52,30 @@ def test_only_short_talk_asks_and_nothing_that_has_to_do_with_tools():
     log.append([Draft(body=Message(role="tool", blocks=(result,)), by="test")])
     searcher = Searcher(store, embedder=False)
     assert {hit.seq for hit in searcher.search("why")} == {1, 4}
-    rows = searcher._keeper.opened().rows("SELECT seq FROM entries WHERE asks")
-    assert rows == [(1,)]
+    with searcher._upkeep.index() as index:
+        assert index.rows("SELECT seq FROM entries WHERE asks") == [(1,)]
+
+
+def test_a_filter_finds_what_is_not_among_the_best_of_very_many(monkeypatch):
+    monkeypatch.setattr("refold.search.finding.SEEDS_MAX", 10)
+    store = memory()
+    talk(
+        store,
+        "a",
+        [
+            "assistant|one walrus among many other words that are said here",
+            *["walrus walrus"] * 100,
+        ],
+    )
+    assert seqs(full_text(store).search("walrus", role="assistant")) == [1]
+    assert len(full_text(store).search("walrus", limit=50)) == 10
+
+
+def test_very_common_terms_are_looked_for_in_the_newest_places_only(monkeypatch):
+    monkeypatch.setattr("refold.search.finding.POSTINGS_MAX", 20)
+    monkeypatch.setattr("refold.search.finding.POSTINGS_MIN", 20)
+    store = memory()
+    for id in ("a", "b"):
+        talk(store, id, [f"walrus {'zebra' if number == 3 else 'again'}" for number in range(50)])
+    hits = full_text(store).search("walrus zebra", limit=5)
+    assert {(hit.conversation, hit.seq) for hit in hits[:2]} == {("a", 4), ("b", 4)}

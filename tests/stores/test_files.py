@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from refold import disk
 from refold.core import codec
 from refold.errors import Corrupt, Denied, Invalid, Unavailable
 from refold.stores import open_store
@@ -21,6 +20,7 @@ from refold.stores.contract.kit import TEXT, grown, sealed, titled
 from refold.stores.files import FilesStore
 from refold.stores.files import log as files_log
 from refold.stores.files import tree as files_tree
+from refold.system import disk
 from tests.stores.trees import artifact_event, log_of, tree
 
 

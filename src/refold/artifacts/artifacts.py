@@ -1,5 +1,5 @@
-"""The artifacts of a conversation, as `context.artifacts` offers them: put, list, select, read, grep,
-clean up.
+"""The artifacts of a conversation, as `context.artifacts` offers them: put, list, select, read,
+grep, clean up.
 
 Artifacts are named by id only, never by a path. No lock is held while a content is read.
 Neighbours: `reader` finds what a handle names, `select` ranks, `grep` finds lines, `cleanup`
@@ -16,8 +16,8 @@ from msgspec import Struct
 
 from refold.artifacts import cleanup, select
 from refold.artifacts.grep import WAIT_S, Grepped, check, grepped
-from refold.artifacts.listing import Output
-from refold.artifacts.offload import kept, output_text, value_of
+from refold.artifacts.listing import StoredArtifact
+from refold.artifacts.offload import keep, output_text, value_of
 from refold.artifacts.reader import ArtifactReader, id_of
 from refold.config import Config
 from refold.core.model import Artifact, Message, Origin, ToolResult
@@ -58,13 +58,13 @@ class Artifacts:
             self._open.check_open()
             content = content if isinstance(content, bytes) else output_text(content)
             store, origin = self._open.store, origin or Origin()
-            artifact = kept(store, content, name=name, type=type, mime=mime, origin=origin)
+            artifact = keep(store, content, name=name, type=type, mime=mime, origin=origin)
             self._open.append([self._open.draft(artifact)])
             return artifact
 
     def list(
         self, *, task: str | None = None, query: str | None = None, tool: str | None = None
-    ) -> Sequence[Output]:
+    ) -> Sequence[StoredArtifact]:
         """The artifacts in the order in which they were kept: all, or those of a task, a query
         (its text or its `hash_query`), a tool. Cleaned-up ones are among them. Of very many, each
         is read when it is looked at."""
@@ -77,7 +77,7 @@ class Artifacts:
         limit: int | None = 10,
         score_min: float = 0.0,
         tokens_max: int | None = None,
-        among: Sequence[Output] | None = None,
+        among: Sequence[StoredArtifact] | None = None,
         judge: select.Judge | None = None,
         embedder: Embedder | None = None,
     ) -> Sequence[select.Selected]:
@@ -175,7 +175,7 @@ class Artifacts:
             older_than_s=older_than_s, keep_bytes=keep_bytes, keep_count=keep_count
         )
         try:
-            done = cleanup.cleaned(
+            done = cleanup.clean(
                 self._open.store,
                 quota,
                 conversation=self._open.id,
@@ -194,9 +194,7 @@ class Artifacts:
         with self._open.guard:
             self._open.check_open()
         now_ms = self._open.log.clock()
-        done = cleanup.removed_by_hand(
-            self._open.store, self._open.id, id_of(handle), now_ms=now_ms
-        )
+        done = cleanup.remove(self._open.store, self._open.id, id_of(handle), now_ms=now_ms)
         with self._open.reading():
             return done
 

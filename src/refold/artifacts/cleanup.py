@@ -1,21 +1,22 @@
-"""Outputs that nobody needs any more are removed: by age, by size, by number, the oldest first.
+"""Artifacts that nobody needs any more are removed: by age, by size, by number, the oldest first.
 
 Contents are kept once for all conversations, so all of them are asked first. What stays in any
 case: what a page shows or names (its slots, its system prompt, its pins), what another conversation
 names, what a user stored, and what was put just now. First the log of each conversation says that
 the bytes are gone, then they go: a crash in between leaves bytes that nobody misses, never a handle
-without an explanation. Neighbours: `outputs` lists, `Store.drop` removes.
+without an explanation. Neighbours: `listing` says what there is, `Store.drop` deletes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from refold.artifacts.listing import Output, listed
+from refold.artifacts.listing import StoredArtifact, listed
 from refold.core.codec import ARTIFACT_ID
 from refold.core.fold import Fold, text_of
 from refold.core.model import CLEANER, Artifact, Block, Conversation, ToolResult
@@ -24,12 +25,13 @@ from refold.log.log import Draft, Log
 from refold.log.reading import conversations, named_by
 from refold.stores.protocol import Store
 
-# A content is put before the event that names it: for so long it may look as if nobody needed it
+# A content is put before the event that names it: for so long it may look as if nobody needed it.
 GRACE_S = 60.0
+_MAY_BE_NEEDED = "another conversation is damaged, and may have it"
 
 
 class Quota(Struct, frozen=True, kw_only=True):
-    """What may stay: nothing older than this, at most so many bytes, at most so many outputs."""
+    """What may stay: nothing older than this, at most so many bytes, at most so many artifacts."""
 
     older_than_s: float | None = None
     keep_bytes: int | None = None
@@ -37,7 +39,7 @@ class Quota(Struct, frozen=True, kw_only=True):
 
 
 class CleanupItem(Struct, frozen=True, kw_only=True):
-    """One output that was removed, or could not be; `why` says so."""
+    """One artifact that was removed, or could not be; `why` says so."""
 
     artifact: Artifact
     conversations: tuple[str, ...]
@@ -59,29 +61,48 @@ class Cleanup(Struct, frozen=True, kw_only=True):
         return sum(item.artifact.size_bytes for item in self.removed)
 
 
-class _Holding:
+class _Content:
     """One content, and all that the conversations say about it."""
 
     def __init__(self, artifact: Artifact) -> None:
         self.artifact = artifact
         self.at_ms = 0
         self.conversations: set[str] = set()
-        self.needed = ""
+        self.needed = ""  # why it must stay
 
-    def learn(self, conversation: str, output: Output, named: set[str]) -> None:
-        self.at_ms = max(self.at_ms, output.at_ms)
+    def learn(self, conversation: str, stored: StoredArtifact, named: set[str]) -> None:
+        """Takes in what one conversation says; `named` are the ids that its page names."""
+        self.at_ms = max(self.at_ms, stored.at_ms)
         self.conversations.add(conversation)
-        if output.artifact.id in named:
+        if stored.id in named:
             self.needed = f"the page of {conversation} names it"
-        elif not output.by.startswith("tool"):
-            self.needed = self.needed or f"it was stored by {output.by} and is no tool's output"
+        if not stored.by.startswith("tool"):
+            self.need(f"it was stored by {stored.by} and is not a tool's output")
+
+    def need(self, why: str) -> None:
+        """Says why it must stay, unless something else has said so before."""
+        self.needed = self.needed or why
+
+    def spare_for(self, damaged: str) -> None:
+        """Says that a damaged conversation names it."""
+        self.conversations.add(damaged)
+        self.need(f"{damaged} is damaged and names it")
+
+    def need_for_others(self, conversation: str) -> None:
+        """Says that it must stay if a conversation other than this one has it."""
+        others = self.conversations - {conversation}
+        if others:
+            self.need(f"{min(others)} also has it")
 
     def item(self, why: str) -> CleanupItem:
         names = tuple(sorted(self.conversations))
         return CleanupItem(artifact=self.artifact, conversations=names, at_ms=self.at_ms, why=why)
 
 
-def cleaned(
+_Excess = tuple[_Content, str]  # a content, and which bound it is over
+
+
+def clean(
     store: Store,
     quota: Quota,
     *,
@@ -90,197 +111,208 @@ def cleaned(
     dry_run: bool = False,
     grace_s: float = GRACE_S,
 ) -> Cleanup:
-    """Removes outputs of one conversation, or of all, until they are within the quota. NotFound
+    """Removes artifacts of one conversation, or of all, until they are within the quota. NotFound
     if there is no such conversation."""
     _check(quota)
     if conversation is not None:
         store.conversation(conversation)
     before_ms = now_ms - round(grace_s * 1000)
-    removed: list[tuple[_Holding, str]] = []
-    kept: list[CleanupItem] = []
-    scope, damaged = _survey(store, conversation, before_ms)
-    for holding, why in _excess(scope, quota, now_ms):
-        if holding.needed:
-            kept.append(holding.item(f"{why}, but {holding.needed}"))
-        else:
-            removed.append((holding, why))
+    contents, damaged = _survey(store, conversation, before_ms)
+    excess = list(_excess(contents, quota, now_ms))
+    removed = [(content, why) for content, why in excess if not content.needed]
+    kept = [(content, f"{why}, but {content.needed}") for content, why in excess if content.needed]
     if not dry_run:
-        removed = _removed(store, removed, before_ms)
-    gone = tuple(holding.item(why) for holding, why in removed)
-    return Cleanup(removed=gone, kept=tuple(kept), damaged=damaged)
+        removed = _delete(store, removed, before_ms)
+    return Cleanup(removed=_items(removed), kept=_items(kept), damaged=damaged)
+
+
+def _items(contents: Iterable[_Excess]) -> tuple[CleanupItem, ...]:
+    return tuple(content.item(why) for content, why in contents)
 
 
 def _check(quota: Quota) -> None:
-    bounds = [getattr(quota, name) for name in quota.__struct_fields__]
-    if all(bound is None for bound in bounds):
+    bounds = [bound for bound in msgspec.structs.astuple(quota) if bound is not None]
+    if not bounds:
         raise Invalid(
-            "no bound is given", hint="say how old, how many bytes or how many outputs may stay"
+            "no bound is given", hint="say how old, how many bytes or how many artifacts may stay"
         )
-    if any(bound is not None and not bound >= 0 for bound in bounds):
+    if not all(bound >= 0 for bound in bounds):
         raise Invalid(f"a bound is negative: {quota}", hint="give numbers that are not negative")
 
 
 # --- what there is ---
 
 
-def _survey(
-    store: Store, conversation: str | None, before_ms: int
-) -> tuple[list[_Holding], dict[str, str]]:
-    """The contents in question, oldest first, with what every conversation of the store says
-    about them; and which conversations could not be asked."""
-    holdings: dict[str, _Holding] = {}
-    damaged: dict[str, str] = {}
-    doubt = ""
+class _Contents:
+    """All contents of a store by digest, with what its conversations say about them."""
+
+    def __init__(self) -> None:
+        self.by_digest: dict[str, _Content] = {}
+        self.damaged: dict[str, str] = {}  # conversations whose logs cannot be read, and why
+        self.doubt = ""  # why any content may be needed
+
+    def holders(self, digest: str) -> set[str]:
+        """The conversations that have a content."""
+        content = self.by_digest.get(digest)
+        return content.conversations if content else set()
+
+    def ask(self, store: Store, about: Conversation) -> None:
+        log = Log(store, about.id)
+        named = named_in(log.state) if log.state.artifacts else set()
+        for stored in list(listed(log)):
+            if not stored.cleaned_ms:
+                self._content(stored.artifact).learn(about.id, stored, named)
+
+    def spare(self, store: Store, about: Conversation, error: Corrupt) -> None:
+        """Keeps what a damaged log still names: whether it needs it cannot be known."""
+        self.damaged[about.id] = str(error)
+        found, is_all = named_by(store, about)
+        for artifact in found:
+            self._content(artifact).spare_for(about.id)
+        if not is_all:
+            self.doubt = f"{about.id} is damaged and may name it"
+
+    def _content(self, artifact: Artifact) -> _Content:
+        return self.by_digest.setdefault(artifact.digest, _Content(artifact))
+
+
+def _contents_of(store: Store) -> _Contents:
+    """All contents, with what every conversation says; what a damaged one names is spared."""
+    contents = _Contents()
     for about in conversations(store):
         try:
-            _ask(store, about, holdings)
+            contents.ask(store, about)
         except Corrupt as error:
-            damaged[about.id] = str(error)
-            doubt = (
-                doubt
-                if _spare(store, about, holdings)
-                else f"{about.id} is damaged and may name it"
-            )
-    scope = [
-        one
-        for one in holdings.values()
-        if conversation is None or conversation in one.conversations
-    ]
+            contents.spare(store, about, error)
+    return contents
+
+
+def _survey(
+    store: Store, conversation: str | None, before_ms: int
+) -> tuple[list[_Content], dict[str, str]]:
+    """The contents in question, oldest first, with what every conversation of the store says
+    about them; and which conversations could not be asked."""
+    contents = _contents_of(store)
+    scope = list(contents.by_digest.values())
+    if conversation is not None:
+        scope = [one for one in scope if conversation in one.conversations]
     for one in scope:
-        others = one.conversations - {conversation}
-        if conversation is not None and others:
-            one.needed = one.needed or f"{min(others)} has it, too"
-        elif one.at_ms >= before_ms:
-            one.needed = one.needed or "it is new"
-        one.needed = one.needed or doubt
-    return sorted(scope, key=lambda one: one.at_ms), damaged
-
-
-def _ask(store: Store, about: Conversation, holdings: dict[str, _Holding]) -> None:
-    log = Log(store, about.id)
-    named = named_in(log.state) if log.state.artifacts else set()
-    for output in list(listed(log)):
-        if not output.cleaned_ms:
-            holdings.setdefault(output.artifact.digest, _Holding(output.artifact)).learn(
-                about.id, output, named
-            )
-
-
-def _spare(store: Store, about: Conversation, holdings: dict[str, _Holding]) -> bool:
-    """Keeps what a damaged log still names: whether it needs it cannot be known. False if it may
-    name more."""
-    found, is_all = named_by(store, about)
-    for artifact in found:
-        holding = holdings.setdefault(artifact.digest, _Holding(artifact))
-        holding.conversations.add(about.id)
-        holding.needed = holding.needed or f"{about.id} is damaged and names it"
-    return is_all
+        if conversation is not None:
+            one.need_for_others(conversation)
+        if one.at_ms >= before_ms:
+            one.need("it is new")
+        one.need(contents.doubt)
+    return sorted(scope, key=lambda one: one.at_ms), contents.damaged
 
 
 def named_in(state: Fold) -> set[str]:
     """The ids of the artifacts that a page names: by a result, or anywhere in a text that the
     model sees."""
-    found = set(ARTIFACT_ID.findall(_plain(state.meta.system)))
+    found = set(ARTIFACT_ID.findall(_system_text(state)))
     for slot in state.slots:
-        for block in slot.message.blocks:
-            found.update(_named(block))
+        found.update(*map(_ids_in, slot.message.blocks))
     return found
 
 
-def _named(block: Block) -> Iterator[str]:
+def _ids_in(block: Block) -> Iterator[str]:
     if isinstance(block, ToolResult) and block.artifact:
         yield block.artifact
     yield from ARTIFACT_ID.findall(text_of(block))
 
 
-def _plain(system: Any) -> str:
-    return (
-        system
-        if isinstance(system, str)
-        else msgspec.json.encode(system).decode("utf-8", "replace")
-    )
+def _system_text(state: Fold) -> str:
+    """The system prompt as one text, whatever its shape."""
+    system: Any = state.meta.system
+    if isinstance(system, str):
+        return system
+    return msgspec.json.encode(system).decode("utf-8", "replace")
 
 
 # --- what goes ---
 
 
-def _excess(holdings: list[_Holding], quota: Quota, now_ms: int) -> Iterator[tuple[_Holding, str]]:
+def _excess(contents: list[_Content], quota: Quota, now_ms: int) -> Iterator[_Excess]:
     """What is over the bounds, oldest first, and which bound. What must stay takes its room all
     the same, so younger ones go in its place."""
-    size, count = sum(one.artifact.size_bytes for one in holdings), len(holdings)
-    for one in holdings:
-        if quota.older_than_s is not None and now_ms - one.at_ms > quota.older_than_s * 1000:
-            why = "it is too old"
-        elif quota.keep_bytes is not None and size > quota.keep_bytes:
-            why = "there are too many bytes"
-        elif quota.keep_count is not None and count > quota.keep_count:
-            why = "there are too many outputs"
+    size = sum(one.artifact.size_bytes for one in contents)
+    count = len(contents)
+    for one in contents:
+        why = _bound_exceeded(quota, now_ms - one.at_ms, size, count)
+        if why:
+            yield one, why
+        if why and not one.needed:
+            size -= one.artifact.size_bytes
+            count -= 1
+
+
+def _bound_exceeded(quota: Quota, age_ms: int, size: int, count: int) -> str:
+    """The first bound that is passed by an age, or by all that is kept now; nothing if none is."""
+    if quota.older_than_s is not None and age_ms > quota.older_than_s * 1000:
+        return "it is too old"
+    if quota.keep_bytes is not None and size > quota.keep_bytes:
+        return "there are too many bytes"
+    if quota.keep_count is not None and count > quota.keep_count:
+        return "there are too many artifacts"
+    return ""
+
+
+def _delete(store: Store, chosen: list[_Excess], before_ms: int) -> list[_Excess]:
+    """Records that they are gone, then deletes them; gives those that went. One that was put again
+    meanwhile is recorded again."""
+    _record(store, [content for content, _ in chosen], CLEANER)
+    gone = []
+    for content, why in chosen:
+        if store.drop(content.artifact.digest, before_ms=before_ms):
+            gone.append((content, why))
         else:
-            continue
-        if not one.needed:
-            size, count = size - one.artifact.size_bytes, count - 1
-        yield one, why
-
-
-def _removed(
-    store: Store, chosen: list[tuple[_Holding, str]], before_ms: int
-) -> list[tuple[_Holding, str]]:
-    """Writes down that they are gone, then removes them. One that was put again meanwhile is
-    named again."""
-    for id in sorted({id for holding, _ in chosen for id in holding.conversations}):
-        _write(store, id, [one.artifact for one, _ in chosen if id in one.conversations], CLEANER)
-    store.flush()
-    gone: list[tuple[_Holding, str]] = []
-    for holding, why in chosen:
-        if store.drop(holding.artifact.digest, before_ms=before_ms):
-            gone.append((holding, why))
-            continue
-        for id in sorted(holding.conversations):
-            _write(store, id, [holding.artifact], "tool")
-    store.flush()
+            _record(store, [content], "tool")
     return gone
 
 
-def _write(store: Store, conversation: str, artifacts: list[Artifact], by: str) -> None:
-    Log(store, conversation).append([Draft(body=artifact, by=by) for artifact in artifacts])
+def _record(store: Store, contents: Iterable[_Content], by: str) -> None:
+    """Names the artifacts in the logs of their conversations: gone if it is by the cleaner, there
+    if by anybody else."""
+    for id, artifacts in _by_conversation(contents):
+        Log(store, id).append([Draft(body=artifact, by=by) for artifact in artifacts])
+    store.flush()
+
+
+def _by_conversation(contents: Iterable[_Content]) -> list[tuple[str, list[Artifact]]]:
+    """The artifacts of each conversation, by its id."""
+    artifacts = defaultdict(list)
+    for content in contents:
+        for id in content.conversations:
+            artifacts[id].append(content.artifact)
+    return sorted(artifacts.items())
 
 
 # --- one by hand ---
 
 
-def removed_by_hand(store: Store, conversation: str, id: str, *, now_ms: int) -> CleanupItem:
-    """Removes one artifact from a conversation, whatever the page shows; its bytes too, unless
+def remove(store: Store, conversation: str, id: str, *, now_ms: int) -> CleanupItem:
+    """Removes one artifact from a conversation, whatever the page shows; its bytes as well, unless
     another conversation has it. NotFound if there is none, or none any more."""
-    found = next((one for one in reversed(listed(Log(store, conversation))) if one.id == id), None)
-    if found is None or found.cleaned_ms:
-        state = "was removed already" if found else f"is not in {conversation}"
-        raise NotFound(
-            f"{id!r:.200} {state}",
-            hint=f"refold artifacts list {conversation} names those there are",
-        )
-    holding = _Holding(found.artifact)
-    holding.learn(conversation, found, set())
-    others, doubt = _others(store, conversation, found.artifact.digest)
-    if others or doubt:
-        _write(store, conversation, [found.artifact], CLEANER)
-        store.flush()
-        return holding.item(f"its bytes stay: {min(others)} has it, too" if others else _UNKNOWN)
-    # One more: what was put in this very moment is meant, too.
-    if not _removed(store, [(holding, "")], now_ms + 1):
+    stored = _stored(store, conversation, id)
+    content = _Content(stored.artifact)
+    content.learn(conversation, stored, set())
+    contents = _contents_of(store)
+    others = contents.holders(stored.artifact.digest) - {conversation}
+    if others or contents.doubt:
+        _record(store, [content], CLEANER)
+        why = f"{min(others)} also has it" if others else _MAY_BE_NEEDED
+        return content.item(f"its bytes stay: {why}")
+    # One more: what was put in this very moment is meant as well.
+    if not _delete(store, [(content, "")], now_ms + 1):
         raise Conflict(f"{id} was put again just now", hint="try again")
-    return holding.item("its bytes are gone")
+    return content.item("its bytes are gone")
 
 
-def _others(store: Store, conversation: str, digest: str) -> tuple[set[str], bool]:
-    """Which other conversations have a content, and whether one that is damaged may have it."""
-    found: dict[str, _Holding] = {}
-    doubt = False
-    for about in conversations(store):
-        try:
-            _ask(store, about, found)
-        except Corrupt:
-            doubt |= not _spare(store, about, found)
-    return (found[digest].conversations if digest in found else set()) - {conversation}, doubt
-
-
-_UNKNOWN = "its bytes stay: another conversation is damaged, and may have it"
+def _stored(store: Store, conversation: str, id: str) -> StoredArtifact:
+    """The newest artifact of that id whose bytes are there."""
+    newest_first = reversed(listed(Log(store, conversation)))
+    found = next((one for one in newest_first if one.id == id), None)
+    if found is not None and not found.cleaned_ms:
+        return found
+    state = "was removed already" if found else f"is not in {conversation}"
+    hint = f"refold artifacts list {conversation} names those there are"
+    raise NotFound(f"{id!r:.200} {state}", hint=hint)

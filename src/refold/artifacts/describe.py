@@ -1,10 +1,10 @@
-"""What a program says of its own tools' outputs: a line that describes the call, a few that sum up
-what it gave.
+"""What a program says of its own tools: a line that describes a call, a few that sum up what the
+tool gave.
 
 Without that, a description is made of the tool's name and its first argument, and a stub shows the
 first and the last lines. A function that a program registers is its own code: what it gives is cut
-to size, one that fails is told, and what would have been said without it stands. Neighbours:
-`offload` makes stubs, `drafting` asks.
+to size, one that fails is reported, and the usual text takes its place. Neighbours: `offload` makes
+stubs, `intake` asks.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from refold.core.model import Origin
 from refold.display import cut, one_line
 
 DESCRIPTION_CHARS_MAX, SUMMARY_CHARS_MAX = 200, 800
+ARGUMENT_CHARS_MAX = 50
 EVERY = "*"
 
 Describer = Callable[[Any], str]
@@ -29,12 +30,12 @@ Summarizer = Callable[[str, Origin], str]
 Failed = Callable[[str], None]
 
 
-class _Known(Struct, frozen=True):
+class _Functions(Struct, frozen=True):
     describe: Describer | None = None
     summarize: Summarizer | None = None
 
 
-_registered: dict[str, _Known] = {}
+_registered: dict[str, _Functions] = {}
 
 
 def register(
@@ -43,49 +44,52 @@ def register(
     """What is said of the outputs of a tool (`*`: of every tool that has nothing of its own), in
     place of what was registered before. Both are called while a result is appended, so they
     should not take long."""
-    _registered[tool] = _Known(describe, summarize)
+    _registered[tool] = _Functions(describe, summarize)
 
 
 def described(tool: str, arguments: str | dict[str, Any], failed: Failed) -> str:
-    """`readFile: /src/index.ts`, `searchCode with 2 argument(s)`, `listFiles`, or what was
-    registered (T-09)."""
+    """`readFile: /src/index.ts`, `searchCode with 2 argument(s)`, `listFiles`, or what the
+    registered function says."""
     values = _values(arguments)
-    describe = _of(tool, "describe")
-    said = (
-        _said(lambda: describe(deepcopy(values)), DESCRIPTION_CHARS_MAX, f"describe {tool}", failed)
-        if describe
-        else ""
-    )
-    return one_line(said) or _usual(tool, values)
+    own, every = _functions(tool)
+    describe = own.describe or every.describe
+    if describe is None:
+        return _usual_description(tool, values)
+    answer = _answer(lambda: describe(deepcopy(values)), f"describe {tool}", failed)
+    return one_line(cut(answer, DESCRIPTION_CHARS_MAX)) or _usual_description(tool, values)
 
 
 def summarized(text: Callable[[], str], origin: Origin, failed: Failed) -> str:
     """What the registered function says of a text; nothing if there is none, or it has nothing
     to say."""
-    summarize = _of(origin.tool, "summarize")
+    own, every = _functions(origin.tool)
+    summarize = own.summarize or every.summarize
     if summarize is None:
         return ""
-    return _said(
-        lambda: summarize(text(), origin), SUMMARY_CHARS_MAX, f"summarize {origin.tool}", failed
-    )
+    summary = _answer(lambda: summarize(text(), origin), f"summarize {origin.tool}", failed)
+    return cut(summary, SUMMARY_CHARS_MAX)
 
 
-def _of(tool: str, name: str) -> Callable[..., Any] | None:
-    own, every = (getattr(_registered.get(key), name, None) for key in (tool, EVERY))
-    return own or every
+def _functions(tool: str) -> tuple[_Functions, _Functions]:
+    """What is registered for a tool, and for every tool."""
+    nothing = _Functions()
+    return _registered.get(tool, nothing), _registered.get(EVERY, nothing)
 
 
-def _said(ask: Callable[[], Any], chars_max: int, what: str, failed: Failed) -> str:
+def _answer(ask: Callable[[], Any], what: str, failed: Failed) -> str:
+    """What the caller's function gives; nothing if it fails, which is reported."""
     try:
-        text = ask()
-        if not isinstance(text, str | None):
-            raise TypeError(f"it gave {type(text).__name__}, not text")
+        return _storable(ask())
     except Exception as error:  # noqa: BLE001 - it is the caller's code and may raise anything
         failed(f"{what}: {type(error).__name__}: {error}")
         return ""
-    # No event holds a lone surrogate.
-    said = (text or "").encode("utf-8", "replace").decode().strip()
-    return cut(said, chars_max)
+
+
+def _storable(text: Any) -> str:
+    """A text as an event can have it, without lone surrogates; nothing for None."""
+    if not isinstance(text, str | None):
+        raise TypeError(f"it gave {type(text).__name__}, not text")
+    return (text or "").encode("utf-8", "replace").decode().strip()
 
 
 def _values(arguments: str | dict[str, Any]) -> Any:
@@ -97,10 +101,12 @@ def _values(arguments: str | dict[str, Any]) -> Any:
     return {"input": arguments} if arguments else {}
 
 
-def _usual(tool: str, values: Any) -> str:
+def _usual_description(tool: str, values: Any) -> str:
     if not isinstance(values, dict) or not values:
         return tool
     first = next(iter(values.values()))
     if not isinstance(first, str):
         return f"{tool} with {len(values)} argument(s)"
-    return f"{tool}: {first if len(first) <= 50 else first[:50] + '...'}"
+    if len(first) > ARGUMENT_CHARS_MAX:
+        first = first[:ARGUMENT_CHARS_MAX] + "..."
+    return f"{tool}: {first}"

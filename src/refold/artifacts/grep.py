@@ -1,8 +1,8 @@
 """Lines of a content that match, within limits of time, memory and number, whatever the pattern is.
 
-A plain text is looked for here, block by block. A regular expression is anybody's and may take for
-ever, so it runs in a process of its own (`matching`), which is killed when its time is over; what
-it found until then is kept. Neighbours: `outputs` brings the contents.
+A plain text is looked for here, block by block. A regular expression is anybody's and may take
+forever, so it runs in a process of its own (`grep_process`), which is killed when its time is over;
+what it found until then is kept. Neighbours: `artifacts` brings the contents.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from math import ceil
 from tempfile import TemporaryFile
@@ -22,8 +22,8 @@ from typing import IO, Any
 
 from msgspec import Struct
 
-from refold.artifacts import grep_process as matching
-from refold.errors import Invalid, RefoldError, Unavailable
+from refold.artifacts import grep_process
+from refold.errors import Invalid, Unavailable
 
 PATTERN_CHARS_MAX = 1_000
 LINES_MAX = 1_000
@@ -63,18 +63,15 @@ def grepped(
             "most": most,
             "cpu_s": ceil(wait_s) + 1,
         }
-        return _by_child(chunks, request, wait_s)
+        return _in_process(chunks, request, wait_s)
     clock = _Clock(wait_s)
-    hits = list(
-        islice(matching.literal_hits(clock.through(chunks), pattern, ignore_case=ignore_case), most)
-    )
-    return Grepped(
-        lines=_lines(hits), ended=_ended(len(hits), most, wait_s if clock.is_over else 0.0)
-    )
+    hits = grep_process.literal_hits(clock.through(chunks), pattern, ignore_case=ignore_case)
+    found = list(islice(hits, most))
+    return _grepped(found, most, wait_s if clock.is_over else 0.0)
 
 
 def check(pattern: str, *, regex: bool, most: int, wait_s: float) -> None:
-    """Refuses what cannot be looked for."""
+    """Raises Invalid for what cannot be looked for."""
     if not isinstance(pattern, str) or not pattern:
         raise Invalid("an empty pattern matches everything", hint="say what to look for")
     if len(pattern) > PATTERN_CHARS_MAX:
@@ -108,25 +105,24 @@ class _Clock:
             yield chunk
 
 
-def _lines(hits: Iterable[matching.Hit]) -> tuple[Line, ...]:
-    return tuple(Line(number, text) for number, text in hits)
-
-
-def _ended(found: int, most: int, stopped_s: float) -> str:
-    if found >= most:
-        return f"stopped at {most:,} lines"
-    return f"stopped after {stopped_s:.1f} s" if stopped_s else ""
+def _grepped(hits: Sequence[grep_process.Hit], most: int, stopped_s: float) -> Grepped:
+    """What was found; `stopped_s` is the time after which the search was stopped, 0 if it was
+    not."""
+    ended = f"stopped after {stopped_s:.1f} s" if stopped_s else ""
+    if len(hits) >= most:
+        ended = f"stopped at {most:,} lines"
+    return Grepped(lines=tuple(Line(number, text) for number, text in hits), ended=ended)
 
 
 # --- a regular expression ---
 
 
-def _by_child(chunks: Iterable[bytes], request: dict[str, Any], wait_s: float) -> Grepped:
+def _in_process(chunks: Iterable[bytes], request: dict[str, Any], wait_s: float) -> Grepped:
     start = time.monotonic()
     with TemporaryFile() as answer:
         # The answer goes to a file and not through a pipe: neither side ever waits for the other to
         # read.
-        child = _started(answer)
+        child = _start(answer)
         timer = threading.Timer(wait_s, child.kill)
         timer.daemon = True
         timer.start()
@@ -138,34 +134,35 @@ def _by_child(chunks: Iterable[bytes], request: dict[str, Any], wait_s: float) -
             child.kill()
             child.wait()
         answer.seek(0)
-        return _answered(answer.read(), request["most"], time.monotonic() - start)
+        return _answer_of(answer.read(), request["most"], time.monotonic() - start)
 
 
-def _started(answer: IO[bytes]) -> subprocess.Popen[bytes]:
-    # Nothing of our environment is the child's business, but Windows starts no process without its
-    # own variable.
-    environ = {name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.environ}
+def _start(answer: IO[bytes]) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-I", "-S", grep_process.__file__]
     try:
         return subprocess.Popen(
-            [sys.executable, "-I", "-S", matching.__file__],
+            command,
             stdin=subprocess.PIPE,
             stdout=answer,
             stderr=subprocess.DEVNULL,
-            env=environ,
+            env=_child_environment(),
         )
     except OSError as error:
         reason = f"a regular expression needs a process of its own: {error.strerror or error}"
         raise Unavailable(reason, hint="look for a plain text instead") from error
 
 
+def _child_environment() -> dict[str, str]:
+    """Nothing of our environment is the child's business, but Windows starts no process without
+    this variable."""
+    return {name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.environ}
+
+
 def _feed(child: subprocess.Popen[bytes], request: dict[str, Any], chunks: Iterable[bytes]) -> None:
     """Gives the child the request and the content, until it has enough or is killed."""
     assert child.stdin is not None
     try:
-        child.stdin.write(json.dumps(request).encode() + b"\n")
-        for chunk in chunks:
-            child.stdin.write(chunk)
-        child.stdin.flush()
+        _write(child.stdin, request, chunks)
     except BrokenPipeError:
         return
     finally:
@@ -173,18 +170,21 @@ def _feed(child: subprocess.Popen[bytes], request: dict[str, Any], chunks: Itera
             child.stdin.close()
 
 
-def _answered(answer: bytes, most: int, took_s: float) -> Grepped:
+def _write(file: IO[bytes], request: dict[str, Any], chunks: Iterable[bytes]) -> None:
+    file.write(json.dumps(request).encode() + b"\n")
+    for chunk in chunks:
+        file.write(chunk)
+    file.flush()
+
+
+def _answer_of(answer: bytes, most: int, took_s: float) -> Grepped:
     # A child that was killed may have left half a line, and did not say that it came to the end.
-    said = [json.loads(line) for line in answer.split(b"\n")[:-1]]
-    hits = [(one[0], one[1]) for one in said if isinstance(one, list)]
-    if said and isinstance(said[-1], dict):
-        raise _refused(said[-1]["error"])
-    return Grepped(
-        lines=_lines(hits), ended=_ended(len(hits), most, 0.0 if said[-1:] == ["end"] else took_s)
-    )
-
-
-def _refused(reason: str) -> RefoldError:
-    return Invalid(
-        f"the regular expression cannot be used: {reason}", hint="mend it, or look for a plain text"
-    )
+    values = [json.loads(line) for line in answer.split(b"\n")[:-1]]
+    last = values[-1] if values else None
+    if isinstance(last, dict):
+        raise Invalid(
+            f"the regular expression cannot be used: {last['error']}",
+            hint="fix it, or look for a plain text",
+        )
+    hits = [(value[0], value[1]) for value in values if isinstance(value, list)]
+    return _grepped(hits, most, 0.0 if last == "end" else took_s)

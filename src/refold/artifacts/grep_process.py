@@ -4,7 +4,7 @@ the stream is.
 A line longer than `LINE_CHARS_MAX` is looked at in pieces that overlap. This file is also a
 program: Python's `re` can neither be interrupted nor bounded, so a pattern that somebody else wrote
 runs in a process that can be killed. It needs nothing but the standard library, and starts without
-site packages. Neighbour: `grepping` starts and feeds it.
+site packages. Neighbour: `grep` starts and feeds it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 
 CHUNK_BYTES = 256 * 1024
 LINE_CHARS_MAX = 1 << 20
@@ -76,15 +77,11 @@ def _excerpt(text: str, first: int, last: int) -> str:
     stop = text.find("\n", last)
     stop = len(text) if stop < 0 else stop
     room = max(0, EXCERPT_CHARS - (last - first)) // 2
-    left, right = (
-        max(start, first - room),
-        min(stop, max(last + room, first + 1), first + 2 * EXCERPT_CHARS),
-    )
-    return (
-        ("…" if left > start else "")
-        + text[left:right].removesuffix("\r")
-        + ("…" if right < stop else "")
-    )
+    left = max(start, first - room)
+    right = min(stop, max(last + room, first + 1), first + 2 * EXCERPT_CHARS)
+    before = "…" if left > start else ""
+    after = "…" if right < stop else ""
+    return before + text[left:right].removesuffix("\r") + after
 
 
 # --- the program ---
@@ -94,18 +91,15 @@ def main() -> None:
     """Reads a line with the request, then the content; writes a line for each hit, and one when
     it came to the end."""
     request = json.loads(sys.stdin.buffer.readline())
-    _limit(request["cpu_s"])
+    _limit_memory_and_time(request["cpu_s"])
+    flags = re.IGNORECASE if request["ignore_case"] else 0
     try:
-        search = re.compile(
-            request["pattern"], re.IGNORECASE if request["ignore_case"] else 0
-        ).search
-        for count, hit in enumerate(pattern_hits(_stdin(), search), 1):
-            _say(hit)
-            if count >= request["most"]:
-                break
-        _say("end")
+        search = re.compile(request["pattern"], flags).search
+        for hit in islice(pattern_hits(_stdin(), search), request["most"]):
+            _write(hit)
+        _write("end")
     except (re.error, OverflowError, RecursionError, MemoryError, ValueError) as error:
-        _say({"error": str(error) or type(error).__name__})
+        _write({"error": str(error) or type(error).__name__})
 
 
 def _stdin() -> Iterator[bytes]:
@@ -113,22 +107,23 @@ def _stdin() -> Iterator[bytes]:
         yield chunk
 
 
-def _say(value: object) -> None:
+def _write(value: object) -> None:
     sys.stdout.write(json.dumps(value) + "\n")
     sys.stdout.flush()
 
 
-def _limit(cpu_s: int) -> None:
-    """Memory, and processor time in case that whoever should end this process is gone before it."""
+def _limit_memory_and_time(cpu_s: int) -> None:
+    """Limits memory, and processor time in case whoever should end this process is gone before
+    it."""
     try:
         import resource
     except ImportError:  # a system without such limits
         return
     for what, most in ((resource.RLIMIT_AS, MEMORY_BYTES_MAX), (resource.RLIMIT_CPU, cpu_s)):
         hard = resource.getrlimit(what)[1]
-        resource.setrlimit(
-            what, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard)
-        )
+        if hard != resource.RLIM_INFINITY:
+            most = min(most, hard)
+        resource.setrlimit(what, (most, hard))
 
 
 if __name__ == "__main__":

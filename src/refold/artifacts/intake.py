@@ -115,7 +115,7 @@ class Intake:
     ) -> tuple[Artifact, ToolResult]:
         """The result with a stub in place of its text, and the artifact that has the text."""
         store, name = self._log.store, origin.description or "output"
-        artifact = offload.kept(
+        artifact = offload.keep(
             store, content, name=name, type="command_output", mime=mime, origin=origin
         )
         summary = (

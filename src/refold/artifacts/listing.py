@@ -2,10 +2,10 @@
 content.
 
 An artifact's event says what it is. The same event once more, written by the cleaner, says that its
-bytes were cleaned up then; a later one by anybody else, that they are there again. Between two
-questions only a few numbers are kept of each (`Shelf`), so that a million outputs take little
-memory; what they are is read from the log page by page, by who goes through them (`Listing`).
-Neighbours: `offload` keeps outputs, `outputs` shows them.
+bytes were removed then; a later one by anybody else, that they are there again. Between two
+questions only a few numbers of each artifact are held (`ArtifactIndex`); what it is is read from
+the log, page by page, when somebody looks at it (`Listing`). Neighbours: `offload` keeps artifacts,
+`reader` and `artifacts` show them.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from refold.log.log import Log, near_runs
 
 CHARS_PER_TOKEN = 4
 PAGE_EVENTS = 500
-HELD_MAX = 10_000  # outputs that a list may hold; a longer one reads them when they are looked at
-SUGGESTED = 1_000  # outputs, the newest, among which the nearest to an unknown id is looked for
+HELD_MAX = 10_000  # artifacts that a list may hold; a longer one reads them when they are looked at
+SUGGESTED = 1_000  # artifacts, the newest, in which the nearest to an unknown id is looked for
 _QUERY_ID = re.compile(r"q_[0-9a-f]{16}")
 
 
-class Output(Struct, frozen=True, kw_only=True):
-    """One artifact as the log names it. `cleaned_ms` is when its bytes were cleaned up, 0 if
-    they are there."""
+class StoredArtifact(Struct, frozen=True, kw_only=True):
+    """One artifact as the log names it. `cleaned_ms` is when its bytes were removed, 0 if they are
+    there."""
 
     artifact: Artifact
     seq: int
@@ -48,14 +48,13 @@ class Output(Struct, frozen=True, kw_only=True):
 
     @property
     def tokens(self) -> int:
-        """What the whole text would cost on a page, roughly; bytes that are no text have none to
+        """What the whole text would cost on a page, roughly; bytes that are not text have none to
         show."""
         return -(-self.artifact.size_chars // CHARS_PER_TOKEN)
 
 
 def hash_query(text: str) -> str:
-    """The id of a query: equal for texts that differ only in case, outer blanks or Unicode form
-    (T-10)."""
+    """The id of a query: equal for texts that differ only in case, outer blanks or Unicode form."""
     plain = unicodedata.normalize("NFC", text).strip().lower()
     return "q_" + hashlib.sha256(plain.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
@@ -65,8 +64,9 @@ def query_id(query: str) -> str:
     return query if _QUERY_ID.fullmatch(query) else hash_query(query)
 
 
-class Listing(Sequence[Output]):
-    """Outputs in the order in which they were kept, read from the log when they are looked at."""
+class Listing(Sequence[StoredArtifact]):
+    """Artifacts in the order in which they were kept, read from the log when they are looked
+    at."""
 
     def __init__(self, log: Log, seqs: Sequence[int], cleaned: Mapping[int, int]) -> None:
         self._log, self._seqs, self._cleaned = log, seqs, cleaned
@@ -74,73 +74,93 @@ class Listing(Sequence[Output]):
     def __len__(self) -> int:
         return len(self._seqs)
 
-    def __iter__(self) -> Iterator[Output]:
-        return self._outputs(self._seqs)
+    def __iter__(self) -> Iterator[StoredArtifact]:
+        return self._read(self._seqs)
 
-    def __reversed__(self) -> Iterator[Output]:
-        return self._outputs(self._seqs[::-1])
+    def __reversed__(self) -> Iterator[StoredArtifact]:
+        return self._read(self._seqs[::-1])
 
     @overload
-    def __getitem__(self, at: int) -> Output: ...
+    def __getitem__(self, at: int) -> StoredArtifact: ...
     @overload
     def __getitem__(self, at: slice) -> Listing: ...
-    def __getitem__(self, at: int | slice) -> Output | Listing:
+    def __getitem__(self, at: int | slice) -> StoredArtifact | Listing:
         if isinstance(at, slice):
             return Listing(self._log, self._seqs[at], self._cleaned)
         seq = self._seqs[at]
-        found = next(self._outputs([seq]), None)
-        if found is None:
-            raise NotFound(f"the output at #{seq} was erased", hint="list the outputs again")
-        return found
+        for found in self._read([seq]):
+            return found
+        raise NotFound(f"the artifact at #{seq} was erased", hint="list the artifacts again")
 
     def __repr__(self) -> str:
-        return f"<{len(self):,} outputs of {self._log.conversation!r}>"
+        return f"<{len(self):,} artifacts of {self._log.conversation!r}>"
 
-    def held(self) -> Sequence[Output]:
-        """The outputs themselves, if they are few: such a list stays what it is when the log
+    def held(self) -> Sequence[StoredArtifact]:
+        """The artifacts themselves, if they are few: such a list stays what it is when the log
         goes on or is closed."""
         return [*self] if len(self) <= HELD_MAX else self
 
-    def _outputs(self, seqs: Sequence[int]) -> Iterator[Output]:
-        """These outputs, in this order, page by page; one that was erased meanwhile is left out."""
+    def _read(self, seqs: Sequence[int]) -> Iterator[StoredArtifact]:
+        """These artifacts, in this order, page by page; one that was erased meanwhile is left
+        out."""
         for at in range(0, len(seqs), PAGE_EVENTS):
-            page = seqs[at : at + PAGE_EVENTS]
-            found = {event.seq: (event, body) for event, body in _artifacts(self._log, page)}
-            for event, body in (found[seq] for seq in page if seq in found):
-                cleaned = self._cleaned.get(_key(body.id), 0)
-                yield Output(
-                    artifact=body, seq=event.seq, at_ms=event.at_ms, by=event.by, cleaned_ms=cleaned
-                )
+            yield from self._page(seqs[at : at + PAGE_EVENTS])
+
+    def _page(self, seqs: Sequence[int]) -> Iterator[StoredArtifact]:
+        named = _artifacts_at(self._log, seqs)
+        found = {event.seq: self._stored(event, artifact) for event, artifact in named}
+        return (found[seq] for seq in seqs if seq in found)
+
+    def _stored(self, event: Event, artifact: Artifact) -> StoredArtifact:
+        return StoredArtifact(
+            artifact=artifact,
+            seq=event.seq,
+            at_ms=event.at_ms,
+            by=event.by,
+            cleaned_ms=self._cleaned.get(_key(artifact.id), 0),
+        )
 
 
-class Shelf:
-    """What is known of a conversation's outputs between two questions: 28 bytes of each.
-    `refresh` reads the events that came since. Not locked: its owner sees to it that one thread
-    at a time uses it."""
+class ArtifactIndex:
+    """What is known of a conversation's artifacts between two questions.
+
+    A long-running agent may keep a million artifacts in one conversation. As objects they would
+    take a gigabyte, and reading all their events for each question takes seconds. So each is five
+    numbers in packed arrays, 28 bytes: the seq of its event, a hash of its id, and checksums of
+    its task, query and tool. These find every candidate; what a candidate really is, its event
+    says. `refresh` reads the events that came since. Not locked: its owner sees to it that one
+    thread at a time uses it.
+    """
 
     def __init__(self, log: Log) -> None:
         self._log = log
         self._clear()
 
     def _clear(self) -> None:
-        self._seqs, self._keys = array("q"), array("Q")
-        # Of the names by which outputs are grouped only a checksum: it says which are worth
-        # reading.
-        self._groups = {name: array("I") for name in ("task", "query", "tool")}
-        self._cleaned: dict[int, int] = {}
-        self._taken = self._last = 0
+        self._seqs = array("q")
+        self._keys = array("Q")
+        self._checksums = {name: array("I") for name in ("task", "query", "tool")}
+        self._cleaned: dict[int, int] = {}  # keys, and when the bytes were removed
+        self._events_read = self._last_seq = 0
 
     def refresh(self) -> None:
+        """Reads the events of the artifacts that were kept or cleaned up since the last time."""
         known = self._log.state.artifacts
-        if self._taken and (len(known) < self._taken or known[self._taken - 1] != self._last):
-            self._clear()  # an event was erased; the others have moved up
-        for at in range(self._taken, len(known), PAGE_EVENTS):
+        if self._was_shortened(known):
+            self._clear()
+        for at in range(self._events_read, len(known), PAGE_EVENTS):
             page = known[at : at + PAGE_EVENTS]
-            for event, artifact in list(_artifacts(self._log, page)):
-                self._take(event, artifact)
-            self._taken, self._last = at + len(page), page[-1]
+            for event, artifact in list(_artifacts_at(self._log, page)):
+                self._add(event, artifact)
+            self._events_read, self._last_seq = at + len(page), page[-1]
 
-    def _take(self, event: Event, artifact: Artifact) -> None:
+    def _was_shortened(self, known: Sequence[int]) -> bool:
+        """Whether an event was erased: the seqs of the others have moved up."""
+        if not self._events_read:
+            return False
+        return len(known) < self._events_read or known[self._events_read - 1] != self._last_seq
+
+    def _add(self, event: Event, artifact: Artifact) -> None:
         key = _key(artifact.id)
         if is_cleanup(event):
             self._cleaned[key] = event.at_ms
@@ -148,51 +168,54 @@ class Shelf:
         self._cleaned.pop(key, None)
         self._seqs.append(event.seq)
         self._keys.append(key)
-        for name, sums in self._groups.items():
-            sums.append(_checksum(_group(artifact.origin, name)))
+        for name, checksums in self._checksums.items():
+            checksums.append(_checksum(_group(artifact.origin, name)))
 
     def count(self) -> int:
-        """How many outputs have their bytes still."""
-        return len(self._keys) - (
-            sum(key in self._cleaned for key in self._keys) if self._cleaned else 0
-        )
+        """How many artifacts still have their bytes."""
+        if not self._cleaned:
+            return len(self._keys)
+        return sum(key not in self._cleaned for key in self._keys)
 
     def listing(self) -> Listing:
-        """All outputs."""
+        """All artifacts."""
         return Listing(self._log, self._seqs[:], dict(self._cleaned))
 
     def grouped(self, **wanted: str) -> Listing:
-        """The outputs of a task, a query (by its id), a tool."""
-        rows: Iterable[int] = range(len(self._seqs))
+        """The artifacts of a task, a query (by its id), a tool."""
+        sure = array("q")
+        for one in Listing(self._log, self._candidates(wanted), self._cleaned):
+            if _is_in_groups(one.artifact.origin, wanted):
+                sure.append(one.seq)
+        return Listing(self._log, sure, dict(self._cleaned))
+
+    def _candidates(self, wanted: Mapping[str, str]) -> array[int]:
+        """The seqs of the artifacts whose checksums are those of the wanted groups."""
+        rows: Sequence[int] = range(len(self._seqs))
         for name, value in wanted.items():
-            sums, sought = self._groups[name], _checksum(value)
-            rows = [row for row in rows if sums[row] == sought]
-        likely = Listing(self._log, array("q", (self._seqs[row] for row in rows)), self._cleaned)
-        sure = (
-            one.seq
-            for one in likely
-            if all(_group(one.artifact.origin, n) == v for n, v in wanted.items())
-        )
-        return Listing(self._log, array("q", sure), dict(self._cleaned))
+            rows = _rows_with(self._checksums[name], _checksum(value), rows)
+        return array("q", (self._seqs[row] for row in rows))
 
     def named(self, id: str) -> list[Artifact]:
-        """The artifact of that id; of an unknown one the newest others, for who looks for the
-        nearest."""
+        """The artifact of that id; of an unknown one the newest others, among which the nearest
+        can be suggested."""
         try:
             row = self._keys.index(_key(id))
         except ValueError:
-            return [one.artifact for one in self.listing()[-SUGGESTED:]]
-        return [one.artifact for one in self.listing()[row : row + 1]]
+            found = self.listing()[-SUGGESTED:]
+        else:
+            found = self.listing()[row : row + 1]
+        return [one.artifact for one in found]
 
 
 def listed(log: Log) -> Listing:
-    """All outputs of a log as it is now. Reads their events and nothing else."""
-    shelf = Shelf(log)
-    shelf.refresh()
-    return shelf.listing()
+    """All artifacts of a log as it is now. Reads their events and nothing else."""
+    index = ArtifactIndex(log)
+    index.refresh()
+    return index.listing()
 
 
-def _artifacts(log: Log, seqs: Sequence[int]) -> Iterator[tuple[Event, Artifact]]:
+def _artifacts_at(log: Log, seqs: Sequence[int]) -> Iterator[tuple[Event, Artifact]]:
     """The artifacts that the events at these seqs name."""
     wanted = set(seqs)
     for first, last in near_runs(seqs):
@@ -202,10 +225,20 @@ def _artifacts(log: Log, seqs: Sequence[int]) -> Iterator[tuple[Event, Artifact]
                 yield event, body
 
 
+def _rows_with(checksums: Sequence[int], wanted: int, rows: Iterable[int]) -> list[int]:
+    """Those of the rows that have the wanted checksum."""
+    return [row for row in rows if checksums[row] == wanted]
+
+
 def _group(origin: Origin, name: str) -> str:
-    """By what an output is grouped; a query by its id."""
+    """The name of the task, query or tool by which an artifact is grouped; a query by its id."""
     value: str = getattr(origin, name)
     return query_id(value) if name == "query" and value else value
+
+
+def _is_in_groups(origin: Origin, wanted: Mapping[str, str]) -> bool:
+    """Whether an artifact is of the wanted task, query and tool."""
+    return all(_group(origin, name) == value for name, value in wanted.items())
 
 
 def _checksum(text: str) -> int:
@@ -215,6 +248,5 @@ def _checksum(text: str) -> int:
 def _key(id: str) -> int:
     """A number that stands for an id: two of a million are the same once in 40 million
     conversations."""
-    return int.from_bytes(
-        hashlib.blake2b(id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    )
+    digest = hashlib.blake2b(id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest)

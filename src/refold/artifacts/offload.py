@@ -2,8 +2,8 @@
 get at it.
 
 This happens at append, before the result is ever sent: nothing cached is broken, and no thinking is
-bound to it. Neighbours: the store keeps the bytes, `engine` appends the artifact's event before the
-message that names it.
+bound to it. Neighbours: the store keeps the bytes, `intake` decides what is large and drafts the
+artifact's event before the message that names it, `values` writes data as JSON.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Any, get_args, get_type_hints
 import msgspec
 from msgspec.structs import replace
 
-from refold.artifacts import values as encoding
 from refold.artifacts.describe import Failed, described
 from refold.artifacts.search_results import Results, results_of
+from refold.artifacts.values import Written, decoded, degraded
 from refold.core.arguments import canonical_arguments
 from refold.core.codec import EVENT_BYTES_MAX, artifact_id
 from refold.core.model import Artifact, Origin, ToolCall
@@ -46,15 +46,14 @@ SUFFIXES = {
     BYTES: ".bin",
 }
 
-
-Content = str | bytes | encoding.Written
+Content = str | bytes | Written
 
 
 def output_text(output: Any, *, on_error: str = "raise") -> Content:
     """What is kept of a tool's output: text as it is, bytes as text where they are UTF-8, any
-    other value as JSON. What no event could hold stays what it is, also if it is text: it goes
-    to the store in pieces, and is not held twice. What cannot be written is Invalid, or its
-    `repr` if `on_error` is "degrade"."""
+    other value as JSON. Bytes that no event could hold stay bytes, even if they are text: they go
+    to the store in pieces, and are not held twice. Raises Invalid for values that cannot be
+    written, unless `on_error` is "degrade": then their `repr` is kept."""
     if on_error not in ON_ERROR:
         raise Invalid(f"on_error={on_error!r:.80}", hint="one of: " + ", ".join(ON_ERROR))
     if isinstance(output, str):
@@ -62,16 +61,16 @@ def output_text(output: Any, *, on_error: str = "raise") -> Content:
     if isinstance(output, bytes | bytearray | memoryview):
         return _text_or_bytes(bytes(output))
     try:
-        return encoding.Written(output)
+        return Written(output)
     except Invalid:
-        if on_error == "raise":
-            raise
-        return encoding.degraded(output)
+        if on_error == "degrade":
+            return degraded(output)
+        raise
 
 
 def value_of(content: str | bytes, mime: Any) -> Any:
     """The output of which `output_text` made this content."""
-    return encoding.decoded(content) if mime == JSON else content
+    return decoded(content) if mime == JSON else content
 
 
 def _text_or_bytes(content: bytes) -> str | bytes:
@@ -89,90 +88,89 @@ def is_own(tool: str) -> bool:
     return tool in OWN_TOOLS
 
 
-def kept(
+def keep(
     store: Store, content: Content, *, name: str, type: str, mime: str | None = None, origin: Origin
 ) -> Artifact:
-    """The content as an artifact of the store, streamed, never copied whole. Without a `mime` it
-    is what its bytes and its name say. Invalid, before anything is kept, if it can be no
-    artifact."""
+    """Keeps the content in the store as an artifact, streamed, never copied whole. Without a
+    `mime` it is what its bytes and its name say. Raises Invalid, before anything is kept, if it
+    cannot be an artifact."""
     chars, lines = _measures(content)
-    size = content_bytes(content)
-    if not mime:
-        is_data, ending = isinstance(content, encoding.Written), _ending(name, origin)
-        mime = JSON if is_data else _mime(ending, is_text=chars > 0 or not size)
-    if type == "command_output" and chars and _results(content):
+    if type == "command_output" and chars and _search_results(content):
         type = "search_result"
-    about = {
-        "id": "",
-        "digest": "",
-        "type": type,
-        "name": name,
-        "mime": mime,
-        "size_bytes": size,
-        "size_chars": chars,
-        "lines": lines,
-        "origin": msgspec.to_builtins(origin),
-    }
-    try:
-        artifact = msgspec.convert(about, Artifact)
-    except msgspec.ValidationError as error:
-        raise Invalid(
-            f"this can be no artifact: {error}", hint="types: " + ", ".join(TYPES)
-        ) from error
+    artifact = _checked_artifact(
+        type=type,
+        name=name,
+        mime=mime or _content_mime(content, chars, _ending(name, origin)),
+        size_bytes=content_bytes(content),
+        size_chars=chars,
+        lines=lines,
+        origin=msgspec.to_builtins(origin),
+    )
     digest = store.put(_chunks(content), suffix=suffix_of(artifact))
     return replace(artifact, id=artifact_id(digest), digest=digest)
 
 
+def _checked_artifact(**fields: object) -> Artifact:
+    """An artifact without an id, its fields checked: type, name and mime are the caller's."""
+    try:
+        return msgspec.convert({"id": "", "digest": "", **fields}, Artifact)
+    except msgspec.ValidationError as error:
+        raise Invalid(
+            f"this cannot be an artifact: {error}", hint="types: " + ", ".join(TYPES)
+        ) from error
+
+
+def _content_mime(content: Content, chars: int, ending: str) -> str:
+    if isinstance(content, Written):
+        return JSON
+    is_text = chars > 0 or not content
+    return _mime(ending, is_text=is_text)
+
+
 def _mime(ending: str, *, is_text: bool) -> str:
     """What the ending of a name says, unless the bytes say otherwise: a text may be called
-    `a.ts`, which is a video elsewhere, and bytes that are none `a.txt`."""
-    named = _endings().get(ending, "")
+    `a.ts`, which is a video elsewhere, and bytes that are not text `a.txt`."""
+    named = _mimes_by_ending().get(ending, "")
+    says_text = named.startswith("text/") or (named in SUFFIXES and named != BYTES)
     if is_text:
-        return (
-            named if named.startswith("text/") or (named in SUFFIXES and named != BYTES) else TEXT
-        )
-    return BYTES if named.startswith("text/") or named in SUFFIXES else named or BYTES
+        return named if says_text else TEXT
+    return BYTES if says_text else named or BYTES
 
 
 def _ending(name: str, origin: Origin) -> str:
-    """The ending of a file's name. That of a tool's output describes the call: it ends as an
+    """The ending of a file's name. The name of a tool's output describes the call: it ends as an
     argument does, and says nothing of the content."""
     return "" if name == origin.description else os.path.splitext(str(name))[1].lower()
 
 
 def suffix_of(artifact: Artifact) -> str:
-    """How the file of an artifact is to end."""
+    """How the name of an artifact's file ends."""
     if artifact.mime in SUFFIXES:
         return SUFFIXES[artifact.mime]
     ending = _ending(artifact.name, artifact.origin)
-    return (
-        ending
-        if _endings().get(ending) == artifact.mime
-        else ".txt"
-        if artifact.size_chars
-        else ".bin"
-    )
+    if _mimes_by_ending().get(ending) == artifact.mime:
+        return ending
+    return ".txt" if artifact.size_chars else ".bin"
 
 
 @cache
-def _endings() -> Mapping[str, str]:
+def _mimes_by_ending() -> Mapping[str, str]:
     """Types by the ending of a name: ours, and those that Python knows, whatever this machine
     adds."""
-    return mimetypes.MimeTypes().types_map[True] | {
-        suffix: mime for mime, suffix in SUFFIXES.items()
-    }
+    ours = {suffix: mime for mime, suffix in SUFFIXES.items()}
+    return mimetypes.MimeTypes().types_map[True] | ours
 
 
 def content_bytes(content: Content) -> int:
-    if isinstance(content, encoding.Written):
+    if isinstance(content, Written):
         return content.size_bytes
     if isinstance(content, bytes) or content.isascii():
         return len(content)
-    return sum(len(chunk) for chunk in _chunks(content))
+    return sum(map(len, _chunks(content)))
 
 
 def _chunks(content: Content) -> Iterator[bytes]:
-    if isinstance(content, encoding.Written):
+    if isinstance(content, Written):
         yield from content
         return
     for at in range(0, len(content), CHUNK_CHARS):
@@ -182,52 +180,76 @@ def _chunks(content: Content) -> Iterator[bytes]:
 
 def count_lines(text: str) -> int:
     """Lines as a person counts them: a final newline ends the last one."""
-    return text.count("\n") + (not text.endswith("\n") if text else 0)
+    has_open_line = text != "" and not text.endswith("\n")
+    return text.count("\n") + has_open_line
 
 
 def _measures(content: Content) -> tuple[int, int]:
-    """The characters and lines of a content; none if it is no text."""
-    if isinstance(content, str):
-        return len(content), count_lines(content)
-    if isinstance(content, encoding.Written):
-        return content.size_chars, 1
-    decoder = codecs.getincrementaldecoder("utf-8")()
+    """The characters and lines of a content; none if it is not text."""
+    match content:
+        case str():
+            return len(content), count_lines(content)
+        case Written():
+            return content.size_chars, 1
+        case bytes():
+            return _measures_of_bytes(content)
+
+
+def _measures_of_bytes(content: bytes) -> tuple[int, int]:
     chars = newlines = 0
     try:
-        for chunk in _chunks(content):
-            text = decoder.decode(chunk)
-            chars, newlines = chars + len(text), newlines + text.count("\n")
-        decoder.decode(b"", True)
+        for text in codecs.iterdecode(_chunks(content), "utf-8"):
+            chars += len(text)
+            newlines += text.count("\n")
     except UnicodeDecodeError:
         return 0, 0
-    return chars, newlines + (chars > 0 and not content.endswith(b"\n"))
+    has_open_line = chars > 0 and not content.endswith(b"\n")
+    return chars, newlines + has_open_line
 
 
 def stub(artifact: Artifact, content: Content, location: str | None, summary: str = "") -> str:
     """What the page shows in the artifact's place: its size, its handle, and the summary if
     there is one, else its first and last lines, or how many results a search gave and where."""
-    size = f"{artifact.lines:,} lines, " if artifact.lines else ""
-    where = f" It is the file {location} too." if location and len(location) < 300 else ""
-    head = (
-        f"[Large output kept whole as artifact://{artifact.id} ({size}{artifact.size_bytes:,} bytes). "
-        f"unfold {artifact.id} gives any part of it.{where}]"
-    )
+    head = _stub_head(artifact, location)
     if summary or not artifact.size_chars:
         return f"{head}\n{summary}" if summary else head
-    if artifact.type == "search_result" and (found := _results(content)):
-        return f"{head}\n{found.said()}"
+    found = _search_results(content) if artifact.type == "search_result" else None
+    if found:
+        return f"{head}\n{found.text()}"
     room = STUB_CHARS_MAX - len(head) - 120
+    return "\n".join([head, *_excerpt(content, artifact.lines, room)])
+
+
+def _excerpt(content: Content, lines: int, room: int) -> list[str]:
+    """The first and the last lines of a content; of a few long lines, its first and last
+    characters."""
     start, end = _ends(content, room * 2)
-    first = _lines(start.split("\n"), room * 2 // 3)
-    last = _lines(end.split("\n")[::-1], room // 3)[::-1]
-    left_out = artifact.lines - len(first) - len(last)
+    first = list(_lines_that_fit(start.split("\n"), room * 2 // 3))
+    last = list(_lines_that_fit(reversed(end.split("\n")), room // 3))[::-1]
+    left_out = lines - len(first) - len(last)
     if left_out <= 0:
-        return "\n".join([head, start[: room * 2 // 3], "…", end[-room // 3 :]])
-    return "\n".join([head, *first, f"… {left_out:,} lines …", *last])
+        return [start[: room * 2 // 3], "…", end[-room // 3 :]]
+    return [*first, f"… {left_out:,} lines …", *last]
 
 
-def _results(content: Content) -> Results | None:
-    return None if isinstance(content, encoding.Written) else results_of(content)
+def _stub_head(artifact: Artifact, location: str | None) -> str:
+    size = _size_text(artifact)
+    where = f" It is the file {location} too." if location and len(location) < 300 else ""
+    return (
+        f"[Large output kept whole as artifact://{artifact.id} ({size}). "
+        f"unfold {artifact.id} gives any part of it.{where}]"
+    )
+
+
+def _size_text(artifact: Artifact) -> str:
+    size = f"{artifact.size_bytes:,} bytes"
+    if artifact.lines:
+        size = f"{artifact.lines:,} lines, {size}"
+    return size
+
+
+def _search_results(content: Content) -> Results | None:
+    return None if isinstance(content, Written) else results_of(content)
 
 
 def sample(content: Content) -> str:
@@ -237,16 +259,21 @@ def sample(content: Content) -> str:
 
 def _ends(content: Content, chars: int) -> tuple[str, str]:
     """The first and the last characters of a content."""
-    if isinstance(content, str):
-        return content[:chars], content[-chars:]
-    size = 4 * chars
-    if isinstance(content, encoding.Written):
-        content = _ends_of(content, size)
-    start, end = content[:size].decode("utf-8", "ignore"), content[-size:].decode("utf-8", "ignore")
+    if isinstance(content, Written):
+        content = _ends_of_pieces(content, 4 * chars)
+    if isinstance(content, bytes):
+        return _ends_of_bytes(content, chars)
+    return content[:chars], content[-chars:]
+
+
+def _ends_of_bytes(content: bytes, chars: int) -> tuple[str, str]:
+    size = 4 * chars  # a character has at most four bytes
+    start = content[:size].decode("utf-8", "ignore")
+    end = content[-size:].decode("utf-8", "ignore")
     return start[:chars], end[-chars:]
 
 
-def _ends_of(pieces: Iterable[bytes], size: int) -> bytes:
+def _ends_of_pieces(pieces: Iterable[bytes], size: int) -> bytes:
     """The first and the last bytes of what comes in pieces, as if nothing lay between."""
     start = end = b""
     for piece in pieces:
@@ -255,16 +282,14 @@ def _ends_of(pieces: Iterable[bytes], size: int) -> bytes:
     return start + end
 
 
-def _lines(lines: list[str], room: int) -> list[str]:
+def _lines_that_fit(lines: Iterable[str], room: int) -> Iterator[str]:
     """As many whole lines as there is room for; long ones are cut."""
-    taken: list[str] = []
     for line in lines:
         shown = cut(line, LINE_CHARS_MAX)
         room -= len(shown) + 1
         if room < 0:
-            break
-        taken.append(shown)
-    return taken
+            return
+        yield shown
 
 
 # --- origin ---
@@ -273,16 +298,21 @@ def _lines(lines: list[str], room: int) -> list[str]:
 def origin_of(
     call: ToolCall | None, failed: Failed, *, name: str = "", task: str = "", query: str = ""
 ) -> Origin:
-    """Where an output came from: the tool, its arguments and their hash, a one-line description.
-    `failed` hears why a describer of the caller's had none."""
+    """Where an artifact came from: the tool, its arguments and their hash, a one-line description.
+    `failed` is told why a describer of the caller's had none."""
     if call is None:
         return Origin(tool=name, description=name, task=task, query=query)
-    encoded = canonical_arguments(call)
+    arguments = canonical_arguments(call)
     return Origin(
         tool=call.name,
-        arguments=encoded[:512],
-        arguments_hash=hashlib.sha256(encoded.encode("utf-8", "surrogatepass")).hexdigest()[:12],
+        arguments=arguments[:512],
+        arguments_hash=_arguments_hash(arguments),
         description=described(call.name, call.arguments, failed),
         task=task,
         query=query,
     )
+
+
+def _arguments_hash(arguments: str) -> str:
+    digest = hashlib.sha256(arguments.encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()[:12]

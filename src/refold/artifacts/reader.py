@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from refold.artifacts.listing import Output, Shelf, query_id
+from refold.artifacts.listing import ArtifactIndex, StoredArtifact, query_id
 from refold.core.model import Artifact
 from refold.log.open_log import OpenLog
 from refold.log.unfold import Original, content_of, original
@@ -22,30 +22,32 @@ class ArtifactReader:
 
     def __init__(self, log: OpenLog) -> None:
         self._open = log
-        self._shelf = Shelf(log.log)
+        self._index = ArtifactIndex(log.log)
 
-    def list(self, task: str | None, query: str | None, tool: str | None) -> Sequence[Output]:
+    def list(
+        self, task: str | None, query: str | None, tool: str | None
+    ) -> Sequence[StoredArtifact]:
         """In the order in which they were kept, cleaned-up ones among them."""
         query = query_id(query) if query is not None else None
         given = {"task": task, "query": query, "tool": tool}
         wanted = {name: str(value) for name, value in given.items() if value is not None}
         with self._open.reading():
-            self._shelf.refresh()
-            listing = self._shelf.grouped(**wanted) if wanted else self._shelf.listing()
+            self._index.refresh()
+            listing = self._index.grouped(**wanted) if wanted else self._index.listing()
             return listing.held()
 
     def count(self) -> int:
         """How many still have their bytes."""
         with self._open.reading():
-            self._shelf.refresh()
-            return self._shelf.count()
+            self._index.refresh()
+            return self._index.count()
 
     def named(self, handle: str) -> Sequence[Artifact]:
         """The artifact that a handle names; for an unknown one, the newest others."""
         id = id_of(handle)
         with self._open.reading():
-            self._shelf.refresh()
-            return self._shelf.named(id) if id.startswith("art-") else []
+            self._index.refresh()
+            return self._index.named(id) if id.startswith("art-") else []
 
     def original(self, handle: str, *, level: str = "full") -> Original:
         """What a handle names, as a stream; NotFound or Invalid if it names nothing here."""

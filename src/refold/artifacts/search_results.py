@@ -1,9 +1,8 @@
-"""What a search gave, in a few words: how many results, and the files in which most of them are
-(M-61).
+"""What a search gave, in a few words: how many results, and the files in which most of them are.
 
-Known by its shape, whatever the tool: nearly every line names a file (`path`, `path:12: text`,
-`path-12-text`), or it is a JSON list whose items name one. Contents are data: nothing is opened,
-names are only counted. Neighbour: `offload`, whose stubs say it.
+A search is recognized by its shape, whatever the tool: nearly every line names a file (`path`,
+`path:12: text`, `path-12-text`), or it is a JSON list whose items name one. Contents are data:
+nothing is opened, names are only counted. Neighbour: `offload` puts it into stubs.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from refold.display import cut, one_line
+from refold.display import cut, one_line, plural
 
 NAMES_MAX, OTHERS_MAX = 5, 3
 SAMPLE_LINES, SAMPLE_CHARS, SHARE_MIN, RESULTS_MIN = 200, 40_000, 0.8, 5
@@ -28,6 +27,8 @@ _WORD = re.compile(r"(?:[A-Za-z]:(?=[/\\]))?[^\s:\"'(){}<>|=,;]{1,250}+")
 _ENDING, _CONTEXT = re.compile(r"\.[A-Za-z]\w{0,9}$"), re.compile(r"-\d{1,9}-")
 _KEYS = ("path", "file", "filename", "file_path", "uri", "url", "name", "title")
 
+FileMatch = tuple[str, str]  # the name of a file, and what a line says of it
+
 
 class Results(Struct, frozen=True):
     """How many results there are, how many in each file, the files with most first, the first
@@ -38,17 +39,23 @@ class Results(Struct, frozen=True):
     firsts: dict[str, str]
     others: tuple[str, ...] = ()
 
-    def said(self) -> str:
-        """`15 results in 7 files, most in:` and at most five files, then what else was said."""
-        heading = f"{self.count:,} results in {len(self.files):,} file{'s' * (len(self.files) > 1)}"
-        heading += ", most in:" if len(self.files) > NAMES_MAX else ":"
-        rows = [self._row(name) for name in islice(self.files, NAMES_MAX)]
-        return "\n".join([heading, *rows, *self.others])
+    def text(self) -> str:
+        """`15 results in 7 files, most in:` and at most five files, then the other lines."""
+        rows = map(self._file_text, islice(self.files, NAMES_MAX))
+        return "\n".join([self._heading(), *rows, *self.others])
 
-    def _row(self, name: str) -> str:
-        times = f" ({self.files[name]:,})" if self.files[name] > 1 else ""
-        line = self.firsts[name]
-        return f"{_cut(name, NAME_CHARS)}{times}" + (f": {_cut(line, LINE_CHARS)}" if line else "")
+    def _heading(self) -> str:
+        number = len(self.files)
+        end = ", most in:" if number > NAMES_MAX else ":"
+        return f"{self.count:,} results in {number:,} {plural('file', number)}{end}"
+
+    def _file_text(self, name: str) -> str:
+        text = _short(name, NAME_CHARS)
+        if self.files[name] > 1:
+            text += f" ({self.files[name]:,})"
+        if self.firsts[name]:
+            text += f": {_short(self.firsts[name], LINE_CHARS)}"
+        return text
 
 
 def results_of(content: str | bytes) -> Results | None:
@@ -57,79 +64,108 @@ def results_of(content: str | bytes) -> Results | None:
         return None
     text = content if isinstance(content, str) else content.decode("utf-8", "replace")
     found = _in_json(text) if text[:1] in ("[", "{") else _in_lines(text)
-    return found if found is not None and found.count >= RESULTS_MIN else None
+    if found is None or found.count < RESULTS_MIN:
+        return None
+    return found
 
 
 def _in_lines(text: str) -> Results | None:
-    sample = list(islice(_lines(text[:SAMPLE_CHARS]), SAMPLE_LINES))
-    if sum(_place(line) is not None for line in sample) < SHARE_MIN * max(1, len(sample)):
+    sample = list(islice(_lines_with_text(text[:SAMPLE_CHARS]), SAMPLE_LINES))
+    likely = sum(_file_match(line) is not None for line in sample)
+    if likely < SHARE_MIN * max(1, len(sample)):
         return None
-    places, others = list[tuple[str, str]](), list[str]()
-    for line in _lines(text):
-        place = _place(line)
-        if place is None:
+    matches, others = _matches_and_others(text)
+    if len(others) > (1 - SHARE_MIN) * (len(matches) + len(others)):
+        return None
+    return _counted(matches, [_short(line, LINE_CHARS) for line in others[-OTHERS_MAX:]])
+
+
+def _matches_and_others(text: str) -> tuple[list[FileMatch], list[str]]:
+    """The lines of a text that name a file, and those that name none."""
+    matches, others = [], []
+    for line in _lines_with_text(text):
+        match = _file_match(line)
+        if match is None:
             others.append(line)
         else:
-            places.append(place)
-    if len(others) > (1 - SHARE_MIN) * (len(places) + len(others)):
-        return None
-    return _counted(places, [_cut(line, LINE_CHARS) for line in others[-OTHERS_MAX:]])
+            matches.append(match)
+    return matches, others
 
 
-def _place(line: str) -> tuple[str, str] | None:
-    """The file that a line begins with, and what it says of it: a path, or a name with an
-    ending; behind it stands nothing, a colon (behind a mere name, the number of a line, too), or
-    `-12-`, as grep marks lines around a match."""
+def _file_match(line: str) -> FileMatch | None:
+    """The file that a line begins with, and what it says of it: a path, or a name with an ending.
+    After it comes nothing, a colon (after a mere name, the number of a line as well), or `-12-`, as
+    grep marks lines around a match."""
+    end = _name_end(line)
+    name, rest = line[:end], line[end:]
+    return (name, rest[1:].strip()) if _is_file(name, rest) else None
+
+
+def _name_end(line: str) -> int:
+    """Where the name at the beginning of a line ends; 0 if what follows does not fit."""
     word = _WORD.match(line)
     if word is None:
-        return None
-    name, rest = word[0], line[word.end() :]
-    if rest and not rest.startswith(":"):
-        around = _CONTEXT.search(name)
-        if around is None:
-            return None
-        name, rest = name[: around.start()], line[around.start() :]
+        return 0
+    if word.end() == len(line) or line[word.end()] == ":":
+        return word.end()
+    around = _CONTEXT.search(word[0])
+    return around.start() if around else 0
+
+
+def _is_file(name: str, rest: str) -> bool:
+    """Whether a name is that of a file: a path, or one with an ending and nothing or the number of
+    a line after it."""
     if "/" in name or "\\" in name:
-        return (name, rest[1:].strip()) if any(map(str.isalpha, name)) else None
+        return any(map(str.isalpha, name))
     is_placed = not rest or rest[1:2].isdigit()
-    return (name, rest[1:].strip()) if is_placed and _ENDING.search(name) else None
+    return is_placed and _ENDING.search(name) is not None
 
 
-def _lines(text: str) -> Iterator[str]:
+def _lines_with_text(text: str) -> Iterator[str]:
     return (line for line in text.split("\n") if line.strip())
 
 
 def _in_json(text: str) -> Results | None:
-    if len(text) > JSON_CHARS_MAX:
+    items = _items(text)
+    names = [name for item in items if (name := _file_name(item))]
+    if not names or len(names) < SHARE_MIN * len(items):
         return None
+    return _counted([(name, "") for name in names], ())
+
+
+def _items(text: str) -> list[Any]:
+    """The items of a JSON list, or of the only list in a JSON object."""
+    if len(text) > JSON_CHARS_MAX:
+        return []
     try:
         value: Any = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError, UnicodeError):
-        return None
-    if isinstance(value, dict):
-        lists = [item for item in value.values() if isinstance(item, list)]
-        value = lists[0] if len(lists) == 1 else None
-    names = [_name(item) for item in value] if isinstance(value, list) else []
-    places = [(name, "") for name in names if name]
-    return _counted(places, ()) if places and len(places) >= SHARE_MIN * len(names) else None
+        return []
+    values = value.values() if isinstance(value, dict) else [value]
+    lists = [one for one in values if isinstance(one, list)]
+    return lists[0] if len(lists) == 1 else []
 
 
-def _name(item: Any) -> str:
+def _file_name(item: Any) -> str:
     if isinstance(item, str):
-        return item if _place(item) == (item, "") else ""
-    given = [item[key] for key in _KEYS if key in item] if isinstance(item, dict) else []
-    return next((name for name in given if isinstance(name, str) and name.strip()), "")
+        return item if _file_match(item) == (item, "") else ""
+    if isinstance(item, dict):
+        for key in _KEYS:
+            name = item.get(key)
+            if isinstance(name, str) and name.strip():
+                return name
+    return ""
 
 
-def _counted(places: Iterable[tuple[str, str]], others: Iterable[str]) -> Results:
+def _counted(matches: Iterable[FileMatch], others: Iterable[str]) -> Results:
     files: dict[str, int] = {}
     firsts: dict[str, str] = {}
-    for name, line in places:
+    for name, line in matches:
         files[name] = files.get(name, 0) + 1
         firsts.setdefault(name, line)
-    most = dict(sorted(files.items(), key=lambda item: -item[1]))
-    return Results(sum(files.values()), most, firsts, tuple(others))
+    most_first = dict(sorted(files.items(), key=lambda item: -item[1]))
+    return Results(sum(files.values()), most_first, firsts, tuple(others))
 
 
-def _cut(text: str, most: int) -> str:
-    return cut(one_line(text), most)
+def _short(text: str, length: int) -> str:
+    return cut(one_line(text), length)

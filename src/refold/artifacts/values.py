@@ -2,10 +2,11 @@
 
 What JSON has no word for is written as an object with one tag: a set as `{"$set": [1, 2]}`, a time
 as `{"$datetime": "2026-11-16T03:14:15"}`, not-a-number as `{"$float": "nan"}`, a mapping whose keys
-are not texts as `{"$dict": [[1, "one"]]}`; a model reads it as it stands, `decoded` makes the value
-of it again. Data that happens to look like a tag is written as `$dict`, too. What has no such form
-(an open file, a list that holds itself) is refused, and the error says where it stands. Dataclasses
-and enums become what they hold; tuples become lists. Neighbour: `offload`, which keeps the text.
+are not texts as `{"$dict": [[1, "one"]]}`; a model reads it as it stands, `decoded` turns it back
+into the value. Data that happens to look like a tag is also written as `$dict`. What has no such
+form (an open file, a list that holds itself) is refused, and the error says where it is.
+Dataclasses and enums become what they hold; tuples become lists. Neighbour: `offload` keeps the
+text.
 """
 
 from __future__ import annotations
@@ -28,13 +29,14 @@ from refold.errors import Invalid
 DEPTH_MAX, KEYS_SHOWN = 100, 10
 PIECE_CHARS, PIECE_ITEMS, SMALL_CHARS, SMALL_ITEMS = 256 * 1024, 256, 1_024, 64
 _PLAIN = frozenset((str, int, bool, type(None)))
-_USUAL, _HOLDERS, _TEXT = frozenset((dict, list)), frozenset((dict, list, tuple)), frozenset((str,))
-# In this order: a datetime is a date, too.
-_SAID: tuple[tuple[str, type], ...] = (
-    ("$bytes", bytes), ("$datetime", datetime), ("$date", date), ("$time", time), ("$timedelta", timedelta),
-    ("$decimal", Decimal), ("$uuid", UUID),
+_USUAL_CONTAINERS = frozenset((dict, list))
+_CONTAINERS = frozenset((dict, list, tuple))
+_TEXT = frozenset((str,))
+# In this order: a datetime is also a date.
+_TAGGED: tuple[tuple[str, type], ...] = (
+    ("$bytes", bytes), ("$datetime", datetime), ("$date", date), ("$time", time),
+    ("$timedelta", timedelta), ("$decimal", Decimal), ("$uuid", UUID),
 )  # fmt: skip
-
 
 _Text = Callable[[str], Any]
 
@@ -48,23 +50,23 @@ class _Unfit(Exception):
 
 
 def encoded(value: Any) -> bytes:
-    """The value as JSON; Invalid, with the key at which it stands, if a part of it has no form."""
+    """The value as JSON; Invalid, with the key of the part, if a part of it has no form."""
     written = Written(value)
     return b"".join(written) if written.whole is None else written.whole
 
 
 class Written:
-    """A value as JSON, in pieces, made anew whenever it is gone through: a large one is never
-    held twice. `whole` has all of one that is not large. Invalid, with the key at which it
-    stands, if a part of it has no form."""
+    """A value as JSON, in pieces, encoded again each time it is iterated: a large one is never
+    held twice. `whole` has all of one that is not large. Invalid, with the key of the part, if a
+    part of it has no form."""
 
     def __init__(self, value: Any) -> None:
-        self._value = _in_words(value)
+        self._value = _plain_value(value)
         try:
             self._measure()
         except UnicodeEncodeError:
             # Lone surrogates are rare, and looking for them in every text would not be cheap.
-            self._value = _in_words(value, _escaped)
+            self._value = _plain_value(value, _escaped)
             self._measure()
 
     def _measure(self) -> None:
@@ -83,17 +85,25 @@ class Written:
         return _pieces(self._value)
 
 
-def _in_words(value: Any, text: _Text = str) -> Any:
+def _plain_value(value: Any, text: _Text = str) -> Any:
+    """The value as plain data; Invalid with the place of what has no form."""
     try:
         return _written(value, set(), text=text)
     except _Unfit as error:
-        where = "".join(error.way[: -KEYS_SHOWN - 1 : -1]) + (
-            "…" if len(error.way) > KEYS_SHOWN else ""
-        )
         raise Invalid(
-            f"a tool output of type {type(value).__name__} cannot be kept: {f'at {where}: ' if where else ''}{error}",
+            f"a tool output of type {type(value).__name__} cannot be kept: "
+            f"{_place_of(error)}{error}",
             hint="pass text or plain data, or keep its repr with on_error='degrade'",
         ) from error
+
+
+def _place_of(error: _Unfit) -> str:
+    """The outer keys of the way to what has no form: `at .rows[3].file: `."""
+    keys = error.way[::-1]
+    if not keys:
+        return ""
+    more = "…" if len(keys) > KEYS_SHOWN else ""
+    return f"at {''.join(keys[:KEYS_SHOWN])}{more}: "
 
 
 def _pieces(value: Any) -> Iterator[bytes]:
@@ -128,29 +138,26 @@ def _list_pieces(values: Sequence[Any]) -> Iterator[bytes]:
             yield comma
             yield from _pieces(value)
             comma = b","
-    yield (
-        comma + msgspec.json.encode(batch)[1:-1] + b"]"
-        if batch
-        else b"]"
-        if comma == b","
-        else b"[]"
-    )
+    if batch:
+        yield comma + msgspec.json.encode(batch)[1:-1] + b"]"
+    else:
+        yield b"]" if comma == b"," else b"[]"
 
 
 def _is_small(value: Any) -> bool:
     """Whether a value is encoded at once: a number, a short text, or a few of them."""
     if type(value) is str:
         return len(value) <= SMALL_CHARS
-    if type(value) not in _HOLDERS:
+    if type(value) not in _CONTAINERS:
         return True
     items = value.values() if type(value) is dict else value
-    if len(value) > SMALL_ITEMS or not _HOLDERS.isdisjoint(map(type, items)):
+    if len(value) > SMALL_ITEMS or not _CONTAINERS.isdisjoint(map(type, items)):
         return False
     return all(len(item) <= SMALL_CHARS for item in items if type(item) is str)
 
 
 def degraded(value: Any) -> str:
-    """What a value says of itself, whatever it is: for who would rather have that than an error."""
+    """The `repr` of a value, whatever it is: for callers who prefer that to an error."""
     try:
         return repr(value)
     except Exception as error:  # noqa: BLE001 - `repr` is the caller's code and may raise anything
@@ -161,25 +168,26 @@ def degraded(value: Any) -> str:
 
 
 def _written(value: Any, above: set[int], *, text: _Text = str) -> Any:
-    """The value in JSON's own words; the very same object where nothing had to be said
-    differently."""
+    """The value as JSON can have it; the very same object where nothing had to be changed."""
     kind = type(value)
     if kind in _PLAIN:
         return text(value) if kind is str else value
-    if kind not in _USUAL and (said := _said(value, text)) is not None:
-        return said
+    if kind not in _USUAL_CONTAINERS:
+        scalar = _written_scalar(value, text)
+        if scalar is not None:
+            return scalar
     if id(value) in above:
         raise _Unfit("it holds itself")
     if len(above) >= DEPTH_MAX:
         raise _Unfit(f"it is nested more than {DEPTH_MAX} deep")
     above.add(id(value))
-    written = _opened(value, above, text)
+    written = _written_container(value, above, text)
     above.discard(id(value))
     return written
 
 
-def _said(value: Any, text: _Text) -> Any:
-    """A value that holds no others, in JSON's words; None if it does, or has no such form."""
+def _written_scalar(value: Any, text: _Text) -> Any:
+    """A value that holds no others, as JSON can have it; None if it does, or has no such form."""
     match value:
         case Enum():
             return None
@@ -191,12 +199,13 @@ def _said(value: Any, text: _Text) -> Any:
             return int(value)
         case BaseException():
             return {"$exception": "".join(format_exception_only(value)).strip()}
-    return next(
-        ({tag: msgspec.to_builtins(value)} for tag, kind in _SAID if isinstance(value, kind)), None
-    )
+    for tag, kind in _TAGGED:
+        if isinstance(value, kind):
+            return {tag: msgspec.to_builtins(value)}
+    return None
 
 
-def _opened(value: Any, above: set[int], text: _Text) -> Any:
+def _written_container(value: Any, above: set[int], text: _Text) -> Any:
     """A value that holds others."""
     if isinstance(value, dict):
         return _mapping(value, above, text)
@@ -212,9 +221,8 @@ def _opened(value: Any, above: set[int], text: _Text) -> Any:
         case msgspec.Struct():
             return _mapping(msgspec.structs.asdict(value), above, text)
     if is_dataclass(value) and not isinstance(value, type):
-        return _mapping(
-            {field.name: getattr(value, field.name) for field in fields(value)}, above, text
-        )
+        held = {field.name: getattr(value, field.name) for field in fields(value)}
+        return _mapping(held, above, text)
     raise _Unfit(f"{type(value).__name__} is not plain data")
 
 
@@ -226,7 +234,7 @@ def _items(
     for at, value in enumerate(values):
         if type(value) in plain:
             continue
-        written = _at(at, value, above, text)
+        written = _written_item(at, value, above, text)
         if written is not value:
             changed = list(values) if changed is None else changed
             changed[at] = written
@@ -234,26 +242,31 @@ def _items(
 
 
 def _mapping(values: dict[Any, Any], above: set[int], text: _Text) -> dict[str, Any]:
-    looks_tagged = len(values) == 1 and next(iter(values)) in _TAGS
-    if (
-        looks_tagged
-        or set(map(type, values)) - _TEXT
-        or any(text(key) is not key for key in values if text is not str)
-    ):
+    if not _can_be_object(values, text):
         return {"$dict": _items([[key, value] for key, value in values.items()], above, text)}
     changed: dict[str, Any] | None = None
     plain = _PLAIN if text is str else _PLAIN - {str}
     for key, value in values.items():
         if type(value) in plain:
             continue
-        written = _at(key, value, above, text)
+        written = _written_item(key, value, above, text)
         if written is not value:
             changed = dict(values) if changed is None else changed
             changed[key] = written
     return values if changed is None else changed
 
 
-def _at(key: str | int, value: Any, above: set[int], text: _Text) -> Any:
+def _can_be_object(values: dict[Any, Any], text: _Text) -> bool:
+    """Whether a mapping can be a JSON object: its keys are texts, and it does not look like a
+    tag."""
+    if len(values) == 1 and next(iter(values)) in _TAGS:
+        return False
+    if set(map(type, values)) - _TEXT:
+        return False
+    return text is str or all(text(key) is key for key in values)
+
+
+def _written_item(key: str | int, value: Any, above: set[int], text: _Text) -> Any:
     if type(value) is float and isfinite(value):
         return value
     try:
@@ -275,25 +288,25 @@ def _escaped(text: str) -> Any:
 
 
 def decoded(text: str | bytes) -> Any:
-    """The value that `encoded` wrote; Invalid if it is no JSON."""
+    """The value that `encoded` wrote; Invalid if it is not JSON."""
     try:
-        return _read(msgspec.json.decode(text))
+        return _restored(msgspec.json.decode(text))
     except (msgspec.MsgspecError, RecursionError, UnicodeError, TypeError, ValueError) as error:
         raise Invalid(
             f"this is not what a value was written as: {error}", hint="text is kept as it is"
         ) from error
 
 
-def _read(value: Any) -> Any:
+def _restored(value: Any) -> Any:
     if isinstance(value, list):
-        return [_read(item) for item in value]
+        return [_restored(item) for item in value]
     if not isinstance(value, dict):
         return value
     if len(value) == 1:
         [(tag, held)] = value.items()
         if tag in _TAGS:
             return _TAGS[tag](held)
-    return {key: _read(item) for key, item in value.items()}
+    return {key: _restored(item) for key, item in value.items()}
 
 
 def _hashable(value: Any) -> Any:
@@ -308,9 +321,9 @@ def _converter(kind: type) -> Callable[[Any], Any]:
 
 _TAGS: dict[str, Callable[[Any], Any]] = {
     "$float": float,
-    "$set": lambda held: {_hashable(_read(item)) for item in held},
-    "$dict": lambda held: {_hashable(_read(key)): _read(item) for key, item in held},
+    "$set": lambda held: {_hashable(_restored(item)) for item in held},
+    "$dict": lambda held: {_hashable(_restored(key)): _restored(item) for key, item in held},
     "$exception": str,
     "$escaped": lambda held: held.encode().decode("unicode_escape"),
-    **{tag: _converter(kind) for tag, kind in _SAID},
+    **{tag: _converter(kind) for tag, kind in _TAGGED},
 }

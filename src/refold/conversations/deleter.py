@@ -147,15 +147,15 @@ def _held_contents(store: Store, about: Conversation) -> set[str] | None:
 def _forget(store: Store, ids: Sequence[str]) -> list[str]:
     """Takes conversations out of the index, if it has a file; gives notes for the user."""
     # It brings a database, which a store may do without.
-    from refold.search.upkeep import Keeper, index_path
+    from refold.search.upkeep import Upkeep, index_path
 
     path = index_path(store)
     if not ids or not os.path.isfile(path):
         return []
     reasons: list[str] = []
-    keeper = Keeper(store, path, embedder=None, tell=lambda _, reason: reasons.append(reason))
+    upkeep = Upkeep(store, path, tell=lambda _, reason: reasons.append(reason))
     try:
-        keeper.sound(lambda: keeper.written(lambda index: index.forget(ids)))
+        upkeep.forget(ids)
     finally:
-        keeper.let_go()
+        upkeep.close()
     return [f"the index still knows them until it can be written: {reason}" for reason in reasons]

@@ -19,7 +19,6 @@ from typing import BinaryIO, Protocol
 
 import msgspec
 
-from refold import disk
 from refold.artifacts.offload import suffix_of
 from refold.conversations.markdown import is_text, markdown_chunks
 from refold.conversations.redacted_copy import RedactedCopy
@@ -29,6 +28,7 @@ from refold.errors import Conflict, Corrupt, Invalid
 from refold.log.reading import events_of
 from refold.redaction import redacted_chunks
 from refold.stores.protocol import Store
+from refold.system import disk
 
 FORMAT = "refold-export"
 VERSION = 1

@@ -16,7 +16,6 @@ from typing import BinaryIO
 
 import msgspec
 
-from refold import disk
 from refold.conversations.depth import Nesting, check_depth
 from refold.conversations.exporter import FORMAT, VERSION
 from refold.core import codec
@@ -24,6 +23,7 @@ from refold.core.model import Conversation, Event, is_cleanup
 from refold.errors import Conflict, Corrupt, Invalid, NotFound
 from refold.log.reading import artifact_of, chain_at
 from refold.stores.protocol import Store
+from refold.system import disk
 
 DOCUMENT_BYTES_MAX = 1 << 30
 SNIFF_BYTES = 4_096

@@ -20,7 +20,7 @@ from msgspec import Meta, Struct
 from refold import dialects
 from refold.artifacts.artifacts import Artifacts
 from refold.artifacts.intake import Intake
-from refold.artifacts.listing import Output
+from refold.artifacts.listing import StoredArtifact
 from refold.artifacts.offload import is_own
 from refold.artifacts.reader import ArtifactReader
 from refold.compaction.active_model import ActiveModel
@@ -214,7 +214,7 @@ class Toolbox:
         found = self._artifacts.list(task=given.task or None, tool=given.tool or None)
         if given.query:
             chosen = self._artifacts.select(given.query, limit=given.limit, among=found)
-            rows = [_output_row(one.output, f" ({one.why})") for one in chosen]
+            rows = [_output_row(one.artifact, f" ({one.why})") for one in chosen]
         else:
             rows = [_output_row(one) for one in found[: -given.limit - 1 : -1]]
         return self._rows(
@@ -302,7 +302,7 @@ def _hit_row(hit: Hit) -> str:
     return _row(f"{where} ({hit.role or 'note'}, {moment(hit.at_ms)}): {hit.snippet}")
 
 
-def _output_row(output: Output, why: str = "") -> str:
+def _output_row(output: StoredArtifact, why: str = "") -> str:
     artifact = output.artifact
     size = f"{artifact.lines:,} lines, {artifact.size_bytes:,} bytes"
     gone = f", cleaned up {moment(output.cleaned_ms)}" if output.cleaned_ms else ""

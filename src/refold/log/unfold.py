@@ -17,7 +17,6 @@ from itertools import chain
 
 from msgspec import Struct
 
-from refold import disk
 from refold.core.codec import ARTIFACT_ID, decode
 from refold.core.fold import text_of
 from refold.core.model import (
@@ -38,6 +37,7 @@ from refold.display import moment, nearest
 from refold.errors import Invalid, NotFound
 from refold.log.log import Log, runs
 from refold.log.reading import artifact_of
+from refold.system import disk
 
 LEVELS = ("line", "paragraph", "full")
 MOST = sys.maxsize

@@ -1,9 +1,9 @@
-"""The file of an index: made for the owner alone, opened, and thrown away when it is not sound.
+"""The file of an index: made for the owner alone, opened, and thrown away when it is damaged.
 
-Everything in it can be made again from the logs. So damage is no error here: `opened` starts anew
-and says so; only a file of another program is left alone. What SQLite says later becomes an error
-of the family (`translated`): `Corrupt` means that the file should be rebuilt, `Unavailable` that it
-cannot be written now.
+Everything in it can be made again from the logs. So damage is not an error here: `connect` starts
+with an empty file and reports it; only a file of another program is left alone. What SQLite raises
+later becomes one of our errors (`translated`): `Corrupt` means that the file should be rebuilt,
+`Unavailable` that it cannot be written now. Neighbours: `index` has the rows.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ MEMORY = ":memory:"
 # see `index`.
 SCHEMA = f"""
 CREATE TABLE conversations(
-    number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, parent TEXT NOT NULL, parent_seq INTEGER NOT NULL,
-    head INTEGER NOT NULL, chain BLOB NOT NULL
+    number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, parent TEXT NOT NULL,
+    parent_seq INTEGER NOT NULL, head INTEGER NOT NULL, chain BLOB NOT NULL
 ) STRICT;
 CREATE TABLE lanes(
     number INTEGER PRIMARY KEY, rows INTEGER NOT NULL, words INTEGER NOT NULL, near REAL NOT NULL,
@@ -36,11 +36,13 @@ CREATE TABLE lanes(
 ) STRICT;
 CREATE INDEX newest ON lanes(updated_ms);
 CREATE TABLE entries(
-    id INTEGER PRIMARY KEY, seq INTEGER NOT NULL, at_ms INTEGER NOT NULL, words INTEGER NOT NULL, role TEXT NOT NULL,
-    tools TEXT NOT NULL, author TEXT NOT NULL, start INTEGER NOT NULL, asks INTEGER NOT NULL
+    id INTEGER PRIMARY KEY, seq INTEGER NOT NULL, at_ms INTEGER NOT NULL, words INTEGER NOT NULL,
+    role TEXT NOT NULL, tools TEXT NOT NULL, author TEXT NOT NULL, start INTEGER NOT NULL,
+    asks INTEGER NOT NULL
 ) STRICT;
 CREATE TABLE authors(
-    conversation INTEGER NOT NULL, author TEXT NOT NULL, rows INTEGER NOT NULL, PRIMARY KEY (conversation, author)
+    conversation INTEGER NOT NULL, author TEXT NOT NULL, rows INTEGER NOT NULL,
+    PRIMARY KEY (conversation, author)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE vectors(id INTEGER PRIMARY KEY, pieces BLOB NOT NULL) STRICT;
 CREATE TABLE facts(name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
@@ -50,7 +52,15 @@ CREATE VIRTUAL TABLE documents USING fts5(
 INSERT INTO documents(documents, rank) VALUES ('automerge', 8);
 """
 
+PRAGMAS = f"""
+PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON; PRAGMA secure_delete=ON;
+PRAGMA synchronous=NORMAL; PRAGMA cache_size=-{CACHE_KIB}
+"""
 
+# What says that a file is ours, and of which version.
+OURS = f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}"
+
+_NEW_FILE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 _DAMAGE = (apsw.NotADBError, apsw.CorruptError, apsw.FormatError, apsw.SQLError)
 
 
@@ -58,41 +68,40 @@ class Foreign(Exception):
     """The file is a database of another program."""
 
 
-def opened(path: str) -> tuple[apsw.Connection, tuple[str, str] | None]:
+Notice = tuple[str, str]
+
+
+def connect(path: str) -> tuple[apsw.Connection, Notice | None]:
     """A connection to the index at `path`, and a notice if something had to be done; a new file
-    is worth none."""
+    is not worth one."""
     if path == MEMORY:
         return _in_memory(), None
     try:
-        return _opened(path), None
+        return _connect_file(path), None
     except Foreign:
-        return _in_memory(), (
-            "index-in-memory",
-            f"{path} belongs to another program: this index is in memory",
-        )
+        reason = f"{path} belongs to another program: this index is in memory"
     except _DAMAGE as error:
-        return _anew(path, str(error))
+        return _replace_damaged(path, str(error))
     except (apsw.Error, OSError) as error:
-        return _in_memory(), (
-            "index-in-memory",
-            f"{path} cannot be used ({error}): this index is in memory",
-        )
+        reason = f"{path} cannot be used ({error}): this index is in memory"
+    return _in_memory(), ("index-in-memory", reason)
 
 
-def _anew(path: str, reason: str) -> tuple[apsw.Connection, tuple[str, str]]:
+def _replace_damaged(path: str, reason: str) -> tuple[apsw.Connection, Notice]:
     try:
         remove(path)
-        said = f"{path} was damaged ({reason}): it is built anew, nothing is lost"
-        return _opened(path), ("index-rebuilt", said)
+        connection = _connect_file(path)
     except (apsw.Error, OSError) as error:
-        return _in_memory(), (
-            "index-in-memory",
-            f"{path} is damaged and cannot be replaced ({error})",
-        )
+        reason = f"{path} is damaged and cannot be replaced ({error})"
+        return _in_memory(), ("index-in-memory", reason)
+    reason = f"{path} was damaged ({reason}): it is being rebuilt, nothing is lost"
+    return connection, ("index-rebuilt", reason)
 
 
 def _in_memory() -> apsw.Connection:
-    return _initialised(apsw.Connection(MEMORY))
+    connection = apsw.Connection(MEMORY)
+    _initialize(connection)
+    return connection
 
 
 def is_foreign(path: str) -> bool:
@@ -112,28 +121,28 @@ def is_foreign(path: str) -> bool:
 
 
 def remove(path: str) -> None:
-    """Takes the index away; it is built again when it is needed."""
+    """Deletes the index; it is built again when it is needed."""
     for name in (path, path + "-wal", path + "-shm", path + "-journal"):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name)
 
 
-def _opened(path: str) -> apsw.Connection:
+def _connect_file(path: str) -> apsw.Connection:
     _create(path)
     connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
     try:
-        connection.set_busy_timeout(BUSY_MS)
-        return _initialised(connection)
+        _initialize(connection)
     except BaseException:
         connection.close(True)
         raise
+    return connection
 
 
 def _create(path: str) -> None:
-    """An empty file that only its owner can read. The mode given to open() is cut by the umask,
-    fchmod's is not."""
+    """Makes an empty file that only its owner can read, unless there is a file. The mode given to
+    open() is cut by the umask, fchmod's is not."""
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        fd = os.open(path, _NEW_FILE, 0o600)
     except FileExistsError:
         return
     try:
@@ -142,40 +151,43 @@ def _create(path: str) -> None:
         os.close(fd)
 
 
-def _initialised(connection: apsw.Connection) -> apsw.Connection:
-    """The connection, with our tables in it; those of an older version are not read but made
-    anew."""
-    # Without this SQLite plans anew whenever a value is bound that a plan could depend on: FTS5
+def _initialize(connection: apsw.Connection) -> None:
+    """Sees to it that our tables are there. An older version is damage: it is made again."""
+    connection.set_busy_timeout(BUSY_MS)
+    # Without this SQLite plans again whenever a value is bound that a plan could depend on: FTS5
     # does so for each of its segments, which took half the time of a search for a rare term.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-    connection.execute(
-        f"PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON; PRAGMA secure_delete=ON; PRAGMA synchronous=NORMAL;"
-        f"PRAGMA cache_size=-{CACHE_KIB}"
-    ).fetchall()
-    if _is_ours(connection):
-        return connection
+    connection.execute(PRAGMAS).fetchall()
+    if not _is_ours(connection):
+        _create_tables(connection)
+
+
+def _create_tables(connection: apsw.Connection) -> None:
+    """Creates the tables, unless another process was faster."""
     connection.pragma("journal_mode", "wal")
     with transaction(connection):
         if not _is_ours(connection):
             connection.execute(SCHEMA)
-            connection.execute(
-                f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}"
-            ).fetchall()
-    return connection
+            connection.execute(OURS).fetchall()
 
 
 def _is_ours(connection: apsw.Connection) -> bool:
     """True for an index of this version, False for an empty file."""
-    application, version = connection.pragma("application_id"), connection.pragma("user_version")
+    application = connection.pragma("application_id")
     if application == APPLICATION_ID:
-        if version != VERSION:
-            raise apsw.FormatError(f"version {version}, not {VERSION}")
-        # A table that is gone shows here, not in the middle of a search.
-        connection.execute("SELECT rowid FROM documents LIMIT 1").fetchall()
+        _check_version(connection)
         return True
     if application or connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").get:
         raise Foreign
     return False
+
+
+def _check_version(connection: apsw.Connection) -> None:
+    version = connection.pragma("user_version")
+    if version != VERSION:
+        raise apsw.FormatError(f"version {version}, not {VERSION}")
+    # A table that is gone shows here, not in the middle of a search.
+    connection.execute("SELECT rowid FROM documents LIMIT 1").fetchall()
 
 
 @contextlib.contextmanager
@@ -186,7 +198,7 @@ def transaction(connection: apsw.Connection) -> Iterator[None]:
         yield
         connection.execute("COMMIT")
     except BaseException:
-        # After a full disk SQLite has rolled back by itself.
+        # After a full disk SQLite has rolled back already.
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
@@ -194,26 +206,17 @@ def transaction(connection: apsw.Connection) -> Iterator[None]:
 
 @contextlib.contextmanager
 def translated(path: str) -> Iterator[None]:
-    """Only errors of the family leave the block."""
+    """Errors of SQLite leave the block as our own."""
     try:
         yield
     except apsw.Error as error:
-        raise _failure(error, path) from error
+        raise _translation(error, path) from error
 
 
-def _failure(error: apsw.Error, path: str) -> RefoldError:
-    match error:
-        case (
-            apsw.NotADBError()
-            | apsw.CorruptError()
-            | apsw.FormatError()
-            | apsw.SQLError()
-            | apsw.IOError()
-        ):
-            return Corrupt(f"{path}: {error}", hint="refold index --rebuild")
-        case apsw.BusyError() | apsw.LockedError():
-            return Unavailable(
-                f"{path} is busy: {error}", retry_after_s=1.0, hint="another process is writing it"
-            )
-        case _:
-            return Unavailable(f"{path}: {error}", hint="check the disk and the mode of the file")
+def _translation(error: apsw.Error, path: str) -> RefoldError:
+    if isinstance(error, (*_DAMAGE, apsw.IOError)):
+        return Corrupt(f"{path}: {error}", hint="refold index --rebuild")
+    if isinstance(error, (apsw.BusyError, apsw.LockedError)):
+        busy = "another process is writing it"
+        return Unavailable(f"{path} is busy: {error}", retry_after_s=1.0, hint=busy)
+    return Unavailable(f"{path}: {error}", hint="check the disk and the mode of the file")

@@ -1,21 +1,24 @@
 """Days and months that a query names: what was said then is preferred.
 
 `7 May 2023`, `May 7th`, `in May`, `2023-05-07`, `2023-05`. A message that speaks of a day is often
-written on it or soon after ("yesterday we …"), so the days behind a named one count as well; the
-rest of its month counts half.
+written on it or soon after ("yesterday we …"), so the days after a named one count as well; the
+rest of its month counts half. Neighbour: `finding` raises scores by it.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from msgspec import Struct
 
 MONTHS = (
-    "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
-    "december",
+    "january", "february", "march", "april", "may", "june",
+    "july", "august", "september", "october", "november", "december",
 )  # fmt: skip
+_VERBS = ("may", "march")
+_BEFORE_MONTHS = frozenset(("in", "of", "since", "last"))
 DATE_WORTH = 0.8
 DAYS_AFTER = 3
 _NAMED = re.compile(
@@ -33,40 +36,49 @@ class Date(Struct, frozen=True):
     day: int = 0
     year: int = 0
 
+    def is_in_month_of(self, moment: datetime) -> bool:
+        """Whether a time lies in the month of this date, in its year if that is said."""
+        return self.month == moment.month and self.year in (0, moment.year)
+
 
 def dates_in(text: str) -> list[Date]:
     """The dates that a query names."""
-    found = [
-        Date(
-            MONTHS.index(one["month"].lower()) + 1,
-            int(one["before"] or one["after"] or 0),
-            int(one["year"] or 0),
-        )
-        for one in _NAMED.finditer(text)
-        if one["before"] or one["after"] or one["year"] or not _is_verb(text, one)
-    ]
-    return found + [
-        Date(int(one["month"]), int(one["day"] or 0), int(one["year"]))
-        for one in _WRITTEN.finditer(text)
-    ]
+    return [*_named_dates(text), *_written_dates(text)]
+
+
+def _named_dates(text: str) -> Iterator[Date]:
+    for found in _NAMED.finditer(text):
+        month = MONTHS.index(found["month"].lower()) + 1
+        day, year = found["before"] or found["after"], found["year"]
+        if day or year or not _is_verb(text, found):
+            yield _date(month, day, year)
+
+
+def _written_dates(text: str) -> Iterator[Date]:
+    for found in _WRITTEN.finditer(text):
+        yield _date(int(found["month"]), found["day"], found["year"])
+
+
+def _date(month: int, day: str | None, year: str | None) -> Date:
+    return Date(month, int(day or 0), int(year or 0))
 
 
 def _is_verb(text: str, found: re.Match[str]) -> bool:
-    """`may` and `march` alone are months only behind `in` or the like."""
+    """`may` and `march` alone are months only after `in` or the like."""
     before = text[: found.start()].lower().split()
-    return found["month"].lower() in ("may", "march") and not (
-        before and before[-1] in ("in", "of", "since", "last")
-    )
+    return found["month"].lower() in _VERBS and _BEFORE_MONTHS.isdisjoint(before[-1:])
 
 
 def nearness(at_ms: int, dates: list[Date]) -> float:
     """How well a time fits the dates: 1 if it is of one of them, 0.5 in the month of a day, else
     0."""
     moment = datetime.fromtimestamp(at_ms / 1_000, UTC)
-    return max((_near(moment, date) for date in dates), default=0.0)
+    return max((_nearness_to(moment, date) for date in dates), default=0.0)
 
 
-def _near(moment: datetime, date: Date) -> float:
-    if moment.month != date.month or (date.year and moment.year != date.year):
+def _nearness_to(moment: datetime, date: Date) -> float:
+    if not date.is_in_month_of(moment):
         return 0.0
-    return 1.0 if not date.day or 0 <= moment.day - date.day <= DAYS_AFTER else 0.5
+    if not date.day or 0 <= moment.day - date.day <= DAYS_AFTER:
+        return 1.0
+    return 0.5

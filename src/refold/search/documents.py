@@ -1,8 +1,8 @@
 """What of an event is searched: a document per message, per piece of an artifact, per title, name
 or summary.
 
-Neighbours: `core` decodes; the text of an artifact is handed in. Nothing here is executed or
-trusted: names and roles come from content and are only compared.
+The text of an artifact is handed in. Nothing here is executed or trusted: names and roles come from
+content and are only compared. Neighbours: `core` decodes, `sources` reads and `index` keeps.
 """
 
 from __future__ import annotations
@@ -65,9 +65,8 @@ def documents_of(event: Event, calls: dict[str, str], content: str = "") -> list
         case Artifact():
             return list(_artifact(event, body, content))
         case Meta():
-            return _note(
-                event, " ".join([body.title or "", *(body.tags or ()), _system(body.system)])
-            )
+            texts = [body.title or "", *(body.tags or ()), _system_text(body.system)]
+            return _note(event, " ".join(texts))
         case Checkpoint():
             return _note(event, body.name)
         case Summarize():
@@ -80,6 +79,21 @@ def _message(event: Event, message: Message, calls: dict[str, str]) -> list[Docu
     text = message_text(message)
     if not text.strip():
         return []
+    author = _AUTHOR.match(text)
+    document = Document(
+        seq=event.seq,
+        kind="message",
+        at_ms=event.at_ms,
+        text=text[:TEXT_CHARS_MAX],
+        role=message.role,
+        tools=_tools(message, calls),
+        author=author[1] if author else "",
+    )
+    return [document]
+
+
+def _tools(message: Message, calls: dict[str, str]) -> tuple[str, ...]:
+    """The tools that a message calls or answers for. Its own calls are remembered in `calls`."""
     tools: dict[str, None] = {}
     for block in message.blocks:
         if isinstance(block, ToolCall):
@@ -88,18 +102,7 @@ def _message(event: Event, message: Message, calls: dict[str, str]) -> list[Docu
         elif isinstance(block, ToolResult):
             tools[block.name or calls.get(block.call, "")] = None
     tools.pop("", None)
-    author = _AUTHOR.match(text)
-    return [
-        Document(
-            event.seq,
-            "message",
-            event.at_ms,
-            text[:TEXT_CHARS_MAX],
-            message.role,
-            tuple(tools),
-            author[1] if author else "",
-        )
-    ]
+    return tuple(tools)
 
 
 def message_text(message: Message) -> str:
@@ -112,36 +115,49 @@ def _block_text(block: Block) -> str:
 
 
 def _artifact(event: Event, artifact: Artifact, content: str) -> Iterator[Document]:
-    tools = (artifact.origin.tool,) if artifact.origin.tool else ()
-    head = "\n".join(filter(None, dict.fromkeys((artifact.name, artifact.origin.description))))
-    for start, piece in pieces(content[:TEXT_CHARS_MAX]) or [(0, "")]:
+    origin = artifact.origin
+    head = "\n".join(filter(None, dict.fromkeys((artifact.name, origin.description))))
+    for start, piece in pieces(content[:TEXT_CHARS_MAX]):
         # The name belongs to every piece: `login.py` finds the part of it that speaks of the rest
         # of the query.
-        text = f"{head}\n{piece}"
-        lines = head.count("\n") + 1
         yield Document(
-            event.seq, "artifact", event.at_ms, text, "tool", tools, "", start, artifact.id, lines
+            seq=event.seq,
+            kind="artifact",
+            at_ms=event.at_ms,
+            text=f"{head}\n{piece}",
+            role="tool",
+            tools=(origin.tool,) if origin.tool else (),
+            start=start,
+            artifact=artifact.id,
+            head_lines=head.count("\n") + 1,
         )
 
 
-def pieces(content: str) -> list[tuple[int, str]]:
-    """A long text in pieces of whole lines, where lines end in time, each with its start."""
-    found, start = [], 0
-    while start < len(content):
-        end = min(len(content), start + PIECE_CHARS)
-        if end < len(content) and (line := content.rfind("\n", start + PIECE_CHARS // 2, end)) > 0:
-            end = line + 1
-        found.append((start, content[start:end]))
+def pieces(content: str) -> Iterator[tuple[int, str]]:
+    """A long text in pieces of whole lines, where lines end in time, each with its start. An empty
+    text is one piece."""
+    start, end = 0, -1
+    while end < len(content):
+        end = _piece_end(content, start)
+        yield start, content[start:end]
         start = end
-    return found
+
+
+def _piece_end(content: str, start: int) -> int:
+    """Where a piece ends: after the last line that ends in its second half, or anywhere."""
+    end = start + PIECE_CHARS
+    if end >= len(content):
+        return len(content)
+    newline = content.rfind("\n", start + PIECE_CHARS // 2, end)
+    return newline + 1 if newline > 0 else end
 
 
 def _note(event: Event, text: str) -> list[Document]:
-    said = text.strip()[:TEXT_CHARS_MAX]
-    return [Document(event.seq, event.kind, event.at_ms, said)] if said else []
+    note = text.strip()[:TEXT_CHARS_MAX]
+    return [Document(event.seq, event.kind, event.at_ms, note)] if note else []
 
 
-def _system(system: object) -> str:
+def _system_text(system: object) -> str:
     """The text of a system prompt: a text, or blocks that have one."""
     if isinstance(system, str):
         return system

@@ -1,11 +1,11 @@
-"""Text to vectors: the embedder that comes with the extra `semantic`, and what any other one must
-be.
+"""Text to vectors: the embedder that comes with the extra `semantic`, and what any other must be.
 
 An embedder is a callable from a list of texts to as many vectors, all of one length. It may have a
 `name` (another name means other vectors: the old ones are thrown away) and may be `additive`: the
 vector of a text is the mean of those of its words, so that the words of a query can be weighed one
 by one. `threshold` is the least cosine that means something; without one, what has none of the
-query's words must stand out among the rest. Nothing here downloads anything.
+query's words must stand out among the rest. Nothing here downloads anything. Neighbours: `vectors`
+asks an embedder, `edges/endpoints` has one that is a server.
 """
 
 from __future__ import annotations
@@ -16,14 +16,25 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from refold.errors import Unavailable
+from refold.errors import Invalid, Unavailable
 
 Embedder = Callable[[list[str]], Any]
 
-_WEIGHTS, _TOKENIZER = (
-    "weights/l2_supercat_256.safetensors",
-    "tokenizers/l2_supercat_tokenizer_config.json",
-)
+_WEIGHTS = "weights/l2_supercat_256.safetensors"
+_TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
+
+
+def chosen(embedder: Embedder | bool | None) -> Embedder | None:
+    """The embedder that was given; the installed one if none was; none at all for False."""
+    if embedder is False:
+        return None
+    if embedder is None or embedder is True:
+        return installed()
+    if callable(embedder):
+        return embedder
+    raise Invalid(
+        f"{embedder!r} is not an embedder", hint="a function from a list of texts to vectors"
+    )
 
 
 def installed() -> Embedder | None:
@@ -40,13 +51,18 @@ def _word_vectors(folder: str) -> WordVectors:
 
 
 def name_of(embedder: Embedder) -> str:
-    """By what vectors of this embedder are told from those of another."""
-    named = getattr(embedder, "name", None) or getattr(embedder, "__qualname__", None)
-    return str(named or type(embedder).__qualname__)
+    """What distinguishes the vectors of this embedder from those of another."""
+    name = getattr(embedder, "name", None) or getattr(embedder, "__qualname__", None)
+    return str(name or type(embedder).__qualname__)
+
+
+def is_additive(embedder: Embedder) -> bool:
+    """Whether the vector of a text is the mean of those of its words."""
+    return bool(getattr(embedder, "additive", False))
 
 
 class WordVectors:
-    """The mean of a text's token vectors, from the weights that lie in the package `wordllama`.
+    """The mean of a text's token vectors, from the weights in the package `wordllama`.
 
     The package itself is not imported: it would load much more, and look for its files on the
     network first.
@@ -79,11 +95,20 @@ class WordVectors:
                     f"{self.folder} does not hold the weights",
                     hint="pip install 'refold[semantic]'",
                 )
-            from safetensors.numpy import load_file
-            from tokenizers import Tokenizer
-
-            reader = Tokenizer.from_file(str(tokenizer))
-            reader.no_padding()
-            reader.no_truncation()
-            self._loaded = reader, load_file(str(weights))["embedding.weight"]
+            self._loaded = _tokenizer(tokenizer), _token_vectors(weights)
         return self._loaded
+
+
+def _tokenizer(path: Path) -> Any:
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(path))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
+
+
+def _token_vectors(path: Path) -> Any:
+    from safetensors.numpy import load_file
+
+    return load_file(str(path))["embedding.weight"]

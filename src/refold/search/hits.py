@@ -15,8 +15,8 @@ LIMIT_MAX = 1_000
 
 class Hit(Struct, frozen=True, kw_only=True):
     """One place that answers a query. `snippet` is a part of its text, `marks` the places in it
-    (start, end) that match. `hidden`: the page does not show these words now; None where only
-    the whole log would tell."""
+    (start, end) that match. `hidden`: the page does not show these words now; None if only the
+    whole log would tell."""
 
     conversation: str
     seq: int
@@ -32,12 +32,14 @@ class Hit(Struct, frozen=True, kw_only=True):
     line: int = 0  # of an artifact: the line at which the snippet begins
 
     def highlighted(self, before: str = "**", after: str = "**") -> str:
-        """The snippet with its matches between two signs."""
-        parts, at = [], 0
+        """The snippet with its matches between two marks."""
+        parts: list[str] = []
+        at = 0
         for start, end in self.marks:
             parts += [self.snippet[at:start], before, self.snippet[start:end], after]
             at = end
-        return "".join([*parts, self.snippet[at:]])
+        parts.append(self.snippet[at:])
+        return "".join(parts)
 
 
 class Filters(Struct, frozen=True, kw_only=True):
@@ -74,7 +76,13 @@ def filters_checked(
     return Filters(role=role, tool=tool, kinds=kinds, since_ms=since_ms, until_ms=until_ms)
 
 
+def is_integer(value: object) -> bool:
+    """Whether a value is an int; a bool is not meant as one."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def limit_checked(limit: int) -> int:
-    if not isinstance(limit, int) or isinstance(limit, bool) or not 0 <= limit <= LIMIT_MAX:
+    """The limit, or Invalid if it is not a number of hits."""
+    if not is_integer(limit) or not 0 <= limit <= LIMIT_MAX:
         raise Invalid(f"limit={limit!r} is not a number of hits", hint=f"from 0 to {LIMIT_MAX:,}")
     return limit

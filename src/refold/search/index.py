@@ -1,16 +1,17 @@
-"""The rows of an index: what was taken in from each conversation, and how it leaves again.
+"""The rows of an index: what was indexed of each conversation, and how it leaves again.
 
 An entry's id is made of the number of its conversation, its kind, and its position among the
 entries of that kind (a lane). So a conversation is a range of ids, neighbours are ids beside each
 other, and the newest are the highest: FTS5 answers all three without looking elsewhere. No text is
 kept, only terms; what a hit says is read from the log. Neighbours: `database` opens the file,
-`finding` asks it, `refold.indexing` brings the events.
+`finding` asks it, `upkeep` brings the events.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections import Counter as Tally
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import apsw
@@ -22,6 +23,7 @@ from refold.search.documents import Document
 from refold.search.hits import KINDS
 
 POSITION_BITS, KIND_BITS = 32, 3
+POSITION_MASK, KIND_MASK = (1 << POSITION_BITS) - 1, (1 << KIND_BITS) - 1
 CONVERSATION_BITS = POSITION_BITS + KIND_BITS
 ID_MAX = (1 << 62) - 1
 
@@ -31,7 +33,7 @@ EVERYWHERE: tuple[Range, ...] = ((0, ID_MAX),)
 
 class Mark(Struct, frozen=True):
     """How far a conversation is in the index: its number there, the seq and the chain value it
-    was taken up to."""
+    was indexed up to."""
 
     number: int
     head: int
@@ -53,8 +55,21 @@ class Entry(Struct, frozen=True):
     tools: tuple[str, ...]
 
 
+# --- ids ---
+
+
 def lane_of(number: int, kind: str) -> int:
     return number << KIND_BITS | KINDS.index(kind)
+
+
+def first_id(number: int, kind: str) -> int:
+    """The first id of the lane of a conversation and a kind."""
+    return lane_of(number, kind) << POSITION_BITS
+
+
+def lane_range(lane: int) -> Range:
+    """The ids of a lane."""
+    return lane << POSITION_BITS, (lane + 1 << POSITION_BITS) - 1
 
 
 def range_of(number: int) -> Range:
@@ -63,13 +78,14 @@ def range_of(number: int) -> Range:
 
 
 class Index:
-    """An open index. Not locked: its owner sees to it that one thread at a time uses it."""
+    """An open index, with a `notice` if something had to be done to open it. Not locked: its owner
+    sees to it that one thread at a time uses it."""
 
     def __init__(self, path: str = database.MEMORY) -> None:
         self.path = path
-        self.connection, self.said = database.opened(path)
+        self.connection, self.notice = database.connect(path)
         self.connection.register_fts5_function("occurrences", _occurrences)
-        self._tokens = self.connection.fts5_tokenizer(words.TOKENIZER[0], list(words.TOKENIZER[1:]))
+        self._tokenizer = _tokenizer(self.connection)
 
     @property
     def is_writable(self) -> bool:
@@ -84,15 +100,14 @@ class Index:
 
     def tokens(self, text: str) -> list[tuple[int, int, str]]:
         """The terms with their places in the UTF-8 of the text."""
-        found: Any = self._tokens(
-            text.encode("utf-8", "replace"), apsw.FTS5_TOKENIZE_DOCUMENT, None
-        )
+        encoded = text.encode("utf-8", "replace")
+        found: Any = self._tokenizer(encoded, apsw.FTS5_TOKENIZE_DOCUMENT, None)
         return found  # type: ignore[no-any-return]
 
     def rows(self, query: str, given: tuple[Any, ...] = ()) -> list[Any]:
         return self.connection.execute(query, given).fetchall()
 
-    # --- taking in ---
+    # --- adding ---
 
     def mark(self, conversation: str) -> Mark | None:
         row = self.connection.execute(_MARK + "WHERE id = ?", (conversation,)).fetchone()
@@ -103,12 +118,10 @@ class Index:
         return {row[0]: Mark(*row[1:]) for row in self.connection.execute(_MARK)}
 
     def enter(self, about: Conversation) -> None:
-        """Makes a conversation known, with nothing of it taken in; a fork begins where it left
+        """Makes a conversation known, with nothing of it indexed; a fork begins where it left
         its parent."""
-        self.connection.execute(
-            "INSERT OR IGNORE INTO conversations(id, parent, parent_seq, head, chain) VALUES (?,?,?,?,?)",
-            (about.id, about.parent, about.parent_seq, about.parent_seq, about.chain),
-        )
+        row = (about.id, about.parent, about.parent_seq, about.parent_seq, about.chain)
+        self.connection.execute(_ENTER, row)
 
     def add(
         self,
@@ -119,102 +132,100 @@ class Index:
         head: int,
         chain: bytes,
     ) -> bool:
-        """Takes in what the events after `after` and up to `head` gave. False if somebody else
-        was here meanwhile."""
+        """Adds what the events after `after` and up to `head` gave. False if somebody else did so
+        in the meantime."""
         with database.transaction(self.connection):
             mark = self.mark(conversation)
             if mark is None or mark.head != after:
                 return False
             for kind in KINDS:
-                if fitting := [one for one in documents if one.kind == kind]:
-                    self._add(mark.number, kind, fitting)
-            self.connection.execute(
-                "UPDATE conversations SET head = ?, chain = ? WHERE number = ?",
-                (head, chain, mark.number),
-            )
+                fitting = [one for one in documents if one.kind == kind]
+                if fitting:
+                    self._add_to_lane(mark.number, kind, fitting)
+            self.connection.execute(_MARK_MOVED, (head, chain, mark.number))
         return True
 
-    def _add(self, number: int, kind: str, documents: Sequence[Document]) -> None:
+    def _add_to_lane(self, number: int, kind: str, documents: Sequence[Document]) -> None:
         lane = lane_of(number, kind)
-        rows, sum_words, near = self._lane(lane)
+        rows, sum_words, context_words = self._lane(lane)
         first = (lane << POSITION_BITS) + rows
-        recent = [size for (size,) in self.connection.execute(_WORDS_BEFORE, (first - 2, first))]
-        entries: list[tuple[int | str, ...]] = []
-        authors: dict[str, int] = {}
-        for id, one in enumerate(documents, first):
-            size = _length(one)
-            near += rank.added_near(recent[-2:], size)
-            sum_words += size
-            recent.append(size)
-            tools = "\n".join(["", *one.tools, ""]) if one.tools else ""
-            # A long text may hold a question; it is none.
-            asks = size <= rank.SHORT_WORDS and words.asks(one.text)
-            entries.append(
-                (id, one.seq, one.at_ms, size, one.role, tools, one.author, one.start, asks)
-            )
-            if one.author:
-                authors[one.author] = authors.get(one.author, 0) + 1
-        self.connection.executemany("INSERT INTO entries VALUES (?,?,?,?,?,?,?,?,?)", entries)
-        texts = ((id, *words.columns(one.text)) for id, one in enumerate(documents, first))
-        self.connection.executemany(
-            "INSERT INTO documents(rowid, text, parts) VALUES (?,?,?)", texts
-        )
-        self.connection.executemany(_AUTHOR_SEEN, [(number, *item) for item in authors.items()])
+        sizes = [_length(one) for one in documents]
+        sum_words += sum(sizes)
+        context_words = self._context_words(first, sizes, context_words)
+        self._insert(first, documents, sizes)
+        self._count_authors(number, documents)
         updated = documents[-1].at_ms
-        self.connection.execute(_LANE_GREW, (lane, rows + len(documents), sum_words, near, updated))
+        grown = (lane, rows + len(documents), sum_words, context_words, updated)
+        self.connection.execute(_LANE_GREW, grown)
 
     def _lane(self, lane: int) -> tuple[int, int, float]:
-        row = self.connection.execute(
-            "SELECT rows, words, near FROM lanes WHERE number = ?", (lane,)
-        ).fetchone()
+        """How many rows a lane has, their words, and their words with what they borrow."""
+        query = "SELECT rows, words, near FROM lanes WHERE number = ?"
+        row = self.connection.execute(query, (lane,)).fetchone()
         return row or (0, 0, 0.0)
 
-    # --- letting go ---
+    def _context_words(self, first: int, sizes: Sequence[int], total: float) -> float:
+        """The sum of all context lengths with entries of these sizes added, from `first` on."""
+        before = [size for (size,) in self.connection.execute(_WORDS_BEFORE, (first - 2, first))]
+        for size in sizes:
+            total += rank.added_context_words(before[-2:], size)
+            before.append(size)
+        return total
+
+    def _insert(self, first: int, documents: Sequence[Document], sizes: Sequence[int]) -> None:
+        ids = range(first, first + len(documents))
+        entries = map(_entry_row, ids, documents, sizes)
+        texts = ((id, *words.columns(one.text)) for id, one in zip(ids, documents))
+        self.connection.executemany(_INSERT_ENTRY, entries)
+        self.connection.executemany(_INSERT_TEXT, texts)
+
+    def _count_authors(self, number: int, documents: Sequence[Document]) -> None:
+        authors = Tally(one.author for one in documents if one.author)
+        rows = [(number, *item) for item in authors.items()]
+        self.connection.executemany(_AUTHOR_SEEN, rows)
+
+    # --- removing ---
 
     def forget(self, conversations: Iterable[str]) -> None:
-        """Everything of these conversations leaves the index."""
+        """Removes everything of these conversations."""
         marks = [mark for id in conversations if (mark := self.mark(id))]
         if not marks:
             return
         with database.transaction(self.connection):
             for mark in marks:
-                self._drop(*range_of(mark.number))
-                lanes = (mark.number << KIND_BITS, (mark.number + 1 << KIND_BITS) - 1)
-                self.connection.execute("DELETE FROM lanes WHERE number BETWEEN ? AND ?", lanes)
-                self.connection.execute(
-                    "DELETE FROM authors WHERE conversation = ?", (mark.number,)
-                )
-                self.connection.execute(
-                    "DELETE FROM conversations WHERE number = ?", (mark.number,)
-                )
+                self._forget_number(mark.number)
         self._scrub()
 
+    def _forget_number(self, number: int) -> None:
+        self._delete_rows(*range_of(number))
+        for delete in _FORGET:
+            self.connection.execute(delete, (number,))
+
     def erase(self, conversation: str, seqs: Iterable[int]) -> None:
-        """What these events said leaves the index, its terms too. Their places stay empty."""
+        """Removes what these events said, the terms included. Their places stay empty."""
         mark = self.mark(conversation)
-        ids = [id for seq in seqs for id in self._ids(mark, seq)] if mark else []
+        if mark is None:
+            return
+        ids = [id for seq in seqs for id in self._ids(mark.number, seq)]
         if not ids:
             return
         with database.transaction(self.connection):
             for id in ids:
-                self._drop(id, id)
+                self._delete_rows(id, id)
         self._scrub()
 
-    def _ids(self, mark: Mark, seq: int) -> list[int]:
+    def _ids(self, number: int, seq: int) -> list[int]:
         """The entries of one event: at most a few pieces of each kind."""
         found: list[int] = []
+        query = "SELECT id FROM entries WHERE id >= ? AND id < ? AND seq = ?"
         for kind in KINDS:
-            first = lane_of(mark.number, kind) << POSITION_BITS
-            low = self._position(first, seq - 1)
-            query = "SELECT id FROM entries WHERE id >= ? AND id < ? AND seq = ?"
-            found += [
-                id
-                for (id,) in self.connection.execute(query, (low, self._position(first, seq), seq))
-            ]
+            first = first_id(number, kind)
+            low, high = self._position(first, seq - 1), self._position(first, seq)
+            found += [id for (id,) in self.connection.execute(query, (low, high, seq))]
         return found
 
     def _position(self, first: int, seq: int) -> int:
-        """The id behind the last entry of a lane whose seq is not above `seq`; entries of a lane
+        """The id after the last entry of a lane whose seq is not above `seq`; entries of a lane
         are in order."""
         low, high = first, first + self._lane(first >> POSITION_BITS)[0]
         query = "SELECT id, seq FROM entries WHERE id >= ? AND id < ? ORDER BY id LIMIT 1"
@@ -227,11 +238,11 @@ class Index:
                 high = middle
         return low
 
-    def _drop(self, first: int, last: int) -> None:
-        for table, key in (("documents", "rowid"), ("entries", "id"), ("vectors", "id")):
-            self.connection.execute(
-                f"DELETE FROM {table} WHERE {key} BETWEEN ? AND ?", (first, last)
-            )
+    def _delete_rows(self, first: int, last: int) -> None:
+        """Deletes the entries of a range, their terms and their vectors."""
+        for table, key in _ROWS_BY_ID:
+            delete = f"DELETE FROM {table} WHERE {key} BETWEEN ? AND ?"
+            self.connection.execute(delete, (first, last))
 
     def _scrub(self) -> None:
         """FTS5 only marks a row as gone. Merging all of it leaves the terms out; secure_delete
@@ -241,61 +252,87 @@ class Index:
 
     # --- looking up ---
 
-    def upto(self, number: int, seq: int) -> list[Range]:
+    def upto(self, number: int, seq: int) -> Iterator[Range]:
         """The ids of a conversation up to a seq: what a fork reads of its parent."""
-        firsts = [lane_of(number, kind) << POSITION_BITS for kind in KINDS]
-        return [
-            (first, last - 1) for first in firsts if (last := self._position(first, seq)) > first
-        ]
+        for kind in KINDS:
+            first = first_id(number, kind)
+            after = self._position(first, seq)
+            if after > first:
+                yield first, after - 1
 
     def size(self, ranges: Sequence[Range]) -> tuple[int, float]:
         """How many entries there are in these ranges, and their mean length with what they
         borrow."""
-        query = "SELECT sum(rows), sum(near) FROM lanes WHERE number BETWEEN ? AND ?"
-        sums = [
-            self.rows(query, (first >> POSITION_BITS, last >> POSITION_BITS))[0]
-            for first, last in ranges
-        ]
-        rows = sum(one[0] or 0 for one in sums)
-        return rows, (sum(one[1] or 0.0 for one in sums) / rows if rows else 0.0) or 1.0
+        query = "SELECT total(rows), total(near) FROM lanes WHERE number BETWEEN ? AND ?"
+        count, context_words = 0, 0.0
+        for first, last in ranges:
+            [(rows, near)] = self.rows(query, (first >> POSITION_BITS, last >> POSITION_BITS))
+            count += int(rows)
+            context_words += near
+        return count, (context_words / count if count else 0.0) or 1.0
 
     def sizes(self, ids: Iterable[int]) -> dict[int, int]:
         """The lengths of those entries that there are, in words."""
-        return dict(
-            self.connection.execute(
-                "SELECT id, words FROM entries WHERE id IN carray(?)", (carried(ids),)
-            )
-        )
+        query = "SELECT id, words FROM entries WHERE id IN carray(?)"
+        return dict(self.connection.execute(query, (carried(ids),)))
 
     def entries(self, ids: Sequence[int]) -> dict[int, Entry]:
         """Where these entries come from."""
-        found = {}
-        for id, conversation, seq, at_ms, start, role, tools in self.rows(
-            _ENTRIES, (carried(ids),)
-        ):
-            kind = KINDS[id >> POSITION_BITS & (1 << KIND_BITS) - 1]
-            found[id] = Entry(
-                id, conversation, kind, seq, at_ms, start, role, tuple(tools.split("\n")[1:-1])
-            )
-        return found
+        return {row[0]: _entry(*row) for row in self.rows(_ENTRIES, (carried(ids),))}
 
 
 # --- SQL ---
 
 _MARK = "SELECT id, number, head, chain, parent, parent_seq FROM conversations "
+_MARK_MOVED = "UPDATE conversations SET head = ?, chain = ? WHERE number = ?"
+_ENTER = """
+INSERT OR IGNORE INTO conversations(id, parent, parent_seq, head, chain) VALUES (?,?,?,?,?)
+"""
 _WORDS_BEFORE = "SELECT words FROM entries WHERE id >= ? AND id < ? ORDER BY id"
 _AUTHOR_SEEN = """
-INSERT INTO authors VALUES (?,?,?) ON CONFLICT(conversation, author) DO UPDATE SET rows = rows + excluded.rows
+INSERT INTO authors VALUES (?,?,?)
+ON CONFLICT(conversation, author) DO UPDATE SET rows = rows + excluded.rows
 """
 _LANE_GREW = """
-INSERT INTO lanes(number, rows, words, near, updated_ms) VALUES (?,?,?,?,?) ON CONFLICT(number) DO UPDATE
-SET rows = excluded.rows, words = excluded.words, near = excluded.near, updated_ms = excluded.updated_ms
+INSERT INTO lanes(number, rows, words, near, updated_ms) VALUES (?,?,?,?,?)
+ON CONFLICT(number) DO UPDATE SET rows = excluded.rows, words = excluded.words,
+near = excluded.near, updated_ms = excluded.updated_ms
 """
+_FORGET = (
+    f"DELETE FROM lanes WHERE number >= ?1 << {KIND_BITS} AND number < (?1 + 1) << {KIND_BITS}",
+    "DELETE FROM authors WHERE conversation = ?1",
+    "DELETE FROM conversations WHERE number = ?1",
+)
+_ROWS_BY_ID = (("documents", "rowid"), ("entries", "id"), ("vectors", "id"))
+_INSERT_ENTRY = "INSERT INTO entries VALUES (?,?,?,?,?,?,?,?,?)"
+_INSERT_TEXT = "INSERT INTO documents(rowid, text, parts) VALUES (?,?,?)"
 _ENTRIES = f"""
 SELECT e.id, c.id, e.seq, e.at_ms, e.start, e.role, e.tools
 FROM entries e JOIN conversations c ON c.number = e.id >> {CONVERSATION_BITS}
 WHERE e.id IN carray(?)
 """
+
+
+def _tokenizer(connection: apsw.Connection) -> apsw.FTS5Tokenizer:
+    """What splits the texts of the full-text table, and queries in the same way."""
+    name, *options = words.TOKENIZER
+    return connection.fts5_tokenizer(name, options)
+
+
+def _entry_row(id: int, one: Document, size: int) -> tuple[int | str, ...]:
+    """An entry as it is stored."""
+    tools = "\n".join(["", *one.tools, ""]) if one.tools else ""
+    # A long text may contain a question, but it is not one.
+    asks = size <= rank.SHORT_WORDS and words.asks(one.text)
+    return id, one.seq, one.at_ms, size, one.role, tools, one.author, one.start, asks
+
+
+def _entry(
+    id: int, conversation: str, seq: int, at_ms: int, start: int, role: str, tools: str
+) -> Entry:
+    kind = KINDS[id >> POSITION_BITS & KIND_MASK]
+    names = tuple(tools.split("\n")[1:-1])
+    return Entry(id, conversation, kind, seq, at_ms, start, role, names)
 
 
 def _length(document: Document) -> int:

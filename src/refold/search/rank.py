@@ -1,62 +1,71 @@
 """How matches become an order: BM25 in which a short message borrows the words of its neighbours.
 
 In talk an answer is elliptic: "3 years now" holds the answer, the message before it the question's
-words. So the occurrences of a term in the two messages before and after count for a message, too,
-in part, but only between short messages: in code and tool output a neighbour says nothing. What
+words. So the occurrences of a term in the two messages before and after count in part for a message
+as well, but only between short messages: in code and tool output a neighbour says nothing. What
 follows a question answers it, so it takes the words of the question whole; the question itself,
 which says nothing yet, counts a little less. Mixing happens inside the saturation, so a term that
 all neighbours hold is not counted many times over. Shares and factors raise recall@10 in both
-halves of `bench/locomo.py`; around these values it hardly changes.
+halves of `bench/locomo.py`; around these values it hardly changes. Neighbours: `bm25` has the
+formula, `finding` asks.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence, Set
-from math import log, sqrt
+from math import sqrt
 
 from msgspec import Struct
 
-K1, B = 0.9, 0.3
+from refold.search.bm25 import Formula, add_term, rarity
+
+BM25 = Formula(saturation=0.9, length_share=0.3)
 SHORT_WORDS = 100
 NEIGHBOURS = ((-2, 0.4), (-1, 0.4), (1, 0.2), (2, 0.2))
 _SHARES = dict(NEIGHBOURS)
-ANSWER_SHARE = (
-    1.0  # of a question's words, for what comes right behind it: an answer leaves them out
-)
+# An answer leaves out the words of the question, so what comes right after it takes them whole.
+ANSWER_SHARE = 1.0
 _OF_QUESTIONS = tuple((step, ANSWER_SHARE if step == -1 else share) for step, share in NEIGHBOURS)
-QUESTION_FACTOR = (
-    0.9  # who asks something looks for the answer, not for somebody who asked the same
-)
+# Who asks something looks for the answer, not for somebody who asked the same.
+QUESTION_FACTOR = 0.9
 AUTHOR_FACTOR = 1.25  # more would hide what others say of them
 VECTOR_WEIGHT = 0.5
 
 
-class Found(Struct, frozen=True):
-    """One term's occurrences by entry, in how many entries it stands, and how much it counts."""
+class Matches(Struct, frozen=True):
+    """One term's occurrences by entry, in how many entries it occurs, and how much it counts."""
 
     occurrences: Mapping[int, int]
     entries: int
     weight: float = 1.0
 
+    def worth(self, total: int) -> float:
+        """What the term says among so many entries."""
+        return self.weight * rarity(self.entries, total)
 
-def rarity(entries: int, total: int) -> float:
-    """What a term says that stands in so many of all entries."""
-    return log(1 + (max(total, entries) - entries + 0.5) / (entries + 0.5))
 
-
-def seeds(found: Sequence[Found], total: int, most: int, among: set[int] | None = None) -> set[int]:
+def seeds(
+    found: Sequence[Matches], total: int, most: int, among: set[int] | None = None
+) -> set[int]:
     """The entries that match best by a rough count, the newest of equal ones: no more than are
     worth ranking."""
-    rough: dict[int, float] = {}
-    for one in found:
-        worth = one.weight * rarity(one.entries, total)
-        for id, times in one.occurrences.items():
-            rough[id] = rough.get(id, 0.0) + worth * times / (times + K1)
+    rough = _rough_scores(found, total)
     if among is not None:
         rough = {id: score for id, score in rough.items() if id in among}
     if len(rough) <= most:
         return set(rough)
-    return set(sorted(rough, key=lambda id: (rough[id], id), reverse=True)[:most])
+    return {id for id, _ in best(rough, most)}
+
+
+def _rough_scores(found: Sequence[Matches], total: int) -> dict[int, float]:
+    """Scores without lengths and neighbours, which cost a look at the rows."""
+    rough: dict[int, float] = {}
+    for one in found:
+        worth = one.worth(total)
+        for id, times in one.occurrences.items():
+            rough[id] = rough.get(id, 0.0) + worth * times / (times + BM25.saturation)
+    return rough
 
 
 def around(ids: set[int], reach: int) -> set[int]:
@@ -65,7 +74,7 @@ def around(ids: set[int], reach: int) -> set[int]:
 
 
 def scores(
-    found: Sequence[Found],
+    found: Sequence[Matches],
     kept: set[int],
     words: Mapping[int, int],
     asking: Set[int],
@@ -74,15 +83,15 @@ def scores(
 ) -> dict[int, float]:
     """The score of every entry that matches, itself or by a neighbour. `words` are lengths, also
     of neighbours; `asking` are those that are questions."""
-    out: dict[int, float] = {}
-    lengths: dict[int, float] = {}
+    out: defaultdict[int, float] = defaultdict(float)
+    norms: dict[int, float] = {}
     for one in found:
-        worth = one.weight * rarity(one.entries, total) * (K1 + 1)
-        for id, times in borrowed(one.occurrences, kept, words, asking).items():
-            if id not in lengths:
-                lengths[id] = K1 * (1 - B + B * context_words(id, words) / mean)
-            out[id] = out.get(id, 0.0) + worth * times / (times + lengths[id])
-    return out
+        counts = borrowed(one.occurrences, kept, words, asking)
+        for id in counts:
+            if id not in norms:
+                norms[id] = BM25.norm(context_words(id, words), mean)
+        add_term(out, counts, norms, BM25.most(one.worth(total)))
+    return dict(out)
 
 
 def borrowed(
@@ -114,12 +123,12 @@ def context_words(id: int, words: Mapping[int, int]) -> float:
     return own
 
 
-def added_near(before: Sequence[int], words: int) -> float:
+def added_context_words(before: Sequence[int], words: int) -> float:
     """By how much the sum of all context lengths grows when an entry of so many words comes
-    behind `before`."""
-    if words > SHORT_WORDS:
-        return float(words)
+    after those of `before`."""
     own = float(words)
+    if words > SHORT_WORDS:
+        return own
     for distance, near in enumerate(reversed(before), 1):
         if near <= SHORT_WORDS:
             # What the new entry takes from those before it, and what they take from it.
@@ -134,6 +143,7 @@ def best(scored: Mapping[int, float], most: int) -> list[tuple[int, float]]:
 
 def spread(scored: Mapping[int, float], total: int) -> tuple[float, float]:
     """Mean and deviation over all entries, those without a match counted as 0."""
-    mean = sum(scored.values()) / max(1, total)
-    square = sum(value * value for value in scored.values()) / max(1, total)
+    count = max(1, total)
+    mean = sum(scored.values()) / count
+    square = sum(value * value for value in scored.values()) / count
     return mean, sqrt(max(square - mean * mean, 0.0)) or 1.0

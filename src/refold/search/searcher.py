@@ -1,53 +1,56 @@
-"""Searching a store: the index is brought up to date, asked, and what its hits say is read from the
-logs.
+"""Searching a store: the index is asked, and what its hits say is read from the logs.
 
 Full text and, where there is an embedder, vectors find messages and artifacts of all conversations,
-also those that no page shows any more. What a caller should know (an index that had to be rebuilt
-or is behind, an embedder that fails) is told, and the answer is the best there is. Neighbours:
-`indexing` keeps the index, `search/` has it, `engine` and the command line ask.
+also those that no page shows any more. What a user should know (an index that had to be rebuilt or
+is behind, an embedder that fails) is told, and the answer is the best there is. Neighbours:
+`upkeep` hands out the index, `finding` looks into it, the engine and the command line ask.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from refold.core import bookmark
-from refold.core.fold import CONTROLS
-from refold.core.model import Conversation, Event
+from refold.core.model import Event
 from refold.errors import Corrupt, Invalid, NotFound, Unavailable
-from refold.log.log import Log
-from refold.search import database, finding, words
-from refold.search.embedders import Embedder
-from refold.search.hits import Filters, Hit, filters_checked, limit_checked
+from refold.search import finding, sources, words
+from refold.search.documents import Document
+from refold.search.embedders import Embedder, chosen
+from refold.search.hits import Filters, Hit, filters_checked, is_integer, limit_checked
 from refold.search.index import EVERYWHERE, Entry, Index, Range, range_of
+from refold.search.newest import newest_matches
+from refold.search.shown import ShownMessages
 from refold.search.snippets import Wanted, snippet_of, wanted_of
-from refold.search.upkeep import (
-    BATCH_EVENTS,
-    BATCH_VECTORS,
-    Keeper,
-    Progress,
-    Tell,
-    chosen,
-    index_path,
-)
+from refold.search.upkeep import SEARCH_EVENTS, Progress, Tell, Upkeep, index_path, retried
+from refold.search.vector_upkeep import VectorUpkeep
 from refold.search.words import Query
 from refold.stores.protocol import Store
 
-SEARCH_EVENTS, CLOSE_EVENTS, SEARCH_VECTORS = 20_000, 2_000, 10_000
-TAIL_EVENTS, SPARE = 2_000, 10
-PAGES_KEPT = 100
+CLOSE_EVENTS = 2_000
+# More are looked for than are asked for: some may be gone by now, an artifact has several pieces.
+SPARE = 10
 
 Moment = int | datetime
+Scored = tuple[int, float]  # the id of an entry, and its score
+
+
+class Question(Struct, frozen=True, kw_only=True):
+    """What is asked. `conversations` are those to look in; None means all."""
+
+    text: str
+    limit: int
+    newest: bool
+    conversations: list[str] | None
+    filters: Filters
 
 
 class Searcher:
     """Search over one store. `embedder=None` takes the extra `semantic` if it is installed,
-    False none at all. `tell(name, reason)` hears what a caller should know; `said` keeps it,
-    too."""
+    False none at all. `tell(name, reason)` is called with what a user should know; `said` keeps
+    it as well."""
 
     def __init__(
         self,
@@ -57,15 +60,23 @@ class Searcher:
         tell: Tell | None = None,
         path: str | None = None,
     ) -> None:
-        self.store, self.said, self._tell = store, list[tuple[str, str]](), tell
+        self.store = store
+        self.said: list[tuple[str, str]] = []
+        self._listener = tell
         place = index_path(store) if path is None else path
-        self._keeper = Keeper(store, place, embedder=chosen(embedder), tell=self._say)
-        self._pages: dict[str, tuple[bytes, set[int] | None]] = {}
+        self._upkeep = Upkeep(store, place, tell=self._tell)
+        self._vectors = VectorUpkeep(store, chosen(embedder), tell=self._tell)
+        self._shown = ShownMessages(store)
 
     @property
     def path(self) -> str:
         """The index's file, or `:memory:`."""
-        return self._keeper.path
+        return self._upkeep.path
+
+    def _tell(self, name: str, reason: str) -> None:
+        self.said.append((name, reason))
+        if self._listener is not None:
+            self._listener(name, reason)
 
     # --- asking ---
 
@@ -88,88 +99,89 @@ class Searcher:
         named; times are ms or datetimes."""
         if not isinstance(query, str) or not query.strip():
             raise Invalid("there is nothing to search for", hint="give a word or a few")
-        limit_checked(limit)
-        filters = filters_checked(
-            role=role, tool=tool, kind=kind, since_ms=_ms(since), until_ms=_ms(until)
+        question = Question(
+            text=query,
+            limit=limit_checked(limit),
+            newest=newest,
+            conversations=_conversation_ids(conversation, conversations),
+            filters=filters_checked(
+                role=role, tool=tool, kind=kind, since_ms=_ms(since), until_ms=_ms(until)
+            ),
         )
-        wanted = _wanted(conversation, conversations)
-        return self._keeper.sound(lambda: self._search(query, limit, newest, wanted, filters))
+        return self._answer(question)
 
-    def _search(
-        self, text: str, limit: int, newest: bool, wanted: list[str] | None, filters: Filters
-    ) -> list[Hit]:
-        self._freshen(wanted)
-        index = self._keeper.opened()
-        query = words.query_of(text, index.stems)
-        if not limit or not (query.terms or query.required):
-            return []
-        ranges = _ranges(index, wanted)
-        # More than are asked for: some may be gone by now, and an artifact has several pieces.
-        if newest:
-            found = finding.newest(index, query, ranges, filters, limit + SPARE)
-        else:
-            found = self._ranked(query, ranges, filters, 2 * limit + SPARE)
-        return self._hits(index, wanted_of(query, index.tokens), found, limit, wanted)
+    @retried
+    def _answer(self, question: Question) -> list[Hit]:
+        with self._upkeep.index() as index:
+            self._upkeep.freshen(index, question.conversations)
+            query = words.query_of(question.text, index.stems)
+            if not question.limit or not query.all_terms:
+                return []
+            ranges = _ranges(index, question.conversations)
+            if question.newest:
+                most = question.limit + SPARE
+                found = newest_matches(index, query, ranges, question.filters, most)
+            else:
+                found = self._ranked(index, query, ranges, question)
+            return self._hits(index, wanted_of(query, index.tokens), found, question)
 
     def _ranked(
-        self, query: Query, ranges: Sequence[Range], filters: Filters, most: int
-    ) -> list[tuple[int, float]]:
-        index = self._keeper.opened()
+        self, index: Index, query: Query, ranges: Sequence[Range], question: Question
+    ) -> list[Scored]:
+        """The best entries, by full text and by vectors where there are any."""
+        filters = question.filters
         found = finding.matches(index, query, ranges, filters)
         scored = finding.scored(index, query, found, ranges, filters)
-        vectors = self._keeper.vectors(SEARCH_VECTORS)
-        if vectors is not None:
-            scored = (
-                self._keeper.embedding(lambda: vectors.fused(query, found, scored, ranges))
-                or scored
-            )
-        return finding.best(index, query, scored, ranges, filters, most)
+        fused = self._vectors.fused(index, query, found, scored, ranges)
+        return finding.best(index, query, fused, ranges, filters, 2 * question.limit + SPARE)
 
     # --- what a hit says ---
 
     def _hits(
-        self,
-        index: Index,
-        query: Wanted,
-        found: Sequence[tuple[int, float]],
-        limit: int,
-        wanted: list[str] | None,
+        self, index: Index, wanted: Wanted, found: Sequence[Scored], question: Question
     ) -> list[Hit]:
         hits: dict[tuple[str, int], Hit] = {}
         at = 0
         # As many are read as are still needed; usually that is all.
-        while at < len(found) and len(hits) < limit:
-            taken = found[at : at + limit - len(hits)]
+        while at < len(found) and len(hits) < question.limit:
+            taken = found[at : at + question.limit - len(hits)]
             at += len(taken)
-            entries = index.entries([id for id, _ in taken])
-            part = [(entries[id], score) for id, score in taken if id in entries]
-            events = self._keeper.events_of([entry for entry, _ in part])
-            for entry, score in part:
-                place = entry.conversation, entry.seq
-                if place in events and place not in hits:
-                    hit = self._hit(index, query, entry, events[place], score)
-                    hits.update({place: hit} if hit else {})
-        shown: dict[str, set[int] | None] = {}
-        return [self._placed(hit, wanted, shown) for hit in hits.values()]
+            self._add_hits(hits, index, wanted, taken)
+        return [self._placed(hit, question.conversations) for hit in hits.values()]
+
+    def _add_hits(
+        self,
+        hits: dict[tuple[str, int], Hit],
+        index: Index,
+        wanted: Wanted,
+        taken: Sequence[Scored],
+    ) -> None:
+        """Adds what these entries say; a place that is among the hits already is left out."""
+        entries = index.entries([id for id, _ in taken])
+        events = sources.events_of(self.store, entries.values())
+        for id, score in taken:
+            entry = entries.get(id)
+            place = (entry.conversation, entry.seq) if entry else None
+            if entry is None or place not in events or place in hits:
+                continue
+            hit = self._hit(index, wanted, entry, events[place], score)
+            if hit is not None:
+                hits[place] = hit
 
     def _hit(
-        self, index: Index, query: Wanted, entry: Entry, event: Event, score: float
+        self, index: Index, wanted: Wanted, entry: Entry, event: Event, score: float
     ) -> Hit | None:
         """The hit, with what its event says; None if that was erased."""
         if event.erased:
-            self._keeper.written(lambda index: index.erase(entry.conversation, [entry.seq]))
+            self._upkeep.erase(index, entry.conversation, entry.seq)
             return None
-        documents = self._keeper.documents(event, {})
+        documents = sources.documents(self.store, event, {})
         document = next((one for one in documents if one.start == entry.start), None)
         if document is None:
             return None
-        # What names an artifact stands before every piece of it; a snippet shows the piece itself.
-        text = document.text.split("\n", document.head_lines)[-1] or document.text
-        snippet, marks, start = snippet_of(text, query, index.tokens)
-        before = sum(
-            one.text.count("\n") - one.head_lines for one in documents if one.start < document.start
-        )
-        line = before + text.count("\n", 0, start) + 1 if document.artifact else 0
+        text = _own_text(document)
+        snippet, marks, start = snippet_of(text, wanted, index.tokens)
+        lines_before = _lines_before(documents, document) + text.count("\n", 0, start)
         return Hit(
             conversation=entry.conversation,
             seq=entry.seq,
@@ -181,153 +193,116 @@ class Searcher:
             tool=entry.tools[0] if entry.tools else "",
             at_ms=entry.at_ms,
             artifact=document.artifact,
-            line=line,
+            line=lines_before + 1 if document.artifact else 0,
         )
 
-    def _placed(self, hit: Hit, wanted: list[str] | None, shown: dict[str, set[int] | None]) -> Hit:
+    def _placed(self, hit: Hit, wanted: list[str] | None) -> Hit:
         """The hit, in the conversation that was asked for where it shares the event, and whether
         the page shows it."""
-        home = hit.conversation
-        if wanted is not None and home not in wanted:
-            home = next((id for id in wanted if self._shares(id, hit)), home)
-        if hit.kind != "message":
-            return replace(hit, conversation=home, hidden=hit.kind == "artifact")
-        if home not in shown:
-            shown[home] = self._shown(home)
-        seqs = shown[home]
-        return replace(hit, conversation=home, hidden=None if seqs is None else hit.seq not in seqs)
+        home = self._home(hit, wanted)
+        if hit.kind == "message":
+            hidden = self._shown.is_hidden(self._upkeep.conversation(home), hit.seq)
+        else:
+            hidden = hit.kind == "artifact"
+        return replace(hit, conversation=home, hidden=hidden)
 
-    def _shares(self, fork: str, hit: Hit) -> bool:
-        """Whether a fork reads the hit's event from its ancestors."""
-        about = self.store.conversation(fork)
-        while about.parent and hit.seq <= about.parent_seq:
-            if about.parent == hit.conversation:
-                return True
-            about = self.store.conversation(about.parent)
-        return False
-
-    def _shown(self, conversation: str) -> set[int] | None:
-        """The seqs that stand on the page in their own words; None where only the whole log
-        would tell."""
-        about = self._keeper.abouts.get(conversation) or self.store.conversation(conversation)
-        known = self._pages.get(conversation)
-        if known is None or known[0] != about.chain:
-            if len(self._pages) >= PAGES_KEPT:
-                self._pages.clear()
-            known = self._pages[conversation] = about.chain, shown_on_page(self.store, about)
-        return known[1]
+    def _home(self, hit: Hit, wanted: list[str] | None) -> str:
+        """The hit's own conversation, or the one asked for that reads the event from there."""
+        if wanted is None or hit.conversation in wanted:
+            return hit.conversation
+        for fork in wanted:
+            about = self.store.conversation(fork)
+            if sources.holder(self.store, about, hit.seq) == hit.conversation:
+                return fork
+        return hit.conversation
 
     # --- keeping up ---
 
-    def _freshen(self, wanted: list[str] | None) -> None:
-        """Catches up before a search. What cannot be written now is said; the search goes on
-        with what is there."""
-        try:
-            with database.translated(self.path):
-                left = self._keeper.catch_up(SEARCH_EVENTS, wanted)
-        except Unavailable as error:
-            self._say("index-behind", f"{error}; the newest messages may be missing")
-            return
-        if left:
-            self._say(
-                "index-behind",
-                f"{left:,} events are not in the index yet: search again, or run refold index",
-            )
-
     def catch_up(self, budget: int = SEARCH_EVENTS) -> int:
-        """Takes in what was appended, at most `budget` events; gives how many are left."""
-        return self._keeper.sound(lambda: self._keeper.catch_up(budget))
+        """Indexes what was appended, at most `budget` events; gives how many are left."""
+        return self._upkeep.catch_up(budget)
 
     def complete(self, progress: Progress | None = None) -> int:
-        """Takes in everything that is not in the index yet, its vectors too; gives the number of
-        events. What is to do is told to `progress(done, all)` between batches."""
-        return self._keeper.sound(lambda: self._completed(progress or (lambda done, total: None)))
+        """Indexes everything that is not in the index yet, vectors included; gives the number of
+        events. `progress(done, all)` is called between batches."""
+        return self._complete(progress or _no_progress, rebuild=False)
 
     def rebuild(self, progress: Progress | None = None) -> int:
         """Throws the index away and makes it again; gives the number of events."""
-        with self._keeper.lock:
-            self._keeper.let_go()
-            self._keeper.remove()
-            return self.complete(progress)
+        return self._complete(progress or _no_progress, rebuild=True)
 
-    def _completed(self, progress: Progress) -> int:
-        left = total = self._keeper.catch_up(0)
-        while left and (less := self._keeper.catch_up(BATCH_EVENTS)) < left:
-            left = less
-            progress(total - left, total)
-        while (vectors := self._keeper.vectors(BATCH_VECTORS)) and (
-            behind := vectors.behind_count()
-        ):
-            progress(total, total + behind)
-        return total - left
+    @retried
+    def _complete(self, progress: Progress, *, rebuild: bool) -> int:
+        with self._upkeep.index(rebuild=rebuild) as index:
+            done = self._upkeep.complete(index, progress)
+            self._vectors.complete(index, progress, done)
+            return done
 
     def close(self, *, conversation: str | None = None) -> None:
-        """Catches up a little, with one conversation or with all, and lets go of the index.
-        Where nobody has ever searched there is none, and none is made."""
-        with self._keeper.lock:
-            try:
-                if self.path != database.MEMORY and (
-                    self._keeper.is_open or os.path.isfile(self.path)
-                ):
-                    wanted = [conversation] if conversation is not None else None
-                    self._keeper.sound(lambda: self._keeper.catch_up(CLOSE_EVENTS, wanted))
-            except (Unavailable, Corrupt, NotFound) as error:
-                self._say("index-behind", str(error))
-            finally:
-                self._keeper.let_go()
+        """Catches up a little, with one conversation or with all, and closes the index. Where
+        nobody has ever searched there is none, and none is made."""
+        wanted = None if conversation is None else [conversation]
+        try:
+            if self._upkeep.has_file():
+                self._upkeep.catch_up(CLOSE_EVENTS, wanted)
+        except (Unavailable, Corrupt, NotFound) as error:
+            self._tell("index-behind", str(error))
+        finally:
+            self._upkeep.close()
 
-    def _say(self, name: str, reason: str) -> None:
-        self.said.append((name, reason))
-        if self._tell is not None:
-            self._tell(name, reason)
+
+def _no_progress(done: int, total: int) -> None:
+    """Nobody wants to know."""
+
+
+def _own_text(document: Document) -> str:
+    """The text of a document without the lines that name its artifact, which every piece repeats:
+    a snippet shows the piece itself."""
+    return document.text.split("\n", document.head_lines)[-1] or document.text
+
+
+def _lines_before(documents: Sequence[Document], document: Document) -> int:
+    """How many lines of an artifact come before one of its pieces."""
+    before = [one for one in documents if one.start < document.start]
+    return sum(one.text.count("\n") - one.head_lines for one in before)
 
 
 def _ranges(index: Index, wanted: list[str] | None) -> tuple[Range, ...]:
-    """The ids in which to look. A fork's own are only those behind the point at which it left
-    its parent."""
+    """The ids in which to look."""
     if wanted is None:
         return EVERYWHERE
-    ranges: list[Range] = []
-    for id in wanted:
-        mark = index.mark(id)
-        ranges += [range_of(mark.number)] if mark else []
-        while mark and mark.parent:
-            seq, mark = mark.parent_seq, index.mark(mark.parent)
-            ranges += index.upto(mark.number, seq) if mark else []
+    ranges = [one for id in wanted for one in _own_ranges(index, id)]
     return tuple(dict.fromkeys(ranges))
 
 
-def shown_on_page(store: Store, about: Conversation) -> set[int] | None:
-    """The seqs that stand on a conversation's page in their own words; None where only the whole
-    log would tell."""
-    mark = bookmark.read(store.bookmark(about.id))
-    head = mark.head if mark else 0
-    if about.head - head > TAIL_EVENTS:
-        return None
-    tail = (
-        store.read(about.id, after=head, last=about.head, limit=TAIL_EVENTS)
-        if about.head > head
-        else []
-    )
-    if mark is not None and not any(event.kind in CONTROLS for event in tail):
-        slots = {seq for seq, _, _, edits in mark.slots if not edits}
-        return slots | {event.seq for event in tail if event.kind == "message"}
-    return {slot.seq for slot in Log(store, about.id).state.slots if not slot.edits}
+def _own_ranges(index: Index, conversation: str) -> Iterator[Range]:
+    """The ids of a conversation and of what it shares with its ancestors."""
+    mark = index.mark(conversation)
+    if mark:
+        yield range_of(mark.number)
+    while mark and mark.parent:
+        seq, mark = mark.parent_seq, index.mark(mark.parent)
+        if mark:
+            yield from index.upto(mark.number, seq)
 
 
-def _wanted(conversation: str | None, conversations: Collection[str] | None) -> list[str] | None:
+def _conversation_ids(
+    conversation: str | None, conversations: Collection[str] | None
+) -> list[str] | None:
+    """The conversations that were asked for, each once; None for all."""
     if isinstance(conversations, str):
         raise Invalid(
             f"conversations={conversations!r} is not a list", hint="conversation= takes one id"
         )
-    if conversation is None:
-        return None if conversations is None else list(dict.fromkeys(conversations))
-    return list(dict.fromkeys([conversation, *(conversations or ())]))
+    if conversation is None and conversations is None:
+        return None
+    ids = [] if conversation is None else [conversation]
+    return list(dict.fromkeys([*ids, *(conversations or ())]))
 
 
 def _ms(moment: Moment | None) -> int | None:
-    if moment is None or (isinstance(moment, int) and not isinstance(moment, bool)):
+    if isinstance(moment, datetime):
+        return round(moment.timestamp() * 1_000)
+    if moment is None or is_integer(moment):
         return moment
-    if not isinstance(moment, datetime):
-        raise Invalid(f"{moment!r} is not a time", hint="milliseconds since 1970, or a datetime")
-    return round(moment.timestamp() * 1_000)
+    raise Invalid(f"{moment!r} is not a time", hint="milliseconds since 1970, or a datetime")

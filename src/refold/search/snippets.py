@@ -1,15 +1,16 @@
-"""Why a hit is a hit: the part of its text in which most of the query stands, and where exactly.
+"""Why a hit is a hit: the part of its text that holds most of the query, and where exactly.
 
 Terms are compared as the index compares them, by the tokenizer's own stems; names are also looked
-at part by part, and Chinese, Japanese and Korean sign by sign. Texts are bounded before they are
-looked at.
+at part by part, and Chinese, Japanese and Korean character by character. Texts are bounded before
+they are looked at. Neighbours: `words` makes the query, `searcher` asks.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 
 from msgspec import Struct
 
@@ -21,56 +22,62 @@ TEXT_CHARS_MAX, MARKS_MAX = 200_000, 64
 _SPACES = re.compile(r"\s{2,}|[^\S ]")  # all but a single space
 
 Tokens = Callable[[str], list[tuple[int, int, str]]]
-Place = tuple[int, int, str]
+Place = tuple[int, int, str]  # start, end and the term
+Mark = tuple[int, int]
 
 
 class Wanted(Struct, frozen=True):
-    """What a query looks for, as it is compared: stems, and signs that are written without
+    """What a query looks for, as it is compared: stems, and words in scripts that may have no
     spaces."""
 
     stems: frozenset[str]
-    signs: tuple[str, ...]
+    unspaced: tuple[str, ...]
 
 
 def wanted_of(query: Query, tokens: Tokens) -> Wanted:
-    terms = [form for term in (*query.terms, *query.required) for form in forms_of(term.text)]
-    stems = frozenset(stem for text in terms for _, _, stem in tokens(text))
-    return Wanted(stems, tuple(text for text in terms if not text.isascii()))
+    texts = [form for term in query.all_terms for form in forms_of(term.text)]
+    stems = frozenset(stem for text in texts for _, _, stem in tokens(text))
+    return Wanted(stems, tuple(text for text in texts if not text.isascii()))
 
 
-def snippet_of(
-    text: str, wanted: Wanted, tokens: Tokens
-) -> tuple[str, tuple[tuple[int, int], ...], int]:
+def snippet_of(text: str, wanted: Wanted, tokens: Tokens) -> tuple[str, tuple[Mark, ...], int]:
     """The snippet, the places in it that match, and where in the text it begins."""
     text = text[:TEXT_CHARS_MAX]
     places = _places(text, wanted, tokens)
     start, end = _widened(text, _best_start(places))
-    marks = [
-        (max(first, start) - start, last - start)
-        for first, last, _ in places
-        if start < last <= end
-    ]
-    return (*_flattened(text[start:end], marks[:MARKS_MAX], start > 0, end < len(text)), start)
+    marks = _marks_within(places, start, end)
+    snippet, moved = _flattened(text[start:end], marks, start > 0, end < len(text))
+    return snippet, moved, start
+
+
+def _marks_within(places: list[Place], start: int, end: int) -> list[Mark]:
+    """The places that end in a window, as they lie in it."""
+    inside = [(first, last) for first, last, _ in places if start < last <= end]
+    return [(max(first, start) - start, last - start) for first, last in inside[:MARKS_MAX]]
 
 
 def _places(text: str, wanted: Wanted, tokens: Tokens) -> list[Place]:
-    """Where the text says what was asked for: start, end and the term, in characters and in
-    order."""
+    """Where the text says what was asked for, in characters and in order."""
     at = _characters(text)
     there = tokens(text)
     found = [(at(start), at(end), stem) for start, end, stem in there if stem in wanted.stems]
     if not found:
         # Only names remain that hold a word as one of their parts.
-        names = ((start, end, parts_of(text[at(start) : at(end)])) for start, end, _ in there)
-        found = [
-            (at(start), at(end), part)
-            for start, end, parts in names
-            for _, _, part in (tokens(parts) if parts else ())
-            if part in wanted.stems
-        ]
-    for sign in wanted.signs:
-        found += _occurrences(text, sign)
+        words = [(at(start), at(end)) for start, end, _ in there]
+        found = list(_names_with_parts(text, words, wanted, tokens))
+    for word in wanted.unspaced:
+        found += _occurrences(text, word)
     return _apart(sorted(found))
+
+
+def _names_with_parts(
+    text: str, words: list[Mark], wanted: Wanted, tokens: Tokens
+) -> Iterator[Place]:
+    for start, end in words:
+        parts = parts_of(text[start:end])
+        for _, _, part in tokens(parts) if parts else ():
+            if part in wanted.stems:
+                yield start, end, part
 
 
 def _characters(text: str) -> Callable[[int], int]:
@@ -83,74 +90,89 @@ def _characters(text: str) -> Callable[[int], int]:
     def at(place: int) -> int:
         nonlocal reached
         # Tokens come in order, so only what lies between two of them is counted.
-        byte, sign = reached if reached[0] <= place else (0, 0)
-        reached = place, sign + len(encoded[byte:place].decode("utf-8", "ignore"))
+        byte, character = reached if reached[0] <= place else (0, 0)
+        between = encoded[byte:place].decode("utf-8", "ignore")
+        reached = place, character + len(between)
         return reached[1]
 
     return at
 
 
-def _occurrences(text: str, sign: str) -> list[Place]:
-    found: list[Place] = []
-    at = text.find(sign)
-    while at >= 0 and len(found) < MARKS_MAX:
-        found.append((at, at + len(sign), sign))
-        at = text.find(sign, at + len(sign))
-    return found
+def _occurrences(text: str, word: str) -> list[Place]:
+    found = re.finditer(re.escape(word), text)
+    return [(one.start(), one.end(), word) for one in islice(found, MARKS_MAX)]
 
 
 def _apart(places: list[Place]) -> list[Place]:
     """The places without those that lie in another."""
-    out: list[Place] = []
+    out = []
+    reached = 0
     for place in places:
-        if not out or place[0] >= out[-1][1]:
+        if place[0] >= reached:
             out.append(place)
+            reached = place[1]
     return out
 
 
 def _best_start(places: list[Place]) -> int:
     """Where a window begins that holds most different terms; the first of equal ones."""
-    best, best_start = 0, 0
     if places and places[-1][0] < places[0][0] + SNIPPET_CHARS:
         return places[0][0]
+    best, best_start = 0, 0
     for index, (start, _, _) in enumerate(places):
-        inside = [
-            term
-            for first, _, term in places[index : index + MARKS_MAX]
-            if first < start + SNIPPET_CHARS
-        ]
-        if (worth := 8 * len(set(inside)) + len(inside)) > best:
+        worth = _worth(places[index : index + MARKS_MAX], start + SNIPPET_CHARS)
+        if worth > best:
             best, best_start = worth, start
     return best_start
 
 
-def _widened(text: str, start: int) -> tuple[int, int]:
+def _worth(places: list[Place], end: int) -> int:
+    """What the places that begin before an end are worth: different terms first."""
+    terms = [term for first, _, term in places if first < end]
+    return 8 * len(set(terms)) + len(terms)
+
+
+def _widened(text: str, start: int) -> Mark:
     """The window around the first match, from the beginning of its line or a word a little
     before it."""
-    low = max(0, start - LEAD_CHARS)
-    if low:
-        line = text.rfind("\n", low, start)
-        word = text.find(" ", low, start)
-        low = line + 1 if line >= 0 else word + 1 if word >= 0 else low
+    low = _lead(text, start)
     while low < len(text) and text[low].isspace():
         low += 1
     return low, min(len(text), low + SNIPPET_CHARS)
 
 
+def _lead(text: str, start: int) -> int:
+    low = start - LEAD_CHARS
+    if low <= 0:
+        return 0
+    line = text.rfind("\n", low, start)
+    if line >= 0:
+        return line + 1
+    space = text.find(" ", low, start)
+    return space + 1 if space >= 0 else low
+
+
 def _flattened(
-    part: str, marks: list[tuple[int, int]], cut_before: bool, cut_after: bool
-) -> tuple[str, tuple[tuple[int, int], ...]]:
+    part: str, marks: list[Mark], cut_before: bool, cut_after: bool
+) -> tuple[str, tuple[Mark, ...]]:
     """One line: every run of white space becomes one space, marks move along."""
-    ends, gone, removed = [0], [0], 0
-    # Most texts have nothing to flatten, and this is the fastest way to know.
-    for run in _SPACES.finditer(part) if " ".join(part.split()) != part else ():
-        removed += run.end() - run.start() - 1
-        ends.append(run.end())
-        gone.append(removed)
+    ends, removed = _runs_removed(part)
 
     def moved(place: int) -> int:
-        return place - gone[bisect_right(ends, place) - 1] + cut_before
+        return place - removed[bisect_right(ends, place) - 1] + cut_before
 
     flat = _SPACES.sub(" ", part) if len(ends) > 1 else part
     line = f"{'…' if cut_before else ''}{flat}{'…' if cut_after else ''}"
     return line, tuple((moved(first), moved(last)) for first, last in marks)
+
+
+def _runs_removed(part: str) -> tuple[list[int], list[int]]:
+    """Where runs of white space end, and how many characters are gone by then."""
+    ends, removed = [0], [0]
+    # Most texts have nothing to flatten, and this is the fastest way to know.
+    if " ".join(part.split()) == part:
+        return ends, removed
+    for run in _SPACES.finditer(part):
+        ends.append(run.end())
+        removed.append(removed[-1] + len(run[0]) - 1)
+    return ends, removed

@@ -24,10 +24,10 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from refold import disk
 from refold.core import codec
 from refold.errors import Corrupt, NotFound
 from refold.stores import checks
+from refold.system import disk
 
 CHUNK_BYTES = 256 * 1024
 STALE_S = 24 * 3600

@@ -32,7 +32,7 @@ from refold.edges.cli.screen import Screen, number, one_line
 if TYPE_CHECKING:
     from refold.artifacts.artifacts import Artifacts
     from refold.artifacts.cleanup import Cleanup, CleanupItem
-    from refold.artifacts.listing import Output
+    from refold.artifacts.listing import StoredArtifact
     from refold.artifacts.reader import ArtifactReader
 
 SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
@@ -124,7 +124,7 @@ def _list(
         outputs = there.artifacts.list(task=task, query=query, tool=tool)
         rows = [(one, "") for one in outputs]
         if match is not None:
-            rows = [(one.output, one.why) for one in there.artifacts.select(match, among=outputs)]
+            rows = [(one.artifact, one.why) for one in there.artifacts.select(match, among=outputs)]
         if screen.json_output:
             fields = [{**_fields(one), "why": why} for one, why in rows]
             screen.emit({"conversation": there.id, "artifacts": fields})
@@ -139,7 +139,7 @@ def _list(
             screen.line(f"There are no such outputs in {there.id}.")
 
 
-def _fields(output: Output) -> dict[str, Any]:
+def _fields(output: StoredArtifact) -> dict[str, Any]:
     import msgspec
 
     about = msgspec.to_builtins(output.artifact)
@@ -152,11 +152,11 @@ def _fields(output: Output) -> dict[str, Any]:
     }
 
 
-def _match_cells(output: Output, why: str) -> list[str]:
+def _match_cells(output: StoredArtifact, why: str) -> list[str]:
     return [output.id, f"{output.artifact.size_bytes:,}", output.artifact.name, why]
 
 
-def _cells(output: Output) -> list[str]:
+def _cells(output: StoredArtifact) -> list[str]:
     from refold.display import moment
 
     artifact = output.artifact
@@ -303,14 +303,14 @@ def _clean(
 
     Never removes what a page shows or names, what was stored by hand, or what is new.
     """
-    from refold.artifacts.cleanup import Quota, cleaned
+    from refold.artifacts.cleanup import Quota, clean
     from refold.log.log import now_ms
 
     size = None if keep_bytes is None else int(keep_bytes)
     quota = Quota(older_than_s=older_than, keep_bytes=size, keep_count=keep_count)
     with opened_store(store) as there:
         id = None if conversation is None else named(there, conversation)
-        done = cleaned(there, quota, conversation=id, now_ms=now_ms(), dry_run=dry_run)
+        done = clean(there, quota, conversation=id, now_ms=now_ms(), dry_run=dry_run)
     if screen.json_output:
         rows = {
             name: [_item_fields(item) for item in getattr(done, name)]

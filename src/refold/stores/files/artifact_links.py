@@ -13,11 +13,11 @@ from contextlib import suppress
 
 import msgspec
 
-from refold import disk
 from refold.core import codec
 from refold.core.model import Artifact, Event
 from refold.errors import Corrupt, Invalid
 from refold.stores.files import tree
+from refold.system import disk
 
 META = ".meta.json"
 

@@ -17,7 +17,6 @@ from contextlib import contextmanager
 import msgspec
 from msgspec.structs import replace
 
-from refold import disk
 from refold.core import codec
 from refold.core.model import Conversation, Event
 from refold.errors import Corrupt, Denied
@@ -25,6 +24,7 @@ from refold.stores import checks
 from refold.stores.files import tree
 from refold.stores.files.log import LogFile
 from refold.stores.protocol import Recovery
+from refold.system import disk
 
 VERSION = 1
 LOG, METADATA, BOOKMARK, ARTIFACTS = "messages.jsonl", "metadata.json", "bookmark", "artifacts"

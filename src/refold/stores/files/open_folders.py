@@ -11,7 +11,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from refold import disk
 from refold.core import codec
 from refold.core.model import Conversation
 from refold.errors import Conflict, Corrupt, RefoldError
@@ -19,6 +18,7 @@ from refold.stores import checks
 from refold.stores.files.folder import Folder, Metadata
 from refold.stores.files.tree import Tree
 from refold.stores.protocol import Recovery
+from refold.system import disk
 
 OPEN_MAX = 64
 RECOVERED_MAX = 100

@@ -23,7 +23,6 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from msgspec.structs import replace
 
-from refold import disk, process_fork
 from refold.core import codec
 from refold.core.model import Conversation, Event
 from refold.errors import Conflict, RefoldError
@@ -37,6 +36,7 @@ from refold.stores.files.lines import batch_of
 from refold.stores.files.open_folders import TRIES_MAX, OpenFolders
 from refold.stores.files.tree import Tree
 from refold.stores.protocol import Recovery
+from refold.system import disk, process_fork
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -26,10 +26,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from refold import disk
 from refold.core import codec
 from refold.errors import Invalid, Unavailable
 from refold.stores import checks
+from refold.system import disk
 
 LOCK_S = 10.0
 PAUSE_S = 0.000_2

@@ -17,11 +17,11 @@ from urllib.parse import quote
 
 import apsw
 
-from refold import disk
 from refold.errors import Corrupt, Denied, Invalid, RefoldError, Unavailable
 from refold.stores import checks
 from refold.stores.sqlite import log
 from refold.stores.sqlite.versions import VERSION, migrate
+from refold.system import disk
 
 APPLICATION_ID = 0x7265666F  # "refo"
 BUSY_MS = 10_000

@@ -31,7 +31,6 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 import apsw
 
-from refold import disk, process_fork
 from refold.core import codec
 from refold.core.model import Conversation, Event
 from refold.errors import Corrupt, Invalid, RefoldError
@@ -40,6 +39,7 @@ from refold.stores.contents import Artifacts
 from refold.stores.protocol import Recovery
 from refold.stores.sqlite import file as database
 from refold.stores.sqlite import log
+from refold.system import disk, process_fork
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -12,8 +12,8 @@ import os
 
 import apsw
 
-from refold import disk
 from refold.errors import Corrupt, RefoldError
+from refold.system import disk
 
 VERSION = 1
 STEPS: dict[int, str] = {

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from refold import process_fork
+from refold.system import process_fork
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 

@@ -1,0 +1,101 @@
+"""The vectors of an index, kept up to date by an embedder that may fail.
+
+An embedder is the caller's code, or a server elsewhere. When it fails, that is reported, the answer
+is by full text alone, and it is not asked again for a while. Neighbours: `vectors` keeps and
+compares them, `sources` reads the texts, `searcher` asks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+from refold.errors import Denied, Invalid, Unavailable
+from refold.search import database, sources
+from refold.search.embedders import Embedder
+from refold.search.index import Index, Range
+from refold.search.rank import Matches
+from refold.search.upkeep import Progress, Tell
+from refold.search.vectors import Vectors
+from refold.search.words import Query
+from refold.stores.protocol import Store
+
+SEARCH_VECTORS, BATCH_VECTORS = 10_000, 200
+EMBEDDER_PAUSE_S = 60.0
+FAILURES = (Unavailable, Invalid, Denied)
+
+
+class VectorUpkeep:
+    """The vectors of one store's index by one embedder; none at all without an embedder.
+    `tell(name, reason)` is called with what a user should know."""
+
+    def __init__(self, store: Store, embedder: Embedder | None, *, tell: Tell) -> None:
+        self._store, self._embedder, self._tell = store, embedder, tell
+        self._vectors: Vectors | None = None
+        self._failed_s = -EMBEDDER_PAUSE_S
+
+    def fused(
+        self,
+        index: Index,
+        query: Query,
+        found: Sequence[Matches],
+        scored: dict[int, float],
+        ranges: Sequence[Range],
+    ) -> Mapping[int, float]:
+        """The scores, with the nearness of vectors in them where there are vectors."""
+        if not self._is_ready():
+            return scored
+        try:
+            with database.translated(index.path):
+                vectors = self._caught_up(index, SEARCH_VECTORS)
+                return vectors.fused(query, found, scored, ranges) or scored
+        except FAILURES as error:
+            self._pause(error)
+            return scored
+
+    def complete(self, index: Index, progress: Progress, done: int) -> None:
+        """Makes all vectors that are missing. Progress counts on from the events that are done."""
+        left = None
+        while self._is_ready():
+            try:
+                with database.translated(index.path):
+                    missing = self._caught_up(index, BATCH_VECTORS).missing_count()
+            except FAILURES as error:
+                self._pause(error)
+                return
+            if not missing or missing == left:
+                return
+            left = missing
+            progress(done, done + left)
+
+    def _is_ready(self) -> bool:
+        if self._embedder is None:
+            return False
+        return time.monotonic() - self._failed_s >= EMBEDDER_PAUSE_S
+
+    def _pause(self, error: Exception) -> None:
+        self._failed_s = time.monotonic()
+        self._tell("embedder-failed", f"{error}; this answer is by full text alone")
+
+    def _caught_up(self, index: Index, budget: int) -> Vectors:
+        """The vectors, up to date except for what exceeds the budget."""
+        vectors = self._vectors_of(index)
+        while budget > 0 and index.is_writable:
+            ids = vectors.missing(min(BATCH_VECTORS, budget))
+            if not ids:
+                break
+            vectors.add(ids, sources.texts_of(self._store, index.entries(ids)))
+            budget -= len(ids)
+        return vectors
+
+    def _vectors_of(self, index: Index) -> Vectors:
+        """The vectors of this index. Those of another embedder are removed first, which is
+        reported."""
+        if self._vectors is not None and self._vectors.index is index:
+            return self._vectors
+        assert self._embedder is not None
+        self._vectors = Vectors(index, self._embedder)
+        notice = self._vectors.adopt_embedder() if index.is_writable else ""
+        if notice:
+            self._tell("embedder-changed", notice)
+        return self._vectors
