@@ -86,6 +86,12 @@ def named(text: str, lowered: str) -> Iterator[tuple[int, int, bool]]:
             done = max(done, end - 1) if not is_code(text[start:end]) else done
 
 
+def is_secret_name(name: str) -> bool:
+    """Whether a setting of this name holds a secret, whatever its value looks like."""
+    lowered = name.lower()
+    return any(word in lowered for word in (*_WORDS, "key", "auth"))
+
+
 def places(text: str, word: str) -> Iterator[int]:
     """Where a word stands in a text."""
     at = text.find(word)

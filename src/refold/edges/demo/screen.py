@@ -19,9 +19,10 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from refold.edges.commands.command import Screen as CommandScreen
 from refold.edges.demo import tables
 from refold.edges.demo.report import Answer, Report, Told
-from refold.edges.demo.signs import Signs, clean
+from refold.edges.demo.signs import Signs, clean, signs_for
 
 WIDTH_MAX = 132
 ROWS_MAX = 40
@@ -55,6 +56,34 @@ class Pace:
         if self.on:
             self.due += seconds
             time.sleep(max(0.0, self.due - time.monotonic()))
+
+
+class DemoConsole(Console):
+    """A console that lets its caller answer for a closed pipe; rich would end the process."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+def console_on(screen: CommandScreen | None) -> Console:
+    """A console that prints where the screen does, or nowhere if nobody reads it."""
+    console = DemoConsole(
+        file=screen.out if screen else None,
+        no_color=True if screen and screen.no_color else None,
+        quiet=screen is None or screen.json_output,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
+    console.width = min(console.width, WIDTH_MAX)
+    return console
+
+
+def stage_on(console: Console, *, fast: bool) -> Lines:
+    """What the story is told to: columns that move where somebody watches, else lines."""
+    signs = signs_for(console.encoding)
+    is_watched = console.is_terminal and not console.is_dumb_terminal and not console.quiet
+    return Live(console, signs, Pace(on=not fast)) if is_watched else Lines(console, signs)
 
 
 def header(window: int, model: str) -> Text:
