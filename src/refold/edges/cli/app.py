@@ -20,7 +20,7 @@ import click
 from refold.display import suggestion
 from refold.edges.cli.options import HELP, output_options, parameters
 from refold.edges.cli.screen import Screen
-from refold.edges.commands import COMMANDS, GROUPS, command
+from refold.edges.commands import COMMANDS, GROUPS, load
 from refold.edges.commands.command import Command, Document
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import short_line
@@ -60,7 +60,16 @@ class Commands(click.Group):
             return Commands(
                 f"{name} ", name=cmd_name, help=GROUPS[name], params=[*output_options()]
             )
-        return _as_click(command(name)) if name in COMMANDS else None
+        return _as_click(load(name)) if name in COMMANDS else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        names = self.list_commands(ctx)
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, self._summary(self.prefix + name)) for name in names])
+
+    def _summary(self, name: str) -> str:
+        """What a command does, known without loading it."""
+        return GROUPS[name] if name in GROUPS else COMMANDS[name].summary
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TextIO, TypeV
 import msgspec
 from msgspec import Struct
 
+from refold.edges.commands import COMMANDS
+
 if TYPE_CHECKING:
     from refold.edges.commands.session import Session
 
@@ -86,12 +88,16 @@ class Command(Struct, Generic[A, R], frozen=True, kw_only=True):
     """One command. `on` says what it works on: the session's conversation, its store, or neither."""
 
     name: str
-    summary: str
     details: str = ""
     on: Literal["conversation", "store", "nothing"] = "conversation"
     arguments: type[A]
     run: Callable[[Session, A], R]
     show: Callable[[R, Screen], None]
+
+    @property
+    def summary(self) -> str:
+        """What it does, in one line, as the table says."""
+        return COMMANDS[self.name].summary
 
 
 def builtins_of(value: object) -> Any:

@@ -271,7 +271,6 @@ def _show_writer(use: WriterUse, screen: Screen) -> None:
 
 COMMAND = Command(
     name="compact",
-    summary="Make the page of a conversation shorter.",
     details="Nothing is lost: refold undo takes it back.",
     arguments=CompactArguments,
     run=run,

@@ -74,7 +74,6 @@ def _cells(one: Copied) -> tuple[str, ...]:
 
 COMMAND = Command(
     name="copy",
-    summary="Copy conversations to another store.",
     details="FROM and TO are stores, such as files:DIR or sqlite:PATH. Every event keeps its "
     "bytes, every fork its parent, and everything is read again at the end. A copy that was "
     "interrupted continues; a log that differs there is left as it is.",

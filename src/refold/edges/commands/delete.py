@@ -39,7 +39,6 @@ def run(session: Session, arguments: DeleteArguments) -> Deletion:
 
 COMMAND = Command(
     name="delete",
-    summary="Remove conversations for good.",
     details="Also removes the outputs that only they have, and what the search index knows of "
     "them.",
     on="store",

@@ -53,7 +53,6 @@ def show(report: Report, screen: Screen) -> None:
 
 COMMAND = Command(
     name="demo",
-    summary="Play an agent session with and without refold.",
     on="nothing",
     arguments=DemoArguments,
     run=run,

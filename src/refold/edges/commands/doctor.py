@@ -184,7 +184,6 @@ def show(diagnosis: Diagnosis, screen: Screen) -> None:
 
 COMMAND = Command(
     name="doctor",
-    summary="Check this installation.",
     details="Looks at versions, the files of the store, the disk, and the configuration with the "
     "origin of each value.",
     on="store",

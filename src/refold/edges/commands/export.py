@@ -102,7 +102,6 @@ def show(exported: Exported | Document, screen: Screen) -> None:
 
 COMMAND = Command(
     name="export",
-    summary="Write a conversation to a file.",
     details="FILE ends in .json (complete, can be imported again) or in .md (to be read, without "
     "secrets); - is standard output.",
     arguments=ExportArguments,

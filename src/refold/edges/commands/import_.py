@@ -58,7 +58,6 @@ def show(imported: Imported, screen: Screen) -> None:
 
 COMMAND = Command(
     name="import",
-    summary="Read a conversation from an exported file.",
     details="FILE is what refold export wrote as JSON; - is standard input. It is checked "
     "completely before anything is written.",
     on="store",

@@ -56,7 +56,6 @@ def show(indexed: Indexed, screen: Screen) -> None:
 
 COMMAND = Command(
     name="index",
-    summary="Bring the search index up to date.",
     details="Searching does this automatically, a bounded number of events at a time. The index "
     "holds nothing that the logs do not.",
     on="store",

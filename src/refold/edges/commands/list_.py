@@ -150,7 +150,6 @@ def _count(count: int | None) -> str:
 
 COMMAND = Command(
     name="list",
-    summary="List the conversations of the store, newest first.",
     details="Wherever an ID is asked for, @1 is the first of this list, @2 the second.",
     on="store",
     arguments=ListArguments,

@@ -97,7 +97,6 @@ def _verdict(scan: Scanned) -> tuple[str, str]:
 
 COMMAND = Command(
     name="scan",
-    summary="Find secrets in stored conversations.",
     details="Scans every event and artifact of the store, or of the conversations named, and "
     "shows secrets masked. Exit status 9 if any is found.",
     on="store",

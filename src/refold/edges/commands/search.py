@@ -151,7 +151,6 @@ def _snippet_parts(hit: Hit) -> list[Part]:
 
 COMMAND = Command(
     name="search",
-    summary="Find messages and artifacts by what they say.",
     details="Searches all conversations, also what no page shows any more.\n"
     "Words in any form find each other; a '\"phrase in double quotes\"' must be there exactly.",
     on="store",

@@ -368,7 +368,6 @@ def _body_bytes(row: EventRow) -> bytes:
 
 COMMAND = Command(
     name="show",
-    summary="Show the page of a conversation as the model sees it.",
     arguments=ShowArguments,
     run=run,
     show=show,

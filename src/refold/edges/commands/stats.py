@@ -105,7 +105,6 @@ def _artifacts(figures: Figures) -> str:
 
 COMMAND = Command(
     name="stats",
-    summary="Show size, counts and cost of a conversation.",
     arguments=StatsArguments,
     run=run,
     show=show,

@@ -51,7 +51,6 @@ def run(session: Session, arguments: SweepArguments) -> Removal:
 
 COMMAND = Command(
     name="sweep",
-    summary="Remove old conversations for good, by age and by number.",
     on="store",
     arguments=SweepArguments,
     run=run,

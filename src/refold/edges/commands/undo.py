@@ -44,7 +44,6 @@ def show(result: Undone, screen: Screen) -> None:
 
 COMMAND = Command(
     name="undo",
-    summary="Take back the newest compaction or restore.",
     details="Running undo twice redoes it.",
     arguments=Arguments,
     run=run,

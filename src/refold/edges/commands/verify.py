@@ -74,7 +74,6 @@ def _verdict(verified: Verified) -> tuple[str, str]:
 
 COMMAND = Command(
     name="verify",
-    summary="Check that everything is as it was written.",
     details="Checks every event, artifact, bookmark and page of the store, or of one "
     "conversation. An artifact that a text names and that does not exist is a remark, not damage.",
     on="store",

@@ -112,7 +112,6 @@ def _show_item(mark: str, item: RemovedItem, screen: Screen) -> None:
 
 COMMAND = Command(
     name="artifacts clean",
-    summary="Remove old outputs of a conversation, or of all.",
     details="Never removes what a page shows or names, what was stored by hand, or what is new.",
     on="store",
     arguments=CleanArguments,

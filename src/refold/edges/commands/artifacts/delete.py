@@ -47,7 +47,6 @@ def show(deleted: Deleted, screen: Screen) -> None:
 
 COMMAND = Command(
     name="artifacts delete",
-    summary="Remove one output for good, also one that the page names.",
     details="Its bytes stay if another conversation has it. The log keeps what it was.",
     arguments=DeleteArguments,
     run=run,

@@ -72,7 +72,6 @@ def show(grepped: Grepped, screen: Screen) -> None:
 
 COMMAND = Command(
     name="artifacts grep",
-    summary="Find the lines of the outputs that contain a text.",
     arguments=GrepArguments,
     run=run,
     show=show,

@@ -102,7 +102,6 @@ def _cells(row: OutputRow) -> tuple[str, ...]:
 
 COMMAND = Command(
     name="artifacts list",
-    summary="List the outputs of a conversation, without their contents.",
     arguments=ListArguments,
     run=run,
     show=show,

@@ -46,7 +46,6 @@ def show(content: Content, screen: Screen) -> None:
 
 COMMAND = Command(
     name="artifacts show",
-    summary="Show what an output holds, all of it or some lines.",
     arguments=ShowArguments,
     run=run,
     show=show,
