@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from refold.edges.cli.screen import Screen, is_utf8, one_line, width
+from refold.edges.cli.screen import Screen, is_utf8, width
+from refold.edges.commands.text import short_line
 from tests.edges.cli.rooms import PROGRAM, hostile, on_terminal, program, run
 
 OURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -141,7 +142,7 @@ def test_what_counts_as_utf8() -> None:
 
 
 def test_cells_are_cut_and_measured_in_columns(capsys: pytest.CaptureFixture[str]) -> None:
-    assert one_line("a\nb\tc", 10) == "a\\nb\\tc" and len(one_line("x" * 100, 20)) == 20
+    assert short_line("a\nb\tc", 10) == "a\\nb\\tc" and len(short_line("x" * 100, 20)) == 20
     assert (width("abc"), width("漢字"), width("e\u0301")) == (3, 4, 1)
     Screen().table(("A", ">B"), [["x", "1"], ["long", "22"]])
     assert capsys.readouterr().out == "A      B\nx      1\nlong  22\n"

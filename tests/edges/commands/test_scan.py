@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 import refold
-from refold.conversations.scanner import scan
-from refold.edges.cli.scanning import SECRETS_FOUND
+from refold.conversations.scan import scanned
 from refold.errors import OUTCOMES
 from refold.stores import open_store
 from refold.stores.memory import MemoryStore
@@ -18,6 +17,7 @@ from tests.core.logs import sealed, user
 from tests.edges.cli.rooms import HOSTILE, as_json, hostile, on_terminal, run
 from tests.redaction.secret_kinds import PREFIXED, SURROUNDED, WORD, drawn
 
+SECRETS_FOUND = OUTCOMES["secrets-found"][1]
 pytestmark = pytest.mark.usefixtures("alone")
 GITHUB, AWS, GROQ, NPM = (
     "".join(PREFIXED[kind][0]) for kind in ("GitHub token", "AWS key", "Groq key", "npm token")
@@ -106,7 +106,8 @@ def test_a_scan_in_words_shows_a_row_per_secret_and_the_counts(url: str) -> None
 
 
 def test_the_status_is_that_of_no_error() -> None:
-    assert SECRETS_FOUND not in {status for _, status in OUTCOMES.values()} | {0, 1, 2, 130, 141}
+    others = [status for code, (_, status) in OUTCOMES.items() if code != "secrets-found"]
+    assert SECRETS_FOUND not in {*others, 130, 141}
 
 
 def test_only_the_named_conversations_are_scanned(url: str) -> None:
@@ -163,7 +164,7 @@ def test_an_event_that_cannot_be_read_is_said_with_its_place_and_does_not_end_th
     store.append(
         "odd", sealed([user(), ("future-kind", b'{"note": "' + b"\xff" + b'"}'), after]), expect=0
     )
-    report = scan(store)
+    report = scanned(store)
     assert report.total == 1 and report.findings[0].seq == 3
     assert list(report.damaged) == ["odd"] and "event 2" in report.damaged["odd"]
 
@@ -172,7 +173,7 @@ def test_what_a_later_version_wrote_is_scanned_too() -> None:
     store = MemoryStore()
     body = json.dumps({"deep": [{"note": f"a\nb {GITHUB}"}]}).encode()
     store.append("new", sealed([user(), ("future-kind", body)]), expect=0)
-    [finding] = scan(store).findings
+    [finding] = scanned(store).findings
     assert (finding.kind, finding.seq, finding.line) == ("GitHub token", 2, 2)
 
 
@@ -217,7 +218,7 @@ def test_a_large_content_is_scanned_in_bounded_memory() -> None:
         context.artifacts.put(b"".join(chunks), name="large")
     tracemalloc.start()
     try:
-        report = scan(store)
+        report = scanned(store)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -230,7 +231,7 @@ def test_a_large_content_is_scanned_in_bounded_memory() -> None:
 
 
 def test_more_findings_than_are_kept_are_counted(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
-    monkeypatch.setattr("refold.conversations.scanner.FINDINGS_MAX", 2)
+    monkeypatch.setattr("refold.conversations.scan.FINDINGS_MAX", 2)
     seed(url)
     status, report = scanned_json()
     assert (status, report["total"], len(report["findings"]), report["truncated"]) == (
@@ -269,7 +270,7 @@ def test_a_whole_export_is_written_with_a_warning_that_names_no_secret(
     """X-51: the export that can be imported again stays byte for byte."""
     seed(url)
     told = run("export", "leaky", "a.json")
-    assert told.exit_code == 0 and "holds 5 secrets: see refold scan leaky" in told.stdout
+    assert told.exit_code == 0 and "contains 5 secrets: see refold scan leaky" in told.stdout
     assert (
         not any(secret in told.output for secret in ALL)
         and GITHUB in (tmp_path / "a.json").read_text()

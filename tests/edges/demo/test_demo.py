@@ -15,7 +15,9 @@ import pytest
 from rich.console import Console
 
 from refold.core.model import Usage
-from refold.edges.cli import demo
+from refold.edges.commands.command import builtins_of
+from refold.edges.commands.demo import WINDOW, DemoArguments, run
+from refold.edges.commands.session import Session
 from refold.edges.demo import script
 from refold.edges.demo.billing import Bill, Scale, Unit
 from refold.edges.demo.questions import Question
@@ -34,9 +36,10 @@ KEYS = {
 MODEL = model_info("claude-sonnet-4-5")
 
 
-def figures(capsys: pytest.CaptureFixture[str], **given: Any) -> dict[str, Any]:
-    assert demo.run(json_output=True, fast=True, **given) == 0
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+def figures(window: int | None = None) -> dict[str, Any]:
+    report = run(Session(), DemoArguments(window=window, fast=True))
+    assert report.outcome == "ok"
+    found: dict[str, Any] = builtins_of(report)
     return found
 
 
@@ -59,7 +62,7 @@ def played(place: Path) -> dict[str, Any]:
         [
             sys.executable,
             "-c",
-            "from refold.edges.cli.demo import run; raise SystemExit(run(json_output=True))",
+            "from refold.edges.cli.app import outcome; raise SystemExit(outcome(['demo', '--json']))",
         ],
         capture_output=True,
         text=True,
@@ -78,7 +81,7 @@ def test_the_figures_are_complete_and_every_request_is_valid_and_fits(played):
     assert played.keys() >= KEYS
     assert 200 <= played["messages"] <= 400
     assert played["requests_invalid"] == played["requests_over_budget"] == 0
-    assert played["tokens_max_request"] < played["window"] == demo.WINDOW
+    assert played["tokens_max_request"] < played["window"] == WINDOW
     assert played["compactions"] >= 3
     assert played["tokens_seen"] > 500_000
 
@@ -108,21 +111,21 @@ def test_the_large_output_is_refused_everywhere_but_here(played):
     )
 
 
-def test_a_second_run_gives_the_same_figures_and_leaves_nothing_behind(played, place, capsys):
-    again = figures(capsys)
+def test_a_second_run_gives_the_same_figures_and_leaves_nothing_behind(played, place):
+    again = {"schema_version": 1, **figures()}
     assert list(place.iterdir()) == []
     assert {**again, "seconds": 0} == {**played, "seconds": 0}
 
 
-def test_another_window_keeps_the_promises_too(capsys):
-    found = figures(capsys, window=12_000)
+def test_another_window_keeps_the_promises_too():
+    found = figures(window=12_000)
     assert found["window"] == 12_000 and found["answers"] == 6
     assert found["tokens_max_request"] < 12_000
 
 
 def test_a_window_that_is_too_small_is_an_error_and_nothing_stays(place):
     with pytest.raises(Invalid, match="1,000 tokens"):
-        demo.run(json_output=True, window=1_000)
+        run(Session(), DemoArguments(window=1_000))
     assert list(place.iterdir()) == []
 
 
@@ -130,7 +133,7 @@ def test_in_a_pipe_it_prints_the_story_line_by_line_and_ends_with_the_table():
     command = [
         sys.executable,
         "-c",
-        "from refold.edges.cli.demo import run; raise SystemExit(run())",
+        "from refold.edges.cli.app import outcome; raise SystemExit(outcome(['demo']))",
     ]
     ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii", "COLUMNS": "80"}
     done = subprocess.run(

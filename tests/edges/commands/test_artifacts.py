@@ -38,7 +38,8 @@ def aged(tmp_path: Path) -> None:
 
 def an_hour_later(monkeypatch: pytest.MonkeyPatch) -> None:
     real = time.time_ns
-    monkeypatch.setattr("refold.log.log.now_ms", lambda: real() // 1_000_000 + 3_600_000)
+    clock = "refold.edges.commands.artifacts.clean.now_ms"
+    monkeypatch.setattr(clock, lambda: real() // 1_000_000 + 3_600_000)
 
 
 def test_artifacts_alone_prints_its_help() -> None:
@@ -200,6 +201,6 @@ def test_verify_tells_of_artifacts_that_are_named_and_not_there(url: str) -> Non
     assert (
         told.exit_code == 0
         and "art-nowhere" in told.stdout
-        and "all is as it was written" in told.stdout
+        and "everything is as it was written" in told.stdout
     )
     assert [one["seq"] for one in as_json("verify")["remarks"]] == [event.seq]
