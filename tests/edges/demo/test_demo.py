@@ -21,10 +21,10 @@ from refold.edges.commands.session import Session
 from refold.edges.demo import script
 from refold.edges.demo.billing import Bill, Scale, Unit
 from refold.edges.demo.questions import Question
-from refold.edges.demo.report import Told
+from refold.edges.demo.report import Note
 from refold.edges.demo.screen import Lines, Live, Pace, event_lines, header, meter
 from refold.edges.demo.sides import Messages, fixed_part
-from refold.edges.demo.signs import ASCII, Signs, clean
+from refold.edges.demo.symbols import ASCII, Symbols, clean
 from refold.edges.demo.workshop import TOOLS, Workshop, scratch_folder
 from refold.errors import Invalid, RefoldError
 from refold.tokens.models import model_info
@@ -261,19 +261,19 @@ def test_an_answer_needs_all_its_words_close_together():
 def test_what_files_say_cannot_reach_the_terminal():
     assert clean("a\x1b[31mb\r\nc\x07") == "a [31mb  c "
     console = Console(width=80, record=True, markup=False, highlight=False, file=io.StringIO())
-    Lines(console, Signs()).left(Told("drop", ["[bold]not markup[/bold] \x1b]0;title\x07"]))
+    Lines(console, Symbols()).left(Note("drop", ["[bold]not markup[/bold] \x1b]0;title\x07"]))
     shown = console.export_text()
     assert "[bold]not markup[/bold]" in shown and "\x1b" not in shown and "\x07" not in shown
 
 
 @pytest.mark.parametrize("width", [20, 36, 64, 100])
 def test_events_and_meters_stay_in_their_column(width):
-    told = Told(
+    note = Note(
         "fold",
         ["receipt 12: 21,641 → 12,266 tokens", "summarized #12345-12399, 14,777 → 1,007, 3 more"],
     )
-    lines = [*event_lines(told, Signs(), width), *meter((23_999, 12.5), 24_000, Signs(), width)]
-    assert max(len(line) for line in event_lines(told, ASCII, width)) <= width
+    lines = [*event_lines(note, Symbols(), width), *meter((23_999, 12.5), 24_000, Symbols(), width)]
+    assert max(len(line) for line in event_lines(note, ASCII, width)) <= width
     assert max(len(line.plain) for line in lines) <= width
 
 
@@ -282,10 +282,10 @@ def test_a_frame_fits_the_terminal(width, height):
     console = Console(
         width=width, height=height, file=io.StringIO(), force_terminal=True, color_system=None
     )
-    live = Live(console, Signs(), Pace(on=False))
+    live = Live(console, Symbols(), Pace(on=False))
     live.head = header(24_000, MODEL.name)
     for at in range(50):
-        live.columns[at % 2].events.append(Told("warn", ["warning " * 12, "more"]))
+        live.columns[at % 2].events.append(Note("warn", ["warning " * 12, "more"]))
     rows = console.render_lines(live._frame(), pad=False)
     assert len(rows) < height
     assert all(sum(part.cell_length for part in row) <= width for row in rows)

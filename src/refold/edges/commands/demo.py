@@ -18,8 +18,8 @@ from refold.edges.commands.command import Arguments, Command, Screen
 from refold.edges.commands.session import Session
 from refold.edges.demo.report import Report
 from refold.edges.demo.screen import Lines, console_on, stage_on
-from refold.edges.demo.signs import signs_for
 from refold.edges.demo.story import Story
+from refold.edges.demo.symbols import symbols_for
 from refold.edges.demo.workshop import scratch_folder
 
 WINDOW = 24_000
@@ -48,7 +48,7 @@ def run(session: Session, arguments: DemoArguments) -> Report:
 
 def show(report: Report, screen: Screen) -> None:
     console = console_on(screen)
-    Lines(console, signs_for(console.encoding)).closing(report)
+    Lines(console, symbols_for(console.encoding)).closing(report)
 
 
 COMMAND = Command(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from refold.edges.demo.story import Story
 
 
-class Told(Struct, frozen=True):
+class Note(Struct, frozen=True):
     """Something that happened, in lines; the first says what, the others more."""
 
     kind: str
@@ -53,6 +53,10 @@ class SideReport(Struct, frozen=True, kw_only=True):
     @property
     def requests_valid(self) -> int:
         return self.requests - self.requests_invalid - self.requests_over_budget
+
+    @property
+    def share_from_cache(self) -> float:
+        return self.tokens_from_cache / self.tokens_sent
 
 
 class Report(Result, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""The signs that the demo draws with, and their plain forms for a terminal that knows ASCII only.
+"""The symbols that the demo draws with, and their plain forms for a terminal that has only ASCII.
 
 `clean` keeps control characters from files and commands away from the terminal.
 """
@@ -15,8 +15,8 @@ _STYLES = {
 }  # fmt: skip
 
 
-class Signs(Struct, frozen=True, kw_only=True):
-    """One sign per kind of event, and what meters are made of."""
+class Symbols(Struct, frozen=True, kw_only=True):
+    """One symbol per kind of event, and what meters are made of."""
 
     full: str = "█"
     empty: str = "░"
@@ -32,9 +32,9 @@ class Signs(Struct, frozen=True, kw_only=True):
     unicode: bool = True
 
     def of(self, kind: str) -> tuple[str, str]:
-        """The sign and the style of an event."""
-        sign = {"right": self.yes, "wrong": self.no}.get(kind) or getattr(self, kind)
-        return str(sign), _STYLES[kind]
+        """The symbol and the style of an event."""
+        symbol = {"right": self.yes, "wrong": self.no}.get(kind) or getattr(self, kind)
+        return str(symbol), _STYLES[kind]
 
     def spelled(self, text: str) -> str:
         """The text as this terminal can show it."""
@@ -48,7 +48,7 @@ class Signs(Struct, frozen=True, kw_only=True):
         return "ellipsis" if self.unicode else "crop"
 
 
-ASCII = Signs(
+ASCII = Symbols(
     full="#",
     empty="-",
     arrow=">",
@@ -63,11 +63,11 @@ ASCII = Signs(
 )
 
 
-def signs_for(encoding: str) -> Signs:
-    """The signs that an encoding can show."""
-    return Signs() if encoding.lower().startswith("utf") else ASCII
+def symbols_for(encoding: str) -> Symbols:
+    """The symbols that an encoding can show."""
+    return Symbols() if encoding.lower().startswith("utf") else ASCII
 
 
 def clean(text: str) -> str:
     """The text on one line and without control characters."""
-    return "".join(sign if sign.isprintable() else " " for sign in text)
+    return "".join(character if character.isprintable() else " " for character in text)
