@@ -54,8 +54,8 @@ EXAMPLES: dict[str, dict[str, Any]] = {
 def arguments(name: str, url: str) -> Any:
     """The example of a command, decoded as a door would."""
     with refold.open("fix-login", store=url) as context:
-        [artifact] = context.artifacts()
-        context.export("exported.json")
+        [artifact] = [one.artifact for one in context.artifacts.list()]
+        context.log.export("exported.json")
     text = json.dumps(EXAMPLES[name]).replace("ARTIFACT", artifact.id).replace("STORE", url)
     return msgspec.json.decode(text, type=load(name).arguments)
 

@@ -40,7 +40,7 @@ def test_show_brief_is_one_line_for_each_slot(url: str) -> None:
 
 
 def test_show_unfolds_a_handle_and_its_lines(url: str) -> None:
-    [artifact] = refold.open("fix-login", store=url).artifacts()
+    [artifact] = [one.artifact for one in refold.open("fix-login", store=url).artifacts.list()]
     assert (
         run("show", "fix-login", "--handle", artifact.id).stdout == "def login():\n" * 1_000 + "\n"
     )

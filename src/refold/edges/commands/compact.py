@@ -150,7 +150,7 @@ def _compact(session: Session, arguments: CompactArguments) -> Compacted:
 def _account(context: Context, done: Plan | Receipt) -> dict[str, Any]:
     """What a plan and a receipt both tell."""
     return {
-        "conversation": context.conversation,
+        "conversation": context.id,
         "strategy": done.strategy,
         "reason": done.reason,
         "items": done.items,

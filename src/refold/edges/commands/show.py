@@ -152,7 +152,7 @@ def _check(arguments: ShowArguments) -> None:
 def _originals(context: Context, handle: str, lines: str | None) -> Originals:
     span = None if lines is None else line_span(lines)
     unfolded = context.unfold(handle, lines=span)
-    return Originals(conversation=context.conversation, handle=unfolded.handle, text=unfolded.text)
+    return Originals(conversation=context.id, handle=unfolded.handle, text=unfolded.text)
 
 
 def _one_event(context: Context, seq: int, lines: str | None) -> Originals | OneEvent:
@@ -163,11 +163,11 @@ def _one_event(context: Context, seq: int, lines: str | None) -> Originals | One
         event = _event_at(context, seq)
         if event is None or event.kind == "message":
             raise
-        return OneEvent(conversation=context.conversation, event=_event_row(event))
+        return OneEvent(conversation=context.id, event=_event_row(event))
 
 
 def _event_at(context: Context, seq: int) -> Event | None:
-    events = context.events(after=seq - 1, limit=1)
+    events = context.log.events(after=seq - 1, limit=1)
     return events[0] if events and events[0].seq == seq else None
 
 
@@ -190,7 +190,7 @@ def _event_row(event: Event, shown: State | UnsetType = UNSET) -> EventRow:
 def _whole_page(context: Context, brief: Brief) -> WholePage:
     view = context.view
     return WholePage(
-        conversation=context.conversation,
+        conversation=context.id,
         title=view.title,
         head=view.head,
         tokens=view.tokens,
@@ -227,7 +227,7 @@ def _edit_row(context: Context, edit: Applied) -> EditRow:
 def _whole_log(context: Context, brief: Brief) -> WholeLog:
     head = context.view.head
     return WholeLog(
-        conversation=context.conversation, head=head, brief=brief, events=_log_rows(context, head)
+        conversation=context.id, head=head, brief=brief, events=_log_rows(context, head)
     )
 
 
@@ -235,7 +235,7 @@ def _log_rows(context: Context, head: int) -> Iterator[EventRow]:
     """Every event of the log, read page by page."""
     slots = {slot.seq: slot for slot in context.view.slots if not slot.standin}
     after = 0
-    while after < head and (events := context.events(after=after, limit=READ_EVENTS)):
+    while after < head and (events := context.log.events(after=after, limit=READ_EVENTS)):
         for event in events:
             if event.seq <= head:
                 yield _event_row(event, _state(event, slots))

@@ -48,6 +48,8 @@ class Figures(Result, frozen=True, kw_only=True):
     created_ms: int
     updated_ms: int
     oldest_age_ms: int
+    due: str
+    due_reason: str
     ratio: float
     artifact_types: dict[str, int]
 
@@ -55,7 +57,7 @@ class Figures(Result, frozen=True, kw_only=True):
 def run(session: Session, arguments: StatsArguments) -> Figures:
     with session.context(window=arguments.window) as context:
         stats = context.stats()
-        types = Tally[str](artifact.type for artifact in context.artifacts())
+        types = Tally[str](one.artifact.type for one in context.artifacts.list())
     return _figures(stats, types)
 
 

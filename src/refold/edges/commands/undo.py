@@ -24,7 +24,7 @@ def run(session: Session, arguments: Arguments) -> Undone:
         after = context.view
     seq, batch = before.undoable[-1] if undone else (0, "")
     return Undone(
-        conversation=context.conversation,
+        conversation=context.id,
         undone=undone,
         batch=batch,
         seq=seq,

@@ -187,7 +187,7 @@ class Story:
     def _tell(self, notice: Notice) -> None:
         if notice.name == "context-warning":
             self.screen.right(Note("warn", [f"warning: {notice.percent:.0f} % full"]))
-        if notice.name == "compaction-complete":
+        if notice.receipt is not None and notice.name == "compaction-complete":
             self.compactions += 1
             self._tell_dropped()
             self.screen.right(Note("fold", receipt_lines(notice.receipt, self.compactions)))

@@ -6,11 +6,15 @@ Outputs are named by id, and only in the conversation that has them.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from msgspec import Meta, Struct
 
+from refold.artifacts.artifacts import Artifacts
 from refold.artifacts.cleanup import Item
-from refold.artifacts.outputs import Outputs, outputs_of
+from refold.artifacts.reader import ArtifactReader
 from refold.edges.commands.session import Session
+from refold.log.open_log import OpenLog
 
 ARTIFACT = Meta(
     description="The id of the output.", extra={"positional": True, "metavar": "ARTIFACT"}
@@ -28,9 +32,20 @@ class RemovedItem(Struct, frozen=True, kw_only=True):
     why: str
 
 
-def outputs_asked(session: Session) -> Outputs:
-    """The outputs of the conversation asked for; NotFound if it does not exist."""
-    return outputs_of(session.store, session.conversation)
+class Stored(NamedTuple):
+    """The artifacts of a stored conversation, and the reader of their contents."""
+
+    id: str
+    artifacts: Artifacts
+    reader: ArtifactReader
+
+
+def stored_artifacts(session: Session) -> Stored:
+    """The artifacts of the conversation asked for; NotFound if it does not exist."""
+    id = session.store.conversation(session.conversation).id
+    log = OpenLog(session.store, id, session.config)
+    reader = ArtifactReader(log)
+    return Stored(id, Artifacts(log, reader), reader)
 
 
 def removed_item(item: Item) -> RemovedItem:

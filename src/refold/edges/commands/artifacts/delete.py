@@ -9,8 +9,8 @@ from msgspec import Meta
 from refold.edges.commands.artifacts import (
     ARTIFACT,
     RemovedItem,
-    outputs_asked,
     removed_item,
+    stored_artifacts,
 )
 from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.session import Session
@@ -32,11 +32,11 @@ class Deleted(Result, frozen=True, kw_only=True):
 
 
 def run(session: Session, arguments: DeleteArguments) -> Deleted:
-    outputs = outputs_asked(session)
+    stored = stored_artifacts(session)
     name = short_line(arguments.artifact, 40)
-    session.confirm(f"Remove {name} from {outputs.conversation} for good?", arguments.yes)
-    removed = outputs.remove(arguments.artifact)
-    return Deleted(removed=removed_item(removed), left=outputs.count())
+    session.confirm(f"Remove {name} from {stored.id} for good?", arguments.yes)
+    removed = stored.artifacts.remove(arguments.artifact)
+    return Deleted(removed=removed_item(removed), left=stored.reader.count())
 
 
 def show(deleted: Deleted, screen: Screen) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from refold.edges.commands.artifacts import ARTIFACT, outputs_asked
+from refold.edges.commands.artifacts import ARTIFACT, stored_artifacts
 from refold.edges.commands.command import POSITIONAL, Arguments, Command, Result, Screen
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import number
@@ -42,13 +42,13 @@ class Grepped(Result, frozen=True, kw_only=True):
 
 
 def run(session: Session, arguments: GrepArguments) -> Grepped:
-    outputs = outputs_asked(session)
-    found = outputs.grep(
+    stored = stored_artifacts(session)
+    found = stored.artifacts.grep(
         arguments.pattern,
         arguments.artifact or "",
         regex=arguments.regex,
         ignore_case=arguments.ignore_case,
-        most=arguments.limit,
+        limit=arguments.limit,
         wait_s=arguments.wait,
     )
     lines = [
@@ -57,7 +57,7 @@ def run(session: Session, arguments: GrepArguments) -> Grepped:
         for line in one.grepped.lines
     ]
     ended = "; ".join(one.grepped.ended for one in found if one.grepped.ended)
-    return Grepped(conversation=outputs.conversation, lines=tuple(lines), ended=ended)
+    return Grepped(conversation=stored.id, lines=tuple(lines), ended=ended)
 
 
 def show(grepped: Grepped, screen: Screen) -> None:

@@ -8,11 +8,11 @@ from typing import Annotated
 from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import asdict
 
+from refold.artifacts.artifacts import Artifacts
 from refold.artifacts.listing import Output
-from refold.artifacts.outputs import Outputs
 from refold.core.model import Artifact
 from refold.display import moment
-from refold.edges.commands.artifacts import outputs_asked
+from refold.edges.commands.artifacts import stored_artifacts
 from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.session import Session
 
@@ -49,21 +49,21 @@ class Listed(Result, frozen=True, kw_only=True):
 
 
 def run(session: Session, arguments: ListArguments) -> Listed:
-    outputs = outputs_asked(session)
+    stored = stored_artifacts(session)
     return Listed(
-        conversation=outputs.conversation,
+        conversation=stored.id,
         match=UNSET if arguments.match is None else arguments.match,
-        artifacts=tuple(_rows(outputs, arguments)),
+        artifacts=tuple(_rows(stored.artifacts, arguments)),
     )
 
 
-def _rows(outputs: Outputs, arguments: ListArguments) -> Iterator[OutputRow]:
-    chosen = outputs.list(task=arguments.task, query=arguments.query, tool=arguments.tool)
+def _rows(artifacts: Artifacts, arguments: ListArguments) -> Iterator[OutputRow]:
+    chosen = artifacts.list(task=arguments.task, query=arguments.query, tool=arguments.tool)
     if arguments.match is None:
         for output in chosen:
             yield _row(output)
     else:
-        for selected in outputs.select(arguments.match, among=chosen):
+        for selected in artifacts.select(arguments.match, among=chosen):
             yield _row(selected.output, selected.why)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from refold.edges.commands.artifacts import ARTIFACT, outputs_asked
+from refold.edges.commands.artifacts import ARTIFACT, stored_artifacts
 from refold.edges.commands.command import Arguments, Command, Pieces, Result, Screen
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import line_span
@@ -29,13 +29,13 @@ class Content(Result, frozen=True, kw_only=True):
 
 def run(session: Session, arguments: ShowArguments) -> Content:
     span = None if arguments.lines is None else line_span(arguments.lines)
-    outputs = outputs_asked(session)
-    found = outputs.original(arguments.artifact)
+    stored = stored_artifacts(session)
+    found = stored.reader.original(arguments.artifact)
     texts: Iterable[str] = found.texts
     if span is not None:
         first, last = span
         texts = [lines_between(found.texts, first, None if last == -1 else last).text]
-    return Content(conversation=outputs.conversation, handle=found.handle, text=Pieces(texts))
+    return Content(conversation=stored.id, handle=found.handle, text=Pieces(texts))
 
 
 def show(content: Content, screen: Screen) -> None:
