@@ -21,7 +21,7 @@ from refold.display import suggestion
 from refold.edges.cli.options import HELP, output_options, parameters
 from refold.edges.cli.screen import Screen
 from refold.edges.commands import COMMANDS, GROUPS, load
-from refold.edges.commands.command import Command, Document
+from refold.edges.commands.command import Command, Document, Result
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import short_line
 from refold.errors import OUTCOMES, Invalid, RefoldError
@@ -114,19 +114,26 @@ def _run_command(command: Command[Any, Any], screen: Screen, given: Mapping[str,
         store_url=values.pop("store", None) if command.on != "nothing" else None,
         conversation=values.pop("conversation") if command.on == "conversation" else None,
         screen=screen,
-        stdin=sys.stdin.buffer,
+        stdin=getattr(sys.stdin, "buffer", None),
     )
     with session:
         result = command.run(session, command.arguments(**values))
-        if isinstance(result, Document) and screen.json_output and not result.is_json:
-            raise Invalid("--json prints JSON, and Markdown is not JSON", hint="leave out --json")
-        if isinstance(result, Document) or not screen.json_output:
-            command.show(result, screen)
-        else:
-            screen.emit(result)
+        _show_result(command, screen, result)
     status = OUTCOMES[result.outcome][1]
     if status:
         raise click.exceptions.Exit(status)
+
+
+def _show_result(command: Command[Any, Any], screen: Screen, result: Result) -> None:
+    """Shows a result to a person, or as JSON if that was asked for."""
+    if not screen.json_output:
+        command.show(result, screen)
+    elif not isinstance(result, Document):
+        screen.emit(result)
+    elif result.is_json:
+        screen.document(result.chunks)
+    else:
+        raise Invalid("--json prints JSON, and Markdown is not JSON", hint="leave out --json")
 
 
 def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:

@@ -1,9 +1,9 @@
 """What a command takes, as options and arguments of a command line.
 
-A field of `Command.arguments` becomes a flag (bool), an option that may be repeated (tuple), one of
-a choice (Literal) or of a range (`ge`, `le`); one that is `positional` becomes an argument. `--json`,
-`--no-color` and `--debug` are read by `app` before anything else, because they also decide how an
-error is shown; here they only stand in the help.
+A field of `Command.arguments` becomes an option: a flag (bool), one that may be repeated (tuple), a
+choice (Literal) or a number in a range (`ge`, `le`). A `positional` field becomes an argument.
+`--json`, `--no-color` and `--debug` are read by `app` before anything else, because they also
+decide how an error is shown; here they are only part of the help.
 """
 
 from __future__ import annotations
@@ -83,10 +83,7 @@ def _option(
         names.append(extra["short"])
     if isinstance(kind, inspect.BoolType):
         return click.Option(names, is_flag=True, help=help_text)
-    if "bare" in extra:
-        flag = {"is_flag": False, "flag_value": extra["bare"]}
-    else:
-        flag = {}
+    bare = {"is_flag": False, "flag_value": extra["bare"]} if "bare" in extra else {}
     return click.Option(
         names,
         type=_value_type(kind),
@@ -95,7 +92,7 @@ def _option(
         default=_default(field, kind),
         show_default=isinstance(kind, inspect.IntType | inspect.FloatType),
         help=help_text,
-        **flag,
+        **bare,
     )
 
 

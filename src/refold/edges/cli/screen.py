@@ -46,7 +46,7 @@ class Screen:
         self.json_output, self.no_color = json_output, no_color
         self.is_utf8 = is_utf8(self.out, os.environ)
         self.is_terminal = self.out.isatty()
-        self.has_colour = self.is_terminal and not no_color and wants_colour(os.environ)
+        self.has_color = self.is_terminal and not no_color and wants_color(os.environ)
 
     def line(self, *parts: Part) -> None:
         """Prints parts of one line, or of several if a text has newlines."""
@@ -89,7 +89,7 @@ class Screen:
         """Prints rows under their heads: by rich on a terminal, else as plain aligned text. A
         head that starts with `>` has its column aligned to the right."""
         cells = [[self._escaped(short_line(cell, CELL_MAX)) for cell in row] for row in rows]
-        if self.has_colour and self.is_utf8:
+        if self.has_color and self.is_utf8:
             self._print_rich_table(heads, cells)
         else:
             self._print_plain_table(heads, cells)
@@ -99,7 +99,7 @@ class Screen:
         """What shows progress on standard error while the block runs: `show(what, done, total)`.
         None where nobody watches."""
         errors = Screen(no_color=self.no_color, out=sys.stderr)
-        if self.json_output or not (errors.has_colour and errors.is_utf8):
+        if self.json_output or not (errors.has_color and errors.is_utf8):
             yield None
             return
         with _progress_bar() as bar:
@@ -150,7 +150,7 @@ class Screen:
     def _shown(self, part: Part) -> str:
         style, text = part if isinstance(part, tuple) else ("", part)
         text = self._escaped(text)
-        if not style or not self.has_colour:
+        if not style or not self.has_color:
             return text
         return f"\x1b[{STYLES[style]}m{text}\x1b[0m"
 
@@ -218,7 +218,7 @@ def _padded(cell: str, size: int, head: str) -> str:
     return space + cell if head.startswith(">") else cell + space
 
 
-def wants_colour(environ: Mapping[str, str]) -> bool:
+def wants_color(environ: Mapping[str, str]) -> bool:
     """Whether the terminal and its user want colors."""
     return not environ.get("NO_COLOR") and environ.get("TERM", "") not in ("", "dumb")
 

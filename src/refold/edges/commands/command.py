@@ -34,7 +34,7 @@ class Screen(Protocol):
     json_output: bool
     no_color: bool
     is_utf8: bool
-    has_colour: bool
+    has_color: bool
 
     def line(self, *parts: Part) -> None: ...
     def text(self, text: str) -> None: ...
@@ -85,7 +85,8 @@ R = TypeVar("R", bound=Result)
 
 
 class Command(Struct, Generic[A, R], frozen=True, kw_only=True):
-    """One command. `on` says what it works on: the session's conversation, its store, or neither."""
+    """One command. `on` says what it works on: the session's conversation, its store, or
+    neither."""
 
     name: str
     details: str = ""

@@ -104,7 +104,7 @@ def _terminal(screen: Screen | None) -> Iterator[Finding]:
         return
     characters = "UTF-8" if screen.is_utf8 else "ASCII only, as the locale is not UTF-8"
     yield Finding(name="characters", value=characters)
-    yield Finding(name="color", value="yes" if screen.has_colour else "no")
+    yield Finding(name="color", value="yes" if screen.has_color else "no")
 
 
 # --- the store ---

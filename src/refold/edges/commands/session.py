@@ -82,7 +82,8 @@ class Session:
         return self.find(self._name)
 
     def find(self, name: str) -> str:
-        """The id that a name stands for: itself, or `@1` for the newest, `@2` for the one before."""
+        """The id that a name stands for: itself, or `@1` for the newest, `@2` for the one before
+        it."""
         from refold.conversations.listing import found
 
         return found(self.store, name)

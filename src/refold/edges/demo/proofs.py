@@ -1,5 +1,5 @@
-"""Three promises, shown rather than claimed: a compaction can be undone, what was moved out comes back
-whole, and a line that no page shows any more is found by a few of its words.
+"""Three promises, shown rather than claimed: a compaction can be undone, what was moved out comes
+back whole, and a line that no page shows any more is found by a few of its words.
 
 The first two compare hashes that are taken in the run; the third takes a line that really is not on
 the page.

@@ -95,7 +95,8 @@ def notes(report: Report) -> Text:
         "Cached is what equals the previous request from its start; where caching does not pay, "
         "none is billed.",
         f"refold saw {report.tokens_seen:,} tokens and compacted {report.compactions} times. "
-        f"Of its answers {report.answers_visible} stand on the page, {unfolds} are one unfold away.",
+        f"Of its answers {report.answers_visible} stand on the page, "
+        f"{unfolds} are one unfold away.",
         f"{report.seconds:.1f} seconds.",
     ]
     return Text("\n".join(lines), style="dim")
