@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import refold
-from refold.conversations.scan import scanned
+from refold.conversations.scanner import scan
 from refold.errors import OUTCOMES
 from refold.stores import open_store
 from refold.stores.memory import MemoryStore
@@ -164,7 +164,7 @@ def test_an_event_that_cannot_be_read_is_said_with_its_place_and_does_not_end_th
     store.append(
         "odd", sealed([user(), ("future-kind", b'{"note": "' + b"\xff" + b'"}'), after]), expect=0
     )
-    report = scanned(store)
+    report = scan(store)
     assert report.total == 1 and report.findings[0].seq == 3
     assert list(report.damaged) == ["odd"] and "event 2" in report.damaged["odd"]
 
@@ -173,7 +173,7 @@ def test_what_a_later_version_wrote_is_scanned_too() -> None:
     store = MemoryStore()
     body = json.dumps({"deep": [{"note": f"a\nb {GITHUB}"}]}).encode()
     store.append("new", sealed([user(), ("future-kind", body)]), expect=0)
-    [finding] = scanned(store).findings
+    [finding] = scan(store).findings
     assert (finding.kind, finding.seq, finding.line) == ("GitHub token", 2, 2)
 
 
@@ -218,7 +218,7 @@ def test_a_large_content_is_scanned_in_bounded_memory() -> None:
         context.artifacts.put(b"".join(chunks), name="large")
     tracemalloc.start()
     try:
-        report = scanned(store)
+        report = scan(store)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -231,7 +231,7 @@ def test_a_large_content_is_scanned_in_bounded_memory() -> None:
 
 
 def test_more_findings_than_are_kept_are_counted(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
-    monkeypatch.setattr("refold.conversations.scan.FINDINGS_MAX", 2)
+    monkeypatch.setattr("refold.conversations.scanner.FINDINGS_MAX", 2)
     seed(url)
     status, report = scanned_json()
     assert (status, report["total"], len(report["findings"]), report["truncated"]) == (

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, field
 
-from refold.conversations.copy import Copied, Listener, copy
+from refold.conversations.copier import Copied, CopyListener, copy
 from refold.edges.commands.command import Arguments, Command, Progress, Result, Screen
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import number, short_line
@@ -49,7 +49,7 @@ def run(session: Session, arguments: CopyArguments) -> CopyResult:
     return CopyResult(source=source.url, target=target.url, conversations=tuple(copied))
 
 
-def _listener(progress: Progress) -> Listener:
+def _listener(progress: Progress) -> CopyListener:
     return lambda at: progress(at.conversation, at.done, at.total)
 
 

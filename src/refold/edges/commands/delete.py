@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from refold.conversations.delete import purged
+from refold.conversations.deleter import delete
 from refold.edges.commands.command import Arguments, Command
 from refold.edges.commands.removal import Removal, show
 from refold.edges.commands.session import Session
@@ -33,7 +33,7 @@ def run(session: Session, arguments: DeleteArguments) -> Deletion:
     store = session.store
     ids = [store.conversation(session.find(name)).id for name in arguments.conversations]
     session.confirm(f"Remove {', '.join(ids)} for good?", arguments.yes)
-    done = purged(store, ids)
+    done = delete(store, ids)
     return Deletion(removed=done.removed, contents=done.contents, left=done.left, notes=done.notes)
 
 

@@ -1,4 +1,4 @@
-"""`refold export`: a conversation as a file, in the format of `conversations.transfer`.
+"""`refold export`: a conversation as a file, in the format of `conversations.exporter`.
 
 On standard output an export is a document of its own: the very bytes for a pipe or a file, made
 harmless on a terminal.
@@ -11,8 +11,8 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from refold.config import Config
-from refold.conversations.scan import scanned
-from refold.conversations.transfer import chunks_of, export_file, format_of
+from refold.conversations.exporter import chunks_of, export_file, format_of
+from refold.conversations.scanner import scan
 from refold.edges.commands.command import POSITIONAL, Arguments, Command, Document, Result, Screen
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import number
@@ -71,7 +71,7 @@ def run(session: Session, arguments: ExportArguments) -> Exported | Document:
         conversation=conversation,
         file=arguments.file,
         size_bytes=size_bytes,
-        secrets=scanned(store, [conversation]).total if is_whole else 0,
+        secrets=scan(store, [conversation]).total if is_whole else 0,
     )
 
 

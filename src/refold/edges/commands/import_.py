@@ -1,5 +1,5 @@
 """`refold import`: a conversation from an exported file. The format is that of
-`conversations.transfer`."""
+`conversations.exporter`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from refold.conversations.transfer import import_document, read_document, read_stream
+from refold.conversations.importer import import_document, read_document, read_stream
 from refold.edges.commands.command import POSITIONAL, Arguments, Command, Result, Screen
 from refold.edges.commands.session import Session
 from refold.errors import Invalid

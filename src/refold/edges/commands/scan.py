@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta, field
 
-from refold.conversations.scan import Finding, scanned
+from refold.conversations.scanner import FoundSecret, scan
 from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import number, show_damage
@@ -36,7 +36,7 @@ class Scanned(Result, frozen=True, kw_only=True):
     total: int
     kinds: dict[str, int]
     truncated: bool
-    findings: tuple[Finding, ...]
+    findings: tuple[FoundSecret, ...]
     damaged: dict[str, str]
 
     @property
@@ -50,7 +50,7 @@ def run(session: Session, arguments: ScanArguments) -> Scanned:
     store = session.store
     ids = [session.find(name) for name in arguments.conversations]
     with session.progress("scanning") as progress:
-        report = scanned(store, ids, doubtful=arguments.doubtful, progress=progress)
+        report = scan(store, ids, doubtful=arguments.doubtful, progress=progress)
     return Scanned(
         store=store.url,
         ok=not report.total and not report.damaged,
@@ -69,30 +69,30 @@ def run(session: Session, arguments: ScanArguments) -> Scanned:
 # --- shown ---
 
 
-def show(scan: Scanned, screen: Screen) -> None:
-    if scan.findings:
+def show(done: Scanned, screen: Screen) -> None:
+    if done.findings:
         heads = ("KIND", "ID", ">EVENT", "ARTIFACT", ">LINE", "MASKED")
-        screen.table(heads, map(_cells, scan.findings))
-    if scan.truncated:
-        screen.line(f"Only the first {len(scan.findings):,} are shown.")
-    for artifact in scan.unread:
+        screen.table(heads, map(_cells, done.findings))
+    if done.truncated:
+        screen.line(f"Only the first {len(done.findings):,} are shown.")
+    for artifact in done.unread:
         screen.line(("yellow", f"{artifact} has no content here; refold verify says why."))
-    conversations = number(scan.conversations, "conversation")
-    events, artifacts = number(scan.events, "event"), number(scan.artifacts, "artifact")
-    screen.line(f"{conversations}, {events}, {artifacts} scanned: ", _verdict(scan))
-    show_damage(scan.damaged, screen)
+    conversations = number(done.conversations, "conversation")
+    events, artifacts = number(done.events, "event"), number(done.artifacts, "artifact")
+    screen.line(f"{conversations}, {events}, {artifacts} scanned: ", _verdict(done))
+    show_damage(done.damaged, screen)
 
 
-def _cells(one: Finding) -> tuple[str, ...]:
+def _cells(one: FoundSecret) -> tuple[str, ...]:
     masked = one.masked if one.sure else f"{one.masked} (unsure)"
     return one.kind, one.conversation, f"#{one.seq}", one.artifact, f"{one.line:,}", masked
 
 
-def _verdict(scan: Scanned) -> tuple[str, str]:
-    if not scan.total:
+def _verdict(done: Scanned) -> tuple[str, str]:
+    if not done.total:
         return "green", "no secrets found."
-    kinds = ", ".join(f"{count:,} {kind}" for kind, count in scan.kinds.items())
-    return "red", f"{number(scan.total, 'secret')} ({kinds})."
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in done.kinds.items())
+    return "red", f"{number(done.total, 'secret')} ({kinds})."
 
 
 COMMAND = Command(

@@ -84,9 +84,9 @@ class Session:
     def find(self, name: str) -> str:
         """The id that a name stands for: itself, or `@1` for the newest, `@2` for the one before
         it."""
-        from refold.conversations.listing import found
+        from refold.conversations.listing import id_of
 
-        return found(self.store, name)
+        return id_of(self.store, name)
 
     @contextmanager
     def context(

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, field
 
-from refold.conversations.listing import swept
+from refold.conversations import deleter
 from refold.edges.commands.command import Arguments, Command
 from refold.edges.commands.removal import Removal, show
 from refold.edges.commands.session import Session
@@ -29,7 +29,7 @@ class SweepArguments(Arguments, frozen=True, kw_only=True):
 
 def run(session: Session, arguments: SweepArguments) -> Removal:
     sweep = partial(
-        swept,
+        deleter.sweep,
         session.store,
         older_than_days=arguments.days,
         keep=arguments.keep,

@@ -6,7 +6,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from refold.conversations.verify import Problem, verified
+from refold.conversations.log_check import Problem
+from refold.conversations.verifier import verify
 from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import number, short_line
@@ -38,7 +39,7 @@ class Verified(Result, frozen=True, kw_only=True):
 
 def run(session: Session, arguments: VerifyArguments) -> Verified:
     name = arguments.conversation
-    report = verified(session.store, None if name is None else session.find(name))
+    report = verify(session.store, None if name is None else session.find(name))
     return Verified(
         store=session.store.url,
         ok=not report.problems,

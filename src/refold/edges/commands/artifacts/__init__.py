@@ -11,7 +11,7 @@ from typing import NamedTuple
 from msgspec import Meta, Struct
 
 from refold.artifacts.artifacts import Artifacts
-from refold.artifacts.cleanup import Item
+from refold.artifacts.cleanup import CleanupItem
 from refold.artifacts.reader import ArtifactReader
 from refold.edges.commands.session import Session
 from refold.log.open_log import OpenLog
@@ -48,7 +48,7 @@ def stored_artifacts(session: Session) -> Stored:
     return Stored(id, Artifacts(log, reader), reader)
 
 
-def removed_item(item: Item) -> RemovedItem:
+def removed_item(item: CleanupItem) -> RemovedItem:
     return RemovedItem(
         id=item.artifact.id,
         name=item.artifact.name,
