@@ -7,35 +7,25 @@ it is shown, never held whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from refold.core.codec import decode
 from refold.core.fold import ERASED
-from refold.core.model import (
-    Applied,
-    Block,
-    Event,
-    Hide,
-    Message,
-    Replace,
-    Role,
-    Slot,
-    Span,
-    Summarize,
-)
+from refold.core.model import Applied, Block, Event, Message, Role, Slot, Span, View
 from refold.edges.commands.command import Arguments, Command, Result, Screen
+from refold.edges.commands.events import EventRow, State, body_bytes, body_of, event_row, summary
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import line_span, short_line
 from refold.engine.context import Context
 from refold.errors import Invalid, NotFound
+from refold.log.reading import pages_of
 from refold.log.unfold import body_text
+from refold.stores.protocol import Store
 
 BRIEF_CHARS = 100
-READ_EVENTS = 500
 HELP = "refold show --help"
 ALL = Meta(description="The log: every event, also hidden ones.")
 SEQ = Meta(description="One event, as it came.", ge=1)
@@ -43,7 +33,6 @@ HANDLE = Meta(description="The originals of a handle: #41, #41-58, art-...", ext
 LINES = Meta(description="Only these lines of it, counted from 1.", extra={"metavar": "A-B"})
 BRIEF = Meta(description="One line for each slot or event.")
 
-State = Literal["", "whole", "shortened", "hidden"]
 Brief = bool | UnsetType
 
 
@@ -72,20 +61,6 @@ class SlotRow(Struct, frozen=True, kw_only=True):
     tokens: int
     blocks: tuple[Block, ...]
     edits: list[EditRow]
-
-
-class EventRow(Struct, frozen=True, kw_only=True):
-    """One event; `body` is None if it was erased. `shown` says how the page has a message: empty
-    for any other event, unset where only this event was asked for."""
-
-    seq: int
-    id: str
-    at_ms: int
-    by: str
-    kind: str
-    tokens: int
-    body: Raw | None
-    shown: State | UnsetType = UNSET
 
 
 class Originals(Result, frozen=True, kw_only=True):
@@ -132,7 +107,7 @@ def run(session: Session, arguments: ShowArguments) -> Shown:
         if arguments.handle is not None:
             return _originals(context, arguments.handle, arguments.lines)
         if arguments.all_events:
-            return _whole_log(context, brief)
+            return _whole_log(session.store, context, brief)
         return _whole_page(context, brief)
 
 
@@ -163,25 +138,12 @@ def _one_event(context: Context, seq: int, lines: str | None) -> Originals | One
         event = _event_at(context, seq)
         if event is None or event.kind == "message":
             raise
-        return OneEvent(conversation=context.id, event=_event_row(event))
+        return OneEvent(conversation=context.id, event=event_row(event))
 
 
 def _event_at(context: Context, seq: int) -> Event | None:
     events = context.log.events(after=seq - 1, limit=1)
     return events[0] if events and events[0].seq == seq else None
-
-
-def _event_row(event: Event, shown: State | UnsetType = UNSET) -> EventRow:
-    return EventRow(
-        seq=event.seq,
-        id=event.id,
-        at_ms=event.at_ms,
-        by=event.by,
-        kind=event.kind,
-        tokens=event.tokens,
-        body=None if event.erased else Raw(event.body),
-        shown=shown,
-    )
 
 
 # --- the page ---
@@ -217,29 +179,27 @@ def _slot_row(context: Context, slot: Slot) -> SlotRow:
 
 def _edit_row(context: Context, edit: Applied) -> EditRow:
     event = _event_at(context, edit.seq)
-    what = _summary(_event_row(event)) if event is not None else f"#{edit.seq}"
+    what = summary(event_row(event)) if event is not None else f"#{edit.seq}"
     return EditRow(seq=edit.seq, block=edit.block, what=what)
 
 
 # --- the log ---
 
 
-def _whole_log(context: Context, brief: Brief) -> WholeLog:
-    head = context.view.head
+def _whole_log(store: Store, context: Context, brief: Brief) -> WholeLog:
+    view = context.view
+    pages = pages_of(store, context.id, last=view.head)
     return WholeLog(
-        conversation=context.id, head=head, brief=brief, events=_log_rows(context, head)
+        conversation=context.id, head=view.head, brief=brief, events=_log_rows(pages, view)
     )
 
 
-def _log_rows(context: Context, head: int) -> Iterator[EventRow]:
-    """Every event of the log, read page by page."""
-    slots = {slot.seq: slot for slot in context.view.slots if not slot.standin}
-    after = 0
-    while after < head and (events := context.log.events(after=after, limit=READ_EVENTS)):
+def _log_rows(pages: Iterable[list[Event]], view: View) -> Iterator[EventRow]:
+    """A row for every event, with how the page has it."""
+    slots = {slot.seq: slot for slot in view.slots if not slot.standin}
+    for events in pages:
         for event in events:
-            if event.seq <= head:
-                yield _event_row(event, _state(event, slots))
-        after = events[-1].seq
+            yield event_row(event, _state(event, slots))
 
 
 def _state(event: Event, slots: dict[int, Slot]) -> State:
@@ -270,7 +230,7 @@ def show(shown: Shown, screen: Screen) -> None:
 def _show_event(row: EventRow, screen: Screen) -> None:
     heading = f"#{row.seq} {short_line(row.kind, 40)}"
     screen.line(("bold", heading), f" by {short_line(row.by, 40)}")
-    screen.block(_body_bytes(row).decode("utf-8", "replace"))
+    screen.block(body_bytes(row).decode("utf-8", "replace"))
 
 
 def _show_page(page: WholePage, screen: Screen) -> None:
@@ -319,9 +279,9 @@ def _show_text(text: str, screen: Screen, *, is_brief: bool) -> None:
 
 def _show_log_row(row: EventRow, screen: Screen, *, is_brief: bool) -> None:
     if row.kind != "message":
-        screen.line(("dim", short_line(_summary(row), 200)))
+        screen.line(("dim", short_line(summary(row), 200)))
         return
-    body = decode(_event(row))
+    body = body_of(row)
     role, text = "erased", ERASED
     if isinstance(body, Message):
         role, text = body.role, body_text(body)
@@ -329,41 +289,6 @@ def _show_log_row(row: EventRow, screen: Screen, *, is_brief: bool) -> None:
     note = "" if row.shown == "whole" else f", {row.shown}"
     screen.line((style, f"#{row.seq} {role}"), f", {row.tokens:,} tokens{note}")
     _show_text(text, screen, is_brief=is_brief)
-
-
-def _summary(row: EventRow) -> str:
-    """What an event other than a message says, in one line."""
-    match body := decode(_event(row)):
-        case Hide():
-            action = f"hides {body.span}"
-        case Summarize():
-            action = f"summarizes {body.span}"
-        case Replace():
-            action = f"shortens #{body.seq}, block {body.block}"
-        case _:
-            start = _body_bytes(row)[:300].decode("utf-8", "replace")
-            return f"#{row.seq} {row.kind}: {start}"
-    reason = f" ({body.reason})" if body.reason else ""
-    return f"#{row.seq} {row.by}: {action}{reason}"
-
-
-def _event(row: EventRow) -> Event:
-    """The event of a row again, as far as decoding it needs."""
-    return Event(
-        seq=row.seq,
-        id=row.id,
-        at_ms=row.at_ms,
-        by=row.by,
-        kind=row.kind,
-        body=_body_bytes(row),
-        salt=b"" if row.body is None else b"kept",
-        digest=b"",
-        chain=b"",
-    )
-
-
-def _body_bytes(row: EventRow) -> bytes:
-    return b"" if row.body is None else bytes(row.body)
 
 
 COMMAND = Command(
