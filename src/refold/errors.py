@@ -72,6 +72,7 @@ class Unavailable(RefoldError):
 
 OUTCOMES: dict[str, tuple[int, int]] = {
     # code: (HTTP status, exit status)
+    "ok": (200, 0),
     "error": (500, 1),
     "invalid": (400, 2),
     "not-found": (404, 3),
@@ -80,4 +81,6 @@ OUTCOMES: dict[str, tuple[int, int]] = {
     "over-budget": (413, 6),
     "denied": (403, 7),
     "unavailable": (503, 8),
+    # not an error, so that a script can tell "there are secrets" from "the scan failed"
+    "secrets-found": (200, 9),
 }

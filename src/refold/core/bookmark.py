@@ -28,6 +28,7 @@ from refold.core.model import (
     Slot,
     Summarize,
     Totals,
+    View,
 )
 
 VERSION = 2
@@ -111,6 +112,17 @@ def needed(mark: Bookmark) -> list[int]:
         if not (edits and edits[0].block < 0):
             wanted.add(seq)
     return sorted(wanted)
+
+
+def size(mark: Bookmark) -> View:
+    """A view without slots that is as large as the page was, for questions about its size."""
+    return View(
+        slot_tokens=sum(tokens for _, _, tokens, _ in mark.slots),
+        system_tokens=mark.system[1],
+        tools_tokens=mark.tools[1],
+        anchor=mark.anchor,
+        calibration=mark.calibration,
+    )
 
 
 def resumed(mark: Bookmark, events: Mapping[int, Event]) -> Fold:

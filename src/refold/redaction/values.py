@@ -80,6 +80,12 @@ def _value_place(text: str, match: re.Match[str]) -> tuple[int, int]:
     return start, field.start() if field else end
 
 
+def is_secret_name(name: str) -> bool:
+    """Whether a setting of this name holds a secret, whatever its value looks like."""
+    lowered = name.lower()
+    return any(word in lowered for word in (*_WORDS, "key", "auth"))
+
+
 def _verdict(text: str, at: int, word: str, match: re.Match[str], value: str) -> bool | None:
     """Whether the value is surely a secret (True), may be one (False), or is none (None)."""
     if len(value) < 6 or value.isdigit() or is_code(value):

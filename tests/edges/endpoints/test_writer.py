@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from refold.edges.endpoints import writer as edge
+from refold.edges.endpoints import client
 from refold.edges.endpoints.writer import endpoint
 from refold.errors import Denied, Invalid, RefoldError, Unavailable
 from refold.writer.asker import Request
@@ -21,7 +21,7 @@ KEY = "sk-test-" + "0123456789abcdefXYZ"
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(edge, "BACKOFF_S", 0.01)
+    monkeypatch.setattr(client, "BACKOFF_S", 0.01)
 
 
 def answered(*plays, **given):
@@ -229,13 +229,13 @@ def test_retry_after_is_capped_and_never_waited_for_beyond_the_deadline():
     """P19"""
     started = time.monotonic()
     error, server = failed(Play(b"", 429, retry_after="86400"), deadline_s=1.0)
-    assert error.retry_after_s == edge.RETRY_AFTER_MAX_S
+    assert error.retry_after_s == client.RETRY_AFTER_MAX_S
     assert time.monotonic() - started < 30
     assert len(server.seen) == 1
-    assert edge._retry_after("Wed, 21 Oct 2099 07:28:00 GMT", 1.0) == edge.RETRY_AFTER_MAX_S
-    assert edge._retry_after("soon", 1.0) == 1.0
-    assert edge._retry_after("nan", 1.0) == 1.0
-    assert edge._retry_after("-5", 1.0) == 0.0
+    assert client.retry_after_s("Wed, 21 Oct 2099 07:28:00 GMT", 1.0) == client.RETRY_AFTER_MAX_S
+    assert client.retry_after_s("soon", 1.0) == 1.0
+    assert client.retry_after_s("nan", 1.0) == 1.0
+    assert client.retry_after_s("-5", 1.0) == 0.0
 
 
 def test_a_time_out_is_bounded_and_tried_again():
@@ -295,7 +295,7 @@ def test_an_answer_that_ends_early_is_a_failure_and_tried_again():
 
 
 def test_an_answer_without_end_is_cut_off(monkeypatch):
-    monkeypatch.setattr(edge, "BODY_BYTES_MAX", 1_000)
+    monkeypatch.setattr(client, "BODY_BYTES_MAX", 1_000)
     error, _ = failed(Play(b"x" * 5_000))
     assert "1,000" in str(error)
 

@@ -1,6 +1,6 @@
-"""The command line: `refold` and its commands. `app` has the table of commands and the one place
-that catches errors, `screen` the one place that prints; every other file is a few commands around
-one idea.
+"""The shell: `refold` and its commands. `app` runs them and catches errors, `options` makes
+options of what a command takes, `screen` is the one place that prints. The commands themselves are
+values of `edges.commands`.
 
 `refold --version` is answered here, before anything is imported: tools ask for it on every start.
 """

@@ -1,4 +1,5 @@
-"""The commands by name, and the one place where an error becomes a line and an exit status.
+"""The commands by name, how one is run, and the one place where an error becomes a line and an exit
+status.
 
 A command is imported when it is called. The table of exit statuses is `errors.OUTCOMES`; 130 and
 141 are what a shell gives for an interrupt and a closed pipe. A person never sees a traceback
@@ -11,68 +12,154 @@ import contextlib
 import os
 import sys
 import traceback
-from collections.abc import Sequence
-from importlib import import_module
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 import click
 
 from refold.display import suggestion
-from refold.edges.cli.options import HELP, output_options
-from refold.edges.cli.screen import Screen, one_line
-from refold.errors import OUTCOMES, RefoldError
+from refold.edges.cli.options import HELP, output_options, parameters
+from refold.edges.cli.screen import Screen
+from refold.edges.commands import COMMANDS, GROUPS, load
+from refold.edges.commands.command import Command, Document, Result
+from refold.edges.commands.session import Session
+from refold.edges.commands.text import short_line
+from refold.errors import OUTCOMES, Invalid, RefoldError
 
-COMMANDS = {
-    # name: the file of this room; the command stands in it under its name with an underscore behind
-    "list": "listing",
-    "show": "showing",
-    "stats": "listing",
-    "compact": "compacting",
-    "undo": "compacting",
-    "export": "moving",
-    "import": "moving",
-    "copy": "copying",
-    "delete": "clearing",
-    "sweep": "clearing",
-    "artifacts": "artifacts",
-    "search": "searching",
-    "index": "searching",
-    "scan": "scanning",
-    "verify": "checking",
-    "doctor": "doctor",
-    "demo": "trying",
-}
+ABOUT = """Keep all of an agent's conversation, and send the best page that fits.
+
+The commands below work on a store: the .refold folder of this project, unless --store names
+another."""
 INTERRUPTED, PIPE_CLOSED = 130, 141
 MESSAGE_MAX = 2_000
 
 
+# --- the commands ---
+
+
 class Commands(click.Group):
-    """The group: lazy, with the nearest name for one that it does not know."""
+    """The commands whose names begin with a prefix, loaded when they are used."""
+
+    def __init__(self, prefix: str = "", **given: Any) -> None:
+        super().__init__(
+            context_settings=HELP,
+            invoke_without_command=True,
+            callback=_print_help,
+            **given,
+        )
+        self.prefix = prefix
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        names = [name for name in COMMANDS if name.startswith(self.prefix)]
+        # A group is named once for all of its commands.
+        return list(dict.fromkeys(name.removeprefix(self.prefix).split()[0] for name in names))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        found = getattr(import_module(f"refold.edges.cli.{COMMANDS[cmd_name]}"), f"{cmd_name}_")
-        assert isinstance(found, click.Command)
-        return found
+        name = self.prefix + cmd_name
+        if name in GROUPS:
+            return Commands(
+                f"{name} ", name=cmd_name, help=GROUPS[name], params=[*output_options()]
+            )
+        return _as_click(load(name)) if name in COMMANDS else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        names = self.list_commands(ctx)
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, self._summary(self.prefix + name)) for name in names])
+
+    def _summary(self, name: str) -> str:
+        """What a command does, known without loading it."""
+        return GROUPS[name] if name in GROUPS else COMMANDS[name].summary
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in COMMANDS:
-            hint = suggestion(args[0], COMMANDS)
-            raise click.UsageError(f"there is no command {one_line(args[0], 40)!r}; {hint}", ctx)
+        known = self.list_commands(ctx)
+        if args[0] not in known:
+            hint = suggestion(args[0], known)
+            raise click.UsageError(f"there is no command {short_line(args[0], 40)!r}; {hint}", ctx)
         return super().resolve_command(ctx, args)
 
     def main(self, args: Sequence[str] | None = None, *_: Any, **__: Any) -> NoReturn:
         sys.exit(outcome(list(sys.argv[1:] if args is None else args)))
 
 
+@click.pass_context
+def _print_help(ctx: click.Context) -> None:
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def _as_click(command: Command[Any, Any]) -> click.Command:
+    """The command with its options, as click runs it."""
+
+    @click.pass_obj
+    def callback(screen: Screen, /, **given: Any) -> None:
+        _run_command(command, screen, given)
+
+    return click.Command(
+        command.name.split()[-1],
+        callback=callback,
+        params=[*parameters(command)],
+        help=f"{command.summary}\n\n{command.details}",
+        short_help=command.summary,
+        context_settings=HELP,
+    )
+
+
+def _run_command(command: Command[Any, Any], screen: Screen, given: Mapping[str, Any]) -> None:
+    """Runs a command with what the command line gave, and shows its result."""
+    values = dict(given)
+    session = Session(
+        store_url=values.pop("store", None) if command.on != "nothing" else None,
+        conversation=values.pop("conversation") if command.on == "conversation" else None,
+        screen=screen,
+        stdin=getattr(sys.stdin, "buffer", None),
+    )
+    with session:
+        result = command.run(session, command.arguments(**values))
+        _show_result(command, screen, result)
+    status = OUTCOMES[result.outcome][1]
+    if status:
+        raise click.exceptions.Exit(status)
+
+
+def _show_result(command: Command[Any, Any], screen: Screen, result: Result) -> None:
+    """Shows a result to a person, or as JSON if that was asked for."""
+    if not screen.json_output:
+        command.show(result, screen)
+    elif not isinstance(result, Document):
+        screen.emit(result)
+    elif result.is_json:
+        screen.document(result.chunks)
+    else:
+        raise Invalid("--json prints JSON, and Markdown is not JSON", hint="leave out --json")
+
+
+def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        from refold import __version__
+
+        ctx.obj.line(f"refold {__version__}")
+        ctx.exit()
+
+
+_VERSION = click.Option(
+    ["-V", "--version"],
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Print the version.",
+)
+commands = Commands(name="refold", help=ABOUT, params=[_VERSION, *output_options()])
+
+
+# --- one run, and its exit status ---
+
+
 def outcome(args: list[str]) -> int:
-    """Runs a command and gives the exit status."""
+    """Runs a command line and gives the exit status."""
     screen = Screen(json_output="--json" in args, no_color="--no-color" in args)
     try:
         status = _run(args, screen)
@@ -82,7 +169,7 @@ def outcome(args: list[str]) -> int:
         return PIPE_CLOSED
     except OSError as error:
         _let_go_of_stdout()
-        _say(f"cannot write the output: {error.strerror or error}", "")
+        _print_error(f"cannot write the output: {error.strerror or error}", "")
         return OUTCOMES["unavailable"][1]
     return status
 
@@ -96,13 +183,7 @@ def _run(args: list[str], screen: Screen) -> int:
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except click.ClickException as error:
-        path = (
-            error.ctx.command_path
-            if isinstance(error, click.UsageError) and error.ctx
-            else "refold"
-        )
-        _report(screen, "invalid", error.format_message().rstrip("."), f"{path} --help")
-        return OUTCOMES["invalid"][1]
+        return _report_usage(error, screen)
     except RefoldError as error:
         _report(screen, error.code, str(error), error.hint)
         _explain(args)
@@ -110,24 +191,33 @@ def _run(args: list[str], screen: Screen) -> int:
     except OSError:
         raise
     except Exception as error:
-        kind = f"internal error: {type(error).__name__}: {error}"
-        _report(screen, "error", kind, "run with --debug for details")
+        reason = f"internal error: {type(error).__name__}: {error}"
+        _report(screen, "error", reason, "run with --debug for details")
         _explain(args)
         return OUTCOMES["error"][1]
-    return 0
+    return OUTCOMES["ok"][1]
+
+
+def _report_usage(error: click.ClickException, screen: Screen) -> int:
+    """Says what is wrong with a command line, and whose help says how it should be."""
+    path = "refold"
+    if isinstance(error, click.UsageError) and error.ctx:
+        path = error.ctx.command_path
+    _report(screen, "invalid", error.format_message().rstrip("."), f"{path} --help")
+    return OUTCOMES["invalid"][1]
 
 
 def _report(screen: Screen, code: str, message: str, hint: str) -> None:
     """Says what went wrong: as the JSON object that was asked for, else on standard error."""
-    message, hint = map(_without_secrets, (message, hint))
+    message, hint = _without_secrets(message), _without_secrets(hint)
     if screen.json_output:
         screen.emit({"error": {"code": code, "message": message, "hint": hint}})
     else:
-        _say(message, hint)
+        _print_error(message, hint)
 
 
 def _without_secrets(text: str) -> str:
-    """An error may quote an address, an argument or a content; what it says ends in logs."""
+    """An error may quote an address, an argument or a content; what it says ends up in logs."""
     from refold.redaction import redactor
     from refold.settings.sources import loaded
 
@@ -139,12 +229,11 @@ def _without_secrets(text: str) -> str:
     return redactor(redact, "logs")(text)
 
 
-def _say(message: str, hint: str) -> None:
-    errors = Screen(out=sys.stderr)
-    errors.line(
-        f"refold: {one_line(message, MESSAGE_MAX)}"
-        + (f"; {one_line(hint, MESSAGE_MAX)}" if hint else "")
-    )
+def _print_error(message: str, hint: str) -> None:
+    text = short_line(message, MESSAGE_MAX)
+    if hint:
+        text = f"{text}; {short_line(hint, MESSAGE_MAX)}"
+    Screen(out=sys.stderr).line(f"refold: {text}")
 
 
 def _explain(args: list[str]) -> None:
@@ -157,38 +246,3 @@ def _let_go_of_stdout() -> None:
     its end."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
-    if wanted:
-        from refold import __version__
-
-        ctx.obj.line(f"refold {__version__}")
-        ctx.exit()
-
-
-@click.group(cls=Commands, context_settings=HELP, invoke_without_command=True)
-@click.option(
-    "-V",
-    "--version",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_version,
-    help="Print the version.",
-)
-@click.pass_context
-def _commands(ctx: click.Context) -> None:
-    """Keeps all of an agent's conversation, and sends the best page that fits.
-
-    The commands below look into a store: the .refold folder of this project, unless --store names
-    another.
-    """
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
-
-
-for _decorate in output_options:
-    _commands = _decorate(_commands)
-assert isinstance(_commands, Commands)
-commands: Commands = _commands

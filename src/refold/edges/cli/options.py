@@ -1,126 +1,118 @@
-"""What commands share: the options that all of them take, and how they open a store or a
-conversation.
+"""What a command takes, as options and arguments of a command line.
 
+A field of `Command.arguments` becomes an option: a flag (bool), one that may be repeated (tuple), a
+choice (Literal) or a number in a range (`ge`, `le`). A `positional` field becomes an argument.
 `--json`, `--no-color` and `--debug` are read by `app` before anything else, because they also
-decide how an error is shown; here they only stand in the help. Reading commands never write, not
-even a bookmark.
+decide how an error is shown; here they are only part of the help.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import click
+from msgspec import NODEFAULT, inspect
 
-from refold.edges.cli.screen import Screen, one_line
-from refold.errors import OUTCOMES, Corrupt, Invalid
-
-if TYPE_CHECKING:
-    from refold.engine.context import Context
-    from refold.stores.protocol import Store
-
-Decorator = Callable[[Any], Any]
+from refold.edges.commands.command import Command
 
 HELP = {"help_option_names": ["-h", "--help"]}
-
-output_options: tuple[Decorator, ...] = (
-    click.option(
-        "--json", is_flag=True, expose_value=False, help="Print one JSON object and nothing else."
-    ),
-    click.option("--no-color", is_flag=True, expose_value=False, help="Print without colours."),
-    click.option(
-        "--debug", is_flag=True, expose_value=False, help="Show where an error came from."
-    ),
-)
-store_option = click.option(
-    "--store", metavar="URL", help="The store; by default the .refold folder of this project."
-)
-window_option = click.option(
-    "--window", type=click.IntRange(min=1), help="The model's window in tokens."
-)
-yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
-conversation_argument = click.argument(
-    "conversation", metavar="ID"
-)  # or @1, the newest: see `named`
+STORE_HELP = "The store; by default the .refold folder of this project."
 
 
-def command(name: str, *decorators: Decorator) -> Callable[[Callable[..., None]], click.Command]:
-    """A command that takes the shared options behind its own, and the screen as its first
-    argument."""
-
-    def made(function: Callable[..., None]) -> click.Command:
-        wrapped: Any = click.pass_obj(function)
-        for decorate in reversed((*decorators, *output_options)):
-            wrapped = decorate(wrapped)
-        return click.command(name, context_settings=HELP)(wrapped)
-
-    return made
-
-
-@contextmanager
-def opened_store(url: str | None) -> Iterator[Store]:
-    """The store of that URL, or of this project; closed at the end."""
-    from refold.settings.sources import default_store
-    from refold.stores import open_store
-
-    store = open_store(url or default_store())
-    try:
-        yield store
-    finally:
-        store.close()
+def parameters(command: Command[Any, Any]) -> Iterator[click.Parameter]:
+    """What the command line takes: the command's own arguments, then what all commands share."""
+    if command.on == "conversation":
+        # or @1, the newest: see `Session.find`
+        yield click.Argument(["conversation"], metavar="ID")
+    info = inspect.type_info(command.arguments)
+    assert isinstance(info, inspect.StructType)
+    for field in info.fields:
+        yield _parameter(field)
+    if command.on != "nothing":
+        yield click.Option(["--store"], metavar="URL", help=STORE_HELP)
+    yield from output_options()
 
 
-@contextmanager
-def opened(
-    conversation: str, url: str | None, *, window: int | None = None, writes: bool = False
-) -> Iterator[Context]:
-    """A conversation that is there already; NotFound if it is not. What a command `writes` is
-    kept like an agent's."""
-    from refold.engine.context import Context
-    from refold.settings.sources import loaded
-
-    config, _ = loaded()
-    with opened_store(url) as store:
-        conversation = store.conversation(named(store, conversation)).id
-        context = Context(store, conversation, config=config, window=window)
-        yield context
-        if writes:
-            context.close()
+def output_options() -> Iterator[click.Option]:
+    """What every command takes that says how its result is shown."""
+    for name, text in (
+        ("--json", "Print one JSON object and nothing else."),
+        ("--no-color", "Print without colors."),
+        ("--debug", "Show where an error came from."),
+    ):
+        yield click.Option([name], is_flag=True, expose_value=False, help=text)
 
 
-def named(store: Store, name: str) -> str:
-    """The id of a conversation that was named by it, or as `@1` for the newest, `@2` for the one
-    before."""
-    from refold.conversations.listing import id_of
-
-    return id_of(store, name)
-
-
-# --- what goes for good, and what is damaged ---
+def _parameter(field: inspect.Field) -> click.Parameter:
+    kind, help_text, extra = _plain(field.type)
+    if extra.get("positional"):
+        return _argument(field, kind, str(extra.get("metavar", field.encode_name.upper())))
+    return _option(field, kind, help_text, extra)
 
 
-def confirm(screen: Screen, question: str, yes: bool) -> None:
-    """Asks on a terminal; elsewhere --yes must say it."""
-    if yes:
-        return
-    if screen.json_output or not sys.stdin.isatty():
-        raise Invalid("what this removes cannot be brought back", hint="say --yes if that is meant")
-    if not click.confirm(question, default=False):
-        raise click.Abort
+def _plain(kind: inspect.Type) -> tuple[inspect.Type, str, Mapping[str, Any]]:
+    """The type without None, its help, and what else its `Meta` says."""
+    if isinstance(kind, inspect.UnionType):
+        [kind] = [one for one in kind.types if not isinstance(one, inspect.NoneType)]
+    if not isinstance(kind, inspect.Metadata):
+        return kind, "", {}
+    schema = kind.extra_json_schema or {}
+    return kind.type, str(schema.get("description", "")), kind.extra or {}
 
 
-def tell_damage(screen: Screen, damaged: Mapping[str, str]) -> None:
-    """Says which conversations could not be read."""
-    for id, reason in damaged.items():
-        screen.line(
-            ("red", f"{id} is damaged: "), f"{one_line(reason, 300)}; refold verify {id} says more."
-        )
+def _argument(field: inspect.Field, kind: inspect.Type, name: str) -> click.Argument:
+    """An argument that is given by its position, many of them for a tuple."""
+    is_many = isinstance(kind, inspect.VarTupleType)
+    is_required = field.required
+    metavar = name if is_required else f"[{name}]"
+    return click.Argument(
+        [field.name],
+        metavar=f"{metavar}..." if is_many else metavar,
+        nargs=-1 if is_many else 1,
+        required=is_required,
+        type=_value_type(kind),
+    )
 
 
-def end_with_damage(damaged: Mapping[str, str]) -> None:
-    """The exit status of damage, if there is any, after all the rest was done."""
-    if damaged:
-        raise click.exceptions.Exit(OUTCOMES[Corrupt.code][1])
+def _option(
+    field: inspect.Field, kind: inspect.Type, help_text: str, extra: Mapping[str, Any]
+) -> click.Option:
+    names = [f"--{field.encode_name.replace('_', '-')}", field.name]
+    if "short" in extra:
+        names.append(extra["short"])
+    if isinstance(kind, inspect.BoolType):
+        return click.Option(names, is_flag=True, help=help_text)
+    bare = {"is_flag": False, "flag_value": extra["bare"]} if "bare" in extra else {}
+    return click.Option(
+        names,
+        type=_value_type(kind),
+        metavar=extra.get("metavar"),
+        multiple=isinstance(kind, inspect.VarTupleType),
+        default=_default(field, kind),
+        show_default=isinstance(kind, inspect.IntType | inspect.FloatType),
+        help=help_text,
+        **bare,
+    )
+
+
+def _default(field: inspect.Field, kind: inspect.Type) -> object:
+    """The value of an option that is not given."""
+    if isinstance(kind, inspect.VarTupleType) or field.default is NODEFAULT:
+        return None
+    return field.default
+
+
+def _value_type(kind: inspect.Type) -> click.ParamType[Any]:
+    match kind:
+        case inspect.VarTupleType():
+            return _value_type(kind.item_type)
+        case inspect.LiteralType():
+            return click.Choice([str(value) for value in kind.values])
+        case inspect.IntType():
+            return click.IntRange(kind.ge, kind.le)
+        case inspect.FloatType():
+            return click.FloatRange(kind.ge, kind.le)
+        case inspect.StrType():
+            return click.STRING
+    raise NotImplementedError(f"no option can be made of {kind}")

@@ -1,9 +1,9 @@
 """The one place that prints. Whatever comes from content passes `visible` here: a stored text can
 neither steer the terminal nor forge a line of ours, and is never read as markup.
 
-Colour only on a terminal that wants it, rich only for its tables and bars, ASCII only where the
+Color only on a terminal that wants it, rich only for its tables and bars, ASCII only where the
 locale is not UTF-8; `--json` is one object in ASCII, which no terminal obeys. Neighbours: `app`
-makes the screen, the commands print on it.
+makes the screen, the commands show their results on it (`commands.command.Screen`).
 """
 
 from __future__ import annotations
@@ -12,21 +12,28 @@ import json
 import os
 import sys
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
+import click
 from click.exceptions import Exit
+from msgspec import UNSET
+from msgspec.structs import astuple, fields
 
-from refold.errors import OUTCOMES, RefoldError
+from refold.display import visible
+from refold.edges.commands.command import Part, Progress, Result, builtins_of
+from refold.edges.commands.text import short_line
+from refold.errors import OUTCOMES, Invalid, RefoldError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
 
 SCHEMA_VERSION = 1
 CELL_MAX = 60
 STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 UTF8 = ("utf-8", "utf8")
 COERCED = ("C.UTF-8", "C.utf8")
-
-Part = str | tuple[str, str]  # a text, or a style and a text
 
 
 class Screen:
@@ -39,7 +46,7 @@ class Screen:
         self.json_output, self.no_color = json_output, no_color
         self.is_utf8 = is_utf8(self.out, os.environ)
         self.is_terminal = self.out.isatty()
-        self.has_colour = self.is_terminal and not no_color and wants_colour(os.environ)
+        self.has_color = self.is_terminal and not no_color and wants_color(os.environ)
 
     def line(self, *parts: Part) -> None:
         """Prints parts of one line, or of several if a text has newlines."""
@@ -50,94 +57,116 @@ class Screen:
         self.out.write(self._escaped(text))
 
     def block(self, text: str) -> None:
-        """Prints a text of others, set in, so that none of its lines can pass for one of ours."""
+        """Prints a text of others, indented, so that none of its lines can pass for one of ours."""
         for line in text.split("\n"):
-            self.line("  ", line) if line else self.line()
+            self.line(f"  {line}" if line else "")
+
+    def document(self, chunks: Iterable[bytes]) -> None:
+        """Prints a document: its very bytes, or made harmless on a terminal."""
+        for chunk in chunks:
+            if self.is_terminal:
+                self.text(chunk.decode("utf-8", "replace"))
+            else:
+                self.out.buffer.write(chunk)
+
+    def note(self, text: str) -> None:
+        """Prints a line about a result, beside it: on standard error."""
+        Screen(out=sys.stderr).line(f"refold: {text}")
+
+    def confirm(self, question: str) -> None:
+        """Asks on a terminal; Invalid elsewhere, where --yes must say it."""
+        if self.json_output or not sys.stdin.isatty():
+            raise Invalid("what this removes cannot be brought back", hint="confirm it with --yes")
+        if not click.confirm(question, default=False):
+            raise click.Abort
 
     def fields(self, pairs: Iterable[tuple[str, str]]) -> None:
         """Prints `Name: value` lines."""
         for name, value in pairs:
-            self.line(("bold", f"{name}:"), f" {one_line(value, 2_000)}")
+            self.line(("bold", f"{name}:"), f" {short_line(value, 2_000)}")
 
     def table(self, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         """Prints rows under their heads: by rich on a terminal, else as plain aligned text. A
-        head that starts with `>` has its column set to the right."""
-        cells = [[one_line(cell, CELL_MAX) for cell in row] for row in rows]
-        if self.has_colour and self.is_utf8:
-            self._rich_table(heads, cells)
+        head that starts with `>` has its column aligned to the right."""
+        cells = [[self._escaped(short_line(cell, CELL_MAX)) for cell in row] for row in rows]
+        if self.has_color and self.is_utf8:
+            self._print_rich_table(heads, cells)
         else:
-            self._plain_table(heads, [[self._escaped(cell) for cell in row] for row in cells])
+            self._print_plain_table(heads, cells)
 
     @contextmanager
-    def progress(self, doing: str) -> Iterator[Callable[[str, int, int], None] | None]:
+    def progress(self, doing: str) -> Iterator[Progress | None]:
         """What shows progress on standard error while the block runs: `show(what, done, total)`.
         None where nobody watches."""
-        watched = Screen(no_color=self.no_color, out=sys.stderr)
-        if self.json_output or not (watched.has_colour and watched.is_utf8):
+        errors = Screen(no_color=self.no_color, out=sys.stderr)
+        if self.json_output or not (errors.has_color and errors.is_utf8):
             yield None
             return
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeRemainingColumn,
-        )
-
-        described = TextColumn("{task.description}", markup=False)
-        console = Console(file=sys.stderr, markup=False, emoji=False, highlight=False)
-        columns = (described, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=console, transient=True) as bar:
+        with _progress_bar() as bar:
             task = bar.add_task(doing, total=None)
-            yield lambda what, done, total: bar.update(
-                task, description=what, completed=done, total=total
-            )
 
-    def emit(self, value: Mapping[str, Any]) -> None:
-        """Prints one JSON object."""
-        whole = {"schema_version": SCHEMA_VERSION, **value}
+            def show(what: str, done: int, total: int) -> None:
+                bar.update(task, description=what, completed=done, total=total)
+
+            yield show
+
+    def emit(self, value: Result | Mapping[str, Any]) -> None:
+        """Prints one JSON object. A part that is an iterator is written as it comes, never held
+        whole."""
+        if isinstance(value, Result) and any(isinstance(part, Iterator) for part in astuple(value)):
+            self._emit_parts(value)
+            return
+        whole = {"schema_version": SCHEMA_VERSION, **builtins_of(value)}
         self.out.write(json.dumps(whole, indent=2 if self.is_terminal else None) + "\n")
 
-    def emit_each(
-        self, value: Mapping[str, Any], name: str, items: Iterable[Mapping[str, Any]]
-    ) -> None:
-        """Prints one JSON object whose list `name` is written as it comes, never held whole."""
-        self.out.write(
-            json.dumps({"schema_version": SCHEMA_VERSION, **value})[:-1]
-            + f", {json.dumps(name)}: ["
-        )
+    def _emit_parts(self, value: Result) -> None:
+        self.out.write(f'{{"schema_version": {SCHEMA_VERSION}')
+        for field in fields(value):
+            part = getattr(value, field.name)
+            if part is UNSET:
+                continue
+            self.out.write(f", {json.dumps(field.encode_name)}: ")
+            if isinstance(part, Iterator):
+                self._emit_each(part)
+            else:
+                self.out.write(json.dumps(builtins_of(part)))
+        self.out.write("}\n")
+
+    def _emit_each(self, items: Iterator[object]) -> None:
+        """Prints a JSON list as it comes."""
+        self.out.write("[")
+        separator = "\n"
         try:
-            for index, item in enumerate(items):
-                self.out.write((",\n" if index else "\n") + json.dumps(item))
+            for item in items:
+                self.out.write(separator + json.dumps(builtins_of(item)))
+                separator = ",\n"
         except RefoldError as error:
             # What stands on the screen already must become one object all the same.
-            self.out.write(f'\n], "error": {json.dumps(as_fields(error))}}}\n')
+            fields = {"code": error.code, "message": str(error), "hint": error.hint}
+            self.out.write(f'\n], "error": {json.dumps(fields)}}}\n')
             raise Exit(OUTCOMES[error.code][1]) from error
-        self.out.write("\n]}\n")
+        self.out.write("\n]")
 
     def _shown(self, part: Part) -> str:
         style, text = part if isinstance(part, tuple) else ("", part)
         text = self._escaped(text)
-        return f"\x1b[{STYLES[style]}m{text}\x1b[0m" if style and self.has_colour else text
+        if not style or not self.has_color:
+            return text
+        return f"\x1b[{STYLES[style]}m{text}\x1b[0m"
 
     def _escaped(self, text: str) -> str:
-        from refold.display import visible
-
         text = visible(text)
         return text if self.is_utf8 else text.encode("ascii", "backslashreplace").decode()
 
-    def _plain_table(self, heads: Sequence[str], rows: list[list[str]]) -> None:
-        lines = [[head.removeprefix(">") for head in heads], *rows]
-        widths = [max(width(line[at]) for line in lines) for at in range(len(heads))]
-        for line in lines:
-            cells = [
-                _padded(cell, size, head)
-                for cell, size, head in zip(line, widths, heads, strict=True)
-            ]
+    def _print_plain_table(self, heads: Sequence[str], rows: list[list[str]]) -> None:
+        names = [head.removeprefix(">") for head in heads]
+        columns = list(zip(names, *rows, strict=True))
+        widths = [max(map(width, column)) for column in columns]
+        for line in (names, *rows):
+            cells = map(_padded, line, widths, heads)
             self.out.write("  ".join(cells).rstrip() + "\n")
 
-    def _rich_table(self, heads: Sequence[str], rows: list[list[str]]) -> None:
+    def _print_rich_table(self, heads: Sequence[str], rows: list[list[str]]) -> None:
         from rich.box import SIMPLE_HEAD
         from rich.console import Console
         from rich.table import Table
@@ -145,48 +174,52 @@ class Screen:
 
         table = Table(box=SIMPLE_HEAD, pad_edge=False)
         for head in heads:
-            table.add_column(
-                head.removeprefix(">"), justify="right" if head.startswith(">") else "left"
-            )
+            side: Literal["left", "right"] = "right" if head.startswith(">") else "left"
+            table.add_column(head.removeprefix(">"), justify=side)
         for row in rows:
             # A Text is shown as it is; a plain str would be read as markup.
-            table.add_row(*(Text(self._escaped(cell)) for cell in row))
+            table.add_row(*map(Text, row))
         Console(file=self.out, markup=False, emoji=False, highlight=False).print(table)
 
 
-def as_fields(error: RefoldError) -> dict[str, str]:
-    """An error as JSON says it."""
-    return {"code": error.code, "message": str(error), "hint": error.hint}
+def _progress_bar() -> Bar:
+    """A bar on standard error that disappears at the end."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
-
-def one_line(text: str, most: int) -> str:
-    """A text as a part of one line: line ends and tabs are shown, and a long text is cut."""
-    shown = text.replace("\n", "\\n").replace("\t", "\\t")
-    return shown if len(shown) <= most else shown[: most - 3] + "..."
-
-
-def number(count: int, name: str) -> str:
-    """`1 event`, `2,000 events`."""
-    return f"{count:,} {name}" + ("" if count == 1 else "s")
+    description = TextColumn("{task.description}", markup=False)
+    columns = (description, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    console = Console(file=sys.stderr, markup=False, emoji=False, highlight=False)
+    return Progress(*columns, console=console, transient=True)
 
 
 def width(text: str) -> int:
     """The columns that a text takes on a terminal."""
     if text.isascii():
         return len(text)
-    return sum(
-        0 if unicodedata.combining(sign) else 1 + (unicodedata.east_asian_width(sign) in "WF")
-        for sign in text
-    )
+    return sum(map(_character_width, text))
+
+
+def _character_width(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 def _padded(cell: str, size: int, head: str) -> str:
-    room = " " * (size - width(cell))
-    return room + cell if head.startswith(">") else cell + room
+    """A cell as wide as its column."""
+    space = " " * (size - width(cell))
+    return space + cell if head.startswith(">") else cell + space
 
 
-def wants_colour(environ: Mapping[str, str]) -> bool:
-    """Whether the terminal and its user want colours."""
+def wants_color(environ: Mapping[str, str]) -> bool:
+    """Whether the terminal and its user want colors."""
     return not environ.get("NO_COLOR") and environ.get("TERM", "") not in ("", "dumb")
 
 

@@ -1,7 +1,7 @@
-"""What a request weighs and what it costs: measured on the request itself, for every side by the
-same rule.
+"""How many tokens a request has and what it costs: measured on the request itself, for every side
+by the same rule.
 
-A request is read as a row of units: what stands before the messages, then each message, without
+A request is read as a list of units: what comes before the messages, then each message, without
 cache marks. Units that equal those of the previous request from the start are read from the cache;
 the rest is written to it. Neighbours: `sides` sends, `tokens.models` has the list prices.
 """
@@ -32,41 +32,48 @@ class Unit(Struct, frozen=True):
 
 
 class Scale:
-    """Weighs requests. A message that was weighed before is not weighed again."""
+    """Counts the tokens of requests. A message that was counted before is not counted again."""
 
     def __init__(self) -> None:
         self._known: dict[str, int] = {}
 
     def units(self, request: Mapping[str, Any]) -> list[Unit]:
-        """The request as a row of units."""
+        """The request as a list of units."""
+        return [self._head(request), *map(self.unit, request["messages"])]
+
+    def _head(self, request: Mapping[str, Any]) -> Unit:
+        """What comes before the messages."""
         head = {key: unmarked(value) for key, value in request.items() if key != "messages"}
-        tokens = count_system(head.get("system"), ESTIMATE) + count_tools(
-            head.get("tools"), ESTIMATE
-        )
-        return [Unit(_text(head), tokens), *(self.unit(message) for message in request["messages"])]
+        system = count_system(head.get("system"), ESTIMATE)
+        tools = count_tools(head.get("tools"), ESTIMATE)
+        return Unit(_encoded(head), system + tools)
 
     def unit(self, message: Any) -> Unit:
         """One message."""
         bare = unmarked(message)
-        text = _text(bare)
+        text = _encoded(bare)
         if text not in self._known:
-            self._known[text] = sum(count_message(one, ESTIMATE) for one in parse(bare, DIALECT))
+            parsed = parse(bare, DIALECT)
+            self._known[text] = sum(count_message(one, ESTIMATE) for one in parsed)
         return Unit(text, self._known[text])
 
 
-def _text(value: Any) -> str:
+def _encoded(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
 def unmarked(value: Any) -> Any:
     """The value without cache marks, and with plain text as one text block: a mark can only
     stand on a block, and the provider reads both forms as the same."""
-    if isinstance(value, dict):
-        bare = {key: unmarked(inner) for key, inner in value.items() if key != MARK}
-        if "role" in bare and isinstance(bare.get("content"), str):
-            bare["content"] = [{"type": "text", "text": bare["content"]}]
-        return bare
-    return [unmarked(inner) for inner in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [unmarked(inner) for inner in value]
+    if not isinstance(value, dict):
+        return value
+    bare = {key: unmarked(inner) for key, inner in value.items() if key != MARK}
+    content = bare.get("content")
+    if "role" in bare and isinstance(content, str):
+        bare["content"] = [{"type": "text", "text": content}]
+    return bare
 
 
 def size(units: Sequence[Unit]) -> int:

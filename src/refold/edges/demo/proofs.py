@@ -1,5 +1,5 @@
-"""Three promises, shown rather than told: a compaction can be undone, what was moved out comes back
-whole, and a line that no page shows any more is found by a few of its words.
+"""Three promises, shown rather than claimed: a compaction can be undone, what was moved out comes
+back whole, and a line that no page shows any more is found by a few of its words.
 
 The first two compare hashes that are taken in the run; the third takes a line that really is not on
 the page.
@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
 from refold.edges.demo.billing import unmarked
-from refold.edges.demo.report import Told
+from refold.edges.demo.report import Note
 from refold.engine.context import Context
 
 QUERY_WORDS, HITS, LINE_CHARS = 3, 5, 70
@@ -81,7 +81,7 @@ def undo(context: Context, folder: Path) -> Undone:
 
 
 def page_hash(context: Context, folder: Path) -> str:
-    """The sha256 of the request. The demo's folder is named anew on every run, so its name is
+    """The sha256 of the request. The demo's folder has a new name on every run, so the name is
     left out."""
     page = msgspec.json.encode(unmarked(context.request())).decode()
     return hashlib.sha256(page.replace(folder.name, "").encode()).hexdigest()
@@ -101,21 +101,25 @@ def unfold(context: Context, handle: str, text: str) -> Returned:
 def search(context: Context, seen: Mapping[int, str]) -> Searched:
     """Looks for the earliest telling line that is not on the page, by its rarest words."""
     page = msgspec.json.encode(context.request()).decode()
-    seq, line = next(
-        (seq, line) for seq, text in seen.items() for line in _telling(text) if _is_off(line, page)
-    )
-    words = sorted(dict.fromkeys(_NAME.findall(line)), key=len, reverse=True)[:QUERY_WORDS]
-    hits = context.search(" ".join(words), limit=HITS)
+    seq, line = next(_lines_off(page, seen))
+    names = dict.fromkeys(_NAME.findall(line))
+    query = " ".join(sorted(names, key=len, reverse=True)[:QUERY_WORDS])
+    hits = context.search(query, limit=HITS)
     found = next((hit.seq for hit in hits if line in seen.get(hit.seq, "")), 0)
-    return Searched(line=line, seq=seq, query=" ".join(words), found=found)
+    return Searched(line=line, seq=seq, query=query, found=found)
 
 
-def _telling(text: str) -> list[str]:
-    """The lines that define something, and say a little about it."""
-    lines = (line.strip() for line in text.split("\n"))
-    return [
-        line for line in lines if _DEFINES.search(line) and len(_NAME.findall(line)) > QUERY_WORDS
-    ]
+def _lines_off(page: str, seen: Mapping[int, str]) -> Iterator[tuple[int, str]]:
+    """The telling lines that the page does not show, each with its seq."""
+    for seq, text in seen.items():
+        for line in map(str.strip, text.split("\n")):
+            if _is_telling(line) and _is_off(line, page):
+                yield seq, line
+
+
+def _is_telling(line: str) -> bool:
+    """Whether a line defines something, and says a little about it."""
+    return _DEFINES.search(line) is not None and len(_NAME.findall(line)) > QUERY_WORDS
 
 
 def _is_off(line: str, page: str) -> bool:
@@ -126,48 +130,44 @@ def _is_off(line: str, page: str) -> bool:
 # --- in words ---
 
 
-def told_undo(undone: Undone) -> Told:
+def undo_note(undone: Undone) -> Note:
     """The proof for people."""
-    verdict = "equal" if undone.holds else "different"
+    title = "undo: the page comes back as it was"
     rows = [
         ("page", undone.before, f"{undone.tokens_before:,} tokens"),
         ("compacted", undone.compacted, f"{undone.tokens_compacted:,} tokens"),
-        ("undone", undone.after, verdict),
+        ("undone", undone.after, "equal"),
     ]
-    title = (
-        "undo: the page comes back as it was"
-        if undone.holds
-        else "undo: the page did not come back"
-    )
-    return _told(title, rows, holds=undone.holds)
+    if not undone.holds:
+        title = "undo: the page did not come back"
+        rows[-1] = ("undone", undone.after, "different")
+    return _hash_note(title, rows, holds=undone.holds)
 
 
-def told_unfold(returned: Returned) -> Told:
+def unfold_note(returned: Returned) -> Note:
     """The proof for people."""
-    verdict = "equal" if returned.holds else "different"
+    title, verdict = "unfold: the large output comes back whole", "equal"
+    if not returned.holds:
+        title, verdict = "unfold: bytes are missing", "different"
     rows = [
         ("the tool gave", returned.given, f"{returned.size_bytes:,} bytes"),
         (returned.handle, returned.unfolded, verdict),
     ]
-    title = (
-        "unfold: the large output comes back whole"
-        if returned.holds
-        else "unfold: bytes are missing"
-    )
-    return _told(title, rows, holds=returned.holds)
+    return _hash_note(title, rows, holds=returned.holds)
 
 
-def told_search(searched: Searched) -> Told:
+def search_note(searched: Searched) -> Note:
     """The proof for people."""
-    title = (
-        "search: a line that left the page is found"
-        if searched.holds
-        else "search: the line was not found"
-    )
+    title, kind = "search: a line that left the page is found", "right"
+    if not searched.holds:
+        title, kind = "search: the line was not found", "wrong"
     lines = [f"search {searched.query!r}", f"#{searched.found}  {searched.line[:LINE_CHARS]}"]
-    return Told("right" if searched.holds else "wrong", [title, *lines])
+    return Note(kind, [title, *lines])
 
 
-def _told(title: str, rows: list[tuple[str, str, str]], *, holds: bool) -> Told:
-    lines = [f"{name:<16}  sha256 {digest[:16]}  {what}" for name, digest, what in rows]
-    return Told("right" if holds else "wrong", [title, *lines])
+def _hash_note(title: str, rows: list[tuple[str, str, str]], *, holds: bool) -> Note:
+    """Hashes below each other, to be compared by eye."""
+    lines = [title]
+    for name, digest, what in rows:
+        lines.append(f"{name:<16}  sha256 {digest[:16]}  {what}")
+    return Note("right" if holds else "wrong", lines)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -46,10 +46,10 @@ class Question(Struct, frozen=True):
 
 
 class Found(Struct, frozen=True, kw_only=True):
-    """Where an answer is: on the page, behind a handle of the page, or nowhere. `tokens` is what
-    the unfold gives."""
+    """Where an answer is: on the page, in what a handle of the page gives (of so many `tokens`),
+    or nowhere."""
 
-    place: str
+    place: Literal["page", "unfold", "gone"]
     seq: int = 0
     handle: str = ""
     tokens: int = 0
@@ -64,17 +64,18 @@ GONE = Found(place="gone")
 
 def questions(facts: Mapping[str, Outcome]) -> list[Question]:
     """The six questions; their answers come from what the tools really gave."""
-    definition, failure, change = (
-        facts[name].text.split("\n") for name in ("definition", "failure", "change")
-    )
+    failure = facts["failure"].text.split("\n")
     command = failure[0].partition(": ")[2]
-    name = re.split(r"\W+", definition[0].partition(":")[2].partition(":")[2])[1]
+    definition = facts["definition"].text.split("\n")[0]
+    _, _, line = definition.split(":", 2)
+    name = re.split(r"\W+", line)[1]
+    change = facts["change"].text.split("\n")[0].partition(" at line")[0]
     return [
         Question("Which file must you never edit?", (script.RULE,)),
         Question("Which port do we listen on?", (script.RULE_PORT,)),
-        Question(f"Where is {name} defined?", (definition[0],)),
+        Question(f"Where is {name} defined?", (definition,)),
         Question("Which command failed, and how?", (command, failure[-1])),
-        Question("Which file has your review note?", (change[0].partition(" at line")[0],)),
+        Question("Which file has your review note?", (change,)),
         Question("What was my very first request?", (script.REQUEST,)),
     ]
 
@@ -107,52 +108,51 @@ def on_entries(question: Question, request: Mapping[str, Any], entries: Sequence
     """Where a plain list of messages has the answer."""
     if not on_page(question, request):
         return GONE
-    return Found(
-        place="page", seq=next((entry.seq for entry in entries if on_page(question, entry.wire)), 0)
-    )
+    holding = (entry.seq for entry in entries if on_page(question, entry.wire))
+    return Found(place="page", seq=next(holding, 0))
 
 
 # --- refold's side ---
 
 
 class Search:
-    """Looks for answers on refold's page and one unfold behind it. `seen` holds the originals by
-    seq."""
+    """Looks for answers on refold's page and one unfold away from it. `seen` holds the originals
+    by seq."""
 
     def __init__(
         self, context: Context, request: Mapping[str, Any], seen: Mapping[int, str]
     ) -> None:
         self.request, self.seen, self.slots = request, seen, context.view.slots
-        behind = {
-            handle: _unfolded(context, handle) for slot in self.slots for handle in handles(slot)
-        }
+        unfolded: dict[str, str] = {}
+        for slot in self.slots:
+            for handle in handles(slot):
+                unfolded[handle] = _unfolded(context, handle)
         # The smallest first: the answer is best had from the handle that gives least besides it.
-        self.behind = sorted(behind.items(), key=lambda item: len(item[1]))
+        self.unfolded = sorted(unfolded.items(), key=lambda item: len(item[1]))
 
     def find(self, question: Question) -> Found:
         """Where the answer is."""
         if on_page(question, self.request):
             return Found(place="page", seq=self._on_page_at(question))
-        for handle, text in self.behind:
+        for handle, text in self.unfolded:
             if question.answered(text):
-                return Found(
-                    place="unfold",
-                    handle=handle,
-                    seq=self._origin(question, handle),
-                    tokens=estimate(text),
-                )
+                seq, tokens = self._origin(question, handle), estimate(text)
+                return Found(place="unfold", handle=handle, seq=seq, tokens=tokens)
         return GONE
 
     def _on_page_at(self, question: Question) -> int:
-        return next(
-            (slot.seq for slot in self.slots if question.answered(body_text(slot.message))), 0
-        )
+        for slot in self.slots:
+            if question.answered(body_text(slot.message)):
+                return slot.seq
+        return 0
 
     def _origin(self, question: Question, handle: str) -> int:
-        """The message behind the handle that says it."""
+        """The message that says it, among those of the handle."""
         span = spanned(handle)
-        said = (seq for seq, text in self.seen.items() if question.answered(text))
-        return next((seq for seq in said if span is None or seq in span), 0)
+        for seq, text in self.seen.items():
+            if question.answered(text) and (span is None or seq in span):
+                return seq
+        return 0
 
 
 def _unfolded(context: Context, handle: str) -> str:
@@ -166,8 +166,9 @@ def _unfolded(context: Context, handle: str) -> str:
 def handles(slot: Slot) -> list[str]:
     """The handles that refold put into a slot: in a notice, a summary, a shortened block or a
     stub."""
-    stubbed = any(isinstance(block, ToolResult) and block.artifact for block in slot.message.blocks)
-    return HANDLE.findall(body_text(slot.message)) if slot.edits or stubbed else []
+    blocks = slot.message.blocks
+    is_stub = any(isinstance(block, ToolResult) and block.artifact for block in blocks)
+    return HANDLE.findall(body_text(slot.message)) if slot.edits or is_stub else []
 
 
 def spanned(handle: str) -> Span | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
+from refold.edges.commands.command import Result
 from refold.edges.demo.questions import Found, Question
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from refold.edges.demo.story import Story
 
 
-class Told(Struct, frozen=True):
+class Note(Struct, frozen=True):
     """Something that happened, in lines; the first says what, the others more."""
 
     kind: str
@@ -53,8 +54,12 @@ class SideReport(Struct, frozen=True, kw_only=True):
     def requests_valid(self) -> int:
         return self.requests - self.requests_invalid - self.requests_over_budget
 
+    @property
+    def share_from_cache(self) -> float:
+        return self.tokens_from_cache / self.tokens_sent
 
-class Report(Struct, frozen=True, kw_only=True):
+
+class Report(Result, frozen=True, kw_only=True):
     """The whole run."""
 
     model: str
@@ -77,6 +82,12 @@ class Report(Struct, frozen=True, kw_only=True):
     search: dict[str, Any]
     prices: dict[str, float]
     seconds: float = 0.0
+
+    @property
+    def outcome(self) -> str:
+        """An error if refold did not keep what it promises."""
+        fits = not self.requests_invalid and not self.requests_over_budget
+        return "ok" if fits and self.undo["equal"] and self.unfold["equal"] else "error"
 
 
 def report_of(

@@ -19,9 +19,10 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from refold.edges.commands.command import Screen as CommandScreen
 from refold.edges.demo import tables
-from refold.edges.demo.report import Answer, Report, Told
-from refold.edges.demo.signs import Signs, clean
+from refold.edges.demo.report import Answer, Note, Report
+from refold.edges.demo.symbols import Symbols, clean, symbols_for
 
 WIDTH_MAX = 132
 ROWS_MAX = 40
@@ -32,16 +33,16 @@ Size = tuple[int, float]  # tokens on the page, dollars so far
 
 
 class Screen(Protocol):
-    """What the story is told to."""
+    """What shows the story."""
 
     def begin(self, window: int, model: str) -> None: ...
     def action(self, tool: str, text: str, message: int) -> None: ...
     def meters(self, left: Size, right: Size) -> None: ...
-    def left(self, told: Told) -> None: ...
-    def right(self, told: Told) -> None: ...
+    def left(self, note: Note) -> None: ...
+    def right(self, note: Note) -> None: ...
     def end_stream(self) -> None: ...
     def answers(self, answers: list[Answer]) -> None: ...
-    def proof(self, told: Told) -> None: ...
+    def proof(self, note: Note) -> None: ...
     def closing(self, report: Report) -> None: ...
 
 
@@ -55,6 +56,34 @@ class Pace:
         if self.on:
             self.due += seconds
             time.sleep(max(0.0, self.due - time.monotonic()))
+
+
+class DemoConsole(Console):
+    """A console that lets its caller answer for a closed pipe; rich would end the process."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+def console_on(screen: CommandScreen | None) -> Console:
+    """A console that prints where the screen does, or nowhere if nobody reads it."""
+    console = DemoConsole(
+        file=screen.out if screen else None,
+        no_color=True if screen and screen.no_color else None,
+        quiet=screen is None or screen.json_output,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
+    console.width = min(console.width, WIDTH_MAX)
+    return console
+
+
+def stage_on(console: Console, *, fast: bool) -> Lines:
+    """What shows the story: columns that move where somebody watches, else lines."""
+    symbols = symbols_for(console.encoding)
+    is_watched = console.is_terminal and not console.is_dumb_terminal and not console.quiet
+    return Live(console, symbols, Pace(on=not fast)) if is_watched else Lines(console, symbols)
 
 
 def header(window: int, model: str) -> Text:
@@ -75,8 +104,8 @@ def header(window: int, model: str) -> Text:
 class Lines:
     """Prints every event in a line of its own, with the side's name before it."""
 
-    def __init__(self, console: Console, signs: Signs) -> None:
-        self.console, self.signs = console, signs
+    def __init__(self, console: Console, symbols: Symbols) -> None:
+        self.console, self.symbols = console, symbols
 
     def begin(self, window: int, model: str) -> None:
         self.console.print(header(window, model), "", sep="\n")
@@ -87,15 +116,16 @@ class Lines:
     def meters(self, left: Size, right: Size) -> None:
         """Nothing: a meter only means something where it moves."""
 
-    def left(self, told: Told) -> None:
-        self._print(TITLES[0], told)
+    def left(self, note: Note) -> None:
+        self._print(TITLES[0], note)
 
-    def right(self, told: Told) -> None:
-        self._print(TITLES[1], told)
+    def right(self, note: Note) -> None:
+        self._print(TITLES[1], note)
 
-    def _print(self, title: str, told: Told) -> None:
-        label = f"{title:>{len(TITLES[0])}} {self.signs.rule} "
-        for line in event_lines(told, self.signs, self.console.width - len(label)):
+    def _print(self, title: str, note: Note) -> None:
+        label = f"{title:>{len(TITLES[0])}} {self.symbols.rule} "
+        width = self.console.width - len(label)
+        for line in event_lines(note, self.symbols, width):
             self.console.print(Text(label, style="dim").append_text(line))
 
     def stop(self) -> None:
@@ -105,30 +135,35 @@ class Lines:
         self.console.print()
 
     def answers(self, answers: list[Answer]) -> None:
-        self.console.print(tables.answers(answers, self.signs, self.console.width))
+        self.console.print(tables.answers(answers, self.symbols, self.console.width))
 
-    def proof(self, told: Told) -> None:
-        self.console.print(*event_lines(told, self.signs, self.console.width), sep="\n")
+    def proof(self, note: Note) -> None:
+        self.console.print(*event_lines(note, self.symbols, self.console.width), sep="\n")
 
     def closing(self, report: Report) -> None:
         self.console.print("", tables.closing(report), tables.notes(report), sep="\n")
 
 
-def event_lines(told: Told, signs: Signs, width: int) -> list[Text]:
-    """An event as lines no wider than that: a sign, what happened, and dimmer what more there is
+def event_lines(note: Note, symbols: Symbols, width: int) -> list[Text]:
+    """An event as lines no wider than that: a symbol, what happened, and dimmer what more there is
     to say."""
-    sign, style = signs.of(told.kind)
-    out: list[Text] = []
-    for at, line in enumerate(told.lines):
-        opening = f"{sign} " if at == 0 else "  "
-        wrapped = textwrap.wrap(
-            clean(signs.spelled(line)),
-            max(20, width),
-            initial_indent=opening,
-            subsequent_indent="  ",
-        )
-        out += [Text(part, style=style if at == 0 else "dim", no_wrap=True) for part in wrapped]
-    return out
+    symbol, style = symbols.of(note.kind)
+    first, *rest = note.lines
+    lines = _wrapped(first, f"{symbol} ", style, symbols, width)
+    for line in rest:
+        lines += _wrapped(line, "  ", "dim", symbols, width)
+    return lines
+
+
+def _wrapped(line: str, opening: str, style: str, symbols: Symbols, width: int) -> list[Text]:
+    """A line in as many rows as it needs."""
+    rows = textwrap.wrap(
+        clean(symbols.spelled(line)),
+        max(20, width),
+        initial_indent=opening,
+        subsequent_indent="  ",
+    )
+    return [Text(row, style=style, no_wrap=True) for row in rows]
 
 
 # --- two columns that move ---
@@ -140,20 +175,19 @@ class Column(Struct):
     title: str
     border: str
     size: Size = (0, 0.0)
-    events: list[Told] = []
+    events: list[Note] = []
 
 
 class Live(Lines):
     """Two panels on a terminal."""
 
-    def __init__(self, console: Console, signs: Signs, pace: Pace) -> None:
-        super().__init__(console, signs)
+    def __init__(self, console: Console, symbols: Symbols, pace: Pace) -> None:
+        super().__init__(console, symbols)
         self.pace = pace
         self.columns = (Column(TITLES[0], "yellow"), Column(TITLES[1], "green"))
-        self.head, self.foot, self.window, self.receipts = Text(), Text(), 1, 0
-        self.live = RichLive(
-            console=console, auto_refresh=False, transient=False, vertical_overflow="crop"
-        )
+        self.head, self.foot = Text(), Text()
+        self.window, self.receipts = 1, 0
+        self.live = RichLive(console=console, auto_refresh=False, vertical_overflow="crop")
 
     def begin(self, window: int, model: str) -> None:
         self.head, self.window = header(window, model), window
@@ -164,24 +198,25 @@ class Live(Lines):
         self.live.stop()
 
     def action(self, tool: str, text: str, message: int) -> None:
-        self.foot = Text(f"{self.signs.arrow} {tool} ", style="bold")
-        self.foot.append(clean(self.signs.spelled(text)), style="default").append(
-            f"  message {message}", style="dim"
-        )
+        foot = Text(f"{self.symbols.arrow} {tool} ", style="bold")
+        foot.append(clean(self.symbols.spelled(text)), style="default")
+        foot.append(f"  message {message}", style="dim")
+        self.foot = foot
         self._show(0.1)
 
     def meters(self, left: Size, right: Size) -> None:
         self.columns[0].size, self.columns[1].size = left, right
 
-    def left(self, told: Told) -> None:
-        self.columns[0].events.append(told)
-        self._show(1.2 if told.kind == "refuse" else 0.25)
+    def left(self, note: Note) -> None:
+        self.columns[0].events.append(note)
+        self._show(1.2 if note.kind == "refuse" else 0.25)
 
-    def right(self, told: Told) -> None:
-        self.columns[1].events.append(told)
-        self.receipts += told.kind == "fold"
-        first = told.kind == "stub" or (told.kind == "fold" and self.receipts == 1)
-        self._show(2.0 if first else 0.35)
+    def right(self, note: Note) -> None:
+        self.columns[1].events.append(note)
+        if note.kind == "fold":
+            self.receipts += 1
+        is_first = note.kind == "stub" or (note.kind == "fold" and self.receipts == 1)
+        self._show(2.0 if is_first else 0.35)
 
     def end_stream(self) -> None:
         self.foot = Text("The session is over. Six questions are asked.\n", style="dim")
@@ -194,14 +229,12 @@ class Live(Lines):
             console=self.console, auto_refresh=False, vertical_overflow="visible"
         ) as live:
             for count in range(len(answers) + 1):
-                live.update(
-                    tables.answers(answers, self.signs, self.console.width, shown=count),
-                    refresh=True,
-                )
+                table = tables.answers(answers, self.symbols, self.console.width, shown=count)
+                live.update(table, refresh=True)
                 self.pace.wait(0.6)
 
-    def proof(self, told: Told) -> None:
-        super().proof(told)
+    def proof(self, note: Note) -> None:
+        super().proof(note)
         self.pace.wait(0.8)
 
     # --- the frame ---
@@ -212,45 +245,56 @@ class Live(Lines):
 
     def _frame(self) -> RenderableType:
         width = min(self.console.width, WIDTH_MAX)
-        rows = max(
-            4,
-            min(self.console.height, ROWS_MAX)
-            - FRAME_ROWS
-            - len(self.head.wrap(self.console, width)),
-        )
+        rows = self._event_rows(width)
         grid = Table.grid(expand=False)
-        panels = [self._panel(column, width // 2, rows) for column in self.columns]
-        grid.add_row(*panels)
+        grid.add_row(*(self._panel(column, width // 2, rows) for column in self.columns))
         foot = self.foot.copy()
-        foot.truncate(width - 1, overflow=self.signs.overflow)
+        foot.truncate(width - 1, overflow=self.symbols.overflow)
         return Group(self.head, Text(), grid, foot)
 
+    def _event_rows(self, width: int) -> int:
+        """How many rows a panel has for events."""
+        head_rows = len(self.head.wrap(self.console, width))
+        height = min(self.console.height, ROWS_MAX)
+        return max(4, height - FRAME_ROWS - head_rows)
+
     def _panel(self, column: Column, width: int, rows: int) -> Panel:
+        """One side: its meter and its newest events."""
         inner = width - 4
-        lines = [
-            line for told in column.events[-rows:] for line in event_lines(told, self.signs, inner)
-        ][-rows:]
+        lines: list[Text] = []
+        for note in column.events[-rows:]:
+            lines += event_lines(note, self.symbols, inner)
+        lines = lines[-rows:]
         lines += [Text()] * (rows - len(lines))
-        body = Group(*meter(column.size, self.window, self.signs, inner), Text(), *lines)
+        body = Group(*meter(column.size, self.window, self.symbols, inner), Text(), *lines)
         return Panel(
             body, title=column.title, title_align="left", border_style=column.border, width=width
         )
 
 
-def meter(size: Size, window: int, signs: Signs, width: int) -> list[Text]:
-    """How full the page is, as a bar that changes its colour at the thresholds, and in figures."""
+def meter(size: Size, window: int, symbols: Symbols, width: int) -> list[Text]:
+    """How full the page is, as a bar that changes its color at the thresholds, and in figures."""
     tokens, dollars = size
-    share = tokens / window
-    style = "red" if share >= 0.9 else "yellow" if share >= 0.8 else "green"
-    label = f" {share:4.0%}" if share < 10 else " >999%"
-    room = width - len(label)
-    filled = min(room, round(room * share))
-    bar = Text(signs.full * filled, style=style).append(signs.empty * (room - filled), style="dim")
     cost = f"${dollars:.2f}"
     figures = f"{tokens:,} of {window:,} tokens"
     if len(figures) + len(cost) >= width:
         figures = f"{tokens:,}"
-    return [
-        bar.append(label, style=f"bold {style}"),
-        Text(f"{figures}{cost:>{max(1, width - len(figures))}}"),
-    ]
+    space = max(1, width - len(figures))
+    return [_bar(tokens / window, symbols, width), Text(f"{figures}{cost:>{space}}")]
+
+
+def _bar(share: float, symbols: Symbols, width: int) -> Text:
+    """A bar that is filled to a share, and the share in percent."""
+    style = _bar_style(share)
+    label = f" {share:4.0%}" if share < 10 else " >999%"
+    space = width - len(label)
+    filled = min(space, round(space * share))
+    bar = Text(symbols.full * filled, style=style)
+    bar.append(symbols.empty * (space - filled), style="dim")
+    return bar.append(label, style=f"bold {style}")
+
+
+def _bar_style(share: float) -> str:
+    if share >= 0.9:
+        return "red"
+    return "yellow" if share >= 0.8 else "green"

@@ -16,29 +16,42 @@ from typing import Any
 from msgspec import Struct
 
 from refold.edges.demo.workshop import Workshop
+from refold.errors import Unavailable
 
 PACKAGE = "refold"
 FILES_READ = 36
 FILES_PER_CHAPTER = 6
 PAGE_LINES = 100
 PAGES_MAX = 3
+LINES_MIN, LINES_MAX = 60, 450  # of a file that is read
 PORT = 48_713
 UNTOUCHED = f"{PACKAGE}/errors.py"
 
 SYSTEM = (
-    "You are a careful engineer. You explore a Python package in a scratch folder with the tools you are given, "
-    "answer what you are asked, and change only what you are told to change. Say briefly what you do and why."
+    "You are a careful engineer. You explore a Python package in a scratch folder with the tools "
+    "you are given, answer what you are asked, and change only what you are told to change. "
+    "Say briefly what you do and why."
 )
-REQUEST = "Explore this package room by room and tell me which parts would break if the page format changed."
+REQUEST = (
+    "Explore this package room by room and tell me which parts would break if the page format "
+    "changed."
+)
 RULE = f"never edit {UNTOUCHED}, whatever a test says"
 RULE_PORT = f"anything you start listens on port {PORT}"
 OPENING = f"{REQUEST}\n\nTwo rules for the whole session: {RULE}; and {RULE_PORT}."
 
+CHECK = (
+    "python -c \"import refold; assert refold.__version__.endswith('+scratch'), "
+    'refold.__version__"'
+)
 DUMP = (
     "python -c \"import pathlib, sys; sys.stdout.writelines(f'{path}:{number}: {word}\\n' "
     f"for path in sorted(pathlib.Path('{PACKAGE}').rglob('*.py')) "
     "for number, line in enumerate(path.open(encoding='utf-8'), 1) for word in line.split())\""
 )
+
+_DEFINED = re.compile(r"^(?:def|class) (\w+)", re.MULTILINE)
+_PUBLIC = re.compile(r"^(?:def|class) ([A-Za-z]\w+)", re.MULTILINE)
 
 
 class Call(Struct, frozen=True):
@@ -74,8 +87,11 @@ def script(shop: Workshop) -> Iterator[Turn]:
 
 def chosen(shop: Workshop) -> list[str]:
     """Files of a readable size, evenly over the package, never the one that a rule protects."""
-    names = [shop.name(file) for file in shop.files(PACKAGE)]
-    fitting = [name for name in names if 60 <= len(shop.lines(name)) <= 450 and name != UNTOUCHED]
+    fitting = []
+    for file in shop.files(PACKAGE):
+        name = shop.name(file)
+        if name != UNTOUCHED and LINES_MIN <= len(shop.lines(name)) <= LINES_MAX:
+            fitting.append(name)
     count = min(FILES_READ, len(fitting))
     return [fitting[at * len(fitting) // count] for at in range(count)]
 
@@ -94,17 +110,14 @@ def _overview(shop: Workshop) -> Iterator[Turn]:
     for room in rooms[1:6]:
         yield act(f"Then {room} by itself.", Call("list_files", {"path": room}))
     yield act("The protected file, only to read.", read(UNTOUCHED, 1))
-    yield act(
-        "Does it all compile?", Call("run", {"command": f"python -m compileall -q {PACKAGE}"})
-    )
+    compiling = Call("run", {"command": f"python -m compileall -q {PACKAGE}"})
+    yield act("Does it all compile?", compiling)
     name, path = _definition(shop)
-    yield act(
-        f"Where does `{name}` come from?",
-        Call("grep", {"pattern": rf"^(def|class) {name}\b", "path": PACKAGE}, fact="definition"),
-    )
-    yield Turn(
-        says=f"The package has {len(rooms)} rooms and compiles. `{name}` lives in {path}. I go on room by room."
-    )
+    pattern = rf"^(def|class) {name}\b"
+    looking = Call("grep", {"pattern": pattern, "path": PACKAGE}, fact="definition")
+    yield act(f"Where does `{name}` come from?", looking)
+    summary = f"The package has {len(rooms)} rooms and compiles. `{name}` lives in {path}."
+    yield Turn(says=f"{summary} I go on room by room.")
 
 
 def _chapter(shop: Workshop, number: int, files: Sequence[str], earlier: str) -> Iterator[Turn]:
@@ -135,20 +148,17 @@ def _version(shop: Workshop) -> Iterator[Turn]:
     """Work, test first: a command that fails, an edit, the same command again."""
     path = f"{PACKAGE}/__init__.py"
     old = next(line for line in shop.lines(path) if line.startswith("__version__"))
-    check = "python -c \"import refold; assert refold.__version__.endswith('+scratch'), refold.__version__\""
-    yield Turn(
-        asks="Mark this copy's version as +scratch, so that nobody ships it. Check first, then change."
-    )
-    yield act(
-        "The check, before I change anything.", Call("run", {"command": check}, fact="failure")
-    )
-    yield act(
-        "It fails, as it should. Where is it?",
-        Call("grep", {"pattern": "__version__", "path": PACKAGE}),
-    )
     new = f"{old.rstrip(old[-1])}+scratch{old[-1]}"
+    yield Turn(
+        asks="Mark this copy's version as +scratch, so that nobody ships it. "
+        "Check first, then change."
+    )
+    failing = Call("run", {"command": CHECK}, fact="failure")
+    yield act("The check, before I change anything.", failing)
+    looking = Call("grep", {"pattern": "__version__", "path": PACKAGE})
+    yield act("It fails, as it should. Where is it?", looking)
     yield act(f"I change {path}.", Call("edit_file", {"path": path, "old": old, "new": new}))
-    yield act("The same check again.", Call("run", {"command": check}))
+    yield act("The same check again.", Call("run", {"command": CHECK}))
     yield act("And the file as it is now.", read(path, 1))
     yield Turn(says="The version ends in +scratch now; the check that failed before passes.")
 
@@ -165,14 +175,9 @@ def _review(shop: Workshop, file: str) -> Iterator[Turn]:
     old = shop.lines(file)[0]
     yield Turn(asks=f"Note in {file} that you have reviewed it.")
     yield act("I look at its first lines.", read(file, 1))
-    yield act(
-        f"A comment at the top of {file}.",
-        Call(
-            "edit_file",
-            {"path": file, "old": old, "new": f"# Reviewed in this session.\n{old}"},
-            fact="change",
-        ),
-    )
+    new = f"# Reviewed in this session.\n{old}"
+    edit = Call("edit_file", {"path": file, "old": old, "new": new}, fact="change")
+    yield act(f"A comment at the top of {file}.", edit)
     yield act("It must still compile.", Call("run", {"command": f"python -m compileall -q {file}"}))
     yield Turn(says="Noted, and it compiles.")
 
@@ -191,7 +196,7 @@ def read(path: str, page: int) -> Call:
 
 def defined(shop: Workshop, file: str) -> str:
     """The first public name that a file defines."""
-    found = re.search(r"^(?:def|class) ([A-Za-z]\w+)", "\n".join(shop.lines(file)), re.MULTILINE)
+    found = _PUBLIC.search("\n".join(shop.lines(file)))
     return found[1] if found else ""
 
 
@@ -199,16 +204,13 @@ def _definition(shop: Workshop) -> tuple[str, str]:
     """A name that is defined exactly once in the package, and where."""
     homes: dict[str, list[str]] = {}
     for file in shop.files(PACKAGE):
-        for name in re.findall(
-            r"^(?:def|class) (\w+)", "\n".join(shop.lines(shop.name(file))), re.MULTILINE
-        ):
-            homes.setdefault(name, []).append(shop.name(file))
-    name = next(
-        name
-        for name, where in homes.items()
-        if len(where) == 1 and where[0].startswith(f"{PACKAGE}/core/")
-    )
-    return name, homes[name][0]
+        path = shop.name(file)
+        for name in _DEFINED.findall("\n".join(shop.lines(path))):
+            homes.setdefault(name, []).append(path)
+    for name, paths in homes.items():
+        if len(paths) == 1 and paths[0].startswith(f"{PACKAGE}/core/"):
+            return name, paths[0]
+    raise Unavailable("the package defines no name exactly once", hint="install it again")
 
 
 def idea(shop: Workshop, file: str) -> str:

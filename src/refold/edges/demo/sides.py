@@ -26,6 +26,7 @@ from refold.stores import open_store
 from refold.tokens.models import Model
 
 DROPPED = "[Earlier messages were dropped to fit the window.]"
+REST_DROPPED = "\n[The rest was dropped: too long for the window.]"
 RESERVE_SHARE = 12  # a twelfth of the window is left for the answer
 WINDOW_MIN = 12_000
 
@@ -77,11 +78,8 @@ class Messages:
         self.entries: list[Entry] = []
         self.first = 0  # the index of the oldest message that is still sent
         self.fixed_tokens = size(scale.units({**fixed, "messages": []}))
-        self._notice = Entry(
-            0,
-            {"role": "user", "content": DROPPED},
-            scale.unit({"role": "user", "content": DROPPED}),
-        )
+        notice = {"role": "user", "content": DROPPED}
+        self._notice = Entry(0, notice, scale.unit(notice))
 
     def append(self, seq: int, wire: dict[str, Any]) -> None:
         self.entries.append(Entry(seq, wire, self.scale.unit(wire)))
@@ -107,24 +105,28 @@ class Messages:
         """What is sent now. A page must open with a user's words, so a window that opens
         otherwise says why."""
         shown = self.entries[self.first :]
-        return [self._notice, *shown] if shown and not _is_request(shown[0]) else shown
+        if not shown or _is_request(shown[0]):
+            return shown
+        return [self._notice, *shown]
 
     def _slide(self) -> list[Entry]:
         """Lets the oldest messages go until the rest fits, whole tool pairs at a time; gives
         what went. Where the newest alone is too long nothing goes: it would not help."""
         before = self.first
         while self.limit is not None and self.tokens() > self.limit:
-            later = (
-                at
-                for at in range(self.first + 1, len(self.entries))
-                if not _has_results(self.entries[at])
-            )
-            start = next(later, None)
+            start = self._next_start()
             if start is None:
                 self.first = before
                 break
             self.first = start
         return self.entries[before : self.first]
+
+    def _next_start(self) -> int | None:
+        """The next message that a window can open with; None if there is none."""
+        for at in range(self.first + 1, len(self.entries)):
+            if not _has_results(self.entries[at]):
+                return at
+        return None
 
     def tokens(self) -> int:
         return self.fixed_tokens + sum(entry.unit.tokens for entry in self.page())
@@ -136,9 +138,7 @@ class Messages:
         blocks = [dict(block) for block in entry.wire["content"]]
         largest = max(blocks, key=lambda block: len(block.get("content", "")))
         whole = largest["content"]
-        largest["content"] = (
-            whole[:STUB_CHARS_MAX] + "\n[The rest was dropped: too long for the window.]"
-        )
+        largest["content"] = whole[:STUB_CHARS_MAX] + REST_DROPPED
         wire = {**entry.wire, "content": blocks}
         self.entries[-1] = Entry(entry.seq, wire, self.scale.unit(wire))
         return len(whole.encode())
@@ -183,14 +183,20 @@ class Folded:
 
     def append_results(self, outcomes: Mapping[str, Outcome]) -> int:
         """Appends what the calls gave; gives the seq of the first."""
-        seqs = [
-            self.context.append_result(call, outcome.text, is_error=outcome.failed)[-1].seq
-            for call, outcome in outcomes.items()
-        ]
+        seqs = []
+        for call, outcome in outcomes.items():
+            events = self.context.append_result(call, outcome.text, is_error=outcome.failed)
+            seqs.append(events[-1].seq)
         return seqs[0]
 
     def record(self, content: list[dict[str, Any]], usage: Usage, id: str) -> int:
         """Records the reply as the provider would have sent it; gives its seq."""
+        reported = {
+            "input_tokens": usage.input - usage.cache_read - usage.cache_write,
+            "output_tokens": usage.output,
+            "cache_read_input_tokens": usage.cache_read,
+            "cache_creation_input_tokens": usage.cache_write,
+        }
         response = {
             "id": id,
             "type": "message",
@@ -198,26 +204,22 @@ class Folded:
             "model": usage.model,
             "content": content,
             "stop_reason": "tool_use" if content[-1]["type"] == "tool_use" else "end_turn",
-            "usage": {
-                "input_tokens": usage.input - usage.cache_read - usage.cache_write,
-                "output_tokens": usage.output,
-                "cache_read_input_tokens": usage.cache_read,
-                "cache_creation_input_tokens": usage.cache_write,
-            },
+            "usage": reported,
         }
         events = self.context.record(response)
         return next(event.seq for event in events if event.kind == "message")
 
     def send(self) -> Sent:
-        """The next request; compacts by itself when that is due."""
+        """The next request; compacts automatically when that is due."""
         request = self.context.request()
         units = self.scale.units(request)
         faults = dialect(DIALECT).check(request)
         return Sent(request=request, units=units, faults=faults, too_long=size(units) > self.room)
 
-    def told(self) -> list[Notice]:
+    def new_notices(self) -> list[Notice]:
         """What the engine has said since this was last asked."""
-        said, self.notices[:] = list(self.notices), []
+        said = list(self.notices)
+        self.notices.clear()
         return said
 
 

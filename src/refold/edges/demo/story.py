@@ -1,5 +1,5 @@
-"""The run itself: every turn of the script goes to all sides, and what happens there is told to the
-screen.
+"""The run itself: every turn of the script goes to all sides, and what happens there is shown on
+the screen.
 
 Neighbours: `script` says what the agent does, `sides` send, `report` has the figures, `screen`
 shows.
@@ -7,14 +7,17 @@ shows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from refold.core.model import Span
 from refold.core.plan import Receipt
+from refold.edges.commands.text import number
 from refold.edges.demo import proofs, script
 from refold.edges.demo.billing import Scale
 from refold.edges.demo.questions import Question, Search, asked, on_entries, questions
-from refold.edges.demo.report import Answer, Report, Told, report_of
+from refold.edges.demo.report import Answer, Note, Report, report_of
 from refold.edges.demo.screen import Screen
 from refold.edges.demo.script import Call, Turn
 from refold.edges.demo.sides import Entry, Folded, Messages, Sent, fixed_part, reserve_for
@@ -44,7 +47,7 @@ class Story:
         self.scale, self.folder = scale, folder
         self.facts: dict[str, Outcome] = {}
         self.seen: dict[int, str] = {}  # what every message said, by seq
-        self.dropped: list[Entry] = []  # what the sliding window lost since it was last told
+        self.dropped: list[Entry] = []  # what the window lost and nobody has seen yet
         self.compactions = self.calls = self.replies = self.tokens_seen = 0
         self.large = ""
 
@@ -52,16 +55,19 @@ class Story:
         """The whole story, from the first request to the closing table."""
         self.screen.begin(self.window_tokens, MODEL)
         for turn in script.script(self.shop):
-            self._ask(turn.asks) if turn.asks else self._act(turn)
+            if turn.asks:
+                self._ask(turn.asks)
+            else:
+                self._act(turn)
         answers = self._questions()
         self.screen.end_stream()
         self.screen.answers(answers)
         undone = proofs.undo(self.folded.context, self.folder)
-        self.screen.proof(proofs.told_undo(undone))
+        self.screen.proof(proofs.undo_note(undone))
         unfolded = proofs.unfold(self.folded.context, self.large, self.facts["large"].text)
-        self.screen.proof(proofs.told_unfold(unfolded))
+        self.screen.proof(proofs.unfold_note(unfolded))
         searched = proofs.search(self.folded.context, self.seen)
-        self.screen.proof(proofs.told_search(searched))
+        self.screen.proof(proofs.search_note(searched))
         return report_of(self, answers, undone, unfolded, searched)
 
     # --- turns ---
@@ -87,7 +93,8 @@ class Story:
             )
 
     def _outcome(self, call: Call) -> Outcome:
-        self.screen.action(call.name, _described(call), len(self.seen))
+        described = " ".join(str(value) for value in call.arguments.values())
+        self.screen.action(call.name, described, len(self.seen))
         outcome = self.shop.call(call.name, call.arguments)
         if call.fact:
             self.facts[call.fact] = outcome
@@ -136,23 +143,25 @@ class Story:
     def _send_plain(self, side: Messages, output: int, *, shown: bool) -> Sent:
         """One request of a plain side. A refused one is counted, its newest output cut, and sent
         again."""
-        sent = side.send()
-        self.dropped += sent.dropped if shown else ()
+        sent = self._send_once(side, shown=shown)
         if not sent.taken:
             side.bill.refuse(too_long=sent.too_long)
             if not sent.too_long:
-                raise Corrupt(
-                    f"the sliding window sent what no provider takes: {sent.faults[0]}",
-                    hint="report this",
-                )
+                reason = f"the sliding window sent what no provider takes: {sent.faults[0]}"
+                raise Corrupt(reason, hint="report this")
             size_bytes = side.cut_last()
             if shown:
                 self._tell_refused(sent, size_bytes)
-            sent = side.send()
-            self.dropped += sent.dropped if shown else ()
+            sent = self._send_once(side, shown=shown)
         side.bill.charge(sent.units, output)
         if shown and self.dropped and self.dropped[0].seq == next(iter(self.seen)):
             self._tell_dropped()
+        return sent
+
+    def _send_once(self, side: Messages, *, shown: bool) -> Sent:
+        sent = side.send()
+        if shown:
+            self.dropped += sent.dropped
         return sent
 
     def _send_folded(self) -> Sent:
@@ -167,36 +176,26 @@ class Story:
     # --- telling ---
 
     def _meters(self) -> None:
-        folded = self.folded.context.stats().current
-        self.screen.meters(
-            (self.window.tokens(), self.window.bill.cost), (folded, self.folded.bill.cost)
-        )
+        window = (self.window.tokens(), self.window.bill.cost)
+        folded = (self.folded.context.stats().current, self.folded.bill.cost)
+        self.screen.meters(window, folded)
 
     def _tell_notices(self) -> None:
-        for notice in self.folded.told():
+        for notice in self.folded.new_notices():
             self._tell(notice)
 
     def _tell(self, notice: Notice) -> None:
         if notice.name == "context-warning":
-            self.screen.right(Told("warn", [f"warning: {notice.percent:.0f} % full"]))
+            self.screen.right(Note("warn", [f"warning: {notice.percent:.0f} % full"]))
         if notice.receipt is not None and notice.name == "compaction-complete":
             self.compactions += 1
             self._tell_dropped()
-            self.screen.right(Told("fold", receipt_lines(notice.receipt, self.compactions)))
+            self.screen.right(Note("fold", receipt_lines(notice.receipt, self.compactions)))
 
     def _tell_dropped(self) -> None:
-        """What the sliding window lost since it was last told."""
+        """Shows what the sliding window lost since this was last shown."""
         if self.dropped:
-            first, last = self.dropped[0].seq, self.dropped[-1].seq
-            tokens = sum(entry.unit.tokens for entry in self.dropped)
-            what = f"#{first}" if first == last else f"#{first}-{last}"
-            lines = [
-                f"dropped {what}, {_count(len(self.dropped), 'message')}",
-                f"{tokens:,} tokens, no handle",
-            ]
-            if any(entry.wire["content"] == script.OPENING for entry in self.dropped):
-                lines.append("with the request and both rules")
-            self.screen.left(Told("drop", lines))
+            self.screen.left(Note("drop", dropped_lines(self.dropped)))
             self.dropped = []
 
     def _tell_refused(self, sent: Sent, size_bytes: int) -> None:
@@ -204,7 +203,7 @@ class Story:
             f"refused: {sent.tokens:,} tokens, too long",
             f"{size_bytes:,} bytes cut to their start",
         ]
-        self.screen.left(Told("refuse", lines))
+        self.screen.left(Note("refuse", lines))
 
     def _tell_stub(self, outcomes: dict[str, Outcome]) -> None:
         artifact = self.folded.context.artifacts.list()[-1].artifact
@@ -214,9 +213,9 @@ class Story:
         lines = [
             f"{artifact.size_bytes:,} bytes kept whole",
             f"shown as a stub of {slot.tokens:,} tokens,",
+            f"unfold {artifact.id}: any part",
         ]
-        lines += [f"unfold {artifact.id}: any part"]
-        self.screen.right(Told("stub", lines))
+        self.screen.right(Note("stub", lines))
 
     # --- the end ---
 
@@ -240,30 +239,34 @@ class Story:
         )
 
 
-def receipt_lines(receipt: Receipt, number: int) -> list[str]:
+def dropped_lines(entries: Sequence[Entry]) -> list[str]:
+    """What a sliding window lost, in a few short lines."""
+    span = Span(entries[0].seq, entries[-1].seq)
+    tokens = sum(entry.unit.tokens for entry in entries)
+    lines = [
+        f"dropped {span}, {number(len(entries), 'message')}",
+        f"{tokens:,} tokens, no handle",
+    ]
+    if any(entry.wire["content"] == script.OPENING for entry in entries):
+        lines.append("with the request and both rules")
+    return lines
+
+
+def receipt_lines(receipt: Receipt, count: int) -> list[str]:
     """A receipt in a few short lines: what, handle, price, cache. The first says more, to be
     understood."""
-    lines = [f"receipt {number}: {receipt.tokens_before:,} → {receipt.tokens_after:,} tokens"]
-    shown = receipt.items[: ITEMS_SHOWN if number == 1 else 1]
-    lines += [
-        f"{item.action} {item.handle} {item.tokens_before:,} → {item.tokens_after:,}"
-        for item in shown
-    ]
+    lines = [f"receipt {count}: {receipt.tokens_before:,} → {receipt.tokens_after:,} tokens"]
+    shown = receipt.items[: ITEMS_SHOWN if count == 1 else 1]
+    for item in shown:
+        sizes = f"{item.tokens_before:,} → {item.tokens_after:,}"
+        lines.append(f"{item.action} {item.handle} {sizes}")
     rest = len(receipt.items) - len(shown)
-    lines += [f"and {rest} more"] if rest else []
+    if rest:
+        lines.append(f"and {rest} more")
     price = receipt.price
-    lines += (
-        []
-        if price.cost_dollars is None
-        else [f"price ${price.cost_dollars:.4f} of rewritten cache"]
-    )
+    if price.cost_dollars is not None:
+        lines.append(f"price ${price.cost_dollars:.4f} of rewritten cache")
     lines.append(f"cache kept up to message {price.kept_messages}")
-    return [*lines, "unfold or undo brings it back"] if number == 1 else lines
-
-
-def _described(call: Call) -> str:
-    return " ".join(str(value) for value in call.arguments.values())
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    if count == 1:
+        lines.append("unfold or undo brings it back")
+    return lines

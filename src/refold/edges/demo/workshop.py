@@ -29,6 +29,7 @@ from refold.errors import Invalid, Unavailable
 COMMAND_S_MAX = 30.0
 OUTPUT_CHARS_MAX = 2 * 1024 * 1024
 MATCHES_MAX = 40
+HIDDEN = ("PYTHONPATH", "PYTHONUNBUFFERED")  # variables that a command does not see
 # The demo's own files stay out of the copy: its script would give the answers away.
 SKIPPED = ("__pycache__", "*.pyc", "demo", "demo.py")
 
@@ -79,21 +80,27 @@ TOOLS = [
 
 @contextmanager
 def scratch_folder(*, keep: bool = False) -> Iterator[Path]:
-    """A folder of our own, gone afterwards. Its name has lower-case letters only: it stands in
-    stubs, and every name must weigh the same number of tokens."""
+    """A folder of our own, gone afterwards. Its name has lower-case letters only: it is part of
+    stubs, and every name must have the same number of tokens."""
     letters = "".join(secrets.choice(string.ascii_lowercase) for _ in range(12))
     folder = Path(tempfile.gettempdir()) / f"refold-demo-{letters}"
     try:
         folder.mkdir(mode=0o700)
     except OSError as error:
-        raise Unavailable(
-            f"the demo cannot use {folder}: {error}", hint="set TMPDIR to a folder with room"
-        ) from error
+        hint = "set TMPDIR to a folder with room"
+        raise Unavailable(f"the demo cannot use {folder}: {error}", hint=hint) from error
     try:
         yield folder
     finally:
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _environment() -> dict[str, str]:
+    """What a command sees, so that it prints the same everywhere."""
+    environ = {name: text for name, text in os.environ.items() if name not in HIDDEN}
+    plain = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONIOENCODING": "utf-8", "NO_COLOR": "1"}
+    return environ | plain
 
 
 class Workshop:
@@ -125,10 +132,10 @@ class Workshop:
 
     def files(self, path: str = ".") -> list[Path]:
         """The Python files of a folder and below, sorted."""
-        found = (
-            (self.root / path).rglob("*.py") if (self.root / path).is_dir() else [self.root / path]
-        )
-        return sorted(file for file in found if "__pycache__" not in file.parts)
+        place = self.root / path
+        if not place.is_dir():
+            return [place]
+        return sorted(file for file in place.rglob("*.py") if "__pycache__" not in file.parts)
 
     def name(self, file: Path) -> str:
         return file.relative_to(self.root).as_posix()
@@ -144,79 +151,66 @@ class Workshop:
             return (self.root / path).read_text(encoding="utf-8")
         except OSError as error:
             raise Unavailable(
-                f"the scratch copy has no {path}: {error.strerror}", hint="install it anew"
+                f"the scratch copy has no {path}: {error.strerror}", hint="install it again"
             ) from error
 
     def list_files(self, path: str) -> Outcome:
-        rows = [
-            f"{self.name(file)}  {len(self.lines(self.name(file)))} lines"
-            for file in self.files(path)
-        ]
+        names = map(self.name, self.files(path))
+        rows = [f"{name}  {len(self.lines(name))} lines" for name in names]
         return Outcome("\n".join(rows) or f"{path} has no Python files")
 
     def read_file(self, path: str, start_line: int, end_line: int) -> Outcome:
         lines = self.lines(path)[start_line - 1 : end_line]
-        return Outcome(
-            "\n".join(f"{at:4} {line}" for at, line in enumerate(lines, start_line)) or "(empty)"
-        )
+        numbered = [f"{at:4} {line}" for at, line in enumerate(lines, start_line)]
+        return Outcome("\n".join(numbered) or "(empty)")
 
     def grep(self, pattern: str, path: str) -> Outcome:
         wanted = re.compile(pattern, re.MULTILINE)
+        found: list[str] = []
+        for file in self.files(path):
+            found += self._matches(wanted, self.name(file))
+        shown = found[:MATCHES_MAX]
+        if len(found) > MATCHES_MAX:
+            shown.append(f"… {len(found) - MATCHES_MAX} more")
+        return Outcome("\n".join(shown) or "no match")
+
+    def _matches(self, wanted: re.Pattern[str], name: str) -> list[str]:
+        """The lines of a file that match, as path:line:text."""
+        lines = self.lines(name)
         # Most files have no match at all, and one look at the whole text says so.
-        names = [
-            name
-            for file in self.files(path)
-            if wanted.search("\n".join(self.lines(name := self.name(file))))
-        ]
-        found = [
-            f"{name}:{at}:{line.strip()}"
-            for name in names
-            for at, line in enumerate(self.lines(name), 1)
-            if wanted.search(line)
-        ]
-        more = [f"… {len(found) - MATCHES_MAX} more"] if len(found) > MATCHES_MAX else []
-        return Outcome("\n".join([*found[:MATCHES_MAX], *more]) or "no match")
+        if not wanted.search("\n".join(lines)):
+            return []
+        numbered = enumerate(lines, 1)
+        return [f"{name}:{at}:{line.strip()}" for at, line in numbered if wanted.search(line)]
 
     # --- acting ---
 
     def run(self, command: str) -> Outcome:
         words = shlex.split(command)
-        words[0] = sys.executable if words[0] == "python" else words[0]
-        environ = {
-            **os.environ,
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "PYTHONIOENCODING": "utf-8",
-            "NO_COLOR": "1",
-        }
-        for name in ("PYTHONPATH", "PYTHONUNBUFFERED"):
-            environ.pop(name, None)
+        if words[0] == "python":
+            words[0] = sys.executable
         try:
             done = subprocess.run(
                 words,
                 cwd=self.root,
-                env=environ,
+                env=_environment(),
                 capture_output=True,
                 timeout=COMMAND_S_MAX,
                 stdin=subprocess.DEVNULL,
             )
         except (OSError, subprocess.SubprocessError) as error:
-            raise Unavailable(
-                f"the demo's command did not run: {error}", hint=f"try it by hand: {command}"
-            ) from error
-        output = (
-            (done.stdout + done.stderr)
-            .decode("utf-8", "replace")
-            .replace(str(self.root), "/scratch")
-        )
-        text = f"exit status {done.returncode}: {command}\n{output.rstrip()}"
+            hint = f"try it by hand: {command}"
+            raise Unavailable(f"the demo's command did not run: {error}", hint=hint) from error
+        printed = (done.stdout + done.stderr).decode("utf-8", "replace")
+        output = printed.replace(str(self.root), "/scratch").rstrip()
+        text = f"exit status {done.returncode}: {command}\n{output}"
         return Outcome(text[:OUTPUT_CHARS_MAX].rstrip(), done.returncode != 0)
 
     def edit_file(self, path: str, old: str, new: str) -> Outcome:
         whole = self._text(path)
-        if whole.count(old) != 1:
-            return Outcome(
-                f"{path}: the text occurs {whole.count(old)} times, not once", failed=True
-            )
+        count = whole.count(old)
+        if count != 1:
+            return Outcome(f"{path}: the text occurs {count} times, not once", failed=True)
         (self.root / path).write_text(whole.replace(old, new), encoding="utf-8")
         self._lines.pop(path, None)
         line = whole[: whole.index(old)].count("\n") + 1

@@ -1,2 +1,2 @@
-"""Models behind an address: the writer over the providers' wires, and the embedder that comes in
-a package."""
+"""Models over HTTP: `writer` puts summaries in words, `embedder` makes vectors; `client` posts for
+both, `wires` has the providers' formats."""

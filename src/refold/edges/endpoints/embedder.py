@@ -1,24 +1,26 @@
 """An embedder over HTTP: `endpoint(url, model)` gives a callable that asks an OpenAI-compatible
 embeddings endpoint.
 
-    context = refold.open("work", embedder=endpoint("https://api.openai.com/v1", "text-embedding-3-small"))
+    embedder = endpoint("https://api.openai.com/v1", "text-embedding-3-small")
+    context = refold.open("work", embedder=embedder)
 
 What is indexed and every query go to that host, and to no other; nothing is sent unless a caller
-names one. Keys, tries, waits and sizes are bounded and handled as those of `writer`, whose
-neighbour this is.
+names one. Neighbours: `client` posts, `refold.search` calls it.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
-from refold.edges.endpoints.wires import WIRES, Wire
-from refold.edges.endpoints.writer import Endpoint, _checked
+from refold.edges.endpoints.client import Client, Post, check_address, host_of
+from refold.edges.endpoints.wires import WIRES
 from refold.errors import Invalid, Unavailable
 
 BATCH_TEXTS = 64
 CHARS_MAX = 8_000
+WIRE = WIRES["openai"]
 
 
 def endpoint(
@@ -33,59 +35,46 @@ def endpoint(
     """An embedder that asks the model at this address. `key_env` names the variable that holds
     the key; without it, the provider's usual one, for the provider's own host only."""
     if timeout_s <= 0 or deadline_s <= 0 or tries < 1:
-        raise Invalid(
-            "an endpoint needs a timeout, a deadline and a try", hint="give positive numbers"
-        )
-    return Embeddings(
-        _checked(url),
-        model,
-        key_env=key_env,
-        timeout_s=timeout_s,
-        tries=tries,
-        deadline_s=deadline_s,
-    )
+        reason = "an endpoint needs a timeout, a deadline and a try"
+        raise Invalid(reason, hint="give positive numbers")
+    url = check_address(url)
+    key_env = key_env or WIRE.usual_key_env(host_of(url))
+    client = Client(url, key_env=key_env, timeout_s=timeout_s, tries=tries)
+    return Embeddings(client, model, deadline_s=deadline_s)
 
 
-class Embeddings(Endpoint):
+class Embeddings:
     """The callable that `endpoint` makes. It shows itself without its key."""
 
-    def __init__(
-        self, url: str, model: str, *, key_env: str, timeout_s: float, tries: int, deadline_s: float
-    ) -> None:
-        super().__init__(
-            url,
-            model,
-            kind="openai",
-            key_env=key_env,
-            timeout_s=timeout_s,
-            tries=tries,
-            window=1,
-            deadline_s=deadline_s,
-            calls_per_hour=0,
-        )
-        self._wire = _WIRE
-        self.name = f"{self.host}/{model}"
+    def __init__(self, client: Client, model: str, *, deadline_s: float) -> None:
+        self._client, self.model, self._deadline_s = client, model, deadline_s
+        self.name = f"{client.host}/{model}"
 
-    def __call__(self, texts: Any) -> Any:
+    def __repr__(self) -> str:
+        return f"endpoint({self._client.host!r}, {self.model!r})"
+
+    def __call__(self, texts: Sequence[str]) -> list[list[float]]:
         """Vectors in the order of the texts. `Unavailable` if there is no answer in time,
         `Denied` without a key."""
         vectors: list[list[float]] = []
         for at in range(0, len(texts), BATCH_TEXTS):
-            batch = [text[:CHARS_MAX] or " " for text in texts[at : at + BATCH_TEXTS]]
-            deadline = time.monotonic() + self._deadline_s
-            vectors += _vectors(self._body(batch, deadline), len(batch))  # type: ignore[arg-type]
+            vectors += self._vectors(texts[at : at + BATCH_TEXTS])
         return vectors
 
+    def _vectors(self, texts: Sequence[str]) -> list[list[float]]:
+        """The vectors of one batch."""
+        inputs = [text[:CHARS_MAX] or " " for text in texts]
+        url = self._client.url
+        post = Post(
+            address=url if url.endswith("/embeddings") else f"{url}/embeddings",
+            payload={"model": self.model, "input": inputs, "encoding_format": "float"},
+            headers=WIRE.headers,
+        )
+        body = self._client.post(post, time.monotonic() + self._deadline_s)
+        return vectors_of(body, len(inputs))
 
-def _path(base: str, model: str) -> str:
-    return base if base.endswith("/embeddings") else f"{base}/embeddings"
 
-
-def _payload(texts: Any, model: str, host: str) -> dict[str, Any]:
-    return {"model": model, "input": texts, "encoding_format": "float"}
-
-
-def _vectors(body: dict[str, Any], count: int) -> list[list[float]]:
+def vectors_of(body: dict[str, Any], count: int) -> list[list[float]]:
     """The vectors of an answer, each at the place its index names."""
     rows = body.get("data")
     named = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
@@ -94,14 +83,3 @@ def _vectors(body: dict[str, Any], count: int) -> list[list[float]]:
     if not all(isinstance(vector, list) and vector for vector in vectors):
         raise Unavailable("the endpoint gave no vectors", hint="check the address and the model")
     return vectors  # type: ignore[return-value]
-
-
-_CHAT = WIRES["openai"]
-_WIRE = Wire(
-    host=_CHAT.host,
-    key_env=_CHAT.key_env,
-    path=_path,
-    headers=_CHAT.headers,
-    payload=_payload,
-    answer=_CHAT.answer,
-)

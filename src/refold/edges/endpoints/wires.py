@@ -1,13 +1,13 @@
 """The three wire formats a writer's endpoint can speak: where to post, what to send, what came
 back.
 
-Only text goes out, never a tool. Whatever is not the shape that was promised is `Unavailable`, in
-words that name the shape and nothing of the content. Neighbour: `writer` does the posting.
+Only text goes out, never a tool. Whatever is not in the shape that was promised is `Unavailable`,
+in words that name the shape and nothing of the content. Neighbour: `writer` uses them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -39,45 +39,59 @@ class Wire(Struct, frozen=True, kw_only=True):
     payload: Callable[[Request, str, str], dict[str, Any]]
     answer: Callable[[dict[str, Any]], Answer]
 
+    def usual_key_env(self, host: str) -> str:
+        """The variable of the key for a host: the usual one for the provider's own host, none for
+        any other."""
+        return self.key_env if host == self.host else ""
 
-def _finished(said: object) -> str:
-    return _STOPS.get(said, said) if isinstance(said, str) and said else "nothing"
+
+# --- answers of any shape ---
 
 
-def _shape(what: str) -> Unavailable:
-    return Unavailable(
-        f"the writer's endpoint gave no {what}",
-        hint="check the address and the kind of the endpoint",
-    )
+def _finish(reason: object) -> str:
+    """Why an answer ended, in our words."""
+    if not isinstance(reason, str) or not reason:
+        return "nothing"
+    return _STOPS.get(reason, reason)
+
+
+def _missing(what: str) -> Unavailable:
+    hint = "check the address and the kind of the endpoint"
+    return Unavailable(f"the writer's endpoint gave no {what}", hint=hint)
 
 
 def _table(value: object, what: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise _shape(what)
+        raise _missing(what)
     return value
-
-
-def _maybe(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _first(value: object, what: str) -> dict[str, Any]:
     if not isinstance(value, list) or not value:
-        raise _shape(what)
+        raise _missing(what)
     return _table(value[0], what)
+
+
+def _usage(body: dict[str, Any], table: str, input: str, output: str) -> Usage:
+    """The tokens that an answer reports under these names; 0 where it does not say."""
+    used = body.get(table)
+    if not isinstance(used, dict):
+        return Usage()
+    return Usage(input=_number(used.get(input)), output=_number(used.get(output)))
 
 
 def _number(value: object) -> int:
     return value if isinstance(value, int) and value > 0 else 0
 
 
-def _joined(parts: object, wanted: Callable[[dict[str, Any]], object]) -> str:
-    """The texts of a list of parts."""
-    texts = (
-        [wanted(part) for part in parts if isinstance(part, dict)]
-        if isinstance(parts, list)
-        else []
-    )
+def _parts(value: object) -> list[dict[str, Any]]:
+    """The parts of a content that are objects."""
+    if not isinstance(value, list):
+        return []
+    return [part for part in value if isinstance(part, dict)]
+
+
+def _joined(texts: Iterable[object]) -> str:
     return "".join(text for text in texts if isinstance(text, str))
 
 
@@ -101,16 +115,25 @@ def _chat_payload(request: Request, model: str, host: str) -> dict[str, Any]:
 def _chat_answer(body: dict[str, Any]) -> Answer:
     choice = _first(body.get("choices"), "choices")
     message = _table(choice.get("message"), "message")
-    content = message.get("content")
-    text = content if isinstance(content, str) else _joined(content, lambda part: part.get("text"))
     reasoning = message.get("reasoning_content") or message.get("reasoning") or ""
-    finished = "tool" if message.get("tool_calls") else _finished(choice.get("finish_reason"))
-    finished = "refusal" if message.get("refusal") else finished
-    used = _maybe(body.get("usage"))
-    usage = Usage(
-        input=_number(used.get("prompt_tokens")), output=_number(used.get("completion_tokens"))
+    return Answer(
+        text=_chat_text(message.get("content")),
+        finished=_chat_finish(choice, message),
+        reasoning=str(reasoning),
+        usage=_usage(body, "usage", "prompt_tokens", "completion_tokens"),
     )
-    return Answer(text=text, finished=finished, reasoning=str(reasoning), usage=usage)
+
+
+def _chat_text(content: object) -> str:
+    if isinstance(content, str):
+        return content
+    return _joined(part.get("text") for part in _parts(content))
+
+
+def _chat_finish(choice: dict[str, Any], message: dict[str, Any]) -> str:
+    if message.get("refusal"):
+        return "refusal"
+    return "tool" if message.get("tool_calls") else _finish(choice.get("finish_reason"))
 
 
 # --- Anthropic messages ---
@@ -131,17 +154,14 @@ def _messages_payload(request: Request, model: str, host: str) -> dict[str, Any]
 
 
 def _messages_answer(body: dict[str, Any]) -> Answer:
-    content = body.get("content")
-    if not isinstance(content, list):
-        raise _shape("content")
-    used = _maybe(body.get("usage"))
+    if not isinstance(body.get("content"), list):
+        raise _missing("content")
+    parts = _parts(body["content"])
     return Answer(
-        text=_joined(content, lambda part: part.get("text") if part.get("type") == "text" else ""),
-        finished=_finished(body.get("stop_reason")),
-        reasoning=_joined(content, lambda part: part.get("thinking")),
-        usage=Usage(
-            input=_number(used.get("input_tokens")), output=_number(used.get("output_tokens"))
-        ),
+        text=_joined(part.get("text") for part in parts if part.get("type") == "text"),
+        finished=_finish(body.get("stop_reason")),
+        reasoning=_joined(part.get("thinking") for part in parts),
+        usage=_usage(body, "usage", "input_tokens", "output_tokens"),
     )
 
 
@@ -166,35 +186,56 @@ def _generate_answer(body: dict[str, Any]) -> Answer:
     if isinstance(feedback, dict) and feedback.get("blockReason"):
         return Answer(finished="refusal")
     candidate = _first(body.get("candidates"), "candidates")
-    parts = _maybe(candidate.get("content")).get("parts")
-    called = isinstance(parts, list) and any(
-        isinstance(part, dict) and "functionCall" in part for part in parts
-    )
-    used = _maybe(body.get("usageMetadata"))
+    content = candidate.get("content")
+    parts = _parts(content.get("parts")) if isinstance(content, dict) else []
+    is_call = any("functionCall" in part for part in parts)
     return Answer(
-        text=_joined(parts, lambda part: "" if part.get("thought") else part.get("text")),
-        finished="tool" if called else _finished(candidate.get("finishReason")),
-        reasoning=_joined(parts, lambda part: part.get("text") if part.get("thought") else ""),
-        usage=Usage(
-            input=_number(used.get("promptTokenCount")),
-            output=_number(used.get("candidatesTokenCount")),
-        ),
+        text=_joined(part.get("text") for part in parts if not part.get("thought")),
+        finished="tool" if is_call else _finish(candidate.get("finishReason")),
+        reasoning=_joined(part.get("text") for part in parts if part.get("thought")),
+        usage=_usage(body, "usageMetadata", "promptTokenCount", "candidatesTokenCount"),
     )
+
+
+# --- the table ---
+
+
+def _bearer(key: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {key}"} if key else {}
+
+
+def _anthropic_headers(key: str) -> dict[str, str]:
+    version = {"anthropic-version": "2023-06-01"}
+    return {**version, "x-api-key": key} if key else version
+
+
+def _gemini_headers(key: str) -> dict[str, str]:
+    return {"x-goog-api-key": key} if key else {}
 
 
 WIRES: dict[str, Wire] = {
     "openai": Wire(
-        host="api.openai.com", key_env="OPENAI_API_KEY", path=_chat_path, payload=_chat_payload, answer=_chat_answer,
-        headers=lambda key: {"authorization": f"Bearer {key}"} if key else {},
+        host="api.openai.com",
+        key_env="OPENAI_API_KEY",
+        path=_chat_path,
+        headers=_bearer,
+        payload=_chat_payload,
+        answer=_chat_answer,
     ),
     "anthropic": Wire(
-        host="api.anthropic.com", key_env="ANTHROPIC_API_KEY", path=_messages_path, payload=_messages_payload,
+        host="api.anthropic.com",
+        key_env="ANTHROPIC_API_KEY",
+        path=_messages_path,
+        headers=_anthropic_headers,
+        payload=_messages_payload,
         answer=_messages_answer,
-        headers=lambda key: {"anthropic-version": "2023-06-01", **({"x-api-key": key} if key else {})},
     ),
     "gemini": Wire(
-        host="generativelanguage.googleapis.com", key_env="GEMINI_API_KEY", path=_generate_path,
-        payload=_generate_payload, answer=_generate_answer,
-        headers=lambda key: {"x-goog-api-key": key} if key else {},
+        host="generativelanguage.googleapis.com",
+        key_env="GEMINI_API_KEY",
+        path=_generate_path,
+        headers=_gemini_headers,
+        payload=_generate_payload,
+        answer=_generate_answer,
     ),
-}  # fmt: skip
+}

@@ -1,0 +1,59 @@
+"""The commands, each a value in a module of its own, and the table that names them all.
+
+A module is imported when its command is used. Nothing here knows who offers the commands: no
+command prints, and none imports a library for command lines or terminals. How to add one stands in
+README.md.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from refold.edges.commands.command import Command
+
+
+class Entry(NamedTuple):
+    """Where a command is, and what it does, in one line: a list of commands loads none of them."""
+
+    module: str
+    summary: str
+
+
+COMMANDS = {
+    "list": Entry("list_", "List the conversations of the store, newest first."),
+    "show": Entry("show", "Show the page of a conversation as the model sees it."),
+    "stats": Entry("stats", "Show size, counts and cost of a conversation."),
+    "compact": Entry("compact", "Make the page of a conversation shorter."),
+    "undo": Entry("undo", "Take back the newest compaction or restore."),
+    "export": Entry("export", "Write a conversation to a file."),
+    "import": Entry("import_", "Read a conversation from an exported file."),
+    "copy": Entry("copy", "Copy conversations to another store."),
+    "delete": Entry("delete", "Remove conversations for good."),
+    "sweep": Entry("sweep", "Remove old conversations for good, by age and by number."),
+    "artifacts list": Entry(
+        "artifacts.list_", "List the outputs of a conversation, without their contents."
+    ),
+    "artifacts show": Entry(
+        "artifacts.show", "Show what an output holds, all of it or some lines."
+    ),
+    "artifacts grep": Entry("artifacts.grep", "Find the lines of the outputs that contain a text."),
+    "artifacts clean": Entry("artifacts.clean", "Remove old outputs of a conversation, or of all."),
+    "artifacts delete": Entry(
+        "artifacts.delete", "Remove one output for good, also one that the page names."
+    ),
+    "search": Entry("search", "Find messages and artifacts by what they say."),
+    "index": Entry("index", "Bring the search index up to date."),
+    "scan": Entry("scan", "Find secrets in stored conversations."),
+    "verify": Entry("verify", "Check that everything is as it was written."),
+    "doctor": Entry("doctor", "Check this installation."),
+    "demo": Entry("demo", "Play an agent session with and without refold."),
+}
+GROUPS = {"artifacts": "List, show, search and remove stored outputs."}
+
+
+def load(name: str) -> Command[Any, Any]:
+    """The command of that name; KeyError if there is none."""
+    found: Command[Any, Any] = import_module(f"{__name__}.{COMMANDS[name].module}").COMMAND
+    return found

@@ -1,0 +1,158 @@
+"""`refold list`: which conversations there are.
+
+A list must be cheap for a thousand conversations: sizes come from the bookmark and a short tail
+after it, and are left out where that does not tell them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from refold.conversations.listing import newest, preview
+from refold.core import bookmark
+from refold.core.budget import Sized, current_tokens, factor_of
+from refold.core.model import Conversation
+from refold.display import moment
+from refold.edges.commands.command import Arguments, Command, Result, Screen
+from refold.edges.commands.session import Session
+from refold.edges.commands.text import show_damage
+from refold.errors import Corrupt
+from refold.log.log import Log
+from refold.stores.protocol import Store
+from refold.tokens.models import model_info
+
+TAIL_EVENTS = 300
+PLAIN_KINDS = {"message", "usage", "artifact", "checkpoint", "meta"}
+
+
+class ListArguments(Arguments, frozen=True, kw_only=True):
+    tag: Annotated[str, Meta(description="Only conversations with this tag.")] = ""
+    limit: Annotated[int, Meta(description="At most this many.", ge=1)] | None = None
+
+
+class Row(Struct, frozen=True, kw_only=True):
+    """What the list says of one conversation; `damaged` says why it cannot be read."""
+
+    id: str
+    title: str
+    preview: str
+    head: int
+    messages: int | None
+    tokens: int | None
+    created_ms: int
+    updated_ms: int
+    parent: str
+    parent_seq: int
+    damaged: str
+
+
+class Listed(Result, frozen=True, kw_only=True):
+    store: str
+    conversations: tuple[Row, ...]
+
+    @property
+    def damaged(self) -> dict[str, str]:
+        """Why each conversation that cannot be read cannot."""
+        return {row.id: row.damaged for row in self.conversations if row.damaged}
+
+    @property
+    def outcome(self) -> str:
+        return "corrupt" if self.damaged else "ok"
+
+
+def run(session: Session, arguments: ListArguments) -> Listed:
+    store = session.store
+    chosen = newest(store, tag=arguments.tag)[: arguments.limit]
+    return Listed(store=store.url, conversations=tuple(_row(store, about) for about in chosen))
+
+
+def _row(store: Store, about: Conversation) -> Row:
+    """What the list shows of a conversation, also of one that cannot be read."""
+    sizes, damaged = None, ""
+    try:
+        sizes = _sizes(store, about)
+    except Corrupt as error:
+        damaged = str(error)
+    messages, tokens = sizes or (None, None)
+    return Row(
+        id=about.id,
+        title=about.title,
+        preview=preview(store, about.id),
+        head=about.head,
+        messages=messages,
+        tokens=tokens,
+        created_ms=about.at_ms,
+        updated_ms=about.updated_ms,
+        parent=about.parent,
+        parent_seq=about.parent_seq,
+        damaged=damaged,
+    )
+
+
+def _sizes(store: Store, about: Conversation) -> tuple[int, int] | None:
+    """Messages and tokens, as `stats` counts them; None where only the whole log would tell.
+    Corrupt if what has to be read for it cannot be."""
+    mark = bookmark.read(store.bookmark(about.id))
+    if mark is not None and (mark.head, mark.chain) == (about.head, about.chain):
+        return sum(mark.counts.values()), _current_tokens(bookmark.size(mark), mark.meta.model)
+    return _folded_sizes(store, about, mark.head if mark else 0)
+
+
+def _folded_sizes(store: Store, about: Conversation, after: int) -> tuple[int, int] | None:
+    """The same, from a log whose bookmark is at `after`."""
+    if about.head - after > TAIL_EVENTS:
+        return None
+    if about.head > TAIL_EVENTS and _reaches_back(store, about, after):
+        # Then all of the log would be read.
+        return None
+    view = Log(store, about.id).state.view()
+    return sum(view.counts.values()), _current_tokens(view, view.model)
+
+
+def _reaches_back(store: Store, about: Conversation, after: int) -> bool:
+    """Whether an event after that `seq` may change what came before it."""
+    if about.head <= after:
+        return False
+    tail = store.read(about.id, after=after, last=about.head, limit=TAIL_EVENTS)
+    return any(event.kind not in PLAIN_KINDS for event in tail)
+
+
+def _current_tokens(page: Sized, model: str | None) -> int:
+    factor = factor_of(page, model_info(model).name)
+    return current_tokens(page, factor)
+
+
+# --- shown ---
+
+
+def show(listed: Listed, screen: Screen) -> None:
+    if not listed.conversations:
+        screen.line(f"There are no conversations in {listed.store}.")
+        return
+    heads = ("ID", "TITLE", ">MESSAGES", ">TOKENS", "UPDATED", "PARENT")
+    screen.table(heads, [_cells(row) for row in listed.conversations])
+    show_damage(listed.damaged, screen)
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    title = row.title or row.preview or "Untitled"
+    if row.damaged:
+        title = f"[damaged] {title}"
+    parent = f"{row.parent}#{row.parent_seq}" if row.parent else ""
+    return row.id, title, _count(row.messages), _count(row.tokens), moment(row.updated_ms), parent
+
+
+def _count(count: int | None) -> str:
+    return "-" if count is None else f"{count:,}"
+
+
+COMMAND = Command(
+    name="list",
+    details="Wherever an ID is asked for, @1 is the first of this list, @2 the second.",
+    on="store",
+    arguments=ListArguments,
+    run=run,
+    show=show,
+)

@@ -1,0 +1,129 @@
+"""What a command is given besides its arguments: a store, a conversation, the settings, and
+whoever is watching.
+
+The store is opened when it is first used and closed with the session, so a result may still be
+read from it until then. Reading commands never write, not even a bookmark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING, BinaryIO
+
+from refold.edges.commands.command import Progress, Screen
+from refold.errors import Invalid
+
+if TYPE_CHECKING:
+    from refold.config import Config
+    from refold.engine.context import Context
+    from refold.stores.protocol import Store
+    from refold.writer.asker import Writer
+
+
+class Session:
+    """One use of the commands. `store_url` and `conversation` are those asked for; a conversation
+    may be named by its id, or as `@1` for the newest. `screen` is None where nobody is watching."""
+
+    def __init__(
+        self,
+        *,
+        store_url: str | None = None,
+        conversation: str | None = None,
+        screen: Screen | None = None,
+        stdin: BinaryIO | None = None,
+    ) -> None:
+        self.store_url, self._name = store_url, conversation
+        self.screen, self.stdin = screen, stdin
+        self._stores: list[Store] = []
+
+    # --- the store ---
+
+    @cached_property
+    def store(self) -> Store:
+        """The store asked for, or that of this project."""
+        from refold.settings.sources import default_store
+
+        return self.open_store(self.store_url or default_store())
+
+    def open_store(self, url: str) -> Store:
+        """Another store; it is closed with the session."""
+        from refold.stores import open_store
+
+        store = open_store(url)
+        self._stores.append(store)
+        return store
+
+    def close(self) -> None:
+        """Closes every store that was opened."""
+        while self._stores:
+            self._stores.pop().close()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # --- the conversation ---
+
+    @property
+    def conversation(self) -> str:
+        """The id of the conversation asked for."""
+        if self._name is None:
+            raise Invalid("no conversation is named", hint="refold list shows their ids")
+        return self.find(self._name)
+
+    def find(self, name: str) -> str:
+        """The id that a name stands for: itself, or `@1` for the newest, `@2` for the one before
+        it."""
+        from refold.conversations.listing import id_of
+
+        return id_of(self.store, name)
+
+    @contextmanager
+    def context(
+        self,
+        *,
+        window: int | None = None,
+        writer: Writer | None = None,
+        writes: bool = False,
+    ) -> Iterator[Context]:
+        """The conversation asked for, held open; NotFound if it does not exist. What a command
+        `writes` is kept like an agent's."""
+        from refold.engine.context import Context
+
+        id = self.store.conversation(self.conversation).id
+        context = Context(self.store, id, config=self.config, window=window, writer=writer)
+        yield context
+        if writes:
+            context.close()
+
+    @cached_property
+    def config(self) -> Config:
+        """The settings of this project."""
+        from refold.settings.sources import loaded
+
+        return loaded()[0]
+
+    # --- whoever is watching ---
+
+    def progress(self, doing: str) -> AbstractContextManager[Progress | None]:
+        """What shows progress while a block runs: `show(what, done, total)`; None where nobody
+        is watching."""
+        return nullcontext() if self.screen is None else self.screen.progress(doing)
+
+    def confirm(self, question: str, yes: bool) -> None:
+        """Asks before something is removed for good; Invalid where nobody can be asked."""
+        if yes:
+            return
+        if self.screen is None:
+            raise Invalid("what this removes cannot be brought back", hint="confirm it with --yes")
+        self.screen.confirm(question)

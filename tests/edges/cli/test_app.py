@@ -1,0 +1,155 @@
+"""Every command has help; an error is one line and an exit status."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+import refold
+from refold.edges.cli.options import parameters
+from refold.edges.commands import COMMANDS, load
+from refold.errors import OUTCOMES
+from tests.edges.cli.rooms import run
+
+pytestmark = pytest.mark.usefixtures("alone")
+
+
+def test_refold_alone_prints_its_help() -> None:
+    result = run()
+    names = {name.split()[0] for name in COMMANDS}
+    assert result.exit_code == 0 and all(f"\n  {name} " in result.stdout for name in names)
+
+
+def test_every_command_has_help_that_fits_its_line_and_is_ascii() -> None:
+    listing = run("--help").stdout + run("artifacts", "--help").stdout
+    assert "...\n" not in listing.replace("[ARGS]...", "") and listing.isascii()
+    for name, entry in COMMANDS.items():
+        result = run(*name.split(), "--help")
+        assert result.exit_code == 0 and result.stdout.isascii() and "--json" in result.stdout
+        assert entry.summary in result.stdout and f"  {entry.summary}\n" in listing
+
+
+def test_every_option_has_help() -> None:
+    for name in COMMANDS:
+        options = [one for one in parameters(load(name)) if isinstance(one, click.Option)]
+        assert all(option.help for option in options), name
+
+
+def test_a_list_of_commands_loads_none_of_them() -> None:
+    code = (
+        "import sys; from refold.edges.cli.app import outcome; outcome(['--help']);"
+        "assert not {'refold.engine', 'apsw', 'rich'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=True)
+
+
+# --- errors ---
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("show", "../../x"), "invalid"),
+        (("stats", ".."), "invalid"),
+        (("export", "a/b", "x.json"), "invalid"),
+        (("undo", "-x"), "invalid"),
+        (("verify", "../x"), "invalid"),
+        (("compact", "a b"), "invalid"),
+        (("show", "nobody"), "not-found"),
+        (("stats", "nobody"), "not-found"),
+        (("undo", "nobody"), "not-found"),
+        (("compact", "nobody"), "not-found"),
+        (("verify", "nobody"), "not-found"),
+        (("export", "nobody", "x.json"), "not-found"),
+        (("import", "nothing.json"), "not-found"),
+        (("export", "fix-login", "x.pdf"), "invalid"),
+        (("compact", "fix-login", "--strategy", "hid"), "invalid"),
+        (("show", "fix-login", "--handle", "what"), "invalid"),
+        (("show", "fix-login", "--seq", "999"), "not-found"),
+        (("show", "fix-login", "--seq", "0"), "invalid"),
+        (("show", "fix-login", "--lines", "1-2"), "invalid"),
+        (("show", "fix-login", "--seq", "5", "--lines", "x"), "invalid"),
+        (("list", "--nope"), "invalid"),
+        (("show", "fix-login", "--seq", "5", "--all"), "invalid"),
+        (("show",), "invalid"),
+        (("lst",), "invalid"),
+        (("list", "--store", "ftp://x"), "invalid"),
+        (("compact", "fix-login", "--target", "x"), "invalid"),
+        (("import", ".", "--id", "../x"), "invalid"),
+    ],
+)
+def test_an_error_is_one_line_and_its_exit_status_is_that_of_the_table(
+    url: str, arguments: tuple[str, ...], code: str
+) -> None:
+    result = run(*arguments)
+    assert result.exit_code == OUTCOMES[code][1], result.stderr
+    assert (
+        result.stdout == ""
+        and result.stderr.startswith("refold: ")
+        and result.stderr.count("\n") == 1
+    )
+    answer = json.loads(run(*arguments, "--json").stdout)
+    assert answer["error"]["code"] == code
+
+
+def test_an_unknown_command_gets_the_nearest() -> None:
+    assert "did you mean export?" in run("exprt").stderr
+    assert "\x1b" not in run("\x1b[31m").stderr
+
+
+def test_a_conversation_that_is_asked_for_is_not_created(tmp_path: Path) -> None:
+    for name in ("show", "stats", "undo", "compact"):
+        assert run(name, "new").exit_code == 3
+    assert os.listdir(tmp_path) == []
+
+
+def test_an_unexpected_error_is_one_line_unless_it_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("\x1b[31mboom")
+
+    monkeypatch.setattr("refold.settings.sources.default_store", fail)
+    result = run("list")
+    assert result.exit_code == 1 and result.stderr.count("\n") == 1
+    assert (
+        "internal error" in result.stderr
+        and "--debug" in result.stderr
+        and "\x1b" not in result.stderr
+    )
+    assert "Traceback" in run("list", "--debug").stderr
+
+
+def test_an_interrupt_ends_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("refold.settings.sources.default_store", interrupt)
+    result = run("list")
+    assert result.exit_code == 130 and result.stderr == ""
+
+
+def test_reading_commands_write_nothing(url: str, tmp_path: Path) -> None:
+    store = refold.open_store(url)
+    refold.Context(store, "fix-login").append(
+        {"role": "user", "content": "no bookmark of this yet"}
+    )
+    store.close()
+    database = tmp_path / ".refold" / "refold.db"
+    before = database.read_bytes()
+    for arguments in (
+        ("list",),
+        ("show", "fix-login"),
+        ("stats", "fix-login"),
+        ("verify",),
+        ("doctor",),
+    ):
+        assert run(*arguments).exit_code == 0
+    assert run("compact", "fix-login", "--dry-run").exit_code == 0
+    assert database.read_bytes() == before

@@ -1,0 +1,167 @@
+"""Every command is a value that any door can offer: it says what it takes, prints nothing, and
+gives a result that can be encoded."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import refold.edges.commands
+from refold.edges.cli.screen import Screen
+from refold.edges.commands import COMMANDS, GROUPS, load
+from refold.edges.commands.command import Result, builtins_of
+from refold.edges.commands.session import Session
+from refold.errors import OUTCOMES, Invalid
+
+ROOT = Path(__file__).parents[3]
+ROOM = Path(refold.edges.commands.__file__).parent
+PRINTING = {"click", "rich", "refold.edges.cli"}
+pytestmark = pytest.mark.usefixtures("alone")
+
+# What each command is given, as JSON would have it; ARTIFACT is an output of the conversation.
+EXAMPLES: dict[str, dict[str, Any]] = {
+    "list": {"limit": 5},
+    "show": {"all": True, "brief": True},
+    "stats": {"window": 40_000},
+    "compact": {"strategy": ["hide"], "target": 60},
+    "undo": {},
+    "export": {"file": "a.json"},
+    "import": {"file": "exported.json", "id": "imported"},
+    "copy": {"from": "STORE", "to": "files:tree"},
+    "delete": {"conversations": ["fix-login"], "yes": True},
+    "sweep": {"keep": 0, "yes": True},
+    "artifacts list": {"match": "login"},
+    "artifacts show": {"artifact": "ARTIFACT", "lines": "1-2"},
+    "artifacts grep": {"pattern": "login", "limit": 2},
+    "artifacts clean": {"keep_count": 0, "older_than": "30d"},
+    "artifacts delete": {"artifact": "ARTIFACT", "yes": True},
+    "search": {"query": ["login"], "full_text": True},
+    "index": {"rebuild": True, "full_text": True},
+    "scan": {"all": True},
+    "verify": {"conversation": "@1"},
+    "doctor": {},
+    "demo": {"fast": True},
+}
+
+
+def arguments(name: str, url: str) -> Any:
+    """The example of a command, decoded as a door would."""
+    with refold.open("fix-login", store=url) as context:
+        [artifact] = [one.artifact for one in context.artifacts.list()]
+        context.log.export("exported.json")
+    text = json.dumps(EXAMPLES[name]).replace("ARTIFACT", artifact.id).replace("STORE", url)
+    return msgspec.json.decode(text, type=load(name).arguments)
+
+
+def imported(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found.update(name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+    return found
+
+
+def test_there_is_an_example_of_every_command() -> None:
+    assert EXAMPLES.keys() == COMMANDS.keys()
+
+
+def test_commands_know_nothing_of_a_command_line_or_a_terminal() -> None:
+    for path in ROOM.rglob("*.py"):
+        for module in imported(path):
+            parts = module.split(".")
+            packages = {".".join(parts[:count]) for count in range(1, len(parts) + 1)}
+            assert not packages & PRINTING, f"{path.name} imports {module}"
+
+
+def test_loading_every_command_but_the_demo_loads_no_command_line() -> None:
+    names = [name for name in COMMANDS if name != "demo"]
+    code = (
+        "import sys; from refold.edges.commands import load;"
+        f"[load(name) for name in {names}]; assert not {{'click', 'rich'}} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=True)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_is_named_as_in_the_table_and_says_what_it_does(name: str) -> None:
+    command = load(name)
+    assert command.name == name and COMMANDS[name].module.split(".")[-1] in (
+        name.split()[-1],
+        f"{name.split()[-1]}_",
+    )
+    assert command.summary.endswith(".") and command.summary[0].isupper()
+    assert " ".join(name.split()[:-1]) in {"", *GROUPS}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_what_a_command_takes_is_a_json_schema_with_help(name: str) -> None:
+    schema = msgspec.json.schema(load(name).arguments)
+    [definition] = schema["$defs"].values()
+    assert definition["type"] == "object" and definition["additionalProperties"] is False
+    for property in definition["properties"].values():
+        choices = property.get("anyOf", [property])
+        assert any(choice.get("description") for choice in choices), property
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_running_a_command_prints_nothing_and_gives_what_can_be_encoded(
+    name: str, url: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    command, given = load(name), arguments(name, url)
+    # The demo is a story that is told while it runs, where somebody watches.
+    screen = Screen(json_output=name == "demo")
+    with Session(store_url=url, conversation="fix-login", screen=screen) as session:
+        result = command.run(session, given)
+        assert capfd.readouterr() == ("", "")
+        assert isinstance(result, Result) and result.outcome in OUTCOMES
+        assert msgspec.json.encode(builtins_of(result)).startswith(b"{")
+        assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_shows_its_result(
+    name: str, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command, given = load(name), arguments(name, url)
+    with Session(store_url=url, conversation="fix-login") as session:
+        result = command.run(session, given)
+        assert capsys.readouterr() == ("", "")
+        command.show(result, Screen())
+    assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["delete", "sweep", "artifacts delete"])
+def test_nothing_is_removed_where_nobody_can_be_asked(name: str, url: str) -> None:
+    given = msgspec.structs.replace(arguments(name, url), yes=False)
+    with Session(store_url=url, conversation="fix-login") as session:
+        with pytest.raises(Invalid, match="cannot be brought back"):
+            load(name).run(session, given)
+        assert session.store.conversation("fix-login").head
+
+
+def test_a_command_that_needs_a_conversation_says_so(url: str) -> None:
+    with Session(store_url=url) as session, pytest.raises(Invalid, match="no conversation"):
+        load("stats").run(session, load("stats").arguments())
+
+
+def test_import_reads_standard_input_only_where_there_is_one(url: str) -> None:
+    command = load("import")
+    with Session(store_url=url) as session, pytest.raises(Invalid, match="no standard input"):
+        command.run(session, command.arguments(file="-"))
+
+
+def test_every_command_stands_in_the_docs() -> None:
+    pages = (ROOT / "README.md", ROOT / "docs/start.md")
+    docs = [page.read_text(encoding="utf-8") for page in pages]
+    names = {name.split()[0] for name in COMMANDS}
+    missing = [name for name in names if not any(f"refold {name}" in text for text in docs)]
+    assert missing == []

@@ -1,0 +1,73 @@
+"""`refold doctor`: what refold runs on, and what to fix."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from refold.edges.commands.doctor import MASK, without_secrets
+from tests.edges.cli.rooms import as_json, run
+
+pytestmark = pytest.mark.usefixtures("alone")
+
+
+def test_doctor_is_content_with_a_sound_installation(url: str) -> None:
+    result = run("doctor")
+    assert result.exit_code == 0, result.stdout
+    for part in (
+        "SQLite: 3.",
+        "No problems found.",
+        "tokens_cap: 256000 (default)",
+        "as of 20",
+        "WAL: works here",
+    ):
+        assert part in result.stdout
+    assert as_json("doctor")["ok"] is True
+
+
+def test_doctor_creates_nothing(tmp_path: Path) -> None:
+    assert run("doctor").exit_code == 0
+    assert os.listdir(tmp_path) == []
+
+
+def test_doctor_says_where_a_setting_comes_from(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "refold.toml").write_text(
+        'warn_ratio = 0.7\n[strategy.gist]\napi_key = "abc123"\nnote = "sk-abcdefghijklmnop1234"'
+    )
+    monkeypatch.setenv("REFOLD_TOKENS_CAP", "100000")
+    text = run("doctor").stdout
+    assert "warn_ratio: 0.7 (refold.toml)" in text and "tokens_cap: 100000 (environment)" in text
+    assert "abc123" not in text and "sk-abc" not in text and MASK in text
+
+
+def test_doctor_says_what_to_fix(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.chmod(tmp_path / ".refold" / "refold.db", 0o644)
+    os.chmod(tmp_path / ".refold", 0o755)
+    monkeypatch.setenv("REFOLD_WARN_RATO", "0.7")
+    result = run("doctor")
+    assert result.exit_code == 1 and "chmod 600" in result.stdout and "chmod 700" in result.stdout
+    assert "did you mean warn_ratio?" in result.stdout and "3 problems found." in result.stdout
+    found = json.loads(run("doctor", "--json").stdout)
+    assert found["ok"] is False and len(found["problems"]) == 3
+
+
+def test_doctor_reports_a_store_that_does_not_open(tmp_path: Path) -> None:
+    (tmp_path / "a.db").write_bytes(b"nonsense" * 1_000)
+    result = run("doctor", "--store", "sqlite:a.db")
+    assert result.exit_code == 1 and "opens: " in result.stdout
+
+
+def test_secrets_are_masked() -> None:
+    assert without_secrets("postgresql://me:secret@host/db").startswith("postgresql://me:[redacted")
+    assert without_secrets({"a": [{"auth_token": "x", "size": 3}]}) == {
+        "a": [{"auth_token": MASK, "size": 3}]
+    }
+    assert without_secrets({"api_key": ["abc123"], "note": "plain"}) == {
+        "api_key": [MASK],
+        "note": "plain",
+    }

@@ -1,0 +1,44 @@
+"""`refold list`: which conversations there are, and how large."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+import refold
+from tests.edges.cli.rooms import as_json, run
+
+pytestmark = pytest.mark.usefixtures("alone")
+
+
+def test_an_empty_store_lists_nothing_and_stays_empty(tmp_path: Path) -> None:
+    assert "no conversations" in run("list").stdout
+    assert as_json("list")["conversations"] == []
+    assert os.listdir(tmp_path) == []
+
+
+def test_list_shows_id_title_messages_tokens_time_and_parent(url: str) -> None:
+    with refold.open("fix-login", store=url) as context:
+        context.fork("branch", at=9)
+        current = context.stats().current
+    result = run("list", "--store", url)
+    row = next(line for line in result.stdout.splitlines() if line.startswith("fix-login"))
+    assert (
+        "Fix the login test" in row and " 16 " in row and f" {current:,} " in row and "UTC" in row
+    )
+    assert "fix-login#9" in result.stdout
+    listed = {one["id"]: one for one in as_json("list")["conversations"]}
+    assert (listed["fix-login"]["messages"], listed["fix-login"]["tokens"]) == (16, current)
+    assert (listed["branch"]["parent"], listed["branch"]["parent_seq"]) == ("fix-login", 9)
+
+
+def test_list_counts_what_came_after_the_bookmark(url: str) -> None:
+    store = refold.open_store(url)
+    context = refold.Context(store, "fix-login")
+    context.append({"role": "user", "content": "one more"})
+    expected = context.stats()
+    store.close()
+    [row] = as_json("list", "--store", url)["conversations"]
+    assert (row["messages"], row["tokens"]) == (17, expected.current)

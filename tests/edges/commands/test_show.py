@@ -1,0 +1,69 @@
+"""`refold show`: the page, the log, the originals of a handle."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import refold
+from tests.edges.cli.rooms import as_json, run, seeded
+
+pytestmark = pytest.mark.usefixtures("alone")
+
+
+def test_show_gives_the_page_slot_by_slot(url: str) -> None:
+    text = run("show", "fix-login").stdout
+    assert (
+        "#4 user, " in text and "  question 0 about login.py\n" in text and "  Be brief\n" in text
+    )
+    page = as_json("show", "fix-login")
+    assert [slot["role"] for slot in page["slots"]][:3] == ["user", "assistant", "tool"]
+    assert page["slots"][0]["blocks"] == [{"type": "text", "text": "question 0 about login.py"}]
+
+
+def test_show_tells_what_was_edited_and_why_and_all_still_has_it(url: str) -> None:
+    run("compact", "fix-login", "--strategy", "hide", "--target", "60")
+    text = run("show", "fix-login").stdout
+    assert "stand-in" in text and "edited by #" in text and "hides #" in text
+    assert "question 1 about" not in text
+    whole = run("show", "fix-login", "--all").stdout
+    assert "question 1 about" in whole and "hidden" in whole
+    events = as_json("show", "fix-login", "--all")["events"]
+    assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+    assert {event["shown"] for event in events} == {"", "hidden", "whole"}
+
+
+def test_show_brief_is_one_line_for_each_slot(url: str) -> None:
+    slots = len(as_json("show", "fix-login")["slots"])
+    assert len(run("show", "fix-login", "--brief").stdout.splitlines()) == 1 + 2 * (slots + 1)
+
+
+def test_show_unfolds_a_handle_and_its_lines(url: str) -> None:
+    [artifact] = [one.artifact for one in refold.open("fix-login", store=url).artifacts.list()]
+    assert (
+        run("show", "fix-login", "--handle", artifact.id).stdout == "def login():\n" * 1_000 + "\n"
+    )
+    assert (
+        run("show", "fix-login", "--handle", artifact.id, "--lines", "2-3").stdout
+        == "def login():\n" * 2
+    )
+    assert run("show", "fix-login", "--seq", "4").stdout == "question 0 about login.py\n"
+    assert as_json("show", "fix-login", "--handle", "#4")["text"] == "question 0 about login.py"
+    assert '"system":"Be brief"' in run("show", "fix-login", "--seq", "2").stdout
+    assert as_json("show", "fix-login", "--seq", "2")["event"]["kind"] == "meta"
+
+
+def test_a_log_that_breaks_in_the_middle_is_still_one_object(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import apsw
+
+    for number in range(12):
+        seeded(url, f"talk-{number}")
+    connection = apsw.Connection(url.removeprefix("sqlite:"))
+    connection.execute("UPDATE events SET body = x'7b' WHERE place & 0xffffffff = 4")
+    connection.close()
+    result = run("show", "fix-login", "--all", "--json")
+    assert json.loads(result.stdout)["error"]["code"] == "corrupt" and result.exit_code == 5
+    assert run("list").exit_code == 0
