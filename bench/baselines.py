@@ -80,7 +80,7 @@ class Everything:
 
 
 class SlidingWindow(Everything):
-    """The opening and as many of the newest units as fit, worked out anew for every prompt."""
+    """The opening and as many of the newest units as fit, worked out again for every prompt."""
 
     def prompt(self) -> list[Message]:
         left = self.budget - self.size(range(self.opening)) - self.tokens[self.request]

@@ -5,7 +5,7 @@ process held during the step, the output itself included, above what it held bef
 as a multiple of the output's bytes. The goal is that 100 MB are kept with twice their size, and
 that grep and unfold stay flat whatever the size.
 
-Then a conversation with a million outputs (T-20): what is held to know them all, and whether they
+Then a conversation with a million outputs: what is held to know them all, and whether they
 are found.
 
     python -m bench.outputs [--megabytes 100] [--outputs 1000000]

@@ -1,7 +1,7 @@
 """Facts planted in a session, looked for after one, two and three compactions.
 
 A fact is *visible* if the line that says it, or the 160 characters around its key, stands on the
-page; *one unfold away* if it stands behind a span (`#a-b`) or artifact (`art-…`) that the page
+page; *one unfold away* if it can be read through a span (`#a-b`) or artifact (`art-…`) that the page
 names. Wrong: a finished to-do that the page shows as open only, a modified file that it does not
 name. The newest messages in the same tokens are what a window would show.
 
@@ -97,7 +97,7 @@ def is_there(fact: Fact, text: str) -> bool:
     return piece_of(fact.line, fact.key) in text
 
 
-def behind(context: refold.Context, page: str) -> str:
+def unfolded_text(context: refold.Context, page: str) -> str:
     """All that the page's handles lead to, in one step."""
     return "\n".join(context.unfold(handle).text for handle in sorted(set(_HANDLE.findall(page))))
 
@@ -138,7 +138,7 @@ def probed(
         session.context.compact()
         page = session.page()
         text = "\n".join(map(text_of, page))
-        unfolded = behind(session.context, text)
+        unfolded = unfolded_text(session.context, text)
         tail = "\n".join(map(text_of, newest(session.sent, tokens_of_all(page))))
         for fact in session.facts:
             counts[round, fact.kind, "planted"] += 1

@@ -46,7 +46,7 @@ def _line(cells: list[str], widths: list[int]) -> str:
 
 
 def cell_of(value: object) -> str:
-    """A number with three figures behind the point where they say something, text as it is."""
+    """A number with three decimals where they say something, text as it is."""
     if isinstance(value, bool) or not isinstance(value, float):
         return (
             f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

@@ -98,7 +98,7 @@ def errors(kinds: dict[str, Conversations], estimate: Counter, exact: Counter) -
 def _led(
     talk: list[str], estimate: Counter, exact: Counter, reports_max: int = 1_000_000
 ) -> list[float]:
-    """The error of every expected request behind the fifth report."""
+    """The error of every expected request after the fifth report."""
     found: list[float] = []
     true = reports = 0
     with refold.open(

@@ -1,7 +1,10 @@
 """Property tests look at the same examples every time, so that a red run can be repeated; `make
-soak` searches anew."""
+soak` searches for new ones. A test that asks for a store gets one of each kind that it names."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -10,9 +13,26 @@ from hypothesis import settings
 # imports them.
 pytest.register_assert_rewrite("refold.stores.contract")
 
+from refold.stores import open_store  # noqa: E402
+from refold.stores.protocol import Store  # noqa: E402
+
 settings.register_profile("steady", derandomize=True, deadline=None)
 settings.register_profile("search", deadline=None, max_examples=2_000)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("search" if config.option.markexpr == "soak" else "steady")
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of a new store. Tests of other kinds have a fixture `url` of their own."""
+    return "memory:" if request.param == "memory" else f"sqlite:{tmp_path}/refold.db"
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[Store]:
+    """A new store, open."""
+    store = open_store(url)
+    yield store
+    store.close()

@@ -14,16 +14,9 @@ from refold import aio, dialects
 from refold.engine.context import Context
 from refold.errors import Invalid, NotFound
 from refold.writer.asker import Answer
+from tests.turns import call
 
 LINE = "src/app/login.py:41: the session expires too early and the token is lost\n"
-
-
-def call(n: int) -> dict:
-    function = {"name": "bash", "arguments": '{"command": "pytest"}'}
-    return {
-        "role": "assistant",
-        "tool_calls": [{"id": f"c{n}", "type": "function", "function": function}],
-    }
 
 
 async def settled(value):

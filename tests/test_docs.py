@@ -1,5 +1,5 @@
 """What the docs show is run: every Python block of the README and the docs, and the sample lines
-of the format."""
+of the format. The commands they name exist."""
 
 from __future__ import annotations
 
@@ -55,3 +55,31 @@ def test_the_architecture_names_every_module_of_the_engines_floor():
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     modules = {path.stem for path in (ROOT / "src" / "refold").glob("*.py")} - {"__init__"}
     assert not {name for name in modules if f"`{name}`" not in text and f"`{name}.py`" not in text}
+
+
+def targets() -> set[str]:
+    """The targets that somebody can ask `make` for, each with a line of help."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    [phony] = re.findall(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)
+    return set(phony.split())
+
+
+def test_every_target_has_its_line_of_help():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert set(re.findall(r'@echo "make (\S+) ', makefile)) == targets() - {"help"}
+
+
+@pytest.mark.parametrize(
+    "page", [*PAGES, ROOT / "ARCHITECTURE.md", ROOT / ".ci" / "run"], ids=lambda page: page.name
+)
+def test_every_make_command_is_a_target(page):
+    text = page.read_text(encoding="utf-8")
+    named = re.findall(r"^ *make ([\w-]+)", text, re.MULTILINE)
+    named += re.findall(r"`make ([\w-]+)", text)
+    assert set(named) <= targets()
+
+
+def test_the_readme_begins_with_its_two_commands():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    indented = re.findall(r"^ {4}(\S.*?)(?: +#.*)?$", text, re.MULTILINE)
+    assert indented == ["make demo", "make test"]

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import pytest
 
+import refold
 from refold.artifacts import cleanup as cleaning
+from refold.conversations.exporter import chunks_of
+from refold.conversations.importer import import_document
+from refold.conversations.verifier import verify
 from refold.core.model import Hide
 from refold.errors import Invalid, NotFound
 from refold.stores import open_store
@@ -176,3 +181,94 @@ def test_bounds_of_a_cleanup_are_checked(store):
         clean(store, keep_count=0, conversation="nobody")
     assert clean(store, keep_count=0).removed == ()
     assert outputs_in(opened(store, "new")).clean(keep_count=0).removed == ()
+
+
+@pytest.fixture
+def cleaned_up(tmp_path):
+    """A store with a conversation of two outputs, the first of them cleaned up."""
+    store = open_store(f"sqlite:{tmp_path}/refold.db")
+    context = opened(store)
+    gone = ran(context, long("first"))
+    forget_page(context)
+    kept = ran(context, long("second"))
+    assert [item.artifact.id for item in clean(store, keep_count=0).removed] == [gone]
+    yield store, context, gone, kept
+    store.close()
+
+
+def test_a_cleanup_is_no_damage(cleaned_up):
+    """T-19: verify knows it; what is missing without one is still reported."""
+    store, context, gone, kept = cleaned_up
+    assert [artifact.id for artifact in context.artifacts.list()] == [gone, kept]
+    assert verify(store).problems == ()
+    os.unlink(store.location(context.artifacts.list()[1].artifact.digest))
+    assert [(problem.part, kept in problem.what) for problem in verify(store).problems] == [
+        ("artifact", True)
+    ]
+
+
+def test_an_export_goes_without_what_was_cleaned_up(cleaned_up, tmp_path):
+    store, _, gone, kept = cleaned_up
+    document = b"".join(chunks_of(store, "work", "json"))
+    other = open_store(f"sqlite:{tmp_path}/other/refold.db")
+    import_document(other, document)
+    assert verify(other).problems == ()
+    twin = refold.Context(other, "work")
+    assert twin.unfold(kept).content == long("second").encode()
+    with pytest.raises(NotFound, match="was cleaned up on"):
+        twin.unfold(gone)
+    assert "Cleaned up on 20" in b"".join(chunks_of(store, "work", "markdown")).decode()
+    other.close()
+
+
+@pytest.fixture(params=["memory", "sqlite", "files"])
+def any_store(request, tmp_path):
+    places = {
+        "memory": "memory:",
+        "sqlite": f"sqlite:{tmp_path}/s/refold.db",
+        "files": f"files:{tmp_path}/s",
+    }
+    store = open_store(places[request.param])
+    yield store
+    store.close()
+
+
+def test_one_output_is_removed_by_hand(any_store):
+    """M-20: delete lowers the count and removes the bytes; twice is NotFound."""
+    context = opened(any_store)
+    one, two = ran(context, long("first")), ran(context, long("second"))
+    digest = context.artifacts.list()[0].artifact.digest
+    done = context.artifacts.remove(f"artifact://{one}")
+    assert (done.artifact.id, done.why) == (one, "its bytes are gone")
+    assert context._reader.count() == 1 and [
+        bool(o.cleaned_ms) for o in context.artifacts.list()
+    ] == [True, False]
+    with pytest.raises(NotFound):
+        list(any_store.get(digest))
+    assert any_store.location(digest) is None
+    with pytest.raises(NotFound, match="cleaned up on"):
+        context.unfold(one)
+    with pytest.raises(NotFound, match="removed already"):
+        context.artifacts.remove(one)
+    with pytest.raises(NotFound, match="not in work"):
+        context.artifacts.remove("art-nothing")
+    assert context.unfold(two).content and verify(any_store).problems == ()
+    assert ran(context, long("first")) == one and context.unfold(one).content
+
+
+def test_bytes_stay_while_another_conversation_has_them(any_store):
+    """M-20."""
+    context, other = opened(any_store), opened(any_store, "other")
+    id = ran(context, long("the same"))
+    assert ran(other, long("the same")) == id
+    assert context.artifacts.remove(id).why == "its bytes stay: other has it, too"
+    assert context._reader.count() == 0 and other.unfold(id).content
+    assert outputs_in(other).remove(id).why == "its bytes are gone"
+
+
+def test_what_a_fork_shares_stays_for_it(any_store):
+    context = opened(any_store)
+    id = ran(context, long("shared"))
+    fork = context.fork("fork")
+    context.artifacts.remove(id)
+    assert fork.unfold(id).content and refold.Context(any_store, "fork").unfold(id).content

@@ -7,7 +7,11 @@ import threading
 import time
 from random import Random
 
+import pytest
+
 from refold.compaction.hooks import Veto
+from refold.core.laws import broken
+from refold.errors import OverBudget
 from refold.writer.asker import Request
 from tests.scripted import (
     GOOD,
@@ -20,6 +24,7 @@ from tests.scripted import (
     summaries,
     talked,
 )
+from tests.turns import LONG, call, checked, names, opened_in_characters, talk
 
 # --- the whole way ---
 
@@ -341,3 +346,106 @@ def test_a_fork_has_the_same_writer():
     twin = context.fork("twin")
     twin.compact("summarize")
     assert len(writer.requests) == 1
+
+
+def test_the_usual_is_not_done_twice_with_nothing_new():
+    """Y-42: the second call at once asks nobody and loses nothing; after a new message it is
+    done again."""
+    writer = Scripted(GOOD)
+    context = opened_in_characters(window=200_000, writer=writer)
+    talk(context, 40)
+    assert context.compact().batch
+    asked, page = len(writer.requests), context.view
+    second = context.compact()
+    assert (second.batch, second.reason) == ("", "compacted-recently")
+    assert (len(writer.requests), context.view) == (asked, page)
+    talk(context, 20)
+    assert context.compact().batch
+
+
+def test_a_fixed_part_over_the_budget_is_said_once_and_nothing_is_compacted():
+    """X-12"""
+    context = opened_in_characters(window=32_768, system="S" * 28_996)
+    heard = heard_by(context)
+    for n in range(12):
+        context.append({"role": "user", "content": f"short {n}"})
+        context.request("openai_chat")
+        context.append({"role": "assistant", "content": "yes"})
+    assert names(heard).count("budget-unreachable") == 1
+    assert "compaction-complete" not in names(heard)
+
+
+@pytest.mark.parametrize("ladder", [("clear",), ("dedup",)])
+def test_a_ladder_that_frees_nothing_is_not_run_at_every_turn(ladder):
+    """X-16, X-17: what is cut in its place goes down to the target."""
+    context = opened_in_characters(config={"ladder": ladder})
+    heard = heard_by(context)
+    for n in range(80):
+        context.append({"role": "user", "content": f"{n} " + "word " * 100})
+        context.request("openai_chat")
+        context.append({"role": "assistant", "content": "ok"})
+    assert names(heard).count("compaction-complete") <= 12
+    assert broken(context.view) == []
+
+
+def test_after_an_undo_automatic_compaction_sleeps_and_says_so():
+    context, heard = opened(window=60_000), []
+    context.on("compaction-skipped", lambda notice: heard.append(notice.reason))
+    context.append({"role": "user", "content": "go"})
+    n = 0
+    while not context.view.undoable:
+        context.append(call(n))
+        context.append_result(f"c{n}", LONG * 50)
+        checked(context)
+        n += 1
+    context.undo()
+    checked(context)
+    assert heard == ["asleep after an undo"]
+    assert context.stats().summaries == 0
+
+
+def test_a_fixed_part_over_the_trigger_is_said_once_and_never_compacted_in_a_loop():
+    """X-12: window 32,768, fixed part about 29,000."""
+    context, heard = (
+        opened(window=32_768, system="word " * 29_000, counter=lambda text: len(text.split())),
+        [],
+    )
+    context.on("*", lambda notice: heard.append(notice.name))
+    context.append({"role": "user", "content": "go"})
+    for _ in range(3):
+        context.request()
+    assert heard.count("budget-unreachable") == 1
+    assert "compaction-complete" not in heard
+
+
+def test_a_page_that_cannot_fit_is_refused_with_the_numbers():
+    context = opened(window=10_000, system="word " * 20_000, counter=lambda text: len(text.split()))
+    context.append({"role": "user", "content": "go"})
+    with pytest.raises(OverBudget, match="10,000"):
+        context.request()
+
+
+def test_one_message_larger_than_the_window_is_cut_and_nothing_is_tried_again():
+    """X-16, C-83: the request fits, the note leads back to all of it."""
+    context, heard = opened(window=12_800), []
+    context.on("auto-compacting", heard.append)
+    context.append({"role": "user", "content": "please read " + "data " * 60_000 + "and answer"})
+    request = checked(context)
+    assert "unfold #1" in request["messages"][0]["content"]
+    assert context.stats().current <= context.budget.input_max
+    checked(context)
+    assert len(heard) == 1
+    assert str(context.unfold("#1")).endswith("and answer")
+
+
+def test_automatic_compaction_can_be_switched_off():
+    """Y-22, Y-123."""
+    context, heard = opened(window=8_000, config={"auto": False}), []
+    context.on("*", lambda notice: heard.append(notice.name))
+    context.append({"role": "user", "content": "go"})
+    for n in range(8):
+        context.append(call(n))
+        context.append_result(f"c{n}", LONG * 60)
+    context.request()
+    assert "context-warning" in heard
+    assert "compaction-complete" not in heard

@@ -11,6 +11,7 @@ import pytest
 from refold.core.fold import text_of
 from refold.core.laws import broken
 from tests.scripted import GOOD, Scripted, heard_by, opened, page, talked, used
+from tests.turns import opened_in_characters, talk
 
 PARSER = "src/parser.py"
 
@@ -129,3 +130,36 @@ def test_a_result_that_the_kept_tail_works_on_is_kept_or_listed_with_its_handle(
     assert whole or re.search(handles, told), told[:3_000]
     assert "rule_7" in context.unfold(f"#{seq + 1}").text
     assert broken(context.view) == []
+
+
+def test_what_is_given_with_the_call_counts_more_than_the_configuration():
+    context = opened_in_characters(
+        window=200_000, config={"strategy": {"hide": {"preset": "quarter"}}}
+    )
+    talk(context, 40)
+    configured = context.plan("hide", target=0)
+    asked = context.plan("hide", target=0, preset="lastTwo")
+    assert asked.tokens_after < configured.tokens_after or asked.items != configured.items
+
+
+def test_a_limit_that_could_not_be_met_is_not_called_met():
+    """M-76: the newest stay whatever the limit, and the plan and the receipt say so."""
+    context = opened_in_characters(window=200_000)
+    talk(context, 20, size=80)
+    plan = context.plan("relevance", max_tokens=200, keep_recent=5, task="x")
+    receipt = context.compact("relevance", max_tokens=200, keep_recent=5, task="x")
+    assert plan.target == receipt.target == 200
+    assert not plan.reached and not receipt.reached
+
+
+@pytest.mark.parametrize("strategy", ["window", "summarize"])
+def test_a_receipt_says_how_many_messages_left_the_page(strategy):
+    """M-81, Y-40: of 45 messages k are hidden and 45 - k stay."""
+    context = opened_in_characters(window=200_000)
+    talk(context, 22)
+    context.append({"role": "user", "content": "and now?"})
+    receipt = context.compact(strategy, keep=10, target=0)
+    stay = sum(not slot.standin for slot in context.view.slots)
+    assert receipt.messages_hidden == 45 - stay > 0
+    context.undo()
+    assert len(context.view.slots) == 45

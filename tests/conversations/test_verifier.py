@@ -13,10 +13,12 @@ from hypothesis import given, settings
 import refold
 from refold.conversations.verifier import PROBLEMS_MAX, Problem, verify
 from refold.core.model import Hide, Message, Pin, Span, ToolResult
-from refold.stores import Store
+from refold.stores import Store, open_store
 from refold.stores.memory import MemoryStore
 from refold.stores.sqlite import SqliteStore
 from tests.core.logs import bodies, sealed, user
+from tests.toolruns import long, opened, ran
+from tests.turns import talk
 
 
 def grown(store: Store, id: str = "talk") -> None:
@@ -206,3 +208,32 @@ def test_reading_changes_nothing(path: str) -> None:
 
 def _files(path: str) -> Iterator[Path]:
     return (file for file in Path(path).parent.rglob("*") if file.is_file())
+
+
+def test_something_that_lies_between_events_is_found(tmp_path):
+    """M-15: each event can be read by itself, and yet the log is not as it was written."""
+    store = f"files:{tmp_path}/s"
+    with refold.open("c", store=store) as context:
+        talk(context, 5)
+    (log,) = (path for path in (tmp_path / "s").rglob("*.jsonl") if path.stat().st_size)
+    lines = log.read_bytes().splitlines(keepends=True)
+    log.write_bytes(b"".join([*lines[:4], b"x" * 100_000 + b"\n", *lines[4:]]))
+    assert verify(open_store(store)).problems
+
+
+def test_a_reference_that_leads_nowhere_is_a_remark_and_no_damage():
+    """M-04: reported as dangling, not an exception."""
+    store = MemoryStore()
+    context = opened(store)
+    id = ran(context, long("an output"))
+    context.append(
+        {"role": "user", "content": f"compare artifact://{id} with artifact://art-nothere"}
+    )
+    report = verify(store)
+    assert report.problems == ()
+    [remark] = report.remarks
+    assert (
+        "art-nothere" in remark.what
+        and remark.seq == context.view.head
+        and remark.conversation == "work"
+    )

@@ -20,13 +20,6 @@ from tests.toolruns import clean, forget_page, long, opened, outputs_in, ran
 NAMES = ["refold_search", "refold_unfold", "refold_grep", "refold_artifacts"]
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def store(request, tmp_path):
-    store = open_store("memory:" if request.param == "memory" else f"sqlite:{tmp_path}/refold.db")
-    yield store
-    store.close()
-
-
 def data_of(answer: str) -> str:
     """What stands between the marks, as a model would read it."""
     [(_, data)] = re.findall(r"^<(data[-0-9a-f]*)>\n(.*)\n</\1>", answer, re.DOTALL | re.MULTILINE)

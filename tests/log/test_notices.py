@@ -1,11 +1,14 @@
-"""Row Y-25: listeners of a Context that is not awaited may be coroutine functions all the same."""
+"""Listeners: each hears what it asked for, one that fails stops nobody, coroutine functions are
+run as well."""
 
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import refold
 from refold.log.notices import Notice
+from tests import turns
 
 
 def told(context: refold.Context) -> list[str]:
@@ -59,3 +62,51 @@ def test_where_a_loop_runs_they_are_its_tasks() -> None:
 
     heard = asyncio.run(run())
     assert heard.count("async context-warning") == 2 and heard[-1] == "RuntimeError: late"
+
+
+def test_the_warning_comes_once_and_again_after_a_compaction():
+    """Y-23, Y-24: order warning, auto-compacting, compaction-complete."""
+    context, heard = turns.opened(), []
+    context.on("*", lambda notice: heard.append(notice.name))
+    context.append({"role": "user", "content": "go"})
+    turns.work(context, 60)
+    assert heard[: heard.index("compaction-complete") + 1].count("context-warning") == 1
+    order = [
+        name
+        for name in heard
+        if name in ("context-warning", "auto-compacting", "compaction-complete")
+    ]
+    assert order[:3] == ["context-warning", "auto-compacting", "compaction-complete"]
+    assert heard.count("context-warning") <= heard.count("compaction-complete") + 1
+
+
+def test_a_listener_that_raises_stops_nobody():
+    """Y-25."""
+    context, heard = turns.opened(), []
+    context.on("context-warning", lambda notice: 1 / 0)
+    off = context.on("context-warning", heard.append)
+    failed = []
+    context.on("listener-failed", failed.append)
+    context.append({"role": "user", "content": "go"})
+    turns.work(context, 40)
+    assert len(heard) >= 1
+    assert "ZeroDivisionError" in failed[0].reason
+    off()
+    heard.clear()
+    turns.work(context, 30)
+    assert heard == []
+
+
+def test_a_listener_may_use_the_context():
+    """Listeners are called with no lock held, from any thread."""
+    context, sizes = turns.opened(), []
+
+    def listen(notice):
+        thread = threading.Thread(target=lambda: sizes.append(context.stats().current))
+        thread.start()
+        thread.join(timeout=10)
+
+    context.on("context-warning", listen)
+    context.append({"role": "user", "content": "go"})
+    turns.work(context, 40)
+    assert sizes

@@ -1,13 +1,15 @@
-"""Row C-20: a read that stays although its file was changed later says so. `why` itself is shown
-in test_overflow."""
+"""Why a message is hidden, shortened or stale: every edit can be traced."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 import refold
 from refold.core.model import Replace
 from refold.log.log import Draft
+from tests.turns import worked
 
 TEXT = "def login():\n    return 'broken'\n" * 40
 
@@ -120,3 +122,40 @@ def test_a_replace_of_a_block_that_is_not_there_does_not_hold() -> None:
         body = Replace(batch=f"b{block}", seq=read, block=block, text="[cleared]", reason="clear")
         context._open.log.append([Draft(body=body, by="clear")])
     assert [(trace.block, trace.live) for trace in context.log.why(read)] == [(9, False), (0, True)]
+
+
+def test_every_hidden_or_changed_message_can_be_traced():
+    """X-36: to the operation, the time and the reason."""
+    context = worked()
+    assert context.recover("maximum context length is 20000 tokens")
+    shown = {slot.seq for slot in context.view.slots if not slot.edits}
+    for seq in range(1, 122):
+        chain = context.log.why(seq)
+        assert bool([trace for trace in chain if trace.live]) == (seq not in shown), seq
+        for trace in chain:
+            assert trace.at_ms > 0 and trace.action and trace.by and trace.reason and trace.batch
+            assert context.unfold(trace.handle).text
+
+
+def test_the_chain_tells_of_undo_pins_and_restores():
+    """X-36."""
+    context = worked(20)
+    context.compact("hide", target=2_000)
+    assert [trace.action for trace in context.log.why(4)] == ["hidden"]
+    context.pin(4)
+    assert [trace.live for trace in context.log.why(4)] == [False, True]
+    assert any(slot.seq == 4 for slot in context.view.slots)
+    context.unpin(4)
+    assert context.log.why(4)[0].live
+    context.undo()
+    hidden, *_, reverted = context.log.why(4)
+    assert (hidden.live, reverted.live) == (False, True)
+    assert reverted.action.startswith("reverted batch")
+    context.pin(4)
+    assert context.log.why(4)[-1].action == "pinned"
+    context.restore(1)
+    assert context.log.why(4)[-1].action == "restored to #1"
+    with pytest.raises(refold.NotFound):
+        context.log.why(10_000)
+    with pytest.raises(refold.NotFound):
+        context.log.why(0)

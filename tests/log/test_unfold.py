@@ -1,16 +1,13 @@
-"""References to artifacts in texts: found by one grammar, and reported where they lead nowhere."""
+"""Handles: found in texts by one grammar, and each leads back to the originals."""
 
 from __future__ import annotations
 
 import pytest
 
-import refold
-from refold.conversations.verifier import verify
-from refold.errors import NotFound
+from refold.core.model import Text, ToolResult
+from refold.errors import Invalid, NotFound
 from refold.log.unfold import references
-from refold.stores import open_store
-from refold.stores.memory import MemoryStore
-from tests.toolruns import long, opened, outputs_in, ran
+from tests import turns
 
 
 def test_references_are_found_by_one_grammar():
@@ -34,72 +31,21 @@ def test_references_are_found_by_one_grammar():
         assert references(text) == []
 
 
-def test_a_reference_that_leads_nowhere_is_a_remark_and_no_damage():
-    """M-04: reported as dangling, not an exception."""
-    store = MemoryStore()
-    context = opened(store)
-    id = ran(context, long("an output"))
-    context.append(
-        {"role": "user", "content": f"compare artifact://{id} with artifact://art-nothere"}
-    )
-    report = verify(store)
-    assert report.problems == ()
-    [remark] = report.remarks
+def test_every_handle_on_the_page_leads_back_to_the_originals():
+    """X-22, T-22."""
+    context = turns.opened()
+    context.append({"role": "user", "content": "go"})
+    turns.work(context, 60)
+    [summary] = [slot for slot in context.view.slots if slot.standin][:1]
+    whole = context.unfold(str(summary.span))
+    assert whole.messages
+    assert "turn 3\n" in whole.text
     assert (
-        "art-nothere" in remark.what
-        and remark.seq == context.view.head
-        and remark.conversation == "work"
+        context.unfold(str(summary.span), level="paragraph").text == summary.message.blocks[0].text
     )
-
-
-@pytest.fixture(params=["memory", "sqlite", "files"])
-def store(request, tmp_path):
-    places = {
-        "memory": "memory:",
-        "sqlite": f"sqlite:{tmp_path}/s/refold.db",
-        "files": f"files:{tmp_path}/s",
-    }
-    store = open_store(places[request.param])
-    yield store
-    store.close()
-
-
-def test_one_output_is_removed_by_hand(store):
-    """M-20: delete lowers the count and removes the bytes; twice is NotFound."""
-    context = opened(store)
-    one, two = ran(context, long("first")), ran(context, long("second"))
-    digest = context.artifacts.list()[0].artifact.digest
-    done = context.artifacts.remove(f"artifact://{one}")
-    assert (done.artifact.id, done.why) == (one, "its bytes are gone")
-    assert context._reader.count() == 1 and [
-        bool(o.cleaned_ms) for o in context.artifacts.list()
-    ] == [True, False]
-    with pytest.raises(NotFound):
-        list(store.get(digest))
-    assert store.location(digest) is None
-    with pytest.raises(NotFound, match="cleaned up on"):
-        context.unfold(one)
-    with pytest.raises(NotFound, match="removed already"):
-        context.artifacts.remove(one)
-    with pytest.raises(NotFound, match="not in work"):
-        context.artifacts.remove("art-nothing")
-    assert context.unfold(two).content and verify(store).problems == ()
-    assert ran(context, long("first")) == one and context.unfold(one).content
-
-
-def test_bytes_stay_while_another_conversation_has_them(store):
-    """M-20."""
-    context, other = opened(store), opened(store, "other")
-    id = ran(context, long("the same"))
-    assert ran(other, long("the same")) == id
-    assert context.artifacts.remove(id).why == "its bytes stay: other also has it"
-    assert context._reader.count() == 0 and other.unfold(id).content
-    assert outputs_in(other).remove(id).why == "its bytes are gone"
-
-
-def test_what_a_fork_shares_stays_for_it(store):
-    context = opened(store)
-    id = ran(context, long("shared"))
-    fork = context.fork("fork")
-    context.artifacts.remove(id)
-    assert fork.unfold(id).content and refold.Context(store, "fork").unfold(id).content
+    assert len(context.unfold(str(summary.span), level="line").text) < 300
+    result = next(m for m in whole.messages if isinstance(m.blocks[0], ToolResult))
+    assert isinstance(result.blocks[0].content[0], Text)
+    for bad, error in (("#99999", NotFound), ("art-nope", NotFound), ("what?", Invalid)):
+        with pytest.raises(error):
+            context.unfold(bad)

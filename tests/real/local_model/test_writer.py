@@ -1,4 +1,4 @@
-"""The writer against a real model behind a real server (`local_model`). The model is far too
+"""The writer against a real model behind a real server (`server`). The model is far too
 small to write well, so only the plumbing is judged: the page is valid whatever it says, and what
 it says is on it or was refused for a reason.
 """
@@ -14,7 +14,7 @@ from refold import dialects
 from refold.core.laws import broken
 from refold.edges.endpoints.writer import Endpoint, endpoint
 from refold.writer.asker import Answer, Request, Writer
-from tests.real.local_model import WINDOW, serving
+from tests.real.local_model.server import WINDOW, serving
 from tests.scripted import heard_by, summaries
 
 CALL_S_MAX = 100.0  # on a machine that is busy with other things

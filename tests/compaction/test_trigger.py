@@ -1,0 +1,55 @@
+"""When a compaction is due: by the budget's trigger, and by those of strategies."""
+
+from __future__ import annotations
+
+from tests.scripted import heard_by
+from tests.turns import names, opened_in_characters, talk
+
+
+def test_a_strategy_acts_by_itself_at_a_trigger_of_its_own():
+    """Y-31: far below the budget's own trigger, only that strategy, and not again at every turn."""
+    clear = {"trigger_uses": 10, "keep": 3}
+    context = opened_in_characters(
+        window=200_000, config={"ladder": ("clear", "hide"), "strategy": {"clear": clear}}
+    )
+    heard = heard_by(context)
+    context.append({"role": "user", "content": "go"})
+    for n in range(14):
+        call = {"id": f"c{n}", "type": "function", "function": {"name": "run", "arguments": "{}"}}
+        context.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        context.append_result(f"c{n}", f"output {n} " + "x" * 2_000)
+        context.request("openai_chat")
+    begun = [notice for notice in heard if notice.name == "auto-compacting"]
+    assert [notice.strategy for notice in begun] == ["clear"]  # Y-23
+    assert names(heard).count("compaction-complete") == 1
+
+
+def test_the_decision_says_what_the_next_request_would_do():
+    """Y-22"""
+    context = opened_in_characters()
+    talk(context, 5)
+    assert (context.stats().due, context.stats().due_reason) == ("none", "")
+    talk(context, 40)
+    full = context.stats()
+    assert (full.due, full.level) == ("compact", "critical")
+    still = opened_in_characters(config={"auto": False})
+    talk(still, 45)
+    assert (still.stats().due, still.stats().level) == ("none", "critical")
+    assert still.stats().due_reason == "automatic compaction is off"
+
+
+def test_a_ready_rule_prunes_before_the_trigger():
+    """M-82: above 150,000 down to 100,000, the last 20 stay, once."""
+    rule = {"trigger_tokens": 150_000, "max_tokens": 100_000, "keep_recent": 20}
+    context = opened_in_characters(
+        window=200_000, config={"ladder": ("importance",), "strategy": {"importance": rule}}
+    )
+    heard = heard_by(context)
+    talk(context, 125, size=600)
+    context.append({"role": "user", "content": "go"})
+    assert 150_000 < context.stats().current < context.budget.compact_at
+    context.request("openai_chat")
+    context.append({"role": "assistant", "content": "ok"})
+    context.request("openai_chat")
+    assert context.stats().current <= 100_000
+    assert names(heard).count("compaction-complete") == 1

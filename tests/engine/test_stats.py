@@ -1,0 +1,78 @@
+"""The figures of a Context: what the next request weighs, and what was billed."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.turns import (
+    LONG,
+    call,
+    opened,
+    opened_in_characters,
+    response,
+    work,
+)
+
+REPLY = {
+    "object": "chat.completion",
+    "choices": [{"index": 0, "message": {"role": "assistant", "content": "ok"}}],
+}
+
+
+@pytest.mark.parametrize(
+    "usage", [{"prompt_tokens": 0, "completion_tokens": 0}, {}, {"prompt_tokens": -5}]
+)
+def test_a_provider_that_reports_nothing_does_not_empty_the_page(usage):
+    """Y-08, Y-09: current falls back to the full estimate."""
+    context = opened_in_characters(counter=None)
+    for n in range(20):
+        context.append({"role": "user", "content": f"{n} " + "word " * 1_000})
+        context.request("openai_chat")
+        assert context.view.tokens <= context.budget.window
+        context.record({**REPLY, "id": f"r{n}", "model": "local", "usage": usage})
+    assert context.stats().current >= context.view.tokens * 0.5
+
+
+def test_what_the_caller_adds_to_the_page_is_not_taken_for_growth():
+    """Y-09: 12,000 reported for a page of a few tokens, then 7,000 more: about 19,000."""
+    context = opened_in_characters(window=200_000)
+    context.append({"role": "user", "content": "hello"})
+    context.request("openai_chat")
+    context.record(
+        {
+            **REPLY,
+            "id": "r",
+            "model": "m",
+            "usage": {"prompt_tokens": 12_000, "completion_tokens": 5},
+        }
+    )
+    context.append({"role": "user", "content": "x" * 7_000})
+    assert 18_900 < context.stats().current < 19_200
+
+
+def test_the_size_of_the_next_request_is_known_before_it_is_sent():
+    """Y-09."""
+    context = opened(window=128_000, config={"offload_tokens": 100_000})
+    context.append({"role": "user", "content": "go"})
+    context.request()
+    context.record(response(1, prompt=90_000))
+    context.append({"role": "user", "content": "x" * 40_000})
+    assert context.stats().current > 95_000
+
+
+def test_the_parts_of_the_breakdown_sum_to_the_whole():
+    """Y-10: system, tools, summaries, artifacts (stubs of results that were moved out) and the
+    rest."""
+    context = opened(
+        system="s" * 4_000,
+        tools=[{"name": "t", "description": "d", "input_schema": {"type": "object"}}],
+    )
+    context.append({"role": "user", "content": "go"})
+    work(context, 60)
+    without = context.stats().breakdown
+    context.append(call(60))
+    [*_, stub] = context.append_result("c60", LONG * 2_000)
+    stats = context.stats()
+    assert without["artifacts"] == 0 and stats.breakdown["artifacts"] == stub.tokens
+    assert sum(stats.breakdown.values()) == stats.current
+    assert all(part > 0 for part in stats.breakdown.values())

@@ -1,0 +1,160 @@
+"""Undo, restore, clear and pins: everything that goes back or holds on, and that can be undone itself."""
+
+from __future__ import annotations
+
+import pytest
+
+import refold
+from refold.core.laws import broken
+from refold.errors import Invalid, NotFound
+from tests.turns import (
+    call,
+    checked,
+    opened,
+    opened_in_characters,
+    page_of,
+    response,
+    talk,
+    work,
+)
+
+
+def test_a_restore_brings_the_model_and_its_limits_back():
+    """G-30, C-67"""
+    context = refold.open("c", store="memory:", model="gpt-4")
+    context.append({"role": "user", "content": "hi"})
+    before, window = context.request(), context.budget.window
+    point = context.checkpoint()
+    context.update(model="gemini-1.5-pro")
+    context.append({"role": "user", "content": "more"})
+    assert context.budget.window != window
+    context.restore(point)
+    assert (context.budget.window, context.stats().model) == (window, "gpt-4")
+    assert context.request() == before
+
+
+def test_clear_takes_all_but_system_and_pins_and_undo_brings_it_back():
+    """M-23"""
+    context = opened_in_characters(system="Be brief.", window=200_000)
+    context.append({"role": "system", "content": "and kind"})
+    talk(context, 5)
+    pinned = context.view.slots[3].seq
+    context.pin(pinned)
+    before = context.view.slots
+    context.clear()
+    assert [slot.seq for slot in context.view.slots] == [before[0].seq, pinned]
+    assert (
+        sum(event.kind == "edit" for event in context.log.events()) == 2
+    )  # before the pin and behind it
+    assert broken(context.view) == []
+    context.append({"role": "user", "content": "a new beginning"})
+    assert [m["content"] for m in context.request("openai_chat")["messages"]][
+        -1
+    ] == "a new beginning"
+    context.undo()
+    assert context.view.slots[:-1] == before
+
+
+def test_a_pin_on_what_a_restore_switched_off_does_not_hold():
+    """Found by a story: a restore is undone, a message behind its point is pinned, and the
+    restore is redone."""
+    context = opened_in_characters()
+    talk(context, 2)
+    point = context.checkpoint()
+    context.append({"role": "user", "content": "later"})
+    seq = context.view.slots[-1].seq
+    context.restore(point)
+    context.undo()
+    context.pin(seq)
+    context.undo()
+    assert broken(context.view) == []
+
+
+def test_undo_gives_the_page_back_and_undoing_again_redoes(url):
+    """G-32, M-81, X-30."""
+    context = opened(url, config={"auto": False}, window=60_000)
+    context.append({"role": "user", "content": "go"})
+    work(context, 30)
+    before = page_of(context)
+    receipt = context.compact()
+    assert receipt.batch and receipt.saved_tokens > 0 and receipt.items
+    after = page_of(context)
+    assert after != before
+    assert context.undo()
+    assert page_of(context) == before
+    assert context.undo()
+    assert page_of(context) == after
+    context.revert(receipt.batch)
+    assert page_of(context) == before
+    context.close()
+
+
+def test_a_compaction_is_undone_even_after_later_turns():
+    context = opened(config={"auto": False}, window=60_000)
+    context.append({"role": "user", "content": "go"})
+    work(context, 30)
+    kept = [slot.message for slot in context.view.slots]
+    receipt = context.compact()
+    context.append({"role": "user", "content": "and then?"})
+    context.revert(receipt.batch)
+    assert [slot.message for slot in context.view.slots][: len(kept)] == kept
+    assert len(context.view.slots) == len(kept) + 1
+
+
+def test_nothing_to_undo_is_an_answer():
+    assert opened().undo() is False
+    with pytest.raises(NotFound):
+        opened().revert("nope")
+
+
+def test_restore_goes_back_to_a_checkpoint_and_keeps_the_bill(url):
+    """G-30, C-67: messages and edits after it are off, billed totals stay, and it can be undone."""
+    context = opened(url, window=60_000)
+    context.append({"role": "user", "content": "first"})
+    context.request()
+    context.record(response(1))
+    before = page_of(context)
+    context.checkpoint("start")
+    context.append({"role": "user", "content": "second"})
+    context.request()
+    context.record(response(2))
+    later = page_of(context)
+    context.restore("start")
+    assert page_of(context) == before
+    assert context.stats().billed.calls == 2
+    context.undo()
+    assert page_of(context) == later
+    with pytest.raises(NotFound, match="nope"):
+        context.restore("nope")
+    with pytest.raises(Invalid):
+        context.restore(10_000)
+    context.close()
+
+
+def test_a_pinned_message_survives_every_compaction_verbatim():
+    """C-52, X-31."""
+    context = opened()
+    context.append({"role": "user", "content": "go"})
+    [rule] = context.append(
+        {"role": "user", "content": "RULE: never touch secrets.py  (exactly this)"}
+    )
+    context.pin(rule.seq)
+    context.append({"role": "user", "content": "now work"})
+    work(context, 60)
+    texts = [m["content"] for m in checked(context)["messages"]]
+    assert "RULE: never touch secrets.py  (exactly this)" in texts
+    context.unpin(rule.seq)
+    work(context, 40)
+    with pytest.raises(NotFound):
+        context.pin(9_999)
+
+
+def test_pinning_a_result_pins_its_call_as_well():
+    """M-77."""
+    context = opened(config={"auto": False})
+    context.append({"role": "user", "content": "go"})
+    context.append(call(1))
+    [result] = context.append_result("c1", "the needle")
+    context.append({"role": "user", "content": "more"})
+    context.pin(result.seq)
+    assert len(context.view.pins) == 2

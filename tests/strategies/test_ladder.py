@@ -1,0 +1,50 @@
+"""The ladder runs strategies until the target is met, and says what each of them did."""
+
+from __future__ import annotations
+
+import pytest
+
+from refold.strategies import registry
+from tests.scripted import heard_by
+from tests.turns import names, opened_in_characters, talk
+
+
+def test_a_size_that_was_asked_for_is_met_by_the_last_rung_too():
+    """C-32, G-14: the last rung is spared behind a summary only, and not where the caller named
+    a size."""
+    context = opened_in_characters(window=200_000)
+    talk(context, 40)
+    assert context.plan("dedup", "hide", target=6_000).reached
+    assert context.compact(target=3_000).reached
+
+
+@pytest.fixture
+def failing():
+    def bad(brief):
+        raise RuntimeError("no idea")
+
+    registry.register("bad", bad)
+    yield "bad"
+    registry._registered.pop("bad")
+
+
+def test_a_strategy_that_raises_is_left_out_and_said(failing):
+    """C-36"""
+    context = opened_in_characters(config={"ladder": (failing, "gist", "hide")})
+    heard = heard_by(context)
+    talk(context, 60)
+    context.request("openai_chat")
+    failed = [notice for notice in heard if notice.name == "compaction-failed"]
+    assert [(notice.strategy, notice.reason) for notice in failed] == [
+        (failing, "failed: RuntimeError: no idea")
+    ]
+    assert "compaction-complete" in names(heard)
+
+
+def test_every_rung_says_what_it_did_and_how_long_it_took():
+    """C-37: the sums are the difference of the pages."""
+    context = opened_in_characters(window=200_000)
+    talk(context, 40)
+    receipt = context.compact("dedup", "gist", target=8_000)
+    assert sum(s.tokens_before - s.tokens_after for s in receipt.steps) == receipt.saved_tokens
+    assert all(step.cpu_ms >= 0 for step in receipt.steps)
