@@ -1,9 +1,9 @@
 """Facts planted in a session, looked for after one, two and three compactions.
 
 A fact is *visible* if the line that says it, or the 160 characters around its key, stands on the
-page; *one unfold away* if it can be read through a span (`#a-b`) or artifact (`art-…`) that the page
-names. Wrong: a finished to-do that the page shows as open only, a modified file that it does not
-name. The newest messages in the same tokens are what a window would show.
+page; *one unfold away* if it can be read through a span (`#a-b`) or artifact (`art-…`) that the
+page names. Wrong: a finished to-do that the page shows as open only, a modified file that it does
+not name. The newest messages in the same tokens are what a window would show.
 
     python -m bench.probes [--seeds 3] [--window 100000]
 """

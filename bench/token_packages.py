@@ -36,7 +36,8 @@ HARD = {
     "surrogate": "a\ud800",
 }
 
-# Run in the other process: reads the texts, prints what it found. A panic of Rust is not an Exception.
+# Run in the other process: reads the texts, prints what it found. A panic of Rust is not an
+# Exception.
 _SCRIPT = """
 import json, sys, time
 now = time.process_time

@@ -7,8 +7,8 @@
 Every method is awaited, with the types of the one it wraps; so are the properties that read the log
 (`await context.view`), and a room has its own wrapper (`await context.artifacts.list()`).
 Listeners, hooks, writers and embedders may be coroutine functions: they run on the loop of the
-caller. A call that was cancelled while it waited still comes to its end in its thread, so nothing is
-left half-written. Neighbour: `engine`.
+caller. A call that was cancelled while it waited still comes to its end in its thread, so nothing
+is left half-written. Neighbour: `engine`.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from refold.log.log import Draft, Log
 from refold.redaction import redacted, redactor, takes_emails
 from refold.stores.memory import MemoryStore
 from tests.redaction.secret_kinds import BASE64, PREFIXED, WORD, drawn
-from tests.redaction.test_redaction import secretive
+from tests.redaction.test_redact import secretive
 
 TOKEN = "ghp_" + drawn("withheld token", WORD, 36)
 PASSWORD = drawn("withheld password", WORD, 20)

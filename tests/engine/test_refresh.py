@@ -11,8 +11,8 @@ import pytest
 import refold
 from refold import dialects
 from refold.core.laws import broken
-from refold.core.notes import fresh_chars_of
 from refold.engine.refresh import Limits, inside, needed_files, read_text
+from refold.ledger.notes import fresh_chars_of
 
 DONE = "The file was updated successfully."
 

@@ -1,4 +1,5 @@
-"""Undo, restore, clear and pins: everything that goes back or holds on, and that can be undone itself."""
+"""Undo, restore, clear and pins: everything that goes back or holds on, and that can be undone
+itself."""
 
 from __future__ import annotations
 

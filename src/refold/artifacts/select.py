@@ -5,8 +5,8 @@ Words come from what the tool was asked (its description and arguments) and from
 the end of what it gave; `login` finds `/src/auth/login.ts`, `file` finds `readFile`, and
 `authentication` a little of `auth/`. The score is BM25 as a share of the best that a text could
 have: 1 is every word, often. An embedder adds what says the same in other words, and a model may be
-the judge; one that fails leaves the ranking as it is, and the reason says so. Neighbours: `artifacts`
-asks, `strategies.terms` has the words, `search.bm25` the formula.
+the judge; one that fails leaves the ranking as it is, and the reason says so. Neighbours:
+`artifacts` asks, `strategies.terms` has the words, `search.bm25` the formula.
 """
 
 from __future__ import annotations

@@ -33,6 +33,7 @@ class ActiveModel:
         self._name: str | None = None
         self.info = model_info(None)
         self._lesson: Lesson | None = None
+        self._watched: tuple[int, Budget] | None = None
         self._budget = self.budget_under(None)
 
     # --- which model ---
@@ -46,12 +47,14 @@ class ActiveModel:
         self._resize()
 
     def follow(self) -> None:
-        """Takes the model that the log names now, and the limits that it teaches."""
+        """Takes the model that the log names now, and the limits that it teaches; warns if the
+        page is getting full."""
         name = self._log.state.meta.model
         if name != self._name and not self._is_pending():
             self.take(name)
         elif self._log.state.lessons.get(self.info.name) != self._lesson:
             self._resize()
+        self.watch()
 
     def _is_pending(self) -> bool:
         """Whether another model was chosen and is not in the log yet."""
@@ -116,6 +119,18 @@ class ActiveModel:
             return factor_of(state, self.info.name)
         reported = state.anchor is not None and state.anchor.upto > lesson.upto
         return factor_of(state, self.info.name) if reported else lesson.factor
+
+    def watch(self) -> None:
+        """Says once that the page is getting full. Cheap where nothing came since the last
+        time."""
+        budget, head = self.budget, self._log.state.head
+        if self._watched != (head, budget):
+            self._watched = (head, budget)
+            self._log.notices.watch(current_tokens(self._log.state, budget.factor), budget)
+
+    def watch_again(self) -> None:
+        """Looks at the page again even if nothing comes: a compaction may have left it full."""
+        self._watched = None
 
     # --- money ---
 

@@ -68,7 +68,6 @@ class Compactor:
         self.hooks: list[Hook] = []
         self._settled_at = -1  # the head at which there was nothing more to do
         self._done_at = -1  # the head that the last compaction left
-        self._watched: tuple[int, Budget] | None = None
 
     # --- what is asked for ---
 
@@ -272,7 +271,7 @@ class Compactor:
 
     def _announce(self, receipt: Receipt, bill: dict[str, Any]) -> None:
         self._log.notices.rearm()
-        self._watched = None
+        self._model.watch_again()
         self._log.notices.add(
             Notice(
                 name="compaction-complete",
@@ -368,14 +367,6 @@ class Compactor:
         self._log.notices.add_once("unreachable", notice)
         hard = budget.input_max if fixed < budget.input_max else budget.window
         return self._model.current > hard
-
-    def watch(self) -> None:
-        """Says once that the page is getting full. Cheap where nothing came since the last
-        time."""
-        budget, head = self._model.budget, self._log.state.head
-        if self._watched != (head, budget):
-            self._watched = (head, budget)
-            self._log.notices.watch(self._model.current, budget)
 
 
 def _untouched(undoable: list[tuple[int, str]], pins: set[int], plan: Plan, state: Fold) -> bool:

@@ -1,4 +1,5 @@
-"""What a caller may do before a compaction: add instructions for the writer, store memories, or veto.
+"""What a caller may do before a compaction: add instructions for the writer, store memories, or
+veto.
 
 Hooks are called with no lock held, once per compaction that has something to do. One that raises is
 reported by a notice and blocks nothing. What happens after a compaction is told by the notice

@@ -18,8 +18,8 @@ from refold.core.budget import Budget, current_tokens, page_tokens
 from refold.core.fold import Fold
 from refold.core.laws import calls_of, results_of
 from refold.core.model import Hide, Lesson, Replace, Span, View
-from refold.core.notes import is_summary
 from refold.core.plan import Item, Plan, Price, Proposal, Receipt, Step, price_of
+from refold.ledger.notes import is_summary
 from refold.strategies.brief import Ages, Brief, Count, Originals
 from refold.strategies.ladder import Climb, climb
 from refold.strategies.registry import rungs

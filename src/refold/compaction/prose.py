@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from refold.compaction.planning import Job
 from refold.config import Config
 from refold.core.model import Replace, Summarize, View
-from refold.core.notes import USES, is_gist, uses_of
 from refold.core.plan import Ask, Plan, Proposal
+from refold.ledger.notes import USES, is_gist, uses_of
 from refold.strategies.brief import Count, text_tokens
 from refold.strategies.prose import FRAME_TOKENS, PROSE_TOKENS_MIN, parted
 from refold.strategies.tags import TAG_LINE

@@ -1,11 +1,12 @@
 """After a provider refused a request as too long: learn its real limit, make the page much shorter,
 and let the caller try again.
 
-One try per page, without a model: about a quarter of what can go is kept, and the rest leads back by
-its handles. What was learnt is part of the edits that make the page shorter (`Lesson`), so whoever
-opens the conversation later knows it, and reverting them forgets it. The limit bounds the model's
-window; a stated size corrects our estimate until the provider reports usage again. Neighbours:
-`dialects.overflow` reads errors, `compactor` applies the edits, `active_model` obeys the lesson.
+One try per page, without a model: about a quarter of what can go is kept, and the rest leads back
+by its handles. What was learnt is part of the edits that make the page shorter (`Lesson`), so
+whoever opens the conversation later knows it, and reverting them forgets it. The limit bounds the
+model's window; a stated size corrects our estimate until the provider reports usage again.
+Neighbours: `dialects.overflow` reads errors, `compactor` applies the edits, `active_model` obeys
+the lesson.
 """
 
 from __future__ import annotations

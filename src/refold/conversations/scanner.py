@@ -4,7 +4,8 @@ shows, and artifacts.
 Nothing is changed, no finding holds a secret, only its masked form, and damage does not end the
 walk. A content that several artifacts share is read once. Of a fork only its own events are walked
 when its parent is walked as well. Memory is bounded: contents are streamed, and beyond
-`FINDINGS_MAX` findings are only counted. Neighbours: `redaction` finds, `edges.cli.scanning` prints.
+`FINDINGS_MAX` findings are only counted. Neighbours: `redaction` finds, `edges.cli.scanning`
+prints.
 """
 
 from __future__ import annotations

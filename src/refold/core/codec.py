@@ -95,7 +95,7 @@ def encode(body: Body) -> bytes:
 def decode(event: Event) -> Body | None:
     """What the event says; None for a kind this version does not know, and for an erased event."""
     decoder = _DECODERS.get(event.kind)
-    if decoder is None or event.erased:
+    if decoder is None or not event.salt:
         return None
     try:
         return decoder.decode(event.body)  # type: ignore[no-any-return]

@@ -1,7 +1,7 @@
 """Context: the one object an agent loop holds, and the one place where the rooms meet.
 
-It holds the parts and offers their verbs, and decides nothing itself. `append` and `record` write to
-the log; `request` folds it into a page that fits and is valid; everything that makes the page
+It holds the parts and offers their verbs, and decides nothing itself. `append` and `record` write
+to the log; `request` folds it into a page that fits and is valid; everything that makes the page
 shorter is an edit in the log and can be undone. A `Context` may be shared by threads: the open log
 has the one lock, and listeners are called with no lock held. Neighbours: `log.open_log`,
 `compaction` (the model, the compactor), `pages`; the rooms `log`, `artifacts` and `toolbox`.
@@ -85,16 +85,12 @@ class Context:
         self.artifacts = Artifacts(self._open, self._reader)
         self.log = LogReader(self._open)
         self._model.changed += [self._compactor.reconsider, self._resize, self._pages.clear]
-        self._open.settled = self._follow
+        self._open.settled = self._model.follow
         self.update(model=model, window=window, system=system, tools=tools)
         self._remark(remarks)
 
     def _resize(self) -> None:
         self._intake.resize(self._model.budget.window)
-
-    def _follow(self) -> None:
-        self._model.follow()
-        self._compactor.watch()
 
     def _remark(self, remarks: Sequence[str]) -> None:
         """Queues what an opening has to say."""

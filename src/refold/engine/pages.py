@@ -1,4 +1,5 @@
-"""The page, rendered: room is made first if that is due, then one renderer per dialect does its work.
+"""The page, rendered: room is made first if that is due, then one renderer per dialect does its
+work.
 
 What was rendered before is kept, so a page that only grew costs its growth. Neighbours:
 `dialects.page` renders, `compaction` makes room and says for which model.

@@ -93,13 +93,13 @@ class _Tool(Struct, frozen=True):
 
 _TOOLS = {
     "refold_search": _Tool(
-        "Search everything said and seen earlier in this conversation, also what is no longer shown. Gives handles for "
-        "refold_unfold.",
+        "Search everything said and seen earlier in this conversation, also what is no "
+        "longer shown. Gives handles for refold_unfold.",
         _SearchArguments,
     ),
     "refold_unfold": _Tool(
-        "Show the original behind a handle: a message, a span that was shortened or summarized, or a stored output, "
-        "whole or by lines.",
+        "Show the original behind a handle: a message, a span that was shortened or "
+        "summarized, or a stored output, whole or by lines.",
         _UnfoldArguments,
     ),
     "refold_grep": _Tool(
@@ -182,7 +182,8 @@ class Toolbox:
         part = lines_between(found.texts, first, last, skip=given.from_char, most=most)
         shown = self._fitting(_sound(part.text))
         size = f" of {artifact.lines:,}" if artifact else ""
-        head = f"{found.handle} ({found.level}), lines {first:,} to {first + shown.count(chr(10)):,}{size}"
+        end = first + shown.count("\n")
+        head = f"{found.handle} ({found.level}), lines {first:,} to {end:,}{size}"
         rest = part.text[len(shown) :]
         return _answer(head, shown, _next(given, shown, rest) if part.cut or rest else "")
 

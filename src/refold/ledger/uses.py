@@ -17,7 +17,7 @@ from msgspec import Struct
 from refold.core.arguments import arguments_text
 from refold.core.fold import text_of
 from refold.core.model import Slot, ToolCall, ToolResult
-from refold.core.notes import TOOLS, USES, tools_of, uses_of
+from refold.ledger.notes import TOOLS, USES, tools_of, uses_of
 from refold.ledger.outcomes import exit_status, failed
 
 USES_MAX = 3

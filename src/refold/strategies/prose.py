@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from refold.core.model import Slot, Span
-from refold.core.notes import fresh_chars_of
+from refold.ledger.notes import fresh_chars_of
 from refold.strategies.brief import first_text
 from refold.strategies.tags import span_of, untagged
 

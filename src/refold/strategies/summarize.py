@@ -17,9 +17,9 @@ from msgspec import Struct
 
 from refold.core.laws import units
 from refold.core.model import Edit, Fact, Slot, Span, Summarize, View
-from refold.core.notes import MESSAGES, SUMMARY, messages_of
 from refold.core.plan import Ask
 from refold.ledger.ledger import facts_of, files_in_work, ledger_lines, merged
+from refold.ledger.notes import MESSAGES, SUMMARY, messages_of
 from refold.ledger.uses import Used, noted, tools_used
 from refold.strategies.brief import Brief, last_seam, protected, tokens_of
 from refold.strategies.gist.draft import one_line

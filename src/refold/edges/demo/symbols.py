@@ -10,7 +10,8 @@ from typing import Literal
 from msgspec import Struct
 
 _STYLES = {
-    "warn": "yellow", "drop": "red", "refuse": "bold red", "fold": "bold green", "stub": "bold green",
+    "warn": "yellow", "drop": "red", "refuse": "bold red", "fold": "bold green",
+    "stub": "bold green",
     "right": "bold green", "wrong": "bold red",
 }  # fmt: skip
 

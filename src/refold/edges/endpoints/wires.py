@@ -22,7 +22,8 @@ Kind = Literal["openai", "anthropic", "gemini"]
 _STOPS = {
     # what providers say, in our words
     "stop": "stop", "end_turn": "stop", "stop_sequence": "stop", "STOP": "stop",
-    "length": "length", "max_tokens": "length", "MAX_TOKENS": "length", "model_context_window_exceeded": "length",
+    "length": "length", "max_tokens": "length", "MAX_TOKENS": "length",
+    "model_context_window_exceeded": "length",
     "tool_calls": "tool", "function_call": "tool", "tool_use": "tool",
     "content_filter": "refusal", "refusal": "refusal", "SAFETY": "refusal",
 }  # fmt: skip

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from refold.core.model import Edit, Fact, Slot, Summarize
-from refold.core.notes import is_starved
 from refold.core.plan import Ask
 from refold.ledger.ledger import facts_of, files_in_work, ledger_lines, merged
+from refold.ledger.notes import is_starved
 from refold.ledger.text import is_cut, said
 from refold.strategies.brief import Brief, tokens_of
 from refold.strategies.fit import cuts_of, pieces

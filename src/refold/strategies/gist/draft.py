@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from refold.core.model import Fact, Slot, Span, Summarize
-from refold.core.notes import GIST, NAMES, NOW, STARVED
+from refold.ledger.notes import GIST, NAMES, NOW, STARVED
 from refold.strategies.brief import Brief
 from refold.strategies.gist.choice import TAG_CHARS, Kept, KeptLines, by_message
 from refold.strategies.gist.lines import Passage, Pieces, cut, names_on

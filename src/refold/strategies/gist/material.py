@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence, Set
 from itertools import chain
 
 from refold.core.model import Slot
-from refold.core.notes import names_of, now_of
+from refold.ledger.notes import names_of, now_of
 from refold.strategies.brief import tokens_of
 from refold.strategies.gist.choice import Kept, by_message
 from refold.strategies.gist.lines import Passage, names_on
