@@ -16,9 +16,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from refold.core import notes
 from refold.core.fold import text_of
 from refold.core.model import Message, Slot, Span, Thinking, ToolCall
+from refold.ledger import notes
 from refold.ledger.todos import stateless
 from refold.ledger.tools import BY_NAME, compact
 from refold.strategies.brief import Brief, tokens_of
