@@ -16,7 +16,7 @@ from refold.compaction import prose as wording
 from refold.errors import Invalid
 from refold.strategies import registry
 from refold.strategies.brief import Brief
-from refold.strategies.registry import BUILT_IN, SHARED, check_settings, register
+from refold.strategies.registry import BUILT_IN, SHARED, check_settings, forget, register
 
 ROOM = Path(registry.__file__).parent
 _LITERAL = re.compile(r"""\.settings?(?:\.get)?\(\s*"(\w+)\"|"(\w+)" (?:not )?in brief\.settings""")
@@ -128,6 +128,14 @@ def test_a_strategy_of_ones_own_says_what_it_takes_or_takes_anything() -> None:
             talk().plan("mine", target=0, **wrong)
     with pytest.raises(Invalid):
         talk(config={"strategy": {"mine": {"other": 2}}})
+
+
+def test_a_forgotten_strategy_is_not_known_any_more() -> None:
+    register("mine", lambda brief: [])
+    forget("mine")
+    forget("mine")
+    with pytest.raises(Invalid, match="there is no strategy 'mine'"):
+        talk().plan("mine", target=0)
 
 
 def test_settings_of_a_strategy_that_is_not_known_here_are_left_alone() -> None:
