@@ -15,7 +15,9 @@ from refold.edges.commands.session import Session
 
 class Sample(Arguments, frozen=True, kw_only=True):
     place: Annotated[str, Meta(extra={"positional": True, "metavar": "DIR"})]
+    level: Annotated[str, Meta(extra={"positional": True})] = "high"
     names: Annotated[tuple[str, ...], Meta(extra={"positional": True})] = ()
+    owner: Annotated[str, Meta(description="Required.")]
     dry_run: Annotated[bool, Meta(description="A flag.")] = False
     whole: Annotated[bool, Meta(description="Renamed.", extra={"short": "-w"})] = field(
         name="all", default=False
@@ -41,19 +43,21 @@ def parsed(*args: str) -> Any:
     """What the command line gives the command."""
     given: dict[str, Any] = {}
     command = click.Command("x", params=[*parameters(sample("nothing"))], callback=given.update)
-    command.main(list(args), standalone_mode=False)
+    command.main([*args, "--owner", "me"], standalone_mode=False)
     return Sample(**given)
 
 
 def test_what_is_not_given_has_the_default_of_its_field() -> None:
-    assert parsed("here") == Sample(place="here")
+    assert parsed("here") == Sample(place="here", owner="me")
 
 
 def test_every_kind_of_field_can_be_given() -> None:
-    given = ("here", "a", "b", "--dry-run", "--all", "--limit", "9", "--age", "1.5")
+    given = ("here", "low", "a", "b", "--dry-run", "--all", "--limit", "9", "--age", "1.5")
     more = ("--kind", "b", "--tags", "x", "--tags", "y", "--writer")
     assert parsed(*given, *more) == Sample(
         place="here",
+        owner="me",
+        level="low",
         names=("a", "b"),
         dry_run=True,
         whole=True,
@@ -75,10 +79,20 @@ def test_what_a_field_does_not_take_is_refused(given: tuple[str, ...]) -> None:
         parsed(*given)
 
 
+def test_an_option_without_a_default_must_be_given() -> None:
+    command = click.Command("x", params=[*parameters(sample("nothing"))])
+    with pytest.raises(click.MissingParameter, match="owner"):
+        command.main(["here"], standalone_mode=False)
+
+
 def test_the_help_names_arguments_and_shared_options() -> None:
     usage = click.Command("x", params=[*parameters(sample("conversation"))])
     text = usage.get_help(click.Context(usage))
-    assert "ID DIR [NAMES]..." in text and "--store URL" in text and "[default: 5; 1<=x<=9]" in text
+    assert (
+        "ID DIR [LEVEL] [NAMES]..." in text
+        and "--store URL" in text
+        and "[default: 5; 1<=x<=9]" in text
+    )
 
 
 def test_only_what_works_on_a_store_takes_one() -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
-from msgspec import NODEFAULT, inspect
+from msgspec import inspect
 
 from refold.edges.commands.command import Command
 
@@ -64,14 +64,13 @@ def _plain(kind: inspect.Type) -> tuple[inspect.Type, str, Mapping[str, Any]]:
 def _argument(field: inspect.Field, kind: inspect.Type, name: str) -> click.Argument:
     """An argument that is given by its position, many of them for a tuple."""
     is_many = isinstance(kind, inspect.VarTupleType)
-    is_required = field.required
-    metavar = name if is_required else f"[{name}]"
+    metavar = name if field.required else f"[{name}]"
     return click.Argument(
         [field.name],
         metavar=f"{metavar}..." if is_many else metavar,
         nargs=-1 if is_many else 1,
-        required=is_required,
         type=_value_type(kind),
+        **_presence(field, kind),
     )
 
 
@@ -89,18 +88,19 @@ def _option(
         type=_value_type(kind),
         metavar=extra.get("metavar"),
         multiple=isinstance(kind, inspect.VarTupleType),
-        default=_default(field, kind),
         show_default=isinstance(kind, inspect.IntType | inspect.FloatType),
         help=help_text,
         **bare,
+        **_presence(field, kind),
     )
 
 
-def _default(field: inspect.Field, kind: inspect.Type) -> object:
-    """The value of an option that is not given."""
-    if isinstance(kind, inspect.VarTupleType) or field.default is NODEFAULT:
-        return None
-    return field.default
+def _presence(field: inspect.Field, kind: inspect.Type) -> dict[str, Any]:
+    """Whether it must be given, and what it is if it is not. For click, None is a default like
+    any other, and what has one is not required."""
+    if field.required or isinstance(kind, inspect.VarTupleType):
+        return {"required": field.required}
+    return {"required": False, "default": field.default}
 
 
 def _value_type(kind: inspect.Type) -> click.ParamType[Any]:

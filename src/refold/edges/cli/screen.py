@@ -142,8 +142,8 @@ class Screen:
                 separator = ",\n"
         except RefoldError as error:
             # What stands on the screen already must become one object all the same.
-            fields = {"code": error.code, "message": str(error), "hint": error.hint}
-            self.out.write(f'\n], "error": {json.dumps(fields)}}}\n')
+            reason = {"code": error.code, "message": str(error), "hint": error.hint}
+            self.out.write(f'\n], "error": {json.dumps(reason)}}}\n')
             raise Exit(OUTCOMES[error.code][1]) from error
         self.out.write("\n]")
 
