@@ -1,4 +1,5 @@
-"""The edges: where the world comes in. Each room here turns something outside (a terminal, a
-file of another tool, a request) into calls of the engine, and what the engine says into
-something outside. Nothing imports an edge.
+"""The edges: where the world comes in. Nothing imports an edge.
+
+`commands` is what can be asked for, `cli` offers it in a shell, `demo` is a session to watch, and
+`endpoints` asks models over HTTP.
 """

@@ -78,7 +78,7 @@ class WriterUse(Struct, frozen=True, kw_only=True):
 
 
 class Compaction(Result, frozen=True, kw_only=True):
-    """What a compaction did, or would do; `edits` is 0 if nothing."""
+    """What a compaction did, or would do. `reason` says why it did nothing."""
 
     conversation: str
     dry_run: bool
@@ -92,6 +92,8 @@ class Compaction(Result, frozen=True, kw_only=True):
 
 
 class Planned(Compaction, frozen=True, kw_only=True):
+    """`edits` is how many would be made."""
+
     target: int
     reached: bool
     edits: int
