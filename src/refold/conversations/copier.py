@@ -179,7 +179,8 @@ class _Copier:
         if move.there < 0 and about.parent:
             self.target.fork(about.parent, about.parent_seq, about.id)
         for events in self._pages(about, move.first):
-            self._put_contents(events)
+            for artifact, _ in _artifacts(events):
+                self._put_content(artifact)
             self.target.append(about.id, events, expect=events[0].seq - 1)
             self._tell(about.id, len(events))
         lost = self._verify(about)
@@ -249,10 +250,6 @@ class _Copier:
         return f"events {first} to {last} are not those of {self.source.url}"
 
     # --- contents ---
-
-    def _put_contents(self, events: list[Event]) -> None:
-        for artifact, _ in _artifacts(events):
-            self._put_content(artifact)
 
     def _note_lost(self, events: list[Event], lost: dict[str, str]) -> None:
         for artifact, event in _artifacts(events):

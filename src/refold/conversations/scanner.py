@@ -71,14 +71,10 @@ def scan(
 ) -> Scan:
     """The report on these conversations, or on all that the store has. `doubtful` adds what is
     not sure."""
-    walk = _SecretWalk(store, doubtful, progress or _ignore)
+    walk = _SecretWalk(store, doubtful, progress or (lambda *_: None))
     for about, after in _wanted(store, ids):
         walk.conversation(about, after)
     return walk.report()
-
-
-def _ignore(id: str, done: int, total: int) -> None:
-    """Hears of progress and does nothing."""
 
 
 def _wanted(store: Store, ids: Sequence[str]) -> Iterator[tuple[Conversation, int]]:

@@ -208,7 +208,7 @@ class Asker:
     def _completed(self, words: str, made: str, question: Question) -> tuple[str, list[str]]:
         """The words as far as there is room, and lines for what neither they nor what code made
         names. Prose makes room for those lines."""
-        facts = self._redacted_facts(question)
+        facts = [replace(fact, text=self.redact(fact.text)) for fact in question.facts]
         words = capped(words, question.tokens_max, self.count)
         added = additions(f"{words}\n{made}", facts)
         if not added:
@@ -216,9 +216,6 @@ class Asker:
         room = question.tokens_max - self.count("\n".join(added))
         words = capped(words, max(PROSE_TOKENS_MIN // 2, room), self.count)
         return words, additions(f"{words}\n{made}", facts)
-
-    def _redacted_facts(self, question: Question) -> list[Fact]:
-        return [replace(fact, text=self.redact(fact.text)) for fact in question.facts]
 
 
 def _all_unanswered(questions: Sequence[Question], reason: str) -> list[Outcome]:
@@ -267,7 +264,8 @@ class _Exchange:
         self.writer, self.count = writer, count
         self.question, self.deadline = question, deadline
         self.usage: list[Usage] = []
-        window = int(WINDOW_SHARE * _window_of(writer))
+        # A writer may say itself how large its window is.
+        window = int(WINDOW_SHARE * int(getattr(writer, "window", 0) or WINDOW_DEFAULT))
         self.tokens_max = max(16, min(question.tokens_max, window // 4))
         self.room = window - self.tokens_max - count(_own_words(question)) - 100
 
@@ -353,11 +351,6 @@ def _own_words(question: Question) -> str:
     """All that we may say in a call, besides the history."""
     wanted = question.instructions + question.ask.instructions
     return SYSTEM + SECTIONS + NOTES + wanted
-
-
-def _window_of(writer: Writer) -> int:
-    """The writer's window in tokens, if it says so itself."""
-    return int(getattr(writer, "window", 0) or WINDOW_DEFAULT)
 
 
 def _asked(outcomes: Sequence[Outcome]) -> list[Outcome]:
