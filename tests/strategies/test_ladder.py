@@ -25,7 +25,7 @@ def failing():
 
     registry.register("bad", bad)
     yield "bad"
-    registry._registered.pop("bad")
+    registry.forget("bad")
 
 
 def test_a_strategy_that_raises_is_left_out_and_said(failing):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from refold.core import notes
+from refold.ledger import notes
 
 
 def test_every_key_is_read_back_as_it_was_written() -> None:
