@@ -39,7 +39,7 @@ class Intake:
         self.message_tokens_max = self.result_tokens_max if given else window
 
     def message(self, message: Message, by: str | None = None) -> list[Draft]:
-        """A message as it is to be appended, behind the artifacts of its large results."""
+        """A message as it is to be appended, after the artifacts of its large results."""
         drafts: list[Draft] = []
         blocks = []
         for block in message.blocks:

@@ -63,7 +63,7 @@ _DECODER = msgspec.msgpack.Decoder(Bookmark)
 
 
 def kept(state: Fold) -> bytes:
-    """The state as bytes, behind their digest: a damaged bookmark is found and costs a full
+    """The state as bytes, after their digest: a damaged bookmark is found and costs a full
     fold."""
     data = msgspec.msgpack.encode(
         Bookmark(

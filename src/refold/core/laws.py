@@ -53,7 +53,7 @@ def says_something(message: Message) -> bool:
 
 
 def seams(slots: Sequence[Slot]) -> list[int]:
-    """Every index before which the slots may be cut: no call before it is answered behind it.
+    """Every index before which the slots may be cut: no call before it is answered after it.
     Starts with 0."""
     reach = _reaches(slots)
     found, furthest = [], -1
@@ -217,7 +217,7 @@ def thinking_from(view: View, *, bound: bool) -> int:
     changed does not.
 
     Models that bind thinking to everything before it refuse it there. Others want the thinking of a
-    tool loop that was open at the change back: for them it stays behind the request of that time.
+    tool loop that was open at the change back: for them it stays after the request of that time.
     """
     changed_at = view.undoable[-1][0] if view.undoable else 0
     if bound or not changed_at:

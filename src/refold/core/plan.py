@@ -1,6 +1,6 @@
 """What a compaction would do, what it costs, and what it did.
 
-A plan is free and changes nothing. Its price is what the prompt cache loses: everything behind the
+A plan is free and changes nothing. Its price is what the prompt cache loses: everything after the
 first changed slot is written again; against it stands what every later call saves by being shorter.
 An applied plan leaves a receipt. Neighbours: strategies propose edits, `fold` shows what they would
 do, the engine appends them as one batch.

@@ -173,7 +173,7 @@ def _texts(files: Sequence[Path], chars_max: int) -> dict[Path, str]:
 
 
 def _place(view: View) -> Slot | None:
-    """The newest stand-in that can be written anew by itself: nothing else that may go lies
+    """The newest stand-in that can be written again alone: nothing else that may go lies
     inside its span."""
     for slot in reversed(view.slots):
         inside = [
