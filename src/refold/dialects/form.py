@@ -59,7 +59,7 @@ def message_of(
 ) -> Message:
     """The parsed message; its form is kept only if the dialect's usual rendering is not the
     message again."""
-    message = formless(role, placed, usual.name, taken_metadata(wire))
+    message = formless(role, placed, usual.name, take_metadata(wire))
     if same(wire, usual.message(message)):
         return message
     carving = Carving(usual.part, same, _holes_in)
@@ -72,7 +72,7 @@ def formless(role: Role, placed: Placed, dialect: str, metadata: dict[str, Any])
     return Message(role=role, blocks=blocks, dialect=dialect, metadata=metadata)
 
 
-def taken_metadata(wire: dict[str, Any]) -> dict[str, Any]:
+def take_metadata(wire: dict[str, Any]) -> dict[str, Any]:
     """Takes the metadata out of a message, if it has any."""
     return wire.pop("metadata") if isinstance(wire.get("metadata"), dict) else {}
 

@@ -2,7 +2,7 @@
 
 SDK objects are asked for their fields; no SDK is imported. What JSON cannot say, and what has no
 form in a dialect, is Invalid with the offending value. Neighbours: the dialects' `parse` sends
-everything through `plain` or `opened`; `wire` compares and copies what is plain.
+everything through `plain` or `checked_message`; `wire` compares and copies what is plain.
 """
 
 from __future__ import annotations
@@ -132,14 +132,14 @@ def _dumped(value: Any) -> Any:
 _MESSAGE_HINT = 'pass {"role": "user", "content": "…"}'
 
 
-def opened(wire: Any) -> dict[str, Any]:
+def checked_message(wire: Any) -> dict[str, Any]:
     """A plain message, checked, its cache marks taken off. Invalid if it is not an object with a
     role."""
     if not isinstance(wire, dict):
         raise not_a_message(wire)
     if not isinstance(wire.get("role"), str):
         raise Invalid(f"a message without a role: {wire!r:.80}", hint=_MESSAGE_HINT)
-    return unmarked(wire)
+    return remove_marks(wire)
 
 
 def not_a_message(value: Any) -> Invalid:
@@ -147,7 +147,7 @@ def not_a_message(value: Any) -> Invalid:
     return Invalid(f"{value!r:.80} is not a message", hint=_MESSAGE_HINT)
 
 
-def unmarked(wire: dict[str, Any]) -> dict[str, Any]:
+def remove_marks(wire: dict[str, Any]) -> dict[str, Any]:
     """Takes the cache marks off a message, its parts and theirs; arguments are content and stay
     as they are."""
     for mark in MARKS:
@@ -156,7 +156,7 @@ def unmarked(wire: dict[str, Any]) -> dict[str, Any]:
     if type(content) is list:
         for part in content:
             if type(part) is dict:
-                unmarked(part)
+                remove_marks(part)
     return wire
 
 

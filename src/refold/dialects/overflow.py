@@ -2,8 +2,8 @@
 limit.
 
 Providers have no common code for it, so the words decide: of the message, the body, the nested
-`error`, wherever an SDK keeps them. A status can only veto (a rate limit also speaks of tokens),
-and so can an output limit that no shorter page would meet. No SDK is imported, and nothing but the
+`error`, wherever an SDK keeps them. A status can only veto (rate limits also speak of tokens), and
+so can an output limit that no shorter page would meet. No SDK is imported, and nothing but the
 error is asked. Neighbour: `compaction.recovery` acts on what is found.
 """
 

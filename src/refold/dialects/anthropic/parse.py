@@ -22,7 +22,15 @@ from refold.core.model import (
 )
 from refold.dialects.anthropic.render import ELSEWHERE, NAME, own_part, usual
 from refold.dialects.form import Usual, content_blocks, message_of, placed_content
-from refold.dialects.outside import MARKS, count_in, opened, plain, refused, role_of, text_in
+from refold.dialects.outside import (
+    MARKS,
+    checked_message,
+    count_in,
+    plain,
+    refused,
+    role_of,
+    text_in,
+)
 from refold.dialects.protocol import Reply
 from refold.dialects.wire import Same, equality, is_text_part, objects_in
 
@@ -73,7 +81,7 @@ def parse(message: Any) -> list[Message]:
     wire = plain(message)
     if isinstance(wire, dict) and is_response(wire):
         return [reply(message).message]
-    return [parse_plain(opened(wire), equality(message))]
+    return [parse_plain(checked_message(wire), equality(message))]
 
 
 def parse_plain(wire: dict[str, Any], same: Same) -> Message:
@@ -153,7 +161,7 @@ def reply(response: Any) -> Reply:
     if not isinstance(wire, dict) or not is_response(wire):
         return Reply(message=parse(response)[0], usage=None)
     content = [] if wire["content"] is None else wire["content"]
-    answer = opened({"role": "assistant", "content": content})
+    answer = checked_message({"role": "assistant", "content": content})
     message = parse_plain(answer, equality(response))
     return Reply(message=message, usage=_usage(wire), finished=text_in(wire, "stop_reason"))
 

@@ -28,7 +28,7 @@ from refold.dialects import DEFAULT, dialect
 from refold.dialects.form import ANSWER_KEYS, Placed, Usual, message_of
 from refold.dialects.gemini.fields import NAME, Numbering, text_at, value_in
 from refold.dialects.gemini.render import own_part, usual
-from refold.dialects.outside import count_in, plain, refused, role_of, unmarked
+from refold.dialects.outside import count_in, plain, refused, remove_marks, role_of
 from refold.dialects.protocol import Reply
 from refold.dialects.wire import Same, alike, all_objects, same
 
@@ -91,7 +91,7 @@ def _parse_plain(wire: dict[str, Any], same: Same) -> Message:
     placed = _placed(parts)
     if placed and all(type(block) is ToolResult for _, block in placed):
         role = "tool"
-    return message_of(role, unmarked(wire), placed, _USUAL, same)
+    return message_of(role, remove_marks(wire), placed, _USUAL, same)
 
 
 def _placed(parts: list[Any]) -> Placed:

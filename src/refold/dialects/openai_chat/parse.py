@@ -21,7 +21,15 @@ from refold.core.model import (
 )
 from refold.dialects.form import Placed, Usual, message_of, placed_content
 from refold.dialects.openai_chat.render import NAME, own_part, usual
-from refold.dialects.outside import MARKS, count_in, opened, plain, refused, role_of, text_in
+from refold.dialects.outside import (
+    MARKS,
+    checked_message,
+    count_in,
+    plain,
+    refused,
+    role_of,
+    text_in,
+)
 from refold.dialects.protocol import Reply
 from refold.dialects.wire import Same, alike, at, equality, is_text_part, media_of_url, same
 
@@ -73,7 +81,7 @@ def parse(message: Any) -> list[Message]:
     wire = plain(message)
     if isinstance(wire, dict) and is_response(wire):
         return [reply(message).message]
-    return [_parse_plain(opened(wire), equality(message))]
+    return [_parse_plain(checked_message(wire), equality(message))]
 
 
 def _parse_plain(wire: dict[str, Any], same: Same) -> Message:
@@ -183,7 +191,7 @@ def reply(response: Any) -> Reply:
         return Reply(message=parse(response)[0], usage=None)
     choice: Any = wire["choices"][0] if wire["choices"] else None
     answer = _answer(choice)
-    message = _parse_plain(opened(answer), same if type(response) is dict else alike)
+    message = _parse_plain(checked_message(answer), same if type(response) is dict else alike)
     return Reply(message=message, usage=_usage(wire), finished=text_in(choice, "finish_reason"))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from refold.dialects.openai_chat.render import NAME
-from refold.dialects.outside import plain, unmarked
+from refold.dialects.outside import plain, remove_marks
 from refold.dialects.system import text_blocks
 from refold.dialects.tools import functions
 
@@ -45,7 +45,7 @@ def _system_messages(system: Any) -> list[dict[str, Any]]:
     given = plain(system)
     entries = given if isinstance(given, list) else [given]
     if all(isinstance(entry, dict) and "role" in entry for entry in entries):
-        return [unmarked(entry) for entry in entries]
+        return [remove_marks(entry) for entry in entries]
     # One message per block: where the system prompt stands apart, each system message that led the
     # page is a block of it.
     return [_system_message(block) for block in text_blocks(entries)]

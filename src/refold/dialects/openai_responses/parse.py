@@ -13,7 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from refold.core.model import Message, Role, Usage
-from refold.dialects.form import Placed, formless, placed_content, taken_metadata
+from refold.dialects.form import Placed, formless, placed_content, take_metadata
 from refold.dialects.openai_responses.blocks import (
     read_call,
     read_opaque,
@@ -36,7 +36,15 @@ from refold.dialects.openai_responses.items import (
     kind_of,
 )
 from refold.dialects.openai_responses.usual import own_part, usual
-from refold.dialects.outside import count_in, opened, plain, refused, role_of, text_in, unmarked
+from refold.dialects.outside import (
+    checked_message,
+    count_in,
+    plain,
+    refused,
+    remove_marks,
+    role_of,
+    text_in,
+)
 from refold.dialects.protocol import Reply
 from refold.dialects.wire import Same, alike, all_objects, at, objects_in, same
 
@@ -143,7 +151,7 @@ def _item(wire: Any, equal: Same) -> Item:
     """A plain item, checked, without cache marks and without what only an SDK's classes add."""
     kind = kind_of(wire) if isinstance(wire, dict) else ""
     if kind in ("", "message"):
-        item = opened(wire)
+        item = checked_message(wire)
     elif kind in (*_PARTS, "text"):
         raise refused("a message", wire, 'an item, such as {"role": "user", "content": [this]},')
     else:
@@ -153,8 +161,8 @@ def _item(wire: Any, equal: Same) -> Item:
 
 def _without_marks(item: Item) -> Item:
     for part in objects_in(item.get("output")):
-        unmarked(part)
-    return unmarked(item)
+        remove_marks(part)
+    return remove_marks(item)
 
 
 def _without_extras(item: Item) -> Item:
@@ -186,7 +194,7 @@ def _parse_answer(items: list[Item], equal: Same) -> Message:
 def _message(role: Role, items: list[Item], placed: Placed, equal: Same) -> Message:
     """The message; its form is kept only if the dialect's usual rendering is not the items
     again."""
-    metadata = taken_metadata(items[0]) if len(items) == 1 else {}
+    metadata = take_metadata(items[0]) if len(items) == 1 else {}
     message = formless(role, placed, NAME, metadata)
     if equal(items, usual(message)):
         return message
