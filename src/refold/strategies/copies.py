@@ -131,9 +131,13 @@ def _is_text(block: Block) -> bool:
     """Whether a block is text and nothing else; a stub that stands for an artifact is not the
     text."""
     if isinstance(block, ToolResult):
-        has_media = any(isinstance(part, Media | Opaque) for part in block.content)
-        return not block.artifact and not has_media
+        return not block.artifact and not _has_media(block)
     return isinstance(block, Text)
+
+
+def _has_media(result: ToolResult) -> bool:
+    """Whether a result holds something that is not text."""
+    return any(isinstance(part, Media | Opaque) for part in result.content)
 
 
 # --- what a read shows ---

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from itertools import chain
 
 from refold.core.laws import calls_of, is_request, results_of, units
-from refold.core.model import Edit, Slot, View
+from refold.core.model import Edit, Message, Slot, View
 from refold.core.plan import Ask
 from refold.errors import Invalid
 from refold.strategies.brief import Brief, check_choice, protected, run_tokens
@@ -78,11 +78,13 @@ def newest_work(view: View, whole: Sequence[range]) -> range:
     """The newest unit if it is a tool use: the agent is in the middle of it, so no preset takes
     it."""
     newest = whole[-1] if whole else range(0)
-    for index in newest:
-        message = view.slots[index].message
-        if calls_of(message) or results_of(message):
-            return newest
-    return range(0)
+    is_work = any(_uses_tools(view.slots[index].message) for index in newest)
+    return newest if is_work else range(0)
+
+
+def _uses_tools(message: Message) -> bool:
+    """Whether a message calls tools or brings their results."""
+    return bool(calls_of(message) or results_of(message))
 
 
 # --- oldest first ---

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
 
 from refold.core.model import Edit, Hide, Slot, Span, View
 from refold.core.plan import Ask
@@ -89,7 +88,8 @@ def hide_edits(brief: Brief, going: set[int], reason: Callable[[range], str]) ->
     if not going - notices:
         return []
     runs = runs_of(brief.view, going | notices)
-    notice = _notice_for(brief, runs, [slots[index] for index in notices])
+    named = [span for index in notices for span in _spans_named(slots[index])]
+    notice = _notice_for(brief, runs, named)
     carrier = _carrier(brief, runs, notice)
     if carrier is None:
         return []
@@ -104,10 +104,9 @@ def hide_edits(brief: Brief, going: set[int], reason: Callable[[range], str]) ->
     ]
 
 
-def _notice_for(brief: Brief, runs: Sequence[range], notices: Iterable[Slot]) -> str:
-    """The notice for what is hidden now and by these earlier notices."""
+def _notice_for(brief: Brief, runs: Sequence[range], named: Sequence[Span]) -> str:
+    """The notice for what is hidden now, and for the spans that earlier notices named."""
     spans = [_run_span(brief.view, run) for run in runs]
-    named = chain.from_iterable(map(_spans_named, notices))
     return notice_of(_hidden_count(brief, runs), _united([*spans, *named]))
 
 

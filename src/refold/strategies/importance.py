@@ -124,7 +124,7 @@ def _is_weight(value: object) -> bool:
 
 def _is_summarized(brief: Brief) -> bool:
     """Whether what goes is put in summaries, and not hidden."""
-    rest: str = brief.setting("rest", RESTS[0])
+    rest: str = brief.setting("rest", "hide")
     check_choice("the rest is", rest, RESTS)
     return rest == "summarize"
 

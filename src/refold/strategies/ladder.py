@@ -84,8 +84,7 @@ def _run_rung(state: Fold, brief: Brief, name: str, strategy: Strategy) -> Climb
 def _asks_for(taken: Sequence[Proposal], items: Sequence[Edit | Ask]) -> tuple[Ask, ...]:
     """The asks whose drafts were taken."""
     kept = {id(proposal.edit) for proposal in taken}
-    asks = [item for item in items if isinstance(item, Ask)]
-    return tuple(ask for ask in asks if id(ask.draft) in kept)
+    return tuple(item for item in items if isinstance(item, Ask) and id(item.draft) in kept)
 
 
 def _run_strategy(strategy: Strategy, brief: Brief) -> tuple[Sequence[Edit | Ask], str]:

@@ -121,7 +121,11 @@ def _best_copies(texts: Sequence[str], worked: Sequence[float]) -> dict[str, int
 
 def text_looked_at(message: Message) -> str:
     """The text of a message, without the middle where it is long."""
-    text = "\n".join(map(text_of, message.blocks))
+    return _without_middle("\n".join(map(text_of, message.blocks)))
+
+
+def _without_middle(text: str) -> str:
+    """The beginning and the end of a long text."""
     if len(text) <= HEAD + TAIL:
         return text
     return text[:HEAD] + "\n" + text[-TAIL:]

@@ -167,10 +167,8 @@ def _heading(span: Span, tally: _Tally) -> str:
 
 def _tools_line(tools: dict[str, Used]) -> str:
     """The tools used most, in one sentence; nothing if none was used."""
-    if not tools:
-        return ""
     uses = [f"{name} ×{used.count}" for name, used in tools.items()]
-    return f" Tools used: {', '.join(uses[:TOOLS_SHOWN])}."
+    return f" Tools used: {', '.join(uses[:TOOLS_SHOWN])}." if uses else ""
 
 
 def _text(brief: Brief, run: Sequence[Slot], heading: str, ledger: _Ledger) -> str:

@@ -62,7 +62,7 @@ def _start_by_tokens(brief: Brief) -> list[int]:
 
 def _check_way(brief: Brief) -> str:
     """By what the window is meant to be limited."""
-    way: str = brief.setting("by", WAYS[0])
+    way: str = brief.setting("by", "messages")
     check_choice("there is no window by", way, WAYS)
     if way == "tokens" and "max_tokens" not in brief.settings:
         raise Invalid("a window by tokens without a size", hint="set max_tokens")
@@ -74,10 +74,14 @@ def _hours(brief: Brief, way: str) -> float | None:
     if way != "age" and "max_age_hours" not in brief.settings:
         return None
     hours: float = brief.setting("max_age_hours", AGE_HOURS)
+    _check_hours(hours)
+    return hours
+
+
+def _check_hours(hours: float) -> None:
     if hours < 0:
         hint = "give a number of hours that is not negative"
         raise Invalid(f"max_age_hours is {hours}", hint=hint)
-    return hours
 
 
 def _start_by_count(brief: Brief, whole: Sequence[range]) -> int:
