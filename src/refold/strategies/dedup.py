@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from refold.core.model import Edit, Replace, View
+from refold.core.model import Edit, Replace
 from refold.core.plan import Ask
 from refold.ledger.results import payload
 from refold.ledger.shell_reads import END
@@ -34,18 +34,14 @@ Part = tuple[int, int, str]  # where a copy starts and ends in its block, and it
 def dedup(brief: Brief) -> list[Edit | Ask]:
     """Replaces every text that a later one on the page makes unneeded."""
     size = brief.setting("same_chars", SAME_CHARS)
-    seen = (*_page_key(brief.view), size)
+    view = brief.view
+    seen = (view.chain, view.head, len(view.slots), view.tokens, size)
     if brief.scratch.get("dedup") == seen:
         return []  # this very page was looked through before, and nothing stood on it twice
     found = _edits(brief, size)
     if not found:
         brief.scratch["dedup"] = seen
     return found
-
-
-def _page_key(view: View) -> tuple[bytes, int, int, int]:
-    """What tells one page from any other of the conversation."""
-    return view.chain, view.head, len(view.slots), view.tokens
 
 
 def _edits(brief: Brief, size: int) -> list[Edit | Ask]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from refold.core.laws import units
-from refold.core.model import Edit, Slot
+from refold.core.model import Edit
 from refold.core.plan import Ask
 from refold.errors import Invalid
 from refold.strategies.brief import Brief, check_choice, last_seam, tail_start
@@ -28,13 +28,9 @@ def window(brief: Brief) -> list[Edit | Ask]:
     """Hides everything before the window."""
     whole = units(brief.slots)
     start, reason = _window_start(brief, whole)
-    going = _not_system(brief.slots[:start]) - staying(brief.view, whole)
-    return hide_edits(brief, going, lambda _: reason)
-
-
-def _not_system(slots: Sequence[Slot]) -> set[int]:
-    """The indices of what is not a system message."""
-    return {index for index, slot in enumerate(slots) if slot.message.role != "system"}
+    before = enumerate(brief.slots[:start])
+    going = {index for index, slot in before if slot.message.role != "system"}
+    return hide_edits(brief, going - staying(brief.view, whole), lambda _: reason)
 
 
 # --- where the window starts ---
