@@ -261,7 +261,7 @@ def test_bytes_stay_while_another_conversation_has_them(any_store):
     context, other = opened(any_store), opened(any_store, "other")
     id = ran(context, long("the same"))
     assert ran(other, long("the same")) == id
-    assert context.artifacts.remove(id).why == "its bytes stay: other has it, too"
+    assert context.artifacts.remove(id).why == "its bytes stay: other also has it"
     assert context._reader.count() == 0 and other.unfold(id).content
     assert outputs_in(other).remove(id).why == "its bytes are gone"
 
