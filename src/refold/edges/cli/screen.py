@@ -159,10 +159,9 @@ class Screen:
         return text if self.is_utf8 else text.encode("ascii", "backslashreplace").decode()
 
     def _print_plain_table(self, heads: Sequence[str], rows: list[list[str]]) -> None:
-        names = [head.removeprefix(">") for head in heads]
-        columns = list(zip(names, *rows, strict=True))
-        widths = [max(map(width, column)) for column in columns]
-        for line in (names, *rows):
+        lines = [[head.removeprefix(">") for head in heads], *rows]
+        widths = _column_widths(lines)
+        for line in lines:
             cells = map(_padded, line, widths, heads)
             self.out.write("  ".join(cells).rstrip() + "\n")
 
@@ -210,6 +209,12 @@ def _character_width(character: str) -> int:
     if unicodedata.combining(character):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def _column_widths(lines: list[list[str]]) -> list[int]:
+    """How wide each column must be for its widest cell."""
+    columns = zip(*lines, strict=True)
+    return [max(map(width, column)) for column in columns]
 
 
 def _padded(cell: str, size: int, head: str) -> str:

@@ -60,12 +60,17 @@ def show(result: CopyResult, screen: Screen) -> None:
         return
     screen.table(("ID", ">EVENTS", ">WRITTEN", ">ARTIFACTS", "STATE"), map(_cells, copied))
     for one in copied:
-        for problem in one.problems:
-            screen.line(("red", one.id), f": {short_line(problem, 500)}")
+        _show_problems(one, screen)
     events = number(sum(one.events for one in copied), "event")
     artifacts = number(sum(one.artifacts for one in copied), "artifact")
     place = f"{number(len(copied), 'conversation')} in {result.target}"
     screen.line(f"{place}: {events} and {artifacts} written, all read again.")
+
+
+def _show_problems(one: Copied, screen: Screen) -> None:
+    """Which contents of a conversation are lost in the store that it was copied from."""
+    for problem in one.problems:
+        screen.line(("red", one.id), f": {short_line(problem, 500)}")
 
 
 def _cells(one: Copied) -> tuple[str, ...]:

@@ -50,13 +50,27 @@ def run(session: Session, arguments: ExportArguments) -> Exported | Document:
     if arguments.secrets and arguments.redacted:
         reason = "--secrets keeps secrets, --redacted removes them"
         raise Invalid(reason, hint="refold export --help")
-    form = _format(arguments)
-    secrets = _secrets(arguments, session.config)
-    emails = takes_emails(session.config.redact)
-    store, conversation = session.store, session.conversation
     if arguments.file == STDOUT:
-        chunks = chunks_of(store, conversation, form, secrets=secrets, emails=emails)
-        return Document(chunks=chunks, is_json=form == "json")
+        return _document(session, arguments)
+    return _export_file(session, arguments)
+
+
+def _document(session: Session, arguments: ExportArguments) -> Document:
+    """The export itself, to be written to standard output."""
+    form = _format(arguments)
+    chunks = chunks_of(
+        session.store,
+        session.conversation,
+        form,
+        secrets=_secrets(arguments, session.config),
+        emails=takes_emails(session.config.redact),
+    )
+    return Document(chunks=chunks, is_json=form == "json")
+
+
+def _export_file(session: Session, arguments: ExportArguments) -> Exported:
+    form, secrets = _format(arguments), _secrets(arguments, session.config)
+    store, conversation = session.store, session.conversation
     size_bytes = export_file(
         store,
         conversation,
@@ -64,7 +78,7 @@ def run(session: Session, arguments: ExportArguments) -> Exported | Document:
         format=form,
         force=arguments.force,
         secrets=secrets,
-        emails=emails,
+        emails=takes_emails(session.config.redact),
     )
     is_whole = secrets is None and form == "json"
     return Exported(

@@ -102,14 +102,22 @@ def time_of(text: str | None) -> datetime | None:
     """A time as people write it: a day, a day and a time, or how long ago."""
     if text is None:
         return None
-    ago = _AGO.fullmatch(text.strip())
-    if ago:
-        return datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+    ago = _time_ago(text)
+    if ago is not None:
+        return ago
     try:
         return datetime.fromisoformat(text.strip())
     except ValueError as error:
         hint = "2026-11-16, 2026-11-16T09:30, or 90m, 12h, 7d, 2w ago"
         raise Invalid(f"{text!r} is not a time", hint=hint) from error
+
+
+def _time_ago(text: str) -> datetime | None:
+    """The time that `90m` or `7d` ago was; None if the text is not of that form."""
+    found = _AGO.fullmatch(text.strip())
+    if found is None:
+        return None
+    return datetime.now(UTC) - timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 
 # --- shown ---

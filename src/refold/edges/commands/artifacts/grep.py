@@ -6,6 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from refold.artifacts.artifacts import Matches
 from refold.edges.commands.artifacts import ARTIFACT, stored_artifacts
 from refold.edges.commands.command import POSITIONAL, Arguments, Command, Result, Screen
 from refold.edges.commands.session import Session
@@ -51,13 +52,17 @@ def run(session: Session, arguments: GrepArguments) -> Grepped:
         limit=arguments.limit,
         wait_s=arguments.wait,
     )
-    lines = [
-        GrepLine(artifact=one.handle, line=line.number, text=line.text)
-        for one in found
-        for line in one.grepped.lines
-    ]
+    lines: list[GrepLine] = []
+    for one in found:
+        lines += _lines(one)
     ended = "; ".join(one.grepped.ended for one in found if one.grepped.ended)
     return Grepped(conversation=stored.id, lines=tuple(lines), ended=ended)
+
+
+def _lines(found: Matches) -> list[GrepLine]:
+    """The lines that match in one output."""
+    lines = found.grepped.lines
+    return [GrepLine(artifact=found.handle, line=one.number, text=one.text) for one in lines]
 
 
 def show(grepped: Grepped, screen: Screen) -> None:
