@@ -169,8 +169,7 @@ def _account(context: Context, done: Plan | Receipt) -> dict[str, Any]:
 def _settings(arguments: CompactArguments, context: Context) -> dict[str, Any]:
     """The settings that are given; Invalid for a name that the strategies do not take."""
     settings = dict(map(_setting, arguments.settings))
-    strategies: Sequence[str] = arguments.strategies or context.config.ladder
-    check_settings(settings, strategies)
+    check_settings(settings, arguments.strategies or context.config.ladder)
     return settings
 
 

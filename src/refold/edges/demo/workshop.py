@@ -133,9 +133,7 @@ class Workshop:
     def files(self, path: str = ".") -> list[Path]:
         """The Python files of a folder and below, sorted."""
         place = self.root / path
-        if not place.is_dir():
-            return [place]
-        return sorted(file for file in place.rglob("*.py") if "__pycache__" not in file.parts)
+        return sorted(place.rglob("*.py")) if place.is_dir() else [place]
 
     def name(self, file: Path) -> str:
         return file.relative_to(self.root).as_posix()

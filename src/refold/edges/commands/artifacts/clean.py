@@ -98,13 +98,17 @@ def show(done: Cleaned, screen: Screen) -> None:
         _show_item("- ", item, screen)
     for item in done.kept:
         _show_item("  ", item, screen)
-    verb = "would be removed" if done.dry_run else "removed"
-    kept = ""
-    if done.kept:
-        kept = f", {number(len(done.kept), 'output')} over the bounds had to stay"
-    count = number(len(done.removed), "output")
-    screen.line(f"{count} {verb} ({done.size_bytes:,} bytes){kept}.")
+    screen.line(_totals(done))
     show_damage(done.damaged, screen)
+
+
+def _totals(done: Cleaned) -> str:
+    """`2 outputs removed (4,096 bytes), 1 output over the bounds had to stay.`"""
+    verb = "would be removed" if done.dry_run else "removed"
+    removed = f"{number(len(done.removed), 'output')} {verb} ({done.size_bytes:,} bytes)"
+    if not done.kept:
+        return f"{removed}."
+    return f"{removed}, {number(len(done.kept), 'output')} over the bounds had to stay."
 
 
 def _show_item(mark: str, item: RemovedItem, screen: Screen) -> None:
