@@ -11,7 +11,7 @@ import refold
 
 ROOT = Path(refold.__file__).parent
 FLOORS = (
-    {"errors", "config", "display", "settings", "system"},
+    {"errors", "checked", "config", "display", "settings", "system"},
     {"core"},
     {"tokens", "dialects", "stores", "ledger", "strategies", "redaction"},
     {"log"},
@@ -21,6 +21,8 @@ FLOORS = (
 )
 DOORS = {
     ("config", "display"),
+    ("checked", "display"),
+    ("checked", "errors"),
     ("config", "errors"),
     ("system", "errors"),
     ("settings", "config"),

@@ -65,6 +65,9 @@ def test_a_hundred_outputs_at_once_are_all_kept(store):
     """T-23."""
     context = opened(store)
     outputs = [long(f"output {n}") for n in range(100)]
+    function = {"name": "run", "arguments": "{}"}
+    calls = [{"id": f"c{n}", "type": "function", "function": function} for n in range(100)]
+    context.append({"role": "assistant", "content": None, "tool_calls": calls})
     with ThreadPoolExecutor(20) as pool:
         list(pool.map(lambda n: context.append_result(f"c{n}", outputs[n], name="run"), range(100)))
     kept = outputs_in(context).list()

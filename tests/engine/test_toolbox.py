@@ -320,7 +320,10 @@ def test_no_answer_becomes_a_stub_again(window, counter):
             ("refold_artifacts", {}),
         ):
             before = len(outputs_in(context).list())
-            context.append_result(f"unknown-{n}-{tool}", tools.call(tool, given))
+            function = {"name": tool, "arguments": json.dumps(given)}
+            calls = [{"id": f"own-{n}-{tool}", "type": "function", "function": function}]
+            context.append({"role": "assistant", "content": None, "tool_calls": calls})
+            context.append_result(f"own-{n}-{tool}", tools.call(tool, given))
             assert len(outputs_in(context).list()) == before, (tool, window)
 
 

@@ -19,8 +19,9 @@ from refold.artifacts.grep import WAIT_S, Grepped, check, grepped
 from refold.artifacts.listing import StoredArtifact
 from refold.artifacts.offload import keep, output_text, value_of
 from refold.artifacts.reader import ArtifactReader, id_of
+from refold.checked import checked
 from refold.config import Config
-from refold.core.model import Artifact, Message, Origin, ToolResult
+from refold.core.model import Artifact, ArtifactType, Message, Origin, ToolResult
 from refold.errors import Corrupt, Invalid, NotFound, RefoldError
 from refold.log.open_log import OpenLog
 from refold.log.unfold import MOST, Part, body_text, lines_between, span_of
@@ -43,12 +44,13 @@ class Artifacts:
     def __init__(self, log: OpenLog, reader: ArtifactReader) -> None:
         self._open, self._reader = log, reader
 
+    @checked
     def put(
         self,
         content: Any,
         *,
         name: str,
-        type: str = "custom",
+        type: ArtifactType = "custom",
         mime: str | None = None,
         origin: Origin | None = None,
     ) -> Artifact:
@@ -62,6 +64,7 @@ class Artifacts:
             self._open.append([self._open.draft(artifact)])
             return artifact
 
+    @checked
     def list(
         self, *, task: str | None = None, query: str | None = None, tool: str | None = None
     ) -> Sequence[StoredArtifact]:
@@ -70,6 +73,7 @@ class Artifacts:
         is read when it is looked at."""
         return self._reader.list(task, query, tool)
 
+    @checked
     def select(
         self,
         query: str,
@@ -92,6 +96,7 @@ class Artifacts:
 
     # --- contents ---
 
+    @checked
     def value(self, handle: str) -> Any:
         """What `append_result` was given: data as data, None as None, text as text, bytes that
         are not text as bytes. The handle is that of an artifact, or `#41` for the message that
@@ -116,6 +121,7 @@ class Artifacts:
         is_text = artifact.size_chars or not content
         return value_of(content.decode("utf-8", "surrogatepass") if is_text else content, mime)
 
+    @checked
     def lines(
         self, handle: str, first: int, last: int | None = None, *, chars_max: int = MOST
     ) -> Part:
@@ -123,6 +129,7 @@ class Artifacts:
         than what is given."""
         return lines_between(self._reader.original(handle).texts, first, last, most=chars_max)
 
+    @checked
     def grep(
         self,
         pattern: str,
@@ -160,6 +167,7 @@ class Artifacts:
 
     # --- cleaning up ---
 
+    @checked
     def clean(
         self,
         *,
@@ -188,6 +196,7 @@ class Artifacts:
         with self._open.reading():
             return done
 
+    @checked
     def remove(self, handle: str) -> cleanup.CleanupItem:
         """Removes one artifact from this conversation, and its bytes unless another conversation
         has it. The log keeps what it was. NotFound if there is none, or none any more."""

@@ -155,12 +155,15 @@ class Origin(Struct, frozen=True, kw_only=True, omit_defaults=True):
     query: str = ""
 
 
+ArtifactType = Literal["file", "search_result", "command_output", "custom"]
+
+
 class Artifact(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Bytes kept once by digest; `id` follows from the digest, so a reference never breaks."""
 
     id: str
     digest: str
-    type: Literal["file", "search_result", "command_output", "custom"] = "custom"
+    type: ArtifactType = "custom"
     name: str = ""
     mime: str = "text/plain"
     size_bytes: int = 0

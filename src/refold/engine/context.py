@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 from refold.artifacts.artifacts import Artifacts, clean_configured
 from refold.artifacts.intake import Intake
 from refold.artifacts.reader import ArtifactReader
+from refold.checked import checked
 from refold.compaction.active_model import ActiveModel
 from refold.compaction.compactor import Compactor
 from refold.compaction.hooks import Hook
@@ -101,6 +102,7 @@ class Context:
 
     # --- what the conversation is about ---
 
+    @checked
     def update(
         self,
         *,
@@ -132,6 +134,7 @@ class Context:
         `append_result` shows stubs from a smaller size on."""
         return self._recorder.append(message, by)
 
+    @checked
     def append_result(
         self,
         call: str,
@@ -163,11 +166,13 @@ class Context:
 
     # --- the page ---
 
+    @checked
     def request(self, dialect: str | None = None) -> dict[str, Any]:
         """The keyword arguments of the provider's next call: valid, fitting, with cache marks.
         Compacts when due."""
         return self.render(dialect).request
 
+    @checked
     def render(self, dialect: str | None = None) -> Rendered:
         """The request, with what could not be said in this dialect and what had to be put in
         order."""
@@ -205,6 +210,7 @@ class Context:
 
     # --- making it shorter ---
 
+    @checked
     def plan(
         self, /, *strategies: str, target: int | None = None, task: str = "", **settings: Any
     ) -> Plan:
@@ -213,6 +219,7 @@ class Context:
             job = self._compactor.job(strategies, target=target, task=task, settings=settings)
             return self._compactor.plan(job)
 
+    @checked
     def compact(
         self,
         /,
@@ -247,6 +254,7 @@ class Context:
         recover(self._open, self._model, self._compactor, overflow, shown=self._pages.shown)
         return True
 
+    @checked
     def refresh(
         self,
         root: str | Path,
@@ -268,10 +276,12 @@ class Context:
         is nothing to undo."""
         return bool(self._open.write(undo.undoing))
 
+    @checked
     def revert(self, batch: str) -> None:
         """Switches a compaction off: its slots are on the page again as they were."""
         self._open.write(lambda state: [undo.reverting(state, batch)])
 
+    @checked
     def checkpoint(self, name: str = "") -> int:
         """Names the position the log is at; gives its seq. Every seq can also be restored without
         a name."""
@@ -281,6 +291,7 @@ class Context:
             self._open.append([self._open.draft(mark)])
             return seq
 
+    @checked
     def restore(self, to: int | str, *, dry_run: bool = False) -> Restored:
         """Takes the page back to what it was at a seq or checkpoint. The log keeps everything;
         `undo` comes back. Gives what that switches off, and the files that tool calls changed
@@ -299,16 +310,19 @@ class Context:
         batch; `undo` brings it back."""
         self._open.write(undo.clearing)
 
+    @checked
     def pin(self, seq: int) -> None:
         """Keeps a message, with its tool pair, on the page verbatim through every compaction."""
         self._open.write(lambda _: undo.pinning(self._open.log, seq, on=True))
 
+    @checked
     def unpin(self, seq: int) -> None:
         """Lets a compaction take the message again."""
         self._open.write(lambda _: undo.pinning(self._open.log, seq, on=False))
 
     # --- finding ---
 
+    @checked
     def unfold(
         self,
         handle: str | int,
@@ -324,6 +338,7 @@ class Context:
             named = self._reader.named(str(handle))
             return unfolded(self._open.log, named, str(handle), level=level, lines=lines)
 
+    @checked
     def search(
         self,
         query: str,
@@ -359,6 +374,7 @@ class Context:
 
     # --- other conversations ---
 
+    @checked
     def fork(self, id: str, *, at: int | None = None) -> Context:
         """A new conversation that shares this log up to `at` (the head) and then goes its own
         way."""
@@ -369,6 +385,7 @@ class Context:
             twin.update(title=f"Fork of {state.meta.title or self.id}")
             return twin
 
+    @checked
     def spawn(
         self,
         id: str,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from refold.checked import checked
 from refold.core.model import Event
 from refold.log.open_log import OpenLog
 from refold.log.undo import restoring
@@ -24,6 +25,7 @@ class LogReader:
     def __init__(self, log: OpenLog) -> None:
         self._log = log
 
+    @checked
     def events(self, *, after: int = 0, limit: int = 1_000) -> list[Event]:
         """The log itself, a page at a time."""
         with self._log.guard:
@@ -32,6 +34,7 @@ class LogReader:
                 return []
             return self._log.store.read(self._log.id, after=after, limit=limit)
 
+    @checked
     def points(self, *, every: int = 10, keep: int = 5, hours: float = 24.0) -> list[Point]:
         """Where `restore` can go, newest first: checkpoints by name, every so many messages, and
         before each compaction, undo and restore. Those without a name are listed for so many
@@ -43,6 +46,7 @@ class LogReader:
             now_ms = self._log.log.clock()
             return points_of(events, now_ms, every=every, keep=keep, hours=hours)
 
+    @checked
     def diff(self, first: int | str, last: int | str | None = None) -> Difference:
         """How the page at one point (a seq or a checkpoint) differs from the page at another;
         `last` is the head unless it is given."""
@@ -53,6 +57,7 @@ class LogReader:
             end = state.head if last is None else restoring(state, last).seq
             return difference(self._log.log, start, end, self._log.config)
 
+    @checked
     def why(self, seq: int) -> list[Trace]:
         """Every event that hid, changed, pinned or brought back a message, or changed the file it
         shows, oldest first, with its time and reason."""
@@ -61,6 +66,7 @@ class LogReader:
         with self._log.reading():
             return traced(self._log.log, seq, self._log.config)
 
+    @checked
     def export(self, path: str, *, secrets: bool | None = None) -> None:
         """Writes the conversation to a file, by its ending: `.json` is complete and can be
         imported again, `.md` is for reading, without secrets. `secrets=True` leaves them in;

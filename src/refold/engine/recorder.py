@@ -7,16 +7,21 @@ way, `log.open_log` appends.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
+import msgspec
 from msgspec.structs import replace
 
 from refold import dialects
 from refold.artifacts import offload
 from refold.artifacts.intake import Intake
 from refold.compaction.active_model import ActiveModel
-from refold.core.model import Event, Message, Usage
-from refold.log.log import Draft
+from refold.core.laws import calls_of, results_of
+from refold.core.model import Event, Message, Slot, Usage
+from refold.display import suggestion
+from refold.errors import Invalid
+from refold.log.log import Draft, message_of
 from refold.log.open_log import OpenLog
 from refold.tokens.counter import count_message
 
@@ -49,6 +54,7 @@ class Recorder:
     ) -> list[Event]:
         with self._log.guard:
             self._log.check_open()
+            self._check_call(call)
             content = offload.output_text(output, on_error=on_error)
             drafts = self._intake.result(
                 call, content, is_error=is_error, name=name, task=task, query=query
@@ -70,6 +76,28 @@ class Recorder:
             self._log.sync("turn")
             return events
 
+    def _check_call(self, call: str) -> None:
+        """Refuses the result of a call that nobody made. One that the page no longer shows is
+        looked for in the log."""
+        if self._log.log.call(call) is not None or self._was_called(call):
+            return
+        waiting = unanswered(self._log.state.slots)
+        raise Invalid(
+            f"nobody made a call {call!r:.80}",
+            hint=suggestion(call, waiting) if waiting else "no call is waiting for its result",
+        )
+
+    def _was_called(self, call: str) -> bool:
+        if self._log.state.head == 0:
+            return False
+        quoted = msgspec.json.encode(call)[1:-1] if call.isascii() else b""
+        for event in self._log.log.read():
+            if event.kind == "message" and quoted in event.body:
+                message = message_of(event, self._log.state)
+                if message is not None and call in calls_of(message):
+                    return True
+        return False
+
     def count(self, message: Any) -> int:
         """The tokens of a message, in the provider's count."""
         tokens = sum(count_message(one, self._log.counter) for one in self._parse(message))
@@ -82,3 +110,10 @@ class Recorder:
 
     def _is_recorded(self, usage: Usage) -> bool:
         return bool(usage.response) and usage.response in self._log.state.responses
+
+
+def unanswered(slots: Sequence[Slot]) -> list[str]:
+    """The calls on the page that wait for their results, oldest first."""
+    answered = {id for slot in slots for id in results_of(slot.message)}
+    called = [id for slot in slots for id in calls_of(slot.message)]
+    return [id for id in called if id not in answered]
