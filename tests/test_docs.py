@@ -129,5 +129,5 @@ def test_every_make_command_is_a_target(page):
 
 def test_the_readme_begins_with_its_two_commands():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    indented = re.findall(r"^ {4}(\S.*?)(?: +#.*)?$", text, re.MULTILINE)
+    indented = re.findall(r"^ {4}(make \S+)", text, re.MULTILINE)
     assert indented == ["make demo", "make test"]

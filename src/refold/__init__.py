@@ -5,9 +5,7 @@ be folded again.
 
     context = refold.open("fix-login", model="claude-sonnet-4-5", system=SYSTEM, tools=TOOLS)
     context.append({"role": "user", "content": "Fix the login test"})
-    response = client.messages.create(
-        max_tokens=4096, model="claude-sonnet-4-5", **context.request()
-    )
+    response = client.messages.create(**context.request())
     context.record(response)
 
 Here is what you call and what it gives back. `refold.types` has what you may bring,

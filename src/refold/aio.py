@@ -2,7 +2,7 @@
 
     context = await refold.aio.open("fix-login", model="claude-sonnet-4-5")
     await context.append({"role": "user", "content": "Fix the login test"})
-    response = await client.messages.create(max_tokens=4096, **await context.request())
+    response = await client.messages.create(**await context.request())
 
 Every method is awaited, with the types of the one it wraps; so are the properties that read the log
 (`await context.view`), and a room has its own wrapper (`await context.artifacts.list()`).

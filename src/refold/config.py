@@ -17,7 +17,8 @@ from refold.errors import Invalid
 RATIOS = ("warn_ratio", "compact_ratio", "critical_ratio")
 NUMBERS = (
     "artifacts_days", "artifacts_bytes", "artifacts_count", "tokens_cap", "keep_recent",
-    "writer_wait_s", "reserve_tokens", "offload_tokens", "messages_cap", "checkpoint_every",
+    "writer_wait_s", "reserve_tokens", "output_tokens", "offload_tokens",
+    "messages_cap", "checkpoint_every",
 )  # fmt: skip
 
 Durability = Literal["turn", "append", "none"]
@@ -32,6 +33,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     # Tokens kept free for the answer; None: the model's output limit, at most 32,000.
     reserve_tokens: int | None = None
+    # Tokens that an answer may have, where a provider must be told; None: 8,192, or less if the
+    # model or the reserve allow less.
+    output_tokens: int | None = None
     # Tokens at which a page is compacted at the latest, however large the window is.
     tokens_cap: int = 256_000
     # Share of the window at which the notice `context-warning` is sent.

@@ -81,7 +81,7 @@ def test_what_was_recorded_goes_back_as_it_came() -> None:
     with opened() as context:
         grow(context, 1, 2)
         request = sound(context)
-    assert set(request) == {"input", "instructions", "tools"}
+    assert set(request) == {"input", "instructions", "model", "tools"}
     user, *rest = request["input"]
     assert user == {"role": "user", "content": "step 1: look at file1.py"}
     assert rest[:5] == said(1)["output"]

@@ -13,14 +13,18 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from refold import dialects
 from refold.config import Config
 from refold.core.budget import Budget, budget_for, current_tokens, factor_of
 from refold.core.model import Lesson, Meta, Usage
 from refold.dialects.overflow import LIMIT_MIN
+from refold.dialects.protocol import Dialect
 from refold.log.open_log import OpenLog
 from refold.tokens.models import cost, input_price, model_info
 
 DIALECT_DEFAULT = "openai_chat"
+# Above this, the Anthropic SDK insists on streaming.
+OUTPUT_DEFAULT = 8_192
 
 
 class ActiveModel:
@@ -76,6 +80,27 @@ class ActiveModel:
             if slot.message.role == "assistant" and slot.message.dialect:
                 return slot.message.dialect
         return DIALECT_DEFAULT
+
+    def call_fields(self, dialect: Dialect) -> dict[str, str | int]:
+        """What a call in this format carries beside the page: the model, as it was named, unless
+        the format is another provider's, and the limit of the answer where it must be told."""
+        fields: dict[str, str | int] = {}
+        if self._name and self._speaks(dialect):
+            fields["model"] = self._name
+        if dialect.output_limit:
+            fields[dialect.output_limit] = self._output_tokens()
+        return fields
+
+    def _speaks(self, dialect: Dialect) -> bool:
+        """Whether the model is called in this format. Of a model that no table knows, only the
+        caller can tell."""
+        own = self.info.dialect
+        return not own or dialects.dialect(own).provider == dialect.provider
+
+    def _output_tokens(self) -> int:
+        given = self._log.config.output_tokens
+        most = min(OUTPUT_DEFAULT, self.info.output or OUTPUT_DEFAULT, self.budget.reserve)
+        return max(1, most) if given is None else given
 
     # --- limits ---
 

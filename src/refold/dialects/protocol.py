@@ -29,7 +29,13 @@ class Reply(Struct, frozen=True, kw_only=True):
 
 
 class Dialect(Protocol):
+    """`provider` is whose format it is: a call carries a model's name only where they agree.
+    `output_limit` is the argument of the call by which the provider must be told how long the
+    answer may be; empty if it need not be."""
+
     name: str
+    provider: str
+    output_limit: str
     # By role, the dialect that keeps a plain text as it came, without a form: this one, unless its
     # own messages never look like that.
     plain_text: Mapping[str, str]

@@ -167,10 +167,11 @@ class Context:
     # --- the page ---
 
     @checked
-    def request(self, dialect: str | None = None) -> dict[str, Any]:
-        """The keyword arguments of the provider's next call: valid, fitting, with cache marks.
-        Compacts when due."""
-        return self.render(dialect).request
+    def request(self, /, dialect: str | None = None, **overrides: Any) -> dict[str, Any]:
+        """The keyword arguments of the provider's next call: valid, fitting, with cache marks, the
+        model and, where it must be told, how long the answer may be. Your own `overrides` come
+        last. Compacts when due."""
+        return {**self.render(dialect).request, **overrides}
 
     @checked
     def render(self, dialect: str | None = None) -> Rendered:

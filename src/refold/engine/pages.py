@@ -7,6 +7,8 @@ What was rendered before is kept, so a page that only grew costs its growth. Nei
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from refold import dialects
 from refold.compaction.active_model import ActiveModel
 from refold.compaction.compactor import Compactor
@@ -57,6 +59,8 @@ class Pages:
         view = self._log.state.view()
         page = self._page(self._model.dialect(dialect))
         rendered = page.render(view, cache=self._log.config.cache)
+        fields = self._model.call_fields(page.dialect)
+        rendered = replace(rendered, request={**fields, **rendered.request})
         self.shown = view.head
         self._log.sync("turn")
         return rendered

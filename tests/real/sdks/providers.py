@@ -57,14 +57,14 @@ def _gemini(url: str):
 
 def create_chat(url: str, request: Request) -> Any:
     with _openai(url) as client:
-        return client.chat.completions.create(model="gpt-5", **request)
+        return client.chat.completions.create(**request)
 
 
 def stream_chat(url: str, request: Request) -> Any:
     asked = {"stream_options": {"include_usage": True}}
     with (
         _openai(url) as client,
-        client.chat.completions.stream(model="gpt-5", **asked, **request) as stream,
+        client.chat.completions.stream(**asked, **request) as stream,
     ):
         stream.until_done()
         return stream
@@ -73,10 +73,10 @@ def stream_chat(url: str, request: Request) -> Any:
 def chunks_of_chat(url: str, request: Request) -> list[Any]:
     asked = {"stream": True, "stream_options": {"include_usage": True}}
     with _openai(url) as client:
-        return list(client.chat.completions.create(model="gpt-5", **asked, **request))
+        return list(client.chat.completions.create(**asked, **request))
 
 
-ASKED = {"model": "gpt-5", "store": False, "include": ["reasoning.encrypted_content"]}
+ASKED = {"store": False, "include": ["reasoning.encrypted_content"]}
 
 
 def create_response(url: str, request: Request) -> Any:
@@ -95,33 +95,30 @@ def chunks_of_response(url: str, request: Request) -> list[Any]:
         return list(client.responses.create(stream=True, **ASKED, **request))
 
 
-CLAUDE = {"model": "claude-sonnet-5-5", "max_tokens": 1_000}
-
-
 def create_message(url: str, request: Request) -> Any:
     with _anthropic(url) as client:
-        return client.messages.create(**CLAUDE, **request)
+        return client.messages.create(**request)
 
 
 def stream_message(url: str, request: Request) -> Any:
-    with _anthropic(url) as client, client.messages.stream(**CLAUDE, **request) as stream:
+    with _anthropic(url) as client, client.messages.stream(**request) as stream:
         stream.until_done()
         return stream
 
 
 def chunks_of_message(url: str, request: Request) -> list[Any]:
     with _anthropic(url) as client:
-        return list(client.messages.create(stream=True, **CLAUDE, **request))
+        return list(client.messages.create(stream=True, **request))
 
 
 def create_content(url: str, request: Request) -> Any:
     with _gemini(url) as client:
-        return client.models.generate_content(model="gemini-2.5-pro", **request)
+        return client.models.generate_content(**request)
 
 
 def chunks_of_content(url: str, request: Request) -> list[Any]:
     with _gemini(url) as client:
-        return list(client.models.generate_content_stream(model="gemini-2.5-pro", **request))
+        return list(client.models.generate_content_stream(**request))
 
 
 PROVIDERS = {

@@ -12,7 +12,7 @@ from google import genai
 
 import refold
 from refold import aio
-from tests.real.sdks.providers import ASKED, CLAUDE, KEY, PROVIDERS, Provider
+from tests.real.sdks.providers import ASKED, KEY, PROVIDERS, Provider
 from tests.real.sdks.test_conversation import JSON, STREAM, TOOLS, answer_calls, request
 from tests.real.sdks.test_conversation import first_turn as first_plain_turn
 from tests.servers import Play, serving
@@ -35,18 +35,18 @@ async def create(provider: Provider, url: str, asked: dict[str, Any]) -> Any:
     match provider.dialect:
         case "anthropic":
             async with anthropic.AsyncAnthropic(base_url=url, api_key=KEY) as client:
-                return await client.messages.create(**CLAUDE, **asked)
+                return await client.messages.create(**asked)
         case "gemini":
             client = genai.Client(api_key=KEY, http_options={"base_url": url})
             try:
-                return await client.aio.models.generate_content(model=provider.model, **asked)
+                return await client.aio.models.generate_content(**asked)
             finally:
                 await client.aio.aclose()
                 client.close()
         case _:
             async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key=KEY) as client:
                 if provider.dialect == "openai_chat":
-                    return await client.chat.completions.create(model="gpt-5", **asked)
+                    return await client.chat.completions.create(**asked)
                 return await client.responses.create(**ASKED, **asked)
 
 
@@ -81,7 +81,7 @@ def test_a_finished_asynchronous_stream_is_recorded() -> None:
         with serving(Play(provider.events(0), **STREAM)) as server:
             async with (
                 anthropic.AsyncAnthropic(base_url=server.url, api_key=KEY) as client,
-                client.messages.stream(**CLAUDE, **asked) as stream,
+                client.messages.stream(**asked) as stream,
             ):
                 await stream.until_done()
                 try:

@@ -187,7 +187,7 @@ def test_a_conversation_goes_on_at_every_other_provider(provider: Provider) -> N
     context, response = first_turn(provider)
     answer_calls(context, response)
     for other in PROVIDERS.values():
-        asked = request(context, other)
+        asked = {**request(context, other), "model": other.model}
         with serving(Play(other.body(1), **JSON)) as server:
             other.create(server.url, asked)
             said = json.dumps(sent(server, field_of(other)))

@@ -15,10 +15,13 @@ from refold.dialects.anthropic.tools import definitions
 from refold.dialects.protocol import answering_by_id as answering
 
 __all__ = [
-    "answering", "check", "definitions", "is_response", "name", "parse", "plain_text", "render",
-    "reply", "request", "speaks",
+    "answering", "check", "definitions", "is_response", "name", "output_limit", "parse",
+    "plain_text", "provider", "render", "reply", "request", "speaks",
 ]  # fmt: skip
 
 name = NAME
+provider = "anthropic"
+# The call must say how long the answer may be.
+output_limit = "max_tokens"
 # An answer is a list of blocks: plain text of the assistant is unusual, and keeps a form.
 plain_text: Mapping[str, str] = {"user": NAME, "system": NAME}

@@ -19,9 +19,11 @@ from refold.dialects.gemini.request import request
 from refold.dialects.gemini.tools import definitions
 
 __all__ = [
-    "answering", "check", "definitions", "is_response", "name", "parse", "plain_text", "render",
-    "reply", "request", "speaks",
+    "answering", "check", "definitions", "is_response", "name", "output_limit", "parse",
+    "plain_text", "provider", "render", "reply", "request", "speaks",
 ]  # fmt: skip
 
 name = NAME
+provider = "google"
+output_limit = ""
 plain_text: Mapping[str, str] = {"user": DEFAULT, "assistant": DEFAULT, "system": DEFAULT}

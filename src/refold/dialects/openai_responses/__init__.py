@@ -17,9 +17,11 @@ from refold.dialects.openai_responses.tools import definitions
 from refold.dialects.protocol import answering_by_id as answering
 
 __all__ = [
-    "answering", "check", "definitions", "is_response", "name", "parse", "plain_text", "render",
-    "reply", "request", "speaks",
+    "answering", "check", "definitions", "is_response", "name", "output_limit", "parse",
+    "plain_text", "provider", "render", "reply", "request", "speaks",
 ]  # fmt: skip
 
 name = NAME
+provider = "openai"
+output_limit = ""
 plain_text: Mapping[str, str] = {"user": NAME, "assistant": NAME, "system": NAME}

@@ -1,0 +1,54 @@
+"""`request()` is the whole call: the model, the limit of the answer, the caller's own arguments."""
+
+from __future__ import annotations
+
+import pytest
+
+import refold
+from refold import dialects
+from refold.tokens.models import table
+
+NAMES = sorted(table().models)
+
+
+def asked(dialect: str | None = None, **given) -> dict:
+    context = refold.open("work", store="memory:", **given)
+    context.append({"role": "user", "content": "hello"})
+    return context.request(dialect)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_model_is_called_by_the_name_it_was_given(name):
+    spelt = name.upper() if name.islower() else name
+    request = asked(model=spelt)
+    assert request["model"] == spelt
+    if "max_tokens" in request:
+        info = refold.model_info(spelt)
+        assert 1 <= request["max_tokens"] <= min(8_192, info.output or 8_192)
+
+
+@pytest.mark.parametrize("dialect", dialects.DIALECTS)
+def test_another_providers_format_leaves_the_model_out(dialect):
+    own = {"anthropic": "claude-sonnet-4-5", "gemini": "gemini-2.5-pro"}.get(dialect, "gpt-4o")
+    other = "gpt-4o" if dialect == "anthropic" else "claude-sonnet-4-5"
+    assert asked(dialect, model=own)["model"] == own
+    assert "model" not in asked(dialect, model=other)
+    assert asked(dialect, model="nobody-knows-it")["model"] == "nobody-knows-it"
+    assert "model" not in asked(dialect)
+    assert ("max_tokens" in asked(dialect)) == (dialect == "anthropic")
+
+
+@pytest.mark.parametrize("window, reserve", [(1_000, None), (8_000, 2_000), (200_000, 100)])
+def test_the_answer_is_never_longer_than_the_reserve(window, reserve):
+    config = refold.Config(reserve_tokens=reserve)
+    request = asked("anthropic", window=window, config=config)
+    context = refold.open("work", store="memory:", window=window, config=config)
+    assert request["max_tokens"] <= context.budget.reserve
+
+
+def test_arguments_of_the_caller_come_last():
+    context = refold.open("work", store="memory:", config={"output_tokens": 77})
+    context.append({"role": "user", "content": "hello"})
+    request = context.request("anthropic", temperature=0, model="mine")
+    assert (request["temperature"], request["model"], request["max_tokens"]) == (0, "mine", 77)
+    assert context.request("anthropic", max_tokens=5)["max_tokens"] == 5
