@@ -179,12 +179,12 @@ class AsyncContext(_Async):
     @property
     def view(self) -> Coroutine[Any, Any, View]:
         """The page as a value."""
-        return asyncio.to_thread(lambda: self._wrapped.view)
+        return asyncio.to_thread(getattr, self._wrapped, "view")
 
     @property
     def budget(self) -> Coroutine[Any, Any, Budget]:
         """Window, reserve and thresholds that hold now."""
-        return asyncio.to_thread(lambda: self._wrapped.budget)
+        return asyncio.to_thread(getattr, self._wrapped, "budget")
 
     async def __aenter__(self) -> AsyncContext:
         return self
