@@ -49,6 +49,22 @@ def test_a_summary_by_a_writer_stands_for_all_but_the_last_messages():
     assert context.view.request == 46  # the 45th message behind the system prompt, not the summary
 
 
+def test_what_a_writer_was_asked_is_not_on_the_page():
+    """C-73: neither after its answer nor after it was interrupted."""
+    writer = Scripted(KeyboardInterrupt(), GOOD)
+    context = opened(writer)
+    talked(context)
+    before = page(context)
+    with pytest.raises(KeyboardInterrupt):
+        context.compact("summarize")
+    assert page(context) == before
+    context.compact("summarize")
+    shown = "\n".join(page(context))
+    assert shown.count(GOOD) == 1
+    instruction = writer.prompt.splitlines()[0]
+    assert instruction and instruction not in shown
+
+
 def test_undo_gives_the_page_back_byte_for_byte():
     """P20"""
     context = opened(Scripted())
