@@ -453,13 +453,17 @@ def test_one_message_larger_than_the_window_is_cut_and_nothing_is_tried_again():
 
 
 def test_automatic_compaction_can_be_switched_off():
-    """Y-22, Y-123."""
-    context, heard = opened(window=8_000, config={"auto": False}), []
+    """Y-22, Y-123, C-34: above the trigger, and nothing is added."""
+    config = {"auto": False, "reserve_tokens": 100}
+    context, heard = opened(window=8_000, config=config), []
     context.on("*", lambda notice: heard.append(notice.name))
     context.append({"role": "user", "content": "go"})
-    for n in range(8):
+    for n in range(10):
         context.append(call(n))
         context.append_result(f"c{n}", LONG * 60)
+    head = context.view.head
     context.request()
+    assert context.stats().current >= context.budget.compact_at
+    assert context.view.head == head
     assert "context-warning" in heard
     assert "compaction-complete" not in heard
