@@ -70,6 +70,21 @@ def test_the_share_of_messages_on_the_page_is_one_where_there_are_none():
     assert stats.ratio == stats.active / 40
 
 
+def test_bills_survive_a_restart(tmp_path):
+    """Y-11: and a conversation without usage has none."""
+    url = f"sqlite:{tmp_path}/refold.db"
+    with opened(url) as context:
+        context.append({"role": "user", "content": "go"})
+        assert context.stats().billed.calls == 0
+        context.request()
+        context.record(response(1, prompt=900))
+        before = context.stats()
+    with opened(url) as context:
+        after = context.stats()
+        assert (after.billed, after.current) == (before.billed, before.current)
+        assert after.billed.input == 900
+
+
 def test_no_count_is_kept_in_a_file_of_its_own(tmp_path):
     """Y-12."""
     with opened(f"sqlite:{tmp_path}/refold.db") as context:
