@@ -6,9 +6,11 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
+import msgspec
 import pytest
 
 import refold
+from refold.compaction.planning import items_of
 from refold.core.fold import text_of
 from refold.core.laws import broken
 from tests.scripted import GOOD, Scripted, heard_by, opened, page, talked, used
@@ -189,6 +191,31 @@ def test_several_strategies_are_one_batch_and_the_price_says_what_stays_cached()
     assert before[:kept] == after[:kept] and before[kept] != after[kept]
     context.undo()
     assert context.request("openai_chat")["messages"] == before
+
+
+class Counted(tuple):
+    """Slots that count how often somebody goes through them."""
+
+    walks = 0
+
+    def __iter__(self):
+        Counted.walks += 1
+        return super().__iter__()
+
+
+def test_the_items_of_many_edits_do_not_walk_the_page_for_each(monkeypatch) -> None:
+    """C-90."""
+    monkeypatch.setattr(Counted, "walks", 0)
+    context = opened_in_characters(window=1_000_000)
+    reads(context, 40)
+    proposals = context.plan("dedup", target=0).proposals
+    assert len(proposals) == 39
+    view = context.view
+    counted = msgspec.structs.replace(view, slots=Counted(view.slots))
+    items = items_of(proposals, counted)
+    assert Counted.walks <= 2
+    sizes = {slot.seq: slot.tokens for slot in view.slots}
+    assert [item.tokens_before for item in items] == [sizes[p.edit.seq] for p in proposals]
 
 
 def test_what_is_given_with_the_call_counts_more_than_the_configuration():
