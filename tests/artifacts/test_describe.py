@@ -50,6 +50,20 @@ def stub_of(context) -> str:
     return context.view.slots[-1].message.blocks[0].content[0].text
 
 
+@pytest.mark.parametrize(
+    ("tool", "arguments", "description"),
+    [
+        ("readFile", {"path": "/src/index.ts"}, "readFile: /src/index.ts"),
+        ("searchCode", {"limit": 10, "query": "t"}, "searchCode with 2 argument(s)"),
+        ("listFiles", {}, "listFiles"),
+        ("run", {"command": "x" * 51}, "run: " + "x" * 50 + "..."),
+    ],
+)
+def test_a_call_is_described_by_its_first_text(tool, arguments, description):
+    """T-09."""
+    assert describing.described(tool, arguments, failing) == description
+
+
 def test_a_tool_is_described_as_its_program_says(store):
     """T-09: per tool; any other tool is described as usual."""
     register("read", describe=lambda arguments: f"reads\n {arguments['path']}")

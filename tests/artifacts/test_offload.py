@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from datetime import date
 
@@ -10,7 +12,7 @@ import pytest
 import refold
 from refold.errors import Invalid
 from refold.stores import open_store
-from tests.toolruns import long, opened, outputs_in
+from tests.toolruns import long, opened, outputs_in, ran
 
 
 @pytest.fixture
@@ -22,6 +24,27 @@ def store(tmp_path):
 
 def file_of(store, artifact) -> str:
     return os.path.basename(store.location(artifact.digest))
+
+
+def test_an_artifact_knows_its_sizes_and_its_digest(store):
+    """M-03."""
+    content = "\u00e9\n"
+    artifact = opened(store).artifacts.put(content, name="e.txt", type="file")
+    assert (artifact.size_bytes, artifact.size_chars, artifact.lines) == (3, 2, 1)
+    assert artifact.digest == hashlib.sha256(content.encode()).hexdigest()
+    assert artifact.type == "file"
+
+
+def test_huge_arguments_are_known_by_their_beginning_and_a_hash(store):
+    """T-06."""
+    context = opened(store)
+    arguments = [json.dumps({"path": "a.py", "text": "x" * 1_000_000 + end}) for end in "ab"]
+    for text in arguments:
+        ran(context, long(text[-9:]), tool="write_file", arguments=text)
+    first, second = (found.artifact.origin for found in context.artifacts.list())
+    assert 0 < len(first.arguments.encode()) <= 512
+    assert first.arguments == second.arguments
+    assert len(first.arguments_hash) == 12 and first.arguments_hash != second.arguments_hash
 
 
 @pytest.mark.parametrize("wrong", [{"type": "bogus"}, {"name": 5}, {"mime": 5}])

@@ -114,6 +114,16 @@ def test_a_judge_chooses_and_one_that_fails_leaves_the_ranking(store):
         assert "the judge failed" in fallen_back[0].why
 
 
+def test_an_id_that_a_judge_made_up_is_left_out(store):
+    """T-41: the good choice is not lost with the bad one."""
+    context = opened(store)
+    first, second = ran(context, long("needle one")), ran(context, long("needle two"))
+    outputs = outputs_in(context)
+    chosen = outputs.select("needle", judge=lambda query, found: [first, "art-invented", second])
+    assert [one.artifact.id for one in chosen] == [first, second]
+    assert all("chosen by the judge" in one.why for one in chosen)
+
+
 def meaning(texts):
     """Vectors of two numbers: how much a text is about cars, and how much about anything else."""
     return [

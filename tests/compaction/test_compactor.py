@@ -49,6 +49,22 @@ def test_a_summary_by_a_writer_stands_for_all_but_the_last_messages():
     assert context.view.request == 46  # the 45th message behind the system prompt, not the summary
 
 
+def test_what_a_writer_was_asked_is_not_on_the_page():
+    """C-73: neither after its answer nor after it was interrupted."""
+    writer = Scripted(KeyboardInterrupt(), GOOD)
+    context = opened(writer)
+    talked(context)
+    before = page(context)
+    with pytest.raises(KeyboardInterrupt):
+        context.compact("summarize")
+    assert page(context) == before
+    context.compact("summarize")
+    shown = "\n".join(page(context))
+    assert shown.count(GOOD) == 1
+    instruction = writer.prompt.splitlines()[0]
+    assert instruction and instruction not in shown
+
+
 def test_undo_gives_the_page_back_byte_for_byte():
     """P20"""
     context = opened(Scripted())
@@ -437,13 +453,17 @@ def test_one_message_larger_than_the_window_is_cut_and_nothing_is_tried_again():
 
 
 def test_automatic_compaction_can_be_switched_off():
-    """Y-22, Y-123."""
-    context, heard = opened(window=8_000, config={"auto": False}), []
+    """Y-22, Y-123, C-34: above the trigger, and nothing is added."""
+    config = {"auto": False, "reserve_tokens": 100}
+    context, heard = opened(window=8_000, config=config), []
     context.on("*", lambda notice: heard.append(notice.name))
     context.append({"role": "user", "content": "go"})
-    for n in range(8):
+    for n in range(10):
         context.append(call(n))
         context.append_result(f"c{n}", LONG * 60)
+    head = context.view.head
     context.request()
+    assert context.stats().current >= context.budget.compact_at
+    assert context.view.head == head
     assert "context-warning" in heard
     assert "compaction-complete" not in heard

@@ -6,12 +6,15 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
+import msgspec
 import pytest
 
+import refold
+from refold.compaction.planning import items_of
 from refold.core.fold import text_of
 from refold.core.laws import broken
 from tests.scripted import GOOD, Scripted, heard_by, opened, page, talked, used
-from tests.turns import opened_in_characters, talk
+from tests.turns import call, opened_in_characters, talk
 
 PARSER = "src/parser.py"
 
@@ -130,6 +133,89 @@ def test_a_result_that_the_kept_tail_works_on_is_kept_or_listed_with_its_handle(
     assert whole or re.search(handles, told), told[:3_000]
     assert "rule_7" in context.unfold(f"#{seq + 1}").text
     assert broken(context.view) == []
+
+
+def reads(context: refold.Context, count: int) -> None:
+    """The same file, read again and again."""
+    context.append({"role": "user", "content": "Fix a.py"})
+    text = "".join(f"def handler_{n}(x): return x + {n}\n" for n in range(20))
+    for n in range(count):
+        context.append(call(n, "read_file", '{"path": "a.py"}'))
+        context.append_result(f"c{n}", text)
+    context.append({"role": "user", "content": "go on"})
+
+
+def test_below_the_trigger_nothing_is_written_and_a_pass_is_one_append(monkeypatch) -> None:
+    """C-30, C-33, C-64: counted at the store."""
+    context = opened_in_characters(window=20_000)
+    reads(context, 5)
+    context.request("openai_chat")
+    appended = []
+    append = context._open.log.store.append
+    monkeypatch.setattr(
+        context._open.log.store,
+        "append",
+        lambda id, events, **given: (appended.append(len(events)), append(id, events, **given)),
+    )
+    context.request("openai_chat")
+    assert appended == []
+    assert context.compact("dedup", target=0).items
+    assert len(appended) == 1 and appended[0] >= 4
+    assert not context.compact("dedup", target=0).items
+    assert len(appended) == 1
+
+
+def test_what_can_be_done_without_a_model_costs_no_call() -> None:
+    """C-35: what repeats is taken out first, and that is enough."""
+    writer = Scripted()
+    context = opened_in_characters(window=8_000, writer=writer)
+    reads(context, 14)
+    context.request("openai_chat")
+    assert context.stats().current < context.budget.compact_at
+    assert any(event.kind == "edit" for event in context.log.events())
+    assert writer.requests == []
+
+
+def test_several_strategies_are_one_batch_and_the_price_says_what_stays_cached() -> None:
+    """X-23: the pages agree up to the message that the price names, and not in the next one."""
+    context = opened_in_characters(window=200_000)
+    talk(context, 3)
+    reads(context, 5)
+    talk(context, 10)
+    before = context.request("openai_chat")["messages"]
+    receipt = context.compact("dedup", "clear", target=0, keep=0)
+    after = context.request("openai_chat")["messages"]
+    kept = receipt.price.kept_messages
+    assert len([step for step in receipt.steps if step.edits]) == 2
+    assert 0 < kept < len(before)
+    assert before[:kept] == after[:kept] and before[kept] != after[kept]
+    context.undo()
+    assert context.request("openai_chat")["messages"] == before
+
+
+class Counted(tuple):
+    """Slots that count how often somebody goes through them."""
+
+    walks = 0
+
+    def __iter__(self):
+        Counted.walks += 1
+        return super().__iter__()
+
+
+def test_the_items_of_many_edits_do_not_walk_the_page_for_each(monkeypatch) -> None:
+    """C-90."""
+    monkeypatch.setattr(Counted, "walks", 0)
+    context = opened_in_characters(window=1_000_000)
+    reads(context, 40)
+    proposals = context.plan("dedup", target=0).proposals
+    assert len(proposals) == 39
+    view = context.view
+    counted = msgspec.structs.replace(view, slots=Counted(view.slots))
+    items = items_of(proposals, counted)
+    assert Counted.walks <= 2
+    sizes = {slot.seq: slot.tokens for slot in view.slots}
+    assert [item.tokens_before for item in items] == [sizes[p.edit.seq] for p in proposals]
 
 
 def test_what_is_given_with_the_call_counts_more_than_the_configuration():

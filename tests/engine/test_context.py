@@ -10,6 +10,7 @@ import time
 import pytest
 
 import refold
+import refold.testing
 from refold import dialects
 from refold.errors import Conflict, Invalid, NotFound
 from tests.toolruns import forget_page, long, ran
@@ -74,6 +75,20 @@ def test_reopening_after_a_crash_gives_the_same_page(tmp_path):
     assert page_of(again) == before
     context.close()
     again.close()
+
+
+def test_a_clock_that_steps_back_leaves_the_order_as_it_was(url):
+    """X-03, C-66."""
+    with refold.testing.fixed_clock(1_700_000_002_000) as clock, opened(url) as context:
+        context.append({"role": "user", "content": "first"})
+        clock.advance(ms=-1_000)
+        context.append({"role": "user", "content": "second"})
+        context.append({"role": "user", "content": "third"})
+        said = [message["content"] for message in checked(context)["messages"]]
+        assert said == ["first", "second", "third"]
+        events = context.log.events()
+        assert [event.seq for event in events] == list(range(1, len(events) + 1))
+    assert events[-2].at_ms < events[-3].at_ms
 
 
 def test_a_request_may_be_changed_by_its_caller_without_harm():

@@ -10,6 +10,7 @@ from tests.turns import (
     opened,
     opened_in_characters,
     response,
+    talk,
     work,
 )
 
@@ -48,6 +49,53 @@ def test_what_the_caller_adds_to_the_page_is_not_taken_for_growth():
     )
     context.append({"role": "user", "content": "x" * 7_000})
     assert 18_900 < context.stats().current < 19_200
+
+
+def test_a_new_conversation_is_untitled_and_empty(tmp_path):
+    """M-01."""
+    stats = opened(f"sqlite:{tmp_path}/refold.db", id="conv-1").stats()
+    assert (stats.conversation, stats.title) == ("conv-1", "Untitled")
+    assert stats.messages == stats.artifacts == stats.current == stats.billed.calls == 0
+    assert stats.cost == 0 and stats.by_role == {}
+
+
+def test_the_share_of_messages_on_the_page_is_one_where_there_are_none():
+    """Y-83."""
+    context = opened(window=100_000)
+    assert context.stats().ratio == 1.0
+    talk(context, 20)
+    context.compact("hide", preset="half")
+    stats = context.stats()
+    assert stats.active < stats.messages == 40
+    assert stats.ratio == stats.active / 40
+
+
+def test_bills_survive_a_restart(tmp_path):
+    """Y-11: and a conversation without usage has none."""
+    url = f"sqlite:{tmp_path}/refold.db"
+    with opened(url) as context:
+        context.append({"role": "user", "content": "go"})
+        assert context.stats().billed.calls == 0
+        context.request()
+        context.record(response(1, prompt=900))
+        before = context.stats()
+    with opened(url) as context:
+        after = context.stats()
+        assert (after.billed, after.current) == (before.billed, before.current)
+        assert after.billed.input == 900
+
+
+def test_no_count_is_kept_in_a_file_of_its_own(tmp_path):
+    """Y-12."""
+    with opened(f"sqlite:{tmp_path}/refold.db") as context:
+        talk(context, 10)
+        context.request()
+        context.stats()
+    assert {path.name for path in tmp_path.iterdir()} <= {
+        "refold.db",
+        "refold.db-wal",
+        "refold.db-shm",
+    }
 
 
 def test_the_size_of_the_next_request_is_known_before_it_is_sent():

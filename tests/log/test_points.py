@@ -3,6 +3,7 @@ off."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -96,6 +97,22 @@ def test_checkpoints_are_listed_by_the_name_they_have_now() -> None:
     points = context.log.points()
     assert [(p.name, p.messages) for p in points] == [("final", 13), ("draft", 13), ("", 10)]
     assert all(context.restore(p.name or p.seq, dry_run=True).seq == p.seq for p in points)
+
+
+def test_a_thousand_checkpoints_cost_little(tmp_path: Path) -> None:
+    """G-34: a name for a position, whatever lies before it."""
+    url = f"sqlite:{tmp_path}/refold.db"
+
+    def size() -> int:
+        return sum(path.stat().st_size for path in tmp_path.iterdir())
+
+    with refold.open("talk", store=url, window=200_000) as context:
+        said(context, 100, size=5_000)
+    before = size()
+    with refold.open("talk", store=url, window=200_000) as context:
+        for n in range(1_000):
+            context.checkpoint(f"point {n}")
+    assert size() - before < 1_000_000
 
 
 def test_old_points_leave_the_list_and_named_ones_do_not() -> None:

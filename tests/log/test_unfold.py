@@ -31,6 +31,20 @@ def test_references_are_found_by_one_grammar():
         assert references(text) == []
 
 
+def test_a_summary_is_unfolded_to_a_line_a_paragraph_or_all_of_it():
+    """G-13."""
+    context = turns.opened(window=100_000)
+    turns.talk(context, 40)
+    context.compact("gist", target=2_000)
+    [summary] = [str(slot.span) for slot in context.view.slots if slot.standin]
+    line, paragraph, full = (
+        context.unfold(summary, level=level).text for level in ("line", "paragraph", "full")
+    )
+    assert "\n" not in line
+    assert 0 < len(line) < len(paragraph) < len(full)
+    assert "answer 3 " in full
+
+
 def test_every_handle_on_the_page_leads_back_to_the_originals():
     """X-22, T-22."""
     context = turns.opened()

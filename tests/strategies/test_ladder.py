@@ -18,6 +18,21 @@ def test_a_size_that_was_asked_for_is_met_by_the_last_rung_too():
     assert context.compact(target=3_000).reached
 
 
+def test_strategies_run_in_order_until_the_target_is_met():
+    """G-14: from the call or from the configuration."""
+    context = opened_in_characters(window=200_000, config={"ladder": ("dedup", "window", "gist")})
+    talk(context, 40)
+
+    def ran(*ladder, target):
+        return [step.strategy for step in context.plan(*ladder, target=target, keep=30).steps]
+
+    size = context.stats().current
+    assert ran("window", "gist", target=size - 1) == ["window"]
+    assert ran("window", "gist", target=100) == ["window", "gist"]
+    assert ran("gist", "window", target=size - 1) == ["gist"]
+    assert ran(target=size - 1) == ["dedup", "window"]
+
+
 @pytest.fixture
 def failing():
     def bad(brief):

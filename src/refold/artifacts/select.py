@@ -124,15 +124,25 @@ def _fitting(ranked: Iterable[Selected], bounds: Bounds) -> list[Selected]:
 
 
 def _judged(ranked: list[Selected], query: str, judge: Judge) -> list[Selected]:
-    """The candidates that the judge names, in its order."""
+    """The candidates that the judge names, in its order; ids that are none of them are left
+    out."""
     # Of one content that was kept twice, the better one is the candidate.
     candidates = {one.artifact.id: one for one in reversed(ranked[:JUDGED_MAX])}
     try:
         ids = judge(query, list(reversed(candidates.values())))
-        chosen = [candidates[id] for id in dict.fromkeys(ids)]
+        chosen = _chosen(candidates, dict.fromkeys(ids))
     except Exception as error:  # noqa: BLE001 - a judge is the caller's code and may raise anything
         return _with_failure(ranked, "judge", error)
     return [replace(one, why=f"chosen by the judge; {one.why}") for one in chosen]
+
+
+def _chosen(candidates: Mapping[str, Selected], ids: Iterable[str]) -> list[Selected]:
+    """The candidates of these ids. A judge may make an id up, but not all of them."""
+    named = list(ids)
+    known = [candidates[id] for id in named if id in candidates]
+    if named and not known:
+        raise LookupError("it named none of the candidates")
+    return known
 
 
 def _with_failure(ranked: list[Selected], who: str, error: Exception) -> list[Selected]:

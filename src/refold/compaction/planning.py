@@ -7,7 +7,9 @@ blocks, so that there is no dead end.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 from msgspec import Struct
@@ -17,7 +19,7 @@ from refold.config import Config
 from refold.core.budget import Budget, current_tokens, page_tokens
 from refold.core.fold import Fold
 from refold.core.laws import calls_of, results_of
-from refold.core.model import Hide, Lesson, Replace, Span, View
+from refold.core.model import Hide, Lesson, Replace, Slot, Span, View
 from refold.core.plan import Item, Plan, Price, Proposal, Receipt, Step, price_of
 from refold.ledger.notes import is_summary
 from refold.strategies.brief import Ages, Brief, Count, Originals
@@ -140,20 +142,24 @@ def items_of(proposals: Sequence[Proposal], before: View) -> tuple[Item, ...]:
 def _item(proposal: Proposal, before: View) -> Item:
     edit = proposal.edit
     if isinstance(edit, Replace):
-        size = next((slot.tokens for slot in before.slots if slot.seq == edit.seq), 0)
-        after, handle, action = size + proposal.tokens, str(Span(edit.seq, edit.seq)), "shortened"
+        span = Span(edit.seq, edit.seq)
+        size = sum(slot.tokens for slot in _slots_in(before, span))
+        after, action = size + proposal.tokens, "shortened"
     else:
-        covered = [
-            slot
-            for slot in before.slots
-            if edit.span.first <= slot.seq and slot.last <= edit.span.last
-        ]
+        span = edit.span
+        covered = [slot for slot in _slots_in(before, span) if slot.last <= span.last]
         size = sum(slot.tokens for slot in covered if slot.seq not in before.pins)
-        after, handle = proposal.tokens, str(edit.span)
-        action = "hidden" if isinstance(edit, Hide) else "summarized"
+        after, action = proposal.tokens, "hidden" if isinstance(edit, Hide) else "summarized"
     return Item(
-        handle=handle, action=action, tokens_before=size, tokens_after=after, reason=edit.reason
+        handle=str(span), action=action, tokens_before=size, tokens_after=after, reason=edit.reason
     )
+
+
+def _slots_in(view: View, span: Span) -> Sequence[Slot]:
+    """The slots that begin inside a span. Slots are in the order of their seq, so the page is not
+    walked for every edit."""
+    start = bisect_left(view.slots, span.first, key=attrgetter("seq"))
+    return view.slots[start : bisect_right(view.slots, span.last, key=attrgetter("seq"))]
 
 
 def why_nothing(steps: Sequence[Step], before: View) -> str:

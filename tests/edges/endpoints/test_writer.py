@@ -223,6 +223,7 @@ def test_retry_after_is_honoured():
     started = time.monotonic()
     answered(Play(b"", 429, retry_after="0.3"), Play(chat("x")))
     assert time.monotonic() - started >= 0.3
+    assert client.retry_after_s("7", 0.3) == 7.0  # not the pause that we would make ourselves
 
 
 def test_retry_after_is_capped_and_never_waited_for_beyond_the_deadline():
