@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from refold.conversations.depth import Nesting, check_depth
+from refold.conversations.depth import Nesting
 from refold.conversations.exporter import FORMAT, VERSION
 from refold.core import codec
 from refold.core.model import Conversation, Event, is_cleanup
@@ -207,7 +207,7 @@ def _checked_event(line: bytes, seq: int, before: bytes, name: str) -> Event:
         event = codec.from_line(line)
         faults = _event_faults(event, seq, before)
         if not faults and not event.erased:
-            check_depth(msgspec.json.decode(event.body))
+            codec.check_depth(event.body)
             codec.decode(event)
     except (Corrupt, struct.error, ValueError, RecursionError) as error:
         raise Corrupt(f"{name}, event {seq}: {error}", hint=AGAIN) from error

@@ -38,7 +38,8 @@ from refold.core.model import (
 from refold.errors import Corrupt, Invalid
 
 FORMAT = 1
-DEPTH_MAX = 64
+DEPTH_MAX = 64  # of a value that a caller gives
+BODY_DEPTH_MAX = DEPTH_MAX + 8  # of a body: such a value, and the fields around it
 EVENT_BYTES_MAX = 16 * 1024 * 1024
 SALT_BYTES = 16
 ZERO = bytes(16)
@@ -67,7 +68,10 @@ ARTIFACT_ID = re.compile(r"art-[a-z2-7]{12}")  # what `artifact_id` gives
 
 def kind_of(body: Body) -> str:
     """The tag under which a body is stored."""
-    return _KINDS[type(body)]
+    try:
+        return _KINDS[type(body)]
+    except KeyError:
+        raise Invalid(f"a {type(body).__name__} is not a body of an event") from None
 
 
 _KINDS: dict[type, str] = {type_: kind for kind, type_ in _TYPES.items()} | dict.fromkeys(
@@ -90,6 +94,53 @@ def encode(body: Body) -> bytes:
         size = f"an event of {len(encoded):,} bytes is over the limit of {EVENT_BYTES_MAX:,}"
         raise Invalid(size, hint="store large content as an artifact")
     return encoded
+
+
+def read_back(kind: str, body: bytes) -> Body:
+    """What the bytes of a new body say. Invalid, with the field, if nobody could read them again:
+    then they must not be written."""
+    check_depth(body)
+    try:
+        return _DECODERS[kind].decode(body)  # type: ignore[no-any-return]
+    except (msgspec.DecodeError, RecursionError, ValueError) as error:
+        raise _wrong_field(kind, error) from error
+
+
+def message_checked(message: Message) -> Message:
+    """The same message, if every field has its type; else Invalid, with the field."""
+    try:
+        return msgspec.convert(msgspec.to_builtins(message), Message)
+    except (msgspec.ValidationError, TypeError, RecursionError, ValueError) as error:
+        raise _wrong_field("message", error) from error
+
+
+def _wrong_field(kind: str, error: Exception) -> Invalid:
+    what, _, path = str(error).partition(" - at `$")
+    field = f"{kind}{path.rstrip('`')}"
+    return Invalid(f"{field}: {what}", hint=f"give {field} a value of that type")
+
+
+def check_depth(body: bytes) -> None:
+    """Invalid if the JSON is nested deeper than a body may be. Walks without recursion, and not
+    at all where there are too few brackets for that."""
+    if body.count(b"{") + body.count(b"[") <= BODY_DEPTH_MAX:
+        return
+    try:
+        level = [msgspec.json.decode(body)]
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        level = []  # whoever decodes it says what is wrong
+    for _ in range(BODY_DEPTH_MAX):
+        level = [child for item in level for child in _nested_in(item)]
+        if not level:
+            return
+    hint = "pass deep structures as text"
+    raise Invalid(f"nested more than {DEPTH_MAX} levels deep", hint=hint)
+
+
+def _nested_in(item: Any) -> list[Any]:
+    """The objects and lists that stand directly in a value."""
+    children = item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
+    return [child for child in children if isinstance(child, dict | list)]
 
 
 def decode(event: Event) -> Body | None:

@@ -23,9 +23,17 @@ def encoded(body: Body) -> bytes:
         return encode(body)
     except UnicodeEncodeError:
         if isinstance(body, Message):
-            return encode(shielded(body))
+            return _encode_shielded(body)
         hint = "decode the text with errors='replace'"
         raise Invalid(f"the {kind_of(body)} holds a lone surrogate", hint=hint) from None
+
+
+def _encode_shielded(message: Message) -> bytes:
+    try:
+        return encode(shielded(message))
+    except (UnicodeEncodeError, AttributeError, TypeError, RecursionError) as error:
+        # A field has another type than it should, and text that JSON cannot carry besides.
+        raise Invalid(f"the message is not JSON: {error}", hint="pass blocks and texts") from error
 
 
 def shielded(message: Message) -> Message:

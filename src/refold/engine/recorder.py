@@ -15,6 +15,7 @@ from refold import dialects
 from refold.artifacts import offload
 from refold.artifacts.intake import Intake
 from refold.compaction.active_model import ActiveModel
+from refold.core.codec import message_checked
 from refold.core.model import Event, Message, Usage
 from refold.log.log import Draft
 from refold.log.open_log import OpenLog
@@ -77,7 +78,7 @@ class Recorder:
 
     def _parse(self, message: Any) -> list[Message]:
         if isinstance(message, Message):
-            return [message]
+            return [message_checked(message)]
         return dialects.parse(message, self._model.dialect())
 
     def _is_recorded(self, usage: Usage) -> bool:

@@ -11,16 +11,20 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import zip_longest
+from typing import Annotated
 
-from msgspec import Struct
+import msgspec
+from msgspec import Struct, field
+from msgspec.structs import force_setattr
 
 from refold.core import bookmark
-from refold.core.codec import SALT_BYTES, kind_of, resealed, seal, uuid7
+from refold.core.codec import SALT_BYTES, kind_of, read_back, resealed, seal, uuid7
 from refold.core.fold import Fold, folded, switches
 from refold.core.laws import calls_of
 from refold.core.model import Body, Event, Message, Slot, Span, ToolCall
 from refold.core.surrogates import encoded
-from refold.errors import Conflict, Corrupt, NotFound
+from refold.errors import Conflict, Corrupt, Invalid, NotFound, RefoldError
 from refold.stores.protocol import Store
 
 TRIES_MAX = 20
@@ -36,13 +40,35 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+_Envelope = tuple[str, Annotated[int, msgspec.Meta(gt=-(1 << 53), lt=1 << 53)], str]
+
+
 class Draft(Struct, frozen=True, kw_only=True):
-    """A fact that is to become an event."""
+    """A fact that is to become an event. There is none that could not be read again: what is
+    given is encoded at once, and `body` is what its own bytes say. Invalid where that fails."""
 
     body: Body
     by: str
     tokens: int = 0
     counter: str = ""
+    encoded: bytes = field(default=b"")
+
+    def __post_init__(self) -> None:
+        _check_envelope(self)
+        data = encoded(self.body)
+        force_setattr(self, "encoded", data)
+        force_setattr(self, "body", read_back(kind_of(self.body), data))
+
+
+def _check_envelope(draft: Draft) -> None:
+    """Invalid unless the author, the tokens and the counter can stand in an event's envelope."""
+    try:
+        msgspec.convert((draft.by, draft.tokens, draft.counter), _Envelope)
+        draft.by.encode(), draft.counter.encode()
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
+        said = str(error).replace("$[0]", "by").replace("$[1]", "tokens").replace("$[2]", "counter")
+        hint = "by and counter are texts, tokens a whole number"
+        raise Invalid(f"the event cannot be kept: {said}", hint=hint) from error
 
 
 class Log:
@@ -52,6 +78,8 @@ class Log:
         self.store, self.conversation = store, conversation
         self.clock = clock or now_ms
         self.marked = 0  # the head at the last bookmark
+        self.bookmark_fault = ""  # why the last one could not be kept
+        self._tried = 0  # the head when one was to be kept last
         self.state = self._opened()
 
     # --- reading ---
@@ -74,7 +102,7 @@ class Log:
         if events is None:
             return None
         state = bookmark.resumed(mark, events)
-        self.marked = mark.head
+        self.marked = self._tried = mark.head
         while tail:
             if not all(state.add(event) for event in tail if event.seq > mark.head):
                 return None
@@ -89,8 +117,11 @@ class Log:
         return found if len(found) >= len(seqs) else None
 
     def _refolded(self) -> Fold:
-        found = switches(self.read())
-        return folded(self.read(), found)
+        """The full fold. Both walks see the log as it was at the first: what another writer
+        appends in between is folded afterwards, and obeyed if it reaches back."""
+        last = self.store.conversation(self.conversation).head
+        found = switches(self.read(last=last))
+        return folded(self.read(last=last), found)
 
     def read(self, after: int = 0, last: int | None = None) -> Iterator[Event]:
         """The log, or a run of it, page by page."""
@@ -114,16 +145,16 @@ class Log:
             self._fold(events)
         return self.state.head > before
 
-    def _fold(self, events: Iterable[Event]) -> None:
-        # What is folded is always decoded from the event's own bytes, so the page can never differ
-        # from the log.
-        for event in events:
+    def _fold(self, events: Sequence[Event], bodies: Sequence[Body | None] = ()) -> None:
+        """Folds events, each with its body if that was decoded before. A body is always decoded
+        from the event's own bytes, so the page can never differ from the log."""
+        for event, body in zip_longest(events, bodies):
             if event.seq != self.state.head + 1:
                 raise Corrupt(
                     f"{self.conversation}: event {event.seq} follows event {self.state.head}",
                     hint="refold verify",
                 )
-            if not self.state.add(event):
+            if not self.state.add(event, body):
                 self.state = self._refolded()
                 return
 
@@ -176,8 +207,8 @@ class Log:
                 f"{self.conversation}: other writers were faster {TRIES_MAX} times",
                 head=self.state.head,
             )
-        self._fold(events)
-        if self.state.head - self.marked >= BOOKMARK_EVENTS:
+        self._fold(events, [draft.body for draft in drafts])
+        if self.state.head - self._tried >= BOOKMARK_EVENTS:
             self.keep_bookmark()
         return events
 
@@ -194,7 +225,7 @@ class Log:
                 at_ms=at_ms,
                 by=draft.by,
                 kind=kind_of(draft.body),
-                body=encoded(draft.body),
+                body=draft.encoded,
                 salt=randomness[10:],
                 tokens=draft.tokens,
                 counter=draft.counter,
@@ -215,10 +246,16 @@ class Log:
 
     def keep_bookmark(self) -> None:
         """Keeps the state, so that the next open need not read the log. The log itself never
-        depends on it."""
-        if self.state.head > self.marked:
+        depends on it: where that fails, the next open takes longer, and `bookmark_fault` says
+        why."""
+        if self.state.head <= self.marked:
+            return
+        self._tried, self.bookmark_fault = self.state.head, ""
+        try:
             self.store.keep_bookmark(self.conversation, bookmark.kept(self.state))
             self.marked = self.state.head
+        except (RefoldError, OverflowError, ValueError) as error:
+            self.bookmark_fault = str(error)
 
 
 def runs(seqs: Iterable[int]) -> list[Span]:

@@ -144,8 +144,10 @@ class OpenLog:
     # --- after a change ---
 
     def settle(self) -> None:
-        """Lets those who follow the log look at it, and reports torn tails."""
+        """Lets those who follow the log look at it, and reports torn tails, and a bookmark that
+        could not be kept."""
         self._report_recovered()
+        self._report_bookmark()
         self.settled()
 
     def _report_recovered(self) -> None:
@@ -156,6 +158,12 @@ class OpenLog:
                 size = f"{one.size_bytes:,} bytes that no append had acknowledged"
                 self.notify("storage-recovered", f"{size} were moved to {one.file}")
         self._recovered_told = len(recovered)
+
+    def _report_bookmark(self) -> None:
+        """Says once why the next open will have to read the whole log."""
+        fault, self.log.bookmark_fault = self.log.bookmark_fault, ""
+        if fault:
+            self.notify("bookmark-failed", f"what was written is kept, but not a bookmark: {fault}")
 
     def notify(self, name: NoticeName, reason: str, **details: Any) -> None:
         """Queues a plain notice."""
@@ -176,6 +184,7 @@ class OpenLog:
                 self.write_pending()
                 finish()
                 self.log.keep_bookmark()
+                self._report_bookmark()
             self.store.flush()
         except NotFound:
             if not self._is_deleted():
