@@ -32,7 +32,8 @@ from refold.core.model import (
     Usage,
 )
 from refold.errors import Invalid, RefoldError, Unavailable
-from refold.log.log import Draft, Log
+from refold.log.draft import Draft
+from refold.log.log import Log
 from refold.stores.memory import MemoryStore
 
 CALL = {

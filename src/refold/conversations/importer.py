@@ -21,6 +21,7 @@ from refold.conversations.exporter import FORMAT, VERSION
 from refold.core import codec
 from refold.core.model import Conversation, Event, is_cleanup
 from refold.errors import Conflict, Corrupt, Invalid, NotFound
+from refold.log.draft import check_depth
 from refold.log.reading import artifact_of, chain_at
 from refold.stores.protocol import Store
 from refold.system import disk
@@ -207,7 +208,7 @@ def _checked_event(line: bytes, seq: int, before: bytes, name: str) -> Event:
         event = codec.from_line(line)
         faults = _event_faults(event, seq, before)
         if not faults and not event.erased:
-            codec.check_depth(event.body)
+            check_depth(event.body)
             codec.decode(event)
     except (Corrupt, struct.error, ValueError, RecursionError) as error:
         raise Corrupt(f"{name}, event {seq}: {error}", hint=AGAIN) from error

@@ -96,60 +96,17 @@ def encode(body: Body) -> bytes:
     return encoded
 
 
-def read_back(kind: str, body: bytes) -> Body:
-    """What the bytes of a new body say. Invalid, with the field, if nobody could read them again:
-    then they must not be written."""
-    check_depth(body)
-    try:
-        return _DECODERS[kind].decode(body)  # type: ignore[no-any-return]
-    except (msgspec.DecodeError, RecursionError, ValueError) as error:
-        raise _wrong_field(kind, error) from error
-
-
-def message_checked(message: Message) -> Message:
-    """The same message, if every field has its type; else Invalid, with the field."""
-    try:
-        return msgspec.convert(msgspec.to_builtins(message), Message)
-    except (msgspec.ValidationError, TypeError, RecursionError, ValueError) as error:
-        raise _wrong_field("message", error) from error
-
-
-def _wrong_field(kind: str, error: Exception) -> Invalid:
-    what, _, path = str(error).partition(" - at `$")
-    field = f"{kind}{path.rstrip('`')}"
-    return Invalid(f"{field}: {what}", hint=f"give {field} a value of that type")
-
-
-def check_depth(body: bytes) -> None:
-    """Invalid if the JSON is nested deeper than a body may be. Walks without recursion, and not
-    at all where there are too few brackets for that."""
-    if body.count(b"{") + body.count(b"[") <= BODY_DEPTH_MAX:
-        return
-    try:
-        level = [msgspec.json.decode(body)]
-    except (msgspec.DecodeError, RecursionError, ValueError):
-        level = []  # whoever decodes it says what is wrong
-    for _ in range(BODY_DEPTH_MAX):
-        level = [child for item in level for child in _nested_in(item)]
-        if not level:
-            return
-    hint = "pass deep structures as text"
-    raise Invalid(f"nested more than {DEPTH_MAX} levels deep", hint=hint)
-
-
-def _nested_in(item: Any) -> list[Any]:
-    """The objects and lists that stand directly in a value."""
-    children = item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
-    return [child for child in children if isinstance(child, dict | list)]
+def body_of(kind: str, body: bytes) -> Body:
+    """What the bytes of a known kind say; raises whatever the decoder does."""
+    return _DECODERS[kind].decode(body)  # type: ignore[no-any-return]
 
 
 def decode(event: Event) -> Body | None:
     """What the event says; None for a kind this version does not know, and for an erased event."""
-    decoder = _DECODERS.get(event.kind)
-    if decoder is None or not event.salt:
+    if event.kind not in _DECODERS or not event.salt:
         return None
     try:
-        return decoder.decode(event.body)  # type: ignore[no-any-return]
+        return body_of(event.kind, event.body)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         raise Corrupt(
             f"event {event.seq} is not a {event.kind}: {error}", hint="refold verify"

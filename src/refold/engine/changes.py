@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 
 from refold.core.fold import merged
 from refold.core.model import Meta
-from refold.log.log import Draft
+from refold.log.draft import Draft
 from refold.log.open_log import OpenLog
 from refold.tokens.counter import count_system, count_tools
 

@@ -15,9 +15,8 @@ from refold import dialects
 from refold.artifacts import offload
 from refold.artifacts.intake import Intake
 from refold.compaction.active_model import ActiveModel
-from refold.core.codec import message_checked
 from refold.core.model import Event, Message, Usage
-from refold.log.log import Draft
+from refold.log.draft import Draft, message_checked
 from refold.log.open_log import OpenLog
 from refold.tokens.counter import count_message
 

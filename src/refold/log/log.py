@@ -12,19 +12,14 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import zip_longest
-from typing import Annotated
-
-import msgspec
-from msgspec import Struct, field
-from msgspec.structs import force_setattr
 
 from refold.core import bookmark
-from refold.core.codec import SALT_BYTES, kind_of, read_back, resealed, seal, uuid7
+from refold.core.codec import SALT_BYTES, kind_of, resealed, seal, uuid7
 from refold.core.fold import Fold, folded, switches
 from refold.core.laws import calls_of
 from refold.core.model import Body, Event, Message, Slot, Span, ToolCall
-from refold.core.surrogates import encoded
-from refold.errors import Conflict, Corrupt, Invalid, NotFound, RefoldError
+from refold.errors import Conflict, Corrupt, NotFound, RefoldError
+from refold.log.draft import Draft
 from refold.stores.protocol import Store
 
 TRIES_MAX = 20
@@ -38,37 +33,6 @@ Fresh = Callable[[Fold], bool]
 
 def now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-_Envelope = tuple[str, Annotated[int, msgspec.Meta(gt=-(1 << 53), lt=1 << 53)], str]
-
-
-class Draft(Struct, frozen=True, kw_only=True):
-    """A fact that is to become an event. There is none that could not be read again: what is
-    given is encoded at once, and `body` is what its own bytes say. Invalid where that fails."""
-
-    body: Body
-    by: str
-    tokens: int = 0
-    counter: str = ""
-    encoded: bytes = field(default=b"")
-
-    def __post_init__(self) -> None:
-        _check_envelope(self)
-        data = encoded(self.body)
-        force_setattr(self, "encoded", data)
-        force_setattr(self, "body", read_back(kind_of(self.body), data))
-
-
-def _check_envelope(draft: Draft) -> None:
-    """Invalid unless the author, the tokens and the counter can stand in an event's envelope."""
-    try:
-        msgspec.convert((draft.by, draft.tokens, draft.counter), _Envelope)
-        draft.by.encode(), draft.counter.encode()
-    except (msgspec.ValidationError, UnicodeEncodeError) as error:
-        said = str(error).replace("$[0]", "by").replace("$[1]", "tokens").replace("$[2]", "counter")
-        hint = "by and counter are texts, tokens a whole number"
-        raise Invalid(f"the event cannot be kept: {said}", hint=hint) from error
 
 
 class Log:

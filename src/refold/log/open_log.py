@@ -19,7 +19,8 @@ from refold.core.codec import conversation_checked
 from refold.core.fold import Fold
 from refold.core.model import Body, Event
 from refold.errors import Invalid, NotFound
-from refold.log.log import Draft, Fresh, Log
+from refold.log.draft import Draft
+from refold.log.log import Fresh, Log
 from refold.log.notices import Notice, NoticeName, Notices
 from refold.log.undo import checkpointing
 from refold.redaction import redactor

@@ -2,7 +2,7 @@
 U+FFFD.
 
 Only a message may hold such text: what users and tools say is data. Anything else with it is
-refused. Neighbours: `core.codec` encodes, `log` appends, `unfolding` gives the exact text back.
+refused. Neighbours: `core.codec` encodes, `draft` is written, `unfold` gives the exact text back.
 """
 
 from __future__ import annotations
