@@ -208,7 +208,7 @@ def _checked_event(line: bytes, seq: int, before: bytes, name: str) -> Event:
         event = codec.from_line(line)
         faults = _event_faults(event, seq, before)
         if not faults and not event.erased:
-            check_depth(event.body)
+            check_depth(msgspec.json.decode(event.body))
             codec.decode(event)
     except (Corrupt, struct.error, ValueError, RecursionError) as error:
         raise Corrupt(f"{name}, event {seq}: {error}", hint=AGAIN) from error

@@ -14,12 +14,23 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from refold.core import codec
-from refold.core.model import Body, Message
+from refold.core.model import (
+    Block,
+    Body,
+    Message,
+    Meta,
+    Opaque,
+    Summarize,
+    ToolCall,
+    ToolResult,
+)
 from refold.errors import Invalid
 from refold.log.surrogates import encoded
 
 _TOKENS_MAX = 1 << 53
 _Envelope = tuple[str, Annotated[int, msgspec.Meta(gt=-_TOKENS_MAX, lt=_TOKENS_MAX)], str]
+_FORM_LEVELS = 2  # what a dialect may put around a message that it keeps as it came
+_NESTED = (dict, list)
 _READ_ERRORS = (msgspec.MsgspecError, RecursionError, TypeError, ValueError)
 
 
@@ -36,11 +47,13 @@ class Draft(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         _check_envelope(self)
         kind, content = codec.kind_of(self.body), encoded(self.body)
-        check_depth(content)
         try:
             body = codec.body_of(kind, content)
         except _READ_ERRORS as error:
             raise _wrong_field(kind, error) from error
+        for value in _free_values(body):
+            if value:
+                check_depth(value, levels=codec.DEPTH_MAX + _FORM_LEVELS)
         force_setattr(self, "encoded", content)
         force_setattr(self, "body", body)
 
@@ -71,13 +84,10 @@ def _wrong_field(kind: str, error: Exception) -> Invalid:
     return Invalid(f"{field}: {what}", hint=f"give {field} a value of that type")
 
 
-def check_depth(body: bytes) -> None:
-    """Invalid if the JSON is nested deeper than a body may be. Walks without recursion, and not
-    at all where there are too few brackets for that."""
-    if body.count(b"{") + body.count(b"[") <= codec.BODY_DEPTH_MAX:
-        return
-    level = [_plain(body)]
-    for _ in range(codec.BODY_DEPTH_MAX):
+def check_depth(value: Any, levels: int = codec.BODY_DEPTH_MAX) -> None:
+    """Invalid if plain JSON is nested deeper than so many levels. Walks without recursion."""
+    level = [value] if isinstance(value, _NESTED) else []
+    for _ in range(levels):
         level = [child for item in level for child in _nested_in(item)]
         if not level:
             return
@@ -85,15 +95,33 @@ def check_depth(body: bytes) -> None:
     raise Invalid(f"nested more than {codec.DEPTH_MAX} levels deep", hint=hint)
 
 
-def _plain(body: bytes) -> Any:
-    """The JSON as plain values; None where there is none: whoever decodes it says so."""
-    try:
-        return msgspec.json.decode(body)
-    except _READ_ERRORS:
-        return None
-
-
 def _nested_in(item: Any) -> list[Any]:
     """The objects and lists that stand directly in a value."""
-    children = item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
-    return [child for child in children if isinstance(child, dict | list)]
+    children = item.values() if isinstance(item, dict) else item
+    return [child for child in children if isinstance(child, _NESTED)]
+
+
+def _free_values(body: Body) -> list[Any]:
+    """The values in a body whose shape is the caller's or the provider's."""
+    match body:
+        case Message():
+            values = [value for block in body.blocks for value in _free_in(block)]
+            return [body.form, body.metadata, *values]
+        case Meta():
+            return [body.system, body.tools, body.metadata]
+        case Summarize():
+            return [body.notes]
+        case _:
+            return []
+
+
+def _free_in(block: Block) -> tuple[Any, ...]:
+    match block:
+        case ToolCall():
+            return (block.arguments,)
+        case ToolResult():
+            return tuple(part.raw for part in block.content if isinstance(part, Opaque))
+        case Opaque():
+            return (block.raw,)
+        case _:
+            return ()

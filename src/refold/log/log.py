@@ -11,11 +11,20 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import zip_longest
+from itertools import chain, zip_longest
 
 from refold.core import bookmark
-from refold.core.codec import SALT_BYTES, kind_of, resealed, seal, uuid7
-from refold.core.fold import Fold, folded, switches
+from refold.core.codec import (
+    REPAIR,
+    SALT_BYTES,
+    ZERO,
+    continues,
+    kind_of,
+    resealed,
+    seal,
+    uuid7,
+)
+from refold.core.fold import REACHING, Fold, folded, switches
 from refold.core.laws import calls_of
 from refold.core.model import Body, Event, Message, Slot, Span, ToolCall
 from refold.errors import Conflict, Corrupt, NotFound, RefoldError
@@ -88,14 +97,25 @@ class Log:
         return folded(self.read(last=last), found)
 
     def read(self, after: int = 0, last: int | None = None) -> Iterator[Event]:
-        """The log, or a run of it, page by page."""
+        """The log, or a run of it, page by page. Corrupt where an event does not continue the one
+        before it."""
+        before = None if after else ZERO
         while last is None or after < last:
             limit = PAGE_EVENTS if last is None else min(PAGE_EVENTS, last - after)
             events = self.store.read(self.conversation, after=after, last=last, limit=limit)
-            yield from events
+            for event in events:
+                self._check_chain(event, before)
+                yield event
+                before = event.chain
             if len(events) < limit:
                 return
             after = events[-1].seq
+
+    def _check_chain(self, event: Event, before: bytes | None) -> None:
+        """Corrupt if the envelope is not the one that was sealed on top of `before`."""
+        if before is not None and not continues(event, before):
+            what = f"{self.conversation}: the chain is broken at event {event.seq}"
+            raise Corrupt(what, hint=REPAIR)
 
     def catch_up(self) -> bool:
         """Folds what other writers appended. True if there was something."""
@@ -158,6 +178,7 @@ class Log:
         is written."""
         events = self._sealed(drafts)
         for _ in range(TRIES_MAX):
+            ahead = self._folded_ahead(events)
             try:
                 self.store.append(self.conversation, events, expect=self.state.head)
                 break
@@ -171,19 +192,31 @@ class Log:
                 f"{self.conversation}: other writers were faster {TRIES_MAX} times",
                 head=self.state.head,
             )
-        self._fold(events, [draft.body for draft in drafts])
+        if ahead is not None:
+            self.state = ahead
+        else:
+            self._fold(events, [draft.body for draft in drafts])
         if self.state.head - self._tried >= BOOKMARK_EVENTS:
             self.keep_bookmark()
         return events
 
+    def _folded_ahead(self, events: Sequence[Event]) -> Fold | None:
+        """The fold with events that reach back, before they are written: a log that cannot be
+        folded is not written to. None if none of them does."""
+        if not any(event.kind in REACHING for event in events):
+            return None
+        last = self.state.head
+        found = switches(chain(self.read(last=last), events))
+        return folded(chain(self.read(last=last), events), found)
+
     def _sealed(self, drafts: Sequence[Draft]) -> list[Event]:
-        chain, seq, at_ms = self.state.chain, self.state.head, self.clock()
+        before, seq, at_ms = self.state.chain, self.state.head, self.clock()
         events = []
         for draft in drafts:
             seq += 1
             randomness = os.urandom(10 + SALT_BYTES)
             event = seal(
-                chain,
+                before,
                 seq,
                 id=uuid7(at_ms, randomness),
                 at_ms=at_ms,
@@ -194,18 +227,18 @@ class Log:
                 tokens=draft.tokens,
                 counter=draft.counter,
             )
-            chain = event.chain
+            before = event.chain
             events.append(event)
         return events
 
     def _rebased(self, events: Sequence[Event]) -> list[Event]:
         """The same events, ids and bodies, on top of the head as it is now."""
-        chain, seq = self.state.chain, self.state.head
+        before, seq = self.state.chain, self.state.head
         moved = []
         for event in events:
             seq += 1
-            moved.append(resealed(event, chain, seq))
-            chain = moved[-1].chain
+            moved.append(resealed(event, before, seq))
+            before = moved[-1].chain
         return moved
 
     def keep_bookmark(self) -> None:
