@@ -35,6 +35,7 @@ TRIES_MAX = 20
 PAGE_EVENTS = 500
 BOOKMARK_EVENTS = 256
 NEAR_EVENTS = 8
+AT_MS_MAX = (1 << 48) - 1
 
 Clock = Callable[[], int]
 Fresh = Callable[[Fold], bool]
@@ -210,7 +211,7 @@ class Log:
         return folded(chain(self.read(last=last), events), found)
 
     def _sealed(self, drafts: Sequence[Draft]) -> list[Event]:
-        before, seq, at_ms = self.state.chain, self.state.head, self.clock()
+        before, seq, at_ms = self.state.chain, self.state.head, _bounded_ms(self.clock())
         events = []
         for draft in drafts:
             seq += 1
@@ -253,6 +254,11 @@ class Log:
             self.marked = self.state.head
         except (RefoldError, OverflowError, ValueError) as error:
             self.bookmark_fault = str(error)
+
+
+def _bounded_ms(at_ms: int) -> int:
+    """The time, held between those that an event's id can have: a clock may be wrong."""
+    return min(max(0, at_ms), AT_MS_MAX)
 
 
 def runs(seqs: Iterable[int]) -> list[Span]:
