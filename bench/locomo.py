@@ -24,7 +24,8 @@ import apsw
 
 from bench.tables import Table, text_of_tables
 from refold.core.model import Message, Text
-from refold.log.log import Draft, Log
+from refold.log.draft import Draft
+from refold.log.log import Log
 from refold.search.searcher import Searcher
 from refold.search.words import STOP, TOKENIZER
 from refold.stores.memory import MemoryStore

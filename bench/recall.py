@@ -23,7 +23,8 @@ from bench.sessions import Message, names_in, schema_words, session_of, session_
 from bench.tables import Table, text_of_tables
 from refold.core.model import Message as Said
 from refold.core.model import Text, ToolCall, ToolResult
-from refold.log.log import Draft, Log
+from refold.log.draft import Draft
+from refold.log.log import Log
 from refold.search.searcher import Searcher
 from refold.search.words import STOP, TOKENIZER
 from refold.stores.memory import MemoryStore

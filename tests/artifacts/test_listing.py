@@ -10,7 +10,8 @@ from refold.artifacts.artifacts import artifacts_of
 from refold.artifacts.listing import hash_query
 from refold.core.model import Erase
 from refold.errors import NotFound
-from refold.log.log import Draft, Log
+from refold.log.draft import Draft
+from refold.log.log import Log
 from refold.stores import open_store
 from tests.toolruns import clean, forget_page, long, opened, outputs_in, ran
 

@@ -4,6 +4,8 @@ not in the index."""
 from __future__ import annotations
 
 import os
+import time
+from contextlib import suppress
 
 import pytest
 
@@ -132,3 +134,47 @@ def test_a_damaged_conversation_can_be_deleted(store, tmp_path):
     assert delete(store, ["one"]).removed == ("one",)
     assert [about.id for about in conversations(store)] == []
     assert places(tmp_path / "s" / "artifacts", MARKER) == []
+
+
+def test_what_was_put_and_is_not_named_yet_survives_a_delete(url, store, monkeypatch):
+    """The delete comes between the put of a content and the event that names it."""
+    for id in ("old", "new"):
+        with refold.open(id, store=url, window=24_000, config={"offload_tokens": 50}) as context:
+            context.append({"role": "user", "content": "run it"})
+            if id == "old":
+                ran(context, long("the same output"))
+    time.sleep(0.005)
+    real, other = store.append, open_store(url)
+
+    def append(conversation, events, *, expect):
+        if any(event.kind == "artifact" for event in events) and conversation == "new":
+            delete(other, ["old"])
+        real(conversation, events, expect=expect)
+
+    monkeypatch.setattr(store, "append", append)
+    config = refold.Config(offload_tokens=50)
+    context = refold.Context(store, "new", window=24_000, config=config)
+    ran(context, long("the same output"))
+    [stored] = context.artifacts.list()
+    assert b"the same output" in b"".join(store.get(stored.artifact.digest))
+    other.close()
+
+
+def test_a_delete_goes_on_while_others_delete(url, store):
+    for id in ("a", "b", "c"):
+        with refold.open(id, store=url, window=24_000, config={"offload_tokens": 50}) as context:
+            context.append({"role": "user", "content": "run it"})
+            ran(context, long(f"output of {id}"))
+    real, other = store.read, open_store(url)
+
+    def read(conversation, **bounds):
+        if conversation == "b":
+            with suppress(NotFound):
+                other.delete("b")
+        return real(conversation, **bounds)
+
+    store.read = read
+    assert delete(store, ["a"]).removed == ("a",)
+    assert [about.id for about in conversations(other)] == ["c"]
+    store.read = real
+    other.close()

@@ -209,3 +209,33 @@ def test_a_file_is_looked_through_before_it_is_read(tmp_path: Path) -> None:
         assert tracemalloc.get_traced_memory()[1] < 20_000_000
     finally:
         tracemalloc.stop()
+
+
+def nested(levels: int) -> dict[str, object]:
+    value: dict[str, object] = {}
+    for _ in range(levels - 1):
+        value = {"a": value}
+    return value
+
+
+@pytest.mark.parametrize("levels", range(56, 80))
+def test_what_is_kept_however_deep_comes_back_from_its_export(levels: int) -> None:
+    store = MemoryStore()
+    context = refold.Context(store, "deep", embedder=False)
+    context.append({"role": "user", "content": "one"})
+    for give in (
+        lambda: context.update(metadata=nested(levels)),
+        lambda: context.update(tools=[nested(levels)]),
+        lambda: context.append(refold.Message(role="user", metadata=nested(levels))),
+        lambda: context.append({"role": "user", "content": "two", "unknown": nested(levels)}),
+    ):
+        try:
+            give()
+        except Invalid:
+            assert levels > 60
+    context.close()
+    exported = document(store, "deep")
+    read_stream(io.BytesIO(exported))
+    fresh = MemoryStore()
+    import_document(fresh, exported)
+    assert log(fresh, "deep") == log(store, "deep")

@@ -17,7 +17,8 @@ from refold.conversations.verifier import verify
 from refold.core import codec
 from refold.core.model import Replace, Span, Summarize
 from refold.errors import Conflict
-from refold.log.log import Draft, Log
+from refold.log.draft import Draft
+from refold.log.log import Log
 from refold.redaction import redacted, redactor, takes_emails
 from refold.stores.memory import MemoryStore
 from tests.redaction.secret_kinds import BASE64, PREFIXED, WORD, drawn

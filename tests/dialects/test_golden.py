@@ -12,8 +12,8 @@ import pytest
 from refold.core import codec
 from refold.core.laws import settled, units
 from refold.core.model import Message, Slot
-from refold.core.surrogates import encoded
 from refold.dialects import dialect, dialect_of, parse
+from refold.log.surrogates import encoded
 
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.json"))
 OTHER = {

@@ -8,7 +8,7 @@ import pytest
 
 import refold
 from refold.core.model import Replace
-from refold.log.log import Draft
+from refold.log.draft import Draft
 from tests.turns import worked
 
 TEXT = "def login():\n    return 'broken'\n" * 40

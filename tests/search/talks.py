@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from refold.core.model import Message, Text
-from refold.log.log import Draft, Log
+from refold.log.draft import Draft
+from refold.log.log import Log
 from refold.search.searcher import Searcher
 from refold.stores import open_store
 from refold.stores.protocol import Store

@@ -4,7 +4,7 @@ G-44)."""
 from __future__ import annotations
 
 from refold.core.model import Message, Text, ToolCall, ToolResult
-from refold.log.log import Draft
+from refold.log.draft import Draft
 from refold.search.searcher import Searcher
 from tests.search.talks import full_text, memory, seqs, talk
 

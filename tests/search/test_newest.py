@@ -7,7 +7,8 @@ import random
 import pytest
 
 from refold.core.model import Message, Text
-from refold.log.log import Draft, Log
+from refold.log.draft import Draft
+from refold.log.log import Log
 from tests.search.talks import full_text, memory, talk
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from refold.core.model import Erase
 from refold.errors import Corrupt, Invalid, NotFound, Unavailable
-from refold.log.log import Draft
+from refold.log.draft import Draft
 from refold.search.searcher import Searcher
 from refold.search.upkeep import IndexLost, retried
 from refold.stores import open_store

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -21,7 +22,8 @@ from refold.core.codec import ARTIFACT_ID
 from refold.core.fold import Fold, text_of
 from refold.core.model import CLEANER, Artifact, Block, Conversation, ToolResult
 from refold.errors import Conflict, Corrupt, Invalid, NotFound
-from refold.log.log import Draft, Log
+from refold.log.draft import Draft
+from refold.log.log import Log
 from refold.log.reading import conversations, named_by
 from refold.stores.protocol import Store
 
@@ -126,6 +128,12 @@ def clean(
     return Cleanup(removed=_items(removed), kept=_items(kept), damaged=damaged)
 
 
+def drop_before_ms(now_ms: int, named_ms: int) -> int:
+    """Content that was put before this time may be dropped, if nobody names it. One that was put
+    after its newest event (at `named_ms`) may be about to be named again: it has the grace time."""
+    return max(now_ms - round(GRACE_S * 1000), min(named_ms, now_ms) + 1)
+
+
 def _items(contents: Iterable[_Excess]) -> tuple[CleanupItem, ...]:
     return tuple(content.item(why) for content, why in contents)
 
@@ -156,14 +164,21 @@ class _Contents:
         content = self.by_digest.get(digest)
         return content.conversations if content else set()
 
-    def ask(self, store: Store, about: Conversation) -> None:
+    def take_in(self, store: Store, about: Conversation) -> None:
+        """Takes in what one conversation says; what a damaged one names is spared."""
+        try:
+            self._ask(store, about)
+        except Corrupt as error:
+            self._spare(store, about, error)
+
+    def _ask(self, store: Store, about: Conversation) -> None:
         log = Log(store, about.id)
         named = named_in(log.state) if log.state.artifacts else set()
         for stored in list(listed(log)):
             if not stored.cleaned_ms:
                 self._content(stored.artifact).learn(about.id, stored, named)
 
-    def spare(self, store: Store, about: Conversation, error: Corrupt) -> None:
+    def _spare(self, store: Store, about: Conversation, error: Corrupt) -> None:
         """Keeps what a damaged log still names: whether it needs it cannot be known."""
         self.damaged[about.id] = str(error)
         found, is_all = named_by(store, about)
@@ -180,10 +195,9 @@ def _contents_of(store: Store) -> _Contents:
     """All contents, with what every conversation says; what a damaged one names is spared."""
     contents = _Contents()
     for about in conversations(store):
-        try:
-            contents.ask(store, about)
-        except Corrupt as error:
-            contents.spare(store, about, error)
+        # Another process may delete the conversation while it is read.
+        with suppress(NotFound):
+            contents.take_in(store, about)
     return contents
 
 
@@ -273,7 +287,11 @@ def _record(store: Store, contents: Iterable[_Content], by: str) -> None:
     """Names the artifacts in the logs of their conversations: gone if it is by the cleaner, there
     if by anybody else."""
     for id, artifacts in _by_conversation(contents):
-        Log(store, id).append([Draft(body=artifact, by=by) for artifact in artifacts])
+        log = Log(store, id)
+        # One that another process has deleted meanwhile must not begin again.
+        with suppress(NotFound):
+            if log.state.head:
+                log.append([Draft(body=artifact, by=by) for artifact in artifacts])
     store.flush()
 
 
@@ -301,8 +319,7 @@ def remove(store: Store, conversation: str, id: str, *, now_ms: int) -> CleanupI
         _record(store, [content], CLEANER)
         why = f"{min(others)} also has it" if others else _MAY_BE_NEEDED
         return content.item(f"its bytes stay: {why}")
-    # One more: what was put in this very moment is meant as well.
-    if not _delete(store, [(content, "")], now_ms + 1):
+    if not _delete(store, [(content, "")], drop_before_ms(now_ms, stored.at_ms)):
         raise Conflict(f"{id} was put again just now", hint="try again")
     return content.item("its bytes are gone")
 

@@ -16,7 +16,7 @@ from refold.artifacts.describe import summarized
 from refold.artifacts.values import Written
 from refold.core.budget import offload_tokens
 from refold.core.model import Artifact, Message, Origin, Text, ToolResult
-from refold.log.log import Draft
+from refold.log.draft import Draft
 from refold.log.notices import Notice
 from refold.log.open_log import OpenLog
 from refold.tokens.counter import MESSAGE_TOKENS, count_message

@@ -27,7 +27,7 @@ from refold.core.budget import Budget
 from refold.core.fold import Fold
 from refold.core.model import Message, Text, View
 from refold.core.plan import Plan, Proposal, Receipt
-from refold.log.log import Draft
+from refold.log.draft import Draft
 from refold.log.notices import Notice
 from refold.log.open_log import OpenLog
 from refold.redaction import redactor

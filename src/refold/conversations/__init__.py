@@ -1,4 +1,5 @@
-"""Whole stored conversations: list, find, copy, export, import, verify, scan, delete.
+"""Whole stored conversations: list, find, copy, export, import, verify, repair, scan,
+delete.
 
     import refold
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from refold.conversations.copier import CopyProgress as CopyProgress
     from refold.conversations.deleter import Deleted as Deleted
     from refold.conversations.log_check import Problem as Problem
+    from refold.conversations.repairer import Repaired as Repaired
     from refold.conversations.scanner import FoundSecret as FoundSecret
     from refold.conversations.scanner import Scan as Scan
     from refold.conversations.scanner import ScanListener as ScanListener
@@ -42,11 +44,12 @@ _TYPES = {
     "Deleted": "refold.conversations.deleter",
     "FoundSecret": "refold.conversations.scanner",
     "Problem": "refold.conversations.log_check",
+    "Repaired": "refold.conversations.repairer",
     "Scan": "refold.conversations.scanner",
     "ScanListener": "refold.conversations.scanner",
     "Verification": "refold.conversations.verifier",
 }
-_FUNCTIONS = ("list", "find", "copy", "export", "import_", "verify", "scan", "delete")
+_FUNCTIONS = ("list", "find", "copy", "export", "import_", "verify", "repair", "scan", "delete")
 
 __all__ = [*_FUNCTIONS, *_TYPES]
 
@@ -141,6 +144,15 @@ def verify(store: Store | str, name: str | None = None) -> Verification:
 
     with _open(store) as opened:
         return verifier.verify(opened, None if name is None else _id(opened, name))
+
+
+def repair(store: Store | str, name: str) -> Repaired:
+    """Makes a damaged conversation readable again: bodies that are not those that were written
+    are erased, and at a broken event the log ends. A copy is kept; what was given up is told."""
+    from refold.conversations import repairer
+
+    with _open(store) as opened:
+        return repairer.repair(opened, _id(opened, name))
 
 
 def scan(

@@ -3,27 +3,33 @@ of them.
 
 First it is looked up what they name, then they are deleted, then the contents go that nobody else
 names. What another conversation names cannot be known where its log is damaged: then such contents
-stay, and that is reported. A sweep chooses by age and number; a conversation that others were
-forked from stays for as long as they are there. Neighbours: `listing` has the order, the command
-line asks, `artifacts.cleanup` removes outputs of conversations that stay.
+stay, and that is reported. A content that was put again after the last event that names it may be
+about to be named by somebody else: it stays for a grace time. A sweep chooses by age and number; a
+conversation that others were forked from stays for as long as they are there. Neighbours: `listing`
+has the order, the command line asks, `artifacts.cleanup` removes outputs of conversations that
+stay.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 from msgspec import Struct
 
+from refold.artifacts.cleanup import drop_before_ms
 from refold.artifacts.listing import listed
 from refold.conversations.listing import newest
-from refold.core.model import Conversation
+from refold.core.model import Conversation, Event
 from refold.errors import Conflict, Corrupt, Invalid, NotFound
 from refold.log.log import Log, now_ms
-from refold.log.reading import conversations, named_by
+from refold.log.reading import artifact_of, conversations, named_by, readable
 from refold.stores.protocol import Store
 
 DAY_MS = 24 * 60 * 60 * 1_000
+
+Named = dict[str, int]  # digests of contents, and when an event named each for the last time
 
 
 class Deleted(Struct, frozen=True, kw_only=True):
@@ -39,14 +45,27 @@ class Deleted(Struct, frozen=True, kw_only=True):
 def delete(store: Store, ids: Sequence[str]) -> Deleted:
     """Removes these conversations. One that others were forked from goes after them, or stays if
     they do."""
+    return _delete(store, [store.conversation(id) for id in dict.fromkeys(ids)])
+
+
+def _delete(store: Store, chosen: Iterable[Conversation]) -> Deleted:
+    """The same for conversations that were there just now; another process may be faster."""
     # What is put from now on, perhaps again, is not ours to drop.
-    before_ms = now_ms() + 1
-    named = {id: _own_contents(store, store.conversation(id)) for id in dict.fromkeys(ids)}
+    at_ms = now_ms()
+    named = {about.id: _own_contents(store, about) for about in chosen}
     removed, left = _delete_in_order(store, named)
-    orphans, notes = _orphans(store, set().union(*(named[id] for id in removed)))
-    dropped = sum(store.drop(digest, before_ms=before_ms) for digest in sorted(orphans))
+    orphans, notes = _orphans(store, _newest(named[id] for id in removed))
+    kept = [
+        digest
+        for digest, named_ms in sorted(orphans.items())
+        if not store.drop(digest, before_ms=drop_before_ms(at_ms, named_ms))
+    ]
+    if kept:
+        notes.append(f"{len(kept)} contents stay: they were put again just now")
     notes += _forget(store, removed)
-    return Deleted(removed=tuple(removed), left=left, contents=dropped, notes=tuple(notes))
+    return Deleted(
+        removed=tuple(removed), left=left, contents=len(orphans) - len(kept), notes=tuple(notes)
+    )
 
 
 def _delete_in_order(store: Store, ids: Iterable[str]) -> tuple[list[str], dict[str, str]]:
@@ -89,14 +108,14 @@ def sweep(
     `keep`."""
     _check_limits(older_than_days, keep)
     oldest_ms = None if older_than_days is None else now_ms - older_than_days * DAY_MS
-    stale: list[str] = []
+    stale: list[Conversation] = []
     for place, about in enumerate(newest(store)):
         is_old = oldest_ms is not None and about.updated_ms < oldest_ms
         if is_old or (keep is not None and place >= keep):
-            stale.append(about.id)
+            stale.append(about)
     if dry_run:
-        return Deleted(removed=tuple(stale))
-    return delete(store, stale)
+        return Deleted(removed=tuple(about.id for about in stale))
+    return _delete(store, stale)
 
 
 def _check_limits(older_than_days: float | None, keep: int | None) -> None:
@@ -112,27 +131,57 @@ def _check_limits(older_than_days: float | None, keep: int | None) -> None:
 # --- contents ---
 
 
-def _own_contents(store: Store, about: Conversation) -> set[str]:
-    """The digests that the conversation's own events name, as far as they can be read."""
-    named, _ = named_by(store, about, about.parent_seq)
-    return {artifact.digest for artifact in named}
+def _own_contents(store: Store, about: Conversation) -> Named:
+    """What the conversation's own events name, as far as they can be read."""
+    named: Named = {}
+    # Another process may delete the conversation while it is read.
+    with suppress(NotFound):
+        for event in readable(store, about, about.parent_seq):
+            if isinstance(event, Event):
+                named |= _named_in(event)
+    return named
 
 
-def _orphans(store: Store, digests: set[str]) -> tuple[set[str], list[str]]:
+def _named_in(event: Event) -> Named:
+    try:
+        artifact = artifact_of(event)
+    except Corrupt:
+        return {}
+    return {artifact.digest: event.at_ms} if artifact else {}
+
+
+def _newest(named: Iterable[Named]) -> Named:
+    """Every content with the newest time that it has anywhere."""
+    newest: Named = {}
+    for one in named:
+        for digest, at_ms in one.items():
+            newest[digest] = max(at_ms, newest.get(digest, 0))
+    return newest
+
+
+def _orphans(store: Store, named: Named) -> tuple[Named, list[str]]:
     """Those of these contents that no conversation names any more; none if that cannot be known."""
-    if not digests:
-        return digests, []
+    if not named:
+        return named, []
     for about in conversations(store):
         held = _held_contents(store, about)
         if held is None:
             reason = f"{about.id} is damaged, and may name them"
-            return set(), [f"{len(digests)} contents stay: {reason}"]
-        digests = digests - held
-    return digests, []
+            return {}, [f"{len(named)} contents stay: {reason}"]
+        named = {digest: at_ms for digest, at_ms in named.items() if digest not in held}
+    return named, []
 
 
 def _held_contents(store: Store, about: Conversation) -> set[str] | None:
     """The digests of the contents that a conversation has; None if that cannot be known."""
+    try:
+        return _listed_contents(store, about)
+    except NotFound:
+        # Another process has deleted it just now.
+        return set()
+
+
+def _listed_contents(store: Store, about: Conversation) -> set[str] | None:
     try:
         outputs = listed(Log(store, about.id))
         return {one.artifact.digest for one in outputs if not one.cleaned_ms}

@@ -1,20 +1,16 @@
-"""How deep JSON is nested, known before anything is made of it: of a document while it streams in,
-of a value at once.
+"""How deep a document of JSON is nested, known while it streams in, before anything is made of it.
 
 A decoder needs all bytes of a document, and a hundred million brackets cost more than the bytes. So
 brackets are counted on the way, outside of texts, and the first one too many ends the reading.
-Neighbour: `importer` uses both.
+Neighbours: `importer` uses it, `core.codec` has the bound and checks one body.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
-from refold.core.codec import DEPTH_MAX, EVENT_BYTES_MAX
+from refold.core.codec import BODY_DEPTH_MAX, DEPTH_MAX, EVENT_BYTES_MAX
 from refold.errors import Invalid
 
 _NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
-NESTED = (dict, list, tuple)
 TOO_DEEP = f"nested more than {DEPTH_MAX} levels deep"
 TOO_LARGE = f"an event of more than {EVENT_BYTES_MAX:,} bytes"
 
@@ -47,7 +43,7 @@ class Nesting:
         depth, frame = self.depth, self.frame
         for byte in plain.translate(None, _NO_BRACKETS):
             depth += 1 if byte in b"[{" else -1
-            if depth > frame + DEPTH_MAX:
+            if depth > frame + BODY_DEPTH_MAX:
                 raise too_deep()
             if depth <= frame:
                 self.size = 0
@@ -55,19 +51,3 @@ class Nesting:
         self.size += len(plain) if depth > frame else 0
         if self.size > EVENT_BYTES_MAX:
             raise Invalid(TOO_LARGE, hint="store large content as an artifact")
-
-
-def _nested_in(item: Any) -> list[Any]:
-    """The objects and lists that stand directly in a value."""
-    children = item.values() if isinstance(item, dict) else item
-    return [child for child in children if isinstance(child, NESTED)]
-
-
-def check_depth(value: Any) -> None:
-    """Invalid if the value is nested more than DEPTH_MAX deep. Walks without recursion."""
-    stack = [(value, 1)] if isinstance(value, NESTED) else []
-    while stack:
-        item, depth = stack.pop()
-        if depth > DEPTH_MAX:
-            raise too_deep()
-        stack += [(child, depth + 1) for child in _nested_in(item)]

@@ -16,11 +16,12 @@ from typing import BinaryIO
 
 import msgspec
 
-from refold.conversations.depth import Nesting, check_depth
+from refold.conversations.depth import Nesting
 from refold.conversations.exporter import FORMAT, VERSION
 from refold.core import codec
 from refold.core.model import Conversation, Event, is_cleanup
 from refold.errors import Conflict, Corrupt, Invalid, NotFound
+from refold.log.draft import check_depth
 from refold.log.reading import artifact_of, chain_at
 from refold.stores.protocol import Store
 from refold.system import disk

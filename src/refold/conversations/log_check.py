@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import Literal
 
 import msgspec
@@ -88,6 +88,7 @@ class LogCheck:
         self.events = 0
         self.befores: list[bytes] = [codec.ZERO]
         self.title = ""
+        self.newer: list[tuple[int, str]] = []  # what this version does not know, and where
         self.artifacts: set[str] = set()
         self.named: dict[str, int] = {}
         # Artifacts that a text names, and where it does so for the last time.
@@ -186,6 +187,7 @@ class LogCheck:
     def _learn(self, event: Event) -> None:
         """Decodes the body, and remembers what the log says as a whole."""
         body = codec.decode(event)
+        self.newer += [(event.seq, name) for name in codec.unknown_in(event)]
         if event.erased and event.kind == "artifact":
             self.has_erased_artifact = True
         match body:
@@ -246,9 +248,14 @@ class LogCheck:
             yield self._problem("store", "the title in the list is not the one in the log")
 
     def remarks(self) -> list[Problem]:
-        """The artifacts that a text names and the log does not have."""
+        """The artifacts that a text names and the log does not have, and what a newer version
+        wrote."""
         names = {id: seq for id, seq in self.mentioned.items() if id not in self.named}
-        return [*islice(self._unknown(names, "the text"), PROBLEMS_MAX)]
+        newer = (
+            self._problem("log", f"unknown {name}: a newer version wrote it", seq)
+            for seq, name in self.newer
+        )
+        return [*islice(chain(self._unknown(names, "the text"), newer), PROBLEMS_MAX)]
 
     def _unknown(self, names: dict[str, int], place: str) -> Iterator[Problem]:
         """The named artifacts that the log does not have. Nothing is known of erased ones."""

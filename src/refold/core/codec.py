@@ -21,6 +21,7 @@ from uuid import UUID
 
 import msgspec
 
+from refold.core import newer
 from refold.core.model import (
     Artifact,
     Body,
@@ -38,10 +39,12 @@ from refold.core.model import (
 from refold.errors import Corrupt, Invalid
 
 FORMAT = 1
-DEPTH_MAX = 64
+DEPTH_MAX = 64  # of a value that a caller gives
+BODY_DEPTH_MAX = DEPTH_MAX + 8  # of a body: such a value, and the fields around it
 EVENT_BYTES_MAX = 16 * 1024 * 1024
 SALT_BYTES = 16
 ZERO = bytes(16)
+REPAIR = "refold verify says what is wrong, refold repair mends it"
 
 _TYPES: dict[str, Any] = {
     "message": Message,
@@ -67,7 +70,10 @@ ARTIFACT_ID = re.compile(r"art-[a-z2-7]{12}")  # what `artifact_id` gives
 
 def kind_of(body: Body) -> str:
     """The tag under which a body is stored."""
-    return _KINDS[type(body)]
+    try:
+        return _KINDS[type(body)]
+    except KeyError:
+        raise Invalid(f"a {type(body).__name__} is not a body of an event") from None
 
 
 _KINDS: dict[type, str] = {type_: kind for kind, type_ in _TYPES.items()} | dict.fromkeys(
@@ -92,17 +98,46 @@ def encode(body: Body) -> bytes:
     return encoded
 
 
+def body_of(kind: str, body: bytes) -> Body:
+    """What the bytes of a known kind say; raises whatever the decoder does."""
+    return _DECODERS[kind].decode(body)  # type: ignore[no-any-return]
+
+
 def decode(event: Event) -> Body | None:
-    """What the event says; None for a kind this version does not know, and for an erased event."""
-    decoder = _DECODERS.get(event.kind)
-    if decoder is None or not event.salt:
+    """What the event says; None for a kind of event or edit that this version does not know, and
+    for an erased event. Corrupt if the body is not the one that was sealed."""
+    if event.kind not in _DECODERS or not event.salt:
         return None
+    if digest_of(event.salt, event.body) != event.digest:
+        raise Corrupt(f"event {event.seq}: its body does not match its digest", hint=REPAIR)
     try:
-        return decoder.decode(event.body)  # type: ignore[no-any-return]
+        return body_of(event.kind, event.body)
+    except msgspec.ValidationError as error:
+        return _known_part(event, error)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
-        raise Corrupt(
-            f"event {event.seq} is not a {event.kind}: {error}", hint="refold verify"
-        ) from error
+        raise _undecodable(event, error) from error
+
+
+def _known_part(event: Event, error: msgspec.ValidationError) -> Body | None:
+    """What a body of a newer version says to this one; Corrupt if it has nothing unknown."""
+    plain = msgspec.json.decode(event.body)
+    known = newer.known_part(event.kind, plain)
+    if known == plain:
+        raise _undecodable(event, error) from error
+    return None if known is None else msgspec.convert(known, Message)
+
+
+def _undecodable(event: Event, error: Exception) -> Corrupt:
+    return Corrupt(f"event {event.seq} is not a {event.kind}: {error}", hint=REPAIR)
+
+
+def unknown_in(event: Event) -> list[str]:
+    """What a newer version wrote in an event that this one does not know, by name."""
+    if event.kind not in _DECODERS:
+        return [f"event {event.kind}"]
+    if event.kind not in ("edit", "message") or event.erased:
+        return []
+    return newer.unknown_in(event.kind, msgspec.json.decode(event.body))
 
 
 # --- chain ---
@@ -175,12 +210,13 @@ def check(events: Iterable[Event], *, after: int = 0, before: bytes = ZERO) -> I
             yield f"event {event.seq} follows event {after}"
         if not event.erased and digest_of(event.salt, event.body) != event.digest:
             yield f"event {event.seq}: its body does not match its digest"
-        if not _continues(event, before):
+        if not continues(event, before):
             yield f"event {event.seq}: the chain is broken"
         after, before = event.seq, event.chain
 
 
-def _continues(event: Event, before: bytes) -> bool:
+def continues(event: Event, before: bytes) -> bool:
+    """Whether the envelope is the one that was sealed on top of a chain value."""
     try:
         return (
             chain_of(before, event.seq, event.id, event.at_ms, event.by, event.kind, event.digest)

@@ -69,6 +69,7 @@ class Switches(Struct, frozen=True):
     again: frozenset[int] = frozenset()
 
 
+REACHING = frozenset({"revert", "restore", "erase"})  # such an event always reaches back
 CONTROLS = frozenset({"revert", "restore", "pin", "erase", "edit"})
 
 
@@ -162,7 +163,7 @@ class Fold:
     def add(self, event: Event, body: Body | None = None) -> bool:
         """Goes one event further. False: the event reaches back into the log, fold it again;
         nothing was changed."""
-        if event.kind in ("revert", "restore", "erase"):
+        if event.kind in REACHING:
             return False
         if event.kind in ("pin", "edit"):
             body = body or decode(event)

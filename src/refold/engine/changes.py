@@ -9,14 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 from msgspec.structs import asdict
 
 from refold.core.fold import merged
-from refold.core.model import Body, Meta
-from refold.core.surrogates import encoded
-from refold.errors import Invalid
-from refold.log.log import Draft
+from refold.core.model import Meta
+from refold.log.draft import Draft
 from refold.log.open_log import OpenLog
 from refold.tokens.counter import count_system, count_tools
 
@@ -30,21 +27,7 @@ def changes(log: OpenLog, given: Meta, system: Any, tools: list[Any] | None) -> 
         drafts.append(log.draft(Meta(system=system), count_system(system, log.counter)))
     if tools is not None and tools != known.tools:
         drafts.append(log.draft(Meta(tools=tools), count_tools(tools, log.counter)))
-    for draft in drafts:
-        check_body(draft.body)
     return drafts
-
-
-def check_body(body: Body) -> None:
-    """Refuses what could be written but not read again: a draft that waits must not be at fault
-    when something else is appended."""
-    data = encoded(body)
-    try:
-        msgspec.json.decode(data, type=type(body))
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise Invalid(
-            f"this cannot be kept: {error}", hint="give values that can be written as JSON"
-        ) from error
 
 
 def _known(log: OpenLog) -> Meta:

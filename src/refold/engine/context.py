@@ -38,7 +38,7 @@ from refold.engine.search import ConversationSearch, Filters
 from refold.engine.stats import Stats, inherited, stats_of
 from refold.errors import Conflict
 from refold.log import undo
-from refold.log.log import Draft
+from refold.log.draft import Draft
 from refold.log.notices import Listener
 from refold.log.open_log import OpenLog
 from refold.search.embedders import Embedder

@@ -21,7 +21,8 @@ from refold.core.laws import calls_of, results_of
 from refold.core.model import Event, Message, Slot, Usage
 from refold.display import suggestion
 from refold.errors import Invalid
-from refold.log.log import Draft, message_of
+from refold.log.draft import Draft, message_checked
+from refold.log.log import message_of
 from refold.log.open_log import OpenLog
 from refold.tokens.counter import count_message
 
@@ -105,7 +106,7 @@ class Recorder:
 
     def _parse(self, message: Any) -> list[Message]:
         if isinstance(message, Message):
-            return [message]
+            return [message_checked(message)]
         return dialects.parse(message, self._model.dialect())
 
     def _is_recorded(self, usage: Usage) -> bool:

@@ -11,22 +11,31 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-
-from msgspec import Struct
+from itertools import chain, zip_longest
 
 from refold.core import bookmark
-from refold.core.codec import SALT_BYTES, kind_of, resealed, seal, uuid7
-from refold.core.fold import Fold, folded, switches
+from refold.core.codec import (
+    REPAIR,
+    SALT_BYTES,
+    ZERO,
+    continues,
+    kind_of,
+    resealed,
+    seal,
+    uuid7,
+)
+from refold.core.fold import REACHING, Fold, folded, switches
 from refold.core.laws import calls_of
 from refold.core.model import Body, Event, Message, Slot, Span, ToolCall
-from refold.core.surrogates import encoded
-from refold.errors import Conflict, Corrupt, NotFound
+from refold.errors import Conflict, Corrupt, NotFound, RefoldError
+from refold.log.draft import Draft
 from refold.stores.protocol import Store
 
 TRIES_MAX = 20
 PAGE_EVENTS = 500
 BOOKMARK_EVENTS = 256
 NEAR_EVENTS = 8
+AT_MS_MAX = (1 << 48) - 1
 
 Clock = Callable[[], int]
 Fresh = Callable[[Fold], bool]
@@ -36,15 +45,6 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class Draft(Struct, frozen=True, kw_only=True):
-    """A fact that is to become an event."""
-
-    body: Body
-    by: str
-    tokens: int = 0
-    counter: str = ""
-
-
 class Log:
     """`state` is the fold at the head. `append` is the only way to write."""
 
@@ -52,6 +52,8 @@ class Log:
         self.store, self.conversation = store, conversation
         self.clock = clock or now_ms
         self.marked = 0  # the head at the last bookmark
+        self.bookmark_fault = ""  # why the last one could not be kept
+        self._tried = 0  # the head when one was to be kept last
         self.state = self._opened()
 
     # --- reading ---
@@ -74,7 +76,7 @@ class Log:
         if events is None:
             return None
         state = bookmark.resumed(mark, events)
-        self.marked = mark.head
+        self.marked = self._tried = mark.head
         while tail:
             if not all(state.add(event) for event in tail if event.seq > mark.head):
                 return None
@@ -89,18 +91,32 @@ class Log:
         return found if len(found) >= len(seqs) else None
 
     def _refolded(self) -> Fold:
-        found = switches(self.read())
-        return folded(self.read(), found)
+        """The full fold. Both walks see the log as it was at the first: what another writer
+        appends in between is folded afterwards, and obeyed if it reaches back."""
+        last = self.store.conversation(self.conversation).head
+        found = switches(self.read(last=last))
+        return folded(self.read(last=last), found)
 
     def read(self, after: int = 0, last: int | None = None) -> Iterator[Event]:
-        """The log, or a run of it, page by page."""
+        """The log, or a run of it, page by page. Corrupt where an event does not continue the one
+        before it."""
+        before = None if after else ZERO
         while last is None or after < last:
             limit = PAGE_EVENTS if last is None else min(PAGE_EVENTS, last - after)
             events = self.store.read(self.conversation, after=after, last=last, limit=limit)
-            yield from events
+            for event in events:
+                self._check_chain(event, before)
+                yield event
+                before = event.chain
             if len(events) < limit:
                 return
             after = events[-1].seq
+
+    def _check_chain(self, event: Event, before: bytes | None) -> None:
+        """Corrupt if the envelope is not the one that was sealed on top of `before`."""
+        if before is not None and not continues(event, before):
+            what = f"{self.conversation}: the chain is broken at event {event.seq}"
+            raise Corrupt(what, hint=REPAIR)
 
     def catch_up(self) -> bool:
         """Folds what other writers appended. True if there was something."""
@@ -114,16 +130,16 @@ class Log:
             self._fold(events)
         return self.state.head > before
 
-    def _fold(self, events: Iterable[Event]) -> None:
-        # What is folded is always decoded from the event's own bytes, so the page can never differ
-        # from the log.
-        for event in events:
+    def _fold(self, events: Sequence[Event], bodies: Sequence[Body | None] = ()) -> None:
+        """Folds events, each with its body if that was decoded before. A body is always decoded
+        from the event's own bytes, so the page can never differ from the log."""
+        for event, body in zip_longest(events, bodies):
             if event.seq != self.state.head + 1:
                 raise Corrupt(
                     f"{self.conversation}: event {event.seq} follows event {self.state.head}",
                     hint="refold verify",
                 )
-            if not self.state.add(event):
+            if not self.state.add(event, body):
                 self.state = self._refolded()
                 return
 
@@ -163,6 +179,7 @@ class Log:
         is written."""
         events = self._sealed(drafts)
         for _ in range(TRIES_MAX):
+            ahead = self._folded_ahead(events)
             try:
                 self.store.append(self.conversation, events, expect=self.state.head)
                 break
@@ -176,49 +193,72 @@ class Log:
                 f"{self.conversation}: other writers were faster {TRIES_MAX} times",
                 head=self.state.head,
             )
-        self._fold(events)
-        if self.state.head - self.marked >= BOOKMARK_EVENTS:
+        if ahead is not None:
+            self.state = ahead
+        else:
+            self._fold(events, [draft.body for draft in drafts])
+        if self.state.head - self._tried >= BOOKMARK_EVENTS:
             self.keep_bookmark()
         return events
 
+    def _folded_ahead(self, events: Sequence[Event]) -> Fold | None:
+        """The fold with events that reach back, before they are written: a log that cannot be
+        folded is not written to. None if none of them does."""
+        if not any(event.kind in REACHING for event in events):
+            return None
+        last = self.state.head
+        found = switches(chain(self.read(last=last), events))
+        return folded(chain(self.read(last=last), events), found)
+
     def _sealed(self, drafts: Sequence[Draft]) -> list[Event]:
-        chain, seq, at_ms = self.state.chain, self.state.head, self.clock()
+        before, seq, at_ms = self.state.chain, self.state.head, _bounded_ms(self.clock())
         events = []
         for draft in drafts:
             seq += 1
             randomness = os.urandom(10 + SALT_BYTES)
             event = seal(
-                chain,
+                before,
                 seq,
                 id=uuid7(at_ms, randomness),
                 at_ms=at_ms,
                 by=draft.by,
                 kind=kind_of(draft.body),
-                body=encoded(draft.body),
+                body=draft.encoded,
                 salt=randomness[10:],
                 tokens=draft.tokens,
                 counter=draft.counter,
             )
-            chain = event.chain
+            before = event.chain
             events.append(event)
         return events
 
     def _rebased(self, events: Sequence[Event]) -> list[Event]:
         """The same events, ids and bodies, on top of the head as it is now."""
-        chain, seq = self.state.chain, self.state.head
+        before, seq = self.state.chain, self.state.head
         moved = []
         for event in events:
             seq += 1
-            moved.append(resealed(event, chain, seq))
-            chain = moved[-1].chain
+            moved.append(resealed(event, before, seq))
+            before = moved[-1].chain
         return moved
 
     def keep_bookmark(self) -> None:
         """Keeps the state, so that the next open need not read the log. The log itself never
-        depends on it."""
-        if self.state.head > self.marked:
+        depends on it: where that fails, the next open takes longer, and `bookmark_fault` says
+        why."""
+        if self.state.head <= self.marked:
+            return
+        self._tried, self.bookmark_fault = self.state.head, ""
+        try:
             self.store.keep_bookmark(self.conversation, bookmark.kept(self.state))
             self.marked = self.state.head
+        except (RefoldError, OverflowError, ValueError) as error:
+            self.bookmark_fault = str(error)
+
+
+def _bounded_ms(at_ms: int) -> int:
+    """The time, held between those that an event's id can have: a clock may be wrong."""
+    return min(max(0, at_ms), AT_MS_MAX)
 
 
 def runs(seqs: Iterable[int]) -> list[Span]:

@@ -27,6 +27,7 @@ EVERY_NAME = "*"
 NoticeName = Literal[
     "artifact-kept",
     "auto-compacting",
+    "bookmark-failed",
     "budget-unreachable",
     "cleanup-failed",
     "compaction-complete",

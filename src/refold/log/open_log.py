@@ -19,7 +19,8 @@ from refold.core.codec import conversation_checked
 from refold.core.fold import Fold
 from refold.core.model import Body, Event
 from refold.errors import Invalid, NotFound
-from refold.log.log import Draft, Fresh, Log
+from refold.log.draft import Draft
+from refold.log.log import Fresh, Log
 from refold.log.notices import Notice, NoticeName, Notices
 from refold.log.undo import checkpointing
 from refold.redaction import redactor
@@ -144,8 +145,10 @@ class OpenLog:
     # --- after a change ---
 
     def settle(self) -> None:
-        """Lets those who follow the log look at it, and reports torn tails."""
+        """Lets those who follow the log look at it, and reports torn tails, and a bookmark that
+        could not be kept."""
         self._report_recovered()
+        self._report_bookmark()
         self.settled()
 
     def _report_recovered(self) -> None:
@@ -156,6 +159,12 @@ class OpenLog:
                 size = f"{one.size_bytes:,} bytes that no append had acknowledged"
                 self.notify("storage-recovered", f"{size} were moved to {one.file}")
         self._recovered_told = len(recovered)
+
+    def _report_bookmark(self) -> None:
+        """Says once why the next open will have to read the whole log."""
+        fault, self.log.bookmark_fault = self.log.bookmark_fault, ""
+        if fault:
+            self.notify("bookmark-failed", f"what was written is kept, but not a bookmark: {fault}")
 
     def notify(self, name: NoticeName, reason: str, **details: Any) -> None:
         """Queues a plain notice."""
@@ -176,6 +185,7 @@ class OpenLog:
                 self.write_pending()
                 finish()
                 self.log.keep_bookmark()
+                self._report_bookmark()
             self.store.flush()
         except NotFound:
             if not self._is_deleted():

@@ -9,13 +9,13 @@ from the message on. Neighbours: `core.fold` applies what is traced here, `Conte
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from refold.config import Config
-from refold.core.codec import decode
+from refold.core.codec import decode, unknown_in
 from refold.core.fold import CONTROLS, Switches, switches
 from refold.core.model import (
     Block,
@@ -60,6 +60,7 @@ def traced(log: Log, seq: int, config: Config) -> list[Trace]:
     traces = [*_offloads(event, blocks), *_stale(log, seq, config)]
     controls = [event for event in log.read(seq) if event.kind in CONTROLS]
     traces += _chain(controls, seq, len(blocks))
+    traces += _newer(log.read(seq - 1), seq)
     return sorted(traces, key=lambda trace: trace.seq)
 
 
@@ -76,6 +77,23 @@ def _offloads(event: Event, blocks: Sequence[Block]) -> Iterator[Trace]:
                 reason="too large for the page: a stub stands for it",
                 block=index,
                 handle=block.artifact,
+            )
+
+
+def _newer(events: Iterable[Event], seq: int) -> Iterator[Trace]:
+    """What a newer version wrote in the message, and events after it that may concern it: this
+    version knows neither, and does nothing about them."""
+    for event in events:
+        if event.kind == "message" and event.seq != seq:
+            continue
+        for name in unknown_in(event):
+            yield Trace(
+                seq=event.seq,
+                at_ms=event.at_ms,
+                action=f"unknown {name}",
+                by=event.by,
+                reason="a newer version wrote it; this one passes over it",
+                live=False,
             )
 
 

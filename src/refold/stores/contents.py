@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import fcntl
 import os
 import re
 import secrets
@@ -48,6 +47,7 @@ class Artifacts:
         """Keeps the bytes once and gives their digest. Nothing is visible until all of it is on
         disk."""
         pending = os.path.join(self.folder, _PENDING + secrets.token_hex(16))
+        disk.refuse_link(self.folder)
         try:
             disk.make_folder(self.folder, durable=self.durable)
             digest = self._write(pending, chunks)
@@ -154,6 +154,7 @@ class Artifacts:
 
     def _scan(self, *, always: bool = False) -> None:
         """Reads the names in the folder again if it changed. Contents are never read here."""
+        disk.refuse_link(self.folder)
         try:
             seen_ns = os.stat(self.folder).st_mtime_ns
             if seen_ns == self._seen_ns and not always:
@@ -181,7 +182,7 @@ class Artifacts:
 def _folder_locked(folder: str) -> Iterator[None]:
     """One process at a time; the lock is gone with whoever holds it."""
     with disk.closing(disk.open_folder(folder)) as fd:
-        fcntl.flock(fd, fcntl.LOCK_EX)
+        disk.lock(fd, folder)
         yield
 
 

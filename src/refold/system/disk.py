@@ -14,6 +14,7 @@ import fcntl
 import os
 import stat
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import IO
@@ -21,6 +22,9 @@ from typing import IO
 from refold.errors import Corrupt, Denied, RefoldError, Unavailable
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
+LOCK_S = 10.0
+PAUSE_S = 0.000_2
+PAUSE_MAX_S = 0.005
 _REFUSED = {errno.EACCES, errno.EPERM}
 
 
@@ -88,6 +92,37 @@ def sync(fd: int) -> None:
         fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
     else:
         os.fdatasync(fd)
+
+
+# --- locks and links ---
+
+
+def lock(fd: int, path: str, *, wait_s: float = LOCK_S) -> None:
+    """Takes the lock of an open file or folder, which the kernel gives back when its holder dies.
+    Waits, but not for ever: a holder may be stopped."""
+    deadline = time.monotonic() + wait_s
+    pause_s = PAUSE_S
+    while not try_lock(fd):
+        if time.monotonic() >= deadline:
+            raise Unavailable(f"{path} is busy", retry_after_s=1.0, hint="another process holds it")
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, PAUSE_MAX_S)
+
+
+def try_lock(fd: int) -> bool:
+    """Takes the lock if it is free."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def refuse_link(folder: str) -> None:
+    """Raises Denied for a link in the place of a folder inside a store: whoever brought it says
+    where private words would be written."""
+    if os.path.islink(folder):
+        raise Denied(f"{folder} is a link", hint="put the folder itself there")
 
 
 # --- reading what refold wrote ---

@@ -47,6 +47,7 @@ COMMANDS = {
     "index": Entry("index", "Bring the search index up to date."),
     "scan": Entry("scan", "Find secrets in stored conversations."),
     "verify": Entry("verify", "Check that everything is as it was written."),
+    "repair": Entry("repair", "Make a damaged conversation readable again."),
     "doctor": Entry("doctor", "Check this installation."),
     "demo": Entry("demo", "Play an agent session with and without refold."),
 }

@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from refold.core.codec import decode
+from refold.core.codec import decode, digest_of
 from refold.core.model import Body, Event, Hide, Replace, Summarize
 
 START_BYTES = 300
@@ -60,15 +60,16 @@ def summary(row: EventRow) -> str:
 def body_of(row: EventRow) -> Body | None:
     """What the event says; None for a kind this version does not know, and for an erased one."""
     # An event again, as far as decoding it needs.
+    salt, body = b"" if row.body is None else b"kept", body_bytes(row)
     event = Event(
         seq=row.seq,
         id=row.id,
         at_ms=row.at_ms,
         by=row.by,
         kind=row.kind,
-        body=body_bytes(row),
-        salt=b"" if row.body is None else b"kept",
-        digest=b"",
+        body=body,
+        salt=salt,
+        digest=digest_of(salt, body),
         chain=b"",
     )
     return decode(event)

@@ -34,6 +34,7 @@ def link(folder: str, events: Iterable[Event], location: Location) -> None:
 
 
 def _link_one(folder: str, artifact: Artifact, path: str) -> None:
+    disk.refuse_link(folder)
     disk.make_folder(folder, durable=False)
     name = os.path.join(folder, os.path.basename(path))
     # Where it has this name already, or the disk has no hard links, the .meta.json leads to the
@@ -47,6 +48,8 @@ def _link_one(folder: str, artifact: Artifact, path: str) -> None:
 def unlink(folder: str, digest: str, path: str | None) -> None:
     """Removes a content's name, and what is said about it, from the folder. `path` is where the
     content lies or lay, if that is known."""
+    if os.path.islink(folder):
+        return
     stems = {codec.artifact_id(digest), _stem(os.path.basename(path or ""))}
     with suppress(FileNotFoundError):
         for name in os.listdir(folder):

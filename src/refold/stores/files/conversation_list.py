@@ -14,7 +14,7 @@ import msgspec
 
 from refold.core.model import Conversation
 from refold.stores.files.folder import LOG, METADATA, stamp_of
-from refold.stores.files.tree import Tree, read_file, remove_file, replace_file
+from refold.stores.files.tree import Tree, read_derived, remove_file, replace_file
 
 VERSION = 1
 
@@ -79,10 +79,10 @@ class ConversationList:
     def _saved(self) -> list[_Entry]:
         """The entries of the file; none if it is missing or damaged: it says nothing that the
         folders do not say."""
-        content = read_file(self._tree.index) or b""
+        content = read_derived(self._tree.index) or b""
         try:
             saved = msgspec.json.decode(content, type=_File)
-        except (msgspec.DecodeError, ValueError):
+        except (msgspec.DecodeError, ValueError, RecursionError):
             return []
         return saved.conversations if saved.v == VERSION else []
 

@@ -144,7 +144,7 @@ class Folder:
         try:
             known = _METADATA.decode(content or b"")
             bytes.fromhex(known.parent_chain)
-        except (msgspec.DecodeError, ValueError) as error:
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
             return self._metadata_by_log(error)
         if known.v > VERSION:
             raise checks.too_new(path, known.v, VERSION)
@@ -214,7 +214,7 @@ class Folder:
 
     def repair_if_free(self) -> Recovery | None:
         """Moves a torn tail aside, unless its writer is at work: then it is not torn."""
-        if not self.log.writable or not tree.try_lock(self.log.fd):
+        if not self.log.writable or not disk.try_lock(self.log.fd):
             return None
         try:
             if not self.log.is_current():
@@ -273,8 +273,9 @@ class Folder:
     # --- the bookmark ---
 
     def bookmark(self) -> bytes | None:
-        """The bookmark; None if there is none or it is damaged, as it may be after power loss."""
-        content = tree.read_file(self.file(BOOKMARK))
+        """The bookmark; None if there is none that can be read, or it is damaged, as it may be
+        after power loss."""
+        content = tree.read_derived(self.file(BOOKMARK))
         if content is None:
             return None
         digest, bookmark = content[:DIGEST_BYTES], content[DIGEST_BYTES:]

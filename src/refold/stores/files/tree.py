@@ -22,18 +22,15 @@ import fcntl
 import os
 import secrets
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from refold.core import codec
-from refold.errors import Invalid, Unavailable
+from refold.errors import Invalid
 from refold.stores import checks
 from refold.system import disk
 
-LOCK_S = 10.0
-PAUSE_S = 0.000_2
-PAUSE_MAX_S = 0.005
+LOCK_S = disk.LOCK_S
 NEW, GONE = ".new-", ".gone-"
 _OWN = os.O_CLOEXEC | os.O_NOFOLLOW
 _TAKEN = (errno.EEXIST, errno.ENOTEMPTY)
@@ -68,6 +65,8 @@ class Tree:
             except FileNotFoundError:
                 continue
             checks.refuse_link_of_another(name, found)
+            if name == self.conversations:
+                disk.refuse_link(name)
             if not os.path.isdir(name):
                 hint = "name the folder of the store: files:.refold/tree"
                 raise Invalid(f"{name} is not a folder", hint=hint)
@@ -153,21 +152,7 @@ def id_of(name: str) -> str | None:
 def lock(fd: int, path: str, *, wait_s: float | None = None) -> None:
     """Takes the lock of an open file, which the kernel gives back when its holder dies. Waits,
     but not for ever."""
-    deadline = time.monotonic() + (LOCK_S if wait_s is None else wait_s)
-    pause_s = PAUSE_S
-    while not try_lock(fd):
-        if time.monotonic() >= deadline:
-            raise Unavailable(f"{path} is busy", retry_after_s=1.0, hint="another process holds it")
-        time.sleep(pause_s)
-        pause_s = min(2 * pause_s, PAUSE_MAX_S)
-
-
-def try_lock(fd: int) -> bool:
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+    disk.lock(fd, path, wait_s=LOCK_S if wait_s is None else wait_s)
 
 
 def unlock(fd: int) -> None:
@@ -230,7 +215,18 @@ def read_file(path: str) -> bytes | None:
         return file.read()
 
 
+def read_derived(path: str) -> bytes | None:
+    """The same for a file that can be made again: one that cannot be read is none."""
+    try:
+        return read_file(path)
+    except OSError:
+        return None
+
+
 def sync_path(path: str) -> None:
-    """Makes the content of a file that was closed survive power loss; nothing if there is none."""
+    """Makes the content of a file that was closed survive power loss; nothing if there is none. To
+    open something else in its place could wait for ever."""
+    if not disk.is_regular(path):
+        return
     with suppress(FileNotFoundError), disk.closing(os.open(path, os.O_RDONLY | _OWN)) as fd:
         disk.sync(fd)

@@ -34,6 +34,12 @@ PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint={WAL_PAGES};
 PRAGMA journal_size_limit={4 * WAL_PAGES * PAGE_BYTES}; PRAGMA checkpoint_fullfsync=ON
 """
 
+_MARKS = """
+SELECT (SELECT application_id FROM pragma_application_id),
+       (SELECT user_version FROM pragma_user_version),
+       EXISTS (SELECT 1 FROM sqlite_schema)
+"""
+
 # Closing any descriptor of a file drops all POSIX locks this process holds on it. Creating the
 # database is the one time we hold a descriptor of our own to it, so nobody may connect meanwhile.
 _CONNECTING = threading.Lock()
@@ -159,12 +165,12 @@ def _configure(connection: apsw.Connection) -> None:
 
 def _is_ours(connection: apsw.Connection, path: str) -> bool:
     """True for a database of ours, False for an empty one; anything else is refused."""
-    application = connection.pragma("application_id")
-    version = connection.pragma("user_version")
+    # One statement sees one moment: another process may be making the database right now.
+    application, version, has_tables = connection.execute(_MARKS).get
     if application == APPLICATION_ID:
         _bring_up_to_date(connection, path, version)
         return True
-    if application or version or connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").get:
+    if application or version or has_tables:
         raise Corrupt(
             f"{path} is a database of another program", hint="name another file for the store"
         )

@@ -2,7 +2,7 @@
 U+FFFD.
 
 Only a message may hold such text: what users and tools say is data. Anything else with it is
-refused. Neighbours: `core.codec` encodes, `log` appends, `unfolding` gives the exact text back.
+refused. Neighbours: `core.codec` encodes, `draft` is written, `unfold` gives the exact text back.
 """
 
 from __future__ import annotations
@@ -23,9 +23,17 @@ def encoded(body: Body) -> bytes:
         return encode(body)
     except UnicodeEncodeError:
         if isinstance(body, Message):
-            return encode(shielded(body))
+            return _encode_shielded(body)
         hint = "decode the text with errors='replace'"
         raise Invalid(f"the {kind_of(body)} holds a lone surrogate", hint=hint) from None
+
+
+def _encode_shielded(message: Message) -> bytes:
+    try:
+        return encode(shielded(message))
+    except (UnicodeEncodeError, AttributeError, TypeError, RecursionError) as error:
+        # A field has another type than it should, and text that JSON cannot carry besides.
+        raise Invalid(f"the message is not JSON: {error}", hint="pass blocks and texts") from error
 
 
 def shielded(message: Message) -> Message:

@@ -1,0 +1,63 @@
+"""`refold repair`: makes a damaged conversation readable again and says what it gave up."""
+
+from __future__ import annotations
+
+from refold.conversations.repairer import repair
+from refold.edges.commands.command import Arguments, Command, Result, Screen
+from refold.edges.commands.session import Session
+from refold.edges.commands.text import number, short_line
+
+
+class RepairResult(Result, frozen=True, kw_only=True):
+    """What was done. `erased` are events that lost their bodies; `ends_at` is set if the log was
+    cut, and `rest` is the conversation that has what came after."""
+
+    conversation: str
+    changed: bool
+    erased: tuple[int, ...]
+    ends_at: int | None
+    rest: str
+    copy: str
+    lost: tuple[str, ...]
+    recovered: tuple[str, ...]
+
+
+def run(session: Session, arguments: Arguments) -> RepairResult:
+    done = repair(session.store, session.conversation)
+    recovered = session.store.recovered
+    return RepairResult(
+        conversation=done.conversation,
+        changed=done.changed or bool(recovered),
+        erased=done.erased,
+        ends_at=done.ends_at,
+        rest=done.rest,
+        copy=done.copy,
+        lost=done.lost,
+        recovered=tuple(one.file for one in recovered),
+    )
+
+
+def show(repaired: RepairResult, screen: Screen) -> None:
+    for what in repaired.lost:
+        screen.line(("yellow", "given up: "), short_line(what, 500))
+    for file in repaired.recovered:
+        screen.line("a half-written end was moved to ", file)
+    if repaired.ends_at is not None:
+        screen.line(f"{repaired.conversation} ends at event {repaired.ends_at} now.")
+    if repaired.rest:
+        screen.line("What came after is the conversation ", ("bold", repaired.rest), ".")
+    if repaired.copy:
+        screen.line("All that could be read before is kept in ", repaired.copy)
+    verdict = f"{number(len(repaired.erased), 'event')} erased." if repaired.changed else ""
+    screen.line(("green", verdict or "nothing had to be repaired."))
+
+
+COMMAND = Command(
+    name="repair",
+    details="Keeps a copy of what can be read, turns a body that does not match its digest into "
+    "an erased event, ends the log at a broken event and puts what follows into ID-rest.",
+    on="conversation",
+    arguments=Arguments,
+    run=run,
+    show=show,
+)

@@ -1,0 +1,127 @@
+"""A fact on its way into a log: encoded once, and read back before any store sees it.
+
+What cannot be read again is never written. So there is no draft that could not be: what a caller
+gave is encoded when the draft is made, decoded from its own bytes, and refused with the name of the
+field where that fails. Neighbours: `core.codec` encodes and decodes, `log` seals drafts as events.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import force_setattr
+
+from refold.core import codec
+from refold.core.model import (
+    Block,
+    Body,
+    Message,
+    Meta,
+    Opaque,
+    Summarize,
+    ToolCall,
+    ToolResult,
+)
+from refold.errors import Invalid
+from refold.log.surrogates import encoded
+
+_TOKENS_MAX = 1 << 53
+_Envelope = tuple[str, Annotated[int, msgspec.Meta(gt=-_TOKENS_MAX, lt=_TOKENS_MAX)], str]
+_FORM_LEVELS = 2  # what a dialect may put around a message that it keeps as it came
+_NESTED = (dict, list)
+_READ_ERRORS = (msgspec.MsgspecError, RecursionError, TypeError, ValueError)
+
+
+class Draft(Struct, frozen=True, kw_only=True):
+    """A fact that is to become an event. `encoded` are the bytes of what was given, and `body` is
+    what they say. Invalid if it could not be read again."""
+
+    body: Body
+    by: str
+    tokens: int = 0
+    counter: str = ""
+    encoded: bytes = b""
+
+    def __post_init__(self) -> None:
+        _check_envelope(self)
+        kind, content = codec.kind_of(self.body), encoded(self.body)
+        try:
+            body = codec.body_of(kind, content)
+        except _READ_ERRORS as error:
+            raise _wrong_field(kind, error) from error
+        for value in _free_values(body):
+            if value:
+                check_depth(value, levels=codec.DEPTH_MAX + _FORM_LEVELS)
+        force_setattr(self, "encoded", content)
+        force_setattr(self, "body", body)
+
+
+def _check_envelope(draft: Draft) -> None:
+    """Invalid unless the author, the tokens and the counter can stand in an event's envelope."""
+    try:
+        msgspec.convert((draft.by, draft.tokens, draft.counter), _Envelope)
+        draft.by.encode()
+        draft.counter.encode()
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
+        said = str(error).replace("$[0]", "by").replace("$[1]", "tokens").replace("$[2]", "counter")
+        hint = "by and counter are texts, tokens a whole number"
+        raise Invalid(f"the event cannot be kept: {said}", hint=hint) from error
+
+
+def message_checked(message: Message) -> Message:
+    """The same message, if every field has its type; else Invalid, with the field."""
+    try:
+        return msgspec.convert(msgspec.to_builtins(message), Message)
+    except _READ_ERRORS as error:
+        raise _wrong_field("message", error) from error
+
+
+def _wrong_field(kind: str, error: Exception) -> Invalid:
+    what, _, path = str(error).partition(" - at `$")
+    field = f"{kind}{path.rstrip('`')}"
+    return Invalid(f"{field}: {what}", hint=f"give {field} a value of that type")
+
+
+def check_depth(value: Any, levels: int = codec.BODY_DEPTH_MAX) -> None:
+    """Invalid if plain JSON is nested deeper than so many levels. Walks without recursion."""
+    level = [value] if isinstance(value, _NESTED) else []
+    for _ in range(levels):
+        level = [child for item in level for child in _nested_in(item)]
+        if not level:
+            return
+    hint = "pass deep structures as text"
+    raise Invalid(f"nested more than {codec.DEPTH_MAX} levels deep", hint=hint)
+
+
+def _nested_in(item: Any) -> list[Any]:
+    """The objects and lists that stand directly in a value."""
+    children = item.values() if isinstance(item, dict) else item
+    return [child for child in children if isinstance(child, _NESTED)]
+
+
+def _free_values(body: Body) -> list[Any]:
+    """The values in a body whose shape is the caller's or the provider's."""
+    match body:
+        case Message():
+            values = [value for block in body.blocks for value in _free_in(block)]
+            return [body.form, body.metadata, *values]
+        case Meta():
+            return [body.system, body.tools, body.metadata]
+        case Summarize():
+            return [body.notes]
+        case _:
+            return []
+
+
+def _free_in(block: Block) -> tuple[Any, ...]:
+    match block:
+        case ToolCall():
+            return (block.arguments,)
+        case ToolResult():
+            return tuple(part.raw for part in block.content if isinstance(part, Opaque))
+        case Opaque():
+            return (block.raw,)
+        case _:
+            return ()
