@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from hypothesis import given
 
 from refold.core.fold import fold
@@ -9,6 +10,7 @@ from refold.core.laws import (
     NO_RESULT,
     broken,
     calls_of,
+    groups,
     in_order,
     is_request,
     results_of,
@@ -62,13 +64,49 @@ def test_no_seam_parts_a_call_from_its_result(log):
         assert not (asked & answered) - again - answered_before
 
 
-def test_a_message_typed_between_a_call_and_its_result_goes_behind_the_result():
-    assert shown(user("go"), call("a"), user("typed"), result("a", "done")) == [
+def test_a_result_after_a_message_of_the_user_is_told_late_at_its_own_place():
+    assert shown(user("go"), call("a"), user("typed"), result("a", "done"), user("on")) == [
         "go",
         "call",
-        "done",
+        NO_RESULT,
         "typed",
+        "[late result of call a (run)]\ndone",
+        "on",
     ]
+
+
+def test_a_late_result_waits_for_the_results_of_calls_that_are_open():
+    log = [user("go"), call("a"), user("typed"), call("b"), result("a", "1"), result("b", "2")]
+    assert shown(*log) == [
+        "go",
+        "call",
+        NO_RESULT,
+        "typed",
+        "call",
+        "2",
+        "[late result of call a (run)]\n1",
+    ]
+
+
+def test_a_late_result_comes_once():
+    log = [user("go"), call("a"), user("typed"), result("a", "1"), result("a", "2")]
+    assert shown(*log)[-1] == "[late result of call a (run)]\n1"
+
+
+def test_items_of_one_reply_do_not_interrupt_each_other():
+    first, second = (msgspec.structs.replace(call(id), dialect="openai_responses") for id in "ab")
+    log = [user("go"), first, second, result("b", "2"), result("a", "1")]
+    assert shown(*log) == ["go", "call", "1", "call", "2"]
+
+
+@given(logs)
+def test_a_page_that_grows_never_changes_what_stands_before_its_last_group(log):
+    slots = fold(log).slots
+    for end in range(len(slots)):
+        closed = groups(slots[:end])[:-1]
+        stop = closed[-1].stop if closed else 0
+        early, _ = settled(slots[:stop])
+        assert list(settled(slots)[0][: len(early)]) == list(early)
 
 
 def test_an_open_call_is_closed_by_a_result_that_says_so():
