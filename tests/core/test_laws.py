@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 from hypothesis import given
 
 from refold.core.fold import fold
@@ -20,7 +21,18 @@ from refold.core.laws import (
     units,
     without_thinking,
 )
-from refold.core.model import Hide, Message, Pin, Span, Summarize, Text, Thinking, ToolResult
+from refold.core.model import (
+    Erase,
+    Hide,
+    Message,
+    Meta,
+    Pin,
+    Span,
+    Summarize,
+    Text,
+    Thinking,
+    ToolResult,
+)
 from tests.core.logs import call, logs, result, sealed, user
 
 
@@ -202,6 +214,32 @@ def test_thinking_from_before_a_change_is_dropped():
         False,
         True,
     ]
+
+
+@pytest.mark.parametrize(
+    "change", [Meta(system="Be brief."), Meta(tools=[{"name": "run"}]), Erase(seq=1)]
+)
+def test_a_change_of_what_stands_before_it_ends_bound_thinking_only(change):
+    thought = Message(role="assistant", blocks=(Thinking("hm", "sig"), Text("yes")))
+    view = fold(sealed([user("a"), thought, change, user("b"), thought]))
+    after = without_thinking(view.slots, thinking_from(view, bound=True))
+    assert [_thinks(slot) for slot in after] == [False, False, False, True]
+    assert thinking_from(view, bound=False) == 0
+
+
+def test_a_system_prompt_from_the_beginning_changes_nothing():
+    thought = Message(role="assistant", blocks=(Thinking("hm", "sig"), Text("yes")))
+    log = [Meta(system="Be brief."), Meta(tools=[]), user("a"), thought, Meta(title="t")]
+    view = fold(sealed(log))
+    assert without_thinking(view.slots, thinking_from(view, bound=True)) is view.slots
+
+
+def test_after_a_clear_nothing_is_asked():
+    """What an assistant says on a cleared page breaks no law."""
+    cleared = Hide(batch="b", span=Span(1, 1), reason="clear")
+    said = Message(role="assistant", blocks=(Text("hello"),))
+    view = fold(sealed([user("a"), cleared, said]))
+    assert (view.request, broken(view)) == (0, [])
 
 
 def _thinks(slot) -> bool:

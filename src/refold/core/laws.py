@@ -303,15 +303,15 @@ def thinking_from(view: View, *, bound: bool) -> int:
     """The seq from which thinking still stands: what was thought under a page that has since
     changed does not.
 
-    Models that bind thinking to everything before it refuse it there. Others want the thinking of a
-    tool loop that was open at the change back: for them it stays after the request of that time.
+    Models that bind thinking to everything before it, the system prompt and the tools included,
+    refuse it there. Others want the thinking of a tool loop that was open at the change back: for
+    them it stays after the request of that time.
     """
-    changed_at = view.undoable[-1][0] if view.undoable else 0
-    if bound or not changed_at:
-        return changed_at
-    return next(
-        (slot.seq for slot in reversed(view.slots) if slot.seq < changed_at and is_request(slot)), 0
-    )
+    if bound:
+        return view.changed_at
+    edited_at = view.undoable[-1][0] if view.undoable else 0
+    earlier = (slot for slot in reversed(view.slots) if slot.seq < edited_at)
+    return next((slot.seq for slot in earlier if is_request(slot)), 0)
 
 
 def without_thinking(slots: Sequence[Slot], until: int) -> Sequence[Slot]:

@@ -80,7 +80,7 @@ class Page:
 
     def _grow(self, view: View) -> None:
         """Renders for good every unit but the last, which may still grow."""
-        edition = (view.undoable[-1:], len(view.undoable))
+        edition = (view.undoable[-1:], len(view.undoable), view.changed_at)
         if edition != self.edition or not self._leads(view.slots):
             self._restart(edition)
             self.thinking_from = thinking_from(view, bound=self.bound)

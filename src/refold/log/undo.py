@@ -11,7 +11,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 
-from refold.core.fold import Fold
+from refold.core.fold import CLEARED, Fold
 from refold.core.laws import units
 from refold.core.model import Checkpoint, Event, Hide, Pin, Restore, Revert, Slot, Span
 from refold.errors import Invalid, NotFound
@@ -75,7 +75,7 @@ def clearing(state: Fold) -> list[Hide]:
             going.append(slot)
     batch = secrets.token_hex(8)
     spans = [Span(run[0].seq, run[-1].last) for run in runs(going, staying)]
-    return [Hide(batch=batch, span=span, reason="clear") for span in spans]
+    return [Hide(batch=batch, span=span, reason=CLEARED) for span in spans]
 
 
 def pinning(log: Log, seq: int, *, on: bool) -> list[Pin]:
