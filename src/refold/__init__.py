@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from refold.log.points import Point as Point
     from refold.log.points import Restored as Restored
     from refold.log.trace import Trace as Trace
+    from refold.log.undo import Undone as Undone
     from refold.log.unfold import Part as Part
     from refold.log.unfold import Unfolded as Unfolded
     from refold.search.hits import Hit as Hit
@@ -113,6 +114,7 @@ _HOMES = {
     "Toolbox": "refold.engine.toolbox",
     "Trace": "refold.log.trace",
     "Unavailable": "refold.errors",
+    "Undone": "refold.log.undo",
     "Unfolded": "refold.log.unfold",
     "Usage": "refold.core.model",
     "Veto": "refold.compaction.hooks",

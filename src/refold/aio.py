@@ -138,6 +138,7 @@ class AsyncContext(_Async):
     before_compaction = _threaded(Context.before_compaction)
     refresh = _threaded(Context.refresh)
     undo = _threaded(Context.undo)
+    redo = _threaded(Context.redo)
     revert = _threaded(Context.revert)
     checkpoint = _threaded(Context.checkpoint)
     restore = _threaded(Context.restore)

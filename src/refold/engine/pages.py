@@ -16,7 +16,7 @@ from refold.dialects.page import Page, Rendered
 from refold.errors import OverBudget
 from refold.log.open_log import OpenLog
 
-PREPARE_TRIES_MAX = 3
+PREPARE_TRIES_MAX = 5
 
 
 class Pages:
