@@ -44,6 +44,8 @@ class ActiveModel:
 
     def take(self, name: str | None, window: int | None = None) -> None:
         """Reads on with this model, and with this window if one is given."""
+        if name != self._name:
+            self._log.count_for(name)
         self._name = name
         self.info = model_info(name or None)
         if window is not None:
