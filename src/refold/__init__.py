@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from refold.errors import OverBudget as OverBudget
     from refold.errors import RefoldError as RefoldError
     from refold.errors import Unavailable as Unavailable
+    from refold.log.batches import Batch as Batch
     from refold.log.notices import Notice as Notice
     from refold.log.points import Difference as Difference
     from refold.log.points import Point as Point
@@ -79,6 +80,7 @@ _MODULES = ("aio", "conversations", "register", "testing", "types")
 _HOMES = {
     "Artifact": "refold.core.model",
     "Artifacts": "refold.artifacts.artifacts",
+    "Batch": "refold.log.batches",
     "Budget": "refold.core.budget",
     "Cleanup": "refold.artifacts.cleanup",
     "CleanupItem": "refold.artifacts.cleanup",

@@ -94,6 +94,7 @@ class AsyncLogReader(_Async):
 
     events = _threaded(LogReader.events)
     points = _threaded(LogReader.points)
+    batches = _threaded(LogReader.batches)
     diff = _threaded(LogReader.diff)
     why = _threaded(LogReader.why)
     export = _threaded(LogReader.export)

@@ -153,7 +153,8 @@ class ActiveModel:
         budget, head = self.budget, self._log.state.head
         if self._watched != (head, budget):
             self._watched = (head, budget)
-            self._log.notices.watch(current_tokens(self._log.state, budget.factor), budget)
+            current = current_tokens(self._log.state, budget.factor)
+            self._log.notices.watch(current, budget, can_help=self._log.config.auto)
 
     def watch_again(self) -> None:
         """Looks at the page again even if nothing comes: a compaction may have left it full."""

@@ -65,6 +65,8 @@ class Pages:
         fields = self._model.call_fields(page.dialect)
         rendered = replace(rendered, request={**fields, **rendered.request})
         self.shown = view.head
+        # Whatever a compaction could do has been done: a page that is still full is worth a word.
+        self._log.notices.watch(self._model.current, self._model.budget)
         self._log.sync("turn")
         return rendered
 
