@@ -11,6 +11,7 @@ import json
 from itertools import count
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -22,7 +23,7 @@ from refold.stores.protocol import Store
 from refold.types import Writer
 
 WINDOW = 4_000
-MODELS = ("gpt-4o", "claude-opus-4-8", "gemini-2.5-pro", "claude-3-opus")
+MODELS = ("gpt-4o", "claude-opus-5-5", "gemini-2.5-pro", "claude-3-opus")
 DIALECTS = ("openai_chat", "anthropic", "gemini", "openai_responses")
 WORDS = "a line of output that is long enough to count for something "
 
@@ -193,3 +194,87 @@ def test_a_live_context_and_a_reopened_one_agree_after_every_step(story):
         reopened = opened(store)
         assert answer_of(reopened, dialect) == expected
         assert facts_of(reopened) == facts_of(live) == facts_of(fresh)
+
+
+def test_a_late_result_reaches_the_model_and_reads_the_same_after_reopening(url):
+    """A user types while a tool runs, and a request goes out before its result comes."""
+    context = refold.open("x", store=url, model="gpt-4o")
+    context.append({"role": "user", "content": "run the tests"})
+    function = {"name": "bash", "arguments": "{}"}
+    call = {"id": "t1", "type": "function", "function": function}
+    context.append({"role": "assistant", "content": None, "tool_calls": [call]})
+    context.append({"role": "user", "content": "by the way, use port 8443"})
+    early = context.request()["messages"]
+    context.append_result("t1", "17 passed")
+    shown = context.request()["messages"]
+    assert shown[: len(early)] == early
+    assert [message["content"] for message in shown[2:]] == [
+        "[no result recorded]",
+        "by the way, use port 8443",
+        "[late result of call t1 (bash)]\n17 passed",
+    ]
+    context.close()
+    if not url.startswith("memory:"):
+        assert refold.open("x", store=url).request()["messages"] == shown
+
+
+def test_a_late_image_is_an_image():
+    context = refold.open("x", store="memory:", model="claude-opus-4-8")
+    context.append({"role": "user", "content": "look"})
+    use = {"type": "tool_use", "id": "t1", "name": "screen", "input": {}}
+    context.append({"role": "assistant", "content": [use]})
+    context.append({"role": "user", "content": "quick!"})
+    source = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
+    content = [{"type": "text", "text": "here"}, {"type": "image", "source": source}]
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": content}
+    context.append({"role": "user", "content": [result]})
+    last = context.request("anthropic")["messages"][-1]["content"]
+    late = [part for part in last if "late result" in part.get("text", "")]
+    assert late[0]["text"] == "[late result of call t1 (screen)]\nhere"
+    assert any(part["type"] == "image" and part["source"] == source for part in last)
+    for dialect in DIALECTS:
+        assert dialects.dialect(dialect).check(context.request(dialect)) == []
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("way", ["clear", "restore", "stray", "empty"])
+def test_a_page_without_a_message_is_refused_with_a_hint(way, dialect):
+    context = refold.open("x", store="memory:", model="gpt-4o")
+    if way in ("clear", "restore"):
+        context.append({"role": "user", "content": "hi"})
+    if way == "stray":
+        context.append({"role": "tool", "tool_call_id": "nobody", "content": "x"})
+    if way == "clear":
+        context.clear()
+    if way == "restore":
+        context.restore(0)
+    with pytest.raises(Invalid) as refused:
+        context.request(dialect)
+    assert refused.value.hint == "append a user message"
+    context.append({"role": "user", "content": "again"})
+    assert dialects.dialect(dialect).check(context.request(dialect)) == []
+
+
+def test_a_restore_to_the_beginning_takes_model_system_and_tools_back():
+    context = refold.open("x", store="memory:", model="gpt-4o", system="Be brief.")
+    context.append({"role": "user", "content": "hi"})
+    context.restore(0)
+    assert (context.view.model, context.view.system, context.stats().model) == ("", None, "")
+    context.undo()
+    assert (context.view.system, context.stats().model) == ("Be brief.", "gpt-4o")
+
+
+@pytest.mark.parametrize("change", [{"system": "Be kind."}, {"tools": [{"name": "t"}]}])
+def test_bound_thinking_is_not_sent_after_system_or_tools_changed(change):
+    context = refold.open("x", store="memory:", model="claude-opus-5-5", system="Be brief.")
+    assert context._model.info.thinking_bound
+    thinking = {"type": "thinking", "thinking": "hm", "signature": "sig"}
+    reply = {"role": "assistant", "content": [thinking, {"type": "text", "text": "so"}]}
+    context.append({"role": "user", "content": "a"})
+    context.append(reply)
+    context.append({"role": "user", "content": "b"})
+    assert "sig" in json.dumps(context.request("anthropic")["messages"])
+    context.update(**change)
+    assert "sig" not in json.dumps(context.request("anthropic")["messages"])
+    context.append(reply)
+    assert "sig" in json.dumps(context.request("anthropic")["messages"])
