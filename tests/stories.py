@@ -174,10 +174,10 @@ class Story:
         assert receipt.batch or self.context.view.slots == before.slots
 
     def undo(self) -> None:
-        """What was undone is back when it is undone again, slot for slot."""
+        """What was undone is back when it is redone, slot for slot."""
         before = self.context.view.slots
         if self.context.undo() and self.chance.random() < 0.5:
-            self.context.undo()
+            self.context.redo()
             assert self.context.view.slots == before
 
     def revert(self) -> None:

@@ -42,7 +42,7 @@ async def story(context) -> list[object]:
         (await settled(context.view)).slot_tokens,
     ]
     seen.append((await settled(context.unfold("#3"))).text)
-    seen.append(await settled(context.undo()))
+    seen.append((await settled(context.undo())).kind)
     twin = await settled(context.fork("twin"))
     await settled(twin.append({"role": "user", "content": "another way"}))
     seen += [(await settled(twin.stats())).messages, (await settled(context.stats())).messages]

@@ -60,11 +60,13 @@ if TYPE_CHECKING:
     from refold.errors import OverBudget as OverBudget
     from refold.errors import RefoldError as RefoldError
     from refold.errors import Unavailable as Unavailable
+    from refold.log.batches import Batch as Batch
     from refold.log.notices import Notice as Notice
     from refold.log.points import Difference as Difference
     from refold.log.points import Point as Point
     from refold.log.points import Restored as Restored
     from refold.log.trace import Trace as Trace
+    from refold.log.undo import Undone as Undone
     from refold.log.unfold import Part as Part
     from refold.log.unfold import Unfolded as Unfolded
     from refold.search.hits import Hit as Hit
@@ -78,6 +80,7 @@ _MODULES = ("aio", "conversations", "register", "testing", "types")
 _HOMES = {
     "Artifact": "refold.core.model",
     "Artifacts": "refold.artifacts.artifacts",
+    "Batch": "refold.log.batches",
     "Budget": "refold.core.budget",
     "Cleanup": "refold.artifacts.cleanup",
     "CleanupItem": "refold.artifacts.cleanup",
@@ -113,6 +116,7 @@ _HOMES = {
     "Toolbox": "refold.engine.toolbox",
     "Trace": "refold.log.trace",
     "Unavailable": "refold.errors",
+    "Undone": "refold.log.undo",
     "Unfolded": "refold.log.unfold",
     "Usage": "refold.core.model",
     "Veto": "refold.compaction.hooks",

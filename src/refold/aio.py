@@ -94,6 +94,7 @@ class AsyncLogReader(_Async):
 
     events = _threaded(LogReader.events)
     points = _threaded(LogReader.points)
+    batches = _threaded(LogReader.batches)
     diff = _threaded(LogReader.diff)
     why = _threaded(LogReader.why)
     export = _threaded(LogReader.export)
@@ -138,6 +139,7 @@ class AsyncContext(_Async):
     before_compaction = _threaded(Context.before_compaction)
     refresh = _threaded(Context.refresh)
     undo = _threaded(Context.undo)
+    redo = _threaded(Context.redo)
     revert = _threaded(Context.revert)
     checkpoint = _threaded(Context.checkpoint)
     restore = _threaded(Context.restore)

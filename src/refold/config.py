@@ -42,7 +42,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     warn_ratio: float = 0.8
     # Share of the window at which a compaction is due.
     compact_ratio: float = 0.9
-    # Share of the window at which the notice `context-critical` is sent.
+    # Share of the window at which the notice `context-critical` is sent, if no compaction can help.
     critical_ratio: float = 0.95
     # Where a compaction aims, as a share of the way from the fixed part of the page to the trigger.
     target_ratio: float = 0.5

@@ -53,3 +53,24 @@ def test_a_ready_rule_prunes_before_the_trigger():
     context.request("openai_chat")
     assert context.stats().current <= 100_000
     assert names(heard).count("compaction-complete") == 1
+
+
+def test_critical_is_told_only_where_compaction_could_not_help():
+    context = opened_in_characters()
+    notices = heard_by(context)
+    for _ in range(4):
+        talk(context, 20)
+        context.request("openai_chat")
+    heard = names(notices)
+    assert heard.count("compaction-complete") >= 2 and "context-critical" not in heard
+    context.update(system="s" * 16_500)
+    context.append({"role": "user", "content": "go on"})
+    context.request("openai_chat")
+    assert names(notices).count("context-critical") == 1
+
+
+def test_critical_is_told_at_once_where_compaction_is_off():
+    context = opened_in_characters(config={"auto": False})
+    notices = heard_by(context)
+    talk(context, 45)
+    assert names(notices).count("context-critical") == 1

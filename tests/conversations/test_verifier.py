@@ -237,3 +237,12 @@ def test_a_reference_that_leads_nowhere_is_a_remark_and_no_damage():
         and remark.seq == context.view.head
         and remark.conversation == "work"
     )
+
+
+def test_an_answer_on_a_cleared_page_is_no_problem() -> None:
+    store = open_store("memory:")
+    with refold.open("c", store=store) as context:
+        context.append({"role": "user", "content": "hi"})
+        context.clear()
+        context.append({"role": "assistant", "content": "hello"})
+    assert verify(store, "c").problems == ()

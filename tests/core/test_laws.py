@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+import pytest
 from hypothesis import given
 
 from refold.core.fold import fold
@@ -9,6 +11,7 @@ from refold.core.laws import (
     NO_RESULT,
     broken,
     calls_of,
+    groups,
     in_order,
     is_request,
     results_of,
@@ -18,7 +21,18 @@ from refold.core.laws import (
     units,
     without_thinking,
 )
-from refold.core.model import Hide, Message, Pin, Span, Summarize, Text, Thinking, ToolResult
+from refold.core.model import (
+    Erase,
+    Hide,
+    Message,
+    Meta,
+    Pin,
+    Span,
+    Summarize,
+    Text,
+    Thinking,
+    ToolResult,
+)
 from tests.core.logs import call, logs, result, sealed, user
 
 
@@ -62,13 +76,49 @@ def test_no_seam_parts_a_call_from_its_result(log):
         assert not (asked & answered) - again - answered_before
 
 
-def test_a_message_typed_between_a_call_and_its_result_goes_behind_the_result():
-    assert shown(user("go"), call("a"), user("typed"), result("a", "done")) == [
+def test_a_result_after_a_message_of_the_user_is_told_late_at_its_own_place():
+    assert shown(user("go"), call("a"), user("typed"), result("a", "done"), user("on")) == [
         "go",
         "call",
-        "done",
+        NO_RESULT,
         "typed",
+        "[late result of call a (run)]\ndone",
+        "on",
     ]
+
+
+def test_a_late_result_waits_for_the_results_of_calls_that_are_open():
+    log = [user("go"), call("a"), user("typed"), call("b"), result("a", "1"), result("b", "2")]
+    assert shown(*log) == [
+        "go",
+        "call",
+        NO_RESULT,
+        "typed",
+        "call",
+        "2",
+        "[late result of call a (run)]\n1",
+    ]
+
+
+def test_a_late_result_comes_once():
+    log = [user("go"), call("a"), user("typed"), result("a", "1"), result("a", "2")]
+    assert shown(*log)[-1] == "[late result of call a (run)]\n1"
+
+
+def test_items_of_one_reply_do_not_interrupt_each_other():
+    first, second = (msgspec.structs.replace(call(id), dialect="openai_responses") for id in "ab")
+    log = [user("go"), first, second, result("b", "2"), result("a", "1")]
+    assert shown(*log) == ["go", "call", "1", "call", "2"]
+
+
+@given(logs)
+def test_a_page_that_grows_never_changes_what_stands_before_its_last_group(log):
+    slots = fold(log).slots
+    for end in range(len(slots)):
+        closed = groups(slots[:end])[:-1]
+        stop = closed[-1].stop if closed else 0
+        early, _ = settled(slots[:stop])
+        assert list(settled(slots)[0][: len(early)]) == list(early)
 
 
 def test_an_open_call_is_closed_by_a_result_that_says_so():
@@ -164,6 +214,32 @@ def test_thinking_from_before_a_change_is_dropped():
         False,
         True,
     ]
+
+
+@pytest.mark.parametrize(
+    "change", [Meta(system="Be brief."), Meta(tools=[{"name": "run"}]), Erase(seq=1)]
+)
+def test_a_change_of_what_stands_before_it_ends_bound_thinking_only(change):
+    thought = Message(role="assistant", blocks=(Thinking("hm", "sig"), Text("yes")))
+    view = fold(sealed([user("a"), thought, change, user("b"), thought]))
+    after = without_thinking(view.slots, thinking_from(view, bound=True))
+    assert [_thinks(slot) for slot in after] == [False, False, False, True]
+    assert thinking_from(view, bound=False) == 0
+
+
+def test_a_system_prompt_from_the_beginning_changes_nothing():
+    thought = Message(role="assistant", blocks=(Thinking("hm", "sig"), Text("yes")))
+    log = [Meta(system="Be brief."), Meta(tools=[]), user("a"), thought, Meta(title="t")]
+    view = fold(sealed(log))
+    assert without_thinking(view.slots, thinking_from(view, bound=True)) is view.slots
+
+
+def test_after_a_clear_nothing_is_asked():
+    """What an assistant says on a cleared page breaks no law."""
+    cleared = Hide(batch="b", span=Span(1, 1), reason="clear")
+    said = Message(role="assistant", blocks=(Text("hello"),))
+    view = fold(sealed([user("a"), cleared, said]))
+    assert (view.request, broken(view)) == (0, [])
 
 
 def _thinks(slot) -> bool:

@@ -8,6 +8,7 @@ import pytest
 import refold
 from refold.core.laws import broken
 from refold.errors import Invalid, NotFound
+from refold.ledger.notes import is_summary
 from tests.turns import (
     call,
     checked,
@@ -67,11 +68,11 @@ def test_a_pin_on_what_a_restore_switched_off_does_not_hold():
     context.restore(point)
     context.undo()
     context.pin(seq)
-    context.undo()
+    context.redo()
     assert broken(context.view) == []
 
 
-def test_undo_gives_the_page_back_and_undoing_again_redoes(url):
+def test_undo_gives_the_page_back_and_redo_takes_that_back(url):
     """G-32, M-81, X-30."""
     context = opened(url, config={"auto": False}, window=60_000)
     context.append({"role": "user", "content": "go"})
@@ -81,11 +82,97 @@ def test_undo_gives_the_page_back_and_undoing_again_redoes(url):
     assert receipt.batch and receipt.saved_tokens > 0 and receipt.items
     after = page_of(context)
     assert after != before
-    assert context.undo()
+    undone = context.undo()
+    assert (undone.kind, undone.batch) == ("compaction", receipt.batch)
+    assert undone.tokens_after > undone.tokens_before and not undone.made_room
     assert page_of(context) == before
-    assert context.undo()
+    assert not context.undo()
+    assert context.redo().batch == receipt.batch
     assert page_of(context) == after
+    assert not context.redo()
     context.revert(receipt.batch)
+    assert page_of(context) == before
+    context.close()
+
+
+def test_undo_goes_back_through_all_batches_and_redo_forward_again(url):
+    context = opened(url, config={"auto": False}, window=60_000)
+    pages, batches = [], []
+    for turn in range(4):
+        context.append({"role": "user", "content": f"question {turn}"})
+        work(context, 12)
+        batches.append(context.compact(target=1_000 * (turn + 1)).batch)
+        pages.append(context.view.undoable)
+    point = context.view.head
+    context.append({"role": "user", "content": "more"})
+    context.restore(point)
+    assert context.undo().kind == "restore"
+    assert [context.undo().batch for _ in batches] == batches[::-1]
+    assert not context.undo()
+    assert not any(slot.edits for slot in context.view.slots)
+    assert [context.redo().batch for _ in batches] == batches
+    assert context.redo().kind == "restore"
+    assert not context.redo()
+    context.close()
+
+
+@pytest.mark.parametrize("model", ["gpt-4o", "claude-sonnet-4-5", "claude-opus-4-8"])
+def test_an_undone_compaction_does_not_come_back(model):
+    """What does not fit loses its oldest messages, no more, as a batch that undo names."""
+    context = refold.open("c", store="memory:", model=model)
+    first = filled(context)
+    undone = context.undo()
+    budget = context.budget
+    assert undone.batch == first
+    assert undone.tokens_after <= budget.input_max
+    if undone.made_room:
+        least = budget.input_max - 0.2 * budget.window
+        assert least < undone.tokens_after <= budget.input_max - 0.1 * budget.window + 1
+        assert not any(is_summary(slot.notes) for slot in context.view.slots)
+    shown = context.request()
+    assert context.request() == shown
+    assert context.view.undoable[-1][1] == undone.made_room
+    assert context.redo().batch == first
+    assert context.view.tokens < undone.tokens_after
+
+
+def filled(context) -> str:
+    """Works until a compaction happens by itself; its batch."""
+    batches = []
+    context.on("compaction-complete", lambda notice: batches.append(notice.receipt.batch))
+    context.append({"role": "user", "content": "go"})
+    while not batches:
+        work(context, 20, size=20_000)
+    return batches[0]
+
+
+def test_the_room_that_an_undo_made_goes_with_the_next_undo():
+    context = refold.open("c", store="memory:", model="gpt-4o", window=16_000)
+    context.append({"role": "user", "content": "go"})
+    work(context, 120)
+    steps = []
+    while undone := context.undo():
+        steps.append(undone)
+        rooms = [batch for _, batch in context.view.undoable if batch.startswith("room-")]
+        assert rooms == ([undone.made_room] if undone.made_room else [])
+        context.request()
+    assert len(steps) > 2 and any(step.made_room for step in steps)
+    for step in reversed(steps):
+        assert context.redo().batch == step.batch
+    assert not context.redo()
+
+
+def test_a_clear_keeps_a_backup_that_a_checkpoint_may_name(url):
+    context = opened(url, config={"auto": False}, window=60_000)
+    context.append({"role": "user", "content": "go"})
+    work(context, 3)
+    before = page_of(context)
+    context.clear(checkpoint="before-clear")
+    assert context.view.slots == ()
+    assert context.undo().kind == "compaction"
+    assert page_of(context) == before
+    context.redo()
+    context.restore("before-clear")
     assert page_of(context) == before
     context.close()
 
@@ -103,7 +190,7 @@ def test_a_compaction_is_undone_even_after_later_turns():
 
 
 def test_nothing_to_undo_is_an_answer():
-    assert opened().undo() is False
+    assert not opened().undo() and not opened().redo()
     with pytest.raises(NotFound):
         opened().revert("nope")
 

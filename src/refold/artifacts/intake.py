@@ -29,7 +29,7 @@ class Intake:
     """Makes drafts for one open log. `resize` says from which size on results are moved out."""
 
     def __init__(self, log: OpenLog) -> None:
-        self._log, self._config, self._counter = log, log.config, log.counter
+        self._log, self._config = log, log.config
         self.resize(0)
 
     def resize(self, window: int) -> None:
@@ -56,7 +56,7 @@ class Intake:
 
     def _counted(self, message: Message, by: str | None = None) -> Draft:
         return self._log.draft(
-            message, count_message(message, self._counter), by or author(message)
+            message, count_message(message, self._log.counter), by or author(message)
         )
 
     def result(
@@ -102,7 +102,9 @@ class Intake:
         characters = sum(map(len, texts))
         if characters > limit * CHARS_PER_TOKEN_MAX:
             return True
-        return characters * TOKENS_PER_CHAR_MAX > limit and sum(map(self._counter, texts)) > limit
+        return (
+            characters * TOKENS_PER_CHAR_MAX > limit and sum(map(self._log.counter, texts)) > limit
+        )
 
     def _stays(self, result: ToolResult) -> bool:
         """Whether a result is never moved out, by the name of its tool."""

@@ -44,6 +44,8 @@ class ActiveModel:
 
     def take(self, name: str | None, window: int | None = None) -> None:
         """Reads on with this model, and with this window if one is given."""
+        if name != self._name:
+            self._log.count_for(name)
         self._name = name
         self.info = model_info(name or None)
         if window is not None:
@@ -151,7 +153,8 @@ class ActiveModel:
         budget, head = self.budget, self._log.state.head
         if self._watched != (head, budget):
             self._watched = (head, budget)
-            self._log.notices.watch(current_tokens(self._log.state, budget.factor), budget)
+            current = current_tokens(self._log.state, budget.factor)
+            self._log.notices.watch(current, budget, can_help=self._log.config.auto)
 
     def watch_again(self) -> None:
         """Looks at the page again even if nothing comes: a compaction may have left it full."""

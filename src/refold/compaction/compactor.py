@@ -30,6 +30,7 @@ from refold.core.plan import Plan, Proposal, Receipt
 from refold.log.draft import Draft
 from refold.log.notices import Notice
 from refold.log.open_log import OpenLog
+from refold.log.undo import ROOM
 from refold.redaction import redactor
 from refold.strategies.registry import check_settings, check_tables
 from refold.tokens.counter import count_message
@@ -66,8 +67,9 @@ class Compactor:
         self._single = SingleRun()
         self._scratch: dict[str, Any] = {}
         self.hooks: list[Hook] = []
-        self._settled_at = -1  # the head at which there was nothing more to do
-        self._done_at = -1  # the head that the last compaction left
+        # Where a plan had nothing to do, the same plan is not drawn up again: head and budget.
+        self._settled_at: tuple[int, Budget] | None = None
+        self._skipped_at = -1  # the head at which a plan last did nothing
 
     # --- what is asked for ---
 
@@ -246,7 +248,7 @@ class Compactor:
         if not self._log.append(self._drafts(plan, job), fresh=drawn.fresh):
             return None
         self._log.log.keep_bookmark()
-        self._done_at, after = self._log.state.head, drawn.after
+        after = drawn.after
         if plan.asks or bill or drawn.redacted:
             after = self._log.state.view()
             plan = planning.measured(plan, drawn.before, after, job)
@@ -285,7 +287,7 @@ class Compactor:
 
     def _skip(self, plan: Plan) -> Receipt:
         """The receipt of a plan that does nothing."""
-        self._done_at = self._log.state.head
+        self._skipped_at = self._log.state.head
         before, after = plan.tokens_before, plan.tokens_after
         self._log.notices.add(
             Notice(name="compaction-skipped", reason=plan.reason, before=before, after=after)
@@ -306,9 +308,18 @@ class Compactor:
         with self._single.claim(self._config.writer_wait_s) as claim:
             job = None if claim == "busy" else self._next_job()
             if job is not None:
-                self._run(job, auto=True)
-                # Not the head as it is now: another thread may have undone the compaction already.
-                self._settled_at = self._done_at
+                receipt = self._run(job, auto=True)
+                if not receipt.batch and receipt.reason != EDITED:
+                    # Not the head as it is now: others may have written since.
+                    self._settled_at = self._skipped_at, job.budget
+
+    def make_room(self) -> str:
+        """Takes the oldest off a page that an undo made too large; gives the batch, if that was
+        needed."""
+        with self._log.guard:
+            if self._due() != "room":
+                return ""
+            return self.compact_at_once(self._announced_job("room", self._model.budget)).batch
 
     def is_due(self) -> bool:
         """Whether there is something to do, or to say, before the next request."""
@@ -317,32 +328,30 @@ class Compactor:
     def reconsider(self) -> None:
         """Looks at the page again: what was enough for other limits may be too little for
         these."""
-        self._settled_at = -1
+        self._settled_at = None
 
     def _due(self) -> trigger.Due:
-        state = self._log.state
-        if not self._config.auto or self._settled_at == state.head:
+        state, budget = self._log.state, self._model.budget
+        if not self._config.auto or self._settled_at == (state.head, budget):
             return "no"
-        return trigger.due(state, self._model.budget, self._config)
+        return trigger.due(state, budget, self._config)
 
     def _next_job(self) -> Job | None:
         """What is to be done now, announced; None, and why, if nothing is."""
         with self._log.guard:
             due, budget = self._due(), self._model.budget
-            if due == "yes" and self._can_help(budget):
-                return self._announced_job(budget)
+            if due in ("yes", "room") and self._can_help(budget):
+                return self._announced_job(due, budget)
             if due in trigger.REASONS:
                 reason = trigger.REASONS[due]
                 notice = Notice(name="compaction-skipped", reason=reason)
                 self._log.notices.add_once(reason, notice)
-            self._settled_at = self._log.state.head
+            self._settled_at = self._log.state.head, budget
             return None
 
-    def _announced_job(self, budget: Budget) -> Job:
+    def _announced_job(self, due: trigger.Due, budget: Budget) -> Job:
         current = self._model.current
-        full = current >= budget.compact_at
-        early = trigger.early_strategies(self._log.state, budget, self._config)
-        job = self.job(() if full else early)
+        job = self._room_job(budget) if due == "room" else self._due_job(budget)
         self._log.notices.add(
             Notice(
                 name="auto-compacting",
@@ -353,6 +362,17 @@ class Compactor:
             )
         )
         return job
+
+    def _due_job(self, budget: Budget) -> Job:
+        """The ladder for a page that is full, else what is configured to act earlier."""
+        full = self._model.current >= budget.compact_at
+        early = trigger.early_strategies(self._log.state, budget, self._config)
+        return self.job(() if full else early)
+
+    def _room_job(self, budget: Budget) -> Job:
+        batch = ROOM + secrets.token_hex(8)
+        target = planning.room_target(budget)
+        return replace(self.job(), ladder=(planning.MAKE_ROOM,), batch=batch, target=target)
 
     def _can_help(self, budget: Budget) -> bool:
         """Whether a compaction can help. Where the fixed part alone is over the trigger it is

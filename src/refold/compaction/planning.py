@@ -22,12 +22,15 @@ from refold.core.laws import calls_of, results_of
 from refold.core.model import Hide, Lesson, Replace, Slot, Span, View
 from refold.core.plan import Item, Plan, Price, Proposal, Receipt, Step, price_of
 from refold.ledger.notes import is_summary
-from refold.strategies.brief import Ages, Brief, Count, Originals
+from refold.strategies.brief import Ages, Brief, Count, Originals, Strategy
+from refold.strategies.hide import hide
 from refold.strategies.ladder import Climb, climb
 from refold.strategies.registry import rungs
 
 LAST_RUNG = "fit"
 SUMMARIZE = "summarize"
+MAKE_ROOM = "make-room"  # the oldest leave, as few as will do; no other strategy may help
+ROOM_RATIO = 0.10  # how far below the limit that gets, as a share of the window
 
 
 class Job(Struct, frozen=True, kw_only=True):
@@ -73,7 +76,7 @@ def drawn_up(state: Fold, job: Job) -> tuple[Plan, View]:
         settings=job.settings,
         scratch=job.scratch,
     )
-    done = climb(state, brief, rungs(job.ladder))
+    done = climb(state, brief, _rungs_of(job))
     hard = page_tokens(before, job.budget.factor, job.budget.input_max)
     if done.state.tokens > hard:
         # Rungs that freed less than half of what was wanted would have to run again at the next
@@ -81,6 +84,15 @@ def drawn_up(state: Fold, job: Job) -> tuple[Plan, View]:
         weak = 2 * (before.tokens - done.state.tokens) < before.tokens - goal
         done = _forced(done, replace(brief, target=min(goal, hard) if weak else hard, settings={}))
     return _plan(before, done, job, current, target), done.state.view()
+
+
+def _rungs_of(job: Job) -> Sequence[tuple[str, Strategy]]:
+    return [(MAKE_ROOM, hide)] if tuple(job.ladder) == (MAKE_ROOM,) else rungs(job.ladder)
+
+
+def room_target(budget: Budget) -> int:
+    """The size at which a page has room again."""
+    return max(0, budget.input_max - int(budget.window * ROOM_RATIO))
 
 
 def aim(view: View, current: int, job: Job) -> int:

@@ -2,8 +2,9 @@
 or when there are too many messages.
 
 Two pauses hold it back while the page still fits: right after a compaction, and for longer after an
-undo. Everything follows from the log, the budget and the configuration. Neighbours: `compactor`
-acts, `planning` says what is done.
+undo. A page that does not fit after an undo is not compacted again; only its oldest messages leave.
+Everything follows from the log, the budget and the configuration. Neighbours: `compactor` acts,
+`planning` says what is done.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from refold.config import Config
 from refold.core.budget import Budget, current_tokens
 from refold.core.fold import Fold
 from refold.core.laws import results_of
+from refold.log.undo import is_room
 
 # How much of the window must have come since the last batch before another is made.
 GROWTH_RATIO = 0.05
@@ -22,8 +24,8 @@ PAUSE_RATIO = 0.10
 # How many messages must have come since the last batch, as a share of `messages_cap`.
 CROWD_RATIO = 0.10
 
-Due = Literal["no", "yes", "undone", "recent", "off"]
-Kind = Literal["none", "prune", "compact"]
+Due = Literal["no", "yes", "room", "undone", "recent", "off"]
+Kind = Literal["none", "prune", "compact", "make-room"]
 # Why nothing is done although the page is full.
 REASONS: dict[Due, str] = {
     "undone": "asleep after an undo",
@@ -39,14 +41,17 @@ def due(state: Fold, budget: Budget, config: Config) -> Due:
     current = current_tokens(state, budget.factor)
     if current < budget.compact_at and not early_strategies(state, budget, config):
         return "yes" if _is_crowded(state, config) else "no"
-    if current > budget.input_max or not state.undoable:
-        return "yes"
-    return _pause(state, budget)
+    pause = _pause(state, budget)
+    if current <= budget.input_max:
+        return pause
+    return "room" if pause == "undone" else "yes"
 
 
 def _pause(state: Fold, budget: Budget) -> Due:
     """Whether enough has come since the last batch, undo or restore."""
-    last, batch = state.undoable[-1]
+    last, batch = last_change(state)
+    if not last:
+        return "yes"
     grown = sum(slot.tokens for slot in reversed(state.slots) if slot.seq > last)
     if not batch and grown < PAUSE_RATIO * budget.window:
         return "undone"
@@ -55,9 +60,18 @@ def _pause(state: Fold, budget: Budget) -> Due:
     return "yes"
 
 
+def last_change(state: Fold) -> tuple[int, str]:
+    """The seq of the newest batch, undo or restore, and the batch; room that an undo made necessary
+    is part of the undo. Zero if there is none."""
+    changes = ((seq, batch) for seq, batch in reversed(state.undoable) if not is_room(batch))
+    return next(changes, (0, ""))
+
+
 def kind_due(state: Fold, budget: Budget, config: Config) -> tuple[Kind, str]:
     """What the next request would do, and why it does nothing although the page is full."""
     answer = due(state, budget, config)
+    if answer == "room":
+        return "make-room", ""
     if answer != "yes":
         return "none", REASONS.get(answer, "")
     full = current_tokens(state, budget.factor) >= budget.compact_at
@@ -81,7 +95,7 @@ def _is_past(settings: dict[str, Any], current: int, state: Fold) -> bool:
 
 def is_unchanged(state: Fold) -> bool:
     """Whether the page is as the last compaction left it."""
-    last, batch = state.undoable[-1] if state.undoable else (0, "")
+    last, batch = last_change(state)
     return bool(batch) and not any(slot.seq > last for slot in state.slots if not slot.standin)
 
 
@@ -92,6 +106,6 @@ def _is_crowded(state: Fold, config: Config) -> bool:
     cap = max(config.messages_cap, config.keep_recent + 2)
     if config.messages_cap <= 0 or len(state.slots) <= cap:
         return False
-    last, batch = state.undoable[-1] if state.undoable else (0, "")
+    last, batch = last_change(state)
     fresh = sum(slot.seq > last for slot in state.slots)
     return not last or (bool(batch) and fresh >= cap * CROWD_RATIO)

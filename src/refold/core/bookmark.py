@@ -31,7 +31,7 @@ from refold.core.model import (
     View,
 )
 
-VERSION = 2
+VERSION = 3
 DIGEST_BYTES = 16
 
 
@@ -56,6 +56,7 @@ class Bookmark(msgspec.Struct, array_like=True, kw_only=True):
     facts: list[Fact]
     undoable: list[tuple[int, str]]
     lessons: dict[str, Lesson]
+    erased_at: int
     times: tuple[int, int]
 
 
@@ -87,6 +88,7 @@ def kept(state: Fold) -> bytes:
             facts=list(state.facts.values()),
             undoable=state.undoable,
             lessons=state.lessons,
+            erased_at=state.erased_at,
             times=(state.first_at_ms, state.updated_ms),
         )
     )
@@ -148,6 +150,7 @@ def resumed(mark: Bookmark, events: Mapping[int, Event]) -> Fold:
     state.artifacts, state.checkpoints = mark.artifacts, mark.checkpoints
     state.facts = {(fact.kind, fact.text): fact for fact in mark.facts}
     state.undoable, state.lessons = list(mark.undoable), mark.lessons
+    state.erased_at = mark.erased_at
     state.first_at_ms, state.updated_ms = mark.times
     return state
 

@@ -52,6 +52,7 @@ from refold.core.model import (
 
 GAP = "…"
 ERASED = "[erased]"
+CLEARED = "clear"  # the reason of a hide by which a caller begins anew: nothing is asked then
 RESPONSES_KEPT, FACTS_KEPT = 32, 400
 PASSING = ("command", "error", "artifact")
 CALIBRATION_STEP = 0.4
@@ -157,6 +158,7 @@ class Fold:
         self.facts: dict[tuple[str, str], Fact] = {}
         self.undoable: list[tuple[int, str]] = []
         self.lessons: dict[str, Lesson] = {}  # what refusals taught, by model
+        self.erased_at = 0  # the seq of the newest erase
         self.first_at_ms = self.updated_ms = 0
         self._view: View | None = None
 
@@ -223,6 +225,7 @@ class Fold:
                     self.undoable.append((event.seq, ""))
             case Erase():
                 self.erased[body.seq] = body
+                self.erased_at = event.seq
             case _:
                 assert_never(body)
 
@@ -304,6 +307,8 @@ class Fold:
                 self._replace(event, edit)
             case Hide():
                 self._cover(event, edit.span, edit.notice)
+                if edit.reason == CLEARED and self.slot_at(self.request) is None:
+                    self.request = 0
             case Summarize():
                 self._cover(event, edit.span, edit.text, edit.notes)
                 self.facts = bounded(
@@ -388,6 +393,12 @@ class Fold:
         """The whole estimate: system prompt, tools and every slot."""
         return self.system_tokens + self.tools_tokens + self.slot_tokens
 
+    @property
+    def changed_at(self) -> int:
+        """The seq of the newest event that changed what stood on the page before it."""
+        edited_at = self.undoable[-1][0] if self.undoable else 0
+        return max(edited_at, self.system_seq, self.tools_seq, self.erased_at)
+
     def view(self) -> View:
         """The page as a value; made once per state."""
         if self._view is None:
@@ -414,6 +425,7 @@ class Fold:
                 facts=tuple(self.facts.values()),
                 undoable=tuple(self.undoable),
                 lessons=dict(self.lessons),
+                changed_at=self.changed_at,
                 first_at_ms=self.first_at_ms,
                 updated_ms=self.updated_ms,
             )

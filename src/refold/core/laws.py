@@ -1,9 +1,11 @@
 """The rules that every page obeys, and the seams they leave: the places where a cut is legal.
 
 The log may hold anything (a user typing between a call and its result, a process that died in a
-tool call). `settled` puts slots in lawful order: results directly after their calls, one result per
-call, none without its call. `seams` tells strategies where to cut. `broken` names every law a view
-breaks. A provider's own rules live with its dialect.
+tool call). `settled` puts slots in lawful order: one result per call, directly after it. Calls wait
+for their results until somebody else speaks; a result that comes later is told as a text, at its
+own place. That follows from the slots alone, so a page never changes behind what was sent. `seams`
+tells strategies where to cut. `broken` names every law a view breaks. A provider's own rules live
+with its dialect.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ from refold.core.model import (
 
 NO_RESULT = "[no result recorded]"
 OPENING = "(the conversation goes on from here)"
+# The dialects in which one reply may be appended as several messages, one for each of its items.
+ITEMWISE = frozenset({"openai_responses"})
 
 
 def calls_of(message: Message) -> list[str]:
@@ -84,12 +88,51 @@ def _reaches(slots: Sequence[Slot]) -> list[int]:
 # --- order ---
 
 
-def settled(slots: Sequence[Slot], *, opens: bool = True) -> tuple[Sequence[Slot], list[str]]:
+def groups(slots: Sequence[Slot]) -> list[range]:
+    """The runs that are put in order together: a message alone, or calls with what comes until
+    all are answered or somebody else speaks. Only the last can still grow."""
+    starts: list[int] = []
+    waiting: set[str] = set()
+    answered = False  # whether a result of the calls that wait has come
+    for index, slot in enumerate(slots):
+        speaks = bool(waiting) and _speaks(slot.message, answered=answered)
+        came = waiting.intersection(results_of(slot.message)) if waiting else waiting
+        if speaks and not came:
+            waiting = set()
+        if not waiting:
+            starts.append(index)
+            answered = False
+        waiting = set() if speaks else waiting - came
+        waiting.update(calls_of(slot.message))
+        answered = answered or bool(came)
+    return [range(first, last) for first, last in pairwise([*starts, len(slots)])]
+
+
+def _speaks(message: Message, *, answered: bool) -> bool:
+    """Whether a user or the assistant says something else here, so that calls before it wait no
+    longer. The items of one reply do not interrupt each other."""
+    if message.role not in ("user", "assistant"):
+        return False
+    if message.role == "assistant" and message.dialect in ITEMWISE and not answered:
+        return False
+    rest = tuple(block for block in message.blocks if not isinstance(block, ToolResult))
+    return bool(rest) and _has_content(replace(message, blocks=rest))
+
+
+def settled(
+    slots: Sequence[Slot], *, opens: bool = True, overdue: dict[str, str] | None = None
+) -> tuple[Sequence[Slot], list[str]]:
     """The slots in lawful order, and what had to be repaired. Slots that obey already come back
-    as they are. `opens` is False for slots that follow others."""
+    as they are. For slots that follow others `opens` is False, and `overdue` has the calls that
+    those left without a result: the tool's name by the call's id. It is brought up to date."""
     repairs: list[str] = []
     if not in_order(slots):
-        slots = _reordered(slots, repairs)
+        overdue = {} if overdue is None else overdue
+        ordered: list[Slot] = []
+        for group in groups(slots):
+            part = slots[group.start : group.stop]
+            ordered += part if in_order(part) else _reordered(part, overdue, repairs)
+        slots = ordered
     first = next(filter(opens_page, slots), None) if opens else None
     if first is not None and first.message.role != "user":
         repairs.append(f"#{first.seq} comes before any user message: an opening was put before it")
@@ -138,44 +181,88 @@ def _answers(slot: Slot, results: list[str], waiting: set[str]) -> bool:
     return leads and (closes or not says_something(slot.message))
 
 
-def _reordered(slots: Sequence[Slot], repairs: list[str]) -> list[Slot]:
-    answers = _answered(slots, repairs)
-    out: list[Slot] = []
-    for index, slot in enumerate(slots):
-        out_of_place = ToolResult if slot.message.role == "assistant" else ToolResult | ToolCall
-        rest = tuple(block for block in slot.message.blocks if not isinstance(block, out_of_place))
-        if (
-            slot.message.role == "tool"
-        ):  # what it says besides its results answers nothing: it was just said
-            out += [replace(slot, message=Message(role="user", blocks=rest))] if rest else []
-        elif len(rest) == len(slot.message.blocks):
-            out.append(_distinct(slot))
-        elif rest:
-            out.append(
-                _distinct(replace(slot, message=replace(slot.message, blocks=rest, form=None)))
-            )
-        for call in dict.fromkeys(calls_of(slot.message)):
-            out.append(answers.get((index, call)) or _missing(slot, call, repairs))
+def _reordered(group: Sequence[Slot], overdue: dict[str, str], repairs: list[str]) -> list[Slot]:
+    """A group in lawful order: each reply, its results, and then whatever else was said."""
+    waiting: dict[str, dict[str, Slot]] = {}
+    replies: list[tuple[Slot, dict[str, Slot]]] = []
+    others: list[Slot] = []
+    for slot in group:
+        late = _take_results(slot, waiting, overdue, repairs)
+        said = _said(slot.message)
+        if slot.message.role != "assistant":
+            others += _with_blocks(slot, (*late, *said))
+            continue
+        others += _with_blocks(replace(slot, message=Message(role="user")), tuple(late))
+        for reply in map(_distinct, _with_blocks(slot, said)):
+            answers: dict[str, Slot] = {}
+            replies.append((reply, answers))
+            waiting.update(dict.fromkeys(calls_of(reply.message), answers))
+    shown = [one for reply in replies for one in _with_answers(*reply, overdue, repairs)]
+    return [*shown, *others]
+
+
+def _take_results(
+    slot: Slot,
+    waiting: dict[str, dict[str, Slot]],
+    overdue: dict[str, str],
+    repairs: list[str],
+) -> list[Block]:
+    """Gives each result of a slot to the call that waits for it; what comes late is given back,
+    as texts. A result that no call on the page still lacks is left out."""
+    late: list[Block] = []
+    for result in slot.message.blocks:
+        if not isinstance(result, ToolResult):
+            continue
+        answers = waiting.pop(result.call, None)
+        if answers is not None:
+            answers[result.call] = _alone(slot, result)
+        elif result.call in overdue:
+            repairs.append(f"#{slot.seq} answers {result.call!r} late: it is told as a text")
+            late += _told_late(result, overdue.pop(result.call))
+        else:
+            repairs.append(f"#{slot.seq} answers {result.call!r}, which is not waiting: left out")
+    return late
+
+
+def _with_answers(
+    reply: Slot, answers: dict[str, Slot], overdue: dict[str, str], repairs: list[str]
+) -> list[Slot]:
+    """A reply with a result for each of its calls; one that says so where none came."""
+    out = [reply]
+    for block in reply.message.blocks:
+        if isinstance(block, ToolCall) and reply.message.role == "assistant":
+            out.append(answers.get(block.id) or _missing(reply, block.id, repairs))
+            overdue.pop(block.id, None)
+            if block.id not in answers:
+                overdue[block.id] = block.name
     return out
 
 
-def _answered(slots: Sequence[Slot], repairs: list[str]) -> dict[tuple[int, str], Slot]:
-    """The result slot of every answered call, by the index of the calling slot and the call's
-    id."""
-    asked: dict[str, int] = {}
-    answers: dict[tuple[int, str], Slot] = {}
-    for index, slot in enumerate(slots):
-        for block in slot.message.blocks:
-            if isinstance(block, ToolResult):
-                origin = asked.get(block.call)
-                if origin is None or (origin, block.call) in answers:
-                    repairs.append(
-                        f"#{slot.seq} answers {block.call!r}, which is not waiting: left out"
-                    )
-                    continue
-                answers[origin, block.call] = _alone(slot, block)
-        asked.update(dict.fromkeys(calls_of(slot.message), index))
-    return answers
+def _said(message: Message) -> tuple[Block, ...]:
+    """What a message says besides results, and besides calls that nobody but an assistant can
+    make."""
+    out_of_place = ToolResult if message.role == "assistant" else ToolResult | ToolCall
+    return tuple(block for block in message.blocks if not isinstance(block, out_of_place))
+
+
+def _with_blocks(slot: Slot, blocks: tuple[Block, ...]) -> list[Slot]:
+    """The slot with these blocks, if there are any. What a tool says besides results was just
+    said."""
+    message = slot.message
+    if not blocks:
+        return []
+    if blocks == message.blocks and message.role != "tool":
+        return [slot]
+    role = "user" if message.role == "tool" else message.role
+    return [replace(slot, message=replace(message, role=role, blocks=blocks, form=None))]
+
+
+def _told_late(result: ToolResult, name: str) -> list[Block]:
+    """A result that comes when its call waits no longer, in a form that needs no call."""
+    heading = f"[late result of call {result.call}" + (f" ({name})]" if name else "]")
+    texts = [heading, *(part.text for part in result.content if not isinstance(part, Media))]
+    media = [part for part in result.content if isinstance(part, Media)]
+    return [Text("\n".join(texts)), *media]
 
 
 def _alone(slot: Slot, result: ToolResult) -> Slot:
@@ -216,15 +303,15 @@ def thinking_from(view: View, *, bound: bool) -> int:
     """The seq from which thinking still stands: what was thought under a page that has since
     changed does not.
 
-    Models that bind thinking to everything before it refuse it there. Others want the thinking of a
-    tool loop that was open at the change back: for them it stays after the request of that time.
+    Models that bind thinking to everything before it, the system prompt and the tools included,
+    refuse it there. Others want the thinking of a tool loop that was open at the change back: for
+    them it stays after the request of that time.
     """
-    changed_at = view.undoable[-1][0] if view.undoable else 0
-    if bound or not changed_at:
-        return changed_at
-    return next(
-        (slot.seq for slot in reversed(view.slots) if slot.seq < changed_at and is_request(slot)), 0
-    )
+    if bound:
+        return view.changed_at
+    edited_at = view.undoable[-1][0] if view.undoable else 0
+    earlier = (slot for slot in reversed(view.slots) if slot.seq < edited_at)
+    return next((slot.seq for slot in earlier if is_request(slot)), 0)
 
 
 def without_thinking(slots: Sequence[Slot], until: int) -> Sequence[Slot]:

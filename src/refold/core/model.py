@@ -397,6 +397,7 @@ class View(Struct, frozen=True, kw_only=True):
     facts: tuple[Fact, ...] = ()
     undoable: tuple[tuple[int, str], ...] = ()
     lessons: dict[str, Lesson] = field(default_factory=dict)
+    changed_at: int = 0  # the seq of the newest event that changed what stood before it
     first_at_ms: int = 0
     updated_ms: int = 0
 

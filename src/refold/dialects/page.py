@@ -1,6 +1,6 @@
 """The view becomes a request, and only what is new is rendered.
 
-Slots up to the last open unit are rendered once and kept; a page that only grew costs its growth.
+Slots up to the last group are rendered once and kept; a page that only grew costs its growth.
 An edit anywhere starts over. The messages handed out are copies, so a caller may change them.
 Requests that follow each other share them for as long as nobody did: comparing is far cheaper than
 copying. Neighbours: `core.laws` puts slots in lawful order, a dialect gives them their wire form.
@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from refold.core.laws import opens_page, settled, thinking_from, units, without_thinking
+from refold.core.laws import groups, opens_page, settled, thinking_from, without_thinking
 from refold.core.model import Slot, View
 from refold.dialects.protocol import Dialect
 from refold.dialects.wire import copied
@@ -39,6 +39,7 @@ class _Unit(Struct, frozen=True):
     lost: Sequence[str] = ()
     repairs: Sequence[str] = ()
     opens: bool = False  # whether anything but system messages is in it
+    overdue: dict[str, str] = {}  # the calls that had no result yet after it, and their tools
 
 
 class Page:
@@ -53,6 +54,7 @@ class Page:
         self.thinking_from = 0
         self.stable: list[Slot] = []
         self.opened = False  # whether anything but system messages was rendered
+        self.overdue: dict[str, str] = {}  # the calls without a result, and their tools
         self.messages: list[dict[str, Any]] = []  # of the stable part
         self.handed: list[dict[str, Any]] = []  # the copies of them that callers hold
         self.seqs: list[int] = []  # after the slot with this seq …
@@ -78,12 +80,12 @@ class Page:
 
     def _grow(self, view: View) -> None:
         """Renders for good every unit but the last, which may still grow."""
-        edition = (view.undoable[-1:], len(view.undoable))
+        edition = (view.undoable[-1:], len(view.undoable), view.changed_at)
         if edition != self.edition or not self._leads(view.slots):
             self._restart(edition)
             self.thinking_from = thinking_from(view, bound=self.bound)
         new = view.slots[len(self.stable) :]
-        for span in units(new)[:-1]:
+        for span in groups(new)[:-1]:
             self._keep(self._unit(new[span.start : span.stop]))
 
     def _leads(self, slots: Sequence[Slot]) -> bool:
@@ -101,6 +103,7 @@ class Page:
         self.repairs += unit.repairs
         self.stable += unit.slots
         self.opened = self.opened or unit.opens
+        self.overdue = unit.overdue
         last = unit.slots[-1]
         self.seqs.append(last.seq)
         self.counts.append(len(self.messages))
@@ -114,10 +117,12 @@ class Page:
         if len(slots) == len(known.slots) and all(map(is_, slots, known.slots)):
             return known
         lost: list[str] = []
-        ordered, repairs = settled(slots, opens=not self.opened)
+        overdue = dict(self.overdue)
+        ordered, repairs = settled(slots, opens=not self.opened, overdue=overdue)
         ordered = without_thinking(ordered, self.thinking_from)
         messages = self.dialect.render([slot.message for slot in ordered], lost)
-        return _Unit(slots, messages, lost, repairs, any(map(opens_page, ordered)))
+        opens = any(map(opens_page, ordered))
+        return _Unit(slots, messages, lost, repairs, opens, overdue)
 
     def _marks(self, view: View, count: int) -> list[int]:
         """The messages that end a prefix which later requests will repeat: the last summary,

@@ -29,7 +29,7 @@ from refold.core.model import Checkpoint, Event, Meta, Restore, Totals, View
 from refold.core.plan import Plan, Receipt
 from refold.dialects.overflow import overflow_of
 from refold.dialects.page import Rendered
-from refold.engine import refresh, spawn
+from refold.engine import going_back, refresh, spawn
 from refold.engine.changes import changes
 from refold.engine.log_reader import LogReader
 from refold.engine.pages import Pages
@@ -49,6 +49,7 @@ from refold.writer.asker import Writer
 if TYPE_CHECKING:
     from refold.engine.toolbox import Toolbox
     from refold.log.points import Restored
+    from refold.log.undo import Undone
     from refold.log.unfold import Unfolded
     from refold.search.hits import Hit
 
@@ -272,10 +273,16 @@ class Context:
 
     # --- going back ---
 
-    def undo(self) -> bool:
-        """Switches off the newest compaction or restore; undoing again redoes it. False if there
-        is nothing to undo."""
-        return bool(self._open.write(undo.undoing))
+    def undo(self) -> Undone:
+        """Switches off the newest compaction or restore that stands; undoing again goes one step
+        further back. Gives what was undone, false if there was nothing. Where the page would not
+        fit, the oldest messages leave, as the batch `made_room`."""
+        return going_back.undo(self._open, self._model, self._compactor)
+
+    def redo(self) -> Undone:
+        """Switches on again what was undone last. Gives what that was, false if there was
+        nothing."""
+        return going_back.redo(self._open, self._model, self._compactor)
 
     @checked
     def revert(self, batch: str) -> None:
@@ -306,10 +313,10 @@ class Context:
                 self._open.append([self._open.draft(Restore(seq=seq))])
             return planned
 
-    def clear(self) -> None:
+    def clear(self, *, checkpoint: str = "") -> None:
         """Takes everything but the system prompt, the tools and the pins off the page, as one
-        batch; `undo` brings it back."""
-        self._open.write(undo.clearing)
+        batch; `undo` brings it back. `checkpoint` names the place before, for `restore`."""
+        self._open.write(lambda state: undo.clearing(state, checkpoint))
 
     @checked
     def pin(self, seq: int) -> None:

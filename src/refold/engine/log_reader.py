@@ -15,6 +15,7 @@ from refold.log.open_log import OpenLog
 from refold.log.undo import restoring
 
 if TYPE_CHECKING:
+    from refold.log.batches import Batch
     from refold.log.points import Difference, Point
     from refold.log.trace import Trace
 
@@ -45,6 +46,14 @@ class LogReader:
             events = self._log.log.read() if state.head else ()
             now_ms = self._log.log.clock()
             return points_of(events, now_ms, every=every, keep=keep, hours=hours)
+
+    def batches(self) -> list[Batch]:
+        """Every compaction, oldest first: its id for `revert`, its strategy, the size of the page
+        before and after it, and whether it still stands."""
+        from refold.log.batches import batches_of
+
+        with self._log.reading() as state:
+            return batches_of(self._log.log.read() if state.head else ())
 
     @checked
     def diff(self, first: int | str, last: int | str | None = None) -> Difference:

@@ -13,10 +13,11 @@ from refold import dialects
 from refold.compaction.active_model import ActiveModel
 from refold.compaction.compactor import Compactor
 from refold.dialects.page import Page, Rendered
-from refold.errors import OverBudget
+from refold.errors import Invalid, OverBudget
 from refold.log.open_log import OpenLog
 
-PREPARE_TRIES_MAX = 3
+PREPARE_TRIES_MAX = 5
+MESSAGE_KEYS = ("messages", "contents", "input")  # where a dialect's request has its messages
 
 
 class Pages:
@@ -59,9 +60,13 @@ class Pages:
         view = self._log.state.view()
         page = self._page(self._model.dialect(dialect))
         rendered = page.render(view, cache=self._log.config.cache)
+        if not any(rendered.request.get(key) for key in MESSAGE_KEYS):
+            raise Invalid("there is no message on the page", hint="append a user message")
         fields = self._model.call_fields(page.dialect)
         rendered = replace(rendered, request={**fields, **rendered.request})
         self.shown = view.head
+        # Whatever a compaction could do has been done: a page that is still full is worth a word.
+        self._log.notices.watch(self._model.current, self._model.budget)
         self._log.sync("turn")
         return rendered
 

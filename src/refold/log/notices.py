@@ -108,12 +108,14 @@ class Notices:
         """Allows what a compaction may have remedied to be said again."""
         self._told_once &= {"unreachable"}
 
-    def watch(self, current: int, budget: Budget) -> None:
-        """Warns when the page is getting full, and again when it is nearly full."""
+    def watch(self, current: int, budget: Budget, *, can_help: bool = False) -> None:
+        """Warns when the page is getting full, and again when it is nearly full and no compaction
+        can still help."""
         if current < budget.warn_at and not self._told_once:
             return
         self._watch_level("context-warning", current, budget.warn_at, budget)
-        self._watch_level("context-critical", current, budget.critical_at, budget)
+        if not can_help or current < budget.critical_at:
+            self._watch_level("context-critical", current, budget.critical_at, budget)
 
     def _watch_level(self, name: NoticeName, current: int, level: int, budget: Budget) -> None:
         percent = budget.percent(current)

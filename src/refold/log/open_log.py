@@ -67,6 +67,7 @@ class OpenLog:
         self.notices = Notices(redactor(config.redact, "logs"))
         self.guard = Guard(self.notices.tell)
         self.log = Log(store, conversation)
+        self._counter_given = counter
         self.counter = counter_for(counter, model or self.state.meta.model)
         self.pending: list[Draft] = []
         self.settled: Callable[[], None] = _do_nothing
@@ -88,8 +89,14 @@ class OpenLog:
             yield self.log.state
 
     def catch_up(self) -> None:
+        """Reads what other writers appended, and lets those who follow the log look at it."""
         self.check_open()
-        self.log.catch_up()
+        if self.log.catch_up():
+            self.settled()
+
+    def count_for(self, model: str | None) -> None:
+        """Counts for another model from here on, unless the caller brought a counter."""
+        self.counter = counter_for(self._counter_given, model)
 
     def check_open(self) -> None:
         if self.closed:

@@ -2,23 +2,85 @@
 of the log, or to keep a message on the page.
 
 Each function looks at the log as it is and gives the bodies to append, or says why there is nothing
-to do. Nothing is taken away: the fold skips what is switched off. Neighbours: `core.fold` applies
-them, `engine.context` appends them.
+to do. Nothing is taken away: the fold skips what is switched off. `undo` goes back step by step,
+the newest that stands first; `redo` takes the last of these steps back. Room that had to be made
+after an undo (a batch named `room-…`) belongs to that step and goes with it. Neighbours:
+`core.fold` applies them, `engine.going_back` appends them.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Literal
 
-from refold.core.fold import Fold
+from msgspec import Struct
+from msgspec.structs import replace
+
+from refold.core.codec import decode
+from refold.core.fold import CLEARED, Fold, switches
 from refold.core.laws import units
-from refold.core.model import Checkpoint, Event, Hide, Pin, Restore, Revert, Slot, Span
+from refold.core.model import (
+    Checkpoint,
+    Event,
+    Hide,
+    Pin,
+    Replace,
+    Restore,
+    Revert,
+    Slot,
+    Span,
+    Summarize,
+)
 from refold.errors import Invalid, NotFound
 from refold.log.log import Log
 from refold.strategies.gist.layout import runs
 
 BATCHES_NAMED = 5
+ROOM = "room-"  # how the name of a batch begins that made room after an undo
+
+ChangeKind = Literal["none", "compaction", "restore"]
+
+
+class Change(Struct, frozen=True, kw_only=True):
+    """A compaction or a restore that can be undone, or was: `undone_at` is the seq of the revert
+    that switched it off."""
+
+    seq: int = 0
+    batch: str = ""
+    undone_at: int = 0
+
+    @property
+    def kind(self) -> ChangeKind:
+        if self.batch:
+            return "compaction"
+        return "restore" if self.seq else "none"
+
+
+class History(Struct, frozen=True, kw_only=True):
+    """What stands, oldest first, and what was undone, in the order in which it was. The batches
+    that made room are kept apart."""
+
+    standing: list[Change]
+    undone: list[Change]
+    rooms: list[Change]
+    rooms_undone: list[Change]
+
+
+class Undone(Struct, frozen=True, kw_only=True):
+    """What `undo` switched off, or `redo` on again: a compaction by its `batch`, or the restore
+    written at `seq`; false if there was nothing. `made_room` is the batch by which the oldest
+    messages had to leave, because the page would not have fitted."""
+
+    batch: str = ""
+    seq: int = 0
+    kind: ChangeKind = "none"
+    tokens_before: int = 0
+    tokens_after: int = 0
+    made_room: str = ""
+
+    def __bool__(self) -> bool:
+        return self.kind != "none"
 
 
 def reverting(state: Fold, batch: str) -> Revert:
@@ -30,19 +92,71 @@ def reverting(state: Fold, batch: str) -> Revert:
     return Revert(batch=batch)
 
 
-def undoing(state: Fold) -> list[Revert]:
-    """Switches the newest compaction or restore off; nothing if there is none."""
-    if not state.undoable:
+def history(events: Iterable[Event]) -> History:
+    """The changes of a log, as they stand now."""
+    controls = [event for event in events if event.kind in ("edit", "revert", "restore")]
+    off = switches(controls).off
+    changes: dict[str | int, Change] = {}
+    undone: dict[str | int, Change] = {}
+    standing: set[str | int] = set()
+    for event in controls:
+        body = decode(event)
+        if isinstance(body, Revert):
+            target = changes.get(body.batch or body.seq)
+            if target is not None and event.seq not in off:
+                undone[body.batch or body.seq] = replace(target, undone_at=event.seq)
+            continue
+        batch = body.batch if isinstance(body, Replace | Hide | Summarize) else ""
+        changes.setdefault(batch or event.seq, Change(seq=event.seq, batch=batch))
+        if event.seq not in off:
+            standing.add(batch or event.seq)
+    return _sorted_out([changes[key] for key in standing], list(undone.values()))
+
+
+def _sorted_out(standing: Sequence[Change], undone: Sequence[Change]) -> History:
+    standing = sorted(standing, key=lambda change: change.seq)
+    undone = sorted(undone, key=lambda change: change.undone_at)
+    return History(
+        standing=[change for change in standing if not is_room(change.batch)],
+        undone=[change for change in undone if not is_room(change.batch)],
+        rooms=[change for change in standing if is_room(change.batch)],
+        rooms_undone=[change for change in undone if is_room(change.batch)],
+    )
+
+
+def is_room(batch: str) -> bool:
+    """Whether this is a batch that made room after an undo."""
+    return batch.startswith(ROOM)
+
+
+def undoing(past: History) -> list[Revert]:
+    """Switches the newest change that stands off, and the room that was made after an earlier
+    undo; nothing if there is none."""
+    if not past.standing:
         return []
-    seq, batch = state.undoable[-1]
-    return [Revert(batch=batch) if batch else Revert(seq=seq)]
+    newest = past.standing[-1]
+    off = Revert(batch=newest.batch) if newest.batch else Revert(seq=newest.seq)
+    return [*(Revert(batch=room.batch) for room in past.rooms), off]
+
+
+def redoing(past: History) -> list[Revert]:
+    """Takes the last step back: its change is on again, the room made after it off, and the room
+    that it took away is there again. Nothing if there is none."""
+    if not past.undone:
+        return []
+    first = last = past.undone[-1].undone_at
+    for room in reversed(past.rooms_undone):
+        if room.undone_at == first - 1:  # written in one append with the step
+            first -= 1
+    made = [Revert(batch=room.batch) for room in past.rooms if room.seq > last]
+    return [*made, *(Revert(seq=seq) for seq in range(first, last + 1))]
 
 
 def restoring(state: Fold, to: int | str) -> Restore:
     """Switches off everything after a seq or checkpoint."""
     seq = _checkpoint_seq(state, to) if isinstance(to, str) else to
     if not 0 <= seq <= state.head:
-        raise Invalid(f"cannot restore #{seq}", hint=f"the log goes from 1 to {state.head}")
+        raise Invalid(f"cannot restore #{seq}", hint=f"the log goes from 0 to {state.head}")
     return Restore(seq=seq)
 
 
@@ -63,9 +177,9 @@ def checkpointing(state: Fold, messages: int, every: int) -> Checkpoint | None:
     return Checkpoint(name=f"message-{count}", seq=state.head)
 
 
-def clearing(state: Fold) -> list[Hide]:
+def clearing(state: Fold, checkpoint: str = "") -> list[Checkpoint | Hide]:
     """Takes everything off the page but system messages and pins: one edit for each run between
-    those."""
+    those. A checkpoint names the place before."""
     going: list[Slot] = []
     staying: list[Slot] = []
     for slot in state.slots:
@@ -75,7 +189,8 @@ def clearing(state: Fold) -> list[Hide]:
             going.append(slot)
     batch = secrets.token_hex(8)
     spans = [Span(run[0].seq, run[-1].last) for run in runs(going, staying)]
-    return [Hide(batch=batch, span=span, reason="clear") for span in spans]
+    hides = [Hide(batch=batch, span=span, reason=CLEARED) for span in spans]
+    return [*([Checkpoint(name=checkpoint, seq=state.head)] if checkpoint else []), *hides]
 
 
 def pinning(log: Log, seq: int, *, on: bool) -> list[Pin]:

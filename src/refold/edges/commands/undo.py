@@ -22,12 +22,11 @@ def run(session: Session, arguments: Arguments) -> Undone:
         before = context.view
         undone = context.undo()
         after = context.view
-    seq, batch = before.undoable[-1] if undone else (0, "")
     return Undone(
         conversation=context.id,
-        undone=undone,
-        batch=batch,
-        seq=seq,
+        undone=bool(undone),
+        batch=undone.batch,
+        seq=undone.seq,
         slots_before=len(before.slots),
         slots_after=len(after.slots),
     )
@@ -44,7 +43,7 @@ def show(result: Undone, screen: Screen) -> None:
 
 COMMAND = Command(
     name="undo",
-    details="Running undo twice redoes it.",
+    details="Running undo again goes one step further back.",
     arguments=Arguments,
     run=run,
     show=show,

@@ -1,0 +1,52 @@
+"""Undo and redo, carried out: what the log says is to be written, and room on the page after it.
+
+A page that an undo makes too large is not compacted again: its oldest messages leave instead, as a
+batch that the answer names. Neighbours: `log.undo` says what is written, `compaction.compactor`
+makes room.
+"""
+
+from __future__ import annotations
+
+from refold.compaction.active_model import ActiveModel
+from refold.compaction.compactor import Compactor
+from refold.core.model import Revert
+from refold.log.open_log import OpenLog
+from refold.log.undo import Change, Undone, history, redoing, undoing
+
+
+def undo(log: OpenLog, model: ActiveModel, compactor: Compactor) -> Undone:
+    """Switches the newest compaction or restore off that still stands."""
+    with log.reading() as state:
+        past = history(log.log.read() if state.head else ())
+        change = past.standing[-1] if past.standing else Change()
+        return _write(log, model, compactor, change, undoing(past))
+
+
+def redo(log: OpenLog, model: ActiveModel, compactor: Compactor) -> Undone:
+    """Switches on again what was undone last."""
+    with log.reading() as state:
+        past = history(log.log.read() if state.head else ())
+        change = past.undone[-1] if past.undone else Change()
+        return _write(log, model, compactor, change, redoing(past))
+
+
+def _write(
+    log: OpenLog,
+    model: ActiveModel,
+    compactor: Compactor,
+    change: Change,
+    reverts: list[Revert],
+) -> Undone:
+    if not reverts:
+        return Undone()
+    before = model.current
+    log.append([log.draft(revert) for revert in reverts])
+    made_room = compactor.make_room()
+    return Undone(
+        batch=change.batch,
+        seq=change.seq,
+        kind=change.kind,
+        tokens_before=before,
+        tokens_after=model.current,
+        made_room=made_room,
+    )

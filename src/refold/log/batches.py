@@ -1,0 +1,77 @@
+"""The compactions of a conversation: which there were, what each did to the size of the page, and
+whether it still stands.
+
+All of it is computed from the log, by folding it once more up to each batch; nothing is kept for
+it. Neighbours: `undo` switches batches off and on, `Context.log` asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from refold.core.budget import current_tokens, factor_of
+from refold.core.codec import decode
+from refold.core.fold import Fold, folded, switches
+from refold.core.model import Event, Hide, Replace, Summarize
+
+
+class Batch(Struct, frozen=True, kw_only=True):
+    """One compaction: `id` is what `revert` takes, `seq` that of its first edit. It is `live`
+    unless it was undone, or lies in a stretch that a restore switched off."""
+
+    id: str
+    seq: int
+    at_ms: int
+    strategy: str
+    edits: int
+    tokens_before: int
+    tokens_after: int
+    live: bool
+
+
+def batches_of(events: Iterable[Event]) -> list[Batch]:
+    """Every compaction of a log, oldest first."""
+    log = list(events)
+    off = switches(log).off
+    found: dict[str, Batch] = {}
+    state = Fold()
+    for at, event in enumerate(log):
+        id = _batch_of(event)
+        before = _tokens(state) if id and id not in found else 0
+        if not state.add(event):
+            state = folded(log[: at + 1], switches(log[: at + 1]))
+        if id:
+            known = found.get(id) or _begun(id, event, before)
+            found[id] = replace(
+                known,
+                edits=known.edits + 1,
+                tokens_after=_tokens(state),
+                live=known.live or event.seq not in off,
+            )
+    return list(found.values())
+
+
+def _batch_of(event: Event) -> str:
+    body = decode(event) if event.kind == "edit" else None
+    return body.batch if isinstance(body, Replace | Hide | Summarize) else ""
+
+
+def _begun(id: str, event: Event, tokens_before: int) -> Batch:
+    return Batch(
+        id=id,
+        seq=event.seq,
+        at_ms=event.at_ms,
+        strategy=event.by,
+        edits=0,
+        tokens_before=tokens_before,
+        tokens_after=tokens_before,
+        live=False,
+    )
+
+
+def _tokens(state: Fold) -> int:
+    """The size of the page in the provider's tokens, as far as they are known."""
+    return current_tokens(state, factor_of(state, state.meta.model or ""))
