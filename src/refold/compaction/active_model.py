@@ -118,7 +118,17 @@ class ActiveModel:
         return current_tokens(self._log.state, self.budget.factor)
 
     def fits(self) -> bool:
-        return self.current <= self.budget.window
+        """Whether the page may be sent: the answer needs its room in the window as well."""
+        return self.current <= self.budget.input_max
+
+    def may_be_sent(self) -> bool:
+        """Whether a page that nothing makes shorter may be sent: it may take from a reserve that
+        was only assumed, but not from a configured one, nor go over the model's own limit."""
+        config, budget = self._log.config, self.budget
+        if config.reserve_tokens is not None:
+            return self.fits()
+        own = None if self.window else self.info.input_max
+        return self.current <= min(budget.window, own or budget.window)
 
     def _resize(self) -> None:
         self._lesson = self._log.state.lessons.get(self.info.name)
