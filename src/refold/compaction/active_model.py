@@ -16,9 +16,11 @@ from msgspec.structs import replace
 from refold import dialects
 from refold.config import Config
 from refold.core.budget import Budget, budget_for, current_tokens, factor_of
+from refold.core.fold import is_plausible
 from refold.core.model import Lesson, Meta, Usage
 from refold.dialects.overflow import LIMIT_MIN
 from refold.dialects.protocol import Dialect
+from refold.log.notices import Notice
 from refold.log.open_log import OpenLog
 from refold.tokens.models import cost, input_price, model_info
 
@@ -167,7 +169,19 @@ class ActiveModel:
         """Looks at the page again even if nothing comes: a compaction may have left it full."""
         self._watched = None
 
-    # --- money ---
+    # --- usage and money ---
+
+    def received(self, usage: Usage, *, upto: int, replied: bool) -> Usage:
+        """A reported usage as it is written to the log: with its cost and our own count of the
+        request that showed the log up to `upto`. Says so if it cannot be true: then it is kept,
+        and nothing follows from it."""
+        counted = self._log.state.shown_tokens(upto)
+        cost = self.cost(usage) if is_plausible(usage, counted) else None
+        if not is_plausible(usage, counted):
+            reason = f"{usage.input:,} input tokens were reported for a page of about {counted:,}"
+            notice = Notice(name="usage-ignored", tokens=usage.input, reason=reason)
+            self._log.notices.add_once("usage-ignored", notice)
+        return replace(usage, upto=upto, replied=replied, cost=cost, counted=counted)
 
     @property
     def price(self) -> float | None:

@@ -175,7 +175,7 @@ class Artifact(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one call was billed, and `upto`: the head that its request showed. `input` counts
     everything read, cached or not; `replied` says that the answer is the event just before this
-    one."""
+    one; `counted` is our own count of the request, 0 where it was not written down."""
 
     response: str = ""
     model: str = ""
@@ -187,6 +187,7 @@ class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     upto: int = 0
     replied: bool = False
     cost: float | None = None
+    counted: int = 0
 
 
 class Lesson(Struct, frozen=True, kw_only=True, omit_defaults=True):
