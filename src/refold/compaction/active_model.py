@@ -2,9 +2,10 @@
 taught.
 
 The log names the model, so another writer may change it and a restore takes it back; `follow` looks
-whenever the log has changed. A window given by hand overrides the model's own. A limit that a
-refusal taught (`Lesson`, part of the edits that answered it) bounds both for as long as those edits
-stand. Neighbours: `core.budget` has the thresholds, `recovery` makes lessons.
+whenever the log has changed. A window given by hand is in the log as well, with the model it was
+given for, and overrides that of the table. A limit that a refusal taught (`Lesson`, part of the
+edits that answered it) bounds both for as long as those edits stand. Neighbours: `core.budget` has
+the thresholds, `recovery` makes lessons.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from refold.core.fold import is_plausible
 from refold.core.model import Lesson, Meta, Usage
 from refold.dialects.overflow import LIMIT_MIN
 from refold.dialects.protocol import Dialect
+from refold.errors import Invalid
 from refold.log.notices import Notice
 from refold.log.open_log import OpenLog
 from refold.tokens.models import cost, input_price, model_info
@@ -34,23 +36,43 @@ class ActiveModel:
 
     def __init__(self, log: OpenLog) -> None:
         self._log = log
-        self.window: int | None = None  # given by hand
+        self._given: dict[str, int] = {}  # windows that are not in the log yet, by model
         self.changed: list[Callable[[], None]] = []
         self._name: str | None = None
         self.info = model_info(None)
         self._lesson: Lesson | None = None
         self._watched: tuple[int, Budget] | None = None
+        self._window = self.window
         self._budget = self.budget_under(None)
 
     # --- which model ---
 
     def take(self, name: str | None, window: int | None = None) -> None:
         """Reads on with this model, and with this window if one is given."""
+        if window is not None and window <= 0:
+            hint = "give a positive window, or a model that is known"
+            raise Invalid(f"a window of {window} tokens", hint=hint)
         self._name = name
         self.info = model_info(name or None)
         if window is not None:
-            self.window = window
+            self._given[self.info.name] = window
         self._resize()
+
+    @property
+    def window(self) -> int | None:
+        """The window given by hand for this model, if there is one."""
+        return self.window_of(None)
+
+    def window_of(self, name: str | None) -> int | None:
+        """The window given by hand for a model (None: this one), if there is one."""
+        key = self.info.name if name is None else model_info(name).name
+        known = self._log.state.meta.windows or {}
+        return self._given.get(key, known.get(key))
+
+    def given_windows(self, window: int | None) -> dict[str, int] | None:
+        """What the log is to say of a window that was given for this model; nothing where no model
+        is named."""
+        return {self.info.name: window} if window is not None and self._name else None
 
     def follow(self) -> None:
         """Takes the model that the log names now, and the limits that it teaches; warns if the
@@ -59,6 +81,10 @@ class ActiveModel:
         if name != self._name and not self._is_pending():
             self.take(name)
         elif self._log.state.lessons.get(self.info.name) != self._lesson:
+            self._resize()
+        if self._name and not self._log.pending:
+            self._given.pop(self.info.name, None)
+        if self.window != self._window:
             self._resize()
         self.watch()
 
@@ -134,6 +160,7 @@ class ActiveModel:
 
     def _resize(self) -> None:
         self._lesson = self._log.state.lessons.get(self.info.name)
+        self._window = self.window
         self._budget = self.budget_under(self._lesson)
         for call in self.changed:
             call()

@@ -446,6 +446,8 @@ def is_plausible(usage: Usage, shown: int) -> bool:
 def merged(known: Meta, meta: Meta) -> Meta:
     """What is true of the conversation after a change."""
     given = {name: getattr(meta, name) for name in meta.__struct_fields__}
+    if meta.windows is not None:
+        given["windows"] = {**(known.windows or {}), **meta.windows}
     return replace(known, **{name: value for name, value in given.items() if value is not None})
 
 

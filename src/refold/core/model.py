@@ -286,7 +286,8 @@ class Checkpoint(Struct, frozen=True, kw_only=True):
 
 
 class Meta(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is true of the conversation as a whole; only what changed is present."""
+    """What is true of the conversation as a whole; only what changed is present. `windows` are
+    those given by hand, in tokens, by the model they were given for."""
 
     title: str | None = None
     tags: tuple[str, ...] | None = None
@@ -294,6 +295,7 @@ class Meta(Struct, frozen=True, kw_only=True, omit_defaults=True):
     system: Any = None
     tools: list[Any] | None = None
     metadata: dict[str, Any] | None = None
+    windows: dict[str, int] | None = None
 
 
 class Pin(Struct, frozen=True, kw_only=True, omit_defaults=True):
