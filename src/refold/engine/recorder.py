@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
-from msgspec.structs import replace
 
 from refold import dialects
 from refold.artifacts import offload
