@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from bench.subjects import SUBJECTS, WINDOW, Subject
+from bench.subjects import CHOICES, WINDOW, Subject
 from bench.workload import Workload
 
 WARM_TURNS = 30
@@ -84,10 +84,12 @@ def _compaction_cost(usual: list[float], compacting: list[float]) -> dict[str, A
     }
 
 
-def score(subject: Subject, folder: Path, turns: int, number: int = 1) -> dict[str, Any]:
+def score(
+    subject: Subject, folder: Path, turns: int, number: int = 1, result_chars: int | None = None
+) -> dict[str, Any]:
     """Durable turns on top of what is there. Every subject gets the same ones for the same
     number."""
-    work, base = Workload(seed=1_000 + number), memory_bytes()
+    work, base = Workload(seed=1_000 + number, result_chars=result_chars), memory_bytes()
     work.turns = number * 1_000_000  # ids must not come twice in one conversation
     subject.open(folder)
     for _ in range(WARM_TURNS):
@@ -136,7 +138,7 @@ def _import_all() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.cells")
     parser.add_argument("phase", choices=("seed", "score", "open"))
-    parser.add_argument("subject", choices=tuple(SUBJECTS))
+    parser.add_argument("subject", choices=tuple(CHOICES))
     parser.add_argument("folder", type=Path)
     parser.add_argument("--messages", type=int, default=1_000)
     parser.add_argument("--marks", type=int, nargs="*", default=[])
@@ -144,13 +146,14 @@ def main() -> None:
     parser.add_argument(
         "--number", type=int, default=1, help="which turns to score; each once per folder"
     )
+    parser.add_argument("--result-chars", type=int, help="the size of every result")
     given = parser.parse_args()
-    subject = SUBJECTS[given.subject]()
+    subject = CHOICES[given.subject]()
     match given.phase:
         case "seed":
             found = seed(subject, given.folder, given.messages, given.marks)
         case "score":
-            found = score(subject, given.folder, given.turns, given.number)
+            found = score(subject, given.folder, given.turns, given.number, given.result_chars)
         case _:
             found = cold_open(subject, given.folder)
     print(json.dumps(found))

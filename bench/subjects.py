@@ -31,13 +31,18 @@ class Refold:
     """The library as an agent loop uses it."""
 
     compactions = 0
+    model: str | None = None
 
     def open(self, folder: Path, *, durable: bool = True) -> None:
         import refold
 
         config = {"durability": "turn" if durable else "none"}
         self.context = refold.open(
-            "bench", store=f"sqlite:{folder}/refold.db", window=WINDOW, config=config
+            "bench",
+            store=f"sqlite:{folder}/refold.db",
+            model=self.model,
+            window=WINDOW,
+            config=config,
         )
         self.context.on("compaction-complete", self._compacted)
 
@@ -58,6 +63,12 @@ class Refold:
 
     def close(self) -> None:
         self.context.close()
+
+
+class Exact(Refold):
+    """The same with a model whose own vocabulary counts."""
+
+    model = "gpt-4o"
 
 
 class Floor:
@@ -120,3 +131,4 @@ class Floor:
 
 
 SUBJECTS: dict[str, type[Refold] | type[Floor]] = {"floor": Floor, "refold": Refold}
+CHOICES: dict[str, type[Refold] | type[Floor]] = {**SUBJECTS, "exact": Exact}

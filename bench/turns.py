@@ -34,6 +34,9 @@ TURNS, REPEATS, OPENS, STARTS = 300, 5, 7, 20
 TRACED, TRACED_TURNS = 99, 120
 REPOSITORY = Path(__file__).resolve().parents[1]
 
+# With exact counting: the length of the history, and the size of every result.
+EXACT_MESSAGES, EXACT_CHARS = 1_000, 5_000
+
 Cell = dict[str, Any]
 
 
@@ -202,6 +205,27 @@ def _add_syncs(table: Table, cells: Cells) -> None:
     )
 
 
+def exact_ratios(folder: Path, turns: int, repeats: int) -> list[float]:
+    """Turns of 5 KB with a model whose own vocabulary counts, beside the floor on the same
+    turns."""
+    pair = ("exact", "floor")
+    for name in pair:
+        cell("seed", name, folder, "--messages", EXACT_MESSAGES)
+    found = []
+    for number in range(1, repeats + 1):
+        options = ("--turns", turns, "--number", number, "--result-chars", EXACT_CHARS)
+        ours, floor = (cell("score", name, folder, *options)["turn_us"] for name in pair)
+        found.append(ours / floor)
+    return sorted(found)
+
+
+def exact_table(ratios: list[float]) -> Table:
+    table = Table("Turns of 5 KB, exact counting", ["what", "refold", "goal", "met"])
+    spread = f"{ratios[0]:.2f} to {ratios[-1]:.2f}"
+    table.at_most(f"turn CPU of the floor's, model gpt-4o ({spread})", median(ratios), 2.5)
+    return table
+
+
 def start_table(times: int = STARTS) -> Table:
     program = Path(sys.executable).with_name("refold")
     ours = start_cpu_ms([str(program), "--version"], times)
@@ -223,7 +247,9 @@ def run(
     for messages in sizes:
         with tempfile.TemporaryDirectory(prefix="refold-bench-") as folder:
             cells[messages] = measured(messages, Path(folder), turns, repeats)
-    return [turn_table(cells), goal_table(cells), start_table()]
+    with tempfile.TemporaryDirectory(prefix="refold-bench-") as folder:
+        ratios = exact_ratios(Path(folder), turns, repeats)
+    return [turn_table(cells), goal_table(cells), exact_table(ratios), start_table()]
 
 
 def main() -> None:

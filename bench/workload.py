@@ -40,8 +40,8 @@ Turn = tuple[Call, str, str]  # the assistant's message, the id of its call, the
 class Workload:
     """An endless session. Turn i is the same whatever is asked for before."""
 
-    def __init__(self, seed: int = SEED) -> None:
-        self.random = random.Random(seed)
+    def __init__(self, seed: int = SEED, result_chars: int | None = None) -> None:
+        self.random, self.result_chars = random.Random(seed), result_chars
         self.files = [f"src/{noun}/{verb}_{noun}.py" for noun in _NOUNS for verb in _VERBS]
         self.words = _PLAIN.split()
         self.lines = [self._line() for _ in range(LINES)]
@@ -84,6 +84,8 @@ class Workload:
         return "\n".join(parts)[:characters]
 
     def _size(self) -> int:
+        if self.result_chars is not None:
+            return self.result_chars
         if self.random.random() < LARGE_SHARE:
             return LARGE_CHARS
         size = int(self.random.lognormvariate(log(RESULT_CHARS), RESULT_SPREAD))

@@ -75,7 +75,7 @@ def test_five_calls_bill_their_sum_and_leave_the_last_as_the_current_size():
                 response=str(n), model="m", input=size, output=1_000, upto=len(bodies), replied=True
             ),
         ]
-    view = fold(sealed(bodies))
+    view = fold(sealed(bodies, tokens=[9_000, *[1_000] * 10]))
     assert (view.totals.input, view.totals.output) == (70_000, 5_000)
     assert current_tokens(view, 1.0) == 19_000
 
@@ -89,7 +89,7 @@ def test_a_large_result_counts_before_the_next_call():
             Usage(response="r", input=89_000, output=1_000, upto=1, replied=True),
             user(),
         ],
-        tokens=[10, 10, 0, 60_000],
+        tokens=[80_000, 10, 0, 60_000],
     )
     assert current_tokens(fold(log), 1.0) == 150_000
 

@@ -167,7 +167,7 @@ def test_the_anchor_carries_what_the_provider_said_and_only_what_came_since_is_e
             Usage(response="r", input=90_000, output=1_000, upto=1, replied=True, model="m"),
             result("z"),
         ],
-        tokens=[10, 10, 0, 60_000],
+        tokens=[80_000, 10, 0, 60_000],
     )
     view = fold(log)
     assert view.anchor is not None

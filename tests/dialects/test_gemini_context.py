@@ -242,6 +242,8 @@ def test_usage_counts_the_cache_once_and_prices_thoughts() -> None:  # X-11
         "totalTokenCount": 655,
     }
     context = opened()
+    context.append({"role": "user", "content": "hello there " * 200})
+    context.request()
     context.record({**response(1, calls=0), "usageMetadata": usage})
     billed = context.stats().billed
     assert (billed.input, billed.output, billed.cache_read, billed.reasoning) == (605, 50, 580, 30)

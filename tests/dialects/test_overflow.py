@@ -124,6 +124,11 @@ POSITIVES = {
     "langchain": (type("ContextOverflowError", (Exception,), {})("the call failed"), None, None),
     "litellm": (ContextWindowExceededError("litellm.BadRequestError: the request was refused"), None, None),
     "an unread stream": (HTTPStatusError("400: prompt is too long: 9000 tokens > 8000 maximum"), 8_000, 9_000),
+    "anthropic, 413 body": (
+        anthropic("Request exceeds the maximum size", status=413, type="request_too_large"), None, None
+    ),
+    "tokens in prompt": ("400: tokens in prompt too large: 50000, maximum 32000", 32_000, 50_000),
+    "message tokens": ("Total tokens of image and text exceed max message tokens", None, None),
     "a cause": (caused("This model's maximum context length is 65536 tokens."), 65_536, None),
     "bytes": (b'{"error": {"message": "maximum context length is 65536 tokens"}}', 65_536, None),
 }  # fmt: skip
@@ -137,7 +142,7 @@ NEGATIVES = {
     "anthropic, max_tokens": anthropic(
         "max_tokens: 100000 > 64000, which is the maximum allowed number of output tokens for claude-sonnet-4-5"
     ),
-    "anthropic, 413 body": anthropic("Request exceeds the maximum size", status=413, type="request_too_large"),
+    "bedrock, throttled, the bare text": "Too many tokens, please wait before trying again.",
     "anthropic, overloaded": anthropic("Overloaded", status=529, type="overloaded_error"),
     "anthropic, rate": anthropic(
         "This request would exceed your organization's rate limit of 40,000 input tokens per minute", status=429,

@@ -129,7 +129,7 @@ def test_the_front_of_the_input_stays_byte_for_byte() -> None:
 
 def test_usage_is_the_anchor_and_recording_again_changes_nothing() -> None:
     with opened() as context:
-        context.append({"role": "user", "content": "hi"})
+        context.append({"role": "user", "content": "hello there " * 200})
         context.request()
         context.record(Model(RESPONSE))
         assert context.record(RESPONSE) == []

@@ -114,7 +114,7 @@ def test_a_request_may_be_changed_by_its_caller_without_harm():
 def test_recording_the_same_response_twice_bills_it_once(url):
     """Y-07, trap 2."""
     context = opened(url, window=None, model="gpt-4o")
-    context.append({"role": "user", "content": "hi"})
+    context.append({"role": "user", "content": "hello there " * 400})
     context.request()
     assert len(context.record(response(1, prompt=1_000))) == 2
     assert context.record(response(1, prompt=1_000)) == []

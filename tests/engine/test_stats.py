@@ -35,9 +35,9 @@ def test_a_provider_that_reports_nothing_does_not_empty_the_page(usage):
 
 
 def test_what_the_caller_adds_to_the_page_is_not_taken_for_growth():
-    """Y-09: 12,000 reported for a page of a few tokens, then 7,000 more: about 19,000."""
+    """Y-09: 12,000 reported for a page of 5,000, then 7,000 more: about 19,000."""
     context = opened_in_characters(window=200_000)
-    context.append({"role": "user", "content": "hello"})
+    context.append({"role": "user", "content": "h" * 5_000})
     context.request("openai_chat")
     context.record(
         {
@@ -101,7 +101,7 @@ def test_no_count_is_kept_in_a_file_of_its_own(tmp_path):
 def test_the_size_of_the_next_request_is_known_before_it_is_sent():
     """Y-09."""
     context = opened(window=128_000, config={"offload_tokens": 100_000})
-    context.append({"role": "user", "content": "go"})
+    context.append({"role": "user", "content": "go on with it " * 20_000})
     context.request()
     context.record(response(1, prompt=90_000))
     context.append({"role": "user", "content": "x" * 40_000})

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from datetime import date
 from typing import Any
 
 import pytest
@@ -22,6 +24,7 @@ from refold.tokens.models import (
     input_price,
     model_info,
     register_models,
+    retirement,
     table,
     with_overrides,
 )
@@ -284,3 +287,36 @@ def test_model_names_tell_their_dialect(model: str, name: str) -> None:
     """Also of models that the table does not know: their window is assumed, their wire format is
     not."""
     assert model_info(model).dialect == name
+
+
+@pytest.mark.parametrize("sign", ["-", "/", ".", ":", "x", "claude.", "gpt-4o-", "a/-"])
+@pytest.mark.parametrize("length", [20_000, 40_000])
+def test_a_name_of_any_length_costs_little(sign: str, length: int) -> None:
+    """Hostile F13: 5.8 s of processor for 20,000 characters, growing by their square."""
+    name = (sign * length)[:length]
+    started = time.process_time()
+    model_info(name)
+    assert time.process_time() - started < 0.2
+    assert model_info(f"openrouter/anthropic/claude-sonnet-4.5-{name}").window == 200_000
+
+
+def test_the_table_knows_when_models_end() -> None:
+    model = model_info("claude-sonnet-4-5-20250929")
+    assert model.retires == "2026-11-30"
+    assert retirement(model, date(2026, 11, 17)) == "soon"
+    assert retirement(model, date(2026, 11, 30)) == "soon"
+    assert retirement(model, date(2026, 12, 1)) == "retired"
+    assert retirement(model, date(2026, 1, 1)) == ""
+    assert retirement(model_info("gpt-4o"), date(2026, 11, 17)) == ""
+    for row in table().models.values():
+        assert not row.retires or date.fromisoformat(row.retires)
+
+
+def test_current_models_are_known() -> None:
+    for name in ("claude-sonnet-5-5", "gpt-6.1-terra", "gpt-6.1-sol"):
+        assert model_info(name).known and not model_info(name).retires
+
+
+def test_a_day_that_is_none_is_refused() -> None:
+    with pytest.raises(Invalid, match="retires"):
+        register_models({"acme-1": {"window": 1_000, "retires": "soon"}})

@@ -2,9 +2,10 @@
 taught.
 
 The log names the model, so another writer may change it and a restore takes it back; `follow` looks
-whenever the log has changed. A window given by hand overrides the model's own. A limit that a
-refusal taught (`Lesson`, part of the edits that answered it) bounds both for as long as those edits
-stand. Neighbours: `core.budget` has the thresholds, `recovery` makes lessons.
+whenever the log has changed. A window given by hand is in the log as well, with the model it was
+given for, and overrides that of the table. A limit that a refusal taught (`Lesson`, part of the
+edits that answered it) bounds both for as long as those edits stand. Neighbours: `core.budget` has
+the thresholds, `recovery` makes lessons.
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ from msgspec.structs import replace
 from refold import dialects
 from refold.config import Config
 from refold.core.budget import Budget, budget_for, current_tokens, factor_of
+from refold.core.fold import is_plausible
 from refold.core.model import Lesson, Meta, Usage
 from refold.dialects.overflow import LIMIT_MIN
 from refold.dialects.protocol import Dialect
+from refold.errors import Invalid
+from refold.log.notices import Notice
 from refold.log.open_log import OpenLog
 from refold.tokens.models import cost, input_price, model_info
 
@@ -32,12 +36,13 @@ class ActiveModel:
 
     def __init__(self, log: OpenLog) -> None:
         self._log = log
-        self.window: int | None = None  # given by hand
+        self._given: dict[str, int] = {}  # windows that are not in the log yet, by model
         self.changed: list[Callable[[], None]] = []
         self._name: str | None = None
         self.info = model_info(None)
         self._lesson: Lesson | None = None
         self._watched: tuple[int, Budget] | None = None
+        self._window = self.window
         self._budget = self.budget_under(None)
 
     # --- which model ---
@@ -46,11 +51,30 @@ class ActiveModel:
         """Reads on with this model, and with this window if one is given."""
         if name != self._name:
             self._log.count_for(name)
+        if window is not None and window <= 0:
+            hint = "give a positive window, or a model that is known"
+            raise Invalid(f"a window of {window} tokens", hint=hint)
         self._name = name
         self.info = model_info(name or None)
         if window is not None:
-            self.window = window
+            self._given[self.info.name] = window
         self._resize()
+
+    @property
+    def window(self) -> int | None:
+        """The window given by hand for this model, if there is one."""
+        return self.window_of(None)
+
+    def window_of(self, name: str | None) -> int | None:
+        """The window given by hand for a model (None: this one), if there is one."""
+        key = self.info.name if name is None else model_info(name).name
+        known = self._log.state.meta.windows or {}
+        return self._given.get(key, known.get(key))
+
+    def given_windows(self, window: int | None) -> dict[str, int] | None:
+        """What the log is to say of a window that was given for this model; nothing where no model
+        is named."""
+        return {self.info.name: window} if window is not None and self._name else None
 
     def follow(self) -> None:
         """Takes the model that the log names now, and the limits that it teaches; warns if the
@@ -59,6 +83,10 @@ class ActiveModel:
         if name != self._name and not self._is_pending():
             self.take(name)
         elif self._log.state.lessons.get(self.info.name) != self._lesson:
+            self._resize()
+        if self._name and not self._log.pending:
+            self._given.pop(self.info.name, None)
+        if self.window != self._window:
             self._resize()
         self.watch()
 
@@ -120,10 +148,21 @@ class ActiveModel:
         return current_tokens(self._log.state, self.budget.factor)
 
     def fits(self) -> bool:
-        return self.current <= self.budget.window
+        """Whether the page may be sent: the answer needs its room in the window as well."""
+        return self.current <= self.budget.input_max
+
+    def may_be_sent(self) -> bool:
+        """Whether a page that nothing makes shorter may be sent: it may take from a reserve that
+        was only assumed, but not from a configured one, nor go over the model's own limit."""
+        config, budget = self._log.config, self.budget
+        if config.reserve_tokens is not None:
+            return self.fits()
+        own = None if self.window else self.info.input_max
+        return self.current <= min(budget.window, own or budget.window)
 
     def _resize(self) -> None:
         self._lesson = self._log.state.lessons.get(self.info.name)
+        self._window = self.window
         self._budget = self.budget_under(self._lesson)
         for call in self.changed:
             call()
@@ -160,7 +199,19 @@ class ActiveModel:
         """Looks at the page again even if nothing comes: a compaction may have left it full."""
         self._watched = None
 
-    # --- money ---
+    # --- usage and money ---
+
+    def received(self, usage: Usage, *, upto: int, replied: bool) -> Usage:
+        """A reported usage as it is written to the log: with its cost and our own count of the
+        request that showed the log up to `upto`. Says so if it cannot be true: then it is kept,
+        and nothing follows from it."""
+        counted = self._log.state.shown_tokens(upto)
+        cost = self.cost(usage) if is_plausible(usage, counted) else None
+        if not is_plausible(usage, counted):
+            reason = f"{usage.input:,} input tokens were reported for a page of about {counted:,}"
+            notice = Notice(name="usage-ignored", tokens=usage.input, reason=reason)
+            self._log.notices.add_once("usage-ignored", notice)
+        return replace(usage, upto=upto, replied=replied, cost=cost, counted=counted)
 
     @property
     def price(self) -> float | None:

@@ -376,8 +376,8 @@ class Compactor:
 
     def _can_help(self, budget: Budget) -> bool:
         """Whether a compaction can help. Where the fixed part alone is over the trigger it is
-        said once, and only a page over the hard limit is still cut; where that part is over the
-        limit as well, one over the window."""
+        said once, and only a page over the hard limit is still cut, unless what can never be cut
+        is over it."""
         fixed = round(planning.fixed_tokens(self._log.state.view()) * budget.factor)
         if fixed < budget.compact_at:
             return True
@@ -385,8 +385,8 @@ class Compactor:
             name="budget-unreachable", tokens=fixed, max=budget.compact_at, reason=UNREACHABLE
         )
         self._log.notices.add_once("unreachable", notice)
-        hard = budget.input_max if fixed < budget.input_max else budget.window
-        return self._model.current > hard
+        uncut = round(planning.uncut_tokens(self._log.state.view()) * budget.factor)
+        return self._model.current > budget.input_max > uncut
 
 
 def _untouched(undoable: list[tuple[int, str]], pins: set[int], plan: Plan, state: Fold) -> bool:

@@ -120,6 +120,12 @@ def fixed_tokens(view: View) -> int:
     return view.system_tokens + view.tools_tokens + slots
 
 
+def uncut_tokens(view: View) -> int:
+    """System, tools and pins: what not even the last rung cuts."""
+    slots = sum(slot.tokens for slot in view.slots if slot.seq in view.pins)
+    return view.system_tokens + view.tools_tokens + slots
+
+
 def _forced(done: Climb, brief: Brief) -> Climb:
     further = climb(done.state, brief, rungs([LAST_RUNG]))
     return Climb(

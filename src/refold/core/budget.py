@@ -53,7 +53,8 @@ class Budget(Struct, frozen=True, kw_only=True):
         return fixed + int(max(0, self.compact_at - fixed) * self.target_ratio)
 
     def percent(self, current: int) -> float:
-        return 100 * current / self.window
+        """The share of the window in tenths of a percent, cut: a page is full only at 100."""
+        return 1_000 * current // self.window / 10
 
 
 def budget_for(

@@ -57,6 +57,10 @@ RESPONSES_KEPT, FACTS_KEPT = 32, 400
 PASSING = ("command", "error", "artifact")
 CALIBRATION_STEP = 0.4
 CALIBRATION_MIN, CALIBRATION_MAX = 0.5, 2.0
+# What a provider may report of a request, in parts of our own count; beside it a frame that every
+# request has, however short.
+USAGE_MIN, USAGE_MAX, USAGE_FRAME_TOKENS = 0.25, 4, 100
+TOKENS_MAX = 1 << 24  # more than any model reads or writes in one call
 
 
 class Switches(Struct, frozen=True):
@@ -205,7 +209,7 @@ class Fold:
                         self.originals[event.seq] = body
             case Usage():
                 self._bill(body)
-                if live and body.input > 0:
+                if live:
                     self._anchor(event, body)
             case Artifact():
                 self.artifacts.append(event.seq)
@@ -248,7 +252,11 @@ class Fold:
             self.request = event.seq
 
     def _bill(self, usage: Usage) -> None:
+        """Adds a report to the totals, also one that was switched off: so only what it says
+        itself may decide whether it can be true."""
         self.responses = [*self.responses[1 - RESPONSES_KEPT :], usage.response]
+        if not is_plausible(usage, usage.counted):
+            return
         t = self.totals
         self.totals = Totals(
             t.calls + 1,
@@ -261,26 +269,31 @@ class Fold:
             t.unpriced + (usage.cost is None),
         )
 
-    def _anchor(self, event: Event, usage: Usage) -> None:
-        """Ties the provider's count to our own estimate of what that request showed; a count of
-        nothing ties nothing. A ratio out of bounds tells of something else, such as tools that
-        the caller added, and is not learnt."""
-        later = reply = 0
+    def shown_tokens(self, upto: int) -> int:
+        """Our own count of a request that showed the log up to this head."""
+        later = 0
         for slot in reversed(self.slots):
-            if slot.seq <= usage.upto:
+            if slot.seq <= upto:
                 break
             later += slot.tokens
-            reply += slot.tokens if usage.replied and slot.seq == event.seq - 1 else 0
-        shown = self.tokens - later
+        return self.tokens - later
+
+    def _anchor(self, event: Event, usage: Usage) -> None:
+        """Ties the provider's count to our own of what that request showed; a count of nothing,
+        or one that cannot be true, ties nothing. A ratio out of bounds tells of something else,
+        such as tools that the caller added, and is not learnt."""
+        shown = usage.counted or self.shown_tokens(usage.upto)
+        if usage.input <= 0 or shown <= 0 or not is_plausible(usage, shown):
+            return
+        answer = self.slot_at(event.seq - 1) if usage.replied else None
+        reply = answer.tokens if answer is not None and answer.seq > usage.upto else 0
         self.anchor = Anchor(
             usage.input + (usage.output if reply else 0), shown + reply, usage.upto
         )
-        ratio = usage.input / max(1, shown)
+        ratio = usage.input / shown
         if CALIBRATION_MIN <= ratio <= CALIBRATION_MAX:
-            known = self.calibration.get(usage.model)
-            self.calibration[usage.model] = (
-                ratio if known is None else known + CALIBRATION_STEP * (ratio - known)
-            )
+            known = self.calibration.get(usage.model, ratio)
+            self.calibration[usage.model] = known + CALIBRATION_STEP * (ratio - known)
 
     def _describe(self, event: Event, meta: Meta) -> None:
         self.meta = merged(self.meta, meta)
@@ -432,9 +445,22 @@ class Fold:
         return self._view
 
 
+def is_plausible(usage: Usage, shown: int) -> bool:
+    """Whether a report can be true of a request that we counted as `shown`, 0 where we do not
+    know. A count of nothing says nothing, and is no error."""
+    read = (usage.input, usage.cache_read, usage.cache_write)
+    written = (usage.output, usage.reasoning)
+    most = shown * USAGE_MAX + USAGE_FRAME_TOKENS if shown else TOKENS_MAX
+    if min(*read, *written) < 0 or max(read) > most or max(written) > TOKENS_MAX:
+        return False
+    return usage.input == 0 or usage.input >= shown * USAGE_MIN
+
+
 def merged(known: Meta, meta: Meta) -> Meta:
     """What is true of the conversation after a change."""
     given = {name: getattr(meta, name) for name in meta.__struct_fields__}
+    if meta.windows is not None:
+        given["windows"] = {**(known.windows or {}), **meta.windows}
     return replace(known, **{name: value for name, value in given.items() if value is not None})
 
 

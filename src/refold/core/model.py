@@ -175,7 +175,7 @@ class Artifact(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one call was billed, and `upto`: the head that its request showed. `input` counts
     everything read, cached or not; `replied` says that the answer is the event just before this
-    one."""
+    one; `counted` is our own count of the request, 0 where it was not written down."""
 
     response: str = ""
     model: str = ""
@@ -187,6 +187,7 @@ class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     upto: int = 0
     replied: bool = False
     cost: float | None = None
+    counted: int = 0
 
 
 class Lesson(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -285,7 +286,8 @@ class Checkpoint(Struct, frozen=True, kw_only=True):
 
 
 class Meta(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is true of the conversation as a whole; only what changed is present."""
+    """What is true of the conversation as a whole; only what changed is present. `windows` are
+    those given by hand, in tokens, by the model they were given for."""
 
     title: str | None = None
     tags: tuple[str, ...] | None = None
@@ -293,6 +295,7 @@ class Meta(Struct, frozen=True, kw_only=True, omit_defaults=True):
     system: Any = None
     tools: list[Any] | None = None
     metadata: dict[str, Any] | None = None
+    windows: dict[str, int] | None = None
 
 
 class Pin(Struct, frozen=True, kw_only=True, omit_defaults=True):

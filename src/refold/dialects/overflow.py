@@ -160,7 +160,7 @@ def _fields_of(thing: Any) -> Iterator[tuple[Any, Any]]:
 
 _RATE = re.compile(
     r"tokens? per (?:min|day|hour|sec)|\bTP[MD]\b|rate.?limit|throttl|\bquota\b"
-    r"|resource.?exhausted|too many requests",
+    r"|resource.?exhausted|too many requests|please wait",
     re.I,
 )
 _TOO_LONG = re.compile(
@@ -176,7 +176,8 @@ _TOO_LONG = re.compile(
     r"|exceeded model token limit|greater than the context length|when context the overflows"
     r"|reduce the length of (?:the |your )?(?:messages|prompt|input)"
     r"|inputs\W{0,3}tokens \+|inputs\W{0,3}must have less than [\d,]{1,12} tokens"
-    r"|range of input length should be",
+    r"|range of input length should be|request_too_large|exceed max message tokens"
+    r"|tokens in prompt too large",
     re.I,
 )
 
@@ -210,6 +211,7 @@ _LIMITS = _any_of(
     rf"range of input length should be \[\d+, ?{_N}",
     rf"cannot exceed {_N}",
     rf"only supports up to {_N}",
+    rf"too large: [\d,]{{1,12}}, maximum {_N}",
     rf"context window of {_N}",
 )
 _TOTALS = _any_of(rf"requested:? (?:about |up to )?{_N}")
@@ -232,6 +234,7 @@ _INPUTS = _any_of(
     rf"(?:request|prompt) \((?:length )?{_N}",
     rf"given: {_N}",
     rf"keep the first {_N} tokens",
+    rf"tokens in prompt too large: {_N}",
     rf"{_N} in (?:the |your )?(?:messages|prompt)",
 )
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec.structs import asdict
-
 from refold.core.fold import merged
 from refold.core.model import Meta
 from refold.log.draft import Draft
@@ -21,7 +19,7 @@ from refold.tokens.counter import count_system, count_tools
 def changes(log: OpenLog, given: Meta, system: Any, tools: list[Any] | None) -> list[Draft]:
     """The drafts that make the log say what was given."""
     known, drafts = _known(log), []
-    if any(value not in (None, getattr(known, name)) for name, value in asdict(given).items()):
+    if merged(known, given) != known:
         drafts.append(log.draft(given))
     if system is not None and system != known.system:
         drafts.append(log.draft(Meta(system=system), count_system(system, log.counter)))

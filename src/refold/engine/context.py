@@ -123,7 +123,13 @@ class Context:
             if self._model.is_unknown:
                 self._open.notify("unknown-model", f"{model}: a window of 128,000 is assumed")
             tagged = tuple(tags) if tags is not None else None
-            given = Meta(model=model or None, title=title, tags=tagged, metadata=metadata)
+            given = Meta(
+                model=model or None,
+                title=title,
+                tags=tagged,
+                metadata=metadata,
+                windows=self._model.given_windows(window),
+            )
             self._open.pending += changes(self._open, given, system, tools)
 
     # --- writing ---
@@ -423,7 +429,7 @@ class Context:
             id,
             config=self.config,
             model=model,
-            window=self._model.window,
+            window=self._model.window_of(model),
             counter=self._open.counter,
             writer=self._writer,
             embedder=self._embedder,

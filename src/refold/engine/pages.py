@@ -39,11 +39,12 @@ class Pages:
                     return self._show(dialect)
             self._compactor.compact_if_due()
         with self._log.guard:
-            if self._model.fits():
+            if self._model.may_be_sent():
                 return self._show(dialect)
-            current, window = self._model.current, self._model.budget.window
+            current, budget = self._model.current, self._model.budget
         raise OverBudget(
-            f"the page has {current:,} tokens, the window {window:,}",
+            f"the page has {current:,} tokens, but a request may have {budget.input_max:,}"
+            f" of a window of {budget.window:,}",
             hint="shorten the system prompt, the tools or the pins, "
             "or use a model with a larger window",
         )

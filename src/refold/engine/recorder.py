@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
-from msgspec.structs import replace
 
 from refold import dialects
 from refold.artifacts import offload
@@ -70,8 +69,7 @@ class Recorder:
                 return []
             drafts = self._intake.message(reply.message, "model")
             if reply.usage is not None:
-                cost = self._model.cost(reply.usage)
-                usage = replace(reply.usage, upto=shown, replied=True, cost=cost)
+                usage = self._model.received(reply.usage, upto=shown, replied=True)
                 drafts.append(Draft(body=usage, by="model"))
             events = self._log.append(drafts)
             self._log.sync("turn")

@@ -47,6 +47,7 @@ NoticeName = Literal[
     "setting-unused",
     "storage-recovered",
     "unknown-model",
+    "usage-ignored",
 ]
 NAMES: tuple[str, ...] = get_args(NoticeName)
 

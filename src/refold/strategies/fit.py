@@ -2,11 +2,11 @@
 back to all of it.
 
 The last rung, so its target is the hard limit. It cuts the largest blocks down to one common size:
-tool results first, then call arguments, then texts; the first and the latest request only if one
-alone fills a quarter of the window. If gentle cuts are not enough, the oldest units are hidden as
-well, which is better than cutting everything to pieces, and what is left is cut harder, to stubs if
-it must be. Pinned units are never touched. Neighbours: `cut` makes one cut; `hide` is the rung
-before this one.
+tool results first, then call arguments, then texts; the first and the latest request if one alone
+fills a quarter of the limit. If gentle cuts are not enough, the oldest units are hidden as well,
+which is better than cutting everything to pieces, and what is left is cut harder, requests of any
+size last, to stubs if it must be. Pinned units are never touched. Neighbours: `cut` makes one cut;
+`hide` is the rung before this one.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence, Set
 
 from msgspec.structs import replace
 
+from refold.core.budget import page_tokens
 from refold.core.fold import text_of
 from refold.core.model import (
     Block,
@@ -36,7 +37,7 @@ from refold.strategies.cut import TRIES, Piece, cut
 from refold.strategies.hide import first_request, hide
 from refold.strategies.hide_notice import is_notice, reaches_over
 
-RESULTS, CALLS, TEXTS, REST, KEPT = range(5)
+RESULTS, CALLS, TEXTS, REST, KEPT, SMALL_KEPT = range(6)
 GENTLE_TOKENS, HARSH_TOKENS = 512, 64
 
 Cuts = dict[tuple[int, int], tuple[Edit, int]]  # by seq and block: the edit, and what it frees
@@ -55,8 +56,16 @@ def _hide_and_cut(brief: Brief, floors: Sequence[int]) -> list[Edit | Ask]:
     """Hides the oldest units, and cuts what is left."""
     hides = hide(replace(brief, settings={}))
     left, freed = _left_by(brief, hides)
-    cuts, _ = cuts_of(brief, pieces(brief, left), brief.excess - freed, floors)
+    cuts, gained = cuts_of(brief, pieces(brief, left), brief.excess - freed, floors)
+    over = brief.view.tokens - freed - gained - _hard_limit(brief)
+    if over > 0:
+        cuts += cuts_of(brief, _small_requests(brief, left), over, (0,))[0]
     return [*hides, *cuts]
+
+
+def _hard_limit(brief: Brief) -> int:
+    """The most that may be sent, in tokens of our own estimate."""
+    return page_tokens(brief.view, brief.budget.factor, brief.budget.input_max)
 
 
 def _left_by(brief: Brief, hides: Iterable[Edit | Ask]) -> tuple[Sequence[Slot], int]:
@@ -82,29 +91,38 @@ def _outside(slots: Sequence[Slot], span: Span, pins: Set[int]) -> tuple[Slot, .
 
 def pieces(brief: Brief, slots: Sequence[Slot]) -> list[Piece]:
     """Every block of these slots that may be cut, the largest first."""
+    return [piece for piece in _all_pieces(brief, slots) if piece.turn != SMALL_KEPT]
+
+
+def _small_requests(brief: Brief, slots: Sequence[Slot]) -> list[Piece]:
+    """The blocks of requests of usual size: cut only where the page would not fit otherwise."""
+    return [piece for piece in _all_pieces(brief, slots) if piece.turn == SMALL_KEPT]
+
+
+def _all_pieces(brief: Brief, slots: Sequence[Slot]) -> list[Piece]:
     fixed, kept = _fixed(brief.view), _kept(brief.view)
-    huge = brief.budget.window / 4 / brief.budget.factor
+    huge = brief.budget.input_max / 4 / brief.budget.factor
     found: list[Piece] = []
     for slot in slots:
         if slot.seq in fixed or is_notice(slot):
             continue
-        may_cut_kept = slot.tokens > huge
-        for piece in _pieces_of(brief, slot, is_kept=slot.seq in kept):
-            if piece.turn != KEPT or may_cut_kept:
-                found.append(piece)
+        turn_kept = KEPT if slot.tokens > huge else SMALL_KEPT
+        found += _pieces_of(brief, slot, turn_kept if slot.seq in kept else None)
     return sorted(found, key=lambda piece: -piece.tokens)
 
 
-def _pieces_of(brief: Brief, slot: Slot, *, is_kept: bool) -> list[Piece]:
-    """The blocks of a slot, without thinking that must stay."""
+def _pieces_of(brief: Brief, slot: Slot, turn_kept: int | None) -> list[Piece]:
+    """The blocks of a slot, without thinking that must stay. `turn_kept` is the turn of what says
+    what the work is about, if the slot does."""
     blocks = slot.message.blocks
     found: list[Piece] = []
     for index, tokens in enumerate(_block_sizes(brief, slot)):
         if _may_go(blocks, index):
             turn = _turn(blocks[index])
             # Results next to a request are not part of it.
-            kept = is_kept and turn != RESULTS
-            found.append(Piece(slot, index, tokens, KEPT if kept else turn))
+            if turn_kept is not None and turn != RESULTS:
+                turn = turn_kept
+            found.append(Piece(slot, index, tokens, turn))
     return found
 
 
@@ -180,7 +198,7 @@ def cuts_of(
     free."""
     cuts: Cuts = {}
     for floor in floors:
-        for turn in range(KEPT + 1):
+        for turn in range(SMALL_KEPT + 1):
             lowest = _lowest(brief, floor, turn)
             group = [piece for piece in found if piece.turn == turn and piece.tokens > lowest]
             others = _without(cuts, group)

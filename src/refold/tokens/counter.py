@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from math import ceil
 from typing import Any, assert_never
 
 from msgspec import Struct
@@ -23,12 +22,9 @@ from refold.tokens.framing import MESSAGE_TOKENS as MESSAGE_TOKENS
 from refold.tokens.framing import PLAIN, Framing
 from refold.tokens.media import media_tokens
 from refold.tokens.schemas import declarations, json_text
+from refold.tokens.unknown import sealed_tokens, unknown_tokens
 
 Count = Callable[[str], int]
-
-# Withheld thinking is its text, sealed and written as base64: 4 characters for 3 bytes, 4 bytes
-# for a token.
-SEALED_CHARS_PER_TOKEN = 16 / 3
 
 
 class Counter(Struct, frozen=True):
@@ -87,8 +83,13 @@ def framing_of(count: Count) -> Framing:
 
 
 def count_message(message: Message, count: Count) -> int:
-    """The tokens of a message, its frame included."""
-    return framing_of(count).message + sum(count_block(block, count) for block in message.blocks)
+    """The tokens of a message, its frame and its unknown keys included."""
+    framing = framing_of(count)
+    tokens = framing.message + sum(count_block(block, count) for block in message.blocks)
+    if isinstance(message.form, list):
+        # It begins with the number of its blocks.
+        tokens += unknown_tokens(message.form[1:], count, framing.media)
+    return tokens
 
 
 def count_block(block: Block, count: Count) -> int:
@@ -107,8 +108,7 @@ def count_block(block: Block, count: Count) -> int:
         case Media():
             return media_tokens(block, framing_of(count).media)
         case Opaque():
-            shown = _opaque_text(block)
-            return count(shown) if shown else 0
+            return _opaque_tokens(block, count)
         case _:
             assert_never(block)
 
@@ -117,7 +117,7 @@ def _thinking_tokens(thinking: Thinking, count: Count) -> int:
     """Where a summary stands beside the sealed original, the original is what is sent and
     billed."""
     shown = count(thinking.text) if thinking.text else 0
-    return max(shown, ceil(len(thinking.data) / SEALED_CHARS_PER_TOKEN))
+    return max(shown, sealed_tokens(thinking.data))
 
 
 def _argument_tokens(arguments: str | dict[str, Any], count: Count) -> int:
@@ -135,11 +135,14 @@ def _argument_tokens(arguments: str | dict[str, Any], count: Count) -> int:
     return max(whole, sum(count(f"{key}: {value}") for key, value in arguments.items()))
 
 
-def _opaque_text(block: Opaque) -> str:
-    if block.text or block.raw is None:
-        # "replace", because counters of other makers refuse lone surrogates.
-        return block.text or block.data.decode("utf-8", "replace")
-    return json_text(block.raw)
+def _opaque_tokens(block: Opaque, count: Count) -> int:
+    """A provider's own block is sent as it came, whatever is shown of it."""
+    # "replace", because counters of other makers refuse lone surrogates.
+    text = block.text or block.data.decode("utf-8", "replace")
+    shown = count(text) if text else 0
+    if block.raw is None:
+        return shown
+    return max(shown, unknown_tokens(block.raw, count, framing_of(count).media))
 
 
 def count_system(system: object, count: Count) -> int:

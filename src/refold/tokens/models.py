@@ -9,9 +9,11 @@ of 128,000 and says that it is unknown. Neighbour: `core.budget` turns a window 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import date, timedelta
 from functools import cache, lru_cache
 from importlib.resources import files
-from typing import Any
+from itertools import islice
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct, field
@@ -23,9 +25,12 @@ from refold.errors import Invalid
 # Where a provider or host may end, and where a model's name may: `gpt-4.5` is not a `gpt-4`.
 _OPENERS = "/:."
 _BOUNDARIES = "-@:_"
+# So many providers and hosts may stand before a name; a longer row of them is no name.
+FORMS_MAX = 32
 # Hosts of many providers speak one dialect, whichever model they pass on.
 _GATEWAY_DIALECT = "openai_chat"
 PER = 1_000_000
+SOON = timedelta(days=90)
 
 
 class Prices(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -40,7 +45,8 @@ class Prices(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Model(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A model's limits in tokens, its prices, its wire format. `thinking_bound`: its thinking
     blocks hold only after an unchanged prefix. `input_max` is set where the provider allows
-    less input than the window."""
+    less input than the window. `retires` is the day (ISO) after which the provider no longer
+    serves it, where one is announced."""
 
     name: str = ""
     provider: str = ""
@@ -51,6 +57,7 @@ class Model(Struct, frozen=True, kw_only=True, omit_defaults=True):
     dialect: str = ""
     thinking_bound: bool = False
     known: bool = True
+    retires: str = ""
 
 
 class Pattern(Struct, frozen=True, kw_only=True):
@@ -104,7 +111,16 @@ def _checked_rows(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Model]:
     for model in models.values():
         _check_limit("window", model.window)
         _check_limit("output", model.output)
+        _check_day(model.retires)
     return models
+
+
+def _check_day(day: str) -> None:
+    """Refuses what is no date."""
+    try:
+        date.fromisoformat(day or "2000-01-01")
+    except ValueError as error:
+        raise Invalid(f"retires is {day!r}", hint="give a date such as 2026-11-30") from error
 
 
 @lru_cache(maxsize=256)
@@ -121,10 +137,12 @@ def model_info(name: str | None) -> Model:
 def _listed(wanted: str) -> Model | None:
     """The row of the table that a name finds: whole in any of its forms, or else by a prefix."""
     rows = table().models | _registered
-    forms = _forms(wanted)
+    # One more character than any row has, so that a longer name does not look like one.
+    size = max(map(len, rows)) + 1
+    forms = _forms(wanted, size)
     if "claude" in wanted:
         # Hosts write `claude-sonnet-4.5`; nobody else's dots may become boundaries.
-        forms += _forms(wanted.replace(".", "-"))
+        forms += _forms(wanted.replace(".", "-"), size)
     for keys in (forms, _prefixes(forms)):
         for key in keys:
             if key in rows:
@@ -132,10 +150,12 @@ def _listed(wanted: str) -> Model | None:
     return None
 
 
-def _forms(name: str) -> list[str]:
+def _forms(name: str, size: int) -> list[str]:
     """The name, and what is left of it after each place where a provider or host may end; the
-    longest first."""
-    return [name, *(name[at + 1 :] for at, char in enumerate(name) if char in _OPENERS)]
+    longest first, each cut to a size: a name may have any length and must cost little."""
+    openers = (at for at, char in enumerate(name) if char in _OPENERS)
+    starts = [0, *(at + 1 for at in islice(openers, FORMS_MAX))]
+    return [name[start : start + size] for start in starts]
 
 
 def _prefixes(forms: list[str]) -> Iterator[str]:
@@ -161,6 +181,17 @@ def _provider_of_host(wanted: str) -> str:
     if not slash:
         host = ""
     return table().hosts.get(host, host if host in table().dialects else "")
+
+
+def retirement(model: Model, today: date) -> Literal["", "soon", "retired"]:
+    """Whether a provider has ended a model, or will within `SOON`; nothing where no day is
+    known."""
+    if not model.retires:
+        return ""
+    last = date.fromisoformat(model.retires)
+    if last < today:
+        return "retired"
+    return "soon" if last - today <= SOON else ""
 
 
 def with_overrides(

@@ -186,7 +186,7 @@ class Story:
 
     def _tell(self, notice: Notice) -> None:
         if notice.name == "context-warning":
-            self.screen.right(Note("warn", [f"warning: {notice.percent:.0f} % full"]))
+            self.screen.right(Note("warn", [f"warning: {int(notice.percent)} % full"]))
         if notice.receipt is not None and notice.name == "compaction-complete":
             self.compactions += 1
             self._tell_dropped()

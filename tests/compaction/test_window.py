@@ -1,0 +1,96 @@
+"""A window given by hand is kept with the model it was given for, in the log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import refold
+from refold.errors import Invalid
+from refold.stores import open_store
+
+MODELS = ("gpt-4o", "claude-sonnet-4-5", "gpt-5", "somebody/unknown")
+
+
+def opened(store: Any, **given: Any) -> refold.Context:
+    return refold.open("talk", store=store, embedder=False, **given)
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_the_window_is_known_after_a_reopen(tmp_path: Any, killed: bool) -> None:
+    """Newcomer 7: it used to be forgotten."""
+    store = open_store(f"sqlite:{tmp_path}/kept.db")
+    context = opened(store, model="gpt-4o", window=16_000)
+    context.append({"role": "user", "content": "hello"})
+    assert context.fork("twin").budget.window == 16_000
+    if not killed:
+        context.close()
+    assert opened(store).budget == context.budget
+    assert opened(store, model="gpt-4o").budget.window == 16_000
+    assert refold.open("twin", store=store, embedder=False).budget.window == 16_000
+
+
+def test_another_model_has_its_own_window() -> None:
+    context = opened("memory:", model="gpt-4o", window=16_000)
+    context.append({"role": "user", "content": "hello"})
+    context.update(model="claude-sonnet-4-5")
+    assert context.budget.window == 200_000
+    context.update(model="gpt-4o")
+    assert context.budget.window == 16_000
+    assert context.spawn("child", task="go", model="claude-sonnet-4-5").budget.window == 200_000
+    assert context.spawn("other", task="go").budget.window == 16_000
+
+
+def test_a_restore_takes_the_window_back() -> None:
+    context = opened("memory:", model="gpt-4o")
+    context.append({"role": "user", "content": "hello"})
+    seq = context.view.head
+    context.update(window=16_000)
+    context.append({"role": "user", "content": "more"})
+    assert context.budget.window == 16_000
+    context.restore(seq)
+    assert context.budget.window == 128_000
+    context.undo()
+    assert context.budget.window == 16_000
+
+
+@pytest.mark.parametrize("window", [0, -1])
+def test_an_impossible_window_is_refused_and_the_context_goes_on(window: int) -> None:
+    context = opened("memory:", model="gpt-4o", window=16_000)
+    with pytest.raises(Invalid):
+        context.update(window=window)
+    context.append({"role": "user", "content": "hello"})
+    assert context.budget.window == 16_000
+
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["update", "append", "restore", "undo", "checkpoint"]),
+        st.sampled_from([None, *MODELS]),
+        st.none() | st.integers(2_000, 2_000_000),
+    ),
+    max_size=8,
+)
+
+
+@given(steps)
+def test_live_and_reopened_contexts_have_the_same_budget(
+    steps: list[tuple[str, str | None, int | None]],
+) -> None:
+    store = open_store("memory:")
+    context = opened(store, model="gpt-4o", window=16_000)
+    for what, model, window in steps:
+        match what:
+            case "update":
+                context.update(model=model, window=window)
+            case "restore" if context.view.head:
+                context.restore(context.view.head // 2 + 1)
+            case "undo":
+                context.undo()
+            case "checkpoint" if context.view.head:
+                context.checkpoint()
+        context.append({"role": "user", "content": "hello"})
+        assert opened(store).budget == context.budget
