@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from refold.config import Config
 from refold.core.budget import Budget, budget_for, current_tokens, factor_of
 from refold.core.model import Lesson, Meta, Usage
+from refold.dialects import DIALECTS
 from refold.dialects.overflow import LIMIT_MIN
 from refold.log.open_log import OpenLog
 from refold.tokens.models import cost, input_price, model_info
@@ -73,7 +74,7 @@ class ActiveModel:
         if named:
             return named
         for slot in reversed(self._log.state.slots):
-            if slot.message.role == "assistant" and slot.message.dialect:
+            if slot.message.role == "assistant" and slot.message.dialect in DIALECTS:
                 return slot.message.dialect
         return DIALECT_DEFAULT
 

@@ -16,7 +16,7 @@ from refold.dialects.faults import (
     faults_in,
     is_name,
     kind_in,
-    name_faults,
+    matches,
     pattern_faults,
     repeated,
     type_faults,
@@ -25,6 +25,7 @@ from refold.dialects.wire import objects_in
 
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
 _MARKS_MAX = 4
 _ROLES = ("user", "assistant", "system")
 _SOURCES = {
@@ -108,6 +109,8 @@ def _source_faults(block: dict[str, Any]) -> Faults:
         yield f"a source of type {kind!r}"
     elif not all(source.get(field) for field in needed):
         yield f"the {kind} source is incomplete"
+    elif kind == "base64" and not matches(_BASE64, source["data"]):
+        yield "the data is not base64"
 
 
 def _thinking_faults(block: dict[str, Any]) -> Faults:
@@ -124,7 +127,7 @@ def _redacted_faults(block: dict[str, Any]) -> Faults:
 
 def _use_faults(block: dict[str, Any]) -> Faults:
     yield from pattern_faults(block, "id", _ID)
-    yield from name_faults(block, "name")
+    yield from pattern_faults(block, "name", _TOOL_NAME)
     yield from type_faults(block, "input", dict)
 
 

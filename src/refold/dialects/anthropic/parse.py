@@ -44,7 +44,7 @@ _ROLES: dict[str, Role] = {
 _PARTS = frozenset({
     "tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use", "mcp_tool_use",
     "mcp_tool_result", "mcp_tool_listing", "container_upload", "compaction", "fallback",
-    "tool_addition", "tool_removal",
+    "tool_addition", "tool_removal", "search_result",
 })  # fmt: skip
 
 
@@ -70,7 +70,7 @@ def is_response(response: Mapping[str, Any]) -> bool:
     """Whether this is a response of the Messages API."""
     if response.get("type") != "message" or response.get("role") != "assistant":
         return False
-    return "content" in response
+    return isinstance(response.get("content"), list | None) and "content" in response
 
 
 # --- parse ---

@@ -49,6 +49,7 @@ _KEYS = frozenset({
 _PARTS = ("image_url", "input_audio", "file", "refusal")
 # Where a call has its name and its arguments; the last is the simple shape, without a wrapper.
 _CALLS = (("function", "arguments"), ("custom", "input"), ("", "arguments"))
+_KINDS = ("function", "custom")
 _CALL_KEYS = frozenset({"function", "custom", "name"})
 _REASONING = ("reasoning_content", "reasoning")
 
@@ -155,7 +156,8 @@ def _call(call: Any) -> ToolCall | Opaque:
         called = call.get(key) if key else call
         if type(called) is dict and type(called.get("name")) is str:
             return ToolCall(call["id"], called["name"], _arguments(called.get(arguments)))
-    if type(call.get("type")) is not str or not _CALL_KEYS.isdisjoint(call):
+    kind = call.get("type")
+    if type(kind) is not str or kind in _KINDS or not _CALL_KEYS.isdisjoint(call):
         raise refused("a tool call", call, accepted)
     return Opaque(raw=call)
 
@@ -176,7 +178,8 @@ def _result(wire: dict[str, Any]) -> ToolResult:
     call = wire.get("tool_call_id")
     if not isinstance(call, str) or not call:
         raise refused("the tool_call_id of a tool message", call, "the id of the call it answers")
-    content: Any = tuple(part for _, part in _placed_content(wire))
+    is_empty = "content" in wire and wire["content"] is None
+    content: Any = () if is_empty else tuple(part for _, part in _placed_content(wire))
     failed = wire.get("is_error") is True
     return ToolResult(call, content, is_error=failed, name=text_in(wire, "name"))
 

@@ -81,7 +81,9 @@ def _is_ours(part: Any) -> bool:
 
 def _is_typed(message: Mapping[str, Any]) -> bool:
     """Whether only this provider would give such a message a type."""
-    return "status" in message or message.get("role") in ("user", "system", "developer")
+    if "status" in message or isinstance(message.get("content"), str):
+        return True
+    return message.get("role") in ("user", "system", "developer")
 
 
 def is_response(response: Mapping[str, Any]) -> bool:
