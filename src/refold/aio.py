@@ -22,7 +22,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from refold.artifacts.artifacts import Artifacts
 from refold.config import Config
 from refold.core.budget import Budget
-from refold.core.model import View
+from refold.core.model import Event, View
+from refold.dialects.streams import awaited
 from refold.engine import opening
 from refold.engine.context import Context
 from refold.engine.log_reader import LogReader
@@ -126,7 +127,11 @@ class AsyncContext(_Async):
 
     append = _threaded(Context.append)
     append_result = _threaded(Context.append_result)
-    record = _threaded(Context.record)
+
+    async def record(self, response: Any) -> Sequence[Event]:
+        """Appends a provider's reply and its usage; a stream is read to its end."""
+        return await asyncio.to_thread(self._wrapped.record, await awaited(response))
+
     recover = _threaded(Context.recover)
     request = _threaded(Context.request)
     render = _threaded(Context.render)

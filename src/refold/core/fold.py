@@ -202,7 +202,7 @@ class Fold:
                         self.originals[event.seq] = body
             case Usage():
                 self._bill(body)
-                if live and body.input > 0:
+                if live and body.input > 0 and not body.estimated:
                     self._anchor(event, body)
             case Artifact():
                 self.artifacts.append(event.seq)

@@ -172,7 +172,7 @@ class Artifact(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one call was billed, and `upto`: the head that its request showed. `input` counts
     everything read, cached or not; `replied` says that the answer is the event just before this
-    one."""
+    one; `estimated` that the provider said nothing and the numbers are ours."""
 
     response: str = ""
     model: str = ""
@@ -184,6 +184,7 @@ class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     upto: int = 0
     replied: bool = False
     cost: float | None = None
+    estimated: bool = False
 
 
 class Lesson(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -15,6 +15,13 @@ from typing import Any
 from refold.core.model import Opaque
 from refold.dialects.wire import plain_id, report, shown_text
 
+# Parts that one of the providers has: where it stands in another's message, or in a place that is
+# not its own, it is refused. Any other type may be new, and is carried as it is.
+KNOWN_PARTS = frozenset({
+    "text", "image", "document", "thinking", "redacted_thinking", "tool_use", "tool_result",
+    "image_url", "input_audio", "file", "refusal", "input_text", "output_text", "input_image",
+    "input_file",
+})  # fmt: skip
 _NAME = re.compile(r"[a-zA-Z0-9_-]+")
 _BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_"
 

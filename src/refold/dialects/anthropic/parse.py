@@ -20,7 +20,8 @@ from refold.core.model import (
     ToolResult,
     Usage,
 )
-from refold.dialects.anthropic.render import ELSEWHERE, NAME, own_part, usual
+from refold.dialects.anthropic.render import ELSEWHERE, own_part, usual
+from refold.dialects.anthropic.repair import NAME
 from refold.dialects.form import Usual, content_blocks, message_of, placed_content
 from refold.dialects.outside import (
     MARKS,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from refold.dialects.repair import fitting_name, is_base64, refused_text
+from refold.dialects.repair import KNOWN_PARTS, fitting_name, is_base64, refused_text
 from refold.dialects.wire import EMPTY, present, report
 
 NAME = "anthropic"
@@ -65,7 +65,7 @@ def _said(block: Any, kind: Any, role: str, lost: list[str]) -> Wire | None:
     if kind == "text":
         is_said = type(block.get("text")) is str and not is_blank(block["text"])
         return block if is_said else None
-    is_unknown = type(kind) is str and kind not in _MEDIA
+    is_unknown = type(kind) is str and kind not in KNOWN_PARTS
     if is_unknown or (kind in _MEDIA and role == "user" and _has_source(block)):
         return block  # type: ignore[no-any-return]
     text = refused_text(block, NAME, lost)

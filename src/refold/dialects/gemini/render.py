@@ -20,7 +20,7 @@ from refold.dialects.form import HOLE, beside_text, filled, words_of
 from refold.dialects.gemini.fields import NAME, Numbering, is_made, made_id, value_in
 from refold.dialects.gemini.repair import repaired
 from refold.dialects.system import system_text
-from refold.dialects.wire import at, objects_in, copied, is_gone, report
+from refold.dialects.wire import at, copied, is_gone, objects_in, report
 
 UNSIGNED = "skip_thought_signature_validator"
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from refold.dialects.repair import (
+    KNOWN_PARTS,
     argument_text,
     fitting_name,
     is_base64,
@@ -65,7 +66,7 @@ def _part(part: Any, role: str, lost: list[str]) -> Wire | None:
     kind = part.get("type") if type(part) is dict else None
     if kind in _SAID and (kind == "text" or role == "assistant"):
         return part if type(part.get(kind)) is str and part[kind] else None
-    is_unknown = type(kind) is str and kind not in (*_SAID, *_MEDIA)
+    is_unknown = type(kind) is str and kind not in KNOWN_PARTS
     if is_unknown or (kind in _MEDIA and role == "user" and _is_whole(kind, part.get(kind))):
         return part  # type: ignore[no-any-return]
     text = refused_text(part, NAME, lost)

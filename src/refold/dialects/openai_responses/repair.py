@@ -19,7 +19,13 @@ from refold.dialects.openai_responses.items import (
     kind_of,
     without_id,
 )
-from refold.dialects.repair import argument_text, fitting_name, is_data_url, refused_text
+from refold.dialects.repair import (
+    KNOWN_PARTS,
+    argument_text,
+    fitting_name,
+    is_data_url,
+    refused_text,
+)
 from refold.dialects.wire import EMPTY, present, report
 
 _NAME_LENGTH_MAX = 64
@@ -91,13 +97,13 @@ def _part(part: Any, answers: bool, lost: list[str]) -> Item | None:
     """A part that may stand there, else the text in it; None for nothing."""
     kind = part.get("type") if type(part) is dict else None
     known = OUTPUT_PARTS if answers else INPUT_PARTS
-    if kind in known:
+    if kind is not None and kind in known:
         held = [part.get(key) for key in _HELD[kind]]
         if any(map(_is_sound, held)):
             return {key: value for key, value in part.items() if key != "parsed"}
         if kind not in ("input_image", "input_file"):
             return None
-    elif type(kind) is str and kind not in _HELD:
+    elif type(kind) is str and kind not in KNOWN_PARTS:
         return part  # type: ignore[no-any-return]
     text = refused_text(part, NAME, lost)
     return {"type": "output_text" if answers else "input_text", "text": text} if text else None
