@@ -308,7 +308,11 @@ _TYPE = re.compile(r"(?:unknown block type|(?:part|item) of type) '([^']*)'")
 def _is_unknown(fault: str) -> bool:
     """Whether this is about a type or field that nobody knows yet, and so is carried."""
     found = _TYPE.search(fault)
-    return "unknown field" in fault or bool(found and found[1] not in KNOWN_PARTS)
+    return (
+        "unknown field" in fault
+        or "holds nothing" in fault
+        or bool(found and found[1] not in KNOWN_PARTS)
+    )
 
 
 # --- what an import may bring ---

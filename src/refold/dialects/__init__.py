@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from msgspec.structs import replace
 
 from refold.core.arguments import arguments_object
-from refold.core.model import Message, Role, Text, ToolCall, ToolResult
+from refold.core.model import Message, Role, Text, Thinking, ToolCall, ToolResult
 from refold.dialects.outside import not_a_message, plain, plain_value
 from refold.dialects.protocol import Dialect, FindCalls, Reply
 from refold.dialects.streams import CUT_OFF, assemble, is_async_stream, is_stream
@@ -37,6 +37,10 @@ DIALECTS: dict[str, str] = {
 }
 # What most servers speak, and so who reads what could be anybody's.
 DEFAULT = "openai_chat"
+RESPONSES = "openai_responses"
+# Stands in the metadata of an answer that came alone, directly after reasoning or what followed
+# it, and on its items until the whole page is seen.
+REASONED = "$reasoned"
 _PLAIN_ROLES: tuple[Role, ...] = ("user", "assistant", "system")
 _loaded: dict[str, Dialect] = {}
 
@@ -119,6 +123,18 @@ def answering(message: Message, find_calls: FindCalls) -> Message:
     if message.dialect not in DIALECTS or ToolResult not in map(type, message.blocks):
         return message
     return dialect(message.dialect).answering(message, find_calls)
+
+
+def following(message: Message, before: Message | None) -> Message:
+    """The message, marked if it is an answer that came alone after the reasoning that led to it."""
+    if before is None or message.dialect != before.dialect or message.dialect != RESPONSES:
+        return message
+    if message.role != "assistant" or before.role != "assistant":
+        return message
+    thinks = Thinking in map(type, message.blocks)
+    if thinks or not (Thinking in map(type, before.blocks) or before.metadata.get(REASONED)):
+        return message
+    return replace(message, metadata={**message.metadata, REASONED: True})
 
 
 def reply(response: Any, preferred: str) -> Reply:

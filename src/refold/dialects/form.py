@@ -108,7 +108,7 @@ ANSWER_KEYS = ("output", "result", "content", "error")
 _PLACES: dict[type, tuple[tuple[Path, str], ...]] = {
     Text: ((("text",), "text"), (("refusal",), "text")),
     Thinking: (
-        (("thinking",), "text"), (("text",), "text"), (("data",), "data"),
+        (("thinking",), "text"), (("text",), "text"), (("summary",), "text"), (("data",), "data"),
         (("signature",), "signature"), (("thoughtSignature",), "signature"),
         (("thought_signature",), "signature"),
     ),

@@ -39,6 +39,10 @@ class Recorder:
         parsed = self._parse(message)
         with self._log.guard:
             answers = [dialects.answering(one, self._log.log.calling) for one in parsed]
+            slots = self._log.state.slots
+            answers[:1] = [
+                dialects.following(one, slots[-1].message if slots else None) for one in answers[:1]
+            ]
             drafts = [draft for one in answers for draft in self._intake.message(one, by)]
             return self._log.append(drafts)
 

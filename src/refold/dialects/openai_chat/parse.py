@@ -45,7 +45,7 @@ _ROLES: dict[str, Role] = {
 }
 _KEYS = frozenset({
     "tool_calls", "tool_call_id", "function_call", "refusal", "reasoning_content",
-    "reasoning_details",
+    "reasoning_details", "thinking_blocks",
 })  # fmt: skip
 _PARTS = ("image_url", "input_audio", "file", "refusal")
 # Where a call has its name and its arguments; the last is the simple shape, without a wrapper.
@@ -53,6 +53,9 @@ _CALLS = (("function", "arguments"), ("custom", "input"), ("", "arguments"))
 _KINDS = ("function", "custom")
 _CALL_KEYS = frozenset({"function", "custom", "name"})
 _REASONING = ("reasoning_content", "reasoning")
+# Lists of thinking with signatures: LiteLLM's and OpenRouter's.
+_SIGNED = ("thinking_blocks", "reasoning_details")
+_THOUGHT = ("thinking", "text", "summary")
 
 
 # --- which dialect ---
@@ -114,11 +117,23 @@ def _placed_answer(wire: dict[str, Any]) -> Placed:
 
 
 def _placed_reasoning(wire: dict[str, Any]) -> Placed:
-    for key in _REASONING:
-        text = wire.get(key)
-        if type(text) is str and text:
-            return [((key,), Thinking(text))]
-    return []
+    """What the model thought: as text, and in the shapes in which servers carry signatures."""
+    texts = [key for key in _REASONING if type(wire.get(key)) is str and wire[key]]
+    placed: Placed = [((key,), Thinking(wire[key])) for key in texts[:1]]
+    for key in _SIGNED:
+        for index, part in enumerate(wire[key] if type(wire.get(key)) is list else []):
+            thinking = _signed_thinking(part)
+            if thinking != Thinking():
+                placed.append(((key, index), thinking))
+    return placed
+
+
+def _signed_thinking(part: Any) -> Thinking:
+    """Thinking as a server gives it beside the content, with its signature or its seal."""
+    if type(part) is not dict:
+        return Thinking()
+    text = next((part[key] for key in _THOUGHT if type(part.get(key)) is str), "")
+    return Thinking(text, text_in(part, "signature"), text_in(part, "data"))
 
 
 def _placed_calls(wire: dict[str, Any]) -> Placed:

@@ -35,6 +35,8 @@ def repaired(wire: Wire, lost: list[str]) -> Wire:
     """The message as the provider takes it; what was valid stays as it is."""
     if wire.get("role") == "assistant":
         wire = _repaired_answer(wire, lost)
+    elif "tool_calls" in wire:
+        wire = {key: value for key, value in wire.items() if key != "tool_calls"}
     content = wire.get("content")
     if type(content) is list:
         wire["content"] = _content(content, wire["role"], lost)
@@ -121,6 +123,8 @@ def _goes_back(key: str, value: Any) -> bool:
             return type(value) is dict and _is_text(value.get("name"))
         case "audio":
             return type(value) is dict and _is_text(value.get("id"))
+        case "thinking_blocks" | "reasoning_details":
+            return bool(value)
         case "refusal":
             return value is None or type(value) is str
         case _:

@@ -22,6 +22,7 @@ from refold.dialects.form import UNREADABLE, Misfit, filled
 from refold.dialects.openai_responses.items import (
     NAME,
     OPEN_CALLS,
+    REASONED,
     call_of,
     filled_result,
     kind_of,
@@ -93,6 +94,8 @@ class _Rendering:
         by_id = {self._id(call.id): call for call in calls}
         for made in self._items(message):
             item = repaired(made, self.lost)
+            if item is not None and message.metadata.get(REASONED):
+                item = {**item, REASONED: True}
             if item is not None:
                 self._add_item(item, by_id.get(call_of(item)))
 

@@ -62,7 +62,7 @@ def repaired(item: Item, lost: list[str]) -> Item | None:
 def _with_fitting_id(item: Item, kind: str) -> Item:
     """The item without an id that the provider cannot have given it."""
     id = item.get("id")
-    if "id" not in item or kind in NAMED_BY_ID or kind.endswith("_output"):
+    if "id" not in item or kind in NAMED_BY_ID or kind == "local_shell_call_output":
         return item
     if type(id) is str and _ID.fullmatch(id) and id.startswith(_PREFIXES.get(kind, "")):
         return item
@@ -148,6 +148,7 @@ def _function_call(item: Item, kind: str, lost: list[str]) -> Item:
 
 def repaired_output(item: Item, lost: list[str]) -> Item:
     """An output without empty parts; an empty list is nothing, in words."""
+    item = _with_fitting_id(item, kind_of(item))
     output = item.get("output")
     if kind_of(item).removesuffix("_output") not in OPEN_CALLS:
         return item
