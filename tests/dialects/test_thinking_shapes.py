@@ -9,6 +9,7 @@ import pytest
 
 import refold
 from refold import dialects
+from refold.dialects.anthropic.thinking import ready_to_think
 
 
 def reply(n: int, **more: Any) -> dict[str, Any]:
@@ -128,3 +129,46 @@ def test_a_reply_is_a_repeat_only_if_id_and_content_are_the_same() -> None:
         assert context.record(answer(text)) == []
     said = [message["content"] for message in context.request("openai_chat")["messages"]]
     assert said == ["q", "one", "q", "two"]
+
+
+ON = {"thinking": {"type": "enabled", "budget_tokens": 1_024}}
+
+
+def test_a_switch_to_claude_with_thinking_in_a_tool_loop_is_valid() -> None:
+    context = refold.open("x", store="memory:", model="gpt-4o", embedder=False)
+    context.append({"role": "user", "content": "begin"})
+    for n in range(2):
+        context.record(reply(n))
+        context.append_result(f"t{n}", f"line {n}")
+    request = {**context.request("anthropic"), **ON}
+    anthropic = dialects.dialect("anthropic")
+    assert "expected thinking" in str(anthropic.check(request))
+    ready = ready_to_think(request)
+    assert anthropic.check(ready) == []
+    assert "[I called read with {}]" in str(ready) and "line 1" in str(ready)
+    off = context.request("anthropic")
+    assert ready_to_think(off) is off
+
+
+def test_the_loop_of_a_model_that_thinks_stays_as_it_is() -> None:
+    context = refold.open("x", store="memory:", model="claude-sonnet-4-5", embedder=False)
+    context.append({"role": "user", "content": "begin"})
+    thought = {"type": "thinking", "thinking": "t", "signature": "c2ln"}
+    call = {"type": "tool_use", "id": "t1", "name": "f", "input": {}}
+    context.append({"role": "assistant", "content": [thought, call]})
+    context.append_result("t1", "r")
+    request = {**context.request(), **ON}
+    assert ready_to_think(request) is request
+    assert dialects.dialect("anthropic").check(request) == []
+
+
+def test_cache_marks_keep_their_time_to_live() -> None:
+    mark = {"type": "ephemeral", "ttl": "1h"}
+    system = [{"type": "text", "text": "s", "cache_control": mark}]
+    context = refold.open(
+        "x", store="memory:", model="claude-sonnet-4-5", embedder=False, system=system
+    )
+    context.append({"role": "user", "content": "q"})
+    request = context.request()
+    assert request["system"][-1]["cache_control"] == mark
+    assert request["messages"][-1]["content"][-1]["cache_control"] == mark

@@ -7,9 +7,13 @@ What was rendered before is kept, so a page that only grew costs its growth. Nei
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from refold import dialects
 from refold.compaction.active_model import ActiveModel
 from refold.compaction.compactor import Compactor
+from refold.dialects import openai_chat
+from refold.dialects.openai_chat.alternation import alternating
 from refold.dialects.page import Page, Rendered
 from refold.errors import OverBudget
 from refold.log.open_log import OpenLog
@@ -57,9 +61,17 @@ class Pages:
         view = self._log.state.view()
         page = self._page(self._model.dialect(dialect))
         rendered = page.render(view, cache=self._log.config.cache)
+        if page.dialect.name == openai_chat.name and self._alternates():
+            rendered = replace(rendered, request=alternating(rendered.request))
         self.shown = view.head
         self._log.sync("turn")
         return rendered
+
+    def _alternates(self) -> bool:
+        """Whether roles take turns: as configured, else for a named model that no table knows."""
+        configured = self._log.config.alternate_roles
+        is_local = bool(self._log.state.meta.model) and not self._model.info.known
+        return is_local if configured is None else configured
 
     def _page(self, dialect: str) -> Page:
         if dialect not in self._pages:

@@ -173,6 +173,21 @@ def _order_faults(request: Mapping[str, Any], messages: list[dict[str, Any]]) ->
         yield f"messages[0]: the first message is {first}, not user"
     if last == "assistant" and is_on:
         yield f"messages[{len(messages) - 1}]: a prefill while thinking is on"
+    if is_on:
+        yield from _loop_faults(messages)
+
+
+def _loop_faults(messages: list[dict[str, Any]]) -> Faults:
+    """While thinking is on, every answer of the open tool loop begins with thinking."""
+    for index in range(len(messages) - 1, -1, -1):
+        message = messages[index]
+        if message["role"] == "user" and not _ids(message, "tool_result", "tool_use_id"):
+            return
+        if not _ids(message, "tool_use", "id"):
+            continue
+        kind = message["content"][0]["type"]
+        if kind not in ("thinking", "redacted_thinking"):
+            yield f"messages[{index}]: expected thinking, found {kind} while thinking is on"
 
 
 def _pair_faults(messages: list[dict[str, Any]]) -> Faults:

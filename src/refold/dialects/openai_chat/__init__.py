@@ -1,8 +1,8 @@
 """OpenAI Chat Completions, and the many servers that speak it.
 
 Results are messages of their own (`tool`), arguments are text, reasoning of compatible servers
-stands beside the content. Calls may also come in the simple shape {id, name, arguments}, and go
-back in it.
+stands beside the content. Calls may also come in the simple shape {id, name, arguments}; they go
+out in the provider's own.
 """
 
 from collections.abc import Mapping
