@@ -22,7 +22,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from refold.artifacts.artifacts import Artifacts
 from refold.config import Config
 from refold.core.budget import Budget
-from refold.core.model import Event, View
+from refold.core.model import View
 from refold.dialects.streams import awaited
 from refold.engine import opening
 from refold.engine.context import Context
@@ -68,9 +68,9 @@ def _threaded_twin(
 
 
 async def _run(call: Callable[..., T], args: Sequence[Any], given: Mapping[str, Any]) -> T:
-    """Runs the call in a worker thread."""
+    """Runs the call in a worker thread. An asynchronous stream is read before."""
     loop = asyncio.get_running_loop()
-    positional = [_bridged(loop, value) for value in args]
+    positional = [_bridged(loop, await awaited(value)) for value in args]
     named = {name: _bridged(loop, value) for name, value in given.items()}
     return await asyncio.to_thread(call, *positional, **named)
 
@@ -127,11 +127,7 @@ class AsyncContext(_Async):
 
     append = _threaded(Context.append)
     append_result = _threaded(Context.append_result)
-
-    async def record(self, response: Any) -> Sequence[Event]:
-        """Appends a provider's reply and its usage; a stream is read to its end."""
-        return await asyncio.to_thread(self._wrapped.record, await awaited(response))
-
+    record = _threaded(Context.record)
     recover = _threaded(Context.recover)
     request = _threaded(Context.request)
     render = _threaded(Context.render)
