@@ -23,6 +23,7 @@ from refold.artifacts.artifacts import Artifacts
 from refold.config import Config
 from refold.core.budget import Budget
 from refold.core.model import View
+from refold.dialects.streams import awaited
 from refold.engine import opening
 from refold.engine.context import Context
 from refold.engine.log_reader import LogReader
@@ -67,9 +68,9 @@ def _threaded_twin(
 
 
 async def _run(call: Callable[..., T], args: Sequence[Any], given: Mapping[str, Any]) -> T:
-    """Runs the call in a worker thread."""
+    """Runs the call in a worker thread. An asynchronous stream is read before."""
     loop = asyncio.get_running_loop()
-    positional = [_bridged(loop, value) for value in args]
+    positional = [_bridged(loop, await awaited(value)) for value in args]
     named = {name: _bridged(loop, value) for name, value in given.items()}
     return await asyncio.to_thread(call, *positional, **named)
 

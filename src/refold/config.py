@@ -80,6 +80,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     redact: bool | tuple[Channel | Literal["emails"], ...] = True
     # The provider's format of requests; None: the one that the model's name says.
     dialect: str | None = None
+    # Whether user and assistant take turns in Chat Completions, as strict chat templates want;
+    # None: for models that no table knows, which local servers have.
+    alternate_roles: bool | None = None
     # Allows a ratio below 0.3, which compacts nearly always.
     force: bool = False
     # Settings of single strategies, as in `{"hide": {"preset": "half"}}`.

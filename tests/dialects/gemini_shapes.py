@@ -81,7 +81,7 @@ def result(draw: st.DrawFn, call: dict[str, Any]) -> dict[str, Any]:
 def turn(draw: st.DrawFn) -> list[dict[str, Any]]:
     """A user, an answer, and the results of its calls in one content."""
     ids = draw(st.none() | st.just([f"call-{n}" for n in range(3)]))
-    names = draw(st.lists(words, max_size=3))
+    names = draw(st.lists(words.map(lambda word: f"f{word}"), max_size=3))
     calls = [{"name": name, "args": draw(objects)} for name in names]
     if ids is not None:
         calls = [{"id": id, **call} for id, call in zip(ids, calls)]

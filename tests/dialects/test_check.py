@@ -108,7 +108,16 @@ OPENAI_FAULTS: list[tuple[str, list[Any], str]] = [
     ),
     ("call without name", called(type="function", function={"arguments": ""}), "name is None"),
     ("custom input", called(type="custom", custom={"name": "f", "input": {}}), "input is dict"),
-    ("simple arguments", called(name="f", arguments=[1]), "arguments is list"),
+    ("simple shape", called(name="f", arguments="{}"), "without its function"),
+    ("index of a stream", called(type="function", index=0, function={}), "index"),
+    ("parsed arguments", called(type="function", function={"parsed_arguments": 1}), "only an SDK"),
+    ("null calls", [U, {"role": "assistant", "content": "a", "tool_calls": None}], "tool_calls is"),
+    ("parsed", [U, {"role": "assistant", "content": "a", "parsed": None}], "only an SDK has"),
+    (
+        "strange name",
+        called(type="function", function={"name": "a.b", "arguments": ""}),
+        "name is 'a.b'",
+    ),
     (
         "assistant first",
         [{"role": "system", "content": "s"}, {"role": "assistant", "content": "x"}, U],
@@ -285,11 +294,6 @@ def test_anthropic_faults_beside_the_messages_are_found(
 
 
 def test_sound_requests_have_no_faults() -> None:
-    simple = {
-        "role": "assistant",
-        "content": "",
-        "tool_calls": [{"id": "a", "name": "f", "arguments": {}}],
-    }
     assert (
         openai_chat.check(
             {
@@ -305,7 +309,6 @@ def test_sound_requests_have_no_faults() -> None:
         )
         == []
     )
-    assert openai_chat.check({"messages": [U, simple, tool("a", "")]}) == []
     assert (
         anthropic.check(
             {"messages": [U, uses("a", "b"), says("user", result("b"), result("a"), text())]}

@@ -141,7 +141,7 @@ def test_odd_anthropic_blocks_are_refused(block: Any) -> None:
 def test_odd_openai_results_are_refused() -> None:
     for wire in (
         {"role": "tool", "content": "x"},
-        {"role": "tool", "tool_call_id": "a", "content": None},
+        {"role": "tool", "tool_call_id": "a"},
     ):
         with pytest.raises(Invalid):
             dialect("openai_chat").parse(wire)

@@ -56,6 +56,7 @@ def test_every_setting_can_stand_in_the_environment(name: str, tmp_path: Path) -
         "exclude_tools": "[]",
         "auto": "false",
         "cache": "false",
+        "alternate_roles": "true",
         "redact": "false",
         "force": "true",
         **value,

@@ -19,6 +19,7 @@ from refold.config import Config
 from refold.core.budget import Budget, budget_for, current_tokens, factor_of
 from refold.core.fold import is_plausible
 from refold.core.model import Lesson, Meta, Usage
+from refold.dialects import DIALECTS
 from refold.dialects.overflow import LIMIT_MIN
 from refold.dialects.protocol import Dialect
 from refold.errors import Invalid
@@ -107,7 +108,7 @@ class ActiveModel:
         if named:
             return named
         for slot in reversed(self._log.state.slots):
-            if slot.message.role == "assistant" and slot.message.dialect:
+            if slot.message.role == "assistant" and slot.message.dialect in DIALECTS:
                 return slot.message.dialect
         return DIALECT_DEFAULT
 

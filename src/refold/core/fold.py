@@ -209,7 +209,7 @@ class Fold:
                         self.originals[event.seq] = body
             case Usage():
                 self._bill(body)
-                if live:
+                if live and not body.estimated:
                     self._anchor(event, body)
             case Artifact():
                 self.artifacts.append(event.seq)

@@ -175,7 +175,8 @@ class Artifact(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one call was billed, and `upto`: the head that its request showed. `input` counts
     everything read, cached or not; `replied` says that the answer is the event just before this
-    one; `counted` is our own count of the request, 0 where it was not written down."""
+    one; `counted` is our own count of the request, 0 where it was not written down; `estimated`
+    says that the provider said nothing and the numbers are ours."""
 
     response: str = ""
     model: str = ""
@@ -188,6 +189,7 @@ class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     replied: bool = False
     cost: float | None = None
     counted: int = 0
+    estimated: bool = False
 
 
 class Lesson(Struct, frozen=True, kw_only=True, omit_defaults=True):

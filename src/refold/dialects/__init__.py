@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from msgspec.structs import replace
 
 from refold.core.arguments import arguments_object
-from refold.core.model import Message, Role, Text, ToolCall, ToolResult
-from refold.dialects.outside import not_a_message, plain
+from refold.core.model import Message, Role, Text, Thinking, ToolCall, ToolResult
+from refold.dialects.outside import not_a_message, plain, plain_value
 from refold.dialects.protocol import Dialect, FindCalls, Reply
+from refold.dialects.streams import CUT_OFF, assemble, is_async_stream, is_stream
 from refold.dialects.wire import is_json
 from refold.display import suggestion
 from refold.errors import Invalid
@@ -36,8 +37,18 @@ DIALECTS: dict[str, str] = {
 }
 # What most servers speak, and so who reads what could be anybody's.
 DEFAULT = "openai_chat"
+RESPONSES = "openai_responses"
+# Stands in the metadata of an answer that came alone, directly after reasoning or what followed
+# it, and on its items until the whole page is seen.
+REASONED = "$reasoned"
 _PLAIN_ROLES: tuple[Role, ...] = ("user", "assistant", "system")
 _loaded: dict[str, Dialect] = {}
+
+
+__all__ = [
+    "DEFAULT", "DIALECTS", "answering", "assemble", "dialect", "dialect_of", "parse",
+    "plain_value", "reply", "tool_calls",
+]  # fmt: skip
 
 
 def dialect(name: str) -> Dialect:
@@ -73,7 +84,21 @@ def parse(message: Any, preferred: str = DEFAULT) -> list[Message]:
     if _is_plain(message):
         return _parse_plain(message, dialect(preferred))
     value = message if is_json(message) else _plain_object(message)
-    return dialect(dialect_of(value, preferred) or preferred).parse(message)
+    name = dialect_of(value, preferred) or preferred
+    try:
+        return dialect(name).parse(message)
+    except _UNREADABLE as error:
+        raise _not_readable(message, error) from error
+
+
+# What a value of the wrong type raises where a dialect reads it.
+_UNREADABLE = (LookupError, TypeError, ValueError, AttributeError)
+
+
+def _not_readable(value: Any, error: Exception) -> Invalid:
+    """The error for what has the shape of a message or response, but not its types."""
+    what = f"{value!r:.80} has a value of the wrong type ({type(error).__name__})"
+    return Invalid(what, hint="pass a message or a response as the provider's SDK has it")
 
 
 def _is_plain(message: Any) -> TypeGuard[dict[str, Any]]:
@@ -100,24 +125,74 @@ def answering(message: Message, find_calls: FindCalls) -> Message:
     return dialect(message.dialect).answering(message, find_calls)
 
 
+def following(message: Message, before: Message | None) -> Message:
+    """The message, marked if it is an answer that came alone after the reasoning that led to it."""
+    if before is None or message.dialect != before.dialect or message.dialect != RESPONSES:
+        return message
+    if message.role != "assistant" or before.role != "assistant":
+        return message
+    thinks = Thinking in map(type, message.blocks)
+    if thinks or not (Thinking in map(type, before.blocks) or before.metadata.get(REASONED)):
+        return message
+    return replace(message, metadata={**message.metadata, REASONED: True})
+
+
 def reply(response: Any, preferred: str) -> Reply:
     """A provider's response taken apart, by the dialect whose response it is."""
-    wire = plain(response)
-    for asked in map(dialect, _in_order(preferred)):
-        if asked.is_response(wire):
+    if is_stream(response):
+        return _reply_of_stream(response, preferred)
+    wire = _response_object(response)
+    asked = next(
+        (each for each in map(dialect, _in_order(preferred)) if each.is_response(wire)), None
+    )
+    try:
+        if asked is not None:
             return asked.reply(response)
-    return dialect(preferred).reply(response)
+        return dialect(dialect_of(wire, preferred) or preferred).reply(response)
+    except _UNREADABLE as error:
+        raise _not_readable(response, error) from error
+
+
+def _reply_of_stream(chunks: Any, preferred: str) -> Reply:
+    """The reply that a stream gave; `cut_off` is the reason where it did not come to its end."""
+    response = assemble(chunks)
+    is_cut_off = response.pop(CUT_OFF, False)
+    made = reply(response, preferred)
+    return (
+        replace(made, finished=CUT_OFF, is_stream=True)
+        if is_cut_off
+        else replace(made, is_stream=True)
+    )
+
+
+def _response_object(response: Any) -> Mapping[str, Any]:
+    if is_async_stream(response):
+        hint = "await it: refold.aio has the same Context for async callers"
+        raise Invalid(f"{response!r:.80} is an asynchronous stream", hint=hint)
+    return _plain_object(response)
 
 
 def tool_calls(response: Any) -> list[ToolCall]:
     """The tool calls of any provider's response or message; arguments are an object wherever
     they can be read so."""
-    value = _plain_object(response)
-    name = dialect_of(value)
-    if name is None:
+    message = _answer(response)
+    if message is None:
         return []
-    message = dialect(name).reply(value).message
     return [_with_arguments(block) for block in message.blocks if isinstance(block, ToolCall)]
+
+
+def _answer(response: Any) -> Message | None:
+    """The message in a response, in the list of its chunks, or in a message; None for what is
+    nobody's."""
+    if isinstance(response, list | tuple):
+        return reply(response, DEFAULT).message
+    if is_stream(response):
+        hint = "walk it once: chunks = list(stream); record(chunks); tool_calls(chunks)"
+        raise Invalid(f"{response!r:.80} is a stream that was not read", hint=hint)
+    value = _response_object(response)
+    if dialect_of(value) is None:
+        return None
+    return reply(response, DEFAULT).message
 
 
 def _with_arguments(call: ToolCall) -> ToolCall:

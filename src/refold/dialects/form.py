@@ -108,7 +108,7 @@ ANSWER_KEYS = ("output", "result", "content", "error")
 _PLACES: dict[type, tuple[tuple[Path, str], ...]] = {
     Text: ((("text",), "text"), (("refusal",), "text")),
     Thinking: (
-        (("thinking",), "text"), (("text",), "text"), (("data",), "data"),
+        (("thinking",), "text"), (("text",), "text"), (("summary",), "text"), (("data",), "data"),
         (("signature",), "signature"), (("thoughtSignature",), "signature"),
         (("thought_signature",), "signature"),
     ),
@@ -276,9 +276,23 @@ def filled(message: Message, show: Show, rename: Rename) -> Any:
     if message.form is None:
         return None
     try:
-        return fill(message.form, message.blocks, show, rename)
-    except Misfit:
+        wire = fill(message.form, message.blocks, show, rename)
+    except (Misfit, *UNREADABLE):
         return None
+    return wire if _is_wire(wire) else None
+
+
+def _is_wire(value: Any) -> bool:
+    """Whether this can be a message, or a list of items."""
+    if type(value) is list:
+        return all(type(item) is dict for item in value)
+    if type(value) is not dict:
+        return False
+    return type(value.get("parts")) is list or type(value.get("role")) is str
+
+
+# What a form that we did not make raises: an import may bring any.
+UNREADABLE = (LookupError, TypeError, ValueError, AttributeError)
 
 
 def fill(form: Any, blocks: Sequence[Block], show: Show, rename: Rename) -> Any:

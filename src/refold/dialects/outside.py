@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from base64 import b64encode
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -77,6 +78,18 @@ def _decoded(content: bytes) -> str:
         ) from error
 
 
+def encoded(value: Any, depth: int = 0) -> Any:
+    """The value with bytes as base64 text, which is how JSON has them here. The SDK's objects
+    encode themselves."""
+    if depth > DEPTH_MAX:
+        return value  # `plain` says that it is too deep
+    if type(value) is dict:
+        return {key: encoded(item, depth + 1) for key, item in value.items()}
+    if type(value) is list or type(value) is tuple:
+        return [encoded(item, depth + 1) for item in value]
+    return b64encode(value).decode() if type(value) is bytes else value
+
+
 # Methods of a stream that give what it has become.
 _FINAL = ("get_final_message", "get_final_completion", "get_final_response")
 
@@ -86,13 +99,25 @@ def _fields(value: Any) -> Any:
     attributes."""
     for method in _FINAL:
         if _has_method(value, method):
-            return getattr(value, method)()
+            return _final(getattr(value, method))
     if _has_method(value, "model_dump"):
         return _dumped(value)
     for method in ("to_dict", "dict"):
         if _has_method(value, method):
             return getattr(value, method)()
     return _attributes(value)
+
+
+def _final(method: Callable[[], Any]) -> Any:
+    """What a stream has become. An SDK that raises because the answer was cut off has the answer
+    with its error."""
+    try:
+        return method()
+    except Exception as error:
+        completion = getattr(error, "completion", None)
+        if completion is None:
+            raise
+        return completion
 
 
 def _has_method(value: Any, name: str) -> bool:
@@ -163,6 +188,12 @@ def remove_marks(wire: dict[str, Any]) -> dict[str, Any]:
 def without_marks(fields: Mapping[str, Any]) -> dict[str, Any]:
     """A shallow copy of an object without its cache marks."""
     return {key: value for key, value in fields.items() if key not in MARKS}
+
+
+def plain_value(value: Any) -> Any:
+    """A system prompt, a list of tools or any other value as plain JSON: a subclass of text becomes
+    text, an SDK's object its fields. None stays None; Invalid for what JSON cannot say."""
+    return plain(encoded(value))
 
 
 def role_of(wire: Mapping[str, Any], roles: Mapping[str, Role]) -> Role:

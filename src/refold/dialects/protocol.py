@@ -26,6 +26,7 @@ class Reply(Struct, frozen=True, kw_only=True):
     message: Message
     usage: Usage | None
     finished: str = ""
+    is_stream: bool = False
 
 
 class Dialect(Protocol):

@@ -12,6 +12,8 @@ from msgspec.structs import replace
 from refold import dialects
 from refold.compaction.active_model import ActiveModel
 from refold.compaction.compactor import Compactor
+from refold.dialects import openai_chat
+from refold.dialects.openai_chat.alternation import alternating
 from refold.dialects.page import Page, Rendered
 from refold.errors import Invalid, OverBudget
 from refold.log.open_log import OpenLog
@@ -65,11 +67,19 @@ class Pages:
             raise Invalid("there is no message on the page", hint="append a user message")
         fields = self._model.call_fields(page.dialect)
         rendered = replace(rendered, request={**fields, **rendered.request})
+        if page.dialect.name == openai_chat.name and self._alternates():
+            rendered = replace(rendered, request=alternating(rendered.request))
         self.shown = view.head
         # Whatever a compaction could do has been done: a page that is still full is worth a word.
         self._log.notices.watch(self._model.current, self._model.budget)
         self._log.sync("turn")
         return rendered
+
+    def _alternates(self) -> bool:
+        """Whether roles take turns: as configured, else for a named model that no table knows."""
+        configured = self._log.config.alternate_roles
+        is_local = bool(self._log.state.meta.model) and not self._model.info.known
+        return is_local if configured is None else configured
 
     def _page(self, dialect: str) -> Page:
         if dialect not in self._pages:

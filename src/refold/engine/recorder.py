@@ -7,17 +7,21 @@ way, `log.open_log` appends.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from refold import dialects
 from refold.artifacts import offload
 from refold.artifacts.intake import Intake
 from refold.compaction.active_model import ActiveModel
+from refold.core import codec
 from refold.core.laws import calls_of, results_of
 from refold.core.model import Event, Message, Slot, Usage
+from refold.dialects.protocol import Reply
+from refold.dialects.streams import CUT_OFF, is_stream
 from refold.display import suggestion
 from refold.errors import Invalid
 from refold.log.draft import Draft, message_checked
@@ -26,6 +30,8 @@ from refold.log.open_log import OpenLog
 from refold.tokens.counter import count_message
 
 OnError = Literal["raise", "degrade"]
+# Events in which a reply that comes again is looked for.
+_LOOKED_BACK = 1_000
 
 
 class Recorder:
@@ -38,6 +44,10 @@ class Recorder:
         parsed = self._parse(message)
         with self._log.guard:
             answers = [dialects.answering(one, self._log.log.calling) for one in parsed]
+            slots = self._log.state.slots
+            answers[:1] = [
+                dialects.following(one, slots[-1].message if slots else None) for one in answers[:1]
+            ]
             drafts = [draft for one in answers for draft in self._intake.message(one, by)]
             return self._log.append(drafts)
 
@@ -62,15 +72,47 @@ class Recorder:
             return self._log.append(drafts)
 
     def record(self, response: Any, *, shown: int) -> list[Event]:
-        """Appends a reply to the request that showed the log up to `shown`."""
-        reply = dialects.reply(response, self._model.dialect())
+        """Appends a reply to the request that showed the log up to `shown`. A stream is read to
+        its end; if it breaks, what came is recorded and the error raised."""
+        if not is_stream(response):
+            return self._record(dialects.reply(response, self._model.dialect()), shown)
+        chunks: list[Any] = []
+        try:
+            chunks.extend(response)
+        except BaseException:
+            self._record_chunks(chunks, shown)
+            raise
+        return self._record(dialects.reply(chunks, self._model.dialect()), shown)
+
+    def stream(self, response: Iterable[Any], *, shown: int) -> Iterator[Any]:
+        """Hands the chunks of a stream on, and records the reply once it ends, however it ends."""
+        chunks: list[Any] = []
+        try:
+            for chunk in response:
+                chunks.append(chunk)
+                yield chunk
+        finally:
+            self._record_chunks(chunks, shown)
+
+    def _record_chunks(self, chunks: list[Any], shown: int) -> None:
+        """Records what came of a stream, if anything did."""
+        if chunks:
+            self._record(dialects.reply(chunks, self._model.dialect()), shown)
+
+    def _record(self, reply: Reply, shown: int) -> list[Event]:
+        message = reply.message
+        if reply.finished == CUT_OFF:
+            message = replace(message, metadata={**message.metadata, CUT_OFF: True})
         with self._log.reading():
-            if reply.usage is not None and self._is_recorded(reply.usage):
+            usage = reply.usage
+            if usage is not None and self._is_recorded(usage, message):
                 return []
-            drafts = self._intake.message(reply.message, "model")
-            if reply.usage is not None:
-                usage = self._model.received(reply.usage, upto=shown, replied=True)
-                drafts.append(Draft(body=usage, by="model"))
+            if usage is None and reply.is_stream:
+                usage = self._estimated(message)
+            drafts = self._intake.message(message, "model")
+            if usage is not None:
+                billed = self._model.received(usage, upto=shown, replied=True)
+                drafts.append(Draft(body=billed, by="model"))
             events = self._log.append(drafts)
             self._log.sync("turn")
             return events
@@ -97,6 +139,11 @@ class Recorder:
                     return True
         return False
 
+    def _estimated(self, message: Message) -> Usage:
+        """What a reply was probably billed, where its stream did not say."""
+        output = round(count_message(message, self._log.counter) * self._model.budget.factor)
+        return Usage(input=self._model.current, output=output, estimated=True)
+
     def count(self, message: Any) -> int:
         """The tokens of a message, in the provider's count."""
         tokens = sum(count_message(one, self._log.counter) for one in self._parse(message))
@@ -107,8 +154,14 @@ class Recorder:
             return [message_checked(message)]
         return dialects.parse(message, self._model.dialect())
 
-    def _is_recorded(self, usage: Usage) -> bool:
-        return bool(usage.response) and usage.response in self._log.state.responses
+    def _is_recorded(self, usage: Usage, message: Message) -> bool:
+        """Whether the very reply is in the log: an id alone says nothing, some servers give the
+        same one again."""
+        if not usage.response or usage.response not in self._log.state.responses:
+            return False
+        body = codec.encode(message)
+        first = max(0, self._log.state.head - _LOOKED_BACK)
+        return any(event.body == body for event in self._log.log.read(first))
 
 
 def unanswered(slots: Sequence[Slot]) -> list[str]:

@@ -16,7 +16,7 @@ from refold.dialects.faults import (
     faults_in,
     is_name,
     kind_in,
-    name_faults,
+    matches,
     pattern_faults,
     repeated,
     type_faults,
@@ -25,6 +25,7 @@ from refold.dialects.wire import objects_in
 
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
 _MARKS_MAX = 4
 _ROLES = ("user", "assistant", "system")
 _SOURCES = {
@@ -108,6 +109,8 @@ def _source_faults(block: dict[str, Any]) -> Faults:
         yield f"a source of type {kind!r}"
     elif not all(source.get(field) for field in needed):
         yield f"the {kind} source is incomplete"
+    elif kind == "base64" and not matches(_BASE64, source["data"]):
+        yield "the data is not base64"
 
 
 def _thinking_faults(block: dict[str, Any]) -> Faults:
@@ -124,7 +127,7 @@ def _redacted_faults(block: dict[str, Any]) -> Faults:
 
 def _use_faults(block: dict[str, Any]) -> Faults:
     yield from pattern_faults(block, "id", _ID)
-    yield from name_faults(block, "name")
+    yield from pattern_faults(block, "name", _TOOL_NAME)
     yield from type_faults(block, "input", dict)
 
 
@@ -170,6 +173,21 @@ def _order_faults(request: Mapping[str, Any], messages: list[dict[str, Any]]) ->
         yield f"messages[0]: the first message is {first}, not user"
     if last == "assistant" and is_on:
         yield f"messages[{len(messages) - 1}]: a prefill while thinking is on"
+    if is_on:
+        yield from _loop_faults(messages)
+
+
+def _loop_faults(messages: list[dict[str, Any]]) -> Faults:
+    """While thinking is on, every answer of the open tool loop begins with thinking."""
+    for index in range(len(messages) - 1, -1, -1):
+        message = messages[index]
+        if message["role"] == "user" and not _ids(message, "tool_result", "tool_use_id"):
+            return
+        if not _ids(message, "tool_use", "id"):
+            continue
+        kind = message["content"][0]["type"]
+        if kind not in ("thinking", "redacted_thinking"):
+            yield f"messages[{index}]: expected thinking, found {kind} while thinking is on"
 
 
 def _pair_faults(messages: list[dict[str, Any]]) -> Faults:

@@ -20,7 +20,8 @@ from refold.core.model import (
     ToolResult,
     Usage,
 )
-from refold.dialects.anthropic.render import ELSEWHERE, NAME, own_part, usual
+from refold.dialects.anthropic.render import ELSEWHERE, own_part, usual
+from refold.dialects.anthropic.repair import NAME
 from refold.dialects.form import Usual, content_blocks, message_of, placed_content
 from refold.dialects.outside import (
     MARKS,
@@ -44,7 +45,7 @@ _ROLES: dict[str, Role] = {
 _PARTS = frozenset({
     "tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use", "mcp_tool_use",
     "mcp_tool_result", "mcp_tool_listing", "container_upload", "compaction", "fallback",
-    "tool_addition", "tool_removal",
+    "tool_addition", "tool_removal", "search_result",
 })  # fmt: skip
 
 
@@ -70,7 +71,7 @@ def is_response(response: Mapping[str, Any]) -> bool:
     """Whether this is a response of the Messages API."""
     if response.get("type") != "message" or response.get("role") != "assistant":
         return False
-    return "content" in response
+    return isinstance(response.get("content"), list | None) and "content" in response
 
 
 # --- parse ---

@@ -13,6 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from refold.core.model import Block, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
+from refold.dialects.anthropic.repair import NAME, is_blank, repaired
 from refold.dialects.foreign import Accepts, media_as_note, translated, with_object
 from refold.dialects.form import filled
 from refold.dialects.system import system_text
@@ -29,7 +30,6 @@ from refold.dialects.wire import (
     text_within,
 )
 
-NAME = "anthropic"
 # A role that this provider does not have: what another provider's system said. `request` sees the
 # whole page and gives it its place, in the system prompt or in a user message.
 ELSEWHERE = "developer"
@@ -58,7 +58,7 @@ class _Rendering:
 
     def add_text(self, text: str) -> None:
         self.merging = False
-        self.out.append({"role": "user", "content": EMPTY if _is_blank(text) else text})
+        self.out.append({"role": "user", "content": EMPTY if is_blank(text) else text})
 
     def add(self, message: Message) -> None:
         own = message.dialect == NAME
@@ -66,7 +66,7 @@ class _Rendering:
             self._add_system(message)
             return
         accepted = _signed(message, self.lost) if own else translated(message, _ACCEPTS, self.lost)
-        wire = _with_content(_wire(accepted))
+        wire = repaired(_wire(accepted), self.lost)
         if ToolResult in map(type, accepted.blocks):
             self._add_results(wire, as_it_came=own)
         else:
@@ -121,25 +121,6 @@ def _wire(message: Message) -> dict[str, Any]:
 
 def _id(id: str) -> str:
     return plain_id(id, _ID_LENGTH_MAX)
-
-
-def _is_blank(text: Any) -> bool:
-    return not text or (type(text) is str and text.isspace())
-
-
-def _with_content(wire: dict[str, Any]) -> dict[str, Any]:
-    """The message without blank texts, and never empty: the provider refuses both."""
-    content = wire.get("content")
-    if type(content) is list:
-        kept = [part for part in content if not _is_blank_text(part)]
-        wire["content"] = kept or [{"type": "text", "text": EMPTY}]
-    elif _is_blank(content):
-        wire["content"] = EMPTY
-    return wire
-
-
-def _is_blank_text(part: dict[str, Any]) -> bool:
-    return part.get("type") == "text" and _is_blank(part.get("text"))
 
 
 # --- what may be sent ---
@@ -241,7 +222,7 @@ def _result_part(result: ToolResult) -> dict[str, Any]:
     if len(content) == 1 and is_text(content[0]):
         part["content"] = text_within(content)
     elif content:
-        said = (item for item in content if not (is_text(item) and _is_blank(item.text)))
+        said = (item for item in content if not (is_text(item) and is_blank(item.text)))
         part["content"] = list(map(own_part, said))
     if result.is_error:
         part["is_error"] = True

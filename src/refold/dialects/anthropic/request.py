@@ -17,7 +17,7 @@ from refold.dialects.anthropic.render import ELSEWHERE
 from refold.dialects.anthropic.tools import definitions
 from refold.dialects.outside import MARKS
 from refold.dialects.system import as_system, leading, system_text, text_blocks
-from refold.dialects.wire import report, same
+from refold.dialects.wire import at, objects_in, report, same
 
 MARKS_MAX = 4
 _SYSTEM = ("system", ELSEWHERE)
@@ -44,8 +44,9 @@ def request(
     prompt = _prompt(system, messages[:lead], unmarked=bool(marks))
     said = distinct(_by_user(messages[lead:], lost))
     if marks:
-        prompt, defined, room = _mark_beginning(prompt, defined)
-        said = _marked(said, [mark - lead for mark in marks], room)
+        mark = {**_MARK, **_time_to_live(system, tools)}
+        prompt, defined, room = _mark_beginning(prompt, defined, mark)
+        said = _marked(said, [index - lead for index in marks], room, mark)
     beginning = {"system": prompt} if prompt else {}
     ending = {"tools": defined} if defined else {}
     return {**beginning, "messages": said, **ending}
@@ -91,47 +92,57 @@ def _system_text(message: Wire) -> str:
 # --- cache marks ---
 
 
+def _time_to_live(system: Any, tools: Any) -> dict[str, str]:
+    """How long the marks that came with the system prompt or the tools were to live; ours live as
+    long, because a shorter mark may not come before a longer one."""
+    for block in [*objects_in(system), *objects_in(tools)]:
+        ttl = at(block, (MARKS[0], "ttl"))
+        if isinstance(ttl, str):
+            return {"ttl": ttl}
+    return {}
+
+
 def _mark_beginning(
-    prompt: str | list[Wire], defined: list[Wire]
+    prompt: str | list[Wire], defined: list[Wire], mark: Wire
 ) -> tuple[str | list[Wire], list[Wire], int]:
     """The prompt or, without one, the tools with a mark; and how many marks are left."""
     if prompt:
         blocks = [{"type": "text", "text": prompt}] if isinstance(prompt, str) else prompt
-        return _marked_last(blocks), defined, MARKS_MAX - 1
+        return _marked_last(blocks, mark), defined, MARKS_MAX - 1
     if defined:
-        return prompt, _marked_last(defined), MARKS_MAX - 1
+        return prompt, _marked_last(defined, mark), MARKS_MAX - 1
     return prompt, defined, MARKS_MAX
 
 
-def _marked_last(entries: list[Wire]) -> list[Wire]:
-    return [*entries[:-1], _with_mark(entries[-1])]
+def _marked_last(entries: list[Wire], mark: Wire) -> list[Wire]:
+    return [*entries[:-1], _with_mark(entries[-1], mark)]
 
 
-def _with_mark(block: Wire) -> Wire:
-    return {**block, MARKS[0]: dict(_MARK)}
+def _with_mark(block: Wire, mark: Wire) -> Wire:
+    return {**block, MARKS[0]: dict(mark)}
 
 
-def _marked(messages: list[Wire], marks: Sequence[int], room: int) -> list[Wire]:
+def _marked(messages: list[Wire], marks: Sequence[int], room: int, mark: Wire) -> list[Wire]:
     """The messages, the newest of those to be marked with a mark, while there is room."""
     marked = list(messages)
     for index in sorted(set(marks), reverse=True):
         if not room or not 0 <= index < len(marked):
             continue
-        message = _marked_message(marked[index])
+        message = _marked_message(marked[index], mark)
         if message is not None:
             marked[index] = message
             room -= 1
     return marked
 
 
-def _marked_message(message: Wire) -> Wire | None:
+def _marked_message(message: Wire, mark: Wire) -> Wire | None:
     """The message with a mark on its last block that may carry one; None if there is no such
     block."""
     content = message["content"]
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
     for index in reversed(range(len(blocks))):
         if _is_markable(blocks[index]):
-            blocks[index] = _with_mark(blocks[index])
+            blocks[index] = _with_mark(blocks[index], mark)
             return {**message, "content": blocks}
     return None
 

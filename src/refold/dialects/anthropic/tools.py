@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from refold.dialects.anthropic.render import NAME
+from refold.dialects.anthropic.repair import NAME
 from refold.dialects.tools import (
     definition_of,
     function_in,

@@ -18,7 +18,7 @@ from refold.dialects.faults import (
     faults_in,
     is_name,
     matches,
-    name_faults,
+    pattern_faults,
     tool_faults,
     type_faults,
 )
@@ -125,7 +125,7 @@ def _response_faults(answer: dict[str, Any]) -> Faults:
 
 
 def _named_faults(called: dict[str, Any]) -> Faults:
-    yield from name_faults(called, "name")
+    yield from pattern_faults(called, "name", _TOOL_NAME)
     id = called.get("id")
     if not isinstance(id, str | None):
         yield f"id is {id!r}"

@@ -7,11 +7,9 @@ out, `fields` has spellings and ids, `form` keeps what is unusual.
 from __future__ import annotations
 
 import json
-from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
 
-from refold.core.codec import DEPTH_MAX
 from refold.core.model import (
     Block,
     Media,
@@ -28,9 +26,9 @@ from refold.dialects import DEFAULT, dialect
 from refold.dialects.form import ANSWER_KEYS, Placed, Usual, message_of
 from refold.dialects.gemini.fields import NAME, Numbering, text_at, value_in
 from refold.dialects.gemini.render import own_part, usual
-from refold.dialects.outside import count_in, plain, refused, remove_marks, role_of
+from refold.dialects.outside import count_in, encoded, plain, refused, remove_marks, role_of
 from refold.dialects.protocol import Reply
-from refold.dialects.wire import Same, alike, all_objects, same
+from refold.dialects.wire import Same, alike, all_objects, objects_in, same
 
 _USUAL = Usual(NAME, usual, own_part)
 _ROLES: dict[str, Role] = {
@@ -73,7 +71,7 @@ def parse(message: Any) -> list[Message]:
     """A content as messages. A message without parts is anybody's."""
     if type(message) is dict and "role" in message and "content" in message:
         return dialect(DEFAULT).parse(message)
-    wire = plain(_encoded(message))
+    wire = plain(encoded(message))
     if isinstance(wire, dict) and is_response(wire):
         return [reply(message).message]
     if not isinstance(wire, dict) or "parts" not in wire:
@@ -223,18 +221,6 @@ def _is_json(message: Any) -> bool:
     return type(parts) is list and all_objects(parts)
 
 
-def _encoded(value: Any, depth: int = 0) -> Any:
-    """The value with bytes as base64 text, which is how JSON has them here. The SDK's objects
-    encode themselves."""
-    if depth > DEPTH_MAX:
-        return value  # `plain` says that it is too deep
-    if type(value) is dict:
-        return {key: _encoded(item, depth + 1) for key, item in value.items()}
-    if type(value) is list or type(value) is tuple:
-        return [_encoded(item, depth + 1) for item in value]
-    return b64encode(value).decode() if type(value) is bytes else value
-
-
 def _standardize(parts: list[Any]) -> None:
     """Turns the base64 of the SDK's objects, made for URLs, into the one that every provider
     reads."""
@@ -250,11 +236,10 @@ def _standardize(parts: list[Any]) -> None:
 
 def reply(response: Any) -> Reply:
     """A response taken apart (its first candidate), or a bare content of the model."""
-    wire = plain(_encoded(response))
+    wire = plain(encoded(response))
     if not isinstance(wire, dict) or not is_response(wire):
         return Reply(message=parse(response)[0], usage=None)
-    candidates = wire.get("candidates") or [{}]
-    candidate = candidates[0] if isinstance(candidates[0], dict) else {}
+    candidate = next(iter(objects_in(wire.get("candidates"))), {})
     content = _answer(candidate)
     message = _parse_plain(content, same if type(response) is dict else alike)
     return Reply(message=message, usage=_usage(wire), finished=_finished(wire, candidate))

@@ -18,11 +18,11 @@ from refold.core.model import Block, Media, Message, Opaque, Text, Thinking, Too
 from refold.dialects.foreign import Accepts, Translation, media_as_note, with_object
 from refold.dialects.form import HOLE, beside_text, filled, words_of
 from refold.dialects.gemini.fields import NAME, Numbering, is_made, made_id, value_in
+from refold.dialects.gemini.repair import repaired
 from refold.dialects.system import system_text
-from refold.dialects.wire import EMPTY, copied, is_gone, report
+from refold.dialects.wire import at, copied, is_gone, objects_in, report
 
 UNSIGNED = "skip_thought_signature_validator"
-_BLANK: tuple[Any, ...] = (None, "", False)
 
 Wire = dict[str, Any]
 
@@ -52,7 +52,7 @@ class _Rendering:
         if message.role == "assistant":
             self.calls = _shown_calls(message, own)
         answered = [block.call for block in message.blocks if type(block) is ToolResult]
-        wire = _with_parts(self._wire(message, own))
+        wire = repaired(self._wire(message, own), self.lost)
         if answered and message.role != "assistant":
             self._add_results(answered, wire, own)
         else:
@@ -165,15 +165,15 @@ def _own_wire(message: Message) -> Wire:
     own: Wire | None = filled(message, own_part, str)
     wire = usual(message) if own is None else own
     if message.role == "assistant":
-        _signed(wire, _first_signature(message.form[1]))
+        _signed(wire, _first_signature(message.form))
     return wire
 
 
-def _first_signature(form: Wire) -> Any:
+def _first_signature(form: Any) -> Any:
     """The signature of the first call in a form; it must come back, whatever became of the
     call's arguments."""
-    for part in form.get("parts", ()):
-        reference = part.get(HOLE) if type(part) is dict else None
+    for part in objects_in(at(form, (1, "parts"))):
+        reference = part.get(HOLE)
         if type(reference) is int:
             return None
         kept = reference[1] if type(reference) is list else None
@@ -189,23 +189,6 @@ def _signed(wire: Wire, signature: Any) -> Wire:
     if first is not None and signature and value_in(first, "thoughtSignature") is None:
         first["thoughtSignature"] = signature
     return wire
-
-
-def _with_parts(wire: Wire) -> Wire:
-    """The content without empty parts, and never empty, in a role that this provider knows."""
-    parts = [part for part in wire["parts"] if not _is_blank(part)]
-    return {**_with_role(wire), "parts": parts or [{"text": EMPTY}]}
-
-
-def _with_role(wire: Wire) -> Wire:
-    if wire.get("role") in ("user", "model"):
-        return wire
-    rest = {key: value for key, value in wire.items() if key != "role"}
-    return {"role": "user", **rest}
-
-
-def _is_blank(part: Wire) -> bool:
-    return all(value in _BLANK for key, value in part.items() if key != "thought")
 
 
 def _is_answer(part: Wire) -> bool:

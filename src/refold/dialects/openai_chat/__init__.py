@@ -1,15 +1,16 @@
 """OpenAI Chat Completions, and the many servers that speak it.
 
 Results are messages of their own (`tool`), arguments are text, reasoning of compatible servers
-stands beside the content. Calls may also come in the simple shape {id, name, arguments}, and go
-back in it.
+stands beside the content. Calls may also come in the simple shape {id, name, arguments}; they go
+out in the provider's own.
 """
 
 from collections.abc import Mapping
 
 from refold.dialects.openai_chat.check import check
 from refold.dialects.openai_chat.parse import is_response, parse, reply, speaks
-from refold.dialects.openai_chat.render import NAME, render
+from refold.dialects.openai_chat.render import render
+from refold.dialects.openai_chat.repair import NAME
 from refold.dialects.openai_chat.request import definitions, request
 from refold.dialects.protocol import answering_by_id as answering
 

@@ -1,8 +1,7 @@
 """What Chat Completions would refuse, read from the provider's side and written apart from `render`
 and the laws.
 
-Each fault names its place: "messages[3]: …". A call may also stand in the simple shape {id, name,
-arguments}. Neighbour: `faults` has what the validators share.
+Each fault names its place: "messages[3]: …". Neighbour: `faults` has what the validators share.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from refold.dialects.faults import (
     kind_in,
     matches,
     name_faults,
+    pattern_faults,
     tool_faults,
     type_faults,
 )
@@ -38,6 +38,8 @@ _PARTS: dict[str, dict[str, str]] = {
     "function": {},
 }
 _FIELDS = {"image_url": ("url",), "input_audio": ("data", "format")}
+_SDK_KEYS = ("parsed",)
+_DATA_URL = re.compile(r"data:[^,]*;base64,[A-Za-z0-9+/_-]+={0,2}")
 # An assistant message with one of these needs no content.
 _INSTEAD = ("tool_calls", "function_call", "refusal", "audio")
 
@@ -73,7 +75,11 @@ def _message_faults(message: Any) -> Faults:
 def _tool_call_faults(role: str, message: dict[str, Any]) -> Faults:
     """The faults of the calls that a message makes or answers, or must not make."""
     if role == "assistant":
-        yield from _calls_faults(message.get("tool_calls"))
+        if "tool_calls" in message:
+            yield from _calls_faults(message["tool_calls"])
+        yield from (f"{key}, which only an SDK has" for key in _SDK_KEYS if key in message)
+        if isinstance(message.get("audio"), dict) and message["audio"].keys() != {"id"}:
+            yield "audio with more than its id"
     elif "tool_calls" in message:
         yield f"tool_calls in a {role} message"
     if role == "tool":
@@ -119,14 +125,18 @@ def _media_faults(kind: str, value: Any) -> Faults:
         yield f"{kind} is incomplete"
     elif kind == "file" and not (value.get("file_data") or value.get("file_id")):
         yield "file has neither data nor id"
+    elif kind == "image_url" and not _is_address(value["url"]):
+        yield "the data of the image is not base64"
+
+
+def _is_address(url: str) -> bool:
+    return not url.startswith("data:") or _DATA_URL.fullmatch(url) is not None
 
 
 # --- calls and results ---
 
 
 def _calls_faults(calls: Any) -> Faults:
-    if calls is None:
-        return
     if not isinstance(calls, list) or not calls:
         yield "tool_calls is not a list with at least one call"
         return
@@ -145,25 +155,27 @@ def _call_faults(call: Any) -> Faults:
         yield "not an object"
         return
     yield from name_faults(call, "id")
+    if "index" in call:
+        yield "index, which only a stream has"
     yield from _called_faults(call)
 
 
 def _called_faults(call: dict[str, Any]) -> Faults:
     """What is wrong with the function that is called, in any of its shapes."""
     kind = call.get("type")
-    if kind is None and "name" in call:
-        yield from _named_faults(call, "arguments", str, dict)
-    elif kind == "function" and isinstance(call.get("function"), dict):
-        yield from _named_faults(call["function"], "arguments", str)
+    if kind == "function" and isinstance(call.get("function"), dict):
+        yield from _named_faults(call["function"], "arguments")
     elif kind == "custom" and isinstance(call.get("custom"), dict):
-        yield from _named_faults(call["custom"], "input", str)
+        yield from _named_faults(call["custom"], "input")
     else:
         yield f"a call of type {kind!r} without its function"
 
 
-def _named_faults(called: dict[str, Any], field: str, *types: type) -> Faults:
-    yield from name_faults(called, "name")
-    yield from type_faults(called, field, *types)
+def _named_faults(called: dict[str, Any], field: str) -> Faults:
+    yield from pattern_faults(called, "name", _TOOL_NAME)
+    yield from type_faults(called, field, str)
+    if "parsed_arguments" in called:
+        yield "parsed_arguments, which only an SDK has"
 
 
 def _pair_faults(messages: list[Any]) -> Faults:

@@ -20,7 +20,8 @@ from refold.core.model import (
     Usage,
 )
 from refold.dialects.form import Placed, Usual, message_of, placed_content
-from refold.dialects.openai_chat.render import NAME, own_part, usual
+from refold.dialects.openai_chat.render import own_part, usual
+from refold.dialects.openai_chat.repair import NAME
 from refold.dialects.outside import (
     MARKS,
     checked_message,
@@ -44,13 +45,17 @@ _ROLES: dict[str, Role] = {
 }
 _KEYS = frozenset({
     "tool_calls", "tool_call_id", "function_call", "refusal", "reasoning_content",
-    "reasoning_details",
+    "reasoning_details", "thinking_blocks",
 })  # fmt: skip
 _PARTS = ("image_url", "input_audio", "file", "refusal")
 # Where a call has its name and its arguments; the last is the simple shape, without a wrapper.
 _CALLS = (("function", "arguments"), ("custom", "input"), ("", "arguments"))
+_KINDS = ("function", "custom")
 _CALL_KEYS = frozenset({"function", "custom", "name"})
 _REASONING = ("reasoning_content", "reasoning")
+# Lists of thinking with signatures: LiteLLM's and OpenRouter's.
+_SIGNED = ("thinking_blocks", "reasoning_details")
+_THOUGHT = ("thinking", "text", "summary")
 
 
 # --- which dialect ---
@@ -112,11 +117,23 @@ def _placed_answer(wire: dict[str, Any]) -> Placed:
 
 
 def _placed_reasoning(wire: dict[str, Any]) -> Placed:
-    for key in _REASONING:
-        text = wire.get(key)
-        if type(text) is str and text:
-            return [((key,), Thinking(text))]
-    return []
+    """What the model thought: as text, and in the shapes in which servers carry signatures."""
+    texts = [key for key in _REASONING if type(wire.get(key)) is str and wire[key]]
+    placed: Placed = [((key,), Thinking(wire[key])) for key in texts[:1]]
+    for key in _SIGNED:
+        for index, part in enumerate(wire[key] if type(wire.get(key)) is list else []):
+            thinking = _signed_thinking(part)
+            if thinking != Thinking():
+                placed.append(((key, index), thinking))
+    return placed
+
+
+def _signed_thinking(part: Any) -> Thinking:
+    """Thinking as a server gives it beside the content, with its signature or its seal."""
+    if type(part) is not dict:
+        return Thinking()
+    text = next((part[key] for key in _THOUGHT if type(part.get(key)) is str), "")
+    return Thinking(text, text_in(part, "signature"), text_in(part, "data"))
 
 
 def _placed_calls(wire: dict[str, Any]) -> Placed:
@@ -155,7 +172,8 @@ def _call(call: Any) -> ToolCall | Opaque:
         called = call.get(key) if key else call
         if type(called) is dict and type(called.get("name")) is str:
             return ToolCall(call["id"], called["name"], _arguments(called.get(arguments)))
-    if type(call.get("type")) is not str or not _CALL_KEYS.isdisjoint(call):
+    kind = call.get("type")
+    if type(kind) is not str or kind in _KINDS or not _CALL_KEYS.isdisjoint(call):
         raise refused("a tool call", call, accepted)
     return Opaque(raw=call)
 
@@ -176,7 +194,8 @@ def _result(wire: dict[str, Any]) -> ToolResult:
     call = wire.get("tool_call_id")
     if not isinstance(call, str) or not call:
         raise refused("the tool_call_id of a tool message", call, "the id of the call it answers")
-    content: Any = tuple(part for _, part in _placed_content(wire))
+    is_empty = "content" in wire and wire["content"] is None
+    content: Any = () if is_empty else tuple(part for _, part in _placed_content(wire))
     failed = wire.get("is_error") is True
     return ToolResult(call, content, is_error=failed, name=text_in(wire, "name"))
 

@@ -20,8 +20,8 @@ from refold.dialects.foreign import (
     with_file_name,
 )
 from refold.dialects.form import Rename, filled
+from refold.dialects.openai_chat.repair import NAME, repaired
 from refold.dialects.wire import (
-    EMPTY,
     copied,
     data_url,
     is_gone,
@@ -33,12 +33,9 @@ from refold.dialects.wire import (
     text_within,
 )
 
-NAME = "openai_chat"
 ID_LENGTH_MAX = 40
 # What media of each kind can be sent by.
 _MEDIA_FIELDS = {"image": ("data", "url"), "audio": ("data",), "document": ("data", "file")}
-# A message with one of these needs no content.
-_INSTEAD = ("tool_calls", "function_call", "refusal", "audio")
 
 
 def render(messages: Sequence[Message], lost: list[str]) -> list[dict[str, Any]]:
@@ -103,39 +100,27 @@ class _Rendering:
     def _hold_media(self, result: ToolResult, media: list[Media]) -> None:
         report(self.lost, f"media in the result of call {result.call} went into a user message")
         said = _text_part(f"From the result of call {self._id(result.call)}:")
-        self.held.append({"role": "user", "content": [said, *map(own_part, media)]})
+        wire = {"role": "user", "content": [said, *map(own_part, media)]}
+        self.held.append(repaired(wire, self.lost))
 
     def _wire(self, message: Message) -> dict[str, Any]:
         """The message in its own form, or else in the usual one."""
         if message.form is None:
-            return _with_content(usual(message, self._id))
+            return repaired(usual(message, self._id), self.lost)
         own: dict[str, Any] | None = filled(message, own_part, self._id)
         if own is None:
             self._report_thinking(message)
             own = usual(message, self._id)
-        return _with_content(own)
+        return repaired(own, self.lost)
 
     def _report_thinking(self, message: Message) -> None:
         if any(type(block) is Thinking and not is_gone(block) for block in message.blocks):
             report(self.lost, "thinking of an edited message is not sent: its place is gone")
 
     def _id(self, id: str) -> str:
-        if len(id) <= ID_LENGTH_MAX or id in self.long:
+        if 0 < len(id) <= ID_LENGTH_MAX or id in self.long:
             return id
         return plain_id(id, ID_LENGTH_MAX)
-
-
-def _with_content(wire: dict[str, Any]) -> dict[str, Any]:
-    """The message without empty parts, and never without content: the provider refuses both."""
-    content = wire.get("content")
-    if type(content) is list:
-        content = [part for part in content if part.get("type") != "text" or part.get("text")]
-        wire["content"] = content or None
-    elif content is not None:
-        return wire
-    if not content and not any(wire.get(key) for key in _INSTEAD):
-        wire["content"] = "" if wire.get("role") in ("assistant", "tool") else EMPTY
-    return wire
 
 
 # --- from other providers ---

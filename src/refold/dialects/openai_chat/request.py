@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from refold.dialects.openai_chat.render import NAME
+from refold.dialects.openai_chat.repair import NAME
 from refold.dialects.outside import plain, remove_marks
 from refold.dialects.system import text_blocks
 from refold.dialects.tools import functions

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from refold.core.model import Block, Media, Opaque, Role, Text, Thinking, ToolCall, ToolResult
+from refold.dialects import REASONED as REASONED
 from refold.dialects.form import HOLE, Carving, Holes, Misfit, Placed, Rename, Show, fill
 from refold.dialects.outside import text_in
 from refold.dialects.wire import Path, Same, is_text, text_within

@@ -26,7 +26,6 @@ from refold.dialects.openai_responses.items import (
     CONTROLS,
     INPUT_PARTS,
     NAME,
-    OPEN_CALLS,
     PROVIDERS_PAIRS,
     ROLES,
     answer_of,
@@ -46,6 +45,7 @@ from refold.dialects.outside import (
     text_in,
 )
 from refold.dialects.protocol import Reply
+from refold.dialects.repair import KNOWN_PARTS
 from refold.dialects.wire import Same, alike, all_objects, at, objects_in, same
 
 _ITEMS = frozenset({
@@ -81,7 +81,9 @@ def _is_ours(part: Any) -> bool:
 
 def _is_typed(message: Mapping[str, Any]) -> bool:
     """Whether only this provider would give such a message a type."""
-    return "status" in message or message.get("role") in ("user", "system", "developer")
+    if "status" in message or isinstance(message.get("content"), str):
+        return True
+    return message.get("role") in ("user", "system", "developer")
 
 
 def is_response(response: Mapping[str, Any]) -> bool:
@@ -150,9 +152,11 @@ def _equality(message: Any) -> Same:
 def _item(wire: Any, equal: Same) -> Item:
     """A plain item, checked, without cache marks and without what only an SDK's classes add."""
     kind = kind_of(wire) if isinstance(wire, dict) else ""
+    if isinstance(wire, dict) and not isinstance(wire.get("type"), str | None):
+        raise refused("the type of an item", wire["type"], "a text such as message")
     if kind in ("", "message"):
         item = checked_message(wire)
-    elif kind in (*_PARTS, "text"):
+    elif kind in KNOWN_PARTS:
         raise refused("a message", wire, 'an item, such as {"role": "user", "content": [this]},')
     else:
         item = _without_marks(wire)
@@ -219,10 +223,12 @@ def _placed_answer(items: list[Item]) -> Placed:
 
 
 def _check_named(item: Item) -> None:
-    """Invalid if this is a call that nothing could answer."""
-    if kind_of(item) in OPEN_CALLS and not call_of(item):
-        given = item.get("call_id")
+    """Invalid if this is a call that nothing could answer, or an output that answers nothing."""
+    kind, given = kind_of(item), item.get("call_id")
+    if kind in CALLS and not call_of(item):
         raise refused("the call_id of a call", given, "the text that its output will name")
+    if kind.endswith("_output") and kind.removesuffix("_output") in CALLS and not answer_of(item):
+        raise refused("the call_id of an output", given, "the id of the call it answers")
 
 
 def _placed_given(item: Item) -> tuple[Role, Placed]:

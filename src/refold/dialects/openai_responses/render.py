@@ -9,7 +9,6 @@ the way in, `items` has the forms, `usual` what stands where there is none.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -18,16 +17,18 @@ from msgspec.structs import replace
 
 from refold.core.fold import GAP
 from refold.core.model import Media, Message, Role, Text, ToolCall, ToolResult
-from refold.dialects.foreign import Accepts, Translation, media_as_note, with_file_name
-from refold.dialects.form import Misfit, filled
+from refold.dialects.foreign import Accepts, Translation, as_it_is, media_as_note, with_file_name
+from refold.dialects.form import UNREADABLE, Misfit, filled
 from refold.dialects.openai_responses.items import (
     NAME,
     OPEN_CALLS,
+    REASONED,
     call_of,
     filled_result,
     kind_of,
     without_id,
 )
+from refold.dialects.openai_responses.repair import NAMED_BY_ID, repaired, repaired_output
 from refold.dialects.openai_responses.usual import (
     TEXT_OUTPUTS,
     argument_text,
@@ -37,13 +38,10 @@ from refold.dialects.openai_responses.usual import (
     usual_call,
     usual_output,
 )
-from refold.dialects.wire import EMPTY, is_gone, is_text, only_text, plain_id, report
+from refold.dialects.wire import is_gone, is_text, only_text, plain_id
 
-ID_LENGTH_MAX = NAME_LENGTH_MAX = 64
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+ID_LENGTH_MAX = 64
 _TEXT_PARTS = ("input_text", "output_text")
-# Only these are known to the provider by nothing but their id.
-_NAMED_BY_ID = ("item_reference", "mcp_approval_request")
 _FILES_SHARED_WITH = "openai_chat"
 
 Item = dict[str, Any]
@@ -63,13 +61,11 @@ def render(messages: Sequence[Message], lost: list[str]) -> list[Item]:
 
 class _Rendering:
     """One rendering under way. `kinds` are the types of the calls that are out, by their ids;
-    `noted` are the calls whose result is not as it came; `own` are ids that the provider gave
-    out itself, and so must see again."""
+    `noted` are the calls whose result is not as it came."""
 
     def __init__(self, messages: Sequence[Message], lost: list[str]) -> None:
         self.lost, self.out = lost, list[Item]()
         self.kinds: dict[str, str] = {}
-        self.own: set[str] = set()
         self.noted = _noted_calls(messages)
 
     def add(self, message: Message) -> None:
@@ -95,10 +91,11 @@ class _Rendering:
 
     def _add_items(self, message: Message) -> None:
         calls = [block for block in message.blocks if type(block) is ToolCall]
-        if message.dialect == NAME and message.role == "assistant":
-            self.own.update(call.id for call in calls)
         by_id = {self._id(call.id): call for call in calls}
-        for item in map(_with_content, self._items(message)):
+        for made in self._items(message):
+            item = repaired(made, self.lost)
+            if item is not None and message.metadata.get(REASONED):
+                item = {**item, REASONED: True}
             if item is not None:
                 self._add_item(item, by_id.get(call_of(item)))
 
@@ -137,22 +134,21 @@ class _Rendering:
         id = self._id(result.call)
         kind = self.kinds.get(id)
         came = self._output_as_it_came(message, result)
-        if came is not None and (kind is None or kind_of(came) == f"{kind}_output"):
-            return came
-        return usual_output(result, id, kind or "function_call")
+        if came is None or (kind is not None and kind_of(came) != f"{kind}_output"):
+            came = usual_output(result, id, kind or "function_call")
+        return repaired_output(came, self.lost)
 
     def _output_as_it_came(self, message: Message, result: ToolResult) -> Item | None:
         if message.form is None:
             return None
         try:
-            return _with_output(filled_result(message.form, result, own_part, self._id))
-        except Misfit:
+            item = filled_result(message.form, result, own_part, self._id)
+        except (Misfit, *UNREADABLE):
             return None
+        return item
 
     def _id(self, id: str) -> str:
-        if 0 < len(id) <= ID_LENGTH_MAX or id in self.own:
-            return id
-        return plain_id(id, ID_LENGTH_MAX)
+        return id if 0 < len(id) <= ID_LENGTH_MAX else plain_id(id, ID_LENGTH_MAX)
 
 
 def _noted_calls(messages: Sequence[Message]) -> set[str]:
@@ -174,32 +170,7 @@ def _as_item(made: Item, role: Role) -> Item:
 
 
 def _unnamed(item: Item) -> Item:
-    return item if kind_of(item) in _NAMED_BY_ID else without_id(item)
-
-
-def _with_content(item: Item) -> Item | None:
-    """A message without empty parts; None for an answer that says nothing, a note for anybody
-    else's."""
-    if kind_of(item) != "message":
-        return item
-    content = item.get("content")
-    if type(content) is list:
-        content = item["content"] = _without_empty(content)
-    if content:
-        return item
-    return None if item.get("role") == "assistant" else {**item, "content": EMPTY}
-
-
-def _with_output(item: Item) -> Item:
-    """An output without empty parts; an empty list is nothing, in words."""
-    is_open = kind_of(item).removesuffix("_output") in OPEN_CALLS
-    if is_open and type(item.get("output")) is list:
-        item["output"] = _without_empty(item["output"]) or ""
-    return item
-
-
-def _without_empty(parts: list[Any]) -> list[Any]:
-    return [part for part in parts if part.get("type") not in _TEXT_PARTS or part.get("text")]
+    return item if kind_of(item) in NAMED_BY_ID else without_id(item)
 
 
 # --- from other providers ---
@@ -226,12 +197,4 @@ def _translated_media(media: Media, source: str, lost: list[str]) -> Text | Medi
     return with_file_name(media) if media.data else media
 
 
-def _translated_call(call: ToolCall, lost: list[str]) -> ToolCall:
-    if _NAME.fullmatch(call.name):
-        return call
-    fit = plain_id(call.name, NAME_LENGTH_MAX)
-    report(lost, f"the tool {call.name!r:.80} is called {fit} here: {NAME} takes no such name")
-    return replace(call, name=fit)
-
-
-_ACCEPTS = Accepts(name=NAME, media=_translated_media, call=_translated_call, marks_errors=False)
+_ACCEPTS = Accepts(name=NAME, media=_translated_media, call=as_it_is, marks_errors=False)

@@ -14,6 +14,7 @@ from typing import Any
 
 from refold.dialects.openai_responses.items import (
     PROVIDERS_PAIRS,
+    REASONED,
     answer_of,
     call_of,
     is_said,
@@ -36,7 +37,7 @@ def request(
 ) -> dict[str, Any]:
     """The keyword arguments of the call. The provider finds what it can cache automatically: no
     marks."""
-    items = list(_distinct_calls(_distinct_items(messages)))
+    items = list(_distinct_calls(_distinct_items(list(_by_reasoning(messages)))))
     kwargs: dict[str, Any] = {"input": _paired(items, lost)}
     instructions = prompt_text(system)
     if instructions:
@@ -45,6 +46,19 @@ def request(
     if defined:
         kwargs["tools"] = defined
     return kwargs
+
+
+def _by_reasoning(items: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The items; one that came alone after its reasoning has no id where that is no longer on the
+    page: by the id the provider would miss it."""
+    is_reasoned = False
+    for item in items:
+        is_reasoned = is_said(item) and (is_reasoned or kind_of(item) == "reasoning")
+        if REASONED in item:
+            item = {key: value for key, value in item.items() if key != REASONED}
+            yield item if is_reasoned else without_id(item)
+        else:
+            yield item
 
 
 # --- every id once ---

@@ -1,0 +1,174 @@
+"""Signed thinking of every shape obeys the same laws, and reasoning stays with what follows it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+import refold
+from refold import dialects
+from refold.dialects.anthropic.thinking import ready_to_think
+
+
+def reply(n: int, **more: Any) -> dict[str, Any]:
+    call = {"id": f"t{n}", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+    message = {"role": "assistant", "content": "step", "tool_calls": [call], **more}
+    return {"id": f"x{n}", "object": "chat.completion", "choices": [{"message": message}]}
+
+
+SHAPES = {
+    "thinking_blocks": lambda n: {"type": "thinking", "thinking": f"t{n}", "signature": f"s{n}"},
+    "reasoning_details": lambda n: {
+        "type": "reasoning.text",
+        "text": f"t{n}",
+        "signature": f"s{n}",
+        "index": 0,
+    },
+}
+
+
+@pytest.mark.parametrize("key", SHAPES)
+def test_signed_thinking_does_not_outlive_a_compaction(key: str) -> None:
+    context = refold.open(
+        "x",
+        store="memory:",
+        model="claude-opus-5-5",
+        window=20_000,
+        embedder=False,
+        config={"dialect": "openai_chat"},
+    )
+    context.append({"role": "user", "content": "begin"})
+    for n in range(30):
+        context.record(reply(n, reasoning_content=f"t{n}", **{key: [SHAPES[key](n)]}))
+        context.append_result(f"t{n}", "".join(f"line {k} of {n}\n" for k in range(300)))
+        sent = context.request()["messages"]
+    assert context.view.undoable
+    for message in sent:
+        assert bool(message.get(key)) == bool(message.get("reasoning_content"))
+    assert sum(key in message for message in sent) < len(sent) / 2
+
+
+@pytest.mark.parametrize("key", SHAPES)
+def test_signed_thinking_comes_back_as_it_came(key: str) -> None:
+    message = reply(1, **{key: [SHAPES[key](1), {"type": "redacted_thinking", "data": "eA"}]})
+    wire = message["choices"][0]["message"]
+    [kept] = dialects.parse(wire)
+    assert json.dumps(dialects.dialect("openai_chat").render([kept], [])) == json.dumps([wire])
+
+
+def test_items_appended_one_by_one_lose_their_ids_with_their_reasoning() -> None:
+    context = refold.open(
+        "x",
+        store="memory:",
+        model="gpt-5",
+        window=12_000,
+        embedder=False,
+        config={"dialect": "openai_responses"},
+    )
+    context.append({"role": "user", "content": "begin"})
+    for n in range(25):
+        text = {"type": "output_text", "text": f"Reading f{n}.py now.", "annotations": []}
+        context.append(
+            {"type": "reasoning", "id": f"rs_{n}", "summary": [], "encrypted_content": "g"}
+        )
+        context.append(
+            {
+                "type": "message",
+                "id": f"msg_{n}",
+                "role": "assistant",
+                "status": "completed",
+                "content": [text],
+            }
+        )
+        context.append(
+            {
+                "type": "function_call",
+                "id": f"fc_{n}",
+                "call_id": f"c{n}",
+                "name": "read",
+                "arguments": "{}",
+            }
+        )
+        context.append_result(f"c{n}", "".join(f"def f{n}_{k}(x): ...\n" for k in range(100)))
+        sent = context.request()["input"]
+        assert dialects.dialect("openai_responses").check({"input": sent}) == []
+        ids = {item.get("id") for item in sent}
+        named = [item["id"] for item in sent if str(item.get("id"))[:2] in ("fc", "ms")]
+        assert [id for id in named if f"rs_{id.split('_')[1]}" not in ids] == []
+        assert not any("$reasoned" in item for item in sent)
+        assert f"fc_{n}" in ids or n, "what stands with its reasoning keeps its id"
+    assert context.view.undoable
+
+
+def test_a_responses_message_with_plain_text_keeps_its_id() -> None:
+    item = {
+        "type": "message",
+        "id": "msg_1",
+        "role": "assistant",
+        "content": "a",
+        "phase": "final_answer",
+    }
+    for preferred in ("openai_responses", "anthropic", "openai_chat"):
+        [kept] = dialects.parse(item, preferred)
+        assert dialects.dialect("openai_responses").render([kept], []) == [item]
+
+
+def test_a_reply_is_a_repeat_only_if_id_and_content_are_the_same() -> None:
+    def answer(text: str) -> dict[str, Any]:
+        choice = {"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+        usage = {"prompt_tokens": 9, "completion_tokens": 3}
+        return {"id": "chatcmpl-7", "choices": [choice], "usage": usage}
+
+    context = refold.open("x", store="memory:", model="qwen3", embedder=False)
+    for text in ("one", "two"):
+        context.append({"role": "user", "content": "q"})
+        context.request()
+        assert len(context.record(answer(text))) == 2
+        assert context.record(answer(text)) == []
+    said = [message["content"] for message in context.request("openai_chat")["messages"]]
+    assert said == ["q", "one", "q", "two"]
+
+
+ON = {"thinking": {"type": "enabled", "budget_tokens": 1_024}}
+
+
+def test_a_switch_to_claude_with_thinking_in_a_tool_loop_is_valid() -> None:
+    context = refold.open("x", store="memory:", model="gpt-4o", embedder=False)
+    context.append({"role": "user", "content": "begin"})
+    for n in range(2):
+        context.record(reply(n))
+        context.append_result(f"t{n}", f"line {n}")
+    request = {**context.request("anthropic"), **ON}
+    anthropic = dialects.dialect("anthropic")
+    assert "expected thinking" in str(anthropic.check(request))
+    ready = ready_to_think(request)
+    assert anthropic.check(ready) == []
+    assert "[I called read with {}]" in str(ready) and "line 1" in str(ready)
+    off = context.request("anthropic")
+    assert ready_to_think(off) is off
+
+
+def test_the_loop_of_a_model_that_thinks_stays_as_it_is() -> None:
+    context = refold.open("x", store="memory:", model="claude-sonnet-4-5", embedder=False)
+    context.append({"role": "user", "content": "begin"})
+    thought = {"type": "thinking", "thinking": "t", "signature": "c2ln"}
+    call = {"type": "tool_use", "id": "t1", "name": "f", "input": {}}
+    context.append({"role": "assistant", "content": [thought, call]})
+    context.append_result("t1", "r")
+    request = {**context.request(), **ON}
+    assert ready_to_think(request) is request
+    assert dialects.dialect("anthropic").check(request) == []
+
+
+def test_cache_marks_keep_their_time_to_live() -> None:
+    mark = {"type": "ephemeral", "ttl": "1h"}
+    system = [{"type": "text", "text": "s", "cache_control": mark}]
+    context = refold.open(
+        "x", store="memory:", model="claude-sonnet-4-5", embedder=False, system=system
+    )
+    context.append({"role": "user", "content": "q"})
+    request = context.request()
+    assert request["system"][-1]["cache_control"] == mark
+    assert request["messages"][-1]["content"][-1]["cache_control"] == mark
