@@ -8,9 +8,8 @@ import pytest
 
 import refold
 from refold.config import Config
-from refold.edges.endpoints.writer import configured
 from refold.errors import Invalid
-from refold.settings.sources import PREFIX, loaded, writer_loaded
+from refold.settings.sources import PREFIX, loaded
 
 FOREIGN = (
     "REFOLD_BENCH_DATA",
@@ -84,51 +83,3 @@ def test_a_name_in_a_file_or_an_argument_that_is_no_setting_is_refused(tmp_path:
     (tmp_path / "refold.toml").write_text("bench_data = 1\n")
     with pytest.raises(Invalid, match="bench_data"):
         loaded(folder=tmp_path, environ={})
-
-
-# --- the writer's own table (Y-53) ---
-
-
-def test_the_writer_is_named_in_files_environment_and_arguments(tmp_path: Path) -> None:
-    table = 'url = "http://localhost:1/v1"\nmodel = "a"\nwindow = 5000\n'
-    (tmp_path / "refold.toml").write_text(f"[writer]\n{table}")
-    (tmp_path / "pyproject.toml").write_text(
-        '[tool.refold.writer]\nmodel = "b"\nkey_env = "MY_KEY"\n'
-    )
-    environ = {"REFOLD_WRITER_MODEL": "7", "REFOLD_WRITER_TRIES": "2", "REFOLD_WRITER_WAIT_S": "1"}
-    found = writer_loaded({"kind": "gemini"}, folder=tmp_path, environ=environ)
-    assert (found.url, found.model, found.window, found.tries) == (
-        "http://localhost:1/v1",
-        "7",
-        5_000,
-        2,
-    )
-    assert (found.key_env, found.kind) == ("MY_KEY", "gemini")
-
-
-@pytest.mark.parametrize("table", ['key = "sk-1"', "window = []", "wnidow = 1"])
-def test_a_bad_table_is_refused_and_a_key_in_it_above_all(table: str, tmp_path: Path) -> None:
-    (tmp_path / "refold.toml").write_text(f"[writer]\n{table}\n")
-    with pytest.raises(Invalid) as caught:
-        writer_loaded(folder=tmp_path, environ={})
-    assert "environment" in (caught.value.hint or "")
-    assert "sk-1" not in f"{caught.value} {caught.value.hint}"
-
-
-def test_a_table_that_is_none_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "refold.toml").write_text("writer = 3\n")
-    with pytest.raises(Invalid, match="not a table"):
-        writer_loaded(folder=tmp_path, environ={})
-
-
-def test_a_configured_writer_is_an_endpoint_and_without_an_address_there_is_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert configured() is None
-    monkeypatch.setenv("REFOLD_WRITER_URL", "http://localhost:1/v1")
-    with pytest.raises(Invalid, match="no model"):
-        configured()
-    writer = configured(model="small", window=9_000)
-    assert writer is not None
-    assert (writer.url, writer.model, writer.window) == ("http://localhost:1/v1", "small", 9_000)

@@ -46,6 +46,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "index": {"rebuild": True, "full_text": True},
     "scan": {"all": True},
     "verify": {"conversation": "@1"},
+    "allow": {},
     "doctor": {},
     "demo": {"fast": True},
 }

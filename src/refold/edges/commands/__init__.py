@@ -47,6 +47,7 @@ COMMANDS = {
     "index": Entry("index", "Bring the search index up to date."),
     "scan": Entry("scan", "Find secrets in stored conversations."),
     "verify": Entry("verify", "Check that everything is as it was written."),
+    "allow": Entry("allow", "Allow what the files of this project name: a server and a key."),
     "doctor": Entry("doctor", "Check this installation."),
     "demo": Entry("demo", "Play an agent session with and without refold."),
 }

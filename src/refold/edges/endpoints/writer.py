@@ -19,7 +19,7 @@ from refold.edges.endpoints.client import Client, Post, check_address, host_of
 from refold.edges.endpoints.wires import WIRES, Kind
 from refold.errors import Invalid, Unavailable
 from refold.redaction import redacted
-from refold.settings.sources import writer_loaded
+from refold.settings.writer import writer_loaded
 from refold.tokens.models import model_info
 from refold.writer.asker import WINDOW_DEFAULT, Answer, Request
 
