@@ -28,7 +28,24 @@ CHANNELS: tuple[Channel, ...] = get_args(Channel)
 EMAILS: Literal["emails"] = "emails"
 
 
-class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _RemembersGiven(msgspec.StructMeta):
+    """Makes values that remember which of their fields were given: one that is given with its
+    default is given all the same, and wins over a file."""
+
+    def __call__(cls, /, *args: object, **given: object) -> object:
+        made = super().__call__(*args, **given)
+        made.__dict__["given"] = frozenset(given)
+        return made
+
+
+class Config(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    dict=True,
+    metaclass=_RemembersGiven,
+):
     """All settings of a conversation, each with its unit and meaning."""
 
     # Tokens kept free for the answer; None: the model's output limit, at most 32,000.
@@ -84,6 +101,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     force: bool = False
     # Settings of single strategies, as in `{"hide": {"preset": "half"}}`.
     strategy: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
+
+
+def given_values(config: Config) -> dict[str, Any]:
+    """The values that whoever made the configuration gave; all, if it was made by other means than
+    `Config(…)`."""
+    names = config.__dict__.get("given", config.__struct_fields__)
+    return {name: getattr(config, name) for name in config.__struct_fields__ if name in names}
 
 
 def config_from(values: dict[str, Any], *, origin: str = "the configuration") -> Config:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,31 @@ def test_files_environment_and_arguments_win_in_this_order(tmp_path: Path) -> No
     )
     assert (config.keep_recent, config.tokens_cap) == (4, 1)
     assert origins == {"keep_recent": "arguments", "tokens_cap": "refold.toml"}
+
+
+DEFAULTS = {name: getattr(Config(), name) for name in Config.__struct_fields__}
+OTHERWISE = {
+    "warn_ratio": 0.5, "compact_ratio": 0.85, "critical_ratio": 0.99, "target_ratio": 0.4,
+    "ladder": ["hide"], "auto": False, "exclude_tools": ["x"], "tool_kinds": {"save": "modify"},
+    "cache": False, "durability": "none", "redact": False, "dialect": "gemini", "force": True,
+    "strategy": {"hide": {"preset": "half"}}, "writer_wait_s": 1.5,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+@pytest.mark.parametrize("as_config", [True, False])
+def test_an_argument_wins_over_a_file_also_where_it_is_the_default(
+    name: str, as_config: bool, tmp_path: Path
+) -> None:
+    other = OTHERWISE.get(name, 7)
+    environ = {f"{PREFIX}{name.upper()}": json.dumps(other), "REFOLD_MESSAGES_CAP": "9"}
+    given = {name: DEFAULTS[name]}
+    config, origins = loaded(
+        Config(**given) if as_config else given, folder=tmp_path, environ=environ
+    )
+    assert getattr(config, name) == DEFAULTS[name] != other
+    assert origins[name] == "arguments"
+    assert config.messages_cap == (DEFAULTS[name] if name == "messages_cap" else 9)
 
 
 def test_a_name_in_a_file_or_an_argument_that_is_no_setting_is_refused(tmp_path: Path) -> None:

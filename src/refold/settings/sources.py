@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from refold.config import Config, check_names, config_from
+from refold.config import Config, check_names, config_from, given_values
 from refold.display import nearest
 from refold.errors import Invalid
 from refold.settings import magenta
@@ -41,7 +41,7 @@ def loaded(
 ) -> tuple[Config, dict[str, str]]:
     """The effective configuration, and the origin of every value that is not a default."""
     if isinstance(given, Config):
-        given = _changed(given)
+        given = given_values(given)
     values: Table = {}
     origins: dict[str, str] = {}
     for origin, table in _sources(given or {}, folder, _environment(environ)):
@@ -60,13 +60,6 @@ def _sources(
         yield name, _without(table, WRITER)
     yield "environment", _from_environment(environ)
     yield "arguments", dict(given)
-
-
-def _changed(config: Config) -> Table:
-    """The values of a configuration that are not the defaults."""
-    usual = Config()
-    values = {name: getattr(config, name) for name in config.__struct_fields__}
-    return {name: value for name, value in values.items() if value != getattr(usual, name)}
 
 
 def _translated(table: Table, origin: str) -> Table:
