@@ -71,3 +71,11 @@ def test_secrets_are_masked() -> None:
         "api_key": [MASK],
         "note": "plain",
     }
+
+
+def test_doctor_names_a_misspelt_strategy(url: str, tmp_path: Path) -> None:
+    """G-14, G-61"""
+    (tmp_path / "refold.toml").write_text('ladder = ["dedupe", "gist", "hide"]\n')
+    text = run("doctor").stdout
+    assert "there is no strategy 'dedupe'" in text and "did you mean dedup?" in text
+    assert "All is well" not in text

@@ -21,6 +21,7 @@ from refold.edges.commands.checks import Finding, disk_findings, file_findings
 from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import number
+from refold.engine.config_check import checked
 from refold.errors import RefoldError
 from refold.redaction import redacted
 from refold.redaction.values import is_secret_name
@@ -141,14 +142,23 @@ def _configuration() -> Iterator[Finding]:
     try:
         config, origins = loaded()
     except RefoldError as error:
-        advice = error.hint or "fix the file or the variable that it names"
-        yield Finding(name="settings", value=str(error), advice=advice)
+        yield _fault(error)
         return
     for name in config.__struct_fields__:
         shown = msgspec.json.encode(without_secrets(getattr(config, name))).decode()
         yield Finding(name=name, value=f"{shown} ({origins.get(name, 'default')})")
     for remark in remarks():
         yield Finding(name="not followed", value=remark)
+    try:
+        checked(config)
+    except RefoldError as error:
+        yield _fault(error)
+
+
+def _fault(error: RefoldError) -> Finding:
+    """What is wrong with the settings."""
+    advice = error.hint or "fix the file or the variable that it names"
+    return Finding(name="settings", value=str(error), advice=advice)
 
 
 def without_secrets(value: Any, name: str = "") -> Any:
