@@ -31,6 +31,12 @@ def is_same_place(first: Store, second: Store) -> bool:
     return first is second or (first.url == second.url and first.url != "memory:")
 
 
+def is_there(store: Store) -> bool:
+    """Whether anything was ever written where the store keeps its data."""
+    place = getattr(store, "path", "") or getattr(store, "root", "")
+    return not place or os.path.exists(place)
+
+
 def _memory(rest: str) -> Store:
     from refold.stores.memory import MemoryStore
 
