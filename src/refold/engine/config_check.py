@@ -13,7 +13,7 @@ from refold.ledger.tools import configured
 from refold.strategies.registry import check_ladder, check_tables
 
 
-def checked(config: Config) -> Config:
+def check_config(config: Config) -> Config:
     """The configuration, if all of its values are in their bounds and all of its names are known;
     else Invalid, with the nearest name."""
     effective = config_from(given_values(config))

@@ -21,7 +21,7 @@ from refold.edges.commands.checks import Finding, disk_findings, file_findings
 from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import number
-from refold.engine.config_check import checked
+from refold.engine.config_check import check_config
 from refold.errors import RefoldError
 from refold.redaction import redacted
 from refold.redaction.values import is_secret_name
@@ -150,7 +150,7 @@ def _configuration() -> Iterator[Finding]:
     for remark in remarks():
         yield Finding(name="not followed", value=remark)
     try:
-        checked(config)
+        check_config(config)
     except RefoldError as error:
         yield _fault(error)
 
