@@ -21,6 +21,9 @@ NUMBERS = (
     "messages_cap", "checkpoint_every",
 )  # fmt: skip
 
+NUMBER_MAX = 10**12
+WAIT_MAX_S = 86_400
+
 Durability = Literal["turn", "append", "none"]
 Channel = Literal["summaries", "exports", "logs"]
 CHANNELS: tuple[Channel, ...] = get_args(Channel)
@@ -115,7 +118,7 @@ def config_from(values: dict[str, Any], *, origin: str = "the configuration") ->
     check_names(values, origin)
     try:
         config = msgspec.convert(values, Config)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, RecursionError) as error:
         hint = "see the table of settings in docs/start.md"
         raise Invalid(f"{origin}: {error}", hint=hint) from error
     for what, hint in _faults(config):
@@ -157,5 +160,6 @@ def _ratio_faults(name: str, ratio: float, force: bool) -> Iterator[tuple[str, s
 
 def _number_faults(name: str, value: float | None) -> Iterator[tuple[str, str]]:
     least = 1 if name == "tokens_cap" else 0
-    if value is not None and value < least:
-        yield f"{name} is {value}", "give a number that is not negative"
+    most = WAIT_MAX_S if name == "writer_wait_s" else NUMBER_MAX
+    if value is not None and not least <= value <= most:
+        yield f"{name} is {value}", f"give a number from {least} to {most:,}"

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import refold
-from refold.config import Config
-from refold.errors import Invalid
+from refold.config import NUMBERS, Config
+from refold.errors import Invalid, RefoldError
 from refold.settings.sources import PREFIX, loaded
+from refold.settings.writer import writer_loaded
 
+NOWHERE = Path("/nowhere")
 FOREIGN = (
     "REFOLD_BENCH_DATA",
     "REFOLD_BENCH_PEERS",
@@ -109,3 +115,49 @@ def test_a_name_in_a_file_or_an_argument_that_is_no_setting_is_refused(tmp_path:
     (tmp_path / "refold.toml").write_text("bench_data = 1\n")
     with pytest.raises(Invalid, match="bench_data"):
         loaded(folder=tmp_path, environ={})
+
+
+# --- settings that are at fault ---
+
+NESTED = ("[" * 3_000 + "]" * 3_000, '{"a":' * 3_000, "[" * 5_000)
+HOSTILE = st.one_of(
+    st.text(st.characters(), max_size=30),
+    st.sampled_from(["\udc83", "nan", "-1", "1e400", "9" * 5_000, "null", "{}", "[]", *NESTED]),
+    st.from_type(float).map(repr),
+)
+
+
+@given(st.sampled_from([*Config.__struct_fields__, "writer_url", "writer_window"]), HOSTILE)
+def test_a_variable_is_a_setting_or_is_refused_whatever_it_holds(name: str, text: str) -> None:
+    environ = {f"{PREFIX}{name.upper()}": text}
+    with suppress(RefoldError):
+        loaded(folder=NOWHERE, environ=environ)
+    with suppress(RefoldError):
+        writer_loaded(folder=NOWHERE, environ=environ)
+
+
+@given(
+    content=st.one_of(
+        st.binary(max_size=60), HOSTILE.map(lambda text: f"a = {text}".encode("utf-8", "replace"))
+    )
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_file_is_settings_or_is_refused_whatever_it_holds(content: bytes, tmp_path: Path) -> None:
+    for name in ("refold.toml", "pyproject.toml"):
+        (tmp_path / name).write_bytes(content)
+    for read in (loaded, writer_loaded):
+        with suppress(RefoldError):
+            read(folder=tmp_path, environ={})
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 10**40, -1])
+def test_a_number_that_is_none_or_has_no_end_is_refused(name: str, value: float) -> None:
+    with pytest.raises(Invalid, match=name):
+        loaded({name: value}, folder=NOWHERE, environ={})
+
+
+@pytest.mark.parametrize("config", ["x", [1], 7, b"x", {5: 1}, {"strategy": {1: 2}}])
+def test_what_is_no_configuration_is_refused(config: Any) -> None:
+    with pytest.raises(Invalid):
+        refold.open("x", store="memory:", config=config)

@@ -19,11 +19,12 @@ from typing import Any
 import msgspec
 
 from refold.config import Config, check_names, config_from, given_values
-from refold.display import nearest
+from refold.display import is_text, nearest
 from refold.errors import Invalid
 from refold.settings import magenta
 
 PREFIX = "REFOLD_"
+STORE = f"{PREFIX}STORE"
 WRITER = "writer"
 NEARLY = 0.82  # how alike two names are when one is the other misspelled
 FOLDER = ".refold"
@@ -42,6 +43,8 @@ def loaded(
     """The effective configuration, and the origin of every value that is not a default."""
     if isinstance(given, Config):
         given = given_values(given)
+    elif not isinstance(given, Mapping | None):
+        raise Invalid(f"config is {given!r:.60}", hint="give a Config, or a mapping of settings")
     values: Table = {}
     origins: dict[str, str] = {}
     for origin, table in _sources(given or {}, folder, _environment(environ)):
@@ -108,7 +111,7 @@ def from_files(folder: Path | None) -> list[tuple[str, Table]]:
 def _read(path: Path) -> Table:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+    except (ValueError, OSError, RecursionError) as error:
         hint = "fix the file, or move it away"
         raise Invalid(f"{path.name} cannot be read: {error}", hint=hint) from error
 
@@ -142,14 +145,24 @@ def named(environ: Mapping[str, str], known: Sequence[str], prefix: str = PREFIX
     ours = [variable for variable in environ if variable.startswith(prefix)]
     names = {variable.removeprefix(prefix).lower(): variable for variable in ours}
     meant = [name for name in names if nearest(name, known, alike_min=NEARLY)]
-    return {name: environ[names[name]] for name in meant}
+    return {name: text_of(environ, names[name]) for name in meant}
+
+
+def text_of(environ: Mapping[str, str], variable: str) -> str:
+    """The value of a variable; Invalid if it is not text."""
+    text = environ[variable]
+    if not is_text(text):
+        raise Invalid(
+            f"{variable} holds bytes that are not UTF-8", hint="set it again, or unset it"
+        )
+    return text
 
 
 def value_of(text: str) -> Any:
     """A value that came as text: as JSON says it, else the text itself."""
     try:
         return msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except (ValueError, RecursionError):
         lowered = text.strip().lower()
         return {"true": True, "false": False}.get(lowered, text)
 
@@ -157,8 +170,8 @@ def value_of(text: str) -> Any:
 def default_store(folder: Path | None = None) -> str:
     """`REFOLD_STORE`, or the store of this project: the nearest `.refold` folder upwards, else
     one here."""
-    if url := os.environ.get("REFOLD_STORE"):
-        return url
+    if os.environ.get(STORE):
+        return text_of(os.environ, STORE)
     return f"sqlite:{_home((folder or Path.cwd()).resolve()) / FOLDER / DATABASE}"
 
 

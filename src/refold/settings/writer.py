@@ -91,7 +91,7 @@ def requested(
     if "url" in own or not theirs.get("url"):
         return None
     settings = _checked({**theirs, **own})
-    here = str((folder or Path.cwd()).resolve())
+    here = os.fsencode((folder or Path.cwd()).resolve()).decode("utf-8", "backslashreplace")
     return trust.Request(folder=here, url=settings.url, key_env=settings.key_env)
 
 
