@@ -10,7 +10,7 @@ from refold.core import bookmark
 from refold.core.bookmark import Bookmark
 from refold.core.codec import decode
 from refold.core.fold import text_of
-from refold.core.model import Conversation, Message, ToolResult
+from refold.core.model import Conversation, Message, Meta, ToolResult
 from refold.display import cut, one_line
 from refold.errors import Corrupt, Invalid, NotFound, RefoldError
 from refold.log.log import Log
@@ -31,7 +31,7 @@ def newest(store: Store, *, tag: str = "") -> list[Conversation]:
     ordered = sorted(conversations(store), key=_newest_first)
     if not tag:
         return ordered
-    return [about for about in ordered if tag in tags(store, about)]
+    return [about for about in ordered if tag in (meta_of(store, about).tags or ())]
 
 
 def _newest_first(about: Conversation) -> tuple[int, str]:
@@ -39,15 +39,15 @@ def _newest_first(about: Conversation) -> tuple[int, str]:
     return -about.updated_ms, about.id
 
 
-def tags(store: Store, about: Conversation) -> tuple[str, ...]:
-    """The tags of a conversation: from its bookmark, or from its log if the bookmark is missing or
-    behind. Of a log that cannot be read, what the bookmark knows."""
+def meta_of(store: Store, about: Conversation) -> Meta:
+    """The model, tags and metadata of a conversation: from its bookmark, or from its log if the
+    bookmark is missing or behind. Of a log that cannot be read, what the bookmark knows."""
     mark = _bookmark(store, about.id)
-    known = (mark.meta.tags or ()) if mark else ()
+    known = mark.meta if mark else Meta()
     if mark and (mark.head, mark.chain) == (about.head, about.chain):
         return known
     try:
-        return Log(store, about.id).state.meta.tags or ()
+        return Log(store, about.id).state.meta
     except RefoldError:
         return known
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Iterable, Iterator
+from contextlib import closing, suppress
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -19,6 +21,7 @@ import msgspec
 from refold import __version__
 from refold.edges.commands.checks import Finding, disk_findings, file_findings
 from refold.edges.commands.command import Arguments, Command, Result, Screen
+from refold.edges.commands.model_check import model_findings
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import number
 from refold.engine.config_check import check_config
@@ -57,7 +60,7 @@ def run(session: Session, arguments: Arguments) -> Diagnosis:
         "versions": list(_versions()),
         "store": list(_store(session.store_url)),
         "configuration": list(_configuration()),
-        "models": list(_models()),
+        "models": list(_models(session.store_url)),
         "terminal": list(_terminal(session.screen)),
     }
     problems = [one for findings in sections.values() for one in findings if one.advice]
@@ -95,9 +98,12 @@ def _package_version(name: str) -> Finding:
         return Finding(name=name, value="not installed", advice=f"pip install {name}")
 
 
-def _models() -> Iterator[Finding]:
+def _models(asked: str | None) -> Iterator[Finding]:
     known = table()
     yield Finding(name="table", value=f"{len(known.models):,} models, as of {known.as_of}")
+    # A store that cannot be read is a finding of its own.
+    with suppress(RefoldError), closing(open_store(asked or default_store())) as store:
+        yield from model_findings(store, datetime.now(UTC).date())
 
 
 def _terminal(screen: Screen | None) -> Iterator[Finding]:
