@@ -21,6 +21,9 @@ NUMBERS = (
     "messages_cap", "checkpoint_every",
 )  # fmt: skip
 
+NUMBER_MAX = 10**12
+WAIT_MAX_S = 86_400
+
 Durability = Literal["turn", "append", "none"]
 Channel = Literal["summaries", "exports", "logs"]
 CHANNELS: tuple[Channel, ...] = get_args(Channel)
@@ -28,7 +31,24 @@ CHANNELS: tuple[Channel, ...] = get_args(Channel)
 EMAILS: Literal["emails"] = "emails"
 
 
-class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _RemembersGiven(msgspec.StructMeta):
+    """Makes values that remember which of their fields were given: one that is given with its
+    default is given all the same, and wins over a file."""
+
+    def __call__(cls, /, *args: object, **given: object) -> object:
+        made = super().__call__(*args, **given)
+        made.__dict__["given"] = frozenset(given)
+        return made
+
+
+class Config(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    dict=True,
+    metaclass=_RemembersGiven,
+):
     """All settings of a conversation, each with its unit and meaning."""
 
     # Tokens kept free for the answer; None: the model's output limit, at most 32,000.
@@ -89,12 +109,19 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     strategy: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
 
 
+def given_values(config: Config) -> dict[str, Any]:
+    """The values that whoever made the configuration gave; all, if it was made by other means than
+    `Config(…)`."""
+    names = config.__dict__.get("given", config.__struct_fields__)
+    return {name: getattr(config, name) for name in config.__struct_fields__ if name in names}
+
+
 def config_from(values: dict[str, Any], *, origin: str = "the configuration") -> Config:
     """A checked configuration. `origin` says in errors where the values are from."""
     check_names(values, origin)
     try:
         config = msgspec.convert(values, Config)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, RecursionError) as error:
         hint = "see the table of settings in docs/start.md"
         raise Invalid(f"{origin}: {error}", hint=hint) from error
     for what, hint in _faults(config):
@@ -136,5 +163,6 @@ def _ratio_faults(name: str, ratio: float, force: bool) -> Iterator[tuple[str, s
 
 def _number_faults(name: str, value: float | None) -> Iterator[tuple[str, str]]:
     least = 1 if name == "tokens_cap" else 0
-    if value is not None and value < least:
-        yield f"{name} is {value}", "give a number that is not negative"
+    most = WAIT_MAX_S if name == "writer_wait_s" else NUMBER_MAX
+    if value is not None and not least <= value <= most:
+        yield f"{name} is {value}", f"give a number from {least} to {most:,}"

@@ -113,6 +113,16 @@ def inline(text: str) -> str:
     return _PUNCTUATION.sub(r"\\\g<0>", visible(_SPACES.sub(" ", text).strip()))
 
 
+def is_text(text: str) -> bool:
+    """Whether the text can be written as UTF-8. What came from the system as other bytes (an
+    argument, a variable, the name of a file) cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def visible(text: str) -> str:
     """The text with every sign that would steer a terminal or turn the writing direction shown
     as an escape. Newlines and tabs stay."""

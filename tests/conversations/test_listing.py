@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import pytest
 from click.testing import CliRunner
@@ -113,3 +114,80 @@ def test_the_commands(store, tmp_path):
         "middle"
     ]
     assert run("sweep", *where)[0] == 2
+
+
+# --- what does not depend on a bookmark, and is one number everywhere ---
+
+
+@pytest.mark.parametrize("kept", [b"", b"no bookmark", None])
+def test_tags_are_known_without_a_bookmark_or_with_an_old_one(store, kept):
+    talk(store, "work", "hello", tags=["a"])
+    old = store.bookmark("work")
+    context = refold.Context(store, "work")
+    context.update(tags=["b"])
+    context.append({"role": "user", "content": "go on"})
+    context.request()  # not closed: the bookmark stays where it was
+    store.keep_bookmark("work", old if kept is None else kept)
+    assert [about.id for about in listing.newest(store, tag="b")] == ["work"]
+    assert listing.newest(store, tag="a") == []
+
+
+def titled(store, id: str, tmp_path) -> set[str]:
+    """The titles under which all doors show a conversation."""
+    run = partial(CliRunner().invoke, Commands())
+    context = refold.Context(store, id)
+    context.log.export(str(tmp_path / "x.md"))
+    shown = [
+        json.loads(run([command, id, "--store", store.url, "--json"]).stdout)["title"]
+        for command in ("show", "stats")
+    ]
+    rows = json.loads(run(["list", "--store", store.url, "--json"]).stdout)["conversations"]
+    heading = (tmp_path / "x.md").read_text().splitlines()[0].removeprefix("# ")
+    return {context.stats().title, heading, *shown, *(row["title"] for row in rows)}
+
+
+@pytest.mark.parametrize("words", ["Explore the package.", "two\nlines " * 40])
+@pytest.mark.parametrize("title", ["", "A title"])
+def test_a_conversation_has_one_title_everywhere(store, tmp_path, words, title):
+    """Newcomer 16"""
+    talk(store, "work", words)
+    if title:
+        with refold.Context(store, "work") as context:
+            context.update(title=title)
+    assert titled(store, "work", tmp_path) == {title or listing.preview(store, "work")}
+
+
+def test_a_conversation_without_a_word_is_untitled_everywhere(store, tmp_path):
+    with refold.Context(store, "work") as context:
+        context.append({"role": "assistant", "content": "hello"})
+    assert titled(store, "work", tmp_path) == {"Untitled"}
+    assert refold.open("new", store="memory:").stats().title == "Untitled"
+
+
+def test_a_title_made_of_the_first_words_holds_no_secret_not_even_half_of_one(store):
+    secret = "ghp_" + "a1B2c3D4e5F6" * 3
+    talk(store, "work", "x" * 60 + f" {secret}")
+    assert "ghp_" not in listing.title_of(store, "work", "")
+
+
+@pytest.mark.parametrize("removed", [0, 1])
+def test_artifacts_are_counted_once_by_content_everywhere(store, tmp_path, removed):
+    """Newcomer 16"""
+    outputs = ["a" * 9_000, "b" * 9_000, "a" * 9_000, "c" * 9_000, "a" * 9_000]
+    config = refold.Config(offload_tokens=100)
+    with refold.Context(store, "work", config=config) as context:
+        for at, output in enumerate(outputs):
+            call = {"id": f"t{at}", "type": "function"}
+            call["function"] = {"name": "run", "arguments": "{}"}
+            context.append({"role": "assistant", "content": None, "tool_calls": [call]})
+            context.append_result(f"t{at}", output)
+        for one in context.artifacts.list()[:removed]:
+            context.artifacts.remove(one.id)
+        context.log.export(str(tmp_path / "x.md"))
+        counted = context.stats().artifacts
+    run = partial(CliRunner().invoke, Commands())
+    shown = run(["stats", "work", "--store", store.url]).stdout
+    checked = json.loads(run(["verify", "--store", store.url, "--json"]).stdout)["artifacts"]
+    assert counted == checked == 3 - removed
+    assert f"Artifacts: {counted} (" in shown
+    assert f"- Artifacts: {counted} (" in (tmp_path / "x.md").read_text()

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import refold
-from refold.config import Config
-from refold.edges.endpoints.writer import configured
-from refold.errors import Invalid
-from refold.settings.sources import PREFIX, loaded, writer_loaded
+from refold.config import NUMBERS, Config
+from refold.errors import Invalid, RefoldError
+from refold.settings.sources import PREFIX, loaded
+from refold.settings.writer import writer_loaded
 
+NOWHERE = Path("/nowhere")
 FOREIGN = (
     "REFOLD_BENCH_DATA",
     "REFOLD_BENCH_PEERS",
@@ -79,6 +85,31 @@ def test_files_environment_and_arguments_win_in_this_order(tmp_path: Path) -> No
     assert origins == {"keep_recent": "arguments", "tokens_cap": "refold.toml"}
 
 
+DEFAULTS = {name: getattr(Config(), name) for name in Config.__struct_fields__}
+OTHERWISE = {
+    "warn_ratio": 0.5, "compact_ratio": 0.85, "critical_ratio": 0.99, "target_ratio": 0.4,
+    "ladder": ["hide"], "auto": False, "exclude_tools": ["x"], "tool_kinds": {"save": "modify"},
+    "cache": False, "durability": "none", "redact": False, "dialect": "gemini", "force": True,
+    "strategy": {"hide": {"preset": "half"}}, "writer_wait_s": 1.5,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+@pytest.mark.parametrize("as_config", [True, False])
+def test_an_argument_wins_over_a_file_also_where_it_is_the_default(
+    name: str, as_config: bool, tmp_path: Path
+) -> None:
+    other = OTHERWISE.get(name, 7)
+    environ = {f"{PREFIX}{name.upper()}": json.dumps(other), "REFOLD_MESSAGES_CAP": "9"}
+    given = {name: DEFAULTS[name]}
+    config, origins = loaded(
+        Config(**given) if as_config else given, folder=tmp_path, environ=environ
+    )
+    assert getattr(config, name) == DEFAULTS[name] != other
+    assert origins[name] == "arguments"
+    assert config.messages_cap == (DEFAULTS[name] if name == "messages_cap" else 9)
+
+
 def test_a_name_in_a_file_or_an_argument_that_is_no_setting_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match="writer"):
         loaded({"writer": {}}, folder=tmp_path, environ={})
@@ -87,49 +118,47 @@ def test_a_name_in_a_file_or_an_argument_that_is_no_setting_is_refused(tmp_path:
         loaded(folder=tmp_path, environ={})
 
 
-# --- the writer's own table (Y-53) ---
+# --- settings that are at fault ---
+
+NESTED = ("[" * 3_000 + "]" * 3_000, '{"a":' * 3_000, "[" * 5_000)
+HOSTILE = st.one_of(
+    st.text(st.characters(), max_size=30),
+    st.sampled_from(["\udc83", "nan", "-1", "1e400", "9" * 5_000, "null", "{}", "[]", *NESTED]),
+    st.from_type(float).map(repr),
+)
 
 
-def test_the_writer_is_named_in_files_environment_and_arguments(tmp_path: Path) -> None:
-    table = 'url = "http://localhost:1/v1"\nmodel = "a"\nwindow = 5000\n'
-    (tmp_path / "refold.toml").write_text(f"[writer]\n{table}")
-    (tmp_path / "pyproject.toml").write_text(
-        '[tool.refold.writer]\nmodel = "b"\nkey_env = "MY_KEY"\n'
+@given(st.sampled_from([*Config.__struct_fields__, "writer_url", "writer_window"]), HOSTILE)
+def test_a_variable_is_a_setting_or_is_refused_whatever_it_holds(name: str, text: str) -> None:
+    environ = {f"{PREFIX}{name.upper()}": text}
+    with suppress(RefoldError):
+        loaded(folder=NOWHERE, environ=environ)
+    with suppress(RefoldError):
+        writer_loaded(folder=NOWHERE, environ=environ)
+
+
+@given(
+    content=st.one_of(
+        st.binary(max_size=60), HOSTILE.map(lambda text: f"a = {text}".encode("utf-8", "replace"))
     )
-    environ = {"REFOLD_WRITER_MODEL": "7", "REFOLD_WRITER_TRIES": "2", "REFOLD_WRITER_WAIT_S": "1"}
-    found = writer_loaded({"kind": "gemini"}, folder=tmp_path, environ=environ)
-    assert (found.url, found.model, found.window, found.tries) == (
-        "http://localhost:1/v1",
-        "7",
-        5_000,
-        2,
-    )
-    assert (found.key_env, found.kind) == ("MY_KEY", "gemini")
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_file_is_settings_or_is_refused_whatever_it_holds(content: bytes, tmp_path: Path) -> None:
+    for name in ("refold.toml", "pyproject.toml"):
+        (tmp_path / name).write_bytes(content)
+    for read in (loaded, writer_loaded):
+        with suppress(RefoldError):
+            read(folder=tmp_path, environ={})
 
 
-@pytest.mark.parametrize("table", ['key = "sk-1"', "window = []", "wnidow = 1"])
-def test_a_bad_table_is_refused_and_a_key_in_it_above_all(table: str, tmp_path: Path) -> None:
-    (tmp_path / "refold.toml").write_text(f"[writer]\n{table}\n")
-    with pytest.raises(Invalid) as caught:
-        writer_loaded(folder=tmp_path, environ={})
-    assert "environment" in (caught.value.hint or "")
-    assert "sk-1" not in f"{caught.value} {caught.value.hint}"
+@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 10**40, -1])
+def test_a_number_that_is_none_or_has_no_end_is_refused(name: str, value: float) -> None:
+    with pytest.raises(Invalid, match=name):
+        loaded({name: value}, folder=NOWHERE, environ={})
 
 
-def test_a_table_that_is_none_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "refold.toml").write_text("writer = 3\n")
-    with pytest.raises(Invalid, match="not a table"):
-        writer_loaded(folder=tmp_path, environ={})
-
-
-def test_a_configured_writer_is_an_endpoint_and_without_an_address_there_is_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert configured() is None
-    monkeypatch.setenv("REFOLD_WRITER_URL", "http://localhost:1/v1")
-    with pytest.raises(Invalid, match="no model"):
-        configured()
-    writer = configured(model="small", window=9_000)
-    assert writer is not None
-    assert (writer.url, writer.model, writer.window) == ("http://localhost:1/v1", "small", 9_000)
+@pytest.mark.parametrize("config", ["x", [1], 7, b"x", {5: 1}, {"strategy": {1: 2}}])
+def test_what_is_no_configuration_is_refused(config: Any) -> None:
+    with pytest.raises(Invalid):
+        refold.open("x", store="memory:", config=config)

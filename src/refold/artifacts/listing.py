@@ -142,6 +142,7 @@ class ArtifactIndex:
         self._checksums = {name: array("I") for name in ("task", "query", "tool")}
         self._cleaned: dict[int, int] = {}  # keys, and when the bytes were removed
         self._events_read = self._last_seq = 0
+        self._counted = 0, 0  # after how many events, and how many there were then
 
     def refresh(self) -> None:
         """Reads the events of the artifacts that were kept or cleaned up since the last time."""
@@ -172,10 +173,12 @@ class ArtifactIndex:
             checksums.append(_checksum(_group(artifact.origin, name)))
 
     def count(self) -> int:
-        """How many artifacts still have their bytes."""
-        if not self._cleaned:
-            return len(self._keys)
-        return sum(key not in self._cleaned for key in self._keys)
+        """How many artifacts still have their bytes. The same content kept again is the same
+        artifact: it has the same handle."""
+        if self._counted[0] != self._events_read:
+            different = set(self._keys).difference(self._cleaned)
+            self._counted = self._events_read, len(different)
+        return self._counted[1]
 
     def listing(self) -> Listing:
         """All artifacts."""

@@ -27,12 +27,13 @@ from refold.core.budget import Budget
 from refold.core.fold import Fold
 from refold.core.model import Message, Text, View
 from refold.core.plan import Plan, Proposal, Receipt
+from refold.errors import Invalid
 from refold.log.draft import Draft
 from refold.log.notices import Notice
 from refold.log.open_log import OpenLog
 from refold.log.undo import ROOM
 from refold.redaction import redactor
-from refold.strategies.registry import check_settings, check_tables
+from refold.strategies.registry import check_ladder, check_settings, check_tables
 from refold.tokens.counter import count_message
 from refold.writer import asker
 from refold.writer.asker import Asker, Outcome, Question, Writer
@@ -83,7 +84,11 @@ class Compactor:
         instructions: str = "",
     ) -> Job:
         """What a plan is to be drawn up from. Without names, the configured ladder."""
+        check_ladder(ladder)
         check_settings(settings or {}, ladder or self._config.ladder)
+        if instructions and self._asker is None:
+            hint = "give one: refold.open(writer=…), or --writer on the command line"
+            raise Invalid("instructions are for a writer, and there is none", hint=hint)
         return Job(
             budget=self._model.budget,
             config=self._config,

@@ -7,16 +7,21 @@ written to last. Neighbours: a store below, `deleter` sweeps in this order, the 
 from __future__ import annotations
 
 from refold.core import bookmark
+from refold.core.bookmark import Bookmark
 from refold.core.codec import decode
 from refold.core.fold import text_of
-from refold.core.model import Conversation, Message, ToolResult
+from refold.core.model import Conversation, Message, Meta, ToolResult
 from refold.display import cut, one_line
 from refold.errors import Corrupt, Invalid, NotFound, RefoldError
+from refold.log.log import Log
 from refold.log.reading import conversations
+from refold.redaction import redacted
 from refold.stores.protocol import Store
 
 PREVIEW_CHARS = 80
 PREVIEW_EVENTS = 20
+REDACTED_CHARS = 2_000
+UNTITLED = "Untitled"
 POSITION_HINT = "@1 is the newest conversation, @2 the one before"
 
 
@@ -26,7 +31,7 @@ def newest(store: Store, *, tag: str = "") -> list[Conversation]:
     ordered = sorted(conversations(store), key=_newest_first)
     if not tag:
         return ordered
-    return [about for about in ordered if tag in tags(store, about.id)]
+    return [about for about in ordered if tag in (meta_of(store, about).tags or ())]
 
 
 def _newest_first(about: Conversation) -> tuple[int, str]:
@@ -34,15 +39,25 @@ def _newest_first(about: Conversation) -> tuple[int, str]:
     return -about.updated_ms, about.id
 
 
-def tags(store: Store, conversation: str) -> tuple[str, ...]:
-    """The tags of a conversation, as its bookmark knows them; none if it cannot be read."""
+def meta_of(store: Store, about: Conversation) -> Meta:
+    """The model, tags and metadata of a conversation: from its bookmark, or from its log if the
+    bookmark is missing or behind. Of a log that cannot be read, what the bookmark knows."""
+    mark = _bookmark(store, about.id)
+    known = mark.meta if mark else Meta()
+    if mark and (mark.head, mark.chain) == (about.head, about.chain):
+        return known
     try:
-        mark = bookmark.read(store.bookmark(conversation))
+        return Log(store, about.id).state.meta
+    except RefoldError:
+        return known
+
+
+def _bookmark(store: Store, conversation: str) -> Bookmark | None:
+    """The bookmark of a conversation; None if it has none that can be read."""
+    try:
+        return bookmark.read(store.bookmark(conversation))
     except Corrupt:
-        return ()
-    if mark is None:
-        return ()
-    return mark.meta.tags or ()
+        return None
 
 
 def id_of(store: Store, name: str) -> str:
@@ -63,13 +78,22 @@ def _position(name: str) -> int:
     return int(digits)
 
 
+def title_of(store: Store, conversation: str, given: str) -> str:
+    """What a conversation is called, wherever it is shown: by the title it was given, else by how
+    it began."""
+    return given or preview(store, conversation) or UNTITLED
+
+
 def preview(store: Store, conversation: str) -> str:
-    """How the conversation began: the first words of a user, on one line."""
+    """How the conversation began: the first words of a user, on one line, without secrets. Taken
+    out before the cut: half of a secret is not recognized any more."""
     try:
         for event in store.read(conversation, limit=PREVIEW_EVENTS):
             words = _user_words(decode(event))
             if words:
-                return cut(words, PREVIEW_CHARS)
+                return cut(redacted(words[:REDACTED_CHARS]), PREVIEW_CHARS)
+    except NotFound:
+        return ""  # nothing was written yet
     except RefoldError as error:
         # A list shows what it can; `refold verify` says what is wrong.
         return f"[{error.code}]"

@@ -61,6 +61,11 @@ class Contents:
             self.faults[digest] = self._read(digest, artifact.size_bytes)
         return self.faults[digest]
 
+    @property
+    def there(self) -> int:
+        """How many of the contents that were asked for have their bytes."""
+        return sum(fault != MISSING for fault in self.faults.values())
+
     def _read(self, digest: str, size_bytes: int) -> str:
         try:
             size = sum(len(chunk) for chunk in self.store.get(digest))

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import codecs
 from collections import Counter as Tally
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple, assert_never
 
+from refold.conversations.listing import UNTITLED, title_of
 from refold.core import codec
 from refold.core.fold import ERASED, text_of
 from refold.core.model import (
@@ -39,7 +40,8 @@ def markdown_chunks(store: Store, conversation: str) -> Iterator[bytes]:
     """The conversation for reading: a section per message, then the artifacts."""
     about = store.conversation(conversation)
     summary = _summarized(events_of(store, about))
-    yield _heading(about, summary).encode()
+    title = title_of(store, conversation, about.title)
+    yield _heading(about, title, summary).encode()
     for event in events_of(store, about):
         if event.kind == "message":
             yield _section(event).encode()
@@ -68,22 +70,23 @@ def _summarized(events: Iterable[Event]) -> _Summary:
     return summary
 
 
-def _heading(about: Conversation, summary: _Summary) -> str:
+def _heading(about: Conversation, title: str, summary: _Summary) -> str:
     lines = [
-        f"# {inline(about.title) or 'Untitled'}",
+        f"# {inline(title) or UNTITLED}",
         "",
         f"- Conversation: {about.id}",
         f"- Created: {moment(about.at_ms)}",
         f"- Updated: {moment(about.updated_ms)}",
         f"- Messages: {counted(summary.roles)}",
-        f"- Artifacts: {counted(_types(summary.artifacts))}",
+        f"- Artifacts: {counted(_types(summary))}",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _types(artifacts: Mapping[str, Artifact]) -> Tally[str]:
-    """How many artifacts there are of each type, under the plural of its name."""
-    types: Tally[str] = Tally(artifact.type for artifact in artifacts.values())
+def _types(summary: _Summary) -> Tally[str]:
+    """How many artifacts still have their bytes, of each type, under the plural of its name."""
+    there = [one for digest, one in summary.artifacts.items() if not summary.cleaned[digest]]
+    types: Tally[str] = Tally(artifact.type for artifact in there)
     return Tally({plural(name, count): count for name, count in types.items()})
 
 

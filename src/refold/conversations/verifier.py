@@ -65,7 +65,7 @@ class _StoreWalk:
         return Verification(
             conversations=self.conversations,
             events=self.events,
-            artifacts=len(self.contents.faults),
+            artifacts=self.contents.there,
             problems=tuple(self.problems),
             remarks=tuple(self.remarks),
         )

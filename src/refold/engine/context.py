@@ -31,6 +31,7 @@ from refold.dialects.overflow import overflow_of
 from refold.dialects.page import Rendered
 from refold.engine import going_back, refresh, spawn
 from refold.engine.changes import changes
+from refold.engine.config_check import check_config
 from refold.engine.log_reader import LogReader
 from refold.engine.pages import Pages
 from refold.engine.recorder import OnError, Recorder
@@ -73,7 +74,7 @@ class Context:
         owns_store: bool = False,
         remarks: Sequence[str] = (),
     ) -> None:
-        self.config = config or Config()
+        self.config = check_config(config or Config())
         self._open = OpenLog(store, conversation, self.config, counter=counter, model=model)
         self.id = self._open.id
         self._owns_store, self._writer, self._embedder = owns_store, writer, embedder

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from refold.compaction.active_model import ActiveModel
 from refold.compaction.trigger import Kind, kind_due
+from refold.conversations.listing import UNTITLED, title_of
 from refold.core.budget import Budget, Level, current_tokens
 from refold.core.fold import Fold
 from refold.core.model import Event, Slot, ToolResult, Totals, View
@@ -70,6 +71,7 @@ def stats_of(
         return replace(
             stats_of_view(view, budget, now_ms=log.log.clock()),
             conversation=log.id,
+            title=title_of(log.store, log.id, view.title),
             model=model.info.name,
             artifacts=artifacts,
             due=due,
@@ -92,7 +94,7 @@ def stats_of_view(view: View, budget: Budget, *, now_ms: int) -> Stats:
     standins = [slot for slot in view.slots if slot.standin]
     return Stats(
         conversation="",
-        title=view.title or "Untitled",
+        title=view.title or UNTITLED,
         model=view.model,
         current=current,
         window=budget.window,

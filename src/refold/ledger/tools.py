@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+from refold.display import suggestion
 from refold.errors import Invalid
 from refold.ledger.kinds import ACTION_KINDS, ON_FILES, ActionKind
 from refold.ledger.shell_words import names
@@ -153,5 +154,5 @@ def configured(entry: str) -> tuple[ActionKind, str]:
     for kind in ACTION_KINDS:
         if kind == name:
             return kind, argument
-    known = ", ".join(ACTION_KINDS)
-    raise Invalid(f"tool_kinds names the kind {name!r}", hint=f"known: {known}")
+    hint = suggestion(name, ACTION_KINDS)
+    raise Invalid(f"tool_kinds names the kind {name!r}", hint=hint)

@@ -19,6 +19,8 @@ from msgspec.structs import replace
 
 from refold.core.budget import Budget
 from refold.core.plan import Receipt
+from refold.display import suggestion
+from refold.errors import Invalid
 
 REARM_POINTS = 5.0
 WAITING_MAX = 100
@@ -82,7 +84,12 @@ class Notices:
         self._lock = threading.Lock()
 
     def on(self, name: str, listener: Listener) -> Callable[[], None]:
-        """Calls the listener with every notice of that name; gives the function that stops it."""
+        """Calls the listener with every notice of that name; gives the function that stops it.
+        Invalid for a name that no notice has."""
+        if name not in NAMES and name != EVERY_NAME:
+            raise Invalid(f"there is no notice {name!r}", hint=suggestion(str(name), NAMES))
+        if not callable(listener):
+            raise Invalid(f"{listener!r} cannot be called", hint="give a function of one notice")
         entry = (name, listener)
         with self._lock:
             self._listeners = [*self._listeners, entry]

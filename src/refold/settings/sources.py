@@ -4,9 +4,8 @@ arguments; later ones win.
 Every value remembers its origin, so that `refold doctor` can say why it is what it is. A file is
 ours, so a name in it that is not a setting is refused. The environment is shared: there only a name
 that is nearly a setting's is taken for a misspelled one, and any other is left alone. The table
-`writer` names the model that puts summaries in words; it is read apart, because what is made of it
-lies at an edge (`edges.endpoints.writer`). Neighbours: `config` checks the values, `magenta`
-translates.
+`writer` names the model that puts summaries in words; it is read apart (`writer`), because it says
+where texts go. Neighbours: `config` checks the values, `magenta` translates.
 """
 
 from __future__ import annotations
@@ -19,12 +18,13 @@ from typing import Any
 
 import msgspec
 
-from refold.config import Config, check_names, config_from
-from refold.display import nearest
+from refold.config import Config, check_names, config_from, given_values
+from refold.display import is_text, nearest
 from refold.errors import Invalid
 from refold.settings import magenta
 
 PREFIX = "REFOLD_"
+STORE = f"{PREFIX}STORE"
 WRITER = "writer"
 NEARLY = 0.82  # how alike two names are when one is the other misspelled
 FOLDER = ".refold"
@@ -32,26 +32,6 @@ DATABASE = "refold.db"
 FILES: dict[str, tuple[str, ...]] = {"refold.toml": (), "pyproject.toml": ("tool", "refold")}
 
 Table = dict[str, Any]
-
-
-class WriterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The table `[writer]`. The key itself is in the environment, in the variable that `key_env`
-    names."""
-
-    url: str = ""
-    model: str = ""
-    kind: str = "openai"
-    key_env: str = ""
-    window: int | None = None
-    timeout_s: float = 30.0
-    tries: int = 3
-    deadline_s: float = 120.0
-    calls_per_hour: int = 0
-
-
-WRITER_PREFIX = f"{PREFIX}{WRITER.upper()}_"
-WRITER_FIELDS = WriterSettings.__struct_fields__
-WRITER_HINT = f"known: {', '.join(WRITER_FIELDS)}; a key goes into the environment only"
 
 
 def loaded(
@@ -62,7 +42,9 @@ def loaded(
 ) -> tuple[Config, dict[str, str]]:
     """The effective configuration, and the origin of every value that is not a default."""
     if isinstance(given, Config):
-        given = _changed(given)
+        given = given_values(given)
+    elif not isinstance(given, Mapping | None):
+        raise Invalid(f"config is {given!r:.60}", hint="give a Config, or a mapping of settings")
     values: Table = {}
     origins: dict[str, str] = {}
     for origin, table in _sources(given or {}, folder, _environment(environ)):
@@ -77,17 +59,10 @@ def _sources(
     given: Mapping[str, Any], folder: Path | None, environ: Mapping[str, str]
 ) -> Iterator[tuple[str, Table]]:
     """Every table of settings with its origin; a later one wins."""
-    for name, table in _from_files(folder):
+    for name, table in from_files(folder):
         yield name, _without(table, WRITER)
     yield "environment", _from_environment(environ)
     yield "arguments", dict(given)
-
-
-def _changed(config: Config) -> Table:
-    """The values of a configuration that are not the defaults."""
-    usual = Config()
-    values = {name: getattr(config, name) for name in config.__struct_fields__}
-    return {name: value for name, value in values.items() if value != getattr(usual, name)}
 
 
 def _translated(table: Table, origin: str) -> Table:
@@ -111,7 +86,7 @@ def remarks(
 ) -> list[str]:
     """What the files and the arguments ask for and we do otherwise, in words."""
     lines: list[str] = []
-    for origin, table in _from_files(folder):
+    for origin, table in from_files(folder):
         lines += _unused(table, origin)
     if isinstance(given, Mapping):
         lines += _unused(given, "arguments")
@@ -123,47 +98,25 @@ def _unused(table: Mapping[str, Any], origin: str) -> list[str]:
     return magenta.unused(block, origin) if isinstance(block, Mapping) else []
 
 
-# --- the writer ---
-
-
-def writer_loaded(
-    given: Mapping[str, Any] | None = None,
-    *,
-    folder: Path | None = None,
-    environ: Mapping[str, str] | None = None,
-) -> WriterSettings:
-    """The writer's own settings: the table `writer` of the files, `REFOLD_WRITER_*`, arguments.
-    No `url`: no writer."""
-    values: Table = {}
-    for name, table in _from_files(folder):
-        values.update(_inner(table, (WRITER,), name))
-    values.update(_named(_environment(environ), WRITER_FIELDS, WRITER_PREFIX))
-    values.update(given or {})
-    try:
-        return msgspec.convert(values, WriterSettings, strict=False)
-    except msgspec.ValidationError as error:
-        raise Invalid(f"the table {WRITER}: {error}", hint=WRITER_HINT) from error
-
-
 # --- files ---
 
 
-def _from_files(folder: Path | None) -> list[tuple[str, Table]]:
+def from_files(folder: Path | None) -> list[tuple[str, Table]]:
     """The table of settings in each file that there is, by the name of the file."""
     here = folder or Path.cwd()
     there = {name: keys for name, keys in FILES.items() if (here / name).is_file()}
-    return [(name, _inner(_read(here / name), keys, name)) for name, keys in there.items()]
+    return [(name, inner(_read(here / name), keys, name)) for name, keys in there.items()]
 
 
 def _read(path: Path) -> Table:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+    except (ValueError, OSError, RecursionError) as error:
         hint = "fix the file, or move it away"
         raise Invalid(f"{path.name} cannot be read: {error}", hint=hint) from error
 
 
-def _inner(table: Table, keys: tuple[str, ...], origin: str) -> Table:
+def inner(table: Table, keys: tuple[str, ...], origin: str) -> Table:
     """The table inside a table; empty if it is not there."""
     for key in keys:
         table = table.get(key, {})
@@ -182,26 +135,34 @@ def _environment(environ: Mapping[str, str] | None) -> Mapping[str, str]:
 
 def _from_environment(environ: Mapping[str, str]) -> Table:
     """`REFOLD_WARN_RATIO=0.7`: the value is read as JSON where the setting is not a text."""
-    texts = _named(environ, Config.__struct_fields__)
+    texts = named(environ, Config.__struct_fields__)
     return {name: value_of(text) for name, text in texts.items()}
 
 
-def _named(
-    environ: Mapping[str, str], known: Sequence[str], prefix: str = PREFIX
-) -> dict[str, str]:
+def named(environ: Mapping[str, str], known: Sequence[str], prefix: str = PREFIX) -> dict[str, str]:
     """The variables of the environment that are meant as one of these settings, by the setting's
     name."""
     ours = [variable for variable in environ if variable.startswith(prefix)]
     names = {variable.removeprefix(prefix).lower(): variable for variable in ours}
     meant = [name for name in names if nearest(name, known, alike_min=NEARLY)]
-    return {name: environ[names[name]] for name in meant}
+    return {name: text_of(environ, names[name]) for name in meant}
+
+
+def text_of(environ: Mapping[str, str], variable: str) -> str:
+    """The value of a variable; Invalid if it is not text."""
+    text = environ[variable]
+    if not is_text(text):
+        raise Invalid(
+            f"{variable} holds bytes that are not UTF-8", hint="set it again, or unset it"
+        )
+    return text
 
 
 def value_of(text: str) -> Any:
     """A value that came as text: as JSON says it, else the text itself."""
     try:
         return msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except (ValueError, RecursionError):
         lowered = text.strip().lower()
         return {"true": True, "false": False}.get(lowered, text)
 
@@ -209,8 +170,8 @@ def value_of(text: str) -> Any:
 def default_store(folder: Path | None = None) -> str:
     """`REFOLD_STORE`, or the store of this project: the nearest `.refold` folder upwards, else
     one here."""
-    if url := os.environ.get("REFOLD_STORE"):
-        return url
+    if os.environ.get(STORE):
+        return text_of(os.environ, STORE)
     return f"sqlite:{_home((folder or Path.cwd()).resolve()) / FOLDER / DATABASE}"
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from refold.display import is_text
 from refold.errors import Invalid
 from refold.stores.protocol import Store
 
@@ -17,7 +18,7 @@ __all__ = ["Store", "is_same_place", "open_store"]
 
 def open_store(url: str) -> Store:
     """The store that the URL names. Opening creates nothing; the first write does."""
-    if isinstance(url, str) and "\0" not in url:
+    if isinstance(url, str) and "\0" not in url and is_text(url):
         scheme, colon, rest = url.partition(":")
         if colon and scheme in _OPENERS:
             return _OPENERS[scheme](rest)
@@ -29,6 +30,12 @@ def open_store(url: str) -> Store:
 def is_same_place(first: Store, second: Store) -> bool:
     """Whether both keep their data in one place. Every `memory:` store has a place of its own."""
     return first is second or (first.url == second.url and first.url != "memory:")
+
+
+def is_there(store: Store) -> bool:
+    """Whether anything was ever written where the store keeps its data."""
+    place = getattr(store, "path", "") or getattr(store, "root", "")
+    return not place or os.path.exists(place)
 
 
 def _memory(rest: str) -> Store:

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from refold.config import check_names
-from refold.display import suggestion
+from refold.display import nearest, suggestion
 from refold.errors import Invalid
 from refold.strategies.brief import Strategy, check_kind
 
@@ -56,6 +56,14 @@ BUILT_IN: dict[str, tuple[str, Settings]] = {
     "relevance": ("importance", _IMPORTANCE),
     "summarize": ("summarize", {"keep": int, "threshold": int, "instructions": str}),
 }
+# Of settings that are names: the names. The strategies say the same (`PRESETS`, `WAYS`, `RESTS`).
+CHOICES: dict[str, dict[str, tuple[str, ...]]] = {
+    "hide": {"preset": ("", "none", "lastTwo", "half", "quarter", "auto")},
+    "clear": {"preset": ("", "clear_tool_uses", "prune")},
+    "window": {"by": ("messages", "tokens", "age")},
+    "importance": {"preset": ("", "threshold"), "rest": ("hide", "summarize")},
+    "relevance": {"preset": ("", "threshold"), "rest": ("hide", "summarize")},
+}
 # Not strategies, but read by several: how tool calls are understood.
 SHARED: dict[str, Settings] = {"actions": {"cwd": str, "ignore_case": bool}}
 _registered: dict[str, tuple[Strategy, Settings | None]] = {}
@@ -78,8 +86,12 @@ def strategy(name: str) -> Strategy:
         return _registered[name][0]
     if name in BUILT_IN:
         return _built_in(name)
+    raise _unknown(name)
+
+
+def _unknown(name: str) -> Invalid:
     hint = suggestion(name, sorted({*BUILT_IN, *_registered}))
-    raise Invalid(f"there is no strategy {name!r}", hint=hint)
+    return Invalid(f"there is no strategy {name!r}", hint=f"{hint}; your own are registered first")
 
 
 def _built_in(name: str) -> Strategy:
@@ -98,11 +110,24 @@ def rungs(names: Sequence[str]) -> list[tuple[str, Strategy]]:
 
 
 def check_tables(tables: Mapping[str, Mapping[str, Any]]) -> None:
-    """Refuses a setting of the configuration that its strategy does not take. A strategy that is
-    not known here is left alone: it may be registered later, or in another program that shares
-    the file."""
+    """Refuses a setting of the configuration that its strategy does not take, and a misspelt
+    strategy. One that is like none here is left alone: it may be registered in another program
+    that shares the file."""
     for name, given in tables.items():
+        if not _is_known(name) and nearest(name, [*BUILT_IN, *SHARED, *_registered]):
+            raise _unknown(name)
         check_settings(given, [name], f"strategy.{name}")
+
+
+def check_ladder(names: Sequence[str]) -> None:
+    """Refuses a ladder with a strategy that is not known."""
+    for name in names:
+        if name not in BUILT_IN and name not in _registered:
+            raise _unknown(name)
+
+
+def _is_known(name: str) -> bool:
+    return name in BUILT_IN or name in SHARED or name in _registered
 
 
 def check_settings(given: Mapping[str, Any], names: Sequence[str], origin: str = "") -> None:
@@ -114,6 +139,7 @@ def check_settings(given: Mapping[str, Any], names: Sequence[str], origin: str =
     if None not in tables:
         _check_known(given, list(known), origin)
     _check_values(given, known, origin)
+    _check_choices(given, names, origin)
 
 
 def _settings_of(name: str) -> Settings | None:
@@ -148,3 +174,13 @@ def _check_values(
     for name, value in given.items():
         if name in known:
             check_kind(f"{name} of {origin}", value, known[name])
+
+
+def _check_choices(given: Mapping[str, Any], names: Sequence[str], origin: str) -> None:
+    """Refuses a value that none of the strategies has a name for."""
+    tables = [CHOICES.get(name, {}) for name in names if name not in _registered]
+    for setting, value in given.items():
+        known = [choice for table in tables for choice in table.get(setting, ())]
+        if known and value not in known:
+            hint = suggestion(value, [name for name in known if name])
+            raise Invalid(f"{origin} has no {setting} {value!r}", hint=hint)

@@ -17,6 +17,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         if name.startswith(("REFOLD_", "LC_")) or name == "NO_COLOR":
             monkeypatch.delenv(name)
     monkeypatch.setenv("LANG", "C.UTF-8")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.chdir(tmp_path)
 
 

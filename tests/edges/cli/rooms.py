@@ -102,20 +102,24 @@ def program(*args: str, **environ: str) -> subprocess.CompletedProcess[bytes]:
     )
 
 
-def on_terminal(*args: str, cwd: Path | None = None, **environ: str) -> tuple[int, str]:
-    """What the program writes to a terminal, and its exit status."""
+def on_terminal(
+    *args: str, cwd: Path | None = None, typed: str = "", **environ: str
+) -> tuple[int, str]:
+    """What the program writes to a terminal where this is typed, and its exit status."""
     ours, theirs = pty.openpty()
     clean = {
         "PATH": os.environ["PATH"],
         "TERM": "xterm-256color",
         "LANG": "C.UTF-8",
         "COLUMNS": "100",
+        "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
         **environ,
     }
     process = subprocess.Popen(
         (*PROGRAM, *args), stdin=theirs, stdout=theirs, stderr=theirs, env=clean, cwd=cwd
     )
     os.close(theirs)
+    os.write(ours, typed.encode())
     pieces, deadline = [], time.monotonic() + WAIT_S
     try:
         while time.monotonic() < deadline and select.select([ours], [], [], WAIT_S)[0]:

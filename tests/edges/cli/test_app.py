@@ -15,7 +15,7 @@ import refold
 from refold.edges.cli.options import parameters
 from refold.edges.commands import COMMANDS, load
 from refold.errors import OUTCOMES
-from tests.edges.cli.rooms import run
+from tests.edges.cli.rooms import program, run
 
 pytestmark = pytest.mark.usefixtures("alone")
 
@@ -153,3 +153,50 @@ def test_reading_commands_write_nothing(url: str, tmp_path: Path) -> None:
         assert run(*arguments).exit_code == 0
     assert run("compact", "fix-login", "--dry-run").exit_code == 0
     assert database.read_bytes() == before
+
+
+# --- settings and arguments that are at fault ---
+
+NO_TEXT = "\udc83"  # a byte that is not UTF-8, as Python gives it
+AT_FAULT = [
+    ({"REFOLD_WARN_RATIO": NO_TEXT}, ("stats", "talk")),
+    ({"REFOLD_REDACT": "[" * 5_000}, ("stats", "talk")),
+    ({"REFOLD_STORE": f"sqlite:{NO_TEXT}.db"}, ("list",)),
+    ({"REFOLD_WRITER_URL": NO_TEXT}, ("compact", "talk", "--writer")),
+    ({}, ("search", "--tool", NO_TEXT, "fox")),
+    ({}, ("index", "--store", f"sqlite:{NO_TEXT}.db")),
+    ({}, (NO_TEXT,)),
+    ({}, ("--json", "show", NO_TEXT)),
+]
+
+
+@pytest.mark.parametrize(("environ", "args"), AT_FAULT)
+def test_what_is_not_text_ends_in_one_line_and_status_2(
+    environ: dict[str, str], args: tuple[str, ...], url: str
+) -> None:
+    done = program(*[one.replace("talk", "fix-login") for one in args], **environ)
+    said = done.stdout + done.stderr
+    assert done.returncode == 2, said
+    assert said.count(b"\n") == 1 and b"Traceback" not in said and b"internal" not in said
+
+
+@pytest.mark.parametrize("name", ["refold.toml", "pyproject.toml"])
+def test_a_file_that_is_nested_deep_ends_in_one_line_and_status_2(
+    name: str, url: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text("a = " + "[" * 3_000 + "]" * 3_000)
+    done = program("stats", "fix-login")
+    assert done.returncode == 2 and done.stderr.count(b"\n") == 1, done.stderr
+    assert name.encode() in done.stderr
+
+
+def test_an_error_is_reported_without_the_settings_and_without_secrets(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken() -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("refold.settings.sources.loaded", broken)
+    secret = "ghp_" + "a1B2c3D4e5F6a1B2c3D4e5F6a1B2c3D4e5F6"
+    shown = run("show", secret)
+    assert shown.exit_code == OUTCOMES["not-found"][1] and secret not in shown.output

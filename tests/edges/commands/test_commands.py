@@ -47,6 +47,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "scan": {"all": True},
     "verify": {"conversation": "@1"},
     "repair": {},
+    "allow": {},
     "doctor": {},
     "demo": {"fast": True},
 }

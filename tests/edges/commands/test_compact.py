@@ -71,6 +71,10 @@ def test_a_writer_of_the_settings_is_asked_only_if_the_command_line_says_so(
         run("undo", "fix-login")
         assert run(*COMPACT, "--writer", "--dry-run").exit_code == 0
         assert server.seen == []
+        refused = run(*COMPACT, "--writer")
+        assert refused.exit_code == 7 and "refold allow" in refused.stderr
+        assert server.seen == []
+        assert run("allow").exit_code == 0
         shown = run(*COMPACT, "--writer").stdout
     [(_, headers, body)] = server.seen
     assert (headers["authorization"], body["model"]) == (

@@ -66,7 +66,8 @@ def test_copy_reports_conflicts_missing_conversations_and_bad_stores(url: str) -
         ("copy", url, "files:"),
     ):
         assert run(*wrong).exit_code == OUTCOMES["invalid"][1], wrong
-    assert "no conversations" in run("copy", "sqlite:none.db", "files:other").stdout
+    missing = run("copy", "sqlite:none.db", "files:other")
+    assert missing.exit_code == OUTCOMES["not-found"][1] and "none.db" in missing.stderr
     assert not os.path.exists("none.db") and not os.path.exists("other")
 
 

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import closing
+from datetime import date
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from refold.edges.commands.doctor import MASK, without_secrets
+from refold.edges.commands.model_check import model_findings
+from refold.stores import open_store
 from tests.edges.cli.rooms import as_json, run
 
-pytestmark = pytest.mark.usefixtures("alone")
+pytestmark = pytest.mark.usefixtures("alone", "lasting")
+MODEL_INFO = "refold.edges.commands.model_check.model_info"
+
+
+@pytest.fixture
+def lasting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No model retires: what the stories use may do so one day."""
+    monkeypatch.setattr(MODEL_INFO, lambda name: SimpleNamespace(retires=""))
 
 
 def test_doctor_is_content_with_a_sound_installation(url: str) -> None:
@@ -71,3 +83,26 @@ def test_secrets_are_masked() -> None:
         "api_key": [MASK],
         "note": "plain",
     }
+
+
+def test_doctor_names_a_misspelt_strategy(url: str, tmp_path: Path) -> None:
+    """G-14, G-61"""
+    (tmp_path / "refold.toml").write_text('ladder = ["dedupe", "gist", "hide"]\n')
+    text = run("doctor").stdout
+    assert "there is no strategy 'dedupe'" in text and "did you mean dedup?" in text
+    assert "All is well" not in text
+
+
+@pytest.mark.parametrize(
+    ("day", "said"),
+    [("2026-11-30", "retires on"), ("2026-11-01", "retired on"), ("2027-06-01", ""), ("", "")],
+)
+def test_doctor_warns_of_models_that_retire(
+    day: str, said: str, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = SimpleNamespace(retires=day)
+    monkeypatch.setattr(MODEL_INFO, lambda name: row)
+    with closing(open_store(url)) as store:
+        found = list(model_findings(store, date(2026, 11, 17)))
+    assert [one.name for one in found] == (["claude-sonnet-4-5"] if said else [])
+    assert all(said in one.value and one.advice for one in found)

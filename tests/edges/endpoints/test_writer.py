@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -330,3 +331,29 @@ def test_calls_per_hour_are_bounded():
         with pytest.raises(Unavailable, match="this hour"):
             ask(ASK)
     assert len(server.seen) == 2
+
+
+NO_LIMITS = (0, -1, float("nan"), float("inf"), "3", [])
+LIMITS = [
+    (name, value) for name in ("timeout_s", "deadline_s", "tries", "window") for value in NO_LIMITS
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [*LIMITS, ("timeout_s", True), ("deadline_s", None), ("tries", 10**40)]
+)
+def test_a_limit_that_limits_nothing_is_refused(name: str, value: Any) -> None:
+    with pytest.raises(Invalid, match=name):
+        endpoint("http://localhost:1/v1", "m", **{name: value})
+
+
+@pytest.mark.parametrize("url", [None, 7, b"http://x", "", "http://", "http://[", "http://x:y/"])
+def test_what_is_no_address_is_refused(url: Any) -> None:
+    with pytest.raises(Invalid, match="address"):
+        endpoint(url, "m")
+
+
+def test_a_misspelt_kind_is_refused_with_the_nearest() -> None:
+    with pytest.raises(Invalid) as caught:
+        endpoint("http://localhost:1/v1", "m", kind="antropic")  # type: ignore[arg-type]
+    assert caught.value.hint == "did you mean anthropic?"

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 import click
 
-from refold.display import suggestion
+from refold.display import is_text, suggestion
 from refold.edges.cli.options import HELP, output_options, parameters
 from refold.edges.cli.screen import Screen
 from refold.edges.commands import COMMANDS, GROUPS, load
@@ -176,6 +176,7 @@ def outcome(args: list[str]) -> int:
 
 def _run(args: list[str], screen: Screen) -> int:
     try:
+        _check_text(args)
         with commands.make_context("refold", args, obj=screen) as ctx:
             commands.invoke(ctx)
     except click.exceptions.Exit as error:
@@ -196,6 +197,12 @@ def _run(args: list[str], screen: Screen) -> int:
         _explain(args)
         return OUTCOMES["error"][1]
     return OUTCOMES["ok"][1]
+
+
+def _check_text(args: list[str]) -> None:
+    for number, arg in enumerate(args, start=1):
+        if not is_text(arg):
+            raise click.UsageError(f"argument {number} holds bytes that are not UTF-8")
 
 
 def _report_usage(error: click.ClickException, screen: Screen) -> int:
@@ -219,14 +226,19 @@ def _report(screen: Screen, code: str, message: str, hint: str) -> None:
 def _without_secrets(text: str) -> str:
     """An error may quote an address, an argument or a content; what it says ends up in logs."""
     from refold.redaction import redactor
+
+    return redactor(_redact_setting(), "logs")(text)
+
+
+def _redact_setting() -> bool | tuple[str, ...]:
+    """Where secrets are taken out. The settings may be the very thing that is wrong, in a way
+    that nobody thought of; then they are taken out everywhere."""
     from refold.settings.sources import loaded
 
     try:
-        redact = loaded()[0].redact
-    except RefoldError:
-        # The settings may be the very thing that is wrong.
-        redact = True
-    return redactor(redact, "logs")(text)
+        return loaded()[0].redact
+    except Exception:
+        return True
 
 
 def _print_error(message: str, hint: str) -> None:

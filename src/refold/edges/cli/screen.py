@@ -75,10 +75,18 @@ class Screen:
 
     def confirm(self, question: str) -> None:
         """Asks on a terminal; Invalid elsewhere, where --yes must say it."""
-        if self.json_output or not sys.stdin.isatty():
+        if not self._can_ask:
             raise Invalid("what this removes cannot be brought back", hint="confirm it with --yes")
-        if not click.confirm(question, default=False):
+        if not self.ask(question):
             raise click.Abort
+
+    def ask(self, question: str) -> bool:
+        """The answer of whoever is at the terminal; no, where nobody can be asked."""
+        return self._can_ask and click.confirm(self._escaped(question), default=False, err=True)
+
+    @property
+    def _can_ask(self) -> bool:
+        return not self.json_output and sys.stdin.isatty()
 
     def fields(self, pairs: Iterable[tuple[str, str]]) -> None:
         """Prints `Name: value` lines."""

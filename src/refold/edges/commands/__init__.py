@@ -48,6 +48,7 @@ COMMANDS = {
     "scan": Entry("scan", "Find secrets in stored conversations."),
     "verify": Entry("verify", "Check that everything is as it was written."),
     "repair": Entry("repair", "Make a damaged conversation readable again."),
+    "allow": Entry("allow", "Allow what the files of this project name: a server and a key."),
     "doctor": Entry("doctor", "Check this installation."),
     "demo": Entry("demo", "Play an agent session with and without refold."),
 }

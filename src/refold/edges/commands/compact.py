@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, Struct, UnsetType, convert, field
 
 from refold.core.plan import Item, Plan, Price, Receipt, Step
+from refold.edges.commands.allow import permit_writer
 from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import short_line
@@ -128,7 +129,7 @@ def _plan(session: Session, arguments: CompactArguments) -> Planned:
 
 
 def _compact(session: Session, arguments: CompactArguments) -> Compacted:
-    writer = _writer(arguments)
+    writer = _writer(session, arguments)
     notices: list[Notice] = []
     with session.context(window=arguments.window, writer=writer, writes=True) as context:
         context.on("*", notices.append)
@@ -186,7 +187,7 @@ def _setting(text: str) -> tuple[str, Any]:
 # --- the writer ---
 
 
-def _writer(arguments: CompactArguments) -> Endpoint | None:
+def _writer(session: Session, arguments: CompactArguments) -> Endpoint | None:
     """The writer that the arguments name; Invalid if they speak of one that nothing names."""
     given = {
         "model": arguments.writer_model,
@@ -196,7 +197,9 @@ def _writer(arguments: CompactArguments) -> Endpoint | None:
     named = {name: value for name, value in given.items() if value is not None}
     if arguments.writer is None and not named:
         return None
-    if arguments.writer != CONFIGURED:
+    if arguments.writer == CONFIGURED:
+        permit_writer(session)
+    else:
         named["url"] = arguments.writer or ""
     writer = configured(**named)
     if writer is None:

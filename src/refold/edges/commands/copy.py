@@ -42,7 +42,7 @@ class CopyResult(Result, frozen=True, kw_only=True):
 
 def run(session: Session, arguments: CopyArguments) -> CopyResult:
     source = session.open_store(arguments.source)
-    target = session.open_store(arguments.target)
+    target = session.open_store(arguments.target, creates=True)
     with session.progress("comparing") as progress:
         listener = _listener(progress) if progress else None
         copied = copy(source, target, arguments.conversations, progress=listener)

@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Iterable, Iterator
+from contextlib import closing, suppress
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -19,8 +21,10 @@ import msgspec
 from refold import __version__
 from refold.edges.commands.checks import Finding, disk_findings, file_findings
 from refold.edges.commands.command import Arguments, Command, Result, Screen
+from refold.edges.commands.model_check import model_findings
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import number
+from refold.engine.config_check import check_config
 from refold.errors import RefoldError
 from refold.redaction import redacted
 from refold.redaction.values import is_secret_name
@@ -56,7 +60,7 @@ def run(session: Session, arguments: Arguments) -> Diagnosis:
         "versions": list(_versions()),
         "store": list(_store(session.store_url)),
         "configuration": list(_configuration()),
-        "models": list(_models()),
+        "models": list(_models(session.store_url)),
         "terminal": list(_terminal(session.screen)),
     }
     problems = [one for findings in sections.values() for one in findings if one.advice]
@@ -94,9 +98,12 @@ def _package_version(name: str) -> Finding:
         return Finding(name=name, value="not installed", advice=f"pip install {name}")
 
 
-def _models() -> Iterator[Finding]:
+def _models(asked: str | None) -> Iterator[Finding]:
     known = table()
     yield Finding(name="table", value=f"{len(known.models):,} models, as of {known.as_of}")
+    # A store that cannot be read is a finding of its own.
+    with suppress(RefoldError), closing(open_store(asked or default_store())) as store:
+        yield from model_findings(store, datetime.now(UTC).date())
 
 
 def _terminal(screen: Screen | None) -> Iterator[Finding]:
@@ -141,14 +148,23 @@ def _configuration() -> Iterator[Finding]:
     try:
         config, origins = loaded()
     except RefoldError as error:
-        advice = error.hint or "fix the file or the variable that it names"
-        yield Finding(name="settings", value=str(error), advice=advice)
+        yield _fault(error)
         return
     for name in config.__struct_fields__:
         shown = msgspec.json.encode(without_secrets(getattr(config, name))).decode()
         yield Finding(name=name, value=f"{shown} ({origins.get(name, 'default')})")
     for remark in remarks():
         yield Finding(name="not followed", value=remark)
+    try:
+        check_config(config)
+    except RefoldError as error:
+        yield _fault(error)
+
+
+def _fault(error: RefoldError) -> Finding:
+    """What is wrong with the settings."""
+    advice = error.hint or "fix the file or the variable that it names"
+    return Finding(name="settings", value=str(error), advice=advice)
 
 
 def without_secrets(value: Any, name: str = "") -> Any:

@@ -33,12 +33,12 @@ class Imported(Result, frozen=True, kw_only=True):
 def run(session: Session, arguments: ImportArguments) -> Imported:
     name = "standard input" if arguments.file == STDIN else arguments.file
     document = _document(session, arguments.file)
-    about = import_document(session.store, document, id=arguments.id, name=name)
+    about = import_document(session.target, document, id=arguments.id, name=name)
     return Imported(
         conversation=about.id,
         title=about.title,
         head=about.head,
-        store=session.store.url,
+        store=session.target.url,
         file=name,
     )
 

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from refold.conversations.listing import newest, preview
+from refold.conversations.listing import newest, preview, title_of
 from refold.core import bookmark
 from refold.core.budget import Sized, current_tokens, factor_of
 from refold.core.model import Conversation
@@ -78,7 +78,7 @@ def _row(store: Store, about: Conversation) -> Row:
     messages, tokens = sizes or (None, None)
     return Row(
         id=about.id,
-        title=about.title,
+        title=title_of(store, about.id, about.title),
         preview=preview(store, about.id),
         head=about.head,
         messages=messages,
@@ -137,9 +137,7 @@ def show(listed: Listed, screen: Screen) -> None:
 
 
 def _cells(row: Row) -> tuple[str, ...]:
-    title = row.title or row.preview or "Untitled"
-    if row.damaged:
-        title = f"[damaged] {title}"
+    title = f"[damaged] {row.title}" if row.damaged else row.title
     parent = f"{row.parent}#{row.parent_seq}" if row.parent else ""
     return row.id, title, _count(row.messages), _count(row.tokens), moment(row.updated_ms), parent
 

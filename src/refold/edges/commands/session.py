@@ -7,6 +7,7 @@ read from it until then. Reading commands never write, not even a bookmark.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
@@ -14,7 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO
 
 from refold.edges.commands.command import Progress, Screen
-from refold.errors import Invalid
+from refold.errors import Corrupt, Invalid, NotFound
 
 if TYPE_CHECKING:
     from refold.config import Config
@@ -43,18 +44,27 @@ class Session:
 
     @cached_property
     def store(self) -> Store:
-        """The store asked for, or that of this project."""
+        """The store asked for, which must be there, or that of this project, which may be still
+        to come."""
+        if self.store_url or os.environ.get("REFOLD_STORE"):
+            return _check_there(self.target)
+        return self.target
+
+    @cached_property
+    def target(self) -> Store:
+        """The same for a command that writes: the store need not be there."""
         from refold.settings.sources import default_store
 
-        return self.open_store(self.store_url or default_store())
+        return self.open_store(self.store_url or default_store(), creates=True)
 
-    def open_store(self, url: str) -> Store:
-        """Another store; it is closed with the session."""
+    def open_store(self, url: str, *, creates: bool = False) -> Store:
+        """Another store, which must be there unless the command creates it; it is closed with the
+        session."""
         from refold.stores import open_store
 
         store = open_store(url)
         self._stores.append(store)
-        return store
+        return store if creates else _check_there(store)
 
     def close(self) -> None:
         """Closes every store that was opened."""
@@ -83,10 +93,18 @@ class Session:
 
     def find(self, name: str) -> str:
         """The id that a name stands for: itself, or `@1` for the newest, `@2` for the one before
-        it."""
+        it. NotFound, with the store that was looked at, if there is none."""
         from refold.conversations.listing import id_of
 
-        return id_of(self.store, name)
+        id = id_of(self.store, name)
+        try:
+            self.store.conversation(id)
+        except NotFound as error:
+            raise NotFound(f"{error} in {self.store.url}", hint=error.hint) from error
+        except Corrupt:
+            # What can be done about it is the command's business.
+            return id
+        return id
 
     @contextmanager
     def context(
@@ -127,3 +145,11 @@ class Session:
         if self.screen is None:
             raise Invalid("what this removes cannot be brought back", hint="confirm it with --yes")
         self.screen.confirm(question)
+
+
+def _check_there(store: Store) -> Store:
+    from refold.stores import is_there
+
+    if not is_there(store):
+        raise NotFound(f"there is no store {store.url}", hint="check its name")
+    return store

@@ -153,7 +153,7 @@ def _whole_page(context: Context, brief: Brief) -> WholePage:
     view = context.view
     return WholePage(
         conversation=context.id,
-        title=view.title,
+        title=context.stats().title,
         head=view.head,
         tokens=view.tokens,
         system=view.system,
@@ -234,7 +234,7 @@ def _show_event(row: EventRow, screen: Screen) -> None:
 
 
 def _show_page(page: WholePage, screen: Screen) -> None:
-    title = short_line(page.title or "Untitled", 200)
+    title = short_line(page.title, 200)
     sizes = f"{len(page.slots):,} slots, head #{page.head}"
     screen.line(("bold", f"{page.conversation}: {title}"), f" ({sizes})")
     is_brief = page.brief is True

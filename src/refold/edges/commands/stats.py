@@ -23,7 +23,7 @@ class StatsArguments(Arguments, frozen=True, kw_only=True):
 
 class Figures(Result, frozen=True, kw_only=True):
     """`Stats` in plain values, with the share of messages that are on the page (`ratio`) and the
-    number of artifacts of each type."""
+    number of artifacts of each type. The same content kept again is the same artifact."""
 
     conversation: str
     title: str
@@ -57,7 +57,9 @@ class Figures(Result, frozen=True, kw_only=True):
 def run(session: Session, arguments: StatsArguments) -> Figures:
     with session.context(window=arguments.window) as context:
         stats = context.stats()
-        types = Tally[str](one.artifact.type for one in context.artifacts.list())
+        there = [one.artifact for one in context.artifacts.list() if not one.cleaned_ms]
+        kept = {artifact.id: artifact.type for artifact in there}
+        types = Tally[str](kept.values())
     return _figures(stats, types)
 
 

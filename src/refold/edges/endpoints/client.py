@@ -29,6 +29,9 @@ RETRY_AFTER_MAX_S = 60.0
 BACKOFF_S = 0.5
 BODY_BYTES_MAX = 8 * 1024 * 1024
 EXCERPT_CHARS = 200
+ADDRESS_HINT = "give one such as https://api.openai.com/v1"
+DEADLINE_MAX_S = 86_400
+TRIES_MAX = 100
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -143,17 +146,33 @@ def host_of(url: str) -> str:
 
 def check_address(url: str) -> str:
     """The address without a slash at its end; Invalid if it is not one, or holds a key."""
+    if not isinstance(url, str):
+        raise Invalid(f"an address is a text, not {url!r:.60}", hint=ADDRESS_HINT)
     try:
         parts = urlsplit(url)
+        parts.port  # noqa: B018 - it is read when it is asked for
     except ValueError:
         parts = urlsplit("")
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        hint = "give one such as https://api.openai.com/v1"
-        raise Invalid(f"{redacted(url)!r} is not an address", hint=hint)
+        raise Invalid(f"{redacted(url)!r} is not an address", hint=ADDRESS_HINT)
     if parts.username or parts.password or parts.query:
         reason = "an endpoint's address holds no key and no password"
         raise Invalid(reason, hint="name the variable in key_env")
     return url.rstrip("/")
+
+
+def check_limits(*, timeout_s: float, deadline_s: float, tries: int) -> None:
+    """Refuses limits that limit nothing, or that no call could keep."""
+    for name, seconds in (("timeout_s", timeout_s), ("deadline_s", deadline_s)):
+        if not _is_number(seconds) or not 0 < seconds <= DEADLINE_MAX_S:
+            hint = f"give seconds, above 0 and at most {DEADLINE_MAX_S:,}"
+            raise Invalid(f"{name} is {seconds!r}", hint=hint)
+    if not isinstance(tries, int) or not 1 <= tries <= TRIES_MAX:
+        raise Invalid(f"tries is {tries!r}", hint=f"give a number from 1 to {TRIES_MAX}")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _excerpt(content: bytes, key: str) -> str:

@@ -14,9 +14,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from refold.edges.endpoints.client import Client, Post, check_address, host_of
+from refold.edges.endpoints.client import Client, Post, check_address, check_limits, host_of
 from refold.edges.endpoints.wires import WIRES
-from refold.errors import Invalid, Unavailable
+from refold.errors import Unavailable
 
 BATCH_TEXTS = 64
 CHARS_MAX = 8_000
@@ -34,9 +34,7 @@ def endpoint(
 ) -> Embeddings:
     """An embedder that asks the model at this address. `key_env` names the variable that holds
     the key; without it, the provider's usual one, for the provider's own host only."""
-    if timeout_s <= 0 or deadline_s <= 0 or tries < 1:
-        reason = "an endpoint needs a timeout, a deadline and a try"
-        raise Invalid(reason, hint="give positive numbers")
+    check_limits(timeout_s=timeout_s, deadline_s=deadline_s, tries=tries)
     url = check_address(url)
     key_env = key_env or WIRE.usual_key_env(host_of(url))
     client = Client(url, key_env=key_env, timeout_s=timeout_s, tries=tries)

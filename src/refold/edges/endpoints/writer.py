@@ -15,11 +15,12 @@ from typing import Any
 
 from msgspec.structs import asdict, replace
 
-from refold.edges.endpoints.client import Client, Post, check_address, host_of
+from refold.display import suggestion
+from refold.edges.endpoints.client import Client, Post, check_address, check_limits, host_of
 from refold.edges.endpoints.wires import WIRES, Kind
 from refold.errors import Invalid, Unavailable
 from refold.redaction import redacted
-from refold.settings.sources import writer_loaded
+from refold.settings.writer import writer_loaded
 from refold.tokens.models import model_info
 from refold.writer.asker import WINDOW_DEFAULT, Answer, Request
 
@@ -42,13 +43,14 @@ def endpoint(
     key; without it, the provider's usual one, for the provider's own host only. `window` is the
     model's; by default what is known of it, or 32,000. 0 calls per hour: no limit."""
     if kind not in WIRES:
-        raise Invalid(f"there is no kind of endpoint {kind!r}", hint="known: " + ", ".join(WIRES))
+        hint = suggestion(str(kind), WIRES)
+        raise Invalid(f"there is no kind of endpoint {kind!r}", hint=hint)
     if window is None:
         known = model_info(model)
         window = known.window if known.known else WINDOW_DEFAULT
-    if timeout_s <= 0 or deadline_s <= 0 or tries < 1 or window < 1:
-        reason = "an endpoint needs a timeout, a deadline, a try and a window"
-        raise Invalid(reason, hint="give positive numbers")
+    check_limits(timeout_s=timeout_s, deadline_s=deadline_s, tries=tries)
+    if not isinstance(window, int) or window < 1:
+        raise Invalid(f"window is {window!r}", hint="give the tokens that the model can read")
     return Endpoint(
         check_address(url),
         model,

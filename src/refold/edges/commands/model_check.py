@@ -1,0 +1,36 @@
+"""What `doctor` finds out about the models in use: whether their providers have ended them, or
+will soon."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import date, timedelta
+
+from refold.conversations.listing import meta_of, newest
+from refold.edges.commands.checks import Finding
+from refold.errors import RefoldError
+from refold.settings.writer import writer_loaded
+from refold.stores.protocol import Store
+from refold.tokens.models import model_info
+
+CONVERSATIONS_MAX = 100
+SOON = timedelta(days=60)
+ADVICE = "choose another model: context.update(model=…)"
+
+
+def model_findings(store: Store, today: date) -> Iterator[Finding]:
+    """Every model of the newest conversations, and of the writer, that retires."""
+    for name in sorted(_models_in_use(store)):
+        day = str(getattr(model_info(name), "retires", ""))
+        if day and date.fromisoformat(day) - today <= SOON:
+            verb = "retired on" if date.fromisoformat(day) < today else "retires on"
+            yield Finding(name=name, value=f"{verb} {day}", advice=ADVICE)
+
+
+def _models_in_use(store: Store) -> set[str]:
+    names = {meta_of(store, about).model or "" for about in newest(store)[:CONVERSATIONS_MAX]}
+    with suppress(RefoldError):
+        # A writer that is not allowed or not valid is told about elsewhere.
+        names.add(writer_loaded().model)
+    return names - {""}
