@@ -34,10 +34,12 @@ def set_pins(session: Session, arguments: PinArguments, *, on: bool) -> Pinned:
     with session.context(writes=True) as context:
         named_messages(session.store, context.id, seqs)
         before = context.view.pins
+        # What is so already is not written again.
         for seq in seqs:
-            if on:
+            is_pinned = seq in context.view.pins
+            if on and not is_pinned:
                 context.pin(seq)
-            else:
+            if is_pinned and not on:
                 context.unpin(seq)
         after = context.view.pins
     changed = tuple(sorted(before ^ after))
