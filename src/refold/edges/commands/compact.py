@@ -15,7 +15,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, convert, field
 from refold.core.plan import Item, Plan, Price, Receipt, Step
 from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.session import Session
-from refold.edges.commands.text import short_line
+from refold.edges.commands.text import short_line, show_undo
 from refold.edges.endpoints.writer import Endpoint, configured
 from refold.engine.context import Context
 from refold.errors import Invalid
@@ -246,7 +246,8 @@ def _show_receipt(done: Compacted, screen: Screen) -> None:
     _show_items(done, screen)
     if done.writer is not UNSET:
         _show_writer(done.writer, screen)
-    screen.line(f"Batch {done.batch}; refold undo {done.conversation} takes it back.")
+    screen.line(f"Batch {done.batch}; refold receipts {done.conversation} lists all.")
+    show_undo(done.conversation, screen)
 
 
 def _show_items(done: Compaction, screen: Screen) -> None:

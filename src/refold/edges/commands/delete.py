@@ -30,10 +30,9 @@ class Deletion(Removal, frozen=True, kw_only=True):
 
 
 def run(session: Session, arguments: DeleteArguments) -> Deletion:
-    store = session.store
-    ids = [store.conversation(session.find(name)).id for name in arguments.conversations]
+    ids = [session.find(name) for name in arguments.conversations]
     session.confirm(f"Remove {', '.join(ids)} for good?", arguments.yes)
-    done = delete(store, ids)
+    done = delete(session.store, ids)
     return Deletion(removed=done.removed, contents=done.contents, left=done.left, notes=done.notes)
 
 
