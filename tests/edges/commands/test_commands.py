@@ -39,6 +39,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "compact": {"strategy": ["hide"], "target": 60},
     "undo": {},
     "revert": {"batch": "BATCH"},
+    "receipts": {},
     "points": {"every": 5},
     "checkpoint": {"name": "good"},
     "restore": {"point": "#9", "dry_run": True},

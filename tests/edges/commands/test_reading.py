@@ -21,6 +21,7 @@ READING: dict[str, tuple[tuple[str, ...], ...]] = {
     "show": (("work",), ("work", "--all"), ("work", "--seq", "2"), ("work", "--handle", "#4")),
     "unfold": (("work", "#4-6"), ("work", "5", "--level", "line")),
     "stats": (("work",), ("work", "--window", "9000")),
+    "receipts": (("work",),),
     "points": (("work",), ("work", "--every", "1")),
     "diff": (("work", "4"), ("work", "4", "9")),
     "why": (("work", "4"), ("work", "7")),

@@ -30,6 +30,7 @@ COMMANDS = {
     "compact": Entry("compact", "Make the page of a conversation shorter."),
     "undo": Entry("undo", "Take back the newest compaction or restore."),
     "revert": Entry("revert", "Take back one compaction, whichever it is."),
+    "receipts": Entry("receipts", "List the compactions, what they saved, and which are undone."),
     "points": Entry("points", "List the places that restore can go back to."),
     "checkpoint": Entry("checkpoint", "Give the place a conversation is at a name."),
     "restore": Entry("restore", "Take the page back to what it was at a point."),
