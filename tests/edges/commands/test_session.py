@@ -44,13 +44,6 @@ def test_a_conversation_must_exist(url: str) -> None:
         raise AssertionError("it was created")
 
 
-@pytest.mark.parametrize("name", ["nobody", "@9"])
-def test_the_store_that_was_looked_at_is_named(url: str, name: str) -> None:
-    with Session(conversation=name) as session, pytest.raises(NotFound) as error:
-        assert session.conversation
-    assert error.value.hint.startswith(f"looked in {url}; ")
-
-
 def test_where_nobody_watches_there_is_no_progress_and_nobody_to_ask() -> None:
     session = Session()
     with session.progress("working") as show:

@@ -30,9 +30,10 @@ class Deletion(Removal, frozen=True, kw_only=True):
 
 
 def run(session: Session, arguments: DeleteArguments) -> Deletion:
-    ids = [session.find(name) for name in arguments.conversations]
+    store = session.store
+    ids = [store.conversation(session.find(name)).id for name in arguments.conversations]
     session.confirm(f"Remove {', '.join(ids)} for good?", arguments.yes)
-    done = delete(session.store, ids)
+    done = delete(store, ids)
     return Deletion(removed=done.removed, contents=done.contents, left=done.left, notes=done.notes)
 
 

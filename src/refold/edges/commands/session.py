@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO
 
 from refold.edges.commands.command import Progress, Screen
-from refold.errors import Invalid, NotFound
+from refold.errors import Invalid
 
 if TYPE_CHECKING:
     from refold.config import Config
@@ -83,14 +83,10 @@ class Session:
 
     def find(self, name: str) -> str:
         """The id that a name stands for: itself, or `@1` for the newest, `@2` for the one before
-        it. NotFound, with the store that was looked at, if there is none."""
+        it."""
         from refold.conversations.listing import id_of
 
-        try:
-            return self.store.conversation(id_of(self.store, name)).id
-        except NotFound as error:
-            hint = f"looked in {self.store.url}; {error.hint}"
-            raise NotFound(str(error), hint=hint) from error
+        return id_of(self.store, name)
 
     @contextmanager
     def context(
@@ -104,9 +100,8 @@ class Session:
         `writes` is kept like an agent's."""
         from refold.engine.context import Context
 
-        context = Context(
-            self.store, self.conversation, config=self.config, window=window, writer=writer
-        )
+        id = self.store.conversation(self.conversation).id
+        context = Context(self.store, id, config=self.config, window=window, writer=writer)
         yield context
         if writes:
             context.close()

@@ -42,7 +42,7 @@ class Stored(NamedTuple):
 
 def stored_artifacts(session: Session) -> Stored:
     """The artifacts of the conversation asked for; NotFound if it does not exist."""
-    id = session.conversation
+    id = session.store.conversation(session.conversation).id
     log = OpenLog(session.store, id, session.config)
     reader = ArtifactReader(log)
     return Stored(id, Artifacts(log, reader), reader)
