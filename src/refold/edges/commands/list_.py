@@ -17,7 +17,7 @@ from refold.core.model import Conversation
 from refold.display import moment
 from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.session import Session
-from refold.edges.commands.text import show_damage
+from refold.edges.commands.text import show_damage, shown_title
 from refold.errors import Corrupt
 from refold.log.log import Log
 from refold.stores.protocol import Store
@@ -137,7 +137,7 @@ def show(listed: Listed, screen: Screen) -> None:
 
 
 def _cells(row: Row) -> tuple[str, ...]:
-    title = row.title or row.preview or "Untitled"
+    title = shown_title(row.title, row.preview)
     if row.damaged:
         title = f"[damaged] {title}"
     parent = f"{row.parent}#{row.parent_seq}" if row.parent else ""

@@ -13,12 +13,13 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
+from refold.conversations.listing import preview
 from refold.core.fold import ERASED
 from refold.core.model import Applied, Block, Event, Message, Role, Slot, Span, View
 from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.events import EventRow, State, body_bytes, body_of, event_row, summary
 from refold.edges.commands.session import Session
-from refold.edges.commands.text import line_span, short_line
+from refold.edges.commands.text import line_span, number, short_line, shown_title
 from refold.engine.context import Context
 from refold.errors import Invalid, NotFound
 from refold.log.reading import pages_of
@@ -111,7 +112,7 @@ def run(session: Session, arguments: ShowArguments) -> Shown:
             return _originals(context, arguments.handle, arguments.lines)
         if arguments.all_events:
             return _whole_log(session.store, context, brief)
-        return _whole_page(context, brief, arguments.role)
+        return _whole_page(session.store, context, brief, arguments.role)
 
 
 def _check(arguments: ShowArguments) -> None:
@@ -154,12 +155,12 @@ def _event_at(context: Context, seq: int) -> Event | None:
 # --- the page ---
 
 
-def _whole_page(context: Context, brief: Brief, role: Role | None) -> WholePage:
+def _whole_page(store: Store, context: Context, brief: Brief, role: Role | None) -> WholePage:
     view = context.view
     chosen = [slot for slot in view.slots if role in (None, slot.message.role)]
     return WholePage(
         conversation=context.id,
-        title=view.title,
+        title=shown_title(view.title, preview(store, context.id)),
         head=view.head,
         tokens=view.tokens,
         system=view.system,
@@ -241,8 +242,8 @@ def _show_event(row: EventRow, screen: Screen) -> None:
 
 
 def _show_page(page: WholePage, screen: Screen) -> None:
-    title = short_line(page.title or "Untitled", 200)
-    sizes = f"{len(page.slots):,} slots, head #{page.head}"
+    title = short_line(page.title, 200)
+    sizes = f"{number(len(page.slots), 'slot')}, head #{page.head}"
     screen.line(("bold", f"{page.conversation}: {title}"), f" ({sizes})")
     is_brief = page.brief is True
     if page.role is UNSET:

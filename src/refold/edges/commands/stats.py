@@ -6,11 +6,13 @@ from collections import Counter as Tally
 from typing import Annotated
 
 from msgspec import Meta
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
+from refold.conversations.listing import preview
 from refold.display import counted, moment, plural
 from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.session import Session
+from refold.edges.commands.text import shown_title
 from refold.engine.stats import Stats
 from refold.tokens.models import dollars
 
@@ -58,7 +60,8 @@ def run(session: Session, arguments: StatsArguments) -> Figures:
     with session.context(window=arguments.window) as context:
         stats = context.stats()
         types = Tally[str](one.artifact.type for one in context.artifacts.list())
-    return _figures(stats, types)
+        title = shown_title(context.view.title, preview(session.store, context.id))
+    return _figures(replace(stats, title=title), types)
 
 
 def _figures(stats: Stats, types: Tally[str]) -> Figures:

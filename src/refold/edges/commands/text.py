@@ -18,6 +18,11 @@ def short_line(text: str, most: int) -> str:
     return shown if len(shown) <= most else shown[: most - 3] + "..."
 
 
+def shown_title(title: str, preview: str) -> str:
+    """What a conversation is called where it is shown: its title, else how it began."""
+    return title or preview or "Untitled"
+
+
 def number(count: int, name: str) -> str:
     """`1 event`, `2,000 events`."""
     return f"{count:,} {name}" + ("" if count == 1 else "s")
