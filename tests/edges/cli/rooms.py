@@ -107,6 +107,7 @@ def on_terminal(*args: str, cwd: Path | None = None, **environ: str) -> tuple[in
     ours, theirs = pty.openpty()
     clean = {
         "PATH": os.environ["PATH"],
+        "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
         "TERM": "xterm-256color",
         "LANG": "C.UTF-8",
         "COLUMNS": "100",
