@@ -206,6 +206,7 @@ def export_file(
 ) -> int:
     """Writes the export and gives its size in bytes. An existing file is replaced by `force`
     only; `secrets` and `emails` are those of `chunks_of`."""
+    disk.check_name(path)
     wanted = format or format_of(path)
     chunks = chunks_of(store, conversation, wanted, secrets=secrets, emails=emails)
     if os.path.lexists(path) and not force:

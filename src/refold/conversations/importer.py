@@ -44,6 +44,7 @@ NAME_AN_EXPORT = "name a file that refold export wrote"
 def read_document(path: str) -> bytes:
     """The bytes of an export. A file that is not one is refused by its first bytes, without
     reading the rest."""
+    disk.check_name(path)
     try:
         with _open_regular(path) as file:
             size = sum(map(len, _checked_pieces(file, path)))

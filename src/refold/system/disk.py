@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import IO
 
-from refold.errors import Corrupt, Denied, RefoldError, Unavailable
+from refold.errors import Corrupt, Denied, Invalid, RefoldError, Unavailable
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 LOCK_S = 10.0
@@ -37,6 +37,12 @@ def os_failure(error: OSError, doing: str) -> RefoldError:
             hint="the files of a store belong to the user who made it: check their owner and mode",
         )
     return Unavailable(reason, hint=_next_step(error.errno))
+
+
+def check_name(path: str) -> None:
+    """Invalid for what no file can be called. The system says ValueError, not OSError."""
+    if "\0" in path:
+        raise Invalid(f"{path!r:.200} is not the name of a file", hint="take out the NUL byte")
 
 
 def _next_step(number: int | None) -> str:

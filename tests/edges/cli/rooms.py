@@ -109,10 +109,10 @@ def on_terminal(
     ours, theirs = pty.openpty()
     clean = {
         "PATH": os.environ["PATH"],
+        "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
         "TERM": "xterm-256color",
         "LANG": "C.UTF-8",
         "COLUMNS": "100",
-        "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
         **environ,
     }
     process = subprocess.Popen(

@@ -98,6 +98,15 @@ def test_an_error_is_one_line_and_its_exit_status_is_that_of_the_table(
     assert answer["error"]["code"] == code
 
 
+@pytest.mark.parametrize("words", [(), ("artifacts",)])
+def test_json_without_a_command_is_an_error_and_not_help(words: tuple[str, ...]) -> None:
+    result = run(*words, "--json")
+    error = json.loads(result.stdout)["error"]
+    assert result.exit_code == 2 and error["message"] == "no command is named"
+    assert error["hint"] == " ".join(["refold", *words, "--help"])
+    assert run(*words).stdout.startswith("Usage: refold")
+
+
 def test_an_unknown_command_gets_the_nearest() -> None:
     assert "did you mean export?" in run("exprt").stderr
     assert "\x1b" not in run("\x1b[31m").stderr

@@ -74,7 +74,7 @@ def test_list_shows_outputs_by_task_query_and_tool(ids: list[str]) -> None:
     assert best["id"] == ids[1] and "beta in what the tool was asked" in best["why"]
     shown = run("artifacts", "list", "work").stdout
     assert all(id in shown for id in ids) and "run: alpha" in shown
-    assert "no such outputs" in run("artifacts", "list", "work", "--task", "none").stdout
+    assert "no such artifacts" in run("artifacts", "list", "work", "--task", "none").stdout
     assert (
         "beta in what the tool was asked"
         in run("artifacts", "list", "work", "--match", "beta").stdout
@@ -152,7 +152,7 @@ def test_clean_removes_what_no_page_names(
     aged(tmp_path)
     an_hour_later(monkeypatch)
     would = run("artifacts", "clean", "--older-than", "30m", "--dry-run").stdout
-    assert "2 outputs would be removed" in would and "the page of work names it" in would
+    assert "2 artifacts would be removed" in would and "the page of work names it" in would
     assert len(as_json("artifacts", "list", "work")["artifacts"]) == 3
     done = as_json("artifacts", "clean", "work", "--keep-bytes", "1 KB")
     assert [one["id"] for one in done["removed"]] == ids[:2] and done["size_bytes"] > 2_000

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import ast
 import json
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -19,19 +21,34 @@ from refold.edges.commands import COMMANDS, GROUPS, load
 from refold.edges.commands.command import Result, builtins_of
 from refold.edges.commands.session import Session
 from refold.errors import OUTCOMES, Invalid
+from tests.edges.cli.rooms import run
 
 ROOT = Path(__file__).parents[3]
 ROOM = Path(refold.edges.commands.__file__).parent
 PRINTING = {"click", "rich", "refold.edges.cli"}
 pytestmark = pytest.mark.usefixtures("alone")
 
-# What each command is given, as JSON would have it; ARTIFACT is an output of the conversation.
+# What each command is given, as JSON would have it; ARTIFACT is one of the conversation,
+# BATCH a compaction of it.
 EXAMPLES: dict[str, dict[str, Any]] = {
     "list": {"limit": 5},
     "show": {"all": True, "brief": True},
+    "unfold": {"handle": "#4-5", "level": "paragraph"},
     "stats": {"window": 40_000},
+    "update": {"title": "Another title", "tag": ["one", "two"]},
     "compact": {"strategy": ["hide"], "target": 60},
     "undo": {},
+    "revert": {"batch": "BATCH"},
+    "receipts": {},
+    "points": {"every": 5},
+    "checkpoint": {"name": "good"},
+    "restore": {"point": "#9", "dry_run": True},
+    "fork": {"new": "other", "at": "9"},
+    "diff": {"first": "4", "last": "#9"},
+    "why": {"seq": "#4"},
+    "pin": {"seqs": ["4", "#5"]},
+    "unpin": {"seqs": ["4"]},
+    "clear": {"backup": "backup.json"},
     "export": {"file": "a.json"},
     "import": {"file": "exported.json", "id": "imported"},
     "copy": {"from": "STORE", "to": "files:tree"},
@@ -58,7 +75,9 @@ def arguments(name: str, url: str) -> Any:
     with refold.open("fix-login", store=url) as context:
         [artifact] = [one.artifact for one in context.artifacts.list()]
         context.log.export("exported.json")
+        batch = context.compact("hide", target=60).batch if "BATCH" in str(EXAMPLES[name]) else ""
     text = json.dumps(EXAMPLES[name]).replace("ARTIFACT", artifact.id).replace("STORE", url)
+    text = text.replace("BATCH", batch)
     return msgspec.json.decode(text, type=load(name).arguments)
 
 
@@ -161,9 +180,16 @@ def test_import_reads_standard_input_only_where_there_is_one(url: str) -> None:
         command.run(session, command.arguments(file="-"))
 
 
-def test_every_command_stands_in_the_docs() -> None:
-    pages = (ROOT / "README.md", ROOT / "docs/start.md")
-    docs = [page.read_text(encoding="utf-8") for page in pages]
-    names = {name.split()[0] for name in COMMANDS}
-    missing = [name for name in names if not any(f"refold {name}" in text for text in docs)]
-    assert missing == []
+def test_every_command_stands_in_the_guide_with_an_example() -> None:
+    guide = (ROOT / "docs/guides/commands.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `refold ([^`]+)` \| [^|]+ \| [^|]*\|$", guide, re.MULTILINE)
+    named = [name for name in COMMANDS for row in rows if f"{row} ".startswith(f"{name} ")]
+    assert named == [*COMMANDS] and len(rows) == len(named)
+
+
+def test_the_examples_of_the_guide_are_command_lines_that_are_understood() -> None:
+    guide = (ROOT / "docs/guides/commands.md").read_text(encoding="utf-8")
+    for line in re.findall(r"^\| `refold ([^`]+)` \|", guide, re.MULTILINE):
+        # Nothing is found in an empty folder; what matters is that no word is refused.
+        result = run(*shlex.split(line), "--help")
+        assert result.exit_code == 0 and result.stdout.startswith("Usage: refold"), line

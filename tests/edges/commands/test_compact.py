@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.edges.cli.rooms import as_json, run
+from tests.edges.commands.golden import printed
 from tests.servers import Play, chat, serving
 
 WORDS = "Goal: make the login work.\nDone: read login.py.\nNext steps: run the tests."
@@ -203,3 +204,14 @@ def test_a_setting_that_is_none_is_refused_in_one_line(
 def test_the_newest_conversation_is_compacted_by_its_number() -> None:
     assert as_json("compact", "@1", "--strategy", "hide", "--target", "900")["batch"]
     assert as_json("undo", "fix-login")["undone"]
+
+
+def test_the_text_says_what_was_removed_saved_and_put_there(url: str) -> None:
+    lines = printed("compact", "fix-login", "--strategy", "gist", "--target", "60").splitlines()
+    assert lines[0] == "Compacted by gist: N -> N tokens, 16 -> 6 slots."
+    assert lines[1].startswith("  #5-16 summarized, N -> N tokens")
+    assert lines[3] == "Removed: 11 messages" and lines[4].startswith("Saved: ")
+    assert lines[5].startswith('Summary: "[Earlier steps #5-16') and len(lines[5]) <= 100
+    assert lines[6] == "The target of 60 tokens was not reached."
+    assert lines[7] == "Batch BATCH; refold receipts fix-login lists all."
+    assert lines[8:] == ["Undo with: refold undo fix-login"]

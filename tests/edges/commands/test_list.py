@@ -42,3 +42,11 @@ def test_list_counts_what_came_after_the_bookmark(url: str) -> None:
     store.close()
     [row] = as_json("list", "--store", url)["conversations"]
     assert (row["messages"], row["tokens"]) == (17, expected.current)
+
+
+def test_a_conversation_without_a_title_is_called_the_same_everywhere() -> None:
+    with refold.open("talk") as context:
+        context.append({"role": "user", "content": "Explore the package"})
+    assert "Explore the package" in run("list").stdout
+    assert run("show", "talk").stdout.startswith("talk: Explore the package (1 slot,")
+    assert "Title: Explore the package\n" in run("stats", "talk").stdout

@@ -39,6 +39,15 @@ def test_show_brief_is_one_line_for_each_slot(url: str) -> None:
     assert len(run("show", "fix-login", "--brief").stdout.splitlines()) == 1 + 2 * (slots + 1)
 
 
+def test_show_gives_the_slots_of_one_role(url: str) -> None:
+    lines = run("show", "fix-login", "--brief", "--role", "user").stdout.splitlines()
+    assert lines[0] == "fix-login: Fix the login test (5 slots, head #21)"
+    assert len(lines) == 1 + 2 * 5 and all(" user, " in line for line in lines[1::2])
+    refused = run("show", "fix-login", "--role", "users")
+    assert refused.exit_code == 2 and "'assistant', 'system', 'tool', 'user'" in refused.stderr
+    assert run("show", "fix-login", "--role", "user", "--all").exit_code == 2
+
+
 def test_show_unfolds_a_handle_and_its_lines(url: str) -> None:
     [artifact] = [one.artifact for one in refold.open("fix-login", store=url).artifacts.list()]
     assert (

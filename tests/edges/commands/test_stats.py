@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.edges.cli.rooms import as_json, run
@@ -19,3 +21,11 @@ def test_stats_says_the_numbers(url: str) -> None:
     stats = as_json("stats", "fix-login", "--window", "40000")
     assert stats["window"] == 40_000 and sum(stats["breakdown"].values()) == stats["current"]
     assert stats["billed"]["calls"] == 1
+
+
+def test_percent_is_cut_and_never_rounded_up_to_the_warning(url: str) -> None:
+    current = as_json("stats", "fix-login")["current"]
+    for window in range(current + 1, current + 600, 7):
+        text = run("stats", "fix-login", "--window", str(window)).stdout
+        [percent] = re.findall(r"^Tokens: .*\((\d+\.\d)%\)", text, re.MULTILINE)
+        assert 0 <= 100 * current / window - float(percent) < 0.1

@@ -86,8 +86,12 @@ class Commands(click.Group):
 
 @click.pass_context
 def _print_help(ctx: click.Context) -> None:
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
+    if ctx.invoked_subcommand is not None:
+        return
+    if ctx.obj.json_output:
+        # Help is not JSON.
+        raise click.UsageError("no command is named", ctx)
+    click.echo(ctx.get_help())
 
 
 def _as_click(command: Command[Any, Any]) -> click.Command:

@@ -24,24 +24,37 @@ class Entry(NamedTuple):
 COMMANDS = {
     "list": Entry("list_", "List the conversations of the store, newest first."),
     "show": Entry("show", "Show the page of a conversation as the model sees it."),
+    "unfold": Entry("unfold", "Show the originals behind a handle."),
     "stats": Entry("stats", "Show size, counts and cost of a conversation."),
+    "update": Entry("update", "Set the title, the tags or the model of a conversation."),
     "compact": Entry("compact", "Make the page of a conversation shorter."),
     "undo": Entry("undo", "Take back the newest compaction or restore."),
+    "revert": Entry("revert", "Take back one compaction, whichever it is."),
+    "receipts": Entry("receipts", "List the compactions, what they saved, and which are undone."),
+    "points": Entry("points", "List the places that restore can go back to."),
+    "checkpoint": Entry("checkpoint", "Give the place a conversation is at a name."),
+    "restore": Entry("restore", "Take the page back to what it was at a point."),
+    "fork": Entry("fork", "Start a new conversation from a point of another."),
+    "diff": Entry("diff", "Show how the page differs between two points."),
+    "why": Entry("why", "Show what was done to a message, and why."),
+    "pin": Entry("pin", "Keep messages on the page through every compaction."),
+    "unpin": Entry("unpin", "Let compactions take messages that were pinned."),
+    "clear": Entry("clear", "Take everything but pins off the page."),
     "export": Entry("export", "Write a conversation to a file."),
     "import": Entry("import_", "Read a conversation from an exported file."),
     "copy": Entry("copy", "Copy conversations to another store."),
     "delete": Entry("delete", "Remove conversations for good."),
     "sweep": Entry("sweep", "Remove old conversations for good, by age and by number."),
     "artifacts list": Entry(
-        "artifacts.list_", "List the outputs of a conversation, without their contents."
+        "artifacts.list_", "List the artifacts of a conversation, without their contents."
     ),
     "artifacts show": Entry(
-        "artifacts.show", "Show what an output holds, all of it or some lines."
+        "artifacts.show", "Show what an artifact holds, all of it or some lines."
     ),
-    "artifacts grep": Entry("artifacts.grep", "Find the lines of the outputs that contain a text."),
-    "artifacts clean": Entry("artifacts.clean", "Remove old outputs of a conversation, or of all."),
+    "artifacts grep": Entry("artifacts.grep", "Find lines of artifacts that contain a text."),
+    "artifacts clean": Entry("artifacts.clean", "Remove old artifacts of one conversation or all."),
     "artifacts delete": Entry(
-        "artifacts.delete", "Remove one output for good, also one that the page names."
+        "artifacts.delete", "Remove one artifact for good, also one that the page names."
     ),
     "search": Entry("search", "Find messages and artifacts by what they say."),
     "index": Entry("index", "Bring the search index up to date."),
@@ -52,7 +65,7 @@ COMMANDS = {
     "doctor": Entry("doctor", "Check this installation."),
     "demo": Entry("demo", "Play an agent session with and without refold."),
 }
-GROUPS = {"artifacts": "List, show, search and remove stored outputs."}
+GROUPS = {"artifacts": "List, show, search and remove stored artifacts."}
 
 
 def load(name: str) -> Command[Any, Any]:

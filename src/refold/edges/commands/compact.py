@@ -12,19 +12,22 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType, convert, field
 
+from refold.core.model import View
 from refold.core.plan import Item, Plan, Price, Receipt, Step
 from refold.edges.commands.allow import permit_writer
 from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.session import Session
-from refold.edges.commands.text import short_line
+from refold.edges.commands.text import number, short_line, show_undo
 from refold.edges.endpoints.writer import Endpoint, configured
 from refold.engine.context import Context
 from refold.errors import Invalid
 from refold.log.notices import Notice
+from refold.log.unfold import body_text
 from refold.settings.sources import value_of
 from refold.strategies.registry import check_settings
 
 ITEMS_SHOWN = 20
+SUMMARY_CHARS = 80
 CONFIGURED = "configured"
 OWN_OPTIONS = ("target", "task", "instructions")
 STRATEGY = Meta(description="By default, the configured ladder.", extra={"metavar": "NAME"})
@@ -90,20 +93,23 @@ class Compaction(Result, frozen=True, kw_only=True):
     price: Price
     tokens_before: int
     tokens_after: int
+    target: int
+    reached: bool
 
 
 class Planned(Compaction, frozen=True, kw_only=True):
     """`edits` is how many would be made."""
 
-    target: int
-    reached: bool
     edits: int
 
 
 class Compacted(Compaction, frozen=True, kw_only=True):
-    """`batch` is what can be reverted; empty if nothing was done."""
+    """`batch` is what can be reverted; empty if nothing was done. `removed` counts the messages
+    that left the page, `summary` is the newest text that stands for such."""
 
     batch: str
+    removed: int
+    summary: str
     slots_before: int
     slots_after: int
     writer: WriterUse | UnsetType = UNSET
@@ -122,8 +128,6 @@ def _plan(session: Session, arguments: CompactArguments) -> Planned:
     return Planned(
         **_account(context, plan),
         dry_run=True,
-        target=plan.target,
-        reached=plan.reached,
         edits=len(plan.proposals),
     )
 
@@ -140,14 +144,24 @@ def _compact(session: Session, arguments: CompactArguments) -> Compacted:
             instructions=arguments.instructions,
             **_settings(arguments, context),
         )
+        summary = _summary(context.view, receipt)
     return Compacted(
         **_account(context, receipt),
         dry_run=False,
         batch=receipt.batch,
+        removed=receipt.messages_hidden,
+        summary=summary,
         slots_before=receipt.messages_before,
         slots_after=receipt.messages_after,
         writer=_use(notices) if arguments.writer else UNSET,
     )
+
+
+def _summary(view: View, receipt: Receipt) -> str:
+    """The newest text that the compaction put in the place of messages; empty if it put none."""
+    handles = {item.handle for item in receipt.items if item.action == "summarized"}
+    texts = [body_text(slot.message) for slot in view.slots if str(slot.span) in handles]
+    return texts[-1] if texts else ""
 
 
 def _account(context: Context, done: Plan | Receipt) -> dict[str, Any]:
@@ -161,6 +175,8 @@ def _account(context: Context, done: Plan | Receipt) -> dict[str, Any]:
         "price": done.price,
         "tokens_before": done.tokens_before,
         "tokens_after": done.tokens_after,
+        "target": done.target,
+        "reached": done.reached,
     }
 
 
@@ -247,9 +263,21 @@ def _show_receipt(done: Compacted, screen: Screen) -> None:
     slots = f"{done.slots_before:,} -> {done.slots_after:,} slots"
     screen.line(("bold", f"Compacted by {short_line(done.strategy, 200)}"), f": {tokens}, {slots}.")
     _show_items(done, screen)
+    _show_effect(done, screen)
     if done.writer is not UNSET:
         _show_writer(done.writer, screen)
-    screen.line(f"Batch {done.batch}; refold undo {done.conversation} takes it back.")
+    screen.line(f"Batch {done.batch}; refold receipts {done.conversation} lists all.")
+    show_undo(done.conversation, screen)
+
+
+def _show_effect(done: Compacted, screen: Screen) -> None:
+    """What left the page, what that saved, and what stands there instead."""
+    screen.line(f"Removed: {number(done.removed, 'message')}")
+    screen.line(f"Saved: {done.tokens_before - done.tokens_after:,} tokens")
+    if done.summary:
+        screen.line(f'Summary: "{short_line(done.summary, SUMMARY_CHARS)}"')
+    if not done.reached:
+        screen.line(("yellow", f"The target of {done.target:,} tokens was not reached."))
 
 
 def _show_items(done: Compaction, screen: Screen) -> None:

@@ -39,7 +39,7 @@ def run(session: Session, arguments: DeleteArguments) -> Deletion:
 
 COMMAND = Command(
     name="delete",
-    details="Also removes the outputs that only they have, and what the search index knows of "
+    details="Also removes the artifacts that only they have, and what the search index knows of "
     "them.",
     on="store",
     arguments=DeleteArguments,

@@ -1,15 +1,27 @@
-"""One event as commands give it back: its envelope, its body, and what it says in one line."""
+"""One event as commands give it back: its envelope, its body, and what it says in one line; and
+messages as short rows, for commands that name many."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from refold.core.codec import decode, digest_of
-from refold.core.model import Body, Event, Hide, Replace, Summarize
+from refold.core.fold import ERASED
+from refold.core.model import Body, Event, Hide, Message, Replace, Summarize
+from refold.edges.commands.command import Screen
+from refold.edges.commands.text import short_line
+from refold.errors import NotFound
+from refold.log.log import runs
+from refold.log.reading import pages_of
+from refold.log.unfold import body_text
+from refold.stores.protocol import Store
 
 START_BYTES = 300
+START_CHARS, LINE_CHARS = 300, 100
+ROWS_SHOWN = 20
 
 State = Literal["", "whole", "shortened", "hidden"]
 
@@ -78,3 +90,52 @@ def body_of(row: EventRow) -> Body | None:
 def body_bytes(row: EventRow) -> bytes:
     """The body as it was written; empty if it was erased."""
     return b"" if row.body is None else bytes(row.body)
+
+
+# --- messages in one line ---
+
+
+class MessageRow(Struct, frozen=True, kw_only=True):
+    """One message in one line: `text` is how it begins. `role` is empty if it was erased."""
+
+    seq: int
+    role: str
+    tokens: int
+    text: str
+
+
+def message_rows(store: Store, id: str, seqs: Iterable[int]) -> tuple[MessageRow, ...]:
+    """The messages among these events, by seq. Only they are read."""
+    rows: list[MessageRow] = []
+    for span in runs(set(seqs)):
+        for events in pages_of(store, id, after=span.first - 1, last=span.last):
+            rows += [_message_row(event) for event in events if event.kind == "message"]
+    return tuple(rows)
+
+
+def _message_row(event: Event) -> MessageRow:
+    body = decode(event)
+    role, text = "", ERASED
+    if isinstance(body, Message):
+        role, text = body.role, body_text(body)
+    return MessageRow(seq=event.seq, role=role, tokens=event.tokens, text=text[:START_CHARS])
+
+
+def named_messages(store: Store, id: str, seqs: Sequence[int]) -> tuple[MessageRow, ...]:
+    """The same, of messages that must be there; NotFound for the first that is not."""
+    head = store.conversation(id).head
+    rows = message_rows(store, id, [seq for seq in seqs if 1 <= seq <= head])
+    missing = [seq for seq in seqs if seq not in {row.seq for row in rows}]
+    if missing:
+        hint = f"refold show {id} --all --brief names each message by its seq"
+        raise NotFound(f"there is no message #{missing[0]}", hint=hint)
+    return rows
+
+
+def show_messages(rows: Sequence[MessageRow], screen: Screen, mark: str = "") -> None:
+    """A line for each of the first messages, and how many more there are."""
+    for row in rows[:ROWS_SHOWN]:
+        heading = f"  {mark}#{row.seq} {row.role or 'erased'}"
+        screen.line(("cyan", heading), f": {short_line(row.text, LINE_CHARS)}")
+    if len(rows) > ROWS_SHOWN:
+        screen.line(f"  ... +{len(rows) - ROWS_SHOWN:,} more")

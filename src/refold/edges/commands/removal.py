@@ -10,7 +10,7 @@ from refold.edges.commands.text import number
 
 class Removal(Result, frozen=True, kw_only=True):
     """`removed` is what is gone, `would_be_removed` what a dry run names; `contents` counts the
-    outputs that went with them. `left` says why a conversation had to stay."""
+    artifacts that went with them. `left` says why a conversation had to stay."""
 
     removed: tuple[str, ...] | UnsetType = UNSET
     would_be_removed: tuple[str, ...] | UnsetType = UNSET
@@ -25,10 +25,10 @@ def show(removal: Removal, screen: Screen) -> None:
     else:
         ids, verb = removal.removed or (), "removed"
     names = f": {', '.join(ids)}" if ids else ""
-    outputs = ""
+    artifacts = ""
     if removal.contents:
-        outputs = f", and {number(removal.contents, 'output')} that nobody else has"
-    screen.line(f"{len(ids):,} {verb}{names}{outputs}.")
+        artifacts = f", and {number(removal.contents, 'artifact')} that nobody else has"
+    screen.line(f"{len(ids):,} {verb}{names}{artifacts}.")
     for id, reason in removal.left.items():
         screen.line(f"{id} stays: {reason}")
     for note in removal.notes:

@@ -18,7 +18,7 @@ from refold.core.model import Applied, Block, Event, Message, Role, Slot, Span, 
 from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.events import EventRow, State, body_bytes, body_of, event_row, summary
 from refold.edges.commands.session import Session
-from refold.edges.commands.text import line_span, short_line
+from refold.edges.commands.text import line_span, number, short_line
 from refold.engine.context import Context
 from refold.errors import Invalid, NotFound
 from refold.log.reading import pages_of
@@ -32,6 +32,7 @@ SEQ = Meta(description="One event, as it came.", ge=1)
 HANDLE = Meta(description="The originals of a handle: #41, #41-58, art-...", extra={"metavar": "H"})
 LINES = Meta(description="Only these lines of it, counted from 1.", extra={"metavar": "A-B"})
 BRIEF = Meta(description="One line for each slot or event.")
+ROLE = Meta(description="Only the slots of this role.")
 
 Brief = bool | UnsetType
 
@@ -42,6 +43,7 @@ class ShowArguments(Arguments, frozen=True, kw_only=True):
     handle: Annotated[str, HANDLE] | None = None
     lines: Annotated[str, LINES] | None = None
     brief: Annotated[bool, BRIEF] = False
+    role: Annotated[Role, ROLE] | None = None
 
 
 class EditRow(Struct, frozen=True, kw_only=True):
@@ -86,6 +88,7 @@ class WholePage(Result, frozen=True, kw_only=True):
     pins: list[int]
     slots: list[SlotRow]
     brief: Brief = UNSET
+    role: Role | UnsetType = UNSET
 
 
 class WholeLog(Result, frozen=True, kw_only=True):
@@ -108,7 +111,7 @@ def run(session: Session, arguments: ShowArguments) -> Shown:
             return _originals(context, arguments.handle, arguments.lines)
         if arguments.all_events:
             return _whole_log(session.store, context, brief)
-        return _whole_page(context, brief)
+        return _whole_page(session.store, context, brief, arguments.role)
 
 
 def _check(arguments: ShowArguments) -> None:
@@ -119,6 +122,8 @@ def _check(arguments: ShowArguments) -> None:
         raise Invalid("--all, --seq and --handle exclude each other", hint=HELP)
     if arguments.lines is not None and not is_part:
         raise Invalid("--lines needs --seq or --handle", hint=HELP)
+    if arguments.role is not None and any(asked):
+        raise Invalid("--role is for the page, without --all, --seq and --handle", hint=HELP)
 
 
 # --- the originals of a handle ---
@@ -149,8 +154,9 @@ def _event_at(context: Context, seq: int) -> Event | None:
 # --- the page ---
 
 
-def _whole_page(context: Context, brief: Brief) -> WholePage:
+def _whole_page(store: Store, context: Context, brief: Brief, role: Role | None) -> WholePage:
     view = context.view
+    chosen = [slot for slot in view.slots if role in (None, slot.message.role)]
     return WholePage(
         conversation=context.id,
         title=context.stats().title,
@@ -161,8 +167,9 @@ def _whole_page(context: Context, brief: Brief) -> WholePage:
         tools=view.tools,
         tools_tokens=view.tools_tokens,
         pins=sorted(view.pins),
-        slots=[_slot_row(context, slot) for slot in view.slots],
+        slots=[_slot_row(context, slot) for slot in chosen],
         brief=brief,
+        role=UNSET if role is None else role,
     )
 
 
@@ -235,11 +242,12 @@ def _show_event(row: EventRow, screen: Screen) -> None:
 
 def _show_page(page: WholePage, screen: Screen) -> None:
     title = short_line(page.title, 200)
-    sizes = f"{len(page.slots):,} slots, head #{page.head}"
+    sizes = f"{number(len(page.slots), 'slot')}, head #{page.head}"
     screen.line(("bold", f"{page.conversation}: {title}"), f" ({sizes})")
     is_brief = page.brief is True
-    _show_part("system", page.system, page.system_tokens, screen, is_brief=is_brief)
-    _show_part("tools", page.tools, page.tools_tokens, screen, is_brief=is_brief)
+    if page.role is UNSET:
+        _show_part("system", page.system, page.system_tokens, screen, is_brief=is_brief)
+        _show_part("tools", page.tools, page.tools_tokens, screen, is_brief=is_brief)
     for slot in page.slots:
         _show_slot(slot, screen, is_brief=is_brief)
 

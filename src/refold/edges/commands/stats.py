@@ -71,7 +71,9 @@ def _figures(stats: Stats, types: Tally[str]) -> Figures:
 
 def show(figures: Figures, screen: Screen) -> None:
     billed = figures.billed
-    used = f"{figures.current:,} / {figures.window:,} ({figures.percent:.1f}%), {figures.level}"
+    # Cut, not rounded: 80.0% is never shown before the warning.
+    percent = figures.current * 1000 // figures.window / 10
+    used = f"{figures.current:,} / {figures.window:,} ({percent:.1f}%), {figures.level}"
     parts = ", ".join(f"{name} {size:,}" for name, size in figures.breakdown.items())
     calls = f"{billed['calls']:,} calls, {billed['input']:,} tokens in, {billed['output']:,} out"
     cached = f"{billed['cache_read']:,} tokens read, {billed['cache_write']:,} written"

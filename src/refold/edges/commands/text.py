@@ -1,5 +1,5 @@
 """Texts that several commands read and write in the same way: counts, short lines, spans of
-lines, damage."""
+lines, damage, the way back."""
 
 from __future__ import annotations
 
@@ -42,3 +42,8 @@ def line_span(lines: str) -> tuple[int, int]:
     if last is None:
         return first, first
     return first, int(last or -1)
+
+
+def show_undo(conversation: str, screen: Screen, command: str = "undo") -> None:
+    """Says how to take back what was done."""
+    screen.line(("dim", f"Undo with: refold {command} {conversation}"))

@@ -1,7 +1,7 @@
-"""`refold artifacts`: the outputs that are kept, what they hold, which of their lines match, and
+"""`refold artifacts`: the artifacts that are kept, what they hold, which of their lines match, and
 removing them.
 
-Outputs are named by id, and only in the conversation that has them.
+Artifacts are named by id, and only in the conversation that has them.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from refold.edges.commands.session import Session
 from refold.log.open_log import OpenLog
 
 ARTIFACT = Meta(
-    description="The id of the output.", extra={"positional": True, "metavar": "ARTIFACT"}
+    description="The id of the artifact.", extra={"positional": True, "metavar": "ARTIFACT"}
 )
 
 
 class RemovedItem(Struct, frozen=True, kw_only=True):
-    """One output that was removed, or could not be; `why` says so."""
+    """One artifact that was removed, or could not be; `why` says so."""
 
     id: str
     name: str

@@ -1,4 +1,4 @@
-"""`refold artifacts clean`: old outputs are removed, of one conversation or of all."""
+"""`refold artifacts clean`: old artifacts are removed, of one conversation or of all."""
 
 from __future__ import annotations
 
@@ -103,12 +103,12 @@ def show(done: Cleaned, screen: Screen) -> None:
 
 
 def _totals(done: Cleaned) -> str:
-    """`2 outputs removed (4,096 bytes), 1 output over the bounds had to stay.`"""
+    """`2 artifacts removed (4,096 bytes), 1 artifact over the bounds had to stay.`"""
     verb = "would be removed" if done.dry_run else "removed"
-    removed = f"{number(len(done.removed), 'output')} {verb} ({done.size_bytes:,} bytes)"
+    removed = f"{number(len(done.removed), 'artifact')} {verb} ({done.size_bytes:,} bytes)"
     if not done.kept:
         return f"{removed}."
-    return f"{removed}, {number(len(done.kept), 'output')} over the bounds had to stay."
+    return f"{removed}, {number(len(done.kept), 'artifact')} over the bounds had to stay."
 
 
 def _show_item(mark: str, item: RemovedItem, screen: Screen) -> None:

@@ -1,4 +1,4 @@
-"""`refold artifacts delete`: one output is removed for good. It asks first."""
+"""`refold artifacts delete`: one artifact is removed for good. It asks first."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class DeleteArguments(Arguments, frozen=True, kw_only=True):
 
 
 class Deleted(Result, frozen=True, kw_only=True):
-    """What was removed, and how many outputs are left."""
+    """What was removed, and how many artifacts are left."""
 
     removed: RemovedItem
     left: int
@@ -41,7 +41,7 @@ def run(session: Session, arguments: DeleteArguments) -> Deleted:
 
 def show(deleted: Deleted, screen: Screen) -> None:
     removed = deleted.removed
-    left = number(deleted.left, "output")
+    left = number(deleted.left, "artifact")
     screen.line(f"{removed.id} is removed, {removed.why}; {left} left.")
 
 

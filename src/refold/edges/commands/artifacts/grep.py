@@ -1,4 +1,4 @@
-"""`refold artifacts grep`: which lines of the outputs match."""
+"""`refold artifacts grep`: which lines of the artifacts match."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def run(session: Session, arguments: GrepArguments) -> Grepped:
 
 
 def _lines(found: Matches) -> list[GrepLine]:
-    """The lines that match in one output."""
+    """The lines that match in one artifact."""
     lines = found.grepped.lines
     return [GrepLine(artifact=found.handle, line=one.number, text=one.text) for one in lines]
 

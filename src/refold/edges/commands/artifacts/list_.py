@@ -1,4 +1,4 @@
-"""`refold artifacts list`: the outputs of a conversation. Contents are not read."""
+"""`refold artifacts list`: the artifacts of a conversation. Contents are not read."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ListArguments(Arguments, frozen=True, kw_only=True):
 
 
 class ArtifactRow(Artifact, frozen=True, kw_only=True):
-    """One output; `why` says why it matches."""
+    """One artifact; `why` says why it matches."""
 
     seq: int
     at_ms: int
@@ -80,7 +80,7 @@ def _row(stored: StoredArtifact, why: str = "") -> ArtifactRow:
 
 def show(listed: Listed, screen: Screen) -> None:
     if not listed.artifacts:
-        screen.line(f"There are no such outputs in {listed.conversation}.")
+        screen.line(f"There are no such artifacts in {listed.conversation}.")
     elif listed.match is not UNSET:
         screen.table(("ID", ">BYTES", "NAME", "WHY"), map(_match_cells, listed.artifacts))
     else:

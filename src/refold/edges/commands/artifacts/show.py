@@ -1,4 +1,4 @@
-"""`refold artifacts show`: what an output holds. A long one is read while it is shown."""
+"""`refold artifacts show`: what an artifact holds. A long one is read while it is shown."""
 
 from __future__ import annotations
 

@@ -1,0 +1,57 @@
+"""`refold checkpoint`: gives the place that a conversation is at a name."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from refold.edges.commands.command import POSITIONAL, Arguments, Command, Result, Screen
+from refold.edges.commands.position import is_seq
+from refold.edges.commands.session import Session
+from refold.edges.commands.text import short_line
+from refold.errors import Invalid
+
+NAME = Meta(description="Its name; by default checkpoint-SEQ.", extra=POSITIONAL)
+
+
+class CheckpointArguments(Arguments, frozen=True, kw_only=True):
+    name: Annotated[str, NAME] = ""
+
+
+class Marked(Result, frozen=True, kw_only=True):
+    """`moved_from` is where a checkpoint of this name was before; 0 if there was none."""
+
+    conversation: str
+    name: str
+    seq: int
+    moved_from: int
+
+
+def run(session: Session, arguments: CheckpointArguments) -> Marked:
+    if is_seq(arguments.name):
+        reason = f"{arguments.name!r} is the name of an event, not of a checkpoint"
+        raise Invalid(reason, hint="choose a name that is not a number")
+    with session.context(writes=True) as context:
+        before = context.view.checkpoints
+        seq = context.checkpoint(arguments.name)
+        name = arguments.name or f"checkpoint-{seq}"
+    return Marked(conversation=context.id, name=name, seq=seq, moved_from=before.get(name, 0))
+
+
+def show(marked: Marked, screen: Screen) -> None:
+    name = short_line(marked.name, 80)
+    moved = f", and no longer #{marked.moved_from}" if marked.moved_from else ""
+    screen.line(("bold", f'"{name}"'), f" is {marked.conversation} at #{marked.seq}{moved}.")
+    quoted = f'"{name}"' if " " in name else name
+    screen.line(("dim", f"Go back with: refold restore {marked.conversation} {quoted}"))
+
+
+COMMAND = Command(
+    name="checkpoint",
+    details="Nothing needs a checkpoint to be restored: a seq will do. A name is easier to "
+    "remember.",
+    arguments=CheckpointArguments,
+    run=run,
+    show=show,
+)

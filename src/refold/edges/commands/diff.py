@@ -1,0 +1,89 @@
+"""`refold diff`: how the page at one point differs from the page at another."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from refold.edges.commands.command import Arguments, Command, Result, Screen
+from refold.edges.commands.events import MessageRow, message_rows, show_messages
+from refold.edges.commands.position import POINT_HELP, point_seq
+from refold.edges.commands.session import Session
+from refold.edges.commands.text import number, short_line
+
+FIRST = Meta(description=POINT_HELP, extra={"positional": True, "metavar": "A"})
+LAST = Meta(
+    description="The other point; by default, the end.", extra={"positional": True, "metavar": "B"}
+)
+NAMES_SHOWN = 20
+
+
+class DiffArguments(Arguments, frozen=True, kw_only=True):
+    first: Annotated[str, FIRST]
+    last: Annotated[str, LAST] | None = None
+
+
+class Compared(Result, frozen=True, kw_only=True):
+    """How the page at `last` differs from that at `first`: messages that only it has, that it has
+    no more, that it has with other edits; and what happened between: batches, artifacts, files
+    that tool calls changed."""
+
+    conversation: str
+    first: int
+    last: int
+    added: tuple[MessageRow, ...]
+    removed: tuple[MessageRow, ...]
+    changed: tuple[MessageRow, ...]
+    batches: tuple[str, ...]
+    artifacts: tuple[str, ...]
+    files: tuple[str, ...]
+
+
+def run(session: Session, arguments: DiffArguments) -> Compared:
+    with session.context() as context:
+        view = context.view
+        first = point_seq(view, arguments.first)
+        last = view.head if arguments.last is None else point_seq(view, arguments.last)
+        found = context.log.diff(first, last)
+    store, id = session.store, context.id
+    return Compared(
+        conversation=id,
+        first=first,
+        last=last,
+        added=message_rows(store, id, found.added),
+        removed=message_rows(store, id, found.removed),
+        changed=message_rows(store, id, found.changed),
+        batches=found.batches,
+        artifacts=found.artifacts,
+        files=found.files,
+    )
+
+
+def show(compared: Compared, screen: Screen) -> None:
+    places = f"{compared.conversation} #{compared.first} -> #{compared.last}"
+    added, removed = len(compared.added), len(compared.removed)
+    counts = f"+{added:,} -{removed:,} ~{len(compared.changed):,} messages"
+    screen.line(("bold", places), f": {counts} on the page")
+    show_messages(compared.added, screen, "+ ")
+    show_messages(compared.removed, screen, "- ")
+    show_messages(compared.changed, screen, "~ ")
+    _show_names("compaction", compared.batches, screen)
+    _show_names("artifact", compared.artifacts, screen)
+    _show_names("changed file", compared.files, screen)
+
+
+def _show_names(what: str, names: tuple[str, ...], screen: Screen) -> None:
+    if not names:
+        return
+    shown = ", ".join(short_line(name, 100) for name in names[:NAMES_SHOWN])
+    more = f", +{len(names) - NAMES_SHOWN:,} more" if len(names) > NAMES_SHOWN else ""
+    screen.line(f"{number(len(names), what)}: {shown}{more}")
+
+
+COMMAND = Command(
+    name="diff",
+    arguments=DiffArguments,
+    run=run,
+    show=show,
+)

@@ -1,0 +1,54 @@
+"""`refold fork`: a new conversation that shares the log of another up to a point."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from refold.edges.commands.command import POSITIONAL, Arguments, Command, Result, Screen
+from refold.edges.commands.position import POINT_HELP, point_seq
+from refold.edges.commands.session import Session
+from refold.edges.commands.text import number
+
+NEW = Meta(description="The id of the new conversation.", extra=POSITIONAL)
+AT = Meta(description=f"{POINT_HELP} By default, the end.", extra={"metavar": "POINT"})
+
+
+class ForkArguments(Arguments, frozen=True, kw_only=True):
+    new: Annotated[str, NEW]
+    at: Annotated[str, AT] | None = None
+
+
+class Forked(Result, frozen=True, kw_only=True):
+    """`conversation` is the new one; it left its `parent` at `parent_seq`."""
+
+    conversation: str
+    parent: str
+    parent_seq: int
+    slots: int
+
+
+def run(session: Session, arguments: ForkArguments) -> Forked:
+    with session.context() as context:
+        view = context.view
+        seq = view.head if arguments.at is None else point_seq(view, arguments.at)
+        with context.fork(arguments.new, at=seq) as new:
+            slots = len(new.view.slots)
+    return Forked(conversation=new.id, parent=context.id, parent_seq=seq, slots=slots)
+
+
+def show(forked: Forked, screen: Screen) -> None:
+    origin = f" is a fork of {forked.parent} at #{forked.parent_seq}"
+    screen.line(("bold", forked.conversation), f"{origin}, with {number(forked.slots, 'slot')}.")
+    screen.line(f"{forked.parent} is as it was.")
+    screen.line(("dim", f"Undo with: refold delete {forked.conversation}"))
+
+
+COMMAND = Command(
+    name="fork",
+    details="No event is copied. From there on both go their own ways.",
+    arguments=ForkArguments,
+    run=run,
+    show=show,
+)

@@ -1,0 +1,58 @@
+"""`refold update`: the title, the tags and the model of a conversation."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, field
+
+from refold.edges.commands.command import Arguments, Command, Result, Screen
+from refold.edges.commands.session import Session
+from refold.edges.commands.text import short_line
+from refold.errors import Invalid
+
+TITLE = Meta(description="Its title from now on.")
+TAGS = Meta(description="Its tags from now on, instead of those it has. May be repeated.")
+MODEL = Meta(description="The model that its next requests are for.", extra={"metavar": "NAME"})
+
+
+class UpdateArguments(Arguments, frozen=True, kw_only=True):
+    title: Annotated[str, TITLE] | None = None
+    tags: Annotated[tuple[str, ...], TAGS] = field(name="tag", default=())
+    model: Annotated[str, MODEL] | None = None
+
+
+class Updated(Result, frozen=True, kw_only=True):
+    conversation: str
+    title: str
+    tags: tuple[str, ...]
+    model: str
+
+
+def run(session: Session, arguments: UpdateArguments) -> Updated:
+    if arguments.title is None and not arguments.tags and arguments.model is None:
+        raise Invalid("there is nothing to update", hint="give --title, --tag or --model")
+    with session.context(writes=True) as context:
+        context.update(title=arguments.title, tags=arguments.tags or None, model=arguments.model)
+        context.flush()
+        view = context.view
+    return Updated(conversation=context.id, title=view.title, tags=view.tags, model=view.model)
+
+
+def show(updated: Updated, screen: Screen) -> None:
+    screen.fields(
+        [
+            ("Conversation", updated.conversation),
+            ("Title", short_line(updated.title or "Untitled", 200)),
+            ("Tags", ", ".join(updated.tags) or "none"),
+            ("Model", updated.model or "unknown"),
+        ]
+    )
+
+
+COMMAND = Command(
+    name="update",
+    arguments=UpdateArguments,
+    run=run,
+    show=show,
+)

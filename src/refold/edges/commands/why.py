@@ -1,0 +1,103 @@
+"""`refold why`: what was done to a message, by whom, when and for which reason."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from refold.core.model import View
+from refold.display import moment
+from refold.edges.commands.command import Arguments, Command, Result, Screen
+from refold.edges.commands.events import MessageRow, State, named_messages
+from refold.edges.commands.position import seq_of
+from refold.edges.commands.session import Session
+from refold.edges.commands.text import short_line
+from refold.log.trace import Trace
+
+SEQ = Meta(
+    description="The message, by its seq: 41 or #41.",
+    extra={"positional": True, "metavar": "SEQ"},
+)
+STATES = {
+    "whole": "is on the page as it came",
+    "shortened": "is on the page, shortened",
+    "hidden": "is not on the page",
+}
+
+
+class WhyArguments(Arguments, frozen=True, kw_only=True):
+    seq: Annotated[str, SEQ]
+
+
+class Explained(Result, frozen=True, kw_only=True):
+    """How the page has the message (`shown`), and what was done to it, oldest first."""
+
+    conversation: str
+    message: MessageRow
+    shown: State
+    pinned: bool
+    traces: tuple[Trace, ...]
+
+
+def run(session: Session, arguments: WhyArguments) -> Explained:
+    seq = seq_of(arguments.seq)
+    with session.context() as context:
+        [message] = named_messages(session.store, context.id, [seq])
+        view = context.view
+        traces = tuple(context.log.why(seq))
+    return Explained(
+        conversation=context.id,
+        message=message,
+        shown=_state(view, seq),
+        pinned=seq in view.pins,
+        traces=traces,
+    )
+
+
+def _state(view: View, seq: int) -> State:
+    for slot in view.slots:
+        if slot.seq == seq and not slot.standin:
+            return "shortened" if slot.edits else "whole"
+    return "hidden"
+
+
+def show(explained: Explained, screen: Screen) -> None:
+    message = explained.message
+    pinned = ", pinned" if explained.pinned else ""
+    heading = f"#{message.seq} {message.role or 'erased'}"
+    screen.line(("bold", heading), f" {STATES[explained.shown]}{pinned}.")
+    screen.line("  ", short_line(message.text, 100))
+    if not explained.traces:
+        screen.line("Nothing was done to it.")
+    for trace in explained.traces:
+        _show_trace(trace, screen)
+    _show_way_back(explained, screen)
+
+
+def _show_trace(trace: Trace, screen: Screen) -> None:
+    off = "" if trace.live else " (no longer holds)"
+    by = f" by {short_line(trace.by, 40)}" if trace.by else ""
+    screen.line(("cyan", f"  #{trace.seq}"), f" {moment(trace.at_ms)} {trace.action}{by}{off}")
+    facts = [f"batch {trace.batch}" if trace.batch else "", short_line(trace.reason, 200)]
+    if any(facts):
+        screen.line(("dim", "      " + "; ".join(fact for fact in facts if fact)))
+
+
+def _show_way_back(explained: Explained, screen: Screen) -> None:
+    """Names the commands that show the original and that bring it back."""
+    if explained.shown == "whole":
+        return
+    id, seq = explained.conversation, explained.message.seq
+    screen.line(("dim", f"The original: refold unfold {id} {seq}"))
+    batches = [trace.batch for trace in explained.traces if trace.batch and trace.live]
+    if batches:
+        screen.line(("dim", f"Undo with: refold revert {id} {batches[-1]}"))
+
+
+COMMAND = Command(
+    name="why",
+    arguments=WhyArguments,
+    run=run,
+    show=show,
+)

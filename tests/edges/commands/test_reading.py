@@ -1,0 +1,122 @@
+"""Commands that read leave every byte of the store as it was: no bookmark, no index, no event.
+
+The guide `docs/guides/commands.md` names them; the table here is the same."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import refold
+from refold.edges.commands import COMMANDS
+from tests.edges.cli.rooms import run, seeded
+
+pytestmark = pytest.mark.usefixtures("alone")
+ROOT = Path(__file__).parents[3]
+
+READING: dict[str, tuple[tuple[str, ...], ...]] = {
+    "list": ((), ("--tag", "x")),
+    "show": (("work",), ("work", "--all"), ("work", "--seq", "2"), ("work", "--handle", "#4")),
+    "unfold": (("work", "#4-6"), ("work", "5", "--level", "line")),
+    "stats": (("work",), ("work", "--window", "9000")),
+    "receipts": (("work",),),
+    "points": (("work",), ("work", "--every", "1")),
+    "diff": (("work", "4"), ("work", "4", "9")),
+    "why": (("work", "4"), ("work", "7")),
+    "artifacts list": (("work",), ("work", "--match", "login")),
+    "artifacts show": (("work", "ARTIFACT"), ("work", "ARTIFACT", "--lines", "2")),
+    "artifacts grep": (("work", "login"),),
+    "scan": (("--all",),),
+    "verify": ((), ("work",)),
+    "doctor": ((),),
+    "export": (("work", "-"), ("work", "../out.json", "--force")),
+}
+DRY = (
+    ("compact", "work", "--dry-run"),
+    ("compact", "work", "--strategy", "hide", "--target", "60", "--dry-run"),
+    ("restore", "work", "9", "--dry-run"),
+    ("restore", "work"),
+    ("sweep", "--keep", "0", "--dry-run"),
+    ("artifacts", "clean", "work", "--keep-count", "0"),
+)
+REFUSED = (
+    ("pin", "work", "99"),
+    ("unpin", "work", "x"),
+    ("restore", "work", "99"),
+    ("fork", "work", "work"),
+    ("revert", "work", "x"),
+    ("checkpoint", "work", "7"),
+    ("update", "work"),
+)
+
+
+def contents(place: Path) -> dict[str, bytes]:
+    """Every file of a store with its bytes. A lock, and what SQLite keeps while a database is
+    open, hold no data."""
+    return {
+        str(path.relative_to(place)): path.read_bytes()
+        for path in sorted(place.rglob("*"))
+        if path.is_file() and not path.name.endswith((".lock", "-wal", "-shm"))
+    }
+
+
+@pytest.fixture(params=["sqlite:.refold/refold.db", "files:.refold/tree"])
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A store whose newest events no bookmark has yet, with a compaction and an undone one."""
+    inner = tmp_path / "project"
+    inner.mkdir()
+    monkeypatch.chdir(inner)
+    monkeypatch.setenv("REFOLD_STORE", request.param)
+    seeded(request.param, "work")
+    store = refold.open_store(request.param)
+    context = refold.Context(store, "work")
+    for _ in range(2):
+        context.compact("hide", target=60)
+        context.undo()
+    context.compact("hide", target=60)
+    context.append({"role": "user", "content": "no bookmark of this yet"})
+    store.close()
+    return inner / ".refold"
+
+
+def test_reading_commands_leave_every_byte_as_it_was(place: Path) -> None:
+    [artifact] = re.findall(r"art-\w+", run("artifacts", "list", "work").stdout)[:1]
+    before = contents(place)
+    assert before
+    for name, cases in READING.items():
+        for case in cases:
+            words = [word.replace("ARTIFACT", artifact) for word in (*name.split(), *case)]
+            result = run(*words)
+            assert result.exit_code == 0, (words, result.output)
+            assert contents(place) == before, words
+
+
+@pytest.mark.parametrize("words", DRY, ids=" ".join)
+def test_a_dry_run_leaves_every_byte_as_it_was(place: Path, words: tuple[str, ...]) -> None:
+    before = contents(place)
+    result = run(*words)
+    assert result.exit_code == 0, result.output
+    assert contents(place) == before
+
+
+@pytest.mark.parametrize("words", REFUSED, ids=" ".join)
+def test_what_is_refused_leaves_every_byte_as_it_was(place: Path, words: tuple[str, ...]) -> None:
+    before = contents(place)
+    assert run(*words).exit_code in (2, 3, 4)
+    assert contents(place) == before
+
+
+def test_a_search_writes_only_its_index(place: Path) -> None:
+    before = contents(place)
+    assert run("search", "login", "--full-text").exit_code == 0
+    after = contents(place)
+    assert {name: after.get(name) for name in before} == before
+    assert all("index" in name or "search" in name for name in after.keys() - before.keys())
+
+
+def test_the_guide_names_the_same_commands() -> None:
+    guide = (ROOT / "docs/guides/commands.md").read_text(encoding="utf-8")
+    [told] = re.findall(r"^Nothing: (.+?) and every `--dry-run`", guide, re.MULTILINE | re.DOTALL)
+    assert set(re.findall(r"`([^`]+)`", told)) == READING.keys() <= COMMANDS.keys()

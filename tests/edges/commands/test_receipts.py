@@ -1,0 +1,59 @@
+"""`refold receipts`: every compaction of a conversation."""
+
+from __future__ import annotations
+
+import pytest
+
+import refold
+from tests.edges.cli.rooms import as_json, run
+from tests.edges.commands.golden import printed
+
+pytestmark = pytest.mark.usefixtures("alone")
+
+
+def test_a_conversation_that_was_never_compacted_says_so(url: str) -> None:
+    assert printed("receipts", "fix-login") == "fix-login was never compacted.\n"
+    assert as_json("receipts", "fix-login")["batches"] == []
+
+
+def test_every_compaction_is_listed_with_its_state(url: str) -> None:
+    run("compact", "fix-login", "--strategy", "hide", "--target", "60")
+    run("undo", "fix-login")
+    run("compact", "fix-login", "--strategy", "gist", "--target", "60")
+    run("clear", "fix-login")
+    lines = printed("receipts", "fix-login").splitlines()
+    assert lines[0].split() == ["BATCH", "SEQ", "AT", "BY", "EDITS", "TOKENS", "STATE"]
+    cells = [line.split() for line in lines[1:4]]
+    assert [(row[0], row[3], row[-1]) for row in cells] == [
+        ("BATCH", "hide", "undone"),
+        ("BATCH", "gist", "live"),
+        ("BATCH", "user", "live"),
+    ]
+    assert lines[4:] == [
+        "2 compactions on the page, 1 undone.",
+        "Take one back with: refold revert fix-login BATCH",
+        "Undo with: refold undo fix-login",
+    ]
+
+
+def test_the_sizes_are_those_that_the_compaction_told(url: str) -> None:
+    told = [
+        as_json("compact", "fix-login", "--strategy", name, "--target", target)
+        for name, target in (("gist", "1200"), ("hide", "60"))
+    ]
+    rows = as_json("receipts", "fix-login")["batches"]
+    told = [one for one in told if one["batch"]]
+    assert [row["batch"] for row in rows] == [one["batch"] for one in told]
+    for row, one in zip(rows, told, strict=True):
+        assert abs(row["tokens_before"] - one["tokens_before"]) <= 5
+        assert abs(row["tokens_after"] - one["tokens_after"]) <= 5
+
+
+def test_every_batch_that_is_live_can_be_reverted_and_no_other(url: str) -> None:
+    with refold.open("fix-login", store=url) as context:
+        for target in (1200, 900, 60):
+            context.compact("hide", target=target)
+        context.undo()
+    for row in as_json("receipts", "fix-login")["batches"]:
+        assert (run("revert", "fix-login", row["batch"]).exit_code == 0) is row["live"]
+    assert not any(row["live"] for row in as_json("receipts", "fix-login")["batches"])

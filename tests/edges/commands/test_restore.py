@@ -1,0 +1,157 @@
+"""`refold restore`, `points`, `checkpoint` and `diff`: going back to a point, and seeing what
+lies between two."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import refold
+from refold.core.model import View
+from refold.edges.commands.position import point_seq, seq_of
+from refold.errors import Invalid, NotFound, RefoldError
+from tests.edges.cli.rooms import as_json, run
+from tests.edges.commands.golden import printed, refused
+
+pytestmark = pytest.mark.usefixtures("alone")
+
+SWITCHED_OFF = """\
+Off the page: 11 messages. Back on it: 0 messages.
+3 requests of the user taken back:
+  #11 user: question 2 about login.py
+  #14 user: question 3 about login.py
+  #17 user: question 4 about login.py
+1 call since stay billed: 900 tokens in, 9 out, $0.0028.
+"""
+
+
+def test_a_dry_run_says_what_would_be_switched_off_and_changes_nothing(url: str) -> None:
+    before = as_json("show", "fix-login", "--all")
+    assert printed("restore", "fix-login", "9", "--dry-run") == (
+        "fix-login would be restored to #9.\n"
+        + SWITCHED_OFF
+        + "Nothing was changed. Do it with: refold restore fix-login 9\n"
+    )
+    assert as_json("show", "fix-login", "--all") == before
+
+
+def test_restore_names_what_it_switched_off_and_its_way_back(url: str) -> None:
+    before = as_json("show", "fix-login")["slots"]
+    assert printed("restore", "fix-login", "#9") == (
+        "fix-login is restored to #9.\n" + SWITCHED_OFF + "Undo with: refold undo fix-login\n"
+    )
+    assert [slot["seq"] for slot in as_json("show", "fix-login")["slots"]] == [4, 5, 6, 7, 8]
+    run("undo", "fix-login")
+    assert as_json("show", "fix-login")["slots"] == before
+
+
+def test_restore_as_json_has_the_same_facts(url: str) -> None:
+    told = as_json("restore", "fix-login", "9", "--dry-run")
+    assert told["dry_run"] is True and told["seq"] == 9
+    assert [row["seq"] for row in told["requests"]] == [11, 14, 17]
+    assert [row["seq"] for row in told["off"]] == [10, *range(11, 21)] and told["back"] == []
+    assert told["billed"]["calls"] == 1 and told["billed"]["input"] == 900
+
+
+def test_restore_names_files_changed_since(url: str) -> None:
+    with refold.open("fix-login", store=url) as context:
+        head = context.view.head
+        call = {"type": "tool_use", "id": "w", "name": "write_file"}
+        content = [{**call, "input": {"path": "src/login.py", "content": "pass"}}]
+        context.append({"role": "assistant", "content": content})
+        context.append_result("w", "written")
+    assert "1 file changed since, left as on disk:\n  src/login.py\n" in printed(
+        "restore", "fix-login", str(head), "--dry-run"
+    )
+
+
+def test_restore_without_a_point_lists_the_points(url: str) -> None:
+    assert printed("restore", "fix-login") == printed("points", "fix-login")
+
+
+def test_a_checkpoint_is_a_point_by_its_name(url: str) -> None:
+    assert printed("checkpoint", "fix-login", "before it") == (
+        '"before it" is fix-login at #21.\nGo back with: refold restore fix-login "before it"\n'
+    )
+    run("compact", "fix-login", "--strategy", "hide", "--target", "60")
+    assert as_json("restore", "fix-login", "before it")["seq"] == 21
+    again = printed("checkpoint", "fix-login", "before it")
+    assert again.startswith('"before it" is fix-login at #25, and no longer #21.\n')
+
+
+def test_points_are_listed_newest_first(url: str) -> None:
+    run("checkpoint", "fix-login", "good")
+    assert printed("points", "fix-login", "--every", "5") == (
+        "SEQ  MESSAGES  POINT       AT\n"
+        '#21        16  "good"      TIME\n'
+        "#19        15  message 15  TIME\n"
+        "#14        10  message 10  TIME\n"
+        " #8         5  message 5   TIME\n"
+        "Go back with: refold restore fix-login SEQ or NAME --dry-run"
+        " (any seq from 1 to 22 will do)\n"
+    )
+    assert [point["seq"] for point in as_json("points", "fix-login")["points"]] == [21, 14]
+
+
+def test_diff_shows_what_differs_message_by_message(url: str) -> None:
+    [artifact] = as_json("artifacts", "list", "fix-login")["artifacts"]
+    assert printed("diff", "fix-login", "4", "#9") == (
+        "fix-login #4 -> #9: +4 -0 ~0 messages on the page\n"
+        "  + #5 assistant: [call run t0]\\ncommand: cat login.py\n"
+        "  + #6 tool: " + "def login():\\n" * 5 + "\n"
+        "  + #7 user: question 1 about login.py\n"
+        "  + #8 assistant: [call run t1]\\ncommand: cat login.py\n"
+        f"1 artifact: {artifact['id']}\n"
+    )
+    run("compact", "fix-login", "--strategy", "hide", "--target", "60")
+    since = as_json("diff", "fix-login", "20")
+    assert len(since["removed"]) == 13 and since["added"] == [] and len(since["batches"]) == 1
+
+
+@pytest.mark.parametrize("command", [("restore", "fix-login"), ("diff", "fix-login")])
+def test_a_point_that_is_not_there_is_an_error_that_says_what_is(
+    url: str, command: tuple[str, ...]
+) -> None:
+    run("checkpoint", "fix-login", "good")
+    assert refused(*command, "god").startswith("there is no checkpoint 'god'; checkpoints: good;")
+    assert refused(*command, "99") == "there is no event #99; the log goes from #1 to #22"
+    assert refused(*command, "#0") == "there is no event #0; the log goes from #1 to #22"
+    assert refused(*command, "#4-9").startswith("there is no checkpoint '#4-9';")
+
+
+def test_a_checkpoint_is_not_called_like_an_event(url: str) -> None:
+    for name in ("41", "#41", " 7 "):
+        assert "choose a name that is not a number" in refused("checkpoint", "fix-login", name)
+
+
+@given(st.text(max_size=30), st.integers(0, 50))
+@example("41", 50)
+@example("#41", 41)
+@example("٤١", 50)
+@example("1" * 40, 50)
+@example("-1", 50)
+@settings(deadline=None)
+def test_any_text_is_a_point_of_the_log_or_an_error_of_ours(text: str, head: int) -> None:
+    view = View(head=head, checkpoints={"good": 1})
+    try:
+        assert 1 <= point_seq(view, text) <= max(head, 1)
+    except NotFound as error:
+        assert error.hint
+    try:
+        assert seq_of(text) >= 0
+    except RefoldError as error:
+        assert isinstance(error, Invalid) and error.hint
+
+
+def test_nothing_is_created_by_asking(tmp_path: Path) -> None:
+    for command in (
+        ("restore", "x", "1"),
+        ("points", "x"),
+        ("checkpoint", "x"),
+        ("diff", "x", "1"),
+    ):
+        assert run(*command).exit_code == 3
+    assert list(tmp_path.iterdir()) == []
