@@ -21,7 +21,7 @@ from click.exceptions import Exit
 from msgspec import UNSET
 from msgspec.structs import astuple, fields
 
-from refold.display import visible
+from refold.display import one_line, visible
 from refold.edges.commands.command import Part, Progress, Result, builtins_of
 from refold.edges.commands.text import short_line
 from refold.errors import OUTCOMES, Invalid, RefoldError
@@ -77,7 +77,7 @@ class Screen:
         """Asks on a terminal; Invalid elsewhere, where --yes must say it."""
         if self.json_output or not sys.stdin.isatty():
             raise Invalid("what this removes cannot be brought back", hint="confirm it with --yes")
-        if not click.confirm(question, default=False):
+        if not click.confirm(self._escaped(one_line(question)), default=False):
             raise click.Abort
 
     def fields(self, pairs: Iterable[tuple[str, str]]) -> None:
@@ -106,7 +106,7 @@ class Screen:
             task = bar.add_task(doing, total=None)
 
             def show(what: str, done: int, total: int) -> None:
-                bar.update(task, description=what, completed=done, total=total)
+                bar.update(task, description=visible(what), completed=done, total=total)
 
             yield show
 
