@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from operator import attrgetter
 
-from refold.redaction.credentials import in_addresses, in_requests
+from refold.redaction.credentials import in_addresses, in_cookies, in_requests
 from refold.redaction.plain_view import PlainView, plain_views
 from refold.redaction.private_keys import key_blocks, key_lines
 from refold.redaction.secret import Found
@@ -27,6 +27,7 @@ RULES: tuple[Callable[[str, str], Iterable[Found]], ...] = (
     key_lines,
     in_addresses,
     in_requests,
+    in_cookies,
     after_names,
 )
 

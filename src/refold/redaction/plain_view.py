@@ -31,7 +31,7 @@ def _escapes(invisible: str, more: str) -> re.Pattern[str]:
         rf"[\\\x1b{invisible}]"
         rf"(?:(?<=\x1b){_COLOUR}"
         rf"|(?<=\\)(?<!\\\\)\\*+(?:(?:x1[bB]|0?33|e|u001[bB]){_COLOUR}"
-        r"|u(?P<code>[0-9A-Fa-f]{4})|(?P<blank>[nrtbf])|(?P<sign>[\"'`/]))"
+        r"|u(?P<code>[0-9A-Fa-f]{4})|(?P<blank>[nrtbf])|(?P<sign>[\"'`/*\[\]<>&|]))"
         rf"{more})"
     )
 
