@@ -381,3 +381,12 @@ def test_a_word_that_is_a_password_somewhere_stays_a_word_elsewhere():
     document, fresh = copied(store, "word")
     assert b"bob:assistant" not in document and b"the assistant helps" in document
     assert verify(fresh).problems == ()
+
+
+def test_a_field_of_bytes_keeps_no_secret_that_is_known_from_elsewhere():
+    store = MemoryStore()
+    with refold.open("bytes", store=store) as context:
+        context.append({"role": "user", "content": f"export DB_PASSWORD={PASSWORD}"})
+        context.update(metadata={"data": PASSWORD, "by": [PASSWORD]})
+    document, fresh = copied(store, "bytes")
+    assert PASSWORD not in document.decode() and verify(fresh).problems == ()

@@ -163,7 +163,8 @@ class RedactedCopy:
         if name in ENCODED:
             # Bytes may look like a key that nobody can be sure of; a note in them would make them
             # unreadable.
-            return self._redact(text) if any(one.sure for one in found(text)) else text
+            is_secret = any(one.sure for one in found(text))
+            return self._redact(text) if is_secret else self._known.redacted(text)
         if name == "arguments" and text[:1] in ("{", "["):
             return self._arguments(text)
         if not name or not is_token(text):
