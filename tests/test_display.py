@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold import display
-from refold.display import cut, fenced, markdown_fence, nearest, one_line, suggestion
+from refold.display import (
+    cut,
+    fenced,
+    markdown_fence,
+    nearest,
+    one_line,
+    suggestion,
+    visible,
+)
 
 
 @given(st.text(max_size=40), st.integers(1, 30))
@@ -66,3 +74,24 @@ def test_a_mark_that_occurs_is_not_used(where: str, monkeypatch: pytest.MonkeyPa
 def test_a_markdown_fence_is_longer_than_any_run_also_over_pieces(pieces: list[str]) -> None:
     runs = [len(run) for run in re.findall("`+", "".join(pieces))]
     assert markdown_fence(pieces) == "`" * max(3, *(run + 1 for run in runs), 0)
+
+
+def _unseen() -> list[str]:
+    """Every character that steers, joins, fills or turns and has no shape of its own."""
+    ranges = [(0x00AD, 0x00AD), (0x034F, 0x034F), (0x061C, 0x061C), (0x115F, 0x1160),
+              (0x17B4, 0x17B5), (0x180B, 0x180F), (0x200B, 0x200F), (0x2028, 0x202E),
+              (0x2060, 0x206F), (0x3164, 0x3164), (0xFE00, 0xFE0F), (0xFEFF, 0xFEFF),
+              (0xFFA0, 0xFFA0), (0xFFF0, 0xFFFB), (0x1BCA0, 0x1BCA3), (0x1D173, 0x1D17A),
+              (0xE0000, 0xE01EF)]  # fmt: skip
+    return [chr(code) for first, last in ranges for code in range(first, last + 1)]
+
+
+def test_what_no_screen_shows_is_shown_as_an_escape() -> None:
+    for char in [*_unseen(), "\x1b", "\x00", "\x9b", "\ud800"]:
+        shown = visible(f"pass{char}word")
+        assert shown.isascii() and shown.startswith("pass\\") and shown.endswith("word")
+
+
+def test_letters_of_any_script_and_signs_in_color_are_shown_as_they_are() -> None:
+    text = "naïve Ωμέγα привет 日本語 한국어 עברית ✔️ ❤️ 1️⃣ 😀\n\t"
+    assert visible(text) == text

@@ -22,9 +22,17 @@ ALIKE_MIN = 0.6
 _PUNCTUATION = re.compile(r"[\\`*\[\]<>&|]")
 _BACKTICKS = re.compile("`+")
 _SPACES = re.compile(r"\s+")
+# Characters that no screen shows, for use between the brackets of a pattern: marks of direction,
+# joiners, fillers, selectors, tags.
+INVISIBLE = (
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
+    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3"
+    "\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+# The selectors U+FE0E and U+FE0F belong to a sign such as the check mark before them.
 _HIDDEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ufff9-\ufffb\ud800-\udfff"
-    "\U000e0000-\U000e007f]"
+    "(?!(?<=[#*0-9\u00a9\u00ae\u2000-\u3299\U0001f000-\U0001faff])[\ufe0e\ufe0f])"
+    f"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff{INVISIBLE}]"
 )
 
 
@@ -124,8 +132,8 @@ def is_text(text: str) -> bool:
 
 
 def visible(text: str) -> str:
-    """The text with every sign that would steer a terminal or turn the writing direction shown
-    as an escape. Newlines and tabs stay."""
+    """The text with every character that would steer a terminal, turn the writing direction, or
+    not be seen at all, shown as an escape. Newlines and tabs stay."""
     return _HIDDEN.sub(_escape, text)
 
 

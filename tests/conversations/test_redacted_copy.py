@@ -15,13 +15,13 @@ from refold.conversations.importer import import_document
 from refold.conversations.scanner import scan
 from refold.conversations.verifier import verify
 from refold.core import codec
-from refold.core.model import Replace, Span, Summarize
+from refold.core.model import Checkpoint, Replace, Span, Summarize
 from refold.errors import Conflict
 from refold.log.draft import Draft
 from refold.log.log import Log
 from refold.redaction import redacted, redactor, takes_emails
 from refold.stores.memory import MemoryStore
-from tests.redaction.secret_kinds import BASE64, PREFIXED, WORD, drawn
+from tests.redaction.secret_kinds import BASE64, EXAMPLES, PREFIXED, SURROUNDED, WORD, drawn
 from tests.redaction.test_redact import secretive
 
 TOKEN = "ghp_" + drawn("withheld token", WORD, 36)
@@ -302,3 +302,92 @@ def test_every_kind_is_taken_out_of_a_copy():
     document, fresh = copied(store, "all")
     assert [secret for secret in secrets if secret in document.decode()] == []
     assert verify(fresh).problems == ()
+
+
+# --- every place of a log ---
+
+EVERY = [(kind, secret, secret) for kind, secret in EXAMPLES]
+EVERY += [(kind, text, part) for kind, (text, part) in SURROUNDED.items()]
+
+
+def wrote(store: MemoryStore, text: str) -> None:
+    """A conversation that has a text in every place where a caller can put one."""
+    with refold.open(
+        "every", store=store, window=8_000, config={"offload_tokens": 400}, embedder=False,
+        writer=lambda request: f"Goal: the form. Done: {text}. Next: go on with #2.",
+    ) as context:  # fmt: skip
+        context.update(
+            title=f"Rotate {text}", tags=[text], metadata={"about": text, "deep": [{text: [text]}]}
+        )
+        context.update(system=f"You know {text}.", tools=[{"name": "run", "description": text}])
+        context.checkpoint(f"before {text}"[:90])
+        for n in range(12):
+            context.append({"role": "user", "content": f"look at src/form{n}.py\n{text}\n" * 2})
+            call = {"type": "tool_use", "id": f"t{n}", "name": f"run_{text}"[:60] if n % 2 else "run",
+                    "input": {"content": json.dumps({"inner": text}), "plain": text, text: 1}}  # fmt: skip
+            context.append({"role": "assistant", "content": [call]})
+            context.append_result(f"t{n}", {"log": json.dumps({"msg": text}), "text": f"x {text}"})
+        context.append({"role": "user", "content": "go on"})
+        context.artifacts.put(f"a line\n{text}\n" * 200, name=f"{text}.txt"[:100])
+        context.compact("gist", target=2_500)
+        context.compact("summarize")
+    Log(store, "every").append([Draft(body=Checkpoint(name="x", seq=1), by=f"agent {text}")])
+
+
+@pytest.mark.parametrize(("kind", "text", "part"), EVERY)
+def test_a_copy_keeps_no_secret_in_any_place(kind, text, part):
+    """X-51: authors, names of tools, notes, facts, metadata, titles, tags."""
+    store = MemoryStore()
+    wrote(store, text)
+    document, fresh = copied(store, "every")
+    whole = document.decode()
+    assert part not in whole
+    assert json.dumps(part)[1:-1] not in whole
+    assert verify(fresh).problems == ()
+    shown = b"".join(chunks_of(store, "every", "markdown")).decode()
+    assert part not in shown.replace("\\", "")
+
+
+def test_the_names_that_a_gist_notes_hold_no_part_of_a_secret():
+    """The password stands in an address, and alone in the notes of the gist."""
+    store = MemoryStore()
+    password = "s3cr3t" + "Passw0rd"
+    with refold.open("gist", store=store, window=200_000) as context:
+        context.append({"role": "user", "content": "deploy the service"})
+        env = f"DATABASE_URL=postgres://bob:{password}@db.example.com/x\nmore"
+        for n in range(13):
+            call = {
+                "type": "tool_use",
+                "id": f"t{n}",
+                "name": "bash",
+                "input": {"command": f"cat {n}"},
+            }
+            context.append({"role": "assistant", "content": [call]})
+            lines = "".join(f"def q{n}_{i}(x): return x + {i}\n" for i in range(20))
+            context.append_result(f"t{n}", lines if n else env)
+        context.append({"role": "user", "content": "go on"})
+        context.compact("gist", target=800)
+    assert password in b"".join(chunks_of(store, "gist", "json")).decode()
+    document, fresh = copied(store, "gist")
+    assert password not in document.decode() and verify(fresh).problems == ()
+
+
+def test_a_word_that_is_a_password_somewhere_stays_a_word_elsewhere():
+    store = MemoryStore()
+    with refold.open("word", store=store) as context:
+        context.append(
+            {"role": "user", "content": "open postgres://bob:assistant@db.example.com/x"}
+        )
+        context.append({"role": "assistant", "content": "the assistant helps"})
+    document, fresh = copied(store, "word")
+    assert b"bob:assistant" not in document and b"the assistant helps" in document
+    assert verify(fresh).problems == ()
+
+
+def test_a_field_of_bytes_keeps_no_secret_that_is_known_from_elsewhere():
+    store = MemoryStore()
+    with refold.open("bytes", store=store) as context:
+        context.append({"role": "user", "content": f"export DB_PASSWORD={PASSWORD}"})
+        context.update(metadata={"data": PASSWORD, "by": [PASSWORD]})
+    document, fresh = copied(store, "bytes")
+    assert PASSWORD not in document.decode() and verify(fresh).problems == ()

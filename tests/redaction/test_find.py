@@ -152,6 +152,11 @@ HASHED = hashlib.sha512(b"package").digest()
         "curl -s https://x.test; docker run -u 1000:1000 image; ps -u root",
         ".sk-fading-circle .sk-circle-before { } .sk-estimator-doc-link-hover {}",
         "publicKeyToken=b77a5c561934e089",
+        "Set-Cookie: theme=dark; Path=/; Max-Age=3600; SameSite=Lax",
+        'document.cookie = "name=value; expires=Thu, 01 Jan 1970 00:00:00 GMT"',
+        "Cookie: session=<your session>; the cookie: session=enabled",
+        'cookies = {"session": session_id}\nself.cookie = make_cookie2(request)',
+        'print("a\\n\\tb", r"\\d+\\s*token\\b", "C:\\\\new\\\\table")',
         # hashes, identifiers, encoded bytes
         f"sha512-{base64.b64encode(HASHED).decode()}",
         f"package==1.0 --hash=sha256:{HASHED[:32].hex()}",

@@ -7,8 +7,17 @@ import random
 import pytest
 
 from refold.errors import Invalid
+from refold.search.numbers import PlainNumbers
+from refold.search.numpy_numbers import NumpyNumbers
 from refold.search.searcher import Searcher
 from tests.search.talks import Topics, full_text, memory, seqs, talk
+
+
+@pytest.fixture(autouse=True, params=["numpy", "plain"])
+def arithmetic(request, monkeypatch):
+    """Everything holds with numpy and without."""
+    if request.param == "plain":
+        monkeypatch.setattr("refold.search.vectors.numbers", PlainNumbers)
 
 
 def test_an_embedder_finds_what_was_said_in_other_words():
@@ -158,3 +167,72 @@ def test_completing_ends_where_no_vector_can_be_written(store, monkeypatch):
     full_text(store).complete()
     monkeypatch.setattr("refold.search.index.Index.is_writable", False)
     assert Searcher(store, embedder=Topics()).complete() == 0
+
+
+WITHOUT_NUMPY = """
+import sys
+sys.modules["numpy"] = None
+import refold
+
+def embed(texts):
+    return [[float("car" in text or "engine" in text), float("soup" in text), 0.1] for text in texts]
+
+embed.threshold = 0.5
+context = refold.open("a", store="memory:", embedder=embed)
+for text in ("the engine is broken", "soup for all", "who knows", "nothing at all", "so it is"):
+    context.append({"role": "user", "content": text})
+print([hit.seq for hit in context.search("car")][:1])
+print(context.toolbox.call("refold_search", {"query": "car"}).count("#1 "))
+"""
+
+
+def test_an_embedder_of_ones_own_works_on_the_base_install():
+    import subprocess
+    import sys
+
+    code = [sys.executable, "-c", WITHOUT_NUMPY]
+    done = subprocess.run(code, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    assert done.stdout.split() == ["[1]", "1"]
+
+
+CHANCE = random.Random(1)
+ROWS = [[CHANCE.gauss(0, 1) for _ in range(12)] for _ in range(40)]
+
+
+def test_numpy_and_plain_python_say_the_same():
+    ids = [n if n < 20 else n + 5 for n in range(20)]
+    short = [n % 5 != 4 for n in range(20)]
+    answers = []
+    for one in (NumpyNumbers(), PlainNumbers()):
+        rows = one.rows(ROWS, 40)
+        blobs = one.blobs(rows, [2] * 20)
+        asked = one.unit_sum(rows, [float(n % 3) for n in range(40)])
+        near = one.loaded(ids, blobs, 12, short).nearness(asked)
+        answers.append((blobs, near))
+    (blobs, near), (plain_blobs, plain_near) = answers
+    assert [len(blob) for blob in blobs] == [len(blob) for blob in plain_blobs]
+    assert plain_near.values == pytest.approx(near.values, abs=2e-3)
+    assert plain_near.mean == pytest.approx(near.mean, abs=2e-3)
+    assert plain_near.deviation == pytest.approx(near.deviation, abs=2e-3)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [[], [[1.0]], [[1.0], [1.0, 2.0]], [[1.0], [float("nan")]], [["a"], ["b"]], None, 7, [[], []],
+     [[float("inf")], [1.0]], "ab", [None, None]],
+)  # fmt: skip
+def test_what_is_no_vectors_costs_the_vectors_only(given):
+    store = memory()
+    talk(store, "a", ["the engine is broken", "we had noodles"])
+    searcher = Searcher(store, embedder=lambda texts: given)
+    assert seqs(searcher.search("engine"))[0] == 1
+    assert [name for name, _ in searcher.said] == ["embedder-failed"]
+
+
+def test_a_threshold_that_is_no_number_is_refused_when_it_is_given():
+    class Odd(Topics):
+        threshold = "high"
+
+    with pytest.raises(Invalid, match="threshold"):
+        Searcher(memory(), embedder=Odd())

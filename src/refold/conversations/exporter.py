@@ -26,7 +26,7 @@ from refold.core import codec
 from refold.core.model import Artifact, Conversation, Event, is_cleanup
 from refold.errors import Conflict, Corrupt, Invalid
 from refold.log.reading import events_of
-from refold.redaction import redacted_chunks
+from refold.redaction import KnownSecrets, pieces, redacted_chunks
 from refold.stores.protocol import Store
 from refold.system import disk
 
@@ -189,9 +189,21 @@ def chunks_of(
             return json_chunks(store, conversation)
         case "markdown":
             chunks = markdown_chunks(store, conversation)
-            return chunks if secrets else redacted_chunks(chunks, emails=emails)
+            return chunks if secrets else _without_secrets(store, conversation, chunks, emails)
         case _:
             raise Invalid(f"there is no format {format!r}", hint=FORMATS_HINT)
+
+
+def _without_secrets(
+    store: Store, conversation: str, chunks: Iterator[bytes], emails: bool
+) -> Iterator[bytes]:
+    """The export for reading without secrets. It is read once before: what is a secret in one
+    place is one in every place."""
+    known = KnownSecrets()
+    for piece in pieces(chunks):
+        known.learn(piece)
+    again = markdown_chunks(store, conversation)
+    yield from redacted_chunks(again, emails=emails, known=known)
 
 
 def export_file(

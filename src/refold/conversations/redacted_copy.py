@@ -2,10 +2,12 @@
 and continued.
 
 Every text of every event is redacted, field by field, also where no page shows it, and so are the
-contents. A content that changes has another digest, and so another id, and everything that names it
-is changed with it. Events keep their ids and places; their salts, digests and chain are new, so the
-copy is another log. It follows from the log alone: the same export twice gives the same bytes. What
-a hash said about a secret goes, and so does the signature of a thought that was changed.
+contents. What was found as a secret anywhere is taken out everywhere: of a list of names, of a line
+that was cut, of the author of an event. A content that changes has another digest, and so another
+id, and everything that names it is changed with it. Events keep their ids and places; their salts,
+digests and chain are new, so the copy is another log. It follows from the log alone: the same
+export twice gives the same bytes. What a hash said about a secret goes, and so does the signature
+of a thought that was changed.
 Neighbours: `exporter` writes it, `redaction` finds secrets, `scanner` walks the same texts.
 """
 
@@ -22,15 +24,16 @@ import msgspec
 from msgspec.structs import replace
 
 from refold.conversations.markdown import is_text
-from refold.conversations.scanner import ENCODED, is_token, json_body
+from refold.conversations.scanner import ENCODED, KEY_CHARS, is_token, json_body, texts
 from refold.core import codec
 from refold.core.model import Artifact, Conversation, Event
 from refold.errors import NotFound
+from refold.ledger.notes import NAMES
 from refold.log.reading import artifact_of, events_of
-from refold.redaction import found, pieces, redacted
+from refold.redaction import KnownSecrets, found, pieces, redacted
 from refold.stores.protocol import Store
 
-KEY_CHARS = 8  # a shorter key of an object is a name
+NOTES = "notes"
 MEASURES = ("id", "digest", "size_bytes", "size_chars", "lines")
 
 
@@ -41,18 +44,44 @@ class RedactedCopy:
     def __init__(self, store: Store, conversation: str, *, emails: bool = False) -> None:
         self._store = store
         # An edit may say which lines of a result stay.
-        self._redact = partial(redacted, emails=emails, keep_lines=True)
+        self._by_rules = partial(redacted, emails=emails, keep_lines=True)
         self._about = store.conversation(conversation)
+        self._known = KnownSecrets()
         # What became of an artifact, by the digest that it had.
         self._artifacts: dict[str, Artifact] = {}
         # The digest that a content had, by the one it has now.
         self._digests: dict[str, str] = {}
         self._ids: dict[str, str] = {}
-        # A text may name an artifact before the event that makes it known.
+        # Both are needed before anything is written: a text may hold a secret that only a later one
+        # shows to be one, or name an artifact before the event that makes it known.
+        self._learn_secrets()
         for event in events_of(store, self._about):
             artifact = artifact_of(event)
             if artifact is not None and artifact.digest not in self._artifacts:
                 self._learn(artifact)
+
+    def _learn_secrets(self) -> None:
+        """Finds the secrets of all events and contents."""
+        contents: set[str] = set()
+        for event in events_of(self._store, self._about):
+            if event.erased:
+                continue
+            for text in (event.by, *texts(json_body(event))):
+                self._known.learn(text)
+            artifact = artifact_of(event)
+            if artifact is not None and artifact.digest not in contents:
+                contents.add(artifact.digest)
+                self._learn_content(artifact.digest)
+
+    def _learn_content(self, digest: str) -> None:
+        try:
+            for text, _ in self._texts(digest):
+                self._known.learn(text)
+        except NotFound:
+            return  # cleaned up, or lost: then it shows nothing either
+
+    def _redact(self, text: str) -> str:
+        return self._known.redacted(self._by_rules(text))
 
     def about(self) -> Conversation:
         """The conversation as a list shows it. Its chain is known only after the whole walk."""
@@ -85,12 +114,12 @@ class RedactedCopy:
             event.seq,
             id=event.id,
             at_ms=event.at_ms,
-            by=event.by,
+            by=self._redact(event.by),
             kind=event.kind,
             body=self._body(event),
             salt=_new_salt(event.salt),
             tokens=event.tokens,
-            counter=event.counter,
+            counter=self._redact(event.counter),
         )
 
     def _body(self, event: Event) -> bytes:
@@ -112,9 +141,19 @@ class RedactedCopy:
 
     def _object(self, value: dict[str, Any]) -> dict[str, Any]:
         clean = {self._key(key): self._value(item, key) for key, item in value.items()}
+        if isinstance(clean.get(NOTES), dict):
+            clean[NOTES] = self._notes(clean[NOTES])
         if value.get("type") == "opaque" and isinstance(value.get("data"), str):
             clean["data"] = self._encoded(value["data"])
         return clean if clean == value else _unsigned(clean)
+
+    def _notes(self, notes: dict[str, Any]) -> dict[str, Any]:
+        """The notes of a summary, without names that were part of a secret."""
+        names = notes.get(NAMES)
+        if not isinstance(names, dict):
+            return notes
+        kept = {name: row for name, row in names.items() if not self._known.is_part(name)}
+        return {**notes, NAMES: kept}
 
     def _key(self, key: str) -> str:
         return self._redact(key) if len(key) >= KEY_CHARS else key
@@ -124,7 +163,8 @@ class RedactedCopy:
         if name in ENCODED:
             # Bytes may look like a key that nobody can be sure of; a note in them would make them
             # unreadable.
-            return self._redact(text) if any(one.sure for one in found(text)) else text
+            is_secret = any(one.sure for one in found(text))
+            return self._redact(text) if is_secret else self._known.redacted(text)
         if name == "arguments" and text[:1] in ("{", "["):
             return self._arguments(text)
         if not name or not is_token(text):
@@ -197,14 +237,18 @@ class RedactedCopy:
         return replace(changed, size_chars=chars, lines=lines + (last not in ("", "\n")))
 
     def _pieces(self, digest: str) -> Iterator[tuple[str, str]]:
-        """A content in pieces without secrets, and how they become bytes. What is not text is
-        read character by character: a note in the middle of it costs less than a secret."""
+        """A content in pieces without secrets, and how they become bytes."""
+        return ((self._redact(text), coding) for text, coding in self._texts(digest))
+
+    def _texts(self, digest: str) -> Iterator[tuple[str, str]]:
+        """A content in pieces as it is. What is not text is read character by character: a note in
+        the middle of it costs less than a secret."""
         coding = "utf-8" if is_text(self._store.get(digest)) else "latin-1"
         chunks = self._store.get(digest)
         if coding == "latin-1":
             chunks = (chunk.decode("latin-1").encode() for chunk in chunks)
         for piece in pieces(chunks):
-            yield self._redact(piece), coding
+            yield piece, coding
 
 
 def _unsigned(clean: dict[str, Any]) -> dict[str, Any]:

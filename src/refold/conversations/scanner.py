@@ -24,6 +24,7 @@ from refold.stores.protocol import Store
 
 FINDINGS_MAX = 10_000
 NAMED_CHARS = 400
+KEY_CHARS = 8  # a shorter key of an object is a name
 # Fields whose texts are bytes in base64, or hashes.
 ENCODED = ("data", "signature", "digest", "arguments_hash")
 
@@ -129,7 +130,7 @@ class _SecretWalk:
         self.events += 1
         if event.erased:
             return
-        for text in texts(json_body(event)):
+        for text in (event.by, *texts(json_body(event))):
             self._search([text], id, event.seq)
         artifact = None if is_cleanup(event) else artifact_of(event)
         if artifact is not None and artifact.digest not in self.contents:
@@ -179,12 +180,13 @@ def json_body(event: Event) -> Any:
 
 
 def texts(value: Any, name: str = "") -> Iterator[str]:
-    """Every text in a decoded body. A short one comes with the name of its field, which may tell
-    what it is."""
+    """Every text in a decoded body, long names of fields included. A short text comes with the name
+    of its field, which may tell what it is."""
     stack = [(name, value)]
     while stack:
         name, value = stack.pop()
         if isinstance(value, dict):
+            yield from (field for field in value if len(field) >= KEY_CHARS)
             fields = reversed(value.items())
             stack.extend((field, inner) for field, inner in fields if field not in ENCODED)
         elif isinstance(value, list):

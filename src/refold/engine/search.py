@@ -8,6 +8,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, TypedDict, Unpack, cast
 
+from refold.display import suggestion
+from refold.errors import Invalid
 from refold.log.notices import NoticeName
 from refold.log.open_log import OpenLog
 from refold.search.embedders import Embedder
@@ -29,6 +31,13 @@ class Filters(TypedDict, total=False):
     until: Moment | None
 
 
+def _check_names(filters: Filters) -> None:
+    for name in filters:
+        if name not in Filters.__annotations__:
+            hint = suggestion(name, Filters.__annotations__)
+            raise Invalid(f"search has no filter {name!r:.100}", hint=hint)
+
+
 class ConversationSearch:
     """Asks the index of one open log's store."""
 
@@ -45,6 +54,9 @@ class ConversationSearch:
     ) -> list[Hit]:
         """The places that answer a query best."""
         self._log.check_open()
+        _check_names(filters)
+        if not isinstance(everywhere, bool):
+            raise Invalid(f"everywhere={everywhere!r:.100} is neither True nor False")
         if not everywhere and not self._log.state.head:
             return []
         try:

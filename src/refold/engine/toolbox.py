@@ -21,7 +21,6 @@ from refold import dialects
 from refold.artifacts.artifacts import Artifacts
 from refold.artifacts.intake import Intake
 from refold.artifacts.listing import StoredArtifact
-from refold.artifacts.offload import is_own
 from refold.artifacts.reader import ArtifactReader
 from refold.compaction.active_model import ActiveModel
 from refold.display import cut, fenced, moment, one_line
@@ -151,7 +150,7 @@ class Toolbox:
         """Runs one of `tools`. Whatever happens, the answer is a text for the model, and small
         enough for its page."""
         try:
-            if name not in self._runs:
+            if not isinstance(name, str) or name not in self._runs:
                 raise Invalid(
                     f"there is no tool {name!r:.100}", hint="tools: " + ", ".join(self._runs)
                 )
@@ -159,14 +158,13 @@ class Toolbox:
         except RefoldError as error:
             said = f"Error: {error}" + (f"; {error.hint}" if error.hint else "")
             return _sound(said[:ERROR_CHARS])
+        except Exception as error:  # noqa: BLE001 - arguments may be any objects, a store anybody's
+            return f"Error: the tool failed ({type(error).__name__})"
 
     # --- the tools ---
 
     def _search_past(self, given: _SearchArguments) -> str:
-        hits = self._search.search(given.query, limit=2 * given.limit)
-        # What these tools answered themselves would always be found first.
-        others = [hit for hit in hits if not is_own(hit.tool)]
-        rows = [_hit_row(hit) for hit in others[: given.limit]]
+        rows = [_hit_row(hit) for hit in self._search.search(given.query, limit=given.limit)]
         return self._rows(
             rows, f"{len(rows)} places found", "refold_unfold shows what stands behind a handle."
         )

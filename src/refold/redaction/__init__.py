@@ -2,16 +2,18 @@
 
 `find` asks the rules where the secrets of a text are: `shapes`, `private_keys`, `credentials`,
 `values`. `redact` takes them out of a text, `streams` out of a stream. To teach a new kind of
-secret that has a shape of its own, add a line to `shapes`.
+secret that has a shape of its own, add a line to `shapes`. `known` finds the same values again.
 """
 
 from refold.redaction.find import found
+from refold.redaction.known import KnownSecrets
 from refold.redaction.redact import Redact, is_redacted, masked, redacted, redactor, takes_emails
 from refold.redaction.secret import Found
 from refold.redaction.streams import pieces, redacted_chunks
 
 __all__ = [
     "Found",
+    "KnownSecrets",
     "Redact",
     "found",
     "is_redacted",

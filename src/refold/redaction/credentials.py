@@ -1,5 +1,5 @@
 """Credentials in an address (`https://name:password@host`), a command (`curl -u name:password`) or
-a request (`Authorization: Bearer …`).
+a request (`Authorization: Bearer …`, `Cookie: session=…`).
 
 Neighbours: `find` asks these rules, `judge` says whether a value can be a secret.
 """
@@ -20,6 +20,13 @@ _ACCOUNT = re.compile(
     r"-u(?:ser)?[ =][\"']?(?P<user>[^\s:\"'/$]{1,64}+):(?P<secret>(?!\d++\s)[^\s\"'/:]{4,200}+)"
 )
 _REQUEST = re.compile(r"(?:[ \t]{1,4}|%20)(?P<secret>[A-Za-z0-9._~+/-]{12,}+={0,2})")
+_COOKIES = re.compile(
+    r"2?[\"'`]{0,2}[ \t]{0,2}(?:[:=]|,[ \t]{0,2}(?=[\"']))[ \t]{0,4}[\"'`]?"
+    r"(?P<pairs>[\w.$-]{1,80}+=[^\n\"'`]{1,8000}+)"
+)
+_COOKIE = re.compile(r"(?P<name>[\w.$-]{1,80}+)=(?P<secret>[^\s;,<>\\]{6,4096}+)")
+_COOKIE_NAME = re.compile(r"(?i)sess|sid\b|auth|token|jwt|csrf|xsrf|login|remember|secret|passw")
+COOKIE_CHARS_SURE = 16
 
 
 def in_addresses(text: str, lowered: str) -> Iterator[Found]:
@@ -54,6 +61,29 @@ def in_requests(text: str, lowered: str) -> Iterator[Found]:
             if match and _is_token(match["secret"]):
                 sure = not is_placeholder(match["secret"])
                 yield Found("token", *match.span("secret"), sure)
+
+
+def in_cookies(text: str, lowered: str) -> Iterator[Found]:
+    """The values of cookies that a request carries or an answer sets."""
+    for at in places(lowered, "cookie"):
+        match = _COOKIES.match(text, at + len("cookie"))
+        if match is None:
+            continue
+        for cookie in _COOKIE.finditer(text, *match.span("pairs")):
+            if _is_cookie_secret(cookie["name"], cookie["secret"]):
+                sure = not is_placeholder(cookie["secret"])
+                yield Found("cookie", *cookie.span("secret"), sure)
+
+
+def _is_cookie_secret(name: str, value: str) -> bool:
+    """Whether the value of a cookie lets somebody in: it looks random, or its name says so."""
+    if is_code(value):
+        return False
+    if is_random(value):
+        return True
+    has_digit = any(map(str.isdigit, value))
+    is_long = len(value) >= COOKIE_CHARS_SURE
+    return _COOKIE_NAME.search(name) is not None and (has_digit or is_long)
 
 
 def _is_token(value: str) -> bool:

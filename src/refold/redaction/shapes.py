@@ -136,9 +136,9 @@ SHAPES: tuple[Shape, ...] = (
     *_several("Slack token", "xoxa- xoxb- xoxe- xoxe. xoxo- xoxp- xoxr- xoxs-",
               r"[A-Za-z0-9.-]{16,}+"),
     shape("Slack token", "xapp-", r"\d-[A-Z0-9]{8,}+-\d{8,}+-[a-z0-9]{30,}+"),
-    whole("Slack webhook", "https://hooks.slack.com/",
-          r"https://hooks\.slack\.com/(?:services|workflows|triggers)/",
-          r"(?P<secret>[A-Za-z0-9/]{20,}+)"),
+    whole("Slack webhook", "hooks.slack",
+          r"hooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)/",
+          r"(?P<secret>[A-Za-z0-9_/-]{8,}+)"),
     whole("Discord webhook", "/api/webhooks/",
           r"/api/webhooks/\d{17,20}/(?P<secret>[A-Za-z0-9_-]{60,}+)"),
     whole("Discord token", ".",  # the part before the first dot is the public id

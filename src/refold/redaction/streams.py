@@ -8,15 +8,21 @@ from __future__ import annotations
 import codecs
 from collections.abc import Iterable, Iterator
 
+from refold.redaction.known import KnownSecrets
 from refold.redaction.private_keys import KEY_CHARS
 from refold.redaction.redact import redacted
 
 HELD_CHARS, LINE_CHARS = 64_000, 1_000_000
 
 
-def redacted_chunks(chunks: Iterable[bytes], *, emails: bool = False) -> Iterator[bytes]:
-    """A stream of UTF-8 text without its secrets, such as an export for reading."""
-    return (redacted(piece, emails=emails).encode() for piece in pieces(chunks))
+def redacted_chunks(
+    chunks: Iterable[bytes], *, emails: bool = False, known: KnownSecrets | None = None
+) -> Iterator[bytes]:
+    """A stream of UTF-8 text without its secrets, such as an export for reading. Those that are
+    `known` go wherever they stand."""
+    values = known or KnownSecrets()
+    for piece in pieces(chunks):
+        yield values.redacted(redacted(piece, emails=emails)).encode()
 
 
 def pieces(chunks: Iterable[bytes]) -> Iterator[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Iterator
 
 import apsw
@@ -18,9 +19,10 @@ from refold.errors import Corrupt, RefoldError, Unavailable
 from refold.search.words import TOKENIZER
 
 APPLICATION_ID = 0x72656678  # "refx"
-VERSION = 2
+VERSION = 3
 BUSY_MS = 2_000
 CACHE_KIB = 16_384
+STEPS_BETWEEN_LOOKS = 20_000  # of SQLite's machine, some tenths of a millisecond
 MEMORY = ":memory:"
 
 # `id` of an entry is its conversation's number, its kind and its position among those of that kind:
@@ -80,7 +82,7 @@ def connect(path: str) -> tuple[apsw.Connection, Notice | None]:
         return _connect_file(path), None
     except Foreign:
         reason = f"{path} belongs to another program: this index is in memory"
-    except _DAMAGE as error:
+    except (*_DAMAGE, UnicodeDecodeError) as error:
         return _replace_damaged(path, str(error))
     except (apsw.Error, OSError) as error:
         reason = f"{path} cannot be used ({error}): this index is in memory"
@@ -205,12 +207,29 @@ def transaction(connection: apsw.Connection) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def limited(connection: apsw.Connection, seconds: float) -> Iterator[None]:
+    """What is asked in the block is given up after so many seconds: Unavailable."""
+    end = time.monotonic() + seconds
+    connection.set_progress_handler(lambda: time.monotonic() > end, STEPS_BETWEEN_LOOKS)
+    try:
+        yield
+    except apsw.InterruptError as error:
+        reason = f"the search took more than {seconds:g} seconds"
+        raise Unavailable(reason, hint="ask for fewer words, or in one conversation") from error
+    finally:
+        connection.set_progress_handler(None)
+
+
+@contextlib.contextmanager
 def translated(path: str) -> Iterator[None]:
     """Errors of SQLite leave the block as our own."""
     try:
         yield
     except apsw.Error as error:
         raise _translation(error, path) from error
+    except UnicodeDecodeError as error:
+        # A text in the file is not UTF-8: it was not written by us.
+        raise Corrupt(f"{path}: {error}", hint="refold index --rebuild") from error
 
 
 def _translation(error: apsw.Error, path: str) -> RefoldError:

@@ -26,6 +26,7 @@ from refold.core.model import (
     ToolResult,
 )
 from refold.errors import Corrupt
+from refold.search.hits import OWN_PREFIX
 
 PIECE_CHARS = 4_000
 TEXT_CHARS_MAX = 4_000_000
@@ -111,7 +112,10 @@ def message_text(message: Message) -> str:
 
 
 def _block_text(block: Block) -> str:
-    return f"{block.name}\n{text_of(block)}" if isinstance(block, ToolCall) else text_of(block)
+    if not isinstance(block, ToolCall):
+        return text_of(block)
+    # A query to our own tools would answer itself.
+    return "" if block.name.startswith(OWN_PREFIX) else f"{block.name}\n{text_of(block)}"
 
 
 def _artifact(event: Event, artifact: Artifact, content: str) -> Iterator[Document]:

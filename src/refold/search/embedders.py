@@ -31,10 +31,19 @@ def chosen(embedder: Embedder | bool | None) -> Embedder | None:
     if embedder is None or embedder is True:
         return installed()
     if callable(embedder):
+        _check_threshold(embedder)
         return embedder
     raise Invalid(
         f"{embedder!r} is not an embedder", hint="a function from a list of texts to vectors"
     )
+
+
+def _check_threshold(embedder: Embedder) -> None:
+    known = getattr(embedder, "threshold", None)
+    if known is not None and not isinstance(known, (int, float)):
+        raise Invalid(
+            f"embedder: its threshold {known!r:.100} is not a number", hint="the least cosine"
+        )
 
 
 def installed() -> Embedder | None:

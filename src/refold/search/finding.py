@@ -22,7 +22,7 @@ from refold.search.index import (
     Range,
     carried,
 )
-from refold.search.queries import conditions_of, match_query
+from refold.search.queries import IS_OWN, conditions_of, match_query
 from refold.search.words import Query, Term
 
 POSTINGS_MAX, POSTINGS_MIN, POSTINGS_ALL, SEEDS_MAX = 5_000, 500, 40_000, 1_000
@@ -30,6 +30,7 @@ AUTHOR_ROWS_MIN, QUESTION_WORDS = 3, 3
 NEIGHBOURS_READ = 4
 _NEAR = "SELECT id, words, asks FROM entries WHERE id IN carray(?)"
 _AMONG = "SELECT id FROM entries WHERE id IN carray(?)"
+_OWN_AMONG = f"{_AMONG} AND {IS_OWN}"
 _BY_AUTHOR = _AMONG + " AND author = ?"
 _TIMES = "SELECT id, at_ms FROM entries WHERE id IN carray(?)"
 _AUTHORS = (
@@ -104,6 +105,8 @@ def best(
 ) -> list[tuple[int, float]]:
     """The best entries that pass the filters."""
     left = allowed(index, scored, query.required, ranges, filters)
+    if filters.leaves_out_own:
+        left -= {id for (id,) in index.rows(_OWN_AMONG, (carried(left),))}
     return rank.best({id: scored[id] for id in left}, most)
 
 

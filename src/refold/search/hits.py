@@ -11,6 +11,9 @@ KINDS = ("message", "artifact", "meta", "checkpoint", "edit")
 # A summary repeats what the messages say better: it is found only when it is asked for.
 KINDS_USUAL = KINDS[:4]
 LIMIT_MAX = 1_000
+MS_MAX = 2**62
+# What our own tools answered repeats what was found: it is found only when it is asked for.
+OWN_PREFIX = "refold_"
 
 
 class Hit(Struct, frozen=True, kw_only=True):
@@ -52,6 +55,11 @@ class Filters(Struct, frozen=True, kw_only=True):
     until_ms: int | None = None
 
     @property
+    def leaves_out_own(self) -> bool:
+        """Whether answers of our own tools do not count: unless a tool is named."""
+        return self.tool is None
+
+    @property
     def needs_entries(self) -> bool:
         """Whether the index's own numbers do not tell, and rows have to be looked up."""
         return any(one is not None for one in (self.role, self.tool, self.since_ms, self.until_ms))
@@ -67,13 +75,23 @@ def filters_checked(
 ) -> Filters:
     """The filters, or Invalid with what there is to choose from."""
     if role is not None and role not in ROLES:
-        raise Invalid(f"there is no role {role!r}", hint="roles: " + ", ".join(ROLES))
+        raise Invalid(f"role: there is no role {role!r:.100}", hint="roles: " + ", ".join(ROLES))
     if kind is not None and kind not in KINDS:
         raise Invalid(
-            f"events of kind {kind!r} are not searched", hint="kinds: " + ", ".join(KINDS)
+            f"kind: events of kind {kind!r:.100} are not searched",
+            hint="kinds: " + ", ".join(KINDS),
         )
+    if tool is not None and not is_text(tool):
+        raise Invalid(f"tool: {tool!r:.100} is not the name of a tool", hint="a text")
     kinds = KINDS_USUAL if kind is None else (kind,)
     return Filters(role=role, tool=tool, kinds=kinds, since_ms=since_ms, until_ms=until_ms)
+
+
+def is_text(value: object) -> bool:
+    """Whether a value is a text that can be written: one without lone surrogates."""
+    if not isinstance(value, str):
+        return False
+    return value.isascii() or not any("\ud800" <= char <= "\udfff" for char in value)
 
 
 def is_integer(value: object) -> bool:

@@ -8,6 +8,7 @@ Neighbours: `index` explains lanes, `queries` has the SQL, `searcher` asks.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from refold.search.hits import Filters
 from refold.search.index import (
@@ -21,7 +22,7 @@ from refold.search.index import (
     Range,
     lane_range,
 )
-from refold.search.queries import kind_numbers, match_query
+from refold.search.queries import IS_OWN, kind_numbers, match_query
 from refold.search.rank import best
 from refold.search.words import Query
 
@@ -90,12 +91,17 @@ def _lanes_within(index: Index, query: str, span: Range) -> Iterator[Lane]:
 
 def _highest(index: Index, match: str, within: Range, filters: Filters, most: int) -> list[Dated]:
     """The matches with the highest ids in a range."""
-    query, values = match_query("documents.rowid, entries.at_ms", filters, with_entries=True)
+    query, values = _dated_query(filters)
     query += " ORDER BY documents.rowid DESC LIMIT ?"
     return index.rows(query, (match, *within, *values, most))
 
 
 def _by_time(index: Index, match: str, filters: Filters, most: int) -> list[Dated]:
-    query, values = match_query("documents.rowid, entries.at_ms", filters, with_entries=True)
+    query, values = _dated_query(filters)
     query += " ORDER BY entries.at_ms DESC LIMIT ?"
     return index.rows(query, (match, 0, ID_MAX, *values, most))
+
+
+def _dated_query(filters: Filters) -> tuple[str, tuple[Any, ...]]:
+    query, values = match_query("documents.rowid, entries.at_ms", filters, with_entries=True)
+    return query + (f" AND NOT ({IS_OWN})" if filters.leaves_out_own else ""), values

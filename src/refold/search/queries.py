@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from refold.search.hits import KINDS, Filters
+from refold.search.hits import KINDS, OWN_PREFIX, Filters
 from refold.search.index import KIND_MASK, POSITION_BITS
 
 
@@ -24,6 +24,15 @@ def match_query(
         kind = f"documents.rowid >> {POSITION_BITS} & {KIND_MASK}"
         where += f" AND {kind} IN ({kind_numbers(filters)})"
     return f"SELECT {columns} FROM documents{join} WHERE {where}{conditions}", values
+
+
+# All tools that the entry is an answer of are ours: their names stand between newlines.
+_OWN = f"\n{OWN_PREFIX}"
+IS_OWN = (
+    "entries.role = 'tool' AND entries.tools <> '' AND"
+    " length(entries.tools) - length(replace(entries.tools, char(10), '')) - 1 ="
+    f" (length(entries.tools) - length(replace(entries.tools, '{_OWN}', ''))) / {len(_OWN)}"
+)
 
 
 def kind_numbers(filters: Filters) -> str:

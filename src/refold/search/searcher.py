@@ -16,10 +16,18 @@ from msgspec.structs import replace
 
 from refold.core.model import Event
 from refold.errors import Corrupt, Invalid, NotFound, Unavailable
-from refold.search import finding, sources, words
+from refold.search import database, finding, sources, words
 from refold.search.documents import Document
 from refold.search.embedders import Embedder, chosen
-from refold.search.hits import Filters, Hit, filters_checked, is_integer, limit_checked
+from refold.search.hits import (
+    MS_MAX,
+    Filters,
+    Hit,
+    filters_checked,
+    is_integer,
+    is_text,
+    limit_checked,
+)
 from refold.search.index import EVERYWHERE, Entry, Index, Range, range_of
 from refold.search.newest import newest_matches
 from refold.search.shown import ShownMessages
@@ -30,8 +38,11 @@ from refold.search.words import Query
 from refold.stores.protocol import Store
 
 CLOSE_EVENTS = 2_000
+SEARCH_WAIT_S = 5.0
 # More are looked for than are asked for: some may be gone by now, an artifact has several pieces.
 SPARE = 10
+
+IDS_TYPES = (list, tuple, set, frozenset, dict)  # a text is a collection as well
 
 Moment = int | datetime
 Scored = tuple[int, float]  # the id of an entry, and its score
@@ -96,7 +107,9 @@ class Searcher:
     ) -> list[Hit]:
         """The places that answer the query best, or the newest that hold all its words. `"double
         quotes"` make a phrase that must be there. Looks in all conversations unless some are
-        named; times are ms or datetimes."""
+        named; times are ms or datetimes. Answers of refold's own tools are found only by `tool`."""
+        if not isinstance(newest, bool):
+            raise Invalid(f"newest={newest!r:.100} is neither True nor False", hint="newest=True")
         if not isinstance(query, str) or not query.strip():
             raise Invalid("there is nothing to search for", hint="give a word or a few")
         question = Question(
@@ -105,7 +118,11 @@ class Searcher:
             newest=newest,
             conversations=_conversation_ids(conversation, conversations),
             filters=filters_checked(
-                role=role, tool=tool, kind=kind, since_ms=_ms(since), until_ms=_ms(until)
+                role=role,
+                tool=tool,
+                kind=kind,
+                since_ms=_ms("since", since),
+                until_ms=_ms("until", until),
             ),
         )
         return self._answer(question)
@@ -117,23 +134,30 @@ class Searcher:
             query = words.query_of(question.text, index.stems)
             if not question.limit or not query.all_terms:
                 return []
-            ranges = _ranges(index, question.conversations)
-            if question.newest:
-                most = question.limit + SPARE
-                found = newest_matches(index, query, ranges, question.filters, most)
-            else:
-                found = self._ranked(index, query, ranges, question)
+            found = self._found(index, query, question)
             return self._hits(index, wanted_of(query, index.tokens), found, question)
+
+    def _found(self, index: Index, query: Query, question: Question) -> list[Scored]:
+        ranges = _ranges(index, question.conversations)
+        if not question.newest:
+            return self._ranked(index, query, ranges, question)
+        with database.limited(index.connection, SEARCH_WAIT_S):
+            most = question.limit + SPARE
+            return newest_matches(index, query, ranges, question.filters, most)
 
     def _ranked(
         self, index: Index, query: Query, ranges: Sequence[Range], question: Question
     ) -> list[Scored]:
         """The best entries, by full text and by vectors where there are any."""
         filters = question.filters
-        found = finding.matches(index, query, ranges, filters)
-        scored = finding.scored(index, query, found, ranges, filters)
+        with database.limited(index.connection, SEARCH_WAIT_S):
+            found = finding.matches(index, query, ranges, filters)
+            scored = finding.scored(index, query, found, ranges, filters)
+        # Vectors that are missing are made first, however long that takes.
         fused = self._vectors.fused(index, query, found, scored, ranges)
-        return finding.best(index, query, fused, ranges, filters, 2 * question.limit + SPARE)
+        with database.limited(index.connection, SEARCH_WAIT_S):
+            most = 2 * question.limit + SPARE
+            return finding.best(index, query, fused, ranges, filters, most)
 
     # --- what a hit says ---
 
@@ -290,19 +314,30 @@ def _conversation_ids(
     conversation: str | None, conversations: Collection[str] | None
 ) -> list[str] | None:
     """The conversations that were asked for, each once; None for all."""
-    if isinstance(conversations, str):
+    if conversations is not None and not isinstance(conversations, IDS_TYPES):
         raise Invalid(
-            f"conversations={conversations!r} is not a list", hint="conversation= takes one id"
+            f"conversations={conversations!r:.100} is not a list", hint="conversation= takes one id"
         )
     if conversation is None and conversations is None:
         return None
     ids = [] if conversation is None else [conversation]
-    return list(dict.fromkeys([*ids, *(conversations or ())]))
+    ids += conversations or ()
+    for id in ids:
+        if not is_text(id):
+            raise Invalid(f"conversation: {id!r:.100} is not an id", hint="refold list has them")
+    return list(dict.fromkeys(ids))
 
 
-def _ms(moment: Moment | None) -> int | None:
-    if isinstance(moment, datetime):
-        return round(moment.timestamp() * 1_000)
-    if moment is None or is_integer(moment):
-        return moment
-    raise Invalid(f"{moment!r} is not a time", hint="milliseconds since 1970, or a datetime")
+def _ms(name: str, moment: Moment | None) -> int | None:
+    """A time in milliseconds; Invalid with the argument's name if it is none."""
+    if moment is None:
+        return None
+    try:
+        ms = round(moment.timestamp() * 1_000) if isinstance(moment, datetime) else moment
+    except (ValueError, OverflowError, OSError):
+        ms = MS_MAX + 1  # a naive time at the end of the calendar
+    if not is_integer(ms) or not -MS_MAX <= ms <= MS_MAX:
+        raise Invalid(
+            f"{name}: {moment!r:.100} is not a time", hint="milliseconds since 1970, or a datetime"
+        )
+    return ms

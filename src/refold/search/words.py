@@ -19,6 +19,9 @@ from refold.search.forms import forms_of
 
 TOKENIZER = ("porter", "unicode61", "remove_diacritics", "2")
 QUERY_CHARS_MAX, TERMS_MAX, PHRASES_MAX = 20_000, 256, 8
+# FTS5 compares a phrase at every place of its words, so a long one of equal words would cost the
+# product. So many words find the place as well as all of them.
+PHRASE_WORDS_MAX = 32
 PHRASE_WEIGHT = 2.0
 PARTS_MAX, WORD_CHARS_MAX = 8, 64
 
@@ -190,7 +193,8 @@ def _chunk_terms(chunk: str) -> list[Term]:
     terms = [_word_term(piece) for piece in pieces]
     for piece in pieces:
         terms += [_word_term(part) for part in parts_of(piece).split()]
-    whole = _phrase_term(chunk) if len(pieces) > 1 else None
+    is_name = 1 < len(pieces) <= PHRASE_WORDS_MAX
+    whole = _phrase_term(chunk) if is_name else None
     if whole:
         terms.append(whole)
     return terms
@@ -207,13 +211,13 @@ def _any_of(forms: tuple[str, ...], text: str) -> Term:
 
 
 def _phrase_term(text: str) -> Term | None:
-    pieces = _PIECE.findall(text)
+    pieces = _PIECE.findall(text)[:PHRASE_WORDS_MAX]
     if not pieces:
         return None
     if len(pieces) == 1:
         return _word_term(pieces[0])
-    phrase = " ".join(map(_as_indexed, pieces))
-    return Term(_quoted(phrase), " ".join(pieces))
+    phrase = " ".join(map(_as_indexed, pieces)).split(" ")
+    return Term(_quoted(" ".join(phrase[:PHRASE_WORDS_MAX])), " ".join(pieces))
 
 
 def _as_indexed(piece: str) -> str:
@@ -221,7 +225,7 @@ def _as_indexed(piece: str) -> str:
     be a pair. Any other piece as it is."""
     if len(piece) < 2 or not _CJK_RUN.match(piece):
         return piece
-    return " ".join(_pairs(piece)[:-1])
+    return " ".join(_pairs(piece[: PHRASE_WORDS_MAX + 1])[:-1])
 
 
 def _quoted(text: str) -> str:

@@ -184,3 +184,19 @@ def _cpu_s(command: list[str]) -> float:
     subprocess.run(command, stdout=subprocess.DEVNULL, timeout=60, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def test_a_question_shows_its_argument_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that a caller gave, or that was found, can neither steer the terminal nor hide."""
+    asked: list[str] = []
+
+    def confirm(question: str, default: bool) -> bool:
+        asked.append(question)
+        return True
+
+    monkeypatch.setattr("click.confirm", confirm)
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    Screen().confirm("Remove a\x1b[2J\u202eb\u200bc\nRemove nothing for good?")
+    [question] = asked
+    assert question.isascii() and not STEERING.search(question) and "\n" not in question
+    assert "\\x1b[2J\\u202eb\\u200bc" in question

@@ -21,7 +21,7 @@ from click.exceptions import Exit
 from msgspec import UNSET
 from msgspec.structs import astuple, fields
 
-from refold.display import visible
+from refold.display import one_line, visible
 from refold.edges.commands.command import Part, Progress, Result, builtins_of
 from refold.edges.commands.text import short_line
 from refold.errors import OUTCOMES, Invalid, RefoldError
@@ -82,7 +82,9 @@ class Screen:
 
     def ask(self, question: str) -> bool:
         """The answer of whoever is at the terminal; no, where nobody can be asked."""
-        return self._can_ask and click.confirm(self._escaped(question), default=False, err=True)
+        return self._can_ask and click.confirm(
+            self._escaped(one_line(question)), default=False, err=True
+        )
 
     @property
     def _can_ask(self) -> bool:
@@ -114,7 +116,7 @@ class Screen:
             task = bar.add_task(doing, total=None)
 
             def show(what: str, done: int, total: int) -> None:
-                bar.update(task, description=what, completed=done, total=total)
+                bar.update(task, description=visible(what), completed=done, total=total)
 
             yield show
 

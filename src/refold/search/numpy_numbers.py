@@ -1,0 +1,77 @@
+"""The arithmetic of vectors by numpy. Only here is it imported. Neighbour: `numbers` chooses it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy
+
+from refold.search.numbers import LENGTH_MIN, Loaded, Nearness, Vector, not_vectors
+from refold.search.rank import NEIGHBOURS
+
+
+class NumpyNumbers:
+    """Vectors as the rows of an array."""
+
+    whole_max = 50_000
+
+    def rows(self, given: object, count: int) -> Any:
+        rows = numpy.asarray(given, dtype=numpy.float32)
+        if rows.ndim != 2 or len(rows) != count or not numpy.isfinite(rows).all():
+            raise not_vectors(str(rows.shape), count)
+        return rows
+
+    def blobs(self, rows: Any, counts: Sequence[int]) -> list[bytes]:
+        halves = _units(rows).astype("<f2")
+        ends = numpy.cumsum(counts)
+        return [part.tobytes() for part in numpy.split(halves, ends[:-1])]
+
+    def unit_sum(self, rows: Any, weights: Sequence[float]) -> Vector | None:
+        if not len(rows):
+            return None
+        summed: Any = numpy.asarray(weights, dtype=numpy.float32) @ rows
+        length = float(numpy.linalg.norm(summed))
+        return summed / length if length else None
+
+    def loaded(
+        self, ids: list[int], blobs: list[bytes], dimension: int, short: list[bool]
+    ) -> Loaded:
+        flat = numpy.frombuffer(b"".join(blobs), dtype="<f2")
+        counts = numpy.array([len(blob) // (2 * dimension) for blob in blobs])
+        starts = numpy.concatenate([[0], numpy.cumsum(counts)[:-1]])
+        pieces = flat.reshape(-1, dimension).astype(numpy.float32)
+        places = numpy.array(ids, dtype=numpy.int64)
+        contexts = _contexts(places, pieces[starts], numpy.array(short))
+        return _NumpyLoaded(ids, pieces, starts, contexts)
+
+
+class _NumpyLoaded:
+    """All pieces, where each entry's begin, and every entry among its neighbours."""
+
+    def __init__(self, ids: list[int], pieces: Any, starts: Any, contexts: Any) -> None:
+        self.ids, self._pieces, self._starts, self._contexts = ids, pieces, starts, contexts
+
+    def nearness(self, asked: Vector) -> Nearness:
+        """The cosine of each entry with a vector: the best of its pieces and its context."""
+        best = numpy.maximum.reduceat(self._pieces @ asked, self._starts)
+        near = numpy.maximum(best, self._contexts @ asked)
+        return Nearness(near.tolist(), float(near.mean()), float(near.std()))
+
+
+def _contexts(ids: Any, firsts: Any, short: Any) -> Any:
+    """Every short entry with a share of its short neighbours, of length one."""
+    out = firsts.copy()
+    for step, share in NEIGHBOURS:
+        here, there = slice(None, -step), slice(step, None)
+        if step < 0:
+            here, there = slice(-step, None), slice(None, step)
+        beside = short[here] & short[there] & (ids[there] - ids[here] == step)
+        out[here] += share * beside[:, None] * firsts[there]
+    return _units(out)
+
+
+def _units(vectors: Any) -> Any:
+    """The vectors, each of length one."""
+    lengths = numpy.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / numpy.maximum(lengths, LENGTH_MIN)
