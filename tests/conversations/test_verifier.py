@@ -12,7 +12,9 @@ from hypothesis import given, settings
 
 import refold
 from refold.conversations.verifier import PROBLEMS_MAX, Problem, verify
-from refold.core.model import Hide, Message, Pin, Span, ToolResult
+from refold.core.model import Hide, Message, Opaque, Pin, Span, Text, ToolResult
+from refold.log.draft import Draft
+from refold.log.log import Log
 from refold.stores import Store, open_store
 from refold.stores.memory import MemoryStore
 from refold.stores.sqlite import SqliteStore
@@ -246,3 +248,12 @@ def test_an_answer_on_a_cleared_page_is_no_problem() -> None:
         context.clear()
         context.append({"role": "assistant", "content": "hello"})
     assert verify(store, "c").problems == ()
+
+
+@pytest.mark.parametrize("raw", ["text", 7, [], {"type": 3}, None])
+def test_one_odd_block_does_not_end_the_walk(raw: object) -> None:
+    store = MemoryStore()
+    for id, block in (("a", Opaque(raw=raw)), ("b", Text("hello"))):
+        message = Message(role="user", blocks=(block,), dialect="anthropic", form={"x": [1]})
+        Log(store, id).append([Draft(body=message, by="user")])
+    assert verify(store).conversations == 2

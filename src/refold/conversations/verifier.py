@@ -24,6 +24,10 @@ from refold.errors import Corrupt, RefoldError
 from refold.log.reading import conversations, events_of
 from refold.stores.protocol import Store
 
+# What a dialect may raise over a block that no dialect would have made: one odd conversation must
+# not end the walk through all others.
+_ODD = (AttributeError, LookupError, TypeError, ValueError)
+
 
 class Verification(msgspec.Struct, frozen=True, kw_only=True):
     """What was walked, and what was found. `remarks` are not damage: a text may name what there
@@ -166,6 +170,7 @@ def _refusals(view: View, name: str) -> list[str]:
     spoken = dialects.dialect(name)
     try:
         request = Page(spoken, bound=False).render(view, cache=True).request
-    except RefoldError as error:
-        return [f"the page has no form in {name}: {error}"]
-    return [f"{name} would refuse the page: {fault}" for fault in spoken.check(request)]
+        refused = spoken.check(request)
+    except (RefoldError, *_ODD) as error:
+        return [f"the page has no form in {name}: {error!r}"]
+    return [f"{name} would refuse the page: {fault}" for fault in refused]
