@@ -110,9 +110,11 @@ def _add_delta(message: Chunk, delta: Any) -> None:
     """Adds what a chunk says to the message: texts grow, calls are found by their index."""
     if not isinstance(delta, dict):
         return
-    for key, value in _known(delta).items():
+    for key, value in delta.items():
         if key == "tool_calls":
             _add_calls(message, objects_in(value))
+        elif value is None:
+            message.setdefault(key, None)
         elif isinstance(value, str) and key != "role":
             _add_text(message, key, value)
         elif isinstance(value, list) and isinstance(message.get(key), list):
@@ -122,6 +124,8 @@ def _add_delta(message: Chunk, delta: Any) -> None:
 
 
 def _add_calls(message: Chunk, pieces: list[Chunk]) -> None:
+    if not pieces:
+        return
     calls: list[Chunk] = message.setdefault("tool_calls", [])
     for piece in pieces:
         begun = _begun(calls, piece)

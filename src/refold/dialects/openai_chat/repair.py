@@ -117,6 +117,8 @@ def _goes_back(key: str, value: Any) -> bool:
     match key:
         case "parsed":
             return False
+        case "annotations":
+            return value is not None
         case "tool_calls":
             return bool(objects_in(value))
         case "function_call":
