@@ -74,7 +74,7 @@ def test_bills_survive_a_restart(tmp_path):
     """Y-11: and a conversation without usage has none."""
     url = f"sqlite:{tmp_path}/refold.db"
     with opened(url) as context:
-        context.append({"role": "user", "content": "go"})
+        context.append({"role": "user", "content": "hello there " * 300})
         assert context.stats().billed.calls == 0
         context.request()
         context.record(response(1, prompt=900))
