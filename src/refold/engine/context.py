@@ -320,6 +320,7 @@ class Context:
                 self._open.append([self._open.draft(Restore(seq=seq))])
             return planned
 
+    @checked
     def clear(self, *, checkpoint: str = "") -> None:
         """Takes everything but the system prompt, the tools and the pins off the page, as one
         batch; `undo` brings it back. `checkpoint` names the place before, for `restore`."""
