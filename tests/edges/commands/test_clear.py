@@ -49,9 +49,11 @@ def test_revert_takes_back_a_compaction_in_the_middle(url: str) -> None:
     batch = as_json(*HIDE)["batch"]
     assert printed("revert", "fix-login", batch) == (
         "Reverted the compaction BATCH: 4 -> 16 slots, N -> N tokens.\n"
-        "Undo with: refold undo fix-login\n"
+        "Redo with: refold redo fix-login\n"
     )
     assert as_json("show", "fix-login")["slots"] == before
+    assert as_json("redo", "fix-login")["batch"] == batch
+    assert len(as_json("show", "fix-login")["slots"]) == 4
     assert "there is no batch 'x' to revert" in refused("revert", "fix-login", "x")
 
 

@@ -38,6 +38,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "update": {"title": "Another title", "tag": ["one", "two"]},
     "compact": {"strategy": ["hide"], "target": 60},
     "undo": {},
+    "redo": {},
     "revert": {"batch": "BATCH"},
     "receipts": {},
     "points": {"every": 5},

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.edges.cli.rooms import as_json, run
+from tests.edges.commands.golden import printed
 
 pytestmark = pytest.mark.usefixtures("alone")
+CLEAR = ("clear", "fix-login")
 
 
 def test_a_dry_run_changes_nothing_and_undo_takes_a_compaction_back(url: str) -> None:
@@ -31,3 +35,48 @@ def test_nothing_to_do_is_said(url: str) -> None:
         in run("compact", "fix-login", "--target", "1000000", "--dry-run").stdout
     )
     assert as_json("compact", "fix-login", "--target", "1000000")["batch"] == ""
+
+
+def test_undo_goes_back_step_by_step_and_never_toggles(url: str) -> None:
+    pages = [as_json("show", "fix-login")["slots"]]
+    run("compact", "fix-login", "--strategy", "hide", "--target", "900")
+    pages.append(as_json("show", "fix-login")["slots"])
+    run("restore", "fix-login", "9")
+    pages.append(as_json("show", "fix-login")["slots"])
+    first = printed("undo", "fix-login").splitlines()
+    assert re.fullmatch(r"Undone: the restore #\d+, 5 -> \d+ slots, N -> N tokens\.", first[0])
+    assert first[1:] == [
+        "Further back with: refold undo fix-login (1 step left)",
+        "Redo with: refold redo fix-login",
+    ]
+    assert as_json("show", "fix-login")["slots"] == pages[1]
+    second = printed("undo", "fix-login").splitlines()
+    assert second[0].startswith("Undone: the compaction BATCH, ") and second[0].endswith("tokens.")
+    assert second[1:] == ["Redo with: refold redo fix-login"]
+    assert as_json("show", "fix-login")["slots"] == pages[0]
+    for _ in range(3):
+        assert printed("undo", "fix-login") == (
+            "There is nothing left to undo.\nRedo with: refold redo fix-login\n"
+        )
+    assert as_json("show", "fix-login")["slots"] == pages[0]
+
+
+def test_redo_comes_forward_again_step_by_step(url: str) -> None:
+    assert printed("redo", "fix-login") == "There is nothing to redo.\n"
+    pages = [as_json("show", "fix-login")["slots"]]
+    for arguments in (("compact", "fix-login", "--strategy", "hide", "--target", "900"), CLEAR):
+        run(*arguments)
+        pages.append(as_json("show", "fix-login")["slots"])
+    run("undo", "fix-login")
+    run("undo", "fix-login")
+    lines = printed("redo", "fix-login").splitlines()
+    assert lines[0].startswith("Redone: the compaction BATCH, 16 -> ")
+    assert lines[1:] == [
+        "Further with: refold redo fix-login (1 step left)",
+        "Undo with: refold undo fix-login",
+    ]
+    assert as_json("show", "fix-login")["slots"] == pages[1]
+    told = as_json("redo", "fix-login")
+    assert told["redone"] and (told["undo_steps"], told["redo_steps"]) == (2, 0)
+    assert as_json("show", "fix-login")["slots"] == pages[2]
+    assert as_json("redo", "fix-login")["redone"] is False

@@ -29,6 +29,7 @@ COMMANDS = {
     "update": Entry("update", "Set the title, the tags or the model of a conversation."),
     "compact": Entry("compact", "Make the page of a conversation shorter."),
     "undo": Entry("undo", "Take back the newest compaction or restore."),
+    "redo": Entry("redo", "Bring back what was undone last."),
     "revert": Entry("revert", "Take back one compaction, whichever it is."),
     "receipts": Entry("receipts", "List the compactions, what they saved, and which are undone."),
     "points": Entry("points", "List the places that restore can go back to."),

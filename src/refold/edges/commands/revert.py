@@ -9,7 +9,6 @@ from msgspec import Meta
 from refold.edges.commands.command import POSITIONAL, Arguments, Command, Screen
 from refold.edges.commands.page_change import PageChange, page_size, sizes, sizes_text
 from refold.edges.commands.session import Session
-from refold.edges.commands.text import show_undo
 
 BATCH = Meta(description="The batch, as refold receipts and refold why name it.", extra=POSITIONAL)
 
@@ -33,7 +32,7 @@ def run(session: Session, arguments: RevertArguments) -> Reverted:
 def show(reverted: Reverted, screen: Screen) -> None:
     what = f"Reverted the compaction {reverted.batch}"
     screen.line(("bold", what), f": {sizes_text(reverted)}.")
-    show_undo(reverted.conversation, screen)
+    screen.line(("dim", f"Redo with: refold redo {reverted.conversation}"))
 
 
 COMMAND = Command(

@@ -1,49 +1,84 @@
-"""`refold undo`: takes the newest compaction or restore back."""
+"""`refold undo`: takes the newest compaction or restore back that stands, one step at a time."""
 
 from __future__ import annotations
 
-from refold.edges.commands.command import Arguments, Command, Result, Screen
+from refold.edges.commands.command import Arguments, Command, Screen
+from refold.edges.commands.page_change import PageChange, page_size, sizes, sizes_text
 from refold.edges.commands.session import Session
+from refold.edges.commands.text import number
+from refold.log.reading import pages_of
+from refold.log.undo import ChangeKind, History, history
 
 
-class Undone(Result, frozen=True, kw_only=True):
-    """What was undone: a compaction's `batch`, or the event `seq` of a restore; 0 if nothing."""
+class Step(PageChange, frozen=True, kw_only=True):
+    """One step of `undo` or `redo`: a compaction by its `batch`, or the restore written at `seq`;
+    `kind` is none if there was nothing to do. `made_room` is the batch by which the oldest
+    messages had to leave. The counts say how many steps are possible now."""
 
-    conversation: str
-    undone: bool
+    kind: ChangeKind
     batch: str
     seq: int
-    slots_before: int
-    slots_after: int
+    made_room: str
+    undo_steps: int
+    redo_steps: int
+
+
+class Undone(Step, frozen=True, kw_only=True):
+    undone: bool
 
 
 def run(session: Session, arguments: Arguments) -> Undone:
     with session.context(writes=True) as context:
-        before = context.view
-        undone = context.undo()
-        after = context.view
+        before = page_size(context)
+        done = context.undo()
+        after = page_size(context)
+    past = past_of(session)
     return Undone(
         conversation=context.id,
-        undone=bool(undone),
-        batch=undone.batch,
-        seq=undone.seq,
-        slots_before=len(before.slots),
-        slots_after=len(after.slots),
+        undone=bool(done),
+        kind=done.kind,
+        batch=done.batch,
+        seq=done.seq,
+        made_room=done.made_room,
+        undo_steps=len(past.standing),
+        redo_steps=len(past.undone),
+        **sizes(before, after),
     )
 
 
-def show(result: Undone, screen: Screen) -> None:
-    if not result.undone:
-        screen.line("There is nothing to undo.")
-        return
-    what = f"the compaction {result.batch}" if result.batch else f"#{result.seq}"
-    sizes = f"The page had {result.slots_before:,} slots and has {result.slots_after:,} now."
-    screen.line(f"Undone: {what}. {sizes}")
+def past_of(session: Session) -> History:
+    """What stands in the conversation asked for, and what was undone."""
+    store, id = session.store, session.conversation
+    pages = pages_of(store, id, last=store.conversation(id).head)
+    return history(event for events in pages for event in events)
+
+
+def show(step: Undone, screen: Screen) -> None:
+    if step.undone:
+        show_step(step, screen, done="Undone")
+    else:
+        screen.line(
+            "There is nothing left to undo." if step.redo_steps else "There is nothing to undo."
+        )
+    if step.undo_steps:
+        steps = number(step.undo_steps, "step")
+        screen.line(("dim", f"Further back with: refold undo {step.conversation} ({steps} left)"))
+    if step.redo_steps:
+        screen.line(("dim", f"Redo with: refold redo {step.conversation}"))
+
+
+def show_step(step: Step, screen: Screen, *, done: str) -> None:
+    """What was done, and what it did to the page."""
+    what = f"the compaction {step.batch}" if step.batch else f"the restore #{step.seq}"
+    screen.line(("bold", f"{done}: {what}"), f", {sizes_text(step)}.")
+    if step.made_room:
+        reason = "The page would not have fitted: its oldest messages left"
+        screen.line(("yellow", f"{reason} (batch {step.made_room})."))
 
 
 COMMAND = Command(
     name="undo",
-    details="Running undo again goes one step further back.",
+    details="Running undo again goes one step further back; refold redo comes forward again.",
     arguments=Arguments,
     run=run,
     show=show,
