@@ -43,7 +43,7 @@ def test_the_sizes_are_those_that_the_compaction_told(url: str) -> None:
     ]
     rows = as_json("receipts", "fix-login")["batches"]
     told = [one for one in told if one["batch"]]
-    assert [row["batch"] for row in rows] == [one["batch"] for one in told]
+    assert [row["id"] for row in rows] == [one["batch"] for one in told]
     for row, one in zip(rows, told, strict=True):
         assert abs(row["tokens_before"] - one["tokens_before"]) <= 5
         assert abs(row["tokens_after"] - one["tokens_after"]) <= 5
@@ -55,5 +55,5 @@ def test_every_batch_that_is_live_can_be_reverted_and_no_other(url: str) -> None
             context.compact("hide", target=target)
         context.undo()
     for row in as_json("receipts", "fix-login")["batches"]:
-        assert (run("revert", "fix-login", row["batch"]).exit_code == 0) is row["live"]
+        assert (run("revert", "fix-login", row["id"]).exit_code == 0) is row["live"]
     assert not any(row["live"] for row in as_json("receipts", "fix-login")["batches"])
