@@ -35,6 +35,13 @@ def test_a_backup_is_written_first_and_can_be_imported(url: str, tmp_path: Path)
     assert as_json("show", "again")["slots"] == before
 
 
+def test_the_place_before_gets_a_name(url: str) -> None:
+    head = as_json("show", "fix-login")["head"]
+    printed("clear", "fix-login", "--checkpoint", "full")
+    assert as_json("restore", "fix-login", "full")["seq"] == head
+    assert "is not a number" in refused("clear", "fix-login", "--checkpoint", "7")
+
+
 @pytest.mark.parametrize("file", ["taken.json", "nowhere/all.json"])
 def test_without_its_backup_nothing_is_cleared(url: str, tmp_path: Path, file: str) -> None:
     (tmp_path / "taken.json").write_text("mine")

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+import refold
 from tests.edges.cli.rooms import as_json, run
 from tests.edges.commands.golden import printed
 
@@ -80,3 +81,15 @@ def test_redo_comes_forward_again_step_by_step(url: str) -> None:
     assert told["redone"] and (told["undo_steps"], told["redo_steps"]) == (2, 0)
     assert as_json("show", "fix-login")["slots"] == pages[2]
     assert as_json("redo", "fix-login")["redone"] is False
+
+
+def test_undo_says_that_the_oldest_had_to_leave(url: str) -> None:
+    with refold.open("full", store=url, model="gpt-4o", config={"auto": False}) as context:
+        for turn in range(60):
+            role = "assistant" if turn % 2 else "user"
+            context.append({"role": role, "content": f"part {turn}: " + "some words " * 1_500})
+        context.compact("hide", target=20_000)
+    lines = printed("undo", "full").splitlines()
+    assert lines[0].startswith("Undone: the compaction BATCH, ")
+    reason = "The page would not have fitted: its oldest messages left (batch room-BATCH)."
+    assert lines[1] == reason

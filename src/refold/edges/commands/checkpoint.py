@@ -7,10 +7,9 @@ from typing import Annotated
 from msgspec import Meta
 
 from refold.edges.commands.command import POSITIONAL, Arguments, Command, Result, Screen
-from refold.edges.commands.position import is_seq
+from refold.edges.commands.position import check_checkpoint
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import short_line
-from refold.errors import Invalid
 
 NAME = Meta(description="Its name; by default checkpoint-SEQ.", extra=POSITIONAL)
 
@@ -29,9 +28,7 @@ class Marked(Result, frozen=True, kw_only=True):
 
 
 def run(session: Session, arguments: CheckpointArguments) -> Marked:
-    if is_seq(arguments.name):
-        reason = f"{arguments.name!r} is the name of an event, not of a checkpoint"
-        raise Invalid(reason, hint="choose a name that is not a number")
+    check_checkpoint(arguments.name)
     with session.context(writes=True) as context:
         before = context.view.checkpoints
         seq = context.checkpoint(arguments.name)

@@ -13,6 +13,7 @@ from msgspec import UNSET, Meta, UnsetType
 from refold.conversations.exporter import export_file
 from refold.edges.commands.command import Arguments, Command, Screen
 from refold.edges.commands.page_change import PageChange, page_size, sizes, sizes_text
+from refold.edges.commands.position import check_checkpoint
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import show_undo
 
@@ -21,10 +22,12 @@ BACKUP = Meta(
     "not exist yet.",
     extra={"metavar": "FILE"},
 )
+CHECKPOINT = Meta(description="A name for the place before.", extra={"metavar": "NAME"})
 
 
 class ClearArguments(Arguments, frozen=True, kw_only=True):
     backup: Annotated[str, BACKUP] | None = None
+    checkpoint: Annotated[str, CHECKPOINT] = ""
 
 
 class Cleared(PageChange, frozen=True, kw_only=True):
@@ -34,11 +37,12 @@ class Cleared(PageChange, frozen=True, kw_only=True):
 
 
 def run(session: Session, arguments: ClearArguments) -> Cleared:
+    check_checkpoint(arguments.checkpoint)
     with session.context(writes=True) as context:
         if arguments.backup is not None:
             export_file(session.store, context.id, arguments.backup, format="json")
         before = page_size(context)
-        context.clear()
+        context.clear(checkpoint=arguments.checkpoint)
         after = page_size(context)
     backup = UNSET if arguments.backup is None else arguments.backup
     return Cleared(conversation=context.id, **sizes(before, after), backup=backup)

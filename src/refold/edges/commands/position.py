@@ -32,6 +32,13 @@ def is_seq(text: str) -> bool:
     return _SEQ.fullmatch(text.strip()) is not None
 
 
+def check_checkpoint(name: str) -> None:
+    """Invalid for a name that would be taken for a seq."""
+    if is_seq(name):
+        reason = f"{short_line(name, 80)!r} is the name of an event, not of a checkpoint"
+        raise Invalid(reason, hint="choose a name that is not a number")
+
+
 def seq_of(text: str) -> int:
     """The seq that `41` or `#41` names; Invalid for anything else."""
     found = _SEQ.fullmatch(text.strip())
