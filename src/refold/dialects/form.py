@@ -286,9 +286,8 @@ def _is_wire(value: Any) -> bool:
     """Whether this can be a message, or a list of items."""
     if type(value) is list:
         return all(type(item) is dict for item in value)
-    if type(value) is not dict:
-        return False
-    return type(value.get("parts")) is list or type(value.get("role")) is str
+    keys = {"parts": list, "role": str}
+    return type(value) is dict and any(type(value.get(key)) is kind for key, kind in keys.items())
 
 
 # What a form that we did not make raises: an import may bring any.
