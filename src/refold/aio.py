@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from refold.artifacts.artifacts import Artifacts
@@ -155,6 +155,18 @@ class AsyncContext(_Async):
     close = _threaded(Context.close)
     fork = _threaded_twin(Context.fork)
     spawn = _threaded_twin(Context.spawn)
+
+    async def stream(self, response: AsyncIterable[Any]) -> AsyncIterator[Any]:
+        """Hands on the chunks of a provider's raw stream, and records the reply once it ends,
+        however it ends."""
+        chunks: list[Any] = []
+        try:
+            async for chunk in response:
+                chunks.append(chunk)
+                yield chunk
+        finally:
+            if chunks:
+                await self.record(chunks)
 
     @property
     def id(self) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from refold.errors import OverBudget
 from tests.scripted import heard_by
 from tests.turns import names, opened_in_characters, talk
 
@@ -65,7 +68,8 @@ def test_critical_is_told_only_where_compaction_could_not_help():
     assert heard.count("compaction-complete") >= 2 and "context-critical" not in heard
     context.update(system="s" * 16_500)
     context.append({"role": "user", "content": "go on"})
-    context.request("openai_chat")
+    with pytest.raises(OverBudget):
+        context.request("openai_chat")
     assert names(notices).count("context-critical") == 1
 
 

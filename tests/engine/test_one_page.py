@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import refold
 from refold import dialects
-from refold.errors import Invalid, OverBudget
+from refold.errors import Invalid, NotFound, OverBudget
 from refold.stores import open_store
 from refold.stores.protocol import Store
 from refold.types import Writer
@@ -132,7 +132,7 @@ class Telling:
         context.restore(number % (context.view.head + 1))
 
     def _model(self, context: refold.Context, number: int) -> None:
-        context.update(model=MODELS[number % len(MODELS)])
+        context.update(model=MODELS[number % len(MODELS)], window=WINDOW)
 
     def _system(self, context: refold.Context, number: int) -> None:
         context.update(system=f"Be brief. {number}")
@@ -155,7 +155,12 @@ class Telling:
 
 
 def opened(store: Store, id: str = "c", writer: Writer | None = None) -> refold.Context:
-    return refold.open(id, store=store, window=WINDOW, writer=writer)
+    """Nothing but the log says which model and window a known conversation has."""
+    try:
+        store.conversation(id)
+    except NotFound:
+        return refold.open(id, store=store, model=MODELS[0], window=WINDOW, writer=writer)
+    return refold.open(id, store=store, writer=writer)
 
 
 def answer_of(context: refold.Context, dialect: str | None) -> str:

@@ -52,3 +52,33 @@ def test_arguments_of_the_caller_come_last():
     request = context.request("anthropic", temperature=0, model="mine")
     assert (request["temperature"], request["model"], request["max_tokens"]) == (0, "mine", 77)
     assert context.request("anthropic", max_tokens=5)["max_tokens"] == 5
+
+
+def chunks_of(text: str) -> list[dict]:
+    parts = [{"role": "assistant", "content": ""}, *({"content": word} for word in text.split(" "))]
+    frame = {"id": "r1", "object": "chat.completion.chunk", "model": "gpt-4o"}
+    made = [{**frame, "choices": [{"index": 0, "delta": part}]} for part in parts]
+    return [*made, {**frame, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}]
+
+
+def test_a_stream_is_handed_on_and_recorded():
+    context = refold.open("work", store="memory:", model="gpt-4o")
+    context.append({"role": "user", "content": "hello"})
+    context.request()
+    chunks = chunks_of("well met")
+    assert list(context.stream(iter(chunks))) == chunks
+    assert context.view.slots[-1].message.blocks[0].text == "wellmet"
+
+
+def test_a_stream_that_breaks_is_recorded_as_far_as_it_came():
+    def broken():
+        yield from chunks_of("well met")[:2]
+        raise ConnectionError("gone")
+
+    context = refold.open("work", store="memory:", model="gpt-4o")
+    context.append({"role": "user", "content": "hello"})
+    context.request()
+    with pytest.raises(ConnectionError):
+        list(context.stream(broken()))
+    assert context.view.slots[-1].message.blocks[0].text == "well"
+    assert context.request()["messages"][-1]["content"] == "well"

@@ -9,12 +9,13 @@ has the one lock, and listeners are called with no lock held. Neighbours: `log.o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
+from refold import dialects
 from refold.artifacts.artifacts import Artifacts, clean_configured
 from refold.artifacts.intake import Intake
 from refold.artifacts.reader import ArtifactReader
@@ -131,6 +132,7 @@ class Context:
                 metadata=metadata,
                 windows=self._model.given_windows(window),
             )
+            system, tools = dialects.plain_value(system), dialects.plain_value(tools)
             self._open.pending += changes(self._open, given, system, tools)
 
     # --- writing ---
@@ -170,7 +172,12 @@ class Context:
     def record(self, response: Any) -> list[Event]:
         """Appends a provider's reply and its usage. Recording the same response again changes
         nothing."""
-        return self._recorder.record(response, shown=self._pages.shown)
+        return self._recorder.record(response, shown=self._pages.take_shown())
+
+    def stream(self, response: Iterable[Any]) -> Iterator[Any]:
+        """Hands on the chunks of a provider's raw stream, and records the reply once it ends,
+        however it ends."""
+        return self._recorder.stream(response, shown=self._pages.take_shown())
 
     # --- the page ---
 

@@ -29,6 +29,7 @@ class Pages:
         self._log, self._model, self._compactor = log, model, compactor
         self._pages: dict[str, Page] = {}
         self.shown = log.state.head
+        self._is_answered = True  # whether a reply came since the newest request
 
     def render(self, dialect: str | None) -> Rendered:
         """The request for a page that fits, durable once this returns."""
@@ -44,6 +45,7 @@ class Pages:
             if self._model.may_be_sent():
                 return self._show(dialect)
             current, budget = self._model.current, self._model.budget
+            self._log.notices.watch(current, budget)
         raise OverBudget(
             f"the page has {current:,} tokens, but a request may have {budget.input_max:,}"
             f" of a window of {budget.window:,}",
@@ -69,7 +71,7 @@ class Pages:
         rendered = replace(rendered, request={**fields, **rendered.request})
         if page.dialect.name == openai_chat.name and self._alternates():
             rendered = replace(rendered, request=alternating(rendered.request))
-        self.shown = view.head
+        self.shown, self._is_answered = view.head, False
         # Whatever a compaction could do has been done: a page that is still full is worth a word.
         self._log.notices.watch(self._model.current, self._model.budget)
         self._log.sync("turn")
@@ -86,6 +88,13 @@ class Pages:
             bound = self._model.info.thinking_bound
             self._pages[dialect] = Page(dialects.dialect(dialect), bound=bound)
         return self._pages[dialect]
+
+    def take_shown(self) -> int:
+        """The head that the request showed which is answered now. Without a request since the
+        last reply, the caller made its own from everything there is."""
+        shown = self._log.state.head if self._is_answered else self.shown
+        self._is_answered = True
+        return shown
 
     def clear(self) -> None:
         """Forgets what was rendered, because it was for another model."""

@@ -190,7 +190,7 @@ def test_a_question_shows_its_argument_as_text(monkeypatch: pytest.MonkeyPatch) 
     """A name that a caller gave, or that was found, can neither steer the terminal nor hide."""
     asked: list[str] = []
 
-    def confirm(question: str, default: bool) -> bool:
+    def confirm(question: str, default: bool, err: bool) -> bool:
         asked.append(question)
         return True
 

@@ -5,27 +5,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import date, timedelta
+from datetime import date
 
 from refold.conversations.listing import meta_of, newest
 from refold.edges.commands.checks import Finding
 from refold.errors import RefoldError
 from refold.settings.writer import writer_loaded
 from refold.stores.protocol import Store
-from refold.tokens.models import model_info
+from refold.tokens.models import model_info, retirement
 
 CONVERSATIONS_MAX = 100
-SOON = timedelta(days=60)
 ADVICE = "choose another model: context.update(model=…)"
 
 
 def model_findings(store: Store, today: date) -> Iterator[Finding]:
     """Every model of the newest conversations, and of the writer, that retires."""
     for name in sorted(_models_in_use(store)):
-        day = str(getattr(model_info(name), "retires", ""))
-        if day and date.fromisoformat(day) - today <= SOON:
-            verb = "retired on" if date.fromisoformat(day) < today else "retires on"
-            yield Finding(name=name, value=f"{verb} {day}", advice=ADVICE)
+        model = model_info(name)
+        if state := retirement(model, today):
+            verb = "retired on" if state == "retired" else "retires on"
+            yield Finding(name=name, value=f"{verb} {model.retires}; {ADVICE}")
 
 
 def _models_in_use(store: Store) -> set[str]:
