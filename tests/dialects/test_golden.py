@@ -13,7 +13,7 @@ from refold.core import codec
 from refold.core.laws import settled, units
 from refold.core.model import Message, Slot
 from refold.dialects import dialect, dialect_of, parse
-from refold.log.surrogates import encoded
+from refold.log.draft import Draft
 
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.json"))
 OTHER = {
@@ -38,7 +38,7 @@ def parsed(conversation: dict[str, Any]) -> list[Message]:
 
 def stored(message: Message) -> Message:
     """The message as it comes back from a log."""
-    id, body = codec.uuid7(1, bytes(10)), encoded(message)
+    id, body = codec.uuid7(1, bytes(10)), Draft(body=message, by="test").encoded
     event = codec.seal(
         codec.ZERO, 1, id=id, at_ms=1, by="user", kind="message", body=body, salt=b"x"
     )

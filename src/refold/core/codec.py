@@ -83,7 +83,7 @@ _KINDS: dict[type, str] = {type_: kind for kind, type_ in _TYPES.items()} | dict
 
 def encode(body: Body) -> bytes:
     """The body's bytes. A lone surrogate, which JSON cannot carry, raises UnicodeEncodeError:
-    see `shielding`."""
+    see `log.surrogates`."""
     try:
         encoded = _ENCODE(body)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:

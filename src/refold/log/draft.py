@@ -25,7 +25,7 @@ from refold.core.model import (
     ToolResult,
 )
 from refold.errors import Invalid
-from refold.log.surrogates import encoded
+from refold.log.surrogates import encode_shielded
 
 _TOKENS_MAX = 1 << 53
 _Envelope = tuple[str, Annotated[int, msgspec.Meta(gt=-_TOKENS_MAX, lt=_TOKENS_MAX)], str]
@@ -46,7 +46,7 @@ class Draft(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         _check_envelope(self)
-        kind, content = codec.kind_of(self.body), encoded(self.body)
+        kind, content = codec.kind_of(self.body), _encode(self.body)
         try:
             body = codec.body_of(kind, content)
         except _READ_ERRORS as error:
@@ -56,6 +56,13 @@ class Draft(Struct, frozen=True, kw_only=True):
                 check_depth(value, levels=codec.DEPTH_MAX + _FORM_LEVELS)
         force_setattr(self, "encoded", content)
         force_setattr(self, "body", body)
+
+
+def _encode(body: Body) -> bytes:
+    try:
+        return codec.encode(body)
+    except UnicodeEncodeError:
+        return encode_shielded(body)
 
 
 def _check_envelope(draft: Draft) -> None:

@@ -17,20 +17,14 @@ from refold.core.model import Block, Body, Message, Opaque, Text, ToolResult
 from refold.errors import Invalid
 
 
-def encoded(body: Body) -> bytes:
-    """The body's bytes, shielded if they must be."""
-    try:
-        return encode(body)
-    except UnicodeEncodeError:
-        if isinstance(body, Message):
-            return _encode_shielded(body)
+def encode_shielded(body: Body) -> bytes:
+    """The bytes of a body that holds text which JSON cannot carry. Invalid unless it is a
+    message."""
+    if not isinstance(body, Message):
         hint = "decode the text with errors='replace'"
-        raise Invalid(f"the {kind_of(body)} holds a lone surrogate", hint=hint) from None
-
-
-def _encode_shielded(message: Message) -> bytes:
+        raise Invalid(f"the {kind_of(body)} holds a lone surrogate", hint=hint)
     try:
-        return encode(shielded(message))
+        return encode(shielded(body))
     except (UnicodeEncodeError, AttributeError, TypeError, RecursionError) as error:
         # A field has another type than it should, and text that JSON cannot carry besides.
         raise Invalid(f"the message is not JSON: {error}", hint="pass blocks and texts") from error
