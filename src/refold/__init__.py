@@ -3,7 +3,7 @@ be folded again.
 
     import refold
 
-    context = refold.open("fix-login", model="claude-sonnet-4-5", system=SYSTEM, tools=TOOLS)
+    context = refold.open("fix-login", model="claude-sonnet-5-5", system=SYSTEM, tools=TOOLS)
     context.append({"role": "user", "content": "Fix the login test"})
     response = client.messages.create(**context.request())
     context.record(response)

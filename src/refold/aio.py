@@ -1,6 +1,6 @@
 """The same Context for async callers: one generic wrapper, which runs every call in a thread.
 
-    context = await refold.aio.open("fix-login", model="claude-sonnet-4-5")
+    context = await refold.aio.open("fix-login", model="claude-sonnet-5-5")
     await context.append({"role": "user", "content": "Fix the login test"})
     response = await client.messages.create(**await context.request())
 
