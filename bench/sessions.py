@@ -45,13 +45,20 @@ _WORD = re.compile(r"[A-Za-z]{3,}")
 def text_of(message: Message) -> str:
     parts = [message.get("content") or ""]
     for call in message.get("tool_calls") or ():
-        parts += [call.get("name", ""), argument_text(call.get("arguments"))]
+        # Recorded as a plain name with its arguments; sent in the provider's own shape.
+        made = call.get("function") or call
+        parts += [made.get("name", ""), argument_text(made.get("arguments"))]
     return "\n".join(parts)
 
 
 def argument_text(arguments: Any) -> str:
     if isinstance(arguments, str):
-        return arguments
+        try:
+            arguments = json.loads(arguments)
+        except ValueError:
+            return arguments
+    if not isinstance(arguments, dict):
+        return str(arguments or "")
     return "\n".join(f"{name}: {value}" for name, value in (arguments or {}).items())
 
 
