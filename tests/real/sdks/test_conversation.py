@@ -98,7 +98,7 @@ def test_a_conversation_of_plain_responses(provider: Provider) -> None:
     assert refold.tool_calls(response) == []
     assert wire.DONE in str(request(context, provider))
     usage = context.stats().billed
-    assert (usage.input, usage.output, usage.cache_read) == (200, 40, 80)
+    assert (usage.input, usage.output, usage.cache_read) == (400, 40, 80)
 
 
 @each

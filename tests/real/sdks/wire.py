@@ -47,9 +47,9 @@ def chat(turn: int) -> Json:
             }
         ],
         "usage": {
-            "prompt_tokens": 100,
+            "prompt_tokens": 200,
             "completion_tokens": 20,
-            "total_tokens": 120,
+            "total_tokens": 220,
             "prompt_tokens_details": {"cached_tokens": 40},
             "completion_tokens_details": {"reasoning_tokens": 5},
         },
@@ -123,11 +123,11 @@ def responses(turn: int) -> Json:
         "tools": [],
         "top_p": 1.0,
         "usage": {
-            "input_tokens": 100,
+            "input_tokens": 200,
             "input_tokens_details": {"cached_tokens": 40},
             "output_tokens": 20,
             "output_tokens_details": {"reasoning_tokens": 5},
-            "total_tokens": 120,
+            "total_tokens": 220,
         },
     }
 
@@ -193,7 +193,7 @@ def anthropic(turn: int) -> Json:
         "stop_reason": "end_turn" if turn else "tool_use",
         "stop_sequence": None,
         "usage": {
-            "input_tokens": 60,
+            "input_tokens": 160,
             "cache_read_input_tokens": 40,
             "cache_creation_input_tokens": 0,
             "output_tokens": 20,
@@ -253,11 +253,11 @@ def gemini(turn: int) -> Json:
             {"content": {"parts": parts, "role": "model"}, "finishReason": "STOP", "index": 0}
         ],
         "usageMetadata": {
-            "promptTokenCount": 100,
+            "promptTokenCount": 200,
             "cachedContentTokenCount": 40,
             "candidatesTokenCount": 15,
             "thoughtsTokenCount": 5,
-            "totalTokenCount": 120,
+            "totalTokenCount": 220,
         },
         "modelVersion": "gemini-2.5-pro",
         "responseId": f"g{turn}",
