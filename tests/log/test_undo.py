@@ -246,3 +246,17 @@ def test_pinning_a_result_pins_its_call_as_well():
     context.append({"role": "user", "content": "more"})
     context.pin(result.seq)
     assert len(context.view.pins) == 2
+
+
+def test_a_handle_names_a_message_wherever_a_seq_does():
+    context = refold.open("handles", store="memory:")
+    for n in range(4):
+        context.append({"role": "user", "content": f"message {n}"})
+    context.pin("#2")
+    assert context.view.pins == {2}
+    context.unpin("#2")
+    assert not context.view.pins
+    assert context.restore("#3", dry_run=True).seq == context.restore(3, dry_run=True).seq == 3
+    for wrong in ("2", "#", "#2-3", "two", "#" + "9" * 40):
+        with pytest.raises(refold.Invalid):
+            context.pin(wrong)

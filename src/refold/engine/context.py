@@ -334,12 +334,13 @@ class Context:
         self._open.write(lambda state: undo.clearing(state, checkpoint))
 
     @checked
-    def pin(self, seq: int) -> None:
-        """Keeps a message, with its tool pair, on the page verbatim through every compaction."""
+    def pin(self, seq: int | str) -> None:
+        """Keeps a message (41 or `#41`), with its tool pair, on the page verbatim through every
+        compaction."""
         self._open.write(lambda _: undo.pinning(self._open.log, seq, on=True))
 
     @checked
-    def unpin(self, seq: int) -> None:
+    def unpin(self, seq: int | str) -> None:
         """Lets a compaction take the message again."""
         self._open.write(lambda _: undo.pinning(self._open.log, seq, on=False))
 

@@ -10,6 +10,7 @@ after an undo (a batch named `room-…`) belongs to that step and goes with it. 
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Iterable, Sequence
 from typing import Literal
@@ -37,6 +38,7 @@ from refold.log.log import Log
 from refold.strategies.gist.layout import runs
 
 BATCHES_NAMED = 5
+_HANDLE = re.compile(r"#([0-9]{1,15})")
 ROOM = "room-"  # how the name of a batch begins that made room after an undo
 
 ChangeKind = Literal["none", "compaction", "restore"]
@@ -161,8 +163,10 @@ def restoring(state: Fold, to: int | str) -> Restore:
 
 
 def _checkpoint_seq(state: Fold, name: str) -> int:
-    """Where a checkpoint is; NotFound if there is none of that name."""
+    """Where a checkpoint is, or what a handle such as `#41` names; NotFound if it is neither."""
     known = state.checkpoints
+    if name not in known and _HANDLE.fullmatch(name):
+        return seq_of(name)
     if name not in known:
         names = ", ".join(known) or "none"
         raise NotFound(f"there is no checkpoint {name!r}", hint=f"checkpoints: {names}")
@@ -193,8 +197,19 @@ def clearing(state: Fold, checkpoint: str = "") -> list[Checkpoint | Hide]:
     return [*([Checkpoint(name=checkpoint, seq=state.head)] if checkpoint else []), *hides]
 
 
-def pinning(log: Log, seq: int, *, on: bool) -> list[Pin]:
+def seq_of(handle: int | str) -> int:
+    """The seq that a handle such as `#41` names; a number is one already."""
+    if isinstance(handle, int):
+        return handle
+    found = _HANDLE.fullmatch(handle)
+    if found is None:
+        raise Invalid(f"{handle!r:.80} does not name a message", hint="give its seq, such as 41")
+    return int(found[1])
+
+
+def pinning(log: Log, handle: int | str, *, on: bool) -> list[Pin]:
     """Holds a message, or lets go of it; calls and their results go together."""
+    seq = seq_of(handle)
     message_event(log, seq)
     return [Pin(seq=one, on=on) for one in _unit_of(log.state.slots, seq)]
 
