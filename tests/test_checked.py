@@ -140,3 +140,44 @@ def test_a_decorated_method_keeps_its_signature_and_its_docstring():
     wrapped = checked(method)
     assert inspect.signature(wrapped) == inspect.signature(method)
     assert wrapped.__doc__ == "Says where." and wrapped(object(), 1, name="n") == "n1"
+
+
+class Unshowable:
+    def __repr__(self) -> str:
+        raise ValueError("no")
+
+
+def test_a_value_that_cannot_be_shown_is_refused_like_any_other():
+    deep: list = []
+    for _ in range(5_000):
+        deep = [deep]
+    for wrong in (Unshowable(), deep, 10**5_000):
+        with pytest.raises(Invalid, match=r"^title is "):
+            worked().update(title=wrong)
+
+
+@pytest.mark.parametrize("given", [{"model": 7}, {"window": "x"}, {"store": 5}, {"store": ...}])
+def test_opening_with_a_wrong_value_is_refused_by_name(given):
+    [name] = given
+    with pytest.raises(Invalid, match=f"^{name} is "):
+        refold.open("work", **{"store": "memory:", **given})
+
+
+def test_an_author_that_is_not_a_text_is_refused():
+    with pytest.raises(Invalid):
+        worked().append({"role": "user", "content": "hi"}, by=7)
+
+
+@pytest.mark.parametrize("output, reasoning", [(24_000, 0), (18_000, 17_990), (10**9, 5)])
+def test_reasoning_and_absurd_output_do_not_fill_the_page(output, reasoning):
+    context = refold.open("work", store="memory:", model="gpt-4o", window=24_000)
+    context.append({"role": "user", "content": "hello"})
+    context.request()
+    usage = {"prompt_tokens": 30, "completion_tokens": output, "total_tokens": output + 30}
+    usage["completion_tokens_details"] = {"reasoning_tokens": reasoning}
+    reply = {"role": "assistant", "content": "hi"}
+    choices = [{"index": 0, "finish_reason": "stop", "message": reply}]
+    response = {"id": "r", "object": "chat.completion", "model": "gpt-4o", "choices": choices}
+    context.record({**response, "usage": usage})
+    context.append({"role": "user", "content": "more"})
+    assert context.stats().current < 300 and context.request()

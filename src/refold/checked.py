@@ -44,9 +44,16 @@ def check(name: str, value: object, hint: Any) -> None:
     """Refuses a value that is not of the type."""
     if not is_of(value, hint):
         wanted = _described(hint)
-        raise Invalid(
-            f"{name} is {value!r:.{SHOWN_CHARS}} ({type(value).__name__})", hint=f"give {wanted}"
-        )
+        raise Invalid(f"{name} is {_shown(value)}", hint=f"give {wanted}")
+
+
+def _shown(value: object) -> str:
+    """A value in few characters; its type alone where it cannot be shown."""
+    kind = type(value).__name__
+    try:
+        return f"{value!r:.{SHOWN_CHARS}} ({kind})"
+    except Exception:  # noqa: BLE001 - a representation is the caller's code
+        return f"a {kind}"
 
 
 # --- which argument has which type ---

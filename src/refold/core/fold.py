@@ -56,6 +56,7 @@ CLEARED = "clear"  # the reason of a hide by which a caller begins anew: nothing
 RESPONSES_KEPT, FACTS_KEPT = 32, 400
 PASSING = ("command", "error", "artifact")
 CALIBRATION_STEP = 0.4
+REPLY_RATIO_MAX, SPARE_TOKENS = 4, 1_000
 CALIBRATION_MIN, CALIBRATION_MAX = 0.5, 2.0
 # What a provider may report of a request, in parts of our own count; beside it a frame that every
 # request has, however short.
@@ -287,9 +288,8 @@ class Fold:
             return
         answer = self.slot_at(event.seq - 1) if usage.replied else None
         reply = answer.tokens if answer is not None and answer.seq > usage.upto else 0
-        self.anchor = Anchor(
-            usage.input + (usage.output if reply else 0), shown + reply, usage.upto
-        )
+        said = reported_reply(usage, reply) if reply else 0
+        self.anchor = Anchor(usage.input + said, shown + reply, usage.upto)
         ratio = usage.input / shown
         if CALIBRATION_MIN <= ratio <= CALIBRATION_MAX:
             known = self.calibration.get(usage.model, ratio)
@@ -454,6 +454,13 @@ def is_plausible(usage: Usage, shown: int) -> bool:
     if min(*read, *written) < 0 or max(read) > most or max(written) > TOKENS_MAX:
         return False
     return usage.input == 0 or usage.input >= shown * USAGE_MIN
+
+
+def reported_reply(usage: Usage, reply: int) -> int:
+    """What the reply adds to the next request: the provider's count without the reasoning, which
+    is not sent back, or our own where that cannot be the reply alone."""
+    reported = usage.output - usage.reasoning
+    return reported if 0 < reported <= REPLY_RATIO_MAX * reply + SPARE_TOKENS else reply
 
 
 def merged(known: Meta, meta: Meta) -> Meta:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from refold.checked import check
 from refold.config import Config
 from refold.core.codec import conversation_checked
 from refold.engine.context import Context
+from refold.errors import Invalid
 from refold.search.embedders import Embedder
 from refold.settings.sources import default_store, loaded, remarks
 from refold.stores import open_store
@@ -34,11 +36,17 @@ def open(
     this project. `model` decides window, prices and wire format; `window` overrides. `config`
     overrides `refold.toml`, `[tool.refold]` and `REFOLD_*`. `counter` is a function from text to
     tokens, or a name: `exact`, `estimate`, a vocabulary. `writer` is the model that puts what is
-    compacted in words: any callable from `asking.Request` to `asking.Answer`, such as
-    `edges.writer.endpoint`. `embedder` makes vectors of texts for `search`; without one, the extra
+    compacted in words: any callable from `refold.types.Request` to `refold.types.Answer`, such as
+    `refold.endpoint`. `embedder` makes vectors of texts for `search`; without one, the extra
     `semantic` does if it is installed, and False means none.
     """
     conversation_checked(conversation)
+    check("model", model, str | None)
+    check("window", window, int | None)
+    if store is not None and not isinstance(store, str) and not hasattr(store, "conversations"):
+        raise Invalid(
+            f"store is a {type(store).__name__}", hint="give a URL such as sqlite:PATH, or a store"
+        )
     effective, _ = loaded(config)
     given = {
         "model": model,

@@ -17,7 +17,6 @@ from refold import dialects
 from refold.artifacts import offload
 from refold.artifacts.intake import Intake
 from refold.compaction.active_model import ActiveModel
-from refold.core import codec
 from refold.core.laws import calls_of, results_of
 from refold.core.model import Event, Message, Slot, Usage
 from refold.dialects.protocol import Reply
@@ -159,7 +158,7 @@ class Recorder:
         same one again."""
         if not usage.response or usage.response not in self._log.state.responses:
             return False
-        body = codec.encode(message)
+        body = Draft(body=message, by="model").encoded
         first = max(0, self._log.state.head - _LOOKED_BACK)
         return any(event.body == body for event in self._log.log.read(first))
 

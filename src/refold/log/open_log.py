@@ -108,7 +108,7 @@ class OpenLog:
 
     def draft(self, body: Body, tokens: int = 0, by: str = "user") -> Draft:
         """A body that is ready to be appended."""
-        if not by.isascii():
+        if isinstance(by, str) and not by.isascii():
             # A tool's name is data and may hold anything.
             by = by.encode("utf-8", "replace").decode()
         return Draft(body=body, by=by, tokens=tokens, counter=self.counter.name if tokens else "")
