@@ -66,7 +66,8 @@ class Config(
     critical_ratio: float = 0.95
     # Where a compaction aims, as a share of the way from the fixed part of the page to the trigger.
     target_ratio: float = 0.5
-    # Messages at the end of the page that strategies leave alone.
+    # Messages at the end of the page that `window`, `importance`, `summarize` and `keep` leave
+    # alone; a gist goes by the room there is.
     keep_recent: int = 10
     # Tokens above which a tool result becomes an artifact; None: an eighth of the window, at
     # most 8,000.
