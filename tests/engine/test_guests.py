@@ -355,3 +355,15 @@ def test_what_json_cannot_hold_is_refused(context, data):
     with pytest.raises(Invalid):
         context.note("state", data)
     assert context.log.notes() == []
+
+
+def test_exports_carry_notes_and_redacted_ones_redact_them(context, tmp_path):
+    secret = "AKIA" + "IOSFODNN7EXAMPLE"
+    context.append(user("hello"))
+    context.note("state", {"settings": [{"id": secret}]})
+    whole, redacted = tmp_path / "whole.json", tmp_path / "redacted.json"
+    context.log.export(str(whole), secrets=True)
+    context.log.export(str(redacted), secrets=False)
+    assert secret in whole.read_text()
+    assert "settings" in redacted.read_text()
+    assert secret not in redacted.read_text()
