@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from refold.errors import RefoldError as RefoldError
     from refold.errors import Unavailable as Unavailable
     from refold.log.batches import Batch as Batch
+    from refold.log.notes import Noted as Noted
     from refold.log.notices import Notice as Notice
     from refold.log.points import Difference as Difference
     from refold.log.points import Point as Point
@@ -98,6 +99,7 @@ _HOMES = {
     "Message": "refold.core.model",
     "Model": "refold.tokens.models",
     "NotFound": "refold.errors",
+    "Noted": "refold.log.notes",
     "Notice": "refold.log.notices",
     "Origin": "refold.core.model",
     "OverBudget": "refold.errors",

@@ -18,9 +18,9 @@ from refold.engine.refresh import Permitted
 from refold.engine.search import Filters
 from refold.log.notices import Listener, NoticeName
 from refold.search.embedders import Embedder
-from refold.search.searcher import Moment
 from refold.stores.protocol import Store
 from refold.strategies.brief import Brief, Strategy
+from refold.system.moments import Moment
 from refold.tokens.counter import Count, Counter
 from refold.writer.asker import Answer, Request, Writer
 

@@ -68,6 +68,7 @@ class Intake:
         name: str,
         task: str,
         query: str,
+        key: str = "",
     ) -> list[Draft]:
         """What a tool call gave, as a message of its own. Its mime says that it was data, and no
         text that looks the same."""
@@ -79,20 +80,22 @@ class Intake:
             content = content.whole.decode()
         if (
             isinstance(content, str)
-            and (small := self._small(result, content, by, mime)) is not None
+            and (small := self._small(result, content, by, mime, key)) is not None
         ):
             return [small]
         origin = offload.origin_of(asked, self._report_failure, name=name, task=task, query=query)
         artifact, stubbed = self._move_out(result, content, origin, mime)
-        return [self._log.draft(artifact, by=by), self._counted(_answer(stubbed, mime), by)]
+        return [self._log.draft(artifact, by=by), self._counted(_answer(stubbed, mime, key), by)]
 
-    def _small(self, result: ToolResult, text: str, by: str, mime: str | None) -> Draft | None:
+    def _small(
+        self, result: ToolResult, text: str, by: str, mime: str | None, key: str
+    ) -> Draft | None:
         """The result whole, counted, unless it is so large that it is to be moved out."""
         limit, stays = self.result_tokens_max, self._stays(result)
         if not stays and len(text) > limit * CHARS_PER_TOKEN_MAX:
             return None
         whole = replace(result, content=(Text(text),)) if text else result
-        draft = self._counted(_answer(whole, mime), by)
+        draft = self._counted(_answer(whole, mime, key), by)
         return draft if stays or draft.tokens - MESSAGE_TOKENS <= limit else None
 
     def _is_large(self, result: ToolResult, limit: int) -> bool:
@@ -135,8 +138,9 @@ class Intake:
         self._log.notify("hook-failed", reason)
 
 
-def _answer(result: ToolResult, mime: str | None) -> Message:
-    return Message(role="tool", blocks=(result,), metadata={"mime": mime} if mime else {})
+def _answer(result: ToolResult, mime: str | None, key: str) -> Message:
+    metadata = {"mime": mime} if mime else {}
+    return Message(role="tool", blocks=(result,), metadata=metadata, key=key)
 
 
 def _texts(result: ToolResult) -> list[str]:

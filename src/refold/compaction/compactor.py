@@ -21,11 +21,12 @@ from msgspec.structs import replace
 
 from refold.compaction import planning, prose, trigger
 from refold.compaction.active_model import ActiveModel
+from refold.compaction.adoption import adopted
 from refold.compaction.hooks import Hook, SingleRun, ask_hooks
 from refold.compaction.planning import Job
 from refold.core.budget import Budget
 from refold.core.fold import Fold
-from refold.core.model import Message, Text, View
+from refold.core.model import Message, Span, Text, View
 from refold.core.plan import Plan, Proposal, Receipt
 from refold.errors import Invalid
 from refold.log.draft import Draft
@@ -141,6 +142,21 @@ class Compactor:
                 if receipt is not None:
                     return receipt
         return Receipt(reason=EDITED)
+
+    def take_over(self, span: Span, text: str, by: str) -> Receipt:
+        """Applies a compaction that was made elsewhere, as one batch."""
+        with self._log.reading() as state:
+            job = self.job()
+            plan = adopted(state, job, span, self._redact(text), by)
+            before = state.view()
+            drawn = _Drawn(
+                plan=replace(plan, target=self._model.current),
+                before=before,
+                after=before,
+                fresh=partial(_untouched, list(state.undoable), set(state.pins), plan),
+                redacted=True,
+            )
+            return self._apply(drawn, job) or Receipt(reason=EDITED)
 
     def _is_repeat(self, job: Job) -> bool:
         """Whether the usual is asked for a second time with nothing new: that would only lose

@@ -31,6 +31,7 @@ from refold.core.model import (
     Event,
     Message,
     Meta,
+    Note,
     Pin,
     Restore,
     Revert,
@@ -48,6 +49,7 @@ REPAIR = "refold verify says what is wrong, refold repair mends it"
 
 _TYPES: dict[str, Any] = {
     "message": Message,
+    "note": Note,
     "artifact": Artifact,
     "usage": Usage,
     "edit": Edit,

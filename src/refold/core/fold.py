@@ -33,6 +33,7 @@ from refold.core.model import (
     Media,
     Message,
     Meta,
+    Note,
     Opaque,
     Pin,
     Replace,
@@ -52,7 +53,8 @@ from refold.core.model import (
 
 GAP = "…"
 ERASED = "[erased]"
-CLEARED = "clear"  # the reason of a hide by which a caller begins anew: nothing is asked then
+# The reasons of edits by which a caller takes what was asked off the page: nothing is asked then.
+CLEARED, ADOPTED = "clear", "adopted"
 RESPONSES_KEPT, FACTS_KEPT = 32, 400
 PASSING = ("command", "error", "artifact")
 CALIBRATION_STEP = 0.4
@@ -212,6 +214,8 @@ class Fold:
                 self._bill(body)
                 if live and not body.estimated:
                     self._anchor(event, body)
+            case Note():
+                pass
             case Artifact():
                 self.artifacts.append(event.seq)
             case Checkpoint():
@@ -320,8 +324,6 @@ class Fold:
                 self._replace(event, edit)
             case Hide():
                 self._cover(event, edit.span, edit.notice)
-                if edit.reason == CLEARED and self.slot_at(self.request) is None:
-                    self.request = 0
             case Summarize():
                 self._cover(event, edit.span, edit.text, edit.notes)
                 self.facts = bounded(
@@ -329,6 +331,8 @@ class Fold:
                 )
             case _:
                 assert_never(edit)
+        if edit.reason in (CLEARED, ADOPTED) and self.slot_at(self.request) is None:
+            self.request = 0
 
     def _replace(self, event: Event, edit: Replace) -> None:
         index = self._index(edit.seq)

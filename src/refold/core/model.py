@@ -135,13 +135,24 @@ Block = Text | Thinking | ToolCall | ToolResult | Media | Opaque
 
 class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A role and its blocks. `dialect` is the wire format it came in; `form` is kept only where
-    that dialect's usual form of these blocks would not give the original back exactly."""
+    that dialect's usual form of these blocks would not give the original back exactly. `key` is
+    the caller's own name for it: a message whose key the log holds is not appended again."""
 
     role: Role
     blocks: tuple[Block, ...] = ()
     dialect: str = ""
     form: Any = None
     metadata: dict[str, Any] = field(default_factory=dict)
+    key: str = ""
+
+
+class Note(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Something that is no message and never on the page: a guest's own state, progress, a
+    snapshot. `kind` is the guest's name for it, `key` as in a message."""
+
+    kind: str
+    data: Any = None
+    key: str = ""
 
 
 class Origin(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -317,7 +328,7 @@ class Erase(Struct, frozen=True, kw_only=True, omit_defaults=True):
     results: tuple[str, ...] = ()
 
 
-Body = Message | Artifact | Usage | Edit | Revert | Restore | Checkpoint | Meta | Pin | Erase
+Body = Message | Note | Artifact | Usage | Edit | Revert | Restore | Checkpoint | Meta | Pin | Erase
 
 
 # --- the page ---

@@ -26,7 +26,7 @@ from refold.compaction.hooks import Hook
 from refold.config import Config
 from refold.core.budget import Budget
 from refold.core.codec import conversation_checked
-from refold.core.model import Checkpoint, Event, Meta, Restore, Totals, View
+from refold.core.model import Checkpoint, Event, Meta, Restore, Span, Totals, View
 from refold.core.plan import Plan, Receipt
 from refold.dialects.overflow import overflow_of
 from refold.dialects.page import Rendered
@@ -38,13 +38,16 @@ from refold.engine.pages import Pages
 from refold.engine.recorder import OnError, Recorder
 from refold.engine.search import ConversationSearch, Filters
 from refold.engine.stats import Stats, inherited, stats_of
-from refold.errors import Conflict
+from refold.errors import Conflict, Invalid
 from refold.log import undo
 from refold.log.draft import Draft
+from refold.log.keys import stamp
+from refold.log.notes import write_note
 from refold.log.notices import Listener
 from refold.log.open_log import OpenLog
 from refold.search.embedders import Embedder
 from refold.stores.protocol import Store
+from refold.system.moments import Moment, happened_ms
 from refold.tokens.counter import Count
 from refold.writer.asker import Writer
 
@@ -137,12 +140,17 @@ class Context:
 
     # --- writing ---
 
-    def append(self, message: Any, *, by: str | None = None) -> list[Event]:
+    @checked
+    def append(
+        self, message: Any, *, by: str | None = None, at: Moment | None = None, key: str = ""
+    ) -> list[Event]:
         """Appends a message in any provider's shape, an SDK object, or a `Message`. Never waits,
         compacts or refuses for size: a tool result larger than the window, or than
         `offload_tokens` if that is set, is kept whole as an artifact and shown as a stub.
-        `append_result` shows stubs from a smaller size on."""
-        return self._recorder.append(message, by)
+        `append_result` shows stubs from a smaller size on. `at` is when it happened, if that was
+        not now; `key` is your own name for it: under a key that the log has, nothing is
+        appended."""
+        return self._recorder.append(message, by, stamp(at, key))
 
     @checked
     def append_result(
@@ -155,10 +163,12 @@ class Context:
         task: str = "",
         query: str = "",
         on_error: OnError = "raise",
+        at: Moment | None = None,
+        key: str = "",
     ) -> list[Event]:
         """Appends what a tool call gave: text, bytes, or data (JSON). `task` and `query` group
         large outputs. Raises Invalid for values that cannot be written, unless
-        `on_error="degrade"`: then their `repr` is kept."""
+        `on_error="degrade"`: then their `repr` is kept. `at` and `key` as in `append`."""
         return self._recorder.append_result(
             call,
             output,
@@ -167,12 +177,46 @@ class Context:
             task=task,
             query=query,
             on_error=on_error,
+            stamp=stamp(at, key),
         )
 
-    def record(self, response: Any) -> list[Event]:
+    @checked
+    def record(
+        self,
+        response: Any = None,
+        *,
+        usage: Any = None,
+        upto: int | None = None,
+        at: Moment | None = None,
+    ) -> list[Event]:
         """Appends a provider's reply and its usage. Recording the same response again changes
-        nothing."""
-        return self._recorder.record(response, shown=self._pages.take_shown())
+        nothing. `usage` alone is one that came apart from its reply, in the provider's shape;
+        `upto` says which request was answered, by the last seq that it showed."""
+        at_ms, shown = happened_ms(at), upto
+        if shown is not None and not 0 <= shown <= self._open.state.head:
+            hint = f"the log goes from 0 to {self._open.state.head}"
+            raise Invalid(f"upto is {shown}, which is no place in the log", hint=hint)
+        if response is None and usage is not None:
+            known = self._pages.waiting if shown is None else shown
+            return self._recorder.record_usage(usage, shown=known, at_ms=at_ms)
+        shown = self._pages.take_shown() if shown is None else shown
+        return self._recorder.record(response, shown=shown, usage=usage, at_ms=at_ms)
+
+    @checked
+    def note(
+        self,
+        kind: str,
+        data: Any = None,
+        *,
+        by: str = "user",
+        at: Moment | None = None,
+        key: str = "",
+    ) -> list[Event]:
+        """Keeps something that is no message in the log: the model never sees it, and
+        `context.log.notes` gives it back. `data` is anything that JSON can hold; `at` and `key` as
+        in `append`."""
+        keys, data = self._recorder.keys, dialects.plain_value(data)
+        return write_note(self._open, keys, kind, data, by=by, stamp=stamp(at, key))
 
     def stream(self, response: Iterable[Any]) -> Iterator[Any]:
         """Hands on the chunks of a provider's raw stream, and records the reply once it ends,
@@ -252,6 +296,13 @@ class Context:
                 strategies, target=target, task=task, settings=settings, instructions=instructions
             )
         return self._compactor.compact(job)
+
+    @checked
+    def adopt(self, span: tuple[int, int], text: str, *, by: str) -> Receipt:
+        """Takes over a compaction that was made elsewhere: the text stands for the messages from
+        the first seq to the last, the latest request included if it is one of them. Pins stay.
+        One batch, which `undo` takes back."""
+        return self._compactor.take_over(Span(*span), text, by)
 
     def before_compaction(self, hook: Hook) -> None:
         """Calls the hook before every compaction. It may return instructions for the writer, or a

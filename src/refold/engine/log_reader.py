@@ -16,6 +16,7 @@ from refold.log.undo import restoring
 
 if TYPE_CHECKING:
     from refold.log.batches import Batch
+    from refold.log.notes import Noted
     from refold.log.points import Difference, Point
     from refold.log.trace import Trace
 
@@ -54,6 +55,15 @@ class LogReader:
 
         with self._log.reading() as state:
             return batches_of(self._log.log.read() if state.head else ())
+
+    @checked
+    def notes(self, kind: str = "") -> list[Noted]:
+        """What `note` kept and no restore has switched off, oldest first; of one kind, if it is
+        named."""
+        from refold.log.notes import notes_of
+
+        with self._log.reading() as state:
+            return notes_of(self._log.log, kind) if state.head else []
 
     @checked
     def diff(self, first: int | str, last: int | str | None = None) -> Difference:

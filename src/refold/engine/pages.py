@@ -89,6 +89,11 @@ class Pages:
             self._pages[dialect] = Page(dialects.dialect(dialect), bound=bound)
         return self._pages[dialect]
 
+    @property
+    def waiting(self) -> int | None:
+        """The head that the newest request showed, while its reply has not come."""
+        return None if self._is_answered else self.shown
+
     def take_shown(self) -> int:
         """The head that the request showed which is answered now. Without a request since the
         last reply, the caller made its own from everything there is."""

@@ -21,9 +21,11 @@ from refold.core.laws import calls_of, results_of
 from refold.core.model import Event, Message, Slot, Usage
 from refold.dialects.protocol import Reply
 from refold.dialects.streams import CUT_OFF, is_stream
+from refold.dialects.usage import read_usage
 from refold.display import suggestion
 from refold.errors import Invalid
 from refold.log.draft import Draft, message_checked
+from refold.log.keys import NOW, Keys, Stamp, append_once
 from refold.log.log import message_of
 from refold.log.open_log import OpenLog
 from refold.tokens.counter import count_message
@@ -38,17 +40,22 @@ class Recorder:
 
     def __init__(self, log: OpenLog, model: ActiveModel, intake: Intake) -> None:
         self._log, self._model, self._intake = log, model, intake
+        self.keys = Keys(log.log)
 
-    def append(self, message: Any, by: str | None) -> list[Event]:
+    def append(self, message: Any, by: str | None, stamp: Stamp = NOW) -> list[Event]:
         parsed = self._parse(message)
+        if stamp.key:
+            parsed = [replace(one, key=stamp.key) for one in parsed]
         with self._log.guard:
-            answers = [dialects.answering(one, self._log.log.calling) for one in parsed]
-            slots = self._log.state.slots
-            answers[:1] = [
-                dialects.following(one, slots[-1].message if slots else None) for one in answers[:1]
-            ]
-            drafts = [draft for one in answers for draft in self._intake.message(one, by)]
-            return self._log.append(drafts)
+            return append_once(self._log, self.keys, stamp, lambda: self._drafts(parsed, by))
+
+    def _drafts(self, parsed: Sequence[Message], by: str | None) -> list[Draft]:
+        answers = [dialects.answering(one, self._log.log.calling) for one in parsed]
+        slots = self._log.state.slots
+        answers[:1] = [
+            dialects.following(one, slots[-1].message if slots else None) for one in answers[:1]
+        ]
+        return [draft for one in answers for draft in self._intake.message(one, by)]
 
     def append_result(
         self,
@@ -60,28 +67,57 @@ class Recorder:
         task: str,
         query: str,
         on_error: OnError,
+        stamp: Stamp = NOW,
     ) -> list[Event]:
-        with self._log.guard:
-            self._log.check_open()
+        def drafts() -> list[Draft]:
             self._check_call(call)
             content = offload.output_text(output, on_error=on_error)
-            drafts = self._intake.result(
-                call, content, is_error=is_error, name=name, task=task, query=query
+            return self._intake.result(
+                call, content, is_error=is_error, name=name, task=task, query=query, key=stamp.key
             )
-            return self._log.append(drafts)
 
-    def record(self, response: Any, *, shown: int) -> list[Event]:
+        with self._log.guard:
+            self._log.check_open()
+            return append_once(self._log, self.keys, stamp, drafts)
+
+    def record(
+        self, response: Any, *, shown: int, usage: Any = None, at_ms: int | None = None
+    ) -> list[Event]:
         """Appends a reply to the request that showed the log up to `shown`. A stream is read to
         its end; if it breaks, what came is recorded and the error raised."""
-        if not is_stream(response):
-            return self._record(dialects.reply(response, self._model.dialect()), shown)
+        given = None if usage is None else read_usage(usage, self._model.dialect())
         chunks: list[Any] = []
-        try:
-            chunks.extend(response)
-        except BaseException:
-            self._record_chunks(chunks, shown)
-            raise
-        return self._record(dialects.reply(chunks, self._model.dialect()), shown)
+        if is_stream(response):
+            try:
+                chunks.extend(response)
+            except BaseException:
+                self._record_chunks(chunks, shown)
+                raise
+            response = chunks
+        reply = dialects.reply(response, self._model.dialect())
+        if given is not None:
+            reply = replace(reply, usage=given)
+        return self._record(reply, shown, at_ms)
+
+    def record_usage(
+        self, usage: Any, *, shown: int | None, at_ms: int | None = None
+    ) -> list[Event]:
+        """Appends a usage that came apart from its reply, to the request that showed the log up
+        to `shown`; where that is not known, up to the reply that stands last."""
+        read = read_usage(usage, self._model.dialect())
+        with self._log.reading() as state:
+            if read.response and read.response in state.responses:
+                return []
+            upto = self._before_reply() if shown is None else shown
+            billed = self._model.received(read, upto=upto, replied=False)
+            return self._log.append([Draft(body=billed, by="model")], at_ms=at_ms)
+
+    def _before_reply(self) -> int:
+        """The head that a request showed whose reply stands last, or is still to come."""
+        state = self._log.state
+        newest = state.slots[-1] if state.slots else None
+        replied = newest is not None and newest.message.role == "assistant" and not newest.standin
+        return newest.seq - 1 if newest is not None and replied else state.head
 
     def stream(self, response: Iterable[Any], *, shown: int) -> Iterator[Any]:
         """Hands the chunks of a stream on, and records the reply once it ends, however it ends."""
@@ -98,7 +134,7 @@ class Recorder:
         if chunks:
             self._record(dialects.reply(chunks, self._model.dialect()), shown)
 
-    def _record(self, reply: Reply, shown: int) -> list[Event]:
+    def _record(self, reply: Reply, shown: int, at_ms: int | None = None) -> list[Event]:
         message = reply.message
         if reply.finished == CUT_OFF:
             message = replace(message, metadata={**message.metadata, CUT_OFF: True})
@@ -112,7 +148,7 @@ class Recorder:
             if usage is not None:
                 billed = self._model.received(usage, upto=shown, replied=True)
                 drafts.append(Draft(body=billed, by="model"))
-            events = self._log.append(drafts)
+            events = self._log.append(drafts, at_ms=at_ms)
             self._log.sync("turn")
             return events
 

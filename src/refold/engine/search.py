@@ -13,10 +13,11 @@ from refold.errors import Invalid
 from refold.log.notices import NoticeName
 from refold.log.open_log import OpenLog
 from refold.search.embedders import Embedder
+from refold.system.moments import Moment
 
 if TYPE_CHECKING:
     from refold.search.hits import Hit
-    from refold.search.searcher import Moment, Searcher
+    from refold.search.searcher import Searcher
 
 
 class Filters(TypedDict, total=False):

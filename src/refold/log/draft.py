@@ -19,6 +19,7 @@ from refold.core.model import (
     Body,
     Message,
     Meta,
+    Note,
     Opaque,
     Summarize,
     ToolCall,
@@ -118,6 +119,8 @@ def _free_values(body: Body) -> list[Any]:
             return [body.system, body.tools, body.metadata]
         case Summarize():
             return [body.notes]
+        case Note():
+            return [body.data]
         case _:
             return []
 

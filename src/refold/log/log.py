@@ -30,12 +30,12 @@ from refold.core.model import Body, Event, Message, Slot, Span, ToolCall
 from refold.errors import Conflict, Corrupt, NotFound, RefoldError
 from refold.log.draft import Draft
 from refold.stores.protocol import Store
+from refold.system.moments import HAPPENED_MS_MAX
 
 TRIES_MAX = 20
 PAGE_EVENTS = 500
 BOOKMARK_EVENTS = 256
 NEAR_EVENTS = 8
-AT_MS_MAX = (1 << 48) - 1
 
 Clock = Callable[[], int]
 Fresh = Callable[[Fold], bool]
@@ -173,11 +173,13 @@ class Log:
 
     # --- writing ---
 
-    def append(self, drafts: Sequence[Draft], *, fresh: Fresh | None = None) -> list[Event]:
-        """Writes the drafts on top of the log, all or nothing. `fresh` is asked again after
-        other writers' events were read: False means that the drafts no longer fit, and nothing
-        is written."""
-        events = self._sealed(drafts)
+    def append(
+        self, drafts: Sequence[Draft], *, fresh: Fresh | None = None, at_ms: int | None = None
+    ) -> list[Event]:
+        """Writes the drafts on top of the log, all or nothing, dated `at_ms` or now. `fresh` is
+        asked again after other writers' events were read: False means that the drafts no longer
+        fit, and nothing is written."""
+        events = self._sealed(drafts, _bounded_ms(self.clock() if at_ms is None else at_ms))
         for _ in range(TRIES_MAX):
             ahead = self._folded_ahead(events)
             try:
@@ -210,8 +212,8 @@ class Log:
         found = switches(chain(self.read(last=last), events))
         return folded(chain(self.read(last=last), events), found)
 
-    def _sealed(self, drafts: Sequence[Draft]) -> list[Event]:
-        before, seq, at_ms = self.state.chain, self.state.head, _bounded_ms(self.clock())
+    def _sealed(self, drafts: Sequence[Draft], at_ms: int) -> list[Event]:
+        before, seq = self.state.chain, self.state.head
         events = []
         for draft in drafts:
             seq += 1
@@ -258,7 +260,7 @@ class Log:
 
 def _bounded_ms(at_ms: int) -> int:
     """The time, held between those that an event's id can have: a clock may be wrong."""
-    return min(max(0, at_ms), AT_MS_MAX)
+    return min(max(0, at_ms), HAPPENED_MS_MAX)
 
 
 def runs(seqs: Iterable[int]) -> list[Span]:

@@ -113,13 +113,15 @@ class OpenLog:
             by = by.encode("utf-8", "replace").decode()
         return Draft(body=body, by=by, tokens=tokens, counter=self.counter.name if tokens else "")
 
-    def append(self, drafts: Sequence[Draft], *, fresh: Fresh | None = None) -> list[Event]:
-        """Writes the drafts on top of the log, after what is pending; all or nothing. Nothing is
-        written if `fresh` says that they no longer fit."""
+    def append(
+        self, drafts: Sequence[Draft], *, fresh: Fresh | None = None, at_ms: int | None = None
+    ) -> list[Event]:
+        """Writes the drafts on top of the log, after what is pending; all or nothing, dated
+        `at_ms` or now. Nothing is written if `fresh` says that they no longer fit."""
         self.check_open()
         pending, self.pending = self.pending, []
         try:
-            events = self.log.append([*pending, *drafts], fresh=fresh)
+            events = self.log.append([*pending, *drafts], fresh=fresh, at_ms=at_ms)
         except BaseException:
             self.pending = pending
             raise

@@ -11,7 +11,6 @@ KINDS = ("message", "artifact", "meta", "checkpoint", "edit")
 # A summary repeats what the messages say better: it is found only when it is asked for.
 KINDS_USUAL = KINDS[:4]
 LIMIT_MAX = 1_000
-MS_MAX = 2**62
 # What our own tools answered repeats what was found: it is found only when it is asked for.
 OWN_PREFIX = "refold_"
 

@@ -9,7 +9,6 @@ is behind, an embedder that fails) is told, and the answer is the best there is.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from datetime import datetime
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,11 +19,9 @@ from refold.search import database, finding, sources, words
 from refold.search.documents import Document
 from refold.search.embedders import Embedder, chosen
 from refold.search.hits import (
-    MS_MAX,
     Filters,
     Hit,
     filters_checked,
-    is_integer,
     is_text,
     limit_checked,
 )
@@ -36,6 +33,7 @@ from refold.search.upkeep import SEARCH_EVENTS, Progress, Tell, Upkeep, index_pa
 from refold.search.vector_upkeep import VectorUpkeep
 from refold.search.words import Query
 from refold.stores.protocol import Store
+from refold.system.moments import Moment, ms_of
 
 CLOSE_EVENTS = 2_000
 SEARCH_WAIT_S = 5.0
@@ -44,7 +42,6 @@ SPARE = 10
 
 IDS_TYPES = (list, tuple, set, frozenset, dict)  # a text is a collection as well
 
-Moment = int | datetime
 Scored = tuple[int, float]  # the id of an entry, and its score
 
 
@@ -121,8 +118,8 @@ class Searcher:
                 role=role,
                 tool=tool,
                 kind=kind,
-                since_ms=_ms("since", since),
-                until_ms=_ms("until", until),
+                since_ms=None if since is None else ms_of("since", since),
+                until_ms=None if until is None else ms_of("until", until),
             ),
         )
         return self._answer(question)
@@ -326,18 +323,3 @@ def _conversation_ids(
         if not is_text(id):
             raise Invalid(f"conversation: {id!r:.100} is not an id", hint="refold list has them")
     return list(dict.fromkeys(ids))
-
-
-def _ms(name: str, moment: Moment | None) -> int | None:
-    """A time in milliseconds; Invalid with the argument's name if it is none."""
-    if moment is None:
-        return None
-    try:
-        ms = round(moment.timestamp() * 1_000) if isinstance(moment, datetime) else moment
-    except (ValueError, OverflowError, OSError):
-        ms = MS_MAX + 1  # a naive time at the end of the calendar
-    if not is_integer(ms) or not -MS_MAX <= ms <= MS_MAX:
-        raise Invalid(
-            f"{name}: {moment!r:.100} is not a time", hint="milliseconds since 1970, or a datetime"
-        )
-    return ms

@@ -164,10 +164,10 @@ def reply(response: Any) -> Reply:
     content = [] if wire["content"] is None else wire["content"]
     answer = checked_message({"role": "assistant", "content": content})
     message = parse_plain(answer, equality(response))
-    return Reply(message=message, usage=_usage(wire), finished=text_in(wire, "stop_reason"))
+    return Reply(message=message, usage=usage_of(wire), finished=text_in(wire, "stop_reason"))
 
 
-def _usage(response: dict[str, Any]) -> Usage | None:
+def usage_of(response: dict[str, Any]) -> Usage | None:
     """What was billed. `input_tokens` is only what no cache had; the rest is counted beside it."""
     usage = response.get("usage")
     if not isinstance(usage, dict):

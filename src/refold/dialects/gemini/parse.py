@@ -242,7 +242,7 @@ def reply(response: Any) -> Reply:
     candidate = next(iter(objects_in(wire.get("candidates"))), {})
     content = _answer(candidate)
     message = _parse_plain(content, same if type(response) is dict else alike)
-    return Reply(message=message, usage=_usage(wire), finished=_finished(wire, candidate))
+    return Reply(message=message, usage=usage_of(wire), finished=_finished(wire, candidate))
 
 
 def _answer(candidate: dict[str, Any]) -> dict[str, Any]:
@@ -263,7 +263,7 @@ def _finished(response: dict[str, Any], candidate: dict[str, Any]) -> str:
     return reason if isinstance(reason, str) else ""
 
 
-def _usage(response: dict[str, Any]) -> Usage | None:
+def usage_of(response: dict[str, Any]) -> Usage | None:
     """What was billed. `promptTokenCount` already counts what came from the cache, but not what
     the provider's own tools read; thoughts are counted beside the candidates."""
     usage = value_in(response, "usageMetadata")

@@ -211,7 +211,7 @@ def reply(response: Any) -> Reply:
     choice: Any = wire["choices"][0] if wire["choices"] else None
     answer = _answer(choice)
     message = _parse_plain(checked_message(answer), same if type(response) is dict else alike)
-    return Reply(message=message, usage=_usage(wire), finished=text_in(choice, "finish_reason"))
+    return Reply(message=message, usage=usage_of(wire), finished=text_in(choice, "finish_reason"))
 
 
 def _answer(choice: Any) -> dict[str, Any]:
@@ -222,7 +222,7 @@ def _answer(choice: Any) -> dict[str, Any]:
     return answer if "role" in answer else {"role": "assistant", **answer}
 
 
-def _usage(response: dict[str, Any]) -> Usage | None:
+def usage_of(response: dict[str, Any]) -> Usage | None:
     """What was billed. `prompt_tokens` already counts what came from the cache."""
     usage = response.get("usage")
     if not isinstance(usage, dict):

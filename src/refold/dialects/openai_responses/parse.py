@@ -260,7 +260,7 @@ def reply(response: Any) -> Reply:
     equal = _equality(response)
     items = [_item(item, equal) for item in wire["output"]]
     message = _parse_answer(items, equal)
-    return Reply(message=message, usage=_usage(wire), finished=_finished(wire))
+    return Reply(message=message, usage=usage_of(wire), finished=_finished(wire))
 
 
 def _check_finished(response: dict[str, Any]) -> None:
@@ -277,7 +277,7 @@ def _finished(response: dict[str, Any]) -> str:
     return reason if isinstance(reason, str) else text_in(response, "status")
 
 
-def _usage(response: dict[str, Any]) -> Usage | None:
+def usage_of(response: dict[str, Any]) -> Usage | None:
     """What was billed. `input_tokens` already counts what came from the cache."""
     usage = response.get("usage")
     if not isinstance(usage, dict):

@@ -1,0 +1,91 @@
+"""Which keys the log holds: a message or note that comes again under its key is not written again.
+
+A key is the caller's own name for what it appends (the id of an entry in another program's file, of
+a message in a framework). What a restore switched off may be appended again. The answer follows
+from the log; what is held here is only what was read of it so far, and nothing before the first
+question. Neighbours: `core.model` has the key as a field, `engine.recorder` and `notes` ask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from msgspec import Struct
+
+from refold.core.codec import decode
+from refold.core.fold import REACHING, switches
+from refold.core.model import Event, Message, Note
+from refold.errors import Invalid
+from refold.log.draft import Draft
+from refold.log.log import Log
+from refold.log.open_log import OpenLog
+from refold.system.moments import Moment, happened_ms
+
+KEY_CHARS_MAX = 500
+_KEYED = ("message", "note")
+_MARK = b'"key":"'  # in every body that has a key
+
+
+class Keys:
+    """The keys of one log. Asked with the lock held."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._known: set[str] = set()
+        self._head = 0  # how far the log was read
+
+    def hold(self, key: str) -> bool:
+        """Whether an event with this key stands in the log."""
+        self._catch_up()
+        return key in self._known
+
+    def _catch_up(self) -> None:
+        head = self._log.state.head
+        if head == self._head:
+            return
+        came = list(self._log.read(self._head, head))
+        if any(event.kind in REACHING for event in came):
+            self._known.clear()
+            off = switches(self._log.read(last=head)).off
+            came = [event for event in self._log.read(last=head) if event.seq not in off]
+        self._known.update(_keys_of(came))
+        self._head = head
+
+
+def _keys_of(events: Iterable[Event]) -> Iterable[str]:
+    for event in events:
+        if event.kind in _KEYED and _MARK in event.body:
+            body = decode(event)
+            if isinstance(body, Message | Note) and body.key:
+                yield body.key
+
+
+class Stamp(Struct, frozen=True):
+    """When something happened (None: now), and the caller's key for it (empty: it has none)."""
+
+    at_ms: int | None = None
+    key: str = ""
+
+
+NOW = Stamp()
+
+
+def stamp(at: Moment | None, key: str) -> Stamp:
+    """What a caller said of the thing it appends; Invalid for a key that cannot be one."""
+    if len(key) > KEY_CHARS_MAX or not key.isprintable():
+        hint = f"give at most {KEY_CHARS_MAX} printable characters, or a digest of the long one"
+        raise Invalid(f"key has {len(key):,} characters, or some that do not print", hint=hint)
+    return Stamp(happened_ms(at), key)
+
+
+def append_once(
+    log: OpenLog, keys: Keys, stamp: Stamp, make: Callable[[], Sequence[Draft]]
+) -> list[Event]:
+    """Appends what `make` gives, at its own time, unless the log has its key. Drafts are not even
+    made then."""
+    if not stamp.key:
+        return log.append(make(), at_ms=stamp.at_ms)
+    log.catch_up()
+    if keys.hold(stamp.key):
+        return []
+    return log.append(make(), fresh=lambda _: not keys.hold(stamp.key), at_ms=stamp.at_ms)
