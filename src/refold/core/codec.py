@@ -2,11 +2,12 @@
 HTTP body.
 
     digest = blake2b-16(salt ‖ body)
-    chain  = blake2b-16(chain before ‖ seq ‖ id ‖ at_ms ‖ len by ‖ by ‖ len kind ‖ kind ‖ digest)
+    chain  = blake2b-16(chain before ‖ seq ‖ id ‖ at_ms ‖ len by ‖ by ‖ len kind ‖ kind ‖ digest
+                        ‖ tokens ‖ counter)
 
 The salt keeps the digest of an erased body from telling what the body was. Numbers are 8 bytes,
-lengths 4, all big-endian; ids are the 16 bytes of the UUID. Neighbours: `model` has the values,
-`docs/format.md` the samples.
+lengths 4, all big-endian, `tokens` signed; ids are the 16 bytes of the UUID. Neighbours: `model`
+has the values, `docs/format.md` the samples.
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ _TYPES: dict[str, Any] = {
 _DECODERS = {kind: msgspec.json.Decoder(body) for kind, body in _TYPES.items()}
 _ENCODE = msgspec.json.Encoder().encode
 _NUMBER = struct.Struct(">Q").pack
+_SIGNED = struct.Struct(">q").pack
 _LENGTH = struct.Struct(">I").pack
 _RESERVED = {"CON", "PRN", "AUX", "NUL", *(f"{d}{n}" for d in ("COM", "LPT") for n in range(1, 10))}
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -147,21 +149,22 @@ def digest_of(salt: bytes, body: bytes) -> bytes:
     return hashlib.blake2b(salt + body, digest_size=16).digest()
 
 
-def chain_of(
-    before: bytes, seq: int, id: str, at_ms: int, by: str, kind: str, digest: bytes
-) -> bytes:
-    writer, tag = by.encode(), kind.encode()
-    who = bytes.fromhex(id.replace("-", ""))
+def chain_of(before: bytes, event: Event) -> bytes:
+    """The chain value that an event has on top of another one: it covers the whole envelope, and
+    by the digest the body."""
+    writer, tag = event.by.encode(), event.kind.encode()
     parts = (
         before,
-        _NUMBER(seq),
-        who,
-        _NUMBER(at_ms),
+        _NUMBER(event.seq),
+        bytes.fromhex(event.id.replace("-", "")),
+        _NUMBER(event.at_ms),
         _LENGTH(len(writer)),
         writer,
         _LENGTH(len(tag)),
         tag,
-        digest,
+        event.digest,
+        _SIGNED(event.tokens),
+        event.counter.encode(),
     )
     return hashlib.blake2b(b"".join(parts), digest_size=16).digest()
 
@@ -180,9 +183,7 @@ def seal(
     counter: str = "",
 ) -> Event:
     """A new event on top of the chain value `before`."""
-    digest = digest_of(salt, body)
-    chain = chain_of(before, seq, id, at_ms, by, kind, digest)
-    return Event(
+    event = Event(
         seq=seq,
         id=id,
         at_ms=at_ms,
@@ -190,17 +191,18 @@ def seal(
         kind=kind,
         body=body,
         salt=salt,
-        digest=digest,
-        chain=chain,
+        digest=digest_of(salt, body),
+        chain=ZERO,
         tokens=tokens,
         counter=counter,
     )
+    return msgspec.structs.replace(event, chain=chain_of(before, event))
 
 
 def resealed(event: Event, before: bytes, seq: int) -> Event:
     """The same event, id and body, at another place in the log."""
-    chain = chain_of(before, seq, event.id, event.at_ms, event.by, event.kind, event.digest)
-    return msgspec.structs.replace(event, seq=seq, chain=chain)
+    moved = msgspec.structs.replace(event, seq=seq)
+    return msgspec.structs.replace(moved, chain=chain_of(before, moved))
 
 
 def check(events: Iterable[Event], *, after: int = 0, before: bytes = ZERO) -> Iterator[str]:
@@ -218,10 +220,7 @@ def check(events: Iterable[Event], *, after: int = 0, before: bytes = ZERO) -> I
 def continues(event: Event, before: bytes) -> bool:
     """Whether the envelope is the one that was sealed on top of a chain value."""
     try:
-        return (
-            chain_of(before, event.seq, event.id, event.at_ms, event.by, event.kind, event.digest)
-            == event.chain
-        )
+        return chain_of(before, event) == event.chain
     except (struct.error, ValueError):
         return False  # an id or a time that no event can have
 
