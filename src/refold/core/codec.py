@@ -66,6 +66,7 @@ _SIGNED = struct.Struct(">q").pack
 _LENGTH = struct.Struct(">I").pack
 _RESERVED = {"CON", "PRN", "AUX", "NUL", *(f"{d}{n}" for d in ("COM", "LPT") for n in range(1, 10))}
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 ARTIFACT_ID = re.compile(r"art-[a-z2-7]{12}")  # what `artifact_id` gives
 
@@ -220,7 +221,8 @@ def check(events: Iterable[Event], *, after: int = 0, before: bytes = ZERO) -> I
 def continues(event: Event, before: bytes) -> bool:
     """Whether the envelope is the one that was sealed on top of a chain value."""
     try:
-        return chain_of(before, event) == event.chain
+        # The chain covers the 16 bytes of the id, which other spellings have as well.
+        return bool(_UUID.fullmatch(event.id)) and chain_of(before, event) == event.chain
     except (struct.error, ValueError):
         return False  # an id or a time that no event can have
 
@@ -299,7 +301,7 @@ def from_line(line: bytes) -> Event:
             counter=read.counter,
         )
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise Corrupt(f"not an event: {error}", hint="refold verify") from error
+        raise Corrupt(f"not an event: {error}", hint=REPAIR) from error
 
 
 # --- names ---
