@@ -60,6 +60,7 @@ _TYPES: dict[str, Any] = {
     "erase": Erase,
 }
 _DECODERS = {kind: msgspec.json.Decoder(body) for kind, body in _TYPES.items()}
+KINDS = frozenset(_TYPES)  # of events that this version knows
 _ENCODE = msgspec.json.Encoder().encode
 _NUMBER = struct.Struct(">Q").pack
 _SIGNED = struct.Struct(">q").pack

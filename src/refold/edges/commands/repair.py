@@ -40,8 +40,6 @@ def run(session: Session, arguments: Arguments) -> RepairResult:
 def show(repaired: RepairResult, screen: Screen) -> None:
     for what in repaired.lost:
         screen.line(("yellow", "given up: "), short_line(what, 500))
-    for file in repaired.recovered:
-        screen.line("a half-written end was moved to ", file)
     if repaired.ends_at is not None:
         screen.line(_end_of(repaired))
     if repaired.rest:
