@@ -103,7 +103,15 @@ def test_a_flipped_byte_is_found_at_its_event_alone(path: str, column: str, seq:
 
 @pytest.mark.parametrize(
     "change",
-    ["at_ms = at_ms + 1", "kind = 'usage'", "\"by\" = 'someone'", "at_ms = -5", "id = 'no uuid'"],
+    [
+        "at_ms = at_ms + 1",
+        "kind = 'usage'",
+        "\"by\" = 'someone'",
+        "at_ms = -5",
+        "id = 'no uuid'",
+        "tokens = tokens + 1",
+        "counter = 'other'",
+    ],
 )
 def test_a_changed_envelope_is_found(path: str, change: str) -> None:
     damage(path, f"UPDATE events SET {change} WHERE place & {(1 << 40) - 1} = 4")

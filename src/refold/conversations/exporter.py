@@ -111,10 +111,10 @@ def _lines(events: Iterable[Event]) -> Iterator[tuple[Event, bytes]]:
 def _line(event: Event, before: bytes) -> bytes:
     """The line of an event; Corrupt if it is damaged, or the line does not give it back."""
     for fault in codec.check([event], after=event.seq - 1, before=before):
-        raise Corrupt(fault, hint="refold verify")
+        raise Corrupt(fault, hint=codec.REPAIR)
     line = codec.to_line(event)
     if codec.from_line(line) != event:
-        raise Corrupt(f"event {event.seq}: its body is not plain JSON", hint="refold verify")
+        raise Corrupt(f"event {event.seq}: its body is not plain JSON", hint=codec.REPAIR)
     return line
 
 

@@ -180,7 +180,7 @@ class LogCheck:
             yield "its body does not match its digest"
         chains: list[bytes] = []
         try:
-            chains = [_chain(before, event) for before in self.befores]
+            chains = [codec.chain_of(before, event) for before in self.befores]
         except (struct.error, ValueError, OverflowError) as error:
             yield f"its envelope is damaged: {error}"
         if event.chain in chains or not self.befores:
@@ -270,10 +270,3 @@ class LogCheck:
             if id not in self.artifacts:
                 what = f"{place} names {id}, which the log does not have"
                 yield self._problem("artifact", what, seq)
-
-
-def _chain(before: bytes, event: Event) -> bytes:
-    """The chain value that an event has after another one."""
-    return codec.chain_of(
-        before, event.seq, event.id, event.at_ms, event.by, event.kind, event.digest
-    )

@@ -1,104 +1,163 @@
 """A damaged conversation becomes one that opens: what cannot be trusted goes, the rest stays.
 
-A body that is not the one that was sealed becomes an erased envelope. At an envelope that is broken
-or missing the log ends, and what can be read after it becomes a conversation of its own, `ID-rest`.
-A copy of all that was read is kept in a file first, and the report says what was given up.
-Neighbours: `verifier` finds the same damage and changes nothing, `log.reading` reads damaged logs.
+The events that continue each other from the first on are the log, in whatever order they lie. A
+body that is not the one that was sealed becomes an erased envelope. At an envelope that is broken
+or missing the log ends, and what speaks for itself after it becomes a conversation of its own,
+`ID-rest`. The store keeps what was there, and the report says what was given up. Neighbours:
+`verifier` finds the same damage and changes nothing, `Store.salvage` reads damaged logs.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import takewhile
 
-import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from refold.core import codec
-from refold.core.model import Conversation, Event
+from refold.core.model import Event
 from refold.errors import Conflict, Corrupt, NotFound
-from refold.log.log import now_ms
-from refold.log.reading import conversations, readable
-from refold.stores.protocol import Store
-from refold.system import disk
+from refold.log.reading import conversations, pages_of
+from refold.stores.protocol import Salvage, Store
 
 APPEND_EVENTS = 500
 ID_CHARS_MAX = 55  # with `-rest-999` it is still an id
+LOST_MAX = 200  # lines of a report
+# All other kinds speak of places in the log, and those are other places in the rest.
+SPEAKS_FOR_ITSELF = ("message", "artifact", "meta")
 
 
 class Repaired(Struct, frozen=True, kw_only=True):
     """What was done: which events lost their bodies, where the log ends now if it was cut, where
-    the rest and the copy are, and what is gone."""
+    the rest and what was there before are, and what is gone. `changed` without any of these means
+    that something lay between the events, or they lay in another order."""
 
     conversation: str
+    changed: bool = False
     erased: tuple[int, ...] = ()
     ends_at: int | None = None
     rest: str = ""
     copy: str = ""
     lost: tuple[str, ...] = ()
 
-    @property
-    def changed(self) -> bool:
-        return bool(self.erased) or self.ends_at is not None
-
 
 class _Damage(Struct, kw_only=True):
-    """A log in two parts: the events that continue each other, and what is readable after the
-    first one that does not."""
+    """A log in parts: the events that continue each other, those that do not, and what is not an
+    event. `last` is the newest event that the log is known to have had."""
 
     sound: list[Event]
-    rest: list[Event]
-    lost: list[str]
+    others: list[Event]
+    broken: list[str]
+    last: int
 
     @property
     def is_cut(self) -> bool:
-        return bool(self.rest or self.lost)
+        return bool(self.others) or self.last > len(self.sound)
 
+    @property
     def spoilt(self) -> list[int]:
         """The events whose bodies are not those that were sealed."""
         return [event.seq for event in self.sound if not _is_readable(event)]
 
+    @property
+    def rest(self) -> list[Event]:
+        """What can stand in a log of its own."""
+        return [event for event in self.others if _is_readable(event) and _is_free(event)]
+
+    @property
+    def first(self) -> int:
+        """The first event that is damaged; beyond the log if none is."""
+        cut = len(self.sound) + 1
+        return min(self.spoilt, default=cut)
+
+    def lost(self) -> list[str]:
+        """What is given up, by event where that is known."""
+        found = [*self.broken, *self._missing(), *self._dropped()]
+        return [*_bounded(found), *_bounded([f"the body of event {seq}" for seq in self.spoilt])]
+
+    def _missing(self) -> Iterator[str]:
+        there = {event.seq for event in self.others}
+        if len(self.sound) + 1 in there:
+            yield f"event {len(self.sound) + 1}: the chain is broken there"
+        for seq in range(len(self.sound) + 1, self.last + 1):
+            if seq not in there:
+                yield f"event {seq}"
+
+    def _dropped(self) -> Iterator[str]:
+        for event in self.others:
+            if not _is_readable(event):
+                yield f"event {event.seq}: its body does not match its digest"
+            elif not _is_free(event):
+                yield f"event {event.seq}: {event.kind} events speak of places that are no more"
+
 
 def repair(store: Store, conversation: str) -> Repaired:
     """Makes a conversation readable again. Conflict, and nothing is changed, if others were forked
-    from a log that has to be cut."""
-    about = store.conversation(conversation)
-    damage = _look(store, about)
-    spoilt = damage.spoilt()
-    if not damage.is_cut and not spoilt:
+    from what has to be cut, or the damage is in a parent's log."""
+    with suppress(Corrupt):
+        # A half-written end is moved aside first, as every reader does.
+        store.conversation(conversation)
+    seen = store.salvage(conversation)
+    damage = _judged(seen)
+    spoilt = damage.spoilt
+    if not damage.is_cut and not spoilt and _reads_as(store, conversation, damage.sound):
         return Repaired(conversation=conversation)
-    if damage.is_cut:
-        _check_may_cut(store, about, damage)
-    copy = _keep_copy(store, conversation, [*damage.sound, *damage.rest])
-    rest = _cut(store, about, damage) if damage.is_cut else ""
-    for seq in spoilt:
-        store.erase(conversation, seq)
+    after = _parting(store, conversation, seen, damage)
+    rest = _keep_rest(store, conversation, damage.rest)
+    kept = [_mended(event) for event in damage.sound[after:]]
+    copy = store.rewrite(conversation, kept, after=after, seen=seen)
     store.flush()
     return Repaired(
         conversation=conversation,
+        changed=True,
         erased=tuple(spoilt),
         ends_at=len(damage.sound) if damage.is_cut else None,
         rest=rest,
         copy=copy,
-        lost=(*damage.lost, *(f"the body of event {seq}" for seq in spoilt)),
+        lost=tuple(damage.lost()),
     )
 
 
-def _look(store: Store, about: Conversation) -> _Damage:
-    damage = _Damage(sound=[], rest=[], lost=[])
+# --- what is damaged ---
+
+
+def _judged(seen: Salvage) -> _Damage:
+    events = {event.id: event for event in seen.pieces if isinstance(event, Event)}
+    by_seq: dict[int, list[Event]] = {}
+    for event in seen.pieces:
+        if isinstance(event, Event):
+            by_seq.setdefault(event.seq, []).append(event)
+    sound = list(_chained(by_seq))
+    for event in sound:
+        events.pop(event.id, None)
+    others = sorted(events.values(), key=lambda event: event.seq)
+    broken = [piece for piece in seen.pieces if isinstance(piece, str)]
+    last = _last(seen, len(sound), others)
+    return _Damage(sound=sound, others=others, broken=broken, last=last)
+
+
+def _chained(by_seq: dict[int, list[Event]]) -> Iterator[Event]:
+    """The events that continue each other from the first on; of two with one place, the one whose
+    body is the one that was sealed."""
     before = codec.ZERO
-    for event in readable(store, about):
-        if isinstance(event, Corrupt):
-            damage.lost.append(str(event))
-        elif damage.is_cut:
-            damage.rest.append(event)
-        elif event.seq == len(damage.sound) + 1 and codec.continues(event, before):
-            damage.sound.append(event)
-            before = event.chain
-        else:
-            damage.lost.append(f"the place of event {event.seq}: the chain is broken there")
-            damage.rest.append(event)
-    return damage
+    for seq in range(1, len(by_seq) + 1):
+        fitting = [event for event in by_seq.get(seq, ()) if codec.continues(event, before)]
+        if not fitting:
+            return
+        event = max(fitting, key=_is_readable)
+        yield event
+        before = event.chain
+
+
+def _last(seen: Salvage, sound: int, others: Sequence[Event]) -> int:
+    """The newest event that the log is known to have had. A seq far beyond what there is was
+    damaged itself; what is broken at the end was an event, or several."""
+    places = [event.seq for event in others if event.seq <= sound + 2 * len(seen.pieces)]
+    at_end = sum(1 for _ in takewhile(lambda piece: isinstance(piece, str), seen.pieces[::-1]))
+    return max([sound, *places]) + at_end
 
 
 def _is_readable(event: Event) -> bool:
@@ -109,39 +168,74 @@ def _is_readable(event: Event) -> bool:
     return event.erased or codec.digest_of(event.salt, event.body) == event.digest
 
 
-def _check_may_cut(store: Store, about: Conversation, damage: _Damage) -> None:
-    """Conflict if a fork reads the log that has to be cut, or the damage is in a parent's."""
-    if len(damage.sound) < about.parent_seq:
-        hint = f"refold repair {about.parent}"
-        raise Conflict(f"the damage is in {about.parent!r}, the parent", head=about.head, hint=hint)
+def _is_free(event: Event) -> bool:
+    """Whether the event can stand in another log: it speaks for itself, and its envelope has
+    values that an event can have."""
+    try:
+        codec.chain_of(codec.ZERO, event)
+    except (struct.error, ValueError):
+        return False
+    return event.kind in SPEAKS_FOR_ITSELF
+
+
+def _reads_as(store: Store, conversation: str, events: Sequence[Event]) -> bool:
+    """Whether the store itself reads these events."""
+    try:
+        last = store.conversation(conversation).head
+        pages = pages_of(store, conversation, last=last)
+        return [event for page in pages for event in page] == list(events)
+    except Corrupt:
+        return False
+
+
+def _bounded(lines: Sequence[str]) -> list[str]:
+    if len(lines) <= LOST_MAX:
+        return list(lines)
+    return [*lines[:LOST_MAX], f"and {len(lines) - LOST_MAX:,} more"]
+
+
+# --- mending ---
+
+
+def _parting(store: Store, conversation: str, seen: Salvage, damage: _Damage) -> int:
+    """After which event the repaired log holds its own: where it leaves its parent, or 0 if it has
+    to go without one, because the parent's log is cut before. Conflict if the parent has to be
+    repaired instead, or a fork first."""
+    if damage.is_cut:
+        _check_forks(store, conversation, len(damage.sound))
+    if len(damage.sound) < seen.parent_seq:
+        return 0
+    if damage.first <= seen.parent_seq:
+        said = f"the damage is in {seen.parent!r}, the parent of {conversation!r}"
+        raise Conflict(said, head=len(damage.sound), hint=f"refold repair {seen.parent}")
+    return seen.parent_seq
+
+
+def _check_forks(store: Store, conversation: str, head: int) -> None:
+    """Conflict if a fork reads what has to be cut off."""
     for other in conversations(store):
-        if other.parent == about.id:
-            said = f"{about.id!r} has to be cut, and its fork {other.id!r} reads it"
-            raise Conflict(said, head=about.head, hint=f"export or delete {other.id!r} first")
+        if other.parent == conversation and other.parent_seq > head:
+            said = f"{conversation!r} has to be cut, and its fork {other.id!r} reads it"
+            hint = f"refold repair {other.id} makes it a log of its own: do that first"
+            raise Conflict(said, head=head, hint=hint)
 
 
-def _cut(store: Store, about: Conversation, damage: _Damage) -> str:
-    """Puts the sound part in place of the log, and the rest beside it; gives the id of that."""
-    rest = [event for event in damage.rest if _is_readable(event)]
-    beside = _free_id(store, about.id) if rest else ""
-    _append(store, beside, rest)
-    head = store.conversation(about.id).head
-    if head != about.head:
-        hint = "stop the agent that writes to it, then repair again"
-        raise Conflict(f"{about.id!r} was written to meanwhile", head=head, hint=hint)
-    store.delete(about.id)
-    _append(store, about.id, damage.sound)
-    return beside
+def _mended(event: Event) -> Event:
+    return event if _is_readable(event) else replace(event, body=b"", salt=b"")
 
 
-def _append(store: Store, id: str, events: Sequence[Event]) -> None:
-    """Writes a new log; an event that stood elsewhere is sealed at its new place."""
-    before, moved = codec.ZERO, []
+def _keep_rest(store: Store, conversation: str, events: Sequence[Event]) -> str:
+    """Writes the rest as a conversation of its own, each event sealed at its new place; gives the
+    id of that."""
+    if not events:
+        return ""
+    id, before, moved = _free_id(store, conversation), codec.ZERO, list[Event]()
     for seq, event in enumerate(events, 1):
         moved.append(codec.resealed(event, before, seq))
         before = moved[-1].chain
     for at in range(0, len(moved), APPEND_EVENTS):
         store.append(id, moved[at : at + APPEND_EVENTS], expect=at)
+    return id
 
 
 def _free_id(store: Store, id: str) -> str:
@@ -154,21 +248,6 @@ def _exists(store: Store, id: str) -> bool:
         store.conversation(id)
     except NotFound:
         return False
+    except Corrupt:
+        return True
     return True
-
-
-def _keep_copy(store: Store, id: str, events: Sequence[Event]) -> str:
-    """Writes every event that was read to a file beside the store, bytes in base64; gives its
-    path. A store without a place on this disk has no copy."""
-    path = store.derived_path(f"{id}.damaged-{now_ms()}.jsonl")
-    if path is None:
-        return ""
-    try:
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "wb") as file:
-            file.writelines(msgspec.json.encode(event) + b"\n" for event in events)
-            file.flush()
-            os.fsync(fd)
-    except OSError as error:
-        raise disk.os_failure(error, f"cannot keep a copy at {path}") from error
-    return path

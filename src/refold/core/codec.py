@@ -2,11 +2,12 @@
 HTTP body.
 
     digest = blake2b-16(salt ‖ body)
-    chain  = blake2b-16(chain before ‖ seq ‖ id ‖ at_ms ‖ len by ‖ by ‖ len kind ‖ kind ‖ digest)
+    chain  = blake2b-16(chain before ‖ seq ‖ id ‖ at_ms ‖ len by ‖ by ‖ len kind ‖ kind ‖ digest
+                        ‖ tokens ‖ counter)
 
 The salt keeps the digest of an erased body from telling what the body was. Numbers are 8 bytes,
-lengths 4, all big-endian; ids are the 16 bytes of the UUID. Neighbours: `model` has the values,
-`docs/format.md` the samples.
+lengths 4, all big-endian, `tokens` signed; ids are the 16 bytes of the UUID. Neighbours: `model`
+has the values, `docs/format.md` the samples.
 """
 
 from __future__ import annotations
@@ -61,11 +62,14 @@ _TYPES: dict[str, Any] = {
     "erase": Erase,
 }
 _DECODERS = {kind: msgspec.json.Decoder(body) for kind, body in _TYPES.items()}
+KINDS = frozenset(_TYPES)  # of events that this version knows
 _ENCODE = msgspec.json.Encoder().encode
 _NUMBER = struct.Struct(">Q").pack
+_SIGNED = struct.Struct(">q").pack
 _LENGTH = struct.Struct(">I").pack
 _RESERVED = {"CON", "PRN", "AUX", "NUL", *(f"{d}{n}" for d in ("COM", "LPT") for n in range(1, 10))}
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 ARTIFACT_ID = re.compile(r"art-[a-z2-7]{12}")  # what `artifact_id` gives
 
@@ -149,21 +153,22 @@ def digest_of(salt: bytes, body: bytes) -> bytes:
     return hashlib.blake2b(salt + body, digest_size=16).digest()
 
 
-def chain_of(
-    before: bytes, seq: int, id: str, at_ms: int, by: str, kind: str, digest: bytes
-) -> bytes:
-    writer, tag = by.encode(), kind.encode()
-    who = bytes.fromhex(id.replace("-", ""))
+def chain_of(before: bytes, event: Event) -> bytes:
+    """The chain value that an event has on top of another one: it covers the whole envelope, and
+    by the digest the body."""
+    writer, tag = event.by.encode(), event.kind.encode()
     parts = (
         before,
-        _NUMBER(seq),
-        who,
-        _NUMBER(at_ms),
+        _NUMBER(event.seq),
+        bytes.fromhex(event.id.replace("-", "")),
+        _NUMBER(event.at_ms),
         _LENGTH(len(writer)),
         writer,
         _LENGTH(len(tag)),
         tag,
-        digest,
+        event.digest,
+        _SIGNED(event.tokens),
+        event.counter.encode(),
     )
     return hashlib.blake2b(b"".join(parts), digest_size=16).digest()
 
@@ -182,9 +187,7 @@ def seal(
     counter: str = "",
 ) -> Event:
     """A new event on top of the chain value `before`."""
-    digest = digest_of(salt, body)
-    chain = chain_of(before, seq, id, at_ms, by, kind, digest)
-    return Event(
+    event = Event(
         seq=seq,
         id=id,
         at_ms=at_ms,
@@ -192,17 +195,18 @@ def seal(
         kind=kind,
         body=body,
         salt=salt,
-        digest=digest,
-        chain=chain,
+        digest=digest_of(salt, body),
+        chain=ZERO,
         tokens=tokens,
         counter=counter,
     )
+    return msgspec.structs.replace(event, chain=chain_of(before, event))
 
 
 def resealed(event: Event, before: bytes, seq: int) -> Event:
     """The same event, id and body, at another place in the log."""
-    chain = chain_of(before, seq, event.id, event.at_ms, event.by, event.kind, event.digest)
-    return msgspec.structs.replace(event, seq=seq, chain=chain)
+    moved = msgspec.structs.replace(event, seq=seq)
+    return msgspec.structs.replace(moved, chain=chain_of(before, moved))
 
 
 def check(events: Iterable[Event], *, after: int = 0, before: bytes = ZERO) -> Iterator[str]:
@@ -220,10 +224,8 @@ def check(events: Iterable[Event], *, after: int = 0, before: bytes = ZERO) -> I
 def continues(event: Event, before: bytes) -> bool:
     """Whether the envelope is the one that was sealed on top of a chain value."""
     try:
-        return (
-            chain_of(before, event.seq, event.id, event.at_ms, event.by, event.kind, event.digest)
-            == event.chain
-        )
+        # The chain covers the 16 bytes of the id, which other spellings have as well.
+        return bool(_UUID.fullmatch(event.id)) and chain_of(before, event) == event.chain
     except (struct.error, ValueError):
         return False  # an id or a time that no event can have
 
@@ -302,7 +304,7 @@ def from_line(line: bytes) -> Event:
             counter=read.counter,
         )
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise Corrupt(f"not an event: {error}", hint="refold verify") from error
+        raise Corrupt(f"not an event: {error}", hint=REPAIR) from error
 
 
 # --- names ---

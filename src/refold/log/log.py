@@ -78,8 +78,12 @@ class Log:
         state = bookmark.resumed(mark, events)
         self.marked = self._tried = mark.head
         while tail:
-            if not all(state.add(event) for event in tail if event.seq > mark.head):
-                return None
+            for event in tail:
+                if event.seq <= mark.head:
+                    continue
+                self._check_next(event, state)
+                if not state.add(event):
+                    return None
             tail = self.store.read(self.conversation, after=state.head, limit=PAGE_EVENTS)
         return state
 
@@ -118,6 +122,13 @@ class Log:
             what = f"{self.conversation}: the chain is broken at event {event.seq}"
             raise Corrupt(what, hint=REPAIR)
 
+    def _check_next(self, event: Event, state: Fold) -> None:
+        """Corrupt if the event is not the one that was sealed on top of what was folded."""
+        if event.seq != state.head + 1:
+            what = f"{self.conversation}: event {event.seq} follows event {state.head}"
+            raise Corrupt(what, hint=REPAIR)
+        self._check_chain(event, state.chain)
+
     def catch_up(self) -> bool:
         """Folds what other writers appended. True if there was something."""
         before = self.state.head
@@ -134,11 +145,8 @@ class Log:
         """Folds events, each with its body if that was decoded before. A body is always decoded
         from the event's own bytes, so the page can never differ from the log."""
         for event, body in zip_longest(events, bodies):
-            if event.seq != self.state.head + 1:
-                raise Corrupt(
-                    f"{self.conversation}: event {event.seq} follows event {self.state.head}",
-                    hint="refold verify",
-                )
+            if body is None:
+                self._check_next(event, self.state)
             if not self.state.add(event, body):
                 self.state = self._refolded()
                 return

@@ -73,6 +73,7 @@ class OpenLog:
         self.settled: Callable[[], None] = _do_nothing
         self.closed = False
         self._recovered_told = 0
+        self._report_recovered()
 
     @property
     def state(self) -> Fold:
@@ -91,7 +92,9 @@ class OpenLog:
     def catch_up(self) -> None:
         """Reads what other writers appended, and lets those who follow the log look at it."""
         self.check_open()
-        if self.log.catch_up():
+        grew = self.log.catch_up()
+        self._report_recovered()
+        if grew:
             self.settled()
 
     def count_for(self, model: str | None) -> None:
@@ -163,6 +166,8 @@ class OpenLog:
     def _report_recovered(self) -> None:
         """Says which torn tails the store has moved aside."""
         recovered = self.store.recovered
+        if len(recovered) == self._recovered_told:
+            return
         for one in recovered[self._recovered_told :]:
             if one.conversation == self.id:
                 size = f"{one.size_bytes:,} bytes that no append had acknowledged"

@@ -59,7 +59,7 @@ def events_of(store: Store, about: Conversation) -> Iterator[Event]:
 
 def _missing(about: Conversation, seq: int) -> Corrupt:
     """The error for an event that the log should have."""
-    return Corrupt(f"{about.id}: event {seq} is missing", hint="refold verify")
+    return Corrupt(f"{about.id}: event {seq} is missing", hint=codec.REPAIR)
 
 
 def chain_at(store: Store, about: Conversation, seq: int) -> bytes:

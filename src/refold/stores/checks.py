@@ -92,6 +92,11 @@ def moved(conversation: str, expect: int, head: int) -> Conflict:
     return Conflict(f"{conversation!r} is at event {head}, not at {expect}", head=head)
 
 
+def written_meanwhile(conversation: str, head: int) -> Conflict:
+    hint = "stop the agent that writes to it, then repair again"
+    return Conflict(f"{conversation!r} was written to meanwhile", head=head, hint=hint)
+
+
 def taken(conversation: str, head: int) -> Conflict:
     return Conflict(
         f"there is a conversation {conversation!r} already", head=head, hint="choose another id"

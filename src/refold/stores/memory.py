@@ -15,7 +15,7 @@ import msgspec
 from refold.core import codec
 from refold.core.model import Conversation, Event
 from refold.stores import checks
-from refold.stores.protocol import Recovery
+from refold.stores.protocol import Recovery, Salvage
 
 CHUNK_BYTES = 256 * 1024
 
@@ -184,6 +184,31 @@ class MemoryStore:
                 if other.parent == conversation:
                     raise checks.forked(conversation, id, log.head)
             del self._logs[conversation]
+
+    # --- repair ---
+
+    def salvage(self, conversation: str) -> Salvage:
+        with self._lock:
+            log = self._log(conversation)
+            pieces = tuple(self._span(conversation, 1, log.head))
+            return Salvage(pieces=pieces, parent=log.parent, parent_seq=log.parent_seq)
+
+    def rewrite(
+        self, conversation: str, events: Sequence[Event], *, after: int, seen: Salvage
+    ) -> str:
+        with self._lock:
+            log = self._log(conversation)
+            if self.salvage(conversation) != seen:
+                raise checks.written_meanwhile(conversation, log.head)
+            new = _Log(log.parent if after else "", after, log.at_ms)
+            new.events = list(events)
+            self._logs[conversation] = new
+            for id in self._readers(conversation):
+                reader = self._logs[id]
+                reader.bookmark, reader.title = None, self._title(id, reader.head)
+            if not new.head:
+                del self._logs[conversation]
+            return ""
 
     # --- the end ---
 

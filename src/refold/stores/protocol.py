@@ -24,6 +24,16 @@ class Recovery(Struct, frozen=True, kw_only=True):
     size_bytes: int
 
 
+class Salvage(Struct, frozen=True, kw_only=True):
+    """What lies in the place of a log that may be damaged: events in the order in which they lie,
+    those of ancestors first, and a text in the place of what is not an event. `parent_seq` is
+    where the log leaves its parent."""
+
+    pieces: tuple[Event | str, ...]
+    parent: str = ""
+    parent_seq: int = 0
+
+
 class Store(Protocol):
     """Keeps logs and artifacts. `url` names its place to a person, and opens it again where
     `open_store` knows the scheme."""
@@ -98,6 +108,19 @@ class Store(Protocol):
 
     def delete(self, conversation: str) -> None:
         """Removes the conversation. Conflict while forks still read from it."""
+        ...
+
+    def salvage(self, conversation: str) -> Salvage:
+        """Whatever can be read of a log, however damaged it is; NotFound if there is none."""
+        ...
+
+    def rewrite(
+        self, conversation: str, events: Sequence[Event], *, after: int, seen: Salvage
+    ) -> str:
+        """Puts these events in the place of the conversation's own, all or nothing. `after` is
+        where it leaves its parent; at 0 it has none any more. What was there is kept in a file,
+        until the conversation is erased from or deleted; gives its path, empty where the store
+        has no place on this disk. Conflict if the log is no longer as it was `seen`."""
         ...
 
     def flush(self) -> None:

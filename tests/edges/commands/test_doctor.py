@@ -11,12 +11,18 @@ from types import SimpleNamespace
 
 import pytest
 
+from refold.core import codec
 from refold.edges.commands.doctor import MASK, without_secrets
 from refold.edges.commands.model_check import model_findings
 from refold.stores import open_store
 from tests.edges.cli.rooms import as_json, run
 
 pytestmark = pytest.mark.usefixtures("alone", "lasting")
+NEWER = [
+    ("vote", b'{"up":1}', "event vote"),
+    ("edit", b'{"type":"fold","batch":"b"}', "edit fold"),
+    ("message", b'{"role":"user","blocks":[{"type":"smell","of":"rain"}]}', "block smell"),
+]
 MODEL_INFO = "refold.edges.commands.model_check.model_info"
 
 
@@ -106,3 +112,25 @@ def test_doctor_warns_of_models_that_retire(
         found = list(model_findings(store, date(2026, 11, 17)))
     assert [one.name for one in found] == (["claude-sonnet-4-5"] if said else [])
     assert all(said in one.value and "choose another model" in one.value for one in found)
+
+
+@pytest.mark.parametrize("kind, body, name", NEWER)
+def test_doctor_names_what_a_newer_version_wrote(
+    url: str, kind: str, body: bytes, name: str
+) -> None:
+    with closing(open_store(url)) as store:
+        about = store.conversation("fix-login")
+        event = codec.seal(
+            about.chain,
+            about.head + 1,
+            id=codec.uuid7(1, bytes(10)),
+            at_ms=1,
+            by="newer",
+            kind=kind,
+            body=body,
+            salt=b"s" * 16,
+        )
+        store.append("fix-login", [event], expect=about.head)
+    [found] = as_json("doctor")["problems"]
+    assert found["name"] == f"fix-login #{event.seq}" and found["value"] == f"unknown {name}"
+    assert "upgrade" in found["advice"]

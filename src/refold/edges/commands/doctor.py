@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Iterable, Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -22,6 +22,7 @@ from refold import __version__
 from refold.edges.commands.checks import Finding, disk_findings, file_findings
 from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.model_check import model_findings
+from refold.edges.commands.newer_check import newer_findings
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import number
 from refold.engine.config_check import check_config
@@ -29,7 +30,6 @@ from refold.errors import RefoldError
 from refold.redaction import redacted
 from refold.redaction.values import is_secret_name
 from refold.settings.sources import default_store, loaded, remarks
-from refold.stores import open_store
 from refold.tokens.models import table
 
 PACKAGES = ("msgspec", "apsw", "click", "rich", "httpx")
@@ -58,9 +58,9 @@ class Diagnosis(Result, frozen=True, kw_only=True):
 def run(session: Session, arguments: Arguments) -> Diagnosis:
     sections = {
         "versions": list(_versions()),
-        "store": list(_store(session.store_url)),
+        "store": list(_store(session)),
         "configuration": list(_configuration()),
-        "models": list(_models(session.store_url)),
+        "models": list(_models(session)),
         "terminal": list(_terminal(session.screen)),
     }
     problems = [one for findings in sections.values() for one in findings if one.advice]
@@ -98,11 +98,12 @@ def _package_version(name: str) -> Finding:
         return Finding(name=name, value="not installed", advice=f"pip install {name}")
 
 
-def _models(asked: str | None) -> Iterator[Finding]:
+def _models(session: Session) -> Iterator[Finding]:
     known = table()
     yield Finding(name="table", value=f"{len(known.models):,} models, as of {known.as_of}")
     # A store that cannot be read is a finding of its own.
-    with suppress(RefoldError), closing(open_store(asked or default_store())) as store:
+    with suppress(RefoldError):
+        store = session.open_store(session.store_url or default_store(), creates=True)
         yield from model_findings(store, datetime.now(UTC).date())
 
 
@@ -117,18 +118,21 @@ def _terminal(screen: Screen | None) -> Iterator[Finding]:
 # --- the store ---
 
 
-def _store(asked: str | None) -> Iterator[Finding]:
-    url = asked or default_store()
-    yield Finding(name="url", value=f"{redacted(url)} ({_origin(asked)})")
+def _store(session: Session) -> Iterator[Finding]:
+    asked = session.store_url
+    yield Finding(name="url", value=f"{redacted(asked or default_store())} ({_origin(asked)})")
     try:
-        store = open_store(url)
+        store = session.open_store(asked or default_store(), creates=True)
         store.conversations(limit=1)
-        store.close()
+        newer = list(newer_findings(store))
+        # The files are looked at as they lie when nobody has the store open.
+        session.close()
     except RefoldError as error:
         advice = error.hint or "refold verify"
         yield Finding(name="opens", value=redacted(str(error)), advice=advice)
         return
     yield Finding(name="opens", value="yes")
+    yield from newer
     path = getattr(store, "path", "")
     if path:
         yield from file_findings(path)

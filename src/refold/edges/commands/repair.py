@@ -10,7 +10,7 @@ from refold.edges.commands.text import number, short_line
 
 class RepairResult(Result, frozen=True, kw_only=True):
     """What was done. `erased` are events that lost their bodies; `ends_at` is set if the log was
-    cut, and `rest` is the conversation that has what came after."""
+    cut, and `rest` is the conversation that has what came after; `copy` is what was there."""
 
     conversation: str
     changed: bool
@@ -40,22 +40,34 @@ def run(session: Session, arguments: Arguments) -> RepairResult:
 def show(repaired: RepairResult, screen: Screen) -> None:
     for what in repaired.lost:
         screen.line(("yellow", "given up: "), short_line(what, 500))
-    for file in repaired.recovered:
-        screen.line("a half-written end was moved to ", file)
     if repaired.ends_at is not None:
-        screen.line(f"{repaired.conversation} ends at event {repaired.ends_at} now.")
+        screen.line(_end_of(repaired))
     if repaired.rest:
         screen.line("What came after is the conversation ", ("bold", repaired.rest), ".")
     if repaired.copy:
-        screen.line("All that could be read before is kept in ", repaired.copy)
-    verdict = f"{number(len(repaired.erased), 'event')} erased." if repaired.changed else ""
-    screen.line(("green", verdict or "nothing had to be repaired."))
+        screen.line("What was there before is kept in ", repaired.copy)
+    screen.line(("green", _verdict(repaired)))
+
+
+def _end_of(repaired: RepairResult) -> str:
+    if repaired.ends_at:
+        return f"{repaired.conversation} ends at event {repaired.ends_at} now."
+    return f"Nothing before the damage is left of {repaired.conversation}: it is gone."
+
+
+def _verdict(repaired: RepairResult) -> str:
+    if not repaired.changed:
+        return "nothing had to be repaired."
+    if repaired.lost:
+        return f"repaired: {number(len(repaired.erased), 'event')} erased."
+    return "repaired: no event was given up."
 
 
 COMMAND = Command(
     name="repair",
-    details="Keeps a copy of what can be read, turns a body that does not match its digest into "
-    "an erased event, ends the log at a broken event and puts what follows into ID-rest.",
+    details="Keeps a copy of what was there, removes what lies between events and puts them in "
+    "order, turns a body that does not match its digest into an erased event, ends the log at a "
+    "broken event and puts what follows into ID-rest.",
     on="conversation",
     arguments=Arguments,
     run=run,

@@ -67,9 +67,18 @@ class Session:
         return store if creates else _check_there(store)
 
     def close(self) -> None:
-        """Closes every store that was opened."""
+        """Closes every store that was opened, and says what it had to move aside."""
         while self._stores:
-            self._stores.pop().close()
+            store = self._stores.pop()
+            self._tell_recovered(store)
+            store.close()
+
+    def _tell_recovered(self, store: Store) -> None:
+        if self.screen is None:
+            return
+        for one in store.recovered:
+            what = f"{one.conversation}: {one.size_bytes:,} bytes that were half written"
+            self.screen.note(f"{what} were moved to {one.file}")
 
     def __enter__(self) -> Session:
         return self

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from refold.core.codec import REPAIR
 from refold.core.model import Event
 from refold.errors import Corrupt
 from refold.stores import checks
@@ -37,7 +38,7 @@ class Ancestry:
         folder = self._folders.known(holder)
         if folder.head < last:
             said = f"{folder.log.path} ends at event {folder.head}, its forks begin later"
-            raise Corrupt(said, hint="refold verify")
+            raise Corrupt(said, hint=REPAIR)
         return folder.log.events(first, last)
 
     def has(self, conversation: str, events: Sequence[Event]) -> bool:

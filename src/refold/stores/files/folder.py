@@ -22,12 +22,14 @@ from refold.core.model import Conversation, Event
 from refold.errors import Corrupt, Denied
 from refold.stores import checks
 from refold.stores.files import tree
+from refold.stores.files.lines import batch_of
 from refold.stores.files.log import LogFile
 from refold.stores.protocol import Recovery
 from refold.system import disk
 
 VERSION = 1
 LOG, METADATA, BOOKMARK, ARTIFACTS = "messages.jsonl", "metadata.json", "bookmark", "artifacts"
+DAMAGED = f"{LOG}.damaged-"  # and when it was repaired
 DIGEST_BYTES = 16
 
 Stamp = tuple[int, int, int]
@@ -108,7 +110,7 @@ class Folder:
             # again, undisturbed.
             if not self.log.writable:
                 raise
-            with self._exclusive():
+            with self.exclusive():
                 self.log.refresh()
 
     @property
@@ -150,7 +152,7 @@ class Folder:
             raise checks.too_new(path, known.v, VERSION)
         if self.log.first not in (0, known.parent_seq + 1):
             said = f"{self.log.path} begins with event {self.log.first}"
-            raise Corrupt(said, hint="refold verify")
+            raise Corrupt(said, hint=codec.REPAIR)
         return known
 
     def _metadata_by_log(self, error: Exception) -> Metadata:
@@ -169,7 +171,7 @@ class Folder:
     @contextmanager
     def locked(self) -> Iterator[bool]:
         """Alone with the log, which is up to date. False if another file has come in its place."""
-        with self._exclusive():
+        with self.exclusive():
             is_current = self.log.is_current()
             if is_current:
                 self.log.refresh()
@@ -180,7 +182,8 @@ class Folder:
                 self.is_held = False
 
     @contextmanager
-    def _exclusive(self) -> Iterator[None]:
+    def exclusive(self) -> Iterator[None]:
+        """Alone with the log, however damaged it is."""
         tree.lock(self.log.fd, self.log.path)
         try:
             yield
@@ -246,17 +249,37 @@ class Folder:
     def erase(self, seq: int) -> None:
         """Puts a log in place that has only the envelope of the event; the caller holds the lock.
 
-        What was moved aside goes as well: it may hold the same words.
+        What was moved aside or kept goes as well: it may hold the same words.
         """
+        with self._replacing() as fd:
+            self.log.write_without(seq, fd)
+            tree.remove_file(f"{self.log.path}.quarantine")
+            for name in os.listdir(self.path):
+                if name.startswith(DAMAGED):
+                    os.unlink(self.file(name))
+
+    def rewrite(self, events: Sequence[Event], metadata: Metadata, at_ms: int) -> str:
+        """Puts a log of these events in place and keeps the file that was there; gives its path.
+        The caller holds the lock."""
+        kept = self.file(f"{DAMAGED}{at_ms}")
+        with self._replacing() as fd:
+            for event in events:
+                tree.write_all(fd, batch_of([event]))
+            os.link(self.log.path, kept)
+            self.write_metadata(metadata)
+        self.drop_bookmark()
+        return kept
+
+    @contextmanager
+    def _replacing(self) -> Iterator[int]:
+        """A new file that takes the place of the log at the end of the block. Whoever opens it
+        must wait until we are done, as those do who have the old one."""
         path, new = self.log.path, self.log.path + ".new"
         with disk.closing(tree.open_new(new)) as fd:
-            # Whoever opens the new file must wait until we are done, as those do who have the old
-            # one.
             tree.lock(fd, new)
-            self.log.write_without(seq, fd)
+            yield fd
             if self.durable:
                 disk.sync(fd)
-            tree.remove_file(f"{path}.quarantine")
             os.rename(new, path)
             if self.durable:
                 disk.sync_folder(self.path)

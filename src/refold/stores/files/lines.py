@@ -76,6 +76,6 @@ def event_of(line: bytes) -> Event:
         try:
             body = base64.b64decode(msgspec.json.decode(line, type=_Bytes).bytes, validate=True)
         except (msgspec.DecodeError, ValueError) as error:
-            raise Corrupt(f"not an event: {error}", hint="refold verify") from error
+            raise Corrupt(f"not an event: {error}", hint=codec.REPAIR) from error
         return replace(event, body=body)
     return event

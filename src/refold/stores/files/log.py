@@ -17,8 +17,9 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from refold.core.codec import REPAIR
 from refold.core.model import Event
-from refold.errors import Corrupt
+from refold.errors import Corrupt, Invalid
 from refold.stores import checks
 from refold.stores.files import tree
 from refold.stores.files.lines import LINE_BYTES_MAX, event_of, line_of
@@ -89,7 +90,7 @@ class LogFile:
         # With a torn tail the size says nothing: it may have been cut, and as much been appended.
         if size == self.size and not self.is_torn:
             return
-        end = self._whole(size)
+        end = self.whole(size)
         if end < self.end:
             self._forget()
         if end > self.end:
@@ -207,7 +208,7 @@ class LogFile:
 
     # --- places ---
 
-    def _whole(self, size: int) -> int:
+    def whole(self, size: int) -> int:
         """Where the last whole batch of the first `size` bytes ends."""
         at = self._newline_before(size)
         while at > 0 and os.pread(self.fd, 1, at - 1) == b" ":
@@ -317,9 +318,11 @@ class LogFile:
             return event_of(line)
         except Corrupt as error:
             raise self._damage(offset, str(error)) from error
+        except Invalid as error:
+            raise Invalid(f"{self.path}, byte {offset:,}: {error}", hint=error.hint) from error
 
     def _damage(self, offset: int, what: str) -> Corrupt:
         return Corrupt(
             f"{self.path}, byte {offset:,}: {what}",
-            hint="refold verify tells what can still be read",
+            hint=REPAIR,
         )

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from refold.core import codec
 from refold.core.model import Conversation
-from refold.errors import Conflict, Corrupt, RefoldError
+from refold.errors import Conflict, Corrupt, NotFound, RefoldError
 from refold.stores import checks
 from refold.stores.files.folder import Folder, Metadata
 from refold.stores.files.tree import Tree
@@ -55,6 +55,10 @@ class OpenFolders:
             self._note(folder.repair_if_free())
         return folder
 
+    def path(self, conversation: str, name: str) -> str:
+        """Where a file of a conversation lies."""
+        return os.path.join(self._tree.folder(conversation), name)
+
     def _folder_of(self, conversation: str) -> Folder | None:
         self._tree.check()
         path = self._tree.folder(conversation)
@@ -63,8 +67,16 @@ class OpenFolders:
         except (FileNotFoundError, NotADirectoryError):
             return None
 
+    def unread(self, conversation: str) -> Folder:
+        """The folder as it lies there, its log not looked at: that may be damaged. NotFound if
+        there is none. The caller closes it."""
+        folder = self._folder_of(codec.conversation_checked(conversation))
+        if folder is None:
+            raise checks.unknown(conversation)
+        return folder
+
     def known(self, conversation: str) -> Folder:
-        """The same, or NotFound."""
+        """The folder, opened and up to date, or NotFound."""
         folder = self.find(conversation)
         if folder is None or folder.head == 0:
             raise checks.unknown(conversation)
@@ -102,7 +114,14 @@ class OpenFolders:
         try:
             return self.about(conversation)
         except Corrupt:
-            return Conversation(id=conversation, head=0, chain=b"")
+            known = self._unread_metadata(conversation)
+            return Conversation(
+                id=conversation,
+                head=0,
+                chain=b"",
+                parent=known.parent,
+                parent_seq=known.parent_seq,
+            )
 
     def close(self, conversation: str) -> None:
         """Closes the folder of one conversation; it is opened again when it is needed."""
@@ -158,8 +177,21 @@ class OpenFolders:
             self._unsynced.discard(conversation)
 
     def metadatas(self) -> Iterator[tuple[str, Metadata]]:
-        """What is known about every conversation, besides its log."""
+        """What is known about every conversation, besides its log, which may be damaged."""
         for id in self._tree.ids():
-            folder = self.find(id)
+            try:
+                folder = self.find(id)
+            except Corrupt:
+                yield id, self._unread_metadata(id)
+                continue
             if folder and folder.head:
                 yield id, folder.metadata
+
+    def _unread_metadata(self, conversation: str) -> Metadata:
+        """What the metadata say; nothing where they are damaged as well."""
+        try:
+            folder = self.unread(conversation)
+        except (Corrupt, NotFound):
+            return Metadata(id=conversation)
+        with closing(folder):
+            return folder.metadata

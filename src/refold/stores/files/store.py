@@ -31,11 +31,12 @@ from refold.stores.contents import Artifacts
 from refold.stores.files import artifact_links
 from refold.stores.files.ancestry import Ancestry
 from refold.stores.files.conversation_list import ConversationList
+from refold.stores.files.damaged_logs import DamagedLogs
 from refold.stores.files.folder import ARTIFACTS, LOG, METADATA, Folder, Metadata
 from refold.stores.files.lines import batch_of
 from refold.stores.files.open_folders import TRIES_MAX, OpenFolders
 from refold.stores.files.tree import Tree
-from refold.stores.protocol import Recovery
+from refold.stores.protocol import Recovery, Salvage
 from refold.system import disk, process_fork
 
 P = ParamSpec("P")
@@ -71,6 +72,7 @@ class FilesStore:
         self._lock = threading.RLock()
         self._folders = OpenFolders(self._tree)
         self._ancestry = Ancestry(self._folders)
+        self._damaged = DamagedLogs(self._folders, self._ancestry)
         process_fork.watch(self)
 
     @property
@@ -297,6 +299,21 @@ class FilesStore:
         for id, metadata in self._folders.metadatas():
             if metadata.parent == conversation:
                 raise checks.forked(conversation, id, head)
+
+    # --- repair ---
+
+    @_guarded
+    def salvage(self, conversation: str) -> Salvage:
+        return self._damaged.salvage(conversation)
+
+    @_guarded
+    def rewrite(
+        self, conversation: str, events: Sequence[Event], *, after: int, seen: Salvage
+    ) -> str:
+        with self._structure():
+            kept = self._damaged.rewrite(conversation, events, after, seen)
+            self._list.remove()
+        return kept
 
     # --- flushing, and the end ---
 

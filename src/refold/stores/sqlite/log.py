@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import apsw
 
+from refold.core.codec import REPAIR
 from refold.core.model import Conversation, Event
 from refold.errors import Corrupt, Unavailable
 from refold.stores import checks
@@ -43,9 +44,8 @@ CREATE TABLE bookmarks(number INTEGER PRIMARY KEY, bookmark BLOB NOT NULL) STRIC
 
 _COLUMNS = 'at_ms, chain, tokens, kind, "by", id, counter, digest, salt, body'
 _TYPES = (int, int, bytes, int, str, str, str, str, bytes, bytes, bytes)
-_READ = (
-    f"SELECT place, {_COLUMNS} FROM events WHERE place > ? AND place <= ? ORDER BY place LIMIT ?"
-)
+_PLACED = f"SELECT place, {_COLUMNS} FROM events WHERE place > ? AND place <= ? "
+_READ = _PLACED + "ORDER BY place LIMIT ?"
 _INSERT = f"INSERT INTO events(place, {_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?)"
 # Check and insert in one statement, in an immediate transaction of its own: without the event
 # before, `kind` is NULL and refused; with an event after, the place is taken. A SELECT instead of
@@ -69,10 +69,7 @@ _INSERT_CONVERSATION = (
     "VALUES (?,?,?,?,?,?)"
 )
 _RETITLE = "UPDATE conversations SET title = ? WHERE number = ?"
-_METAS = (
-    f"SELECT place, {_COLUMNS} FROM events WHERE place > ? AND place <= ? AND kind = 'meta' "
-    "ORDER BY place DESC"
-)
+_METAS = _PLACED + "AND kind = 'meta' ORDER BY place DESC"
 _READERS = """
 WITH RECURSIVE readers(number) AS (
     VALUES (?) UNION SELECT c.number FROM conversations c JOIN readers ON c.parent = readers.number)
@@ -151,7 +148,7 @@ def head(connection: apsw.Connection, row: Row) -> int:
     return row.parent_seq if place is None else place & checks.SEQ_MAX
 
 
-def _upwards(connection: apsw.Connection, row: Row, last: int) -> Iterator[tuple[Row, int]]:
+def upwards(connection: apsw.Connection, row: Row, last: int) -> Iterator[tuple[Row, int]]:
     """The conversation and its ancestors, each with the last seq that is read from it."""
     while True:
         if last > row.parent_seq:
@@ -166,7 +163,7 @@ def _parent(connection: apsw.Connection, row: Row) -> Row:
     found = connection.execute(_ROW + "WHERE number = ?", (row.parent,)).fetchone()
     if found is None:
         said = f"conversation {row.number} has lost its parent {row.parent}"
-        raise Corrupt(said, hint="refold verify")
+        raise Corrupt(said, hint=REPAIR)
     return Row(*found)
 
 
@@ -176,20 +173,24 @@ def _parent(connection: apsw.Connection, row: Row) -> Row:
 def span(connection: apsw.Connection, row: Row, after: int, last: int, limit: int) -> list[Event]:
     """Events with after < seq <= last, at most `limit`, whichever conversation holds them."""
     parts = []
-    for holder, end in _upwards(connection, row, last):
+    for holder, end in upwards(connection, row, last):
         parts.append((holder.base, max(after, holder.parent_seq), end))
         if holder.parent_seq <= after:
             break
     events: list[Event] = []
     for base, start, end in reversed(parts):
         bounds = base + start, base + end, limit - len(events)
-        events += map(_event_of, connection.execute(_READ, bounds))
+        try:
+            events += map(event_of, connection.execute(_READ, bounds))
+        except UnicodeDecodeError as error:
+            seq = after + len(events) + 1
+            raise Corrupt(f"event {seq}: a text is not UTF-8", hint=REPAIR) from error
     return _dense(events, after)
 
 
-def _event_of(row: Any) -> Event:
+def event_of(row: Any) -> Event:
     if tuple(map(type, row)) != _TYPES:
-        raise Corrupt(f"the event at place {row[0]} is damaged", hint="refold verify")
+        raise Corrupt(f"event {row[0] & checks.SEQ_MAX} is damaged", hint=REPAIR)
     place, at_ms, chain, tokens, kind, by, id, counter, digest, salt, body = row
     return Event(
         seq=place & checks.SEQ_MAX,
@@ -211,7 +212,7 @@ def _dense(events: list[Event], after: int) -> list[Event]:
     log silently."""
     for seq, event in enumerate(events, after + 1):
         if event.seq != seq:
-            raise Corrupt(f"event {seq} is missing before event {event.seq}", hint="refold verify")
+            raise Corrupt(f"event {seq} is missing before event {event.seq}", hint=REPAIR)
     return events
 
 
@@ -240,9 +241,14 @@ def append_batch(
             return row.number
         raise checks.moved(conversation, expect, newest)
     number = _row_for(connection, conversation, row, events)
+    insert(connection, number, events)
+    return number
+
+
+def insert(connection: apsw.Connection, number: int, events: Sequence[Event]) -> None:
+    """Writes events at their places."""
     base = number << SEQ_BITS
     connection.executemany(_INSERT, [_values(base, event) for event in events])
-    return number
 
 
 def _row_for(
@@ -321,10 +327,10 @@ def _title(connection: apsw.Connection, row: Row, last: int) -> str:
 
 def _titles(connection: apsw.Connection, row: Row, after: int, last: int) -> Iterator[str]:
     """The titles that events with after < seq <= last gave, newest first."""
-    for holder, end in _upwards(connection, row, last):
+    for holder, end in upwards(connection, row, last):
         start = max(after, holder.parent_seq)
         for found in connection.execute(_METAS, (holder.base + start, holder.base + end)):
-            title = checks.title_in([_event_of(found)])
+            title = checks.title_in([event_of(found)])
             if title is not None:
                 yield title
         if holder.parent_seq <= after:
@@ -341,13 +347,24 @@ def erase(connection: apsw.Connection, conversation: str, seq: int) -> None:
     newest = head(connection, row)
     if not 1 <= seq <= newest:
         raise checks.no_event(conversation, seq, newest)
-    holder, _ = next(_upwards(connection, row, seq))
+    holder, _ = next(upwards(connection, row, seq))
     [event] = span(connection, row, seq - 1, seq, 1)
     place = holder.base + seq
     connection.execute("UPDATE events SET body = x'', salt = x'' WHERE place = ?", (place,))
-    connection.execute(_READERS + "DELETE FROM bookmarks WHERE number IN readers", (holder.number,))
+    _drop_bookmarks(connection, holder)
     if checks.title_in([event]) is not None:
         _retitle_readers(connection, holder)
+
+
+def _drop_bookmarks(connection: apsw.Connection, holder: Row) -> None:
+    """Removes the bookmarks of all who read the log."""
+    connection.execute(_READERS + "DELETE FROM bookmarks WHERE number IN readers", (holder.number,))
+
+
+def forget_derived(connection: apsw.Connection, holder: Row) -> None:
+    """Removes what was derived from a log that is another one now."""
+    _drop_bookmarks(connection, holder)
+    _retitle_readers(connection, holder)
 
 
 def _retitle_readers(connection: apsw.Connection, holder: Row) -> None:
@@ -362,10 +379,15 @@ def delete(connection: apsw.Connection, conversation: str) -> None:
     """Removes the row, its events and its bookmark; Conflict while forks read from it."""
     row = known(connection, conversation)
     _check_no_fork(connection, conversation, row)
-    bounds = row.base, row.base + checks.SEQ_MAX
-    connection.execute("DELETE FROM events WHERE place BETWEEN ? AND ?", bounds)
+    delete_events(connection, row)
     connection.execute("DELETE FROM bookmarks WHERE number = ?", (row.number,))
     connection.execute("DELETE FROM conversations WHERE number = ?", (row.number,))
+
+
+def delete_events(connection: apsw.Connection, row: Row) -> None:
+    """Removes the events that the conversation itself holds."""
+    bounds = row.base, row.base + checks.SEQ_MAX
+    connection.execute("DELETE FROM events WHERE place BETWEEN ? AND ?", bounds)
 
 
 def _check_no_fork(connection: apsw.Connection, conversation: str, row: Row) -> None:
@@ -373,21 +395,3 @@ def _check_no_fork(connection: apsw.Connection, conversation: str, row: Row) -> 
     reader: str | None = connection.execute(query, (row.number,)).get
     if reader is not None:
         raise checks.forked(conversation, reader, head(connection, row))
-
-
-# --- bookmarks ---
-
-
-def bookmark(connection: apsw.Connection, conversation: str) -> bytes | None:
-    """The bookmark of a conversation, if there is one."""
-    query = "SELECT bookmark FROM bookmarks JOIN conversations USING (number) WHERE id = ?"
-    found: bytes | None = connection.execute(query, (conversation,)).get
-    return found
-
-
-def keep_bookmark(connection: apsw.Connection, conversation: str, bookmark: bytes) -> None:
-    """Writes the bookmark in place of the one that was there."""
-    query = (
-        "INSERT INTO bookmarks VALUES (?,?) ON CONFLICT DO UPDATE SET bookmark = excluded.bookmark"
-    )
-    connection.execute(query, (known(connection, conversation).number, bookmark))

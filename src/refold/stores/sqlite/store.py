@@ -36,9 +36,9 @@ from refold.core.model import Conversation, Event
 from refold.errors import Corrupt, Invalid, RefoldError
 from refold.stores import checks
 from refold.stores.contents import Artifacts
-from refold.stores.protocol import Recovery
+from refold.stores.protocol import Recovery, Salvage
+from refold.stores.sqlite import bookmarks, damaged_logs, log
 from refold.stores.sqlite import file as database
-from refold.stores.sqlite import log
 from refold.system import disk, process_fork
 
 P = ParamSpec("P")
@@ -69,7 +69,7 @@ def _failure(error: Exception, path: str) -> RefoldError:
         case OSError():
             return disk.os_failure(error, f"cannot use {path}")
         case UnicodeDecodeError():
-            return Corrupt(f"{path}: a text is not UTF-8", hint="refold verify")
+            return Corrupt(f"{path}: a text is not UTF-8", hint=codec.REPAIR)
         case _:
             hint = "text without surrogates, numbers of 64 bits"
             return Invalid(f"not storable: {error}", hint=hint)
@@ -177,12 +177,12 @@ class SqliteStore:
     def bookmark(self, conversation: str) -> bytes | None:
         codec.conversation_checked(conversation)
         connection = self._connected(writing=False)
-        return log.bookmark(connection, conversation) if connection else None
+        return bookmarks.kept(connection, conversation) if connection else None
 
     @_guarded
     def keep_bookmark(self, conversation: str, data: bytes) -> None:
         with self._writing_to(conversation) as connection:
-            log.keep_bookmark(connection, conversation, bytes(data))
+            bookmarks.keep(connection, conversation, bytes(data))
         self._note_write()
 
     # --- contents ---
@@ -215,6 +215,7 @@ class SqliteStore:
     def erase(self, conversation: str, seq: int) -> None:
         with self._writing_to(conversation) as connection:
             log.erase(connection, conversation, seq)
+        damaged_logs.remove_copies(self._copy_path(conversation))
         # secure_delete clears the row, but not the copies that page splits left when they moved it
         # (seen in 2 of 600 random stores). Only writing all pages again is sure to leave no byte.
         connection.execute("VACUUM")
@@ -224,9 +225,38 @@ class SqliteStore:
     def delete(self, conversation: str) -> None:
         with self._writing_to(conversation) as connection:
             log.delete(connection, conversation)
+        self._forget(conversation)
+        damaged_logs.remove_copies(self._copy_path(conversation))
+        self._scrub(connection)
+
+    # --- repair ---
+
+    @_guarded
+    def salvage(self, conversation: str) -> Salvage:
+        with _transaction(self._connection_to(conversation), "BEGIN") as connection:
+            return damaged_logs.salvage(connection, conversation)
+
+    @_guarded
+    def rewrite(
+        self, conversation: str, events: Sequence[Event], *, after: int, seen: Salvage
+    ) -> str:
+        kept = f"{self._copy_path(conversation)}{checks.now_ms()}.jsonl"
+        with self._writing_to(conversation) as connection:
+            if damaged_logs.salvage(connection, conversation) != seen:
+                raise checks.written_meanwhile(conversation, len(seen.pieces))
+            damaged_logs.keep_copy(kept, seen)
+            damaged_logs.rewrite(connection, conversation, events, after)
+        self._forget(conversation)
+        self._note_write()
+        return kept
+
+    def _copy_path(self, conversation: str) -> str:
+        """How the names of the files begin that keep what a repair replaced."""
+        return self.derived_path(f"{conversation}.damaged-")
+
+    def _forget(self, conversation: str) -> None:
         for known in self._memory:
             known.pop(conversation, None)
-        self._scrub(connection)
 
     def _scrub(self, connection: apsw.Connection) -> None:
         """Copies the cleared pages over the old ones and empties the WAL, which still holds what
