@@ -121,6 +121,8 @@ class Context:
         your own from here on; limits follow at once. Only what changed is written, with the next
         append or request, or at the end."""
         with self._open.guard:
+            if not all(value is None for value in (system, tools, title, tags, metadata)):
+                self._open.check_writable()
             self._model.take(model or self._open.state.meta.model, window)
             if self._model.is_unknown:
                 self._open.notify("unknown-model", f"{model}: a window of 128,000 is assumed")
@@ -177,6 +179,7 @@ class Context:
     def stream(self, response: Iterable[Any]) -> Iterator[Any]:
         """Hands on the chunks of a provider's raw stream, and records the reply once it ends,
         however it ends."""
+        self._open.check_writable()
         return self._recorder.stream(response, shown=self._pages.take_shown())
 
     # --- the page ---
@@ -248,6 +251,7 @@ class Context:
         """Makes the page shorter, as one batch that `undo` and `revert` take back. Without
         names, the ladder. `instructions` are for the writer, if there is one."""
         with self._open.reading():
+            self._open.check_writable()
             job = self._compactor.job(
                 strategies, target=target, task=task, settings=settings, instructions=instructions
             )
@@ -267,6 +271,7 @@ class Context:
         overflow = overflow_of(error)
         if overflow is None:
             return False
+        self._open.check_writable()
         recover(self._open, self._model, self._compactor, overflow, shown=self._pages.shown)
         return True
 
@@ -475,7 +480,8 @@ class Context:
                     self._open.store.close()
 
     def _finish(self) -> None:
-        clean_configured(self.artifacts, self._open)
+        if not self._open.is_read_only:
+            clean_configured(self.artifacts, self._open)
         self._search.close()
 
     def __enter__(self) -> Context:

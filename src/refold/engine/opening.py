@@ -9,10 +9,10 @@ from refold.checked import check
 from refold.config import Config
 from refold.core.codec import conversation_checked
 from refold.engine.context import Context
-from refold.errors import Invalid
+from refold.errors import Invalid, NotFound
 from refold.search.embedders import Embedder
 from refold.settings.sources import default_store, loaded, remarks
-from refold.stores import open_store
+from refold.stores import is_there, open_store, reading_store
 from refold.stores.protocol import Store
 from refold.writer.asker import Writer
 
@@ -29,6 +29,7 @@ def open(
     counter: Callable[[str], int] | str | None = None,
     writer: Writer | None = None,
     embedder: Embedder | bool | None = None,
+    read_only: bool = False,
 ) -> Context:
     """Opens a conversation, new or known; nothing is written before the first append.
 
@@ -38,11 +39,14 @@ def open(
     tokens, or a name: `exact`, `estimate`, a vocabulary. `writer` is the model that puts what is
     compacted in words: any callable from `refold.types.Request` to `refold.types.Answer`, such as
     `refold.endpoint`. `embedder` makes vectors of texts for `search`; without one, the extra
-    `semantic` does if it is installed, and False means none.
+    `semantic` does if it is installed, and False means none. With `read_only=True` the conversation
+    must be there (NotFound), nothing in the store's folder changes, whatever is asked, and what
+    would write raises Denied.
     """
     conversation_checked(conversation)
     check("model", model, str | None)
     check("window", window, int | None)
+    check("read_only", read_only, bool)
     if store is not None and not isinstance(store, str) and not hasattr(store, "conversations"):
         raise Invalid(
             f"store is a {type(store).__name__}", hint="give a URL such as sqlite:PATH, or a store"
@@ -59,6 +63,25 @@ def open(
         "remarks": remarks(config),
     }
     if store is None or isinstance(store, str):
-        opened = open_store(store or default_store())
-        return Context(opened, conversation, config=effective, owns_store=True, **given)
-    return Context(store, conversation, config=effective, **given)
+        opened = open_store(store or default_store(), read_only=read_only)
+    else:
+        opened = reading_store(store) if read_only else store
+    owns_store = opened is not store
+    try:
+        if read_only:
+            _check_there(opened, conversation)
+        return Context(opened, conversation, config=effective, owns_store=owns_store, **given)
+    except BaseException:
+        if owns_store:
+            opened.close()
+        raise
+
+
+def _check_there(store: Store, conversation: str) -> None:
+    """NotFound, with the store that was looked at, if there is nothing to read."""
+    if not is_there(store):
+        raise NotFound(f"there is no store {store.url}", hint="check its name")
+    try:
+        store.conversation(conversation)
+    except NotFound as error:
+        raise NotFound(f"{error} in {store.url}", hint=error.hint) from error
