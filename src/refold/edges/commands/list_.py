@@ -150,6 +150,7 @@ COMMAND = Command(
     name="list",
     details="Wherever an ID is asked for, @1 is the first of this list, @2 the second.",
     on="store",
+    reads=True,
     arguments=ListArguments,
     run=run,
     show=show,
