@@ -24,6 +24,7 @@ from refold.compaction.active_model import ActiveModel
 from refold.compaction.compactor import Compactor
 from refold.compaction.hooks import Hook
 from refold.config import Config
+from refold.conversations.names import names_checked
 from refold.core.budget import Budget
 from refold.core.codec import conversation_checked
 from refold.core.model import Checkpoint, Event, Meta, Restore, Totals, View
@@ -116,12 +117,13 @@ class Context:
         title: str | None = None,
         tags: Sequence[str] | None = None,
         metadata: dict[str, Any] | None = None,
+        names: Sequence[str] | None = None,
     ) -> None:
         """Sets the model, its window, the system prompt, the tools, title, tags or metadata of
-        your own from here on; limits follow at once. Only what changed is written, with the next
-        append or request, or at the end."""
+        your own from here on, or the names by which others know the conversation; limits follow
+        at once. Only what changed is written, with the next append or request, or at the end."""
         with self._open.guard:
-            if not all(value is None for value in (system, tools, title, tags, metadata)):
+            if not all(value is None for value in (system, tools, title, tags, metadata, names)):
                 self._open.check_writable()
             self._model.take(model or self._open.state.meta.model, window)
             if self._model.is_unknown:
@@ -132,6 +134,7 @@ class Context:
                 title=title,
                 tags=tagged,
                 metadata=metadata,
+                names=None if names is None else names_checked(names),
                 windows=self._model.given_windows(window),
             )
             system, tools = dialects.plain_value(system), dialects.plain_value(tools)
@@ -411,7 +414,10 @@ class Context:
             place = state.head if at is None else at
             self._open.store.fork(self.id, place, conversation_checked(id))
             twin = self._sibling(id)
-            twin.update(title=f"Fork of {state.meta.title or self.id}")
+            # What others call a conversation, only one of two can be.
+            names = () if state.meta.names else None
+            twin.update(title=f"Fork of {state.meta.title or self.id}", names=names)
+            twin._open.write_pending()
             return twin
 
     @checked

@@ -7,6 +7,7 @@ from typing import Any
 
 from refold.checked import check
 from refold.config import Config
+from refold.conversations.names import id_for, named, names_checked
 from refold.core.codec import conversation_checked
 from refold.engine.context import Context
 from refold.errors import Invalid, NotFound
@@ -18,8 +19,9 @@ from refold.writer.asker import Writer
 
 
 def open(
-    conversation: str,
+    conversation: str | None = None,
     *,
+    name: str | None = None,
     store: str | Store | None = None,
     model: str | None = None,
     system: Any = None,
@@ -33,6 +35,8 @@ def open(
 ) -> Context:
     """Opens a conversation, new or known; nothing is written before the first append.
 
+    `name` is what somebody else calls it, any text: the conversation that has this name is opened,
+    or a new one is given it. With an id as well, the conversation of that id is given the name.
     `store` is a URL (`sqlite:PATH`, `files:DIR`, `memory:`) or a store; without one, `.refold/` of
     this project. `model` decides window, prices and wire format; `window` overrides. `config`
     overrides `refold.toml`, `[tool.refold]` and `REFOLD_*`. `counter` is a function from text to
@@ -43,7 +47,12 @@ def open(
     must be there (NotFound), nothing in the store's folder changes, whatever is asked, and what
     would write raises Denied.
     """
-    conversation_checked(conversation)
+    if conversation is None and name is None:
+        raise Invalid("no conversation is named", hint='refold.open("fix-login")')
+    if conversation is not None:
+        conversation_checked(conversation)
+    if name is not None:
+        names_checked([name])
     check("model", model, str | None)
     check("window", window, int | None)
     check("read_only", read_only, bool)
@@ -69,19 +78,32 @@ def open(
     owns_store = opened is not store
     try:
         if read_only:
-            _check_there(opened, conversation)
-        return Context(opened, conversation, config=effective, owns_store=owns_store, **given)
+            _check_there(opened)
+        id = _id(opened, conversation, name, read_only=read_only)
+        context = Context(opened, id, config=effective, owns_store=owns_store, **given)
+        if name is not None and name not in context.view.names:
+            context.update(names=(*context.view.names, name))
+        return context
     except BaseException:
         if owns_store:
             opened.close()
         raise
 
 
-def _check_there(store: Store, conversation: str) -> None:
-    """NotFound, with the store that was looked at, if there is nothing to read."""
+def _check_there(store: Store) -> None:
     if not is_there(store):
         raise NotFound(f"there is no store {store.url}", hint="check its name")
-    try:
-        store.conversation(conversation)
-    except NotFound as error:
-        raise NotFound(f"{error} in {store.url}", hint=error.hint) from error
+
+
+def _id(store: Store, id: str | None, name: str | None, *, read_only: bool) -> str:
+    """The id of the conversation to open. NotFound, with the store that was looked at, if it is
+    to be read and is not there."""
+    if id is None and name is not None:
+        id = named(store, name) or id_for(store, name)
+    assert id is not None
+    if read_only:
+        try:
+            store.conversation(id)
+        except NotFound as error:
+            raise NotFound(f"{error} in {store.url}", hint=error.hint) from error
+    return id
