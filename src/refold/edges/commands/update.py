@@ -51,12 +51,13 @@ def run(session: Session, arguments: UpdateArguments) -> Updated:
 
 
 def show(updated: Updated, screen: Screen) -> None:
+    names = ", ".join(short_line(name, 200) for name in updated.names)
     screen.fields(
         [
             ("Conversation", updated.conversation),
+            *([("Names", names)] if names else []),
             ("Title", short_line(updated.title or "Untitled", 200)),
             ("Tags", ", ".join(updated.tags) or "none"),
-            ("Names", ", ".join(short_line(name, 200) for name in updated.names) or "none"),
             ("Model", updated.model or "unknown"),
         ]
     )
