@@ -4,11 +4,12 @@ delete.
     import refold
 
     for about in refold.conversations.list("sqlite:work.db"):
-        print(about.id, about.title, about.head)
+        print(about.id, about.title, about.names, about.metadata)
     refold.conversations.export("sqlite:work.db", "@1", "newest.json")
 
 Every function takes a store, or the URL of one, which is then opened for the call and closed again.
-A conversation is named by its id, or as `@1` for the newest, `@2` for the one before. What does the
+A conversation is named by its id, by a name that it was given, or as `@1` for the newest, `@2` for
+the one before. What does the
 work is imported when it is first needed. Neighbours: a module for each verb, `refold.open` for one
 conversation held open.
 """
@@ -65,18 +66,21 @@ def __dir__() -> builtins.list[str]:
 
 
 def list(store: Store | str, *, tag: str = "") -> builtins.list[Conversation]:
-    """All conversations, the one that was written to last first; with a tag, those that carry
-    it."""
-    from refold.conversations.listing import newest
+    """All conversations, the one that was written to last first, with their titles, tags, metadata
+    and names; with a tag, those that carry it."""
+    from refold.conversations.listing import described, newest
 
     with _open(store) as opened:
-        return newest(opened, tag=tag)
+        return [described(opened, about) for about in newest(opened, tag=tag)]
 
 
 def find(store: Store | str, name: str) -> Conversation:
-    """The conversation of that name; NotFound if there is none."""
+    """The conversation of that id or name; NotFound if there is none, Invalid with their ids if
+    several have the name."""
+    from refold.conversations.listing import described
+
     with _open(store) as opened:
-        return opened.conversation(_id(opened, name))
+        return described(opened, opened.conversation(_id(opened, name)))
 
 
 def copy(

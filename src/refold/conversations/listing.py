@@ -1,20 +1,24 @@
 """The conversations of a store, newest first, and finding one of them again.
 
-A conversation is named by its id, or by its place in that order: `@1` (or `@`) is the one that was
-written to last. Neighbours: a store below, `deleter` sweeps in this order, the command line above.
+A conversation is named by its id, by a name of its own, or by its place in that order: `@1` (or
+`@`) is the one that was written to last. What a log says of itself (`meta_of`) is read from the
+bookmark and the events after it; nothing is folded unless an event reaches back. Neighbours: a
+store below, `names` knows names, `deleter` sweeps in this order, the command line above.
 """
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from refold.core import bookmark
 from refold.core.bookmark import Bookmark
 from refold.core.codec import decode
-from refold.core.fold import text_of
+from refold.core.fold import REACHING, merged, text_of
 from refold.core.model import Conversation, Message, Meta, ToolResult
 from refold.display import cut, one_line
 from refold.errors import Corrupt, Invalid, NotFound, RefoldError
 from refold.log.log import Log
-from refold.log.reading import conversations
+from refold.log.reading import chain_at, conversations, pages_of
 from refold.redaction import redacted
 from refold.stores.protocol import Store
 
@@ -39,17 +43,41 @@ def _newest_first(about: Conversation) -> tuple[int, str]:
     return -about.updated_ms, about.id
 
 
+def described(store: Store, about: Conversation) -> Conversation:
+    """The conversation, with the tags, the metadata and the names that it was given."""
+    meta = meta_of(store, about)
+    return replace(
+        about, tags=meta.tags or (), metadata=meta.metadata or {}, names=meta.names or ()
+    )
+
+
 def meta_of(store: Store, about: Conversation) -> Meta:
-    """The model, tags and metadata of a conversation: from its bookmark, or from its log if the
-    bookmark is missing or behind. Of a log that cannot be read, what the bookmark knows."""
+    """The model, tags, metadata and names of a conversation: from its bookmark and what its log
+    says since. Of a log that cannot be read, what the bookmark knows."""
     mark = _bookmark(store, about.id)
     known = mark.meta if mark else Meta()
     if mark and (mark.head, mark.chain) == (about.head, about.chain):
         return known
     try:
-        return Log(store, about.id).state.meta
+        since = _meta_since(store, about, mark)
+        return Log(store, about.id).state.meta if since is None else since
     except RefoldError:
         return known
+
+
+def _meta_since(store: Store, about: Conversation, mark: Bookmark | None) -> Meta | None:
+    """What the bookmark knows, with what the events after it say; None if that needs a fold."""
+    known, after = (mark.meta, mark.head) if mark else (Meta(), 0)
+    if mark and (after > about.head or chain_at(store, about, after) != mark.chain):
+        return None
+    for events in pages_of(store, about.id, after=after, last=about.head):
+        for event in events:
+            if event.kind in REACHING:
+                return None
+            body = decode(event) if event.kind == "meta" else None
+            if isinstance(body, Meta):
+                known = merged(known, body)
+    return known
 
 
 def _bookmark(store: Store, conversation: str) -> Bookmark | None:
@@ -61,14 +89,26 @@ def _bookmark(store: Store, conversation: str) -> Bookmark | None:
 
 
 def id_of(store: Store, name: str) -> str:
-    """The id that a name stands for: itself, or `@n` for the n-th newest."""
+    """The id that a name stands for: `@n` for the n-th newest, itself, or the one conversation
+    that has this name."""
     if not name.startswith("@"):
-        return name
+        return _id_by_name(store, name)
     position = _position(name)
     there = newest(store)
     if position > len(there):
         raise NotFound(f"there is no conversation {name}", hint=f"{store.url} holds {len(there)}")
     return there[position - 1].id
+
+
+def _id_by_name(store: Store, name: str) -> str:
+    from refold.conversations.names import id_of_named
+
+    try:
+        return store.conversation(name).id
+    except Corrupt:
+        return name
+    except (NotFound, Invalid):
+        return id_of_named(store, name)
 
 
 def _position(name: str) -> int:

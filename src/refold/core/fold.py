@@ -431,6 +431,7 @@ class Fold:
                 title=self.meta.title or "",
                 tags=self.meta.tags or (),
                 metadata=self.meta.metadata or {},
+                names=self.meta.names or (),
                 model=self.meta.model or "",
                 pins=frozenset(self.pins),
                 request=self.request,

@@ -45,7 +45,7 @@ def is_cleanup(event: Event) -> bool:
 
 class Conversation(Struct, frozen=True, kw_only=True):
     """What a store knows of a conversation without reading its log. A fork names its parent and
-    where it left."""
+    where it left. `tags`, `metadata` and `names` are left to those who list conversations."""
 
     id: str
     head: int
@@ -55,6 +55,9 @@ class Conversation(Struct, frozen=True, kw_only=True):
     parent_seq: int = 0
     at_ms: int = 0
     updated_ms: int = 0
+    tags: tuple[str, ...] = ()
+    metadata: dict[str, Any] = field(default_factory=dict)
+    names: tuple[str, ...] = ()
 
 
 class Span(Struct, frozen=True):
@@ -300,7 +303,8 @@ class Checkpoint(Struct, frozen=True, kw_only=True):
 
 class Meta(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is true of the conversation as a whole; only what changed is present. `windows` are
-    those given by hand, in tokens, by the model they were given for."""
+    those given by hand, in tokens, by the model they were given for; `names` are what others call
+    the conversation."""
 
     title: str | None = None
     tags: tuple[str, ...] | None = None
@@ -309,6 +313,7 @@ class Meta(Struct, frozen=True, kw_only=True, omit_defaults=True):
     tools: list[Any] | None = None
     metadata: dict[str, Any] | None = None
     windows: dict[str, int] | None = None
+    names: tuple[str, ...] | None = None
 
 
 class Pin(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -402,6 +407,7 @@ class View(Struct, frozen=True, kw_only=True):
     title: str = ""
     tags: tuple[str, ...] = ()
     metadata: dict[str, Any] = field(default_factory=dict)
+    names: tuple[str, ...] = ()
     model: str = ""
     pins: frozenset[int] = frozenset()
     request: int = 0

@@ -24,6 +24,7 @@ from refold.compaction.active_model import ActiveModel
 from refold.compaction.compactor import Compactor
 from refold.compaction.hooks import Hook
 from refold.config import Config
+from refold.conversations.names import names_checked
 from refold.core.budget import Budget
 from refold.core.codec import conversation_checked
 from refold.core.model import Checkpoint, Event, Meta, Restore, Span, Totals, View
@@ -119,11 +120,14 @@ class Context:
         title: str | None = None,
         tags: Sequence[str] | None = None,
         metadata: dict[str, Any] | None = None,
+        names: Sequence[str] | None = None,
     ) -> None:
         """Sets the model, its window, the system prompt, the tools, title, tags or metadata of
-        your own from here on; limits follow at once. Only what changed is written, with the next
-        append or request, or at the end."""
+        your own from here on, or the names by which others know the conversation; limits follow
+        at once. Only what changed is written, with the next append or request, or at the end."""
         with self._open.guard:
+            if not all(value is None for value in (system, tools, title, tags, metadata, names)):
+                self._open.check_writable()
             self._model.take(model or self._open.state.meta.model, window)
             if self._model.is_unknown:
                 self._open.notify("unknown-model", f"{model}: a window of 128,000 is assumed")
@@ -133,6 +137,7 @@ class Context:
                 title=title,
                 tags=tagged,
                 metadata=metadata,
+                names=None if names is None else names_checked(names),
                 windows=self._model.given_windows(window),
             )
             system, tools = dialects.plain_value(system), dialects.plain_value(tools)
@@ -221,6 +226,7 @@ class Context:
     def stream(self, response: Iterable[Any]) -> Iterator[Any]:
         """Hands on the chunks of a provider's raw stream, and records the reply once it ends,
         however it ends."""
+        self._open.check_writable()
         return self._recorder.stream(response, shown=self._pages.take_shown())
 
     # --- the page ---
@@ -292,6 +298,7 @@ class Context:
         """Makes the page shorter, as one batch that `undo` and `revert` take back. Without
         names, the ladder. `instructions` are for the writer, if there is one."""
         with self._open.reading():
+            self._open.check_writable()
             job = self._compactor.job(
                 strategies, target=target, task=task, settings=settings, instructions=instructions
             )
@@ -318,6 +325,7 @@ class Context:
         overflow = overflow_of(error)
         if overflow is None:
             return False
+        self._open.check_writable()
         recover(self._open, self._model, self._compactor, overflow, shown=self._pages.shown)
         return True
 
@@ -457,7 +465,10 @@ class Context:
             place = state.head if at is None else at
             self._open.store.fork(self.id, place, conversation_checked(id))
             twin = self._sibling(id)
-            twin.update(title=f"Fork of {state.meta.title or self.id}")
+            # What others call a conversation, only one of two can be.
+            names = () if state.meta.names else None
+            twin.update(title=f"Fork of {state.meta.title or self.id}", names=names)
+            twin._open.write_pending()
             return twin
 
     @checked
@@ -526,7 +537,8 @@ class Context:
                     self._open.store.close()
 
     def _finish(self) -> None:
-        clean_configured(self.artifacts, self._open)
+        if not self._open.is_read_only:
+            clean_configured(self.artifacts, self._open)
         self._search.close()
 
     def __enter__(self) -> Context:

@@ -7,6 +7,7 @@ work.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from refold.checked import checked
@@ -86,7 +87,7 @@ class LogReader:
             return traced(self._log.log, seq, self._log.config)
 
     @checked
-    def export(self, path: str, *, secrets: bool | None = None) -> None:
+    def export(self, path: str | Path, *, secrets: bool | None = None) -> None:
         """Writes the conversation to a file, by its ending: `.json` is complete and can be
         imported again, `.md` is for reading, without secrets. `secrets=True` leaves them in;
         `False` takes them out of `.json` as well, which is another log then."""
@@ -100,7 +101,7 @@ class LogReader:
             export_file(
                 self._log.store,
                 self._log.id,
-                path,
+                str(path),
                 force=True,
                 secrets=shown,
                 emails=takes_emails(redact),

@@ -7,19 +7,21 @@ from typing import Any
 
 from refold.checked import check
 from refold.config import Config
+from refold.conversations.names import id_for, named, names_checked
 from refold.core.codec import conversation_checked
 from refold.engine.context import Context
-from refold.errors import Invalid
+from refold.errors import Invalid, NotFound
 from refold.search.embedders import Embedder
 from refold.settings.sources import default_store, loaded, remarks
-from refold.stores import open_store
+from refold.stores import is_there, open_store, reading_store
 from refold.stores.protocol import Store
 from refold.writer.asker import Writer
 
 
 def open(
-    conversation: str,
+    conversation: str | None = None,
     *,
+    name: str | None = None,
     store: str | Store | None = None,
     model: str | None = None,
     system: Any = None,
@@ -29,20 +31,31 @@ def open(
     counter: Callable[[str], int] | str | None = None,
     writer: Writer | None = None,
     embedder: Embedder | bool | None = None,
+    read_only: bool = False,
 ) -> Context:
     """Opens a conversation, new or known; nothing is written before the first append.
 
+    `name` is what somebody else calls it, any text: the conversation that has this name is opened,
+    or a new one is given it. With an id as well, the conversation of that id is given the name.
     `store` is a URL (`sqlite:PATH`, `files:DIR`, `memory:`) or a store; without one, `.refold/` of
     this project. `model` decides window, prices and wire format; `window` overrides. `config`
     overrides `refold.toml`, `[tool.refold]` and `REFOLD_*`. `counter` is a function from text to
     tokens, or a name: `exact`, `estimate`, a vocabulary. `writer` is the model that puts what is
     compacted in words: any callable from `refold.types.Request` to `refold.types.Answer`, such as
     `refold.endpoint`. `embedder` makes vectors of texts for `search`; without one, the extra
-    `semantic` does if it is installed, and False means none.
+    `semantic` does if it is installed, and False means none. With `read_only=True` the conversation
+    must be there (NotFound), nothing in the store's folder changes, whatever is asked, and what
+    would write raises Denied.
     """
-    conversation_checked(conversation)
+    if conversation is None and name is None:
+        raise Invalid("no conversation is named", hint='refold.open("fix-login")')
+    if conversation is not None:
+        conversation_checked(conversation)
+    if name is not None:
+        names_checked([name])
     check("model", model, str | None)
     check("window", window, int | None)
+    check("read_only", read_only, bool)
     if store is not None and not isinstance(store, str) and not hasattr(store, "conversations"):
         raise Invalid(
             f"store is a {type(store).__name__}", hint="give a URL such as sqlite:PATH, or a store"
@@ -59,6 +72,38 @@ def open(
         "remarks": remarks(config),
     }
     if store is None or isinstance(store, str):
-        opened = open_store(store or default_store())
-        return Context(opened, conversation, config=effective, owns_store=True, **given)
-    return Context(store, conversation, config=effective, **given)
+        opened = open_store(store or default_store(), read_only=read_only)
+    else:
+        opened = reading_store(store) if read_only else store
+    owns_store = opened is not store
+    try:
+        if read_only:
+            _check_there(opened)
+        id = _id(opened, conversation, name, read_only=read_only)
+        context = Context(opened, id, config=effective, owns_store=owns_store, **given)
+        if name is not None and name not in context.view.names:
+            context.update(names=(*context.view.names, name))
+        return context
+    except BaseException:
+        if owns_store:
+            opened.close()
+        raise
+
+
+def _check_there(store: Store) -> None:
+    if not is_there(store):
+        raise NotFound(f"there is no store {store.url}", hint="check its name")
+
+
+def _id(store: Store, id: str | None, name: str | None, *, read_only: bool) -> str:
+    """The id of the conversation to open. NotFound, with the store that was looked at, if it is
+    to be read and is not there."""
+    if id is None and name is not None:
+        id = named(store, name) or id_for(store, name)
+    assert id is not None
+    if read_only:
+        try:
+            store.conversation(id)
+        except NotFound as error:
+            raise NotFound(f"{error} in {store.url}", hint=error.hint) from error
+    return id

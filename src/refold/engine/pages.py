@@ -33,6 +33,8 @@ class Pages:
 
     def render(self, dialect: str | None) -> Rendered:
         """The request for a page that fits, durable once this returns."""
+        if self._log.is_read_only:
+            return self._preview(dialect)
         # Another thread may undo a compaction, or append, between making room and rendering: then
         # room is made again.
         for _ in range(PREPARE_TRIES_MAX):
@@ -52,6 +54,11 @@ class Pages:
             hint="shorten the system prompt, the tools or the pins, "
             "or use a model with a larger window",
         )
+
+    def _preview(self, dialect: str | None) -> Rendered:
+        """The request for the page as the log has it: whoever only reads makes no room."""
+        with self._log.reading():
+            return self._show(dialect)
 
     def _prepare(self) -> None:
         """What must have happened before a page is rendered: others' events read, our own

@@ -18,12 +18,13 @@ from refold.config import Config
 from refold.core.codec import conversation_checked
 from refold.core.fold import Fold
 from refold.core.model import Body, Event
-from refold.errors import Invalid, NotFound
+from refold.errors import Denied, Invalid, NotFound
 from refold.log.draft import Draft
 from refold.log.log import Fresh, Log
 from refold.log.notices import Notice, NoticeName, Notices
 from refold.log.undo import checkpointing
 from refold.redaction import redactor
+from refold.stores import is_read_only
 from refold.stores.protocol import Store
 from refold.tokens.choice import counter_for
 from refold.tokens.counter import Count
@@ -64,6 +65,7 @@ class OpenLog:
     ) -> None:
         self.id = conversation_checked(conversation)
         self.store, self.config = store, config
+        self.is_read_only = is_read_only(store)
         self.notices = Notices(redactor(config.redact, "logs"))
         self.guard = Guard(self.notices.tell)
         self.log = Log(store, conversation)
@@ -107,6 +109,13 @@ class OpenLog:
                 f"the context {self.id!r} is closed", hint="open it again with refold.open"
             )
 
+    def check_writable(self) -> None:
+        """Denied, before anything is done for it, if the conversation is only read."""
+        self.check_open()
+        if self.is_read_only:
+            said = f"the context {self.id!r} is open for reading only"
+            raise Denied(said, hint="open it without read_only=True to write")
+
     # --- writing ---
 
     def draft(self, body: Body, tokens: int = 0, by: str = "user") -> Draft:
@@ -121,7 +130,7 @@ class OpenLog:
     ) -> list[Event]:
         """Writes the drafts on top of the log, after what is pending; all or nothing, dated
         `at_ms` or now. Nothing is written if `fresh` says that they no longer fit."""
-        self.check_open()
+        self.check_writable()
         pending, self.pending = self.pending, []
         try:
             events = self.log.append([*pending, *drafts], fresh=fresh, at_ms=at_ms)
@@ -146,7 +155,7 @@ class OpenLog:
     def write_pending(self) -> None:
         """Writes what is pending; a conversation that has nothing else yet is not begun by
         that."""
-        if self.pending and self.state.head:
+        if self.pending and self.state.head and not self.is_read_only:
             self.append([])
 
     def _append_checkpoint(self, messages: int) -> None:
@@ -198,7 +207,8 @@ class OpenLog:
             if self.state.head:
                 self.write_pending()
                 finish()
-                self.log.keep_bookmark()
+                if not self.is_read_only:
+                    self.log.keep_bookmark()
                 self._report_bookmark()
             self.store.flush()
         except NotFound:

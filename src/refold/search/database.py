@@ -12,6 +12,7 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator
+from urllib.parse import quote
 
 import apsw
 
@@ -103,6 +104,29 @@ def _replace_damaged(path: str, reason: str) -> tuple[apsw.Connection, Notice]:
 def _in_memory() -> apsw.Connection:
     connection = apsw.Connection(MEMORY)
     _initialize(connection)
+    return connection
+
+
+def copy(path: str) -> apsw.Connection:
+    """What the index at `path` holds, in memory: whoever may not write in its folder goes on with
+    that. An empty one where there is none, or none that can be read."""
+    if not os.path.isfile(path):
+        return _in_memory()
+    wal = path + "-wal"
+    has_wal = os.path.exists(wal) and os.path.getsize(wal) > 0
+    # Neither way makes a file beside it or changes one: see `stores.sqlite.reader`.
+    how = "mode=ro&readonly_shm=1" if has_wal else "immutable=1"
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    connection = apsw.Connection(MEMORY)
+    try:
+        with contextlib.closing(apsw.Connection(f"file:{quote(path)}?{how}", flags=flags)) as file:
+            file.set_busy_timeout(BUSY_MS)
+            with connection.backup("main", file, "main") as backup:
+                backup.step(-1)
+        _initialize(connection)
+    except (Foreign, apsw.Error, UnicodeDecodeError):
+        connection.close(True)
+        return _in_memory()
     return connection
 
 

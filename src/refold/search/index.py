@@ -81,9 +81,13 @@ class Index:
     """An open index, with a `notice` if something had to be done to open it. Not locked: its owner
     sees to it that one thread at a time uses it."""
 
-    def __init__(self, path: str = database.MEMORY) -> None:
+    def __init__(self, path: str = database.MEMORY, *, copy_of: str = "") -> None:
         self.path = path
-        self.connection, self.notice = database.connect(path)
+        self.notice: database.Notice | None = None
+        if copy_of:
+            self.connection = database.copy(copy_of)
+        else:
+            self.connection, self.notice = database.connect(path)
         self.connection.register_fts5_function("occurrences", _occurrences)
         self._tokenizer = _tokenizer(self.connection)
 

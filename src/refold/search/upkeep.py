@@ -22,6 +22,7 @@ from refold.log.reading import conversations
 from refold.search import database, sources
 from refold.search.index import Index, Mark
 from refold.search.sources import EventDocuments
+from refold.stores import is_read_only
 from refold.stores.protocol import Store
 from refold.system import process_fork
 
@@ -61,7 +62,10 @@ class Upkeep:
     """The index of one store. `tell(name, reason)` is called with what a user should know."""
 
     def __init__(self, store: Store, path: str, *, tell: Tell) -> None:
-        self.path = path
+        # Whoever only reads a store works on a copy of its index, in memory.
+        is_copied = is_read_only(store) and path != database.MEMORY
+        self._copied = path if is_copied else ""
+        self.path = database.MEMORY if is_copied else path
         self._store, self._tell = store, tell
         self._lock = threading.RLock()
         self._index: Index | None = None
@@ -100,7 +104,8 @@ class Upkeep:
         if self._index is None:
             # A store that was never written to has no folder yet, and nothing to search either.
             is_possible = self.path == database.MEMORY or os.path.isdir(os.path.dirname(self.path))
-            self._index = Index(self.path if is_possible else database.MEMORY)
+            path = self.path if is_possible else database.MEMORY
+            self._index = Index(path, copy_of=self._copied)
             if self._index.notice:
                 self._tell(*self._index.notice)
         return self._index

@@ -12,19 +12,40 @@ from collections.abc import Callable
 from refold.display import is_text
 from refold.errors import Invalid
 from refold.stores.protocol import Store
+from refold.stores.read_only import ReadOnlyStore
 
-__all__ = ["Store", "is_same_place", "open_store"]
+__all__ = ["Store", "is_read_only", "is_same_place", "is_there", "open_store", "reading_store"]
 
 
-def open_store(url: str) -> Store:
-    """The store that the URL names. Opening creates nothing; the first write does."""
+def open_store(url: str, *, read_only: bool = False) -> Store:
+    """The store that the URL names. Opening creates nothing; the first write does. One that is
+    `read_only` refuses every write, and leaves each byte, name and time in its folder as it is."""
+    opened = _opened(url, read_only)
+    return ReadOnlyStore(opened, owns=True) if read_only else opened
+
+
+def _opened(url: str, read_only: bool) -> Store:
     if isinstance(url, str) and "\0" not in url and is_text(url):
         scheme, colon, rest = url.partition(":")
         if colon and scheme in _OPENERS:
-            return _OPENERS[scheme](rest)
+            return _OPENERS[scheme](rest, read_only)
         if not colon and url.endswith(".db"):
-            return _sqlite(url)
+            return _sqlite(url, read_only)
     raise Invalid(f"{url!r} is not a store", hint=_KNOWN)
+
+
+def reading_store(store: Store) -> Store:
+    """The same place, to be read only. One on this disk is opened once more, so that reading moves
+    nothing there; any other is read through the store that was given, which stays open."""
+    if is_read_only(store):
+        return ReadOnlyStore(store, owns=False)
+    is_on_disk = store.url.partition(":")[0] in ("sqlite", "files")
+    return open_store(store.url, read_only=True) if is_on_disk else ReadOnlyStore(store, owns=False)
+
+
+def is_read_only(store: Store) -> bool:
+    """Whether the store refuses every write."""
+    return isinstance(store, ReadOnlyStore)
 
 
 def is_same_place(first: Store, second: Store) -> bool:
@@ -34,11 +55,13 @@ def is_same_place(first: Store, second: Store) -> bool:
 
 def is_there(store: Store) -> bool:
     """Whether anything was ever written where the store keeps its data."""
+    if isinstance(store, ReadOnlyStore):
+        return is_there(store.store)
     place = getattr(store, "path", "") or getattr(store, "root", "")
     return not place or os.path.exists(place)
 
 
-def _memory(rest: str) -> Store:
+def _memory(rest: str, read_only: bool) -> Store:
     from refold.stores.memory import MemoryStore
 
     if rest:
@@ -46,23 +69,23 @@ def _memory(rest: str) -> Store:
     return MemoryStore()
 
 
-def _sqlite(path: str) -> Store:
+def _sqlite(path: str, read_only: bool) -> Store:
     from refold.stores.sqlite import SqliteStore
 
     if not path:
         raise Invalid("'sqlite:' names no file", hint="sqlite:.refold/refold.db")
-    return SqliteStore(os.path.expanduser(path))
+    return SqliteStore(os.path.expanduser(path), read_only=read_only)
 
 
-def _files(path: str) -> Store:
+def _files(path: str, read_only: bool) -> Store:
     from refold.stores.files import FilesStore
 
     if not path:
         raise Invalid("'files:' names no folder", hint="files:.refold/tree")
-    return FilesStore(os.path.expanduser(path))
+    return FilesStore(os.path.expanduser(path), read_only=read_only)
 
 
-_OPENERS: dict[str, Callable[[str], Store]] = {
+_OPENERS: dict[str, Callable[[str, bool], Store]] = {
     "memory": _memory,
     "sqlite": _sqlite,
     "files": _files,

@@ -37,8 +37,8 @@ _PENDING = ".pending-"
 class Artifacts:
     """The folder of artifacts of one store. `durable=False` leaves out every fsync, for tests."""
 
-    def __init__(self, folder: str, *, durable: bool = True) -> None:
-        self.folder, self.durable = folder, durable
+    def __init__(self, folder: str, *, durable: bool = True, read_only: bool = False) -> None:
+        self.folder, self.durable, self.read_only = folder, durable, read_only
         self._lock = threading.Lock()
         self._names: dict[str, str] = {}
         self._seen_ns = -1
@@ -166,7 +166,8 @@ class Artifacts:
             raise disk.os_failure(error, f"cannot read {self.folder}") from error
         self._names = {name.partition(".")[0]: name for name in names if name.startswith("art-")}
         self._seen_ns = seen_ns
-        self._remove_stale(names)
+        if not self.read_only:
+            self._remove_stale(names)
 
     def _remove_stale(self, names: list[str]) -> None:
         """Removes what a killed process left half written, once it is too old to be anybody's."""

@@ -55,12 +55,12 @@ def test_a_list_of_commands_loads_none_of_them() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
-        (("show", "../../x"), "invalid"),
-        (("stats", ".."), "invalid"),
-        (("export", "a/b", "x.json"), "invalid"),
+        (("show", "../../x"), "not-found"),  # any text may be a name
+        (("stats", ".."), "not-found"),
+        (("export", "a/b", "x.json"), "not-found"),
         (("undo", "-x"), "invalid"),
-        (("verify", "../x"), "invalid"),
-        (("compact", "a b"), "invalid"),
+        (("verify", "../x"), "not-found"),
+        (("compact", "a b"), "not-found"),
         (("show", "nobody"), "not-found"),
         (("stats", "nobody"), "not-found"),
         (("undo", "nobody"), "not-found"),

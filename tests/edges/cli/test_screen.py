@@ -74,7 +74,7 @@ def test_an_export_to_a_terminal_and_json_are_harmless_too(store: str) -> None:
 
 def test_an_error_about_a_hostile_name_is_harmless(store: str) -> None:
     status, text = on_terminal("show", "\x1b[31mx\u202e", "--store", store)
-    assert status == 2 and STEERING.findall(text.replace("\r\n", "\n")) == []
+    assert status == 3 and STEERING.findall(text.replace("\r\n", "\n")) == []
 
 
 @pytest.mark.parametrize(

@@ -90,5 +90,5 @@ def test_update_sets_title_tags_and_model(url: str) -> None:
     run(*given)
     assert as_json("show", "fix-login")["head"] == head
     assert refused("update", "fix-login") == (
-        "there is nothing to update; give --title, --tag or --model"
+        "there is nothing to update; give --title, --tag, --name or --model"
     )

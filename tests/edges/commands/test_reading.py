@@ -4,13 +4,15 @@ The guide `docs/guides/commands.md` names them; the table here is the same."""
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
 import refold
-from refold.edges.commands import COMMANDS
+from refold.edges.commands import COMMANDS, load
 from tests.edges.cli.rooms import run, seeded
 
 pytestmark = pytest.mark.usefixtures("alone")
@@ -91,6 +93,42 @@ def test_reading_commands_leave_every_byte_as_it_was(place: Path) -> None:
             result = run(*words)
             assert result.exit_code == 0, (words, result.output)
             assert contents(place) == before, words
+
+
+def test_the_store_of_a_reading_command_refuses_every_write() -> None:
+    # `doctor` looks whether the folder can be written to.
+    assert {name for name in COMMANDS if load(name).reads} == READING.keys() - {"doctor"}
+
+
+def everything(place: Path) -> dict[str, tuple[int, bytes]]:
+    """Every name with its time and its bytes."""
+    return {
+        str(path.relative_to(place)): (
+            path.lstat().st_mtime_ns,
+            path.read_bytes() if path.is_file() else b"",
+        )
+        for path in sorted(place.rglob("*"))
+    }
+
+
+def test_reading_beside_a_killed_writer_moves_nothing(place: Path) -> None:
+    """Commits stay in the -wal file of SQLite, and a torn tail at the end of its log."""
+    context = refold.open("work", store=os.environ["REFOLD_STORE"])
+    context.append({"role": "user", "content": "not yet in the database"})
+    left = place.parent / "left"
+    shutil.copytree(place, left)
+    context.close()
+    shutil.rmtree(place)
+    left.rename(place)
+    for log in place.glob("tree/conversations/work/messages.jsonl"):
+        log.write_bytes(log.read_bytes() + b'{"v":1,"seq":99')
+    before = everything(place)
+    for name, cases in READING.items():
+        for case in cases:
+            if name != "doctor" and "ARTIFACT" not in case:
+                result = run(*name.split(), *case)
+                assert result.exit_code == 0, (name, case, result.output)
+                assert everything(place) == before, (name, case)
 
 
 @pytest.mark.parametrize("words", DRY, ids=" ".join)

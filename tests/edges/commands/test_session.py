@@ -23,7 +23,9 @@ def test_a_store_is_opened_when_it_is_first_used_and_only_once(
 ) -> None:
     opened: list[str] = []
     real = refold.open_store
-    monkeypatch.setattr("refold.stores.open_store", lambda url: opened.append(url) or real(url))  # type: ignore[func-returns-value]
+    monkeypatch.setattr(
+        "refold.stores.open_store", lambda url, **_: opened.append(url) or real(url)
+    )  # type: ignore[func-returns-value]
     with Session(store_url=url) as session:
         assert opened == []
         assert session.store is session.store

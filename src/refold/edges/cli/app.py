@@ -119,6 +119,7 @@ def _run_command(command: Command[Any, Any], screen: Screen, given: Mapping[str,
         conversation=values.pop("conversation") if command.on == "conversation" else None,
         screen=screen,
         stdin=getattr(sys.stdin, "buffer", None),
+        read_only=command.reads,
     )
     with session:
         result = command.run(session, command.arguments(**values))

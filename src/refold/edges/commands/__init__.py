@@ -26,7 +26,7 @@ COMMANDS = {
     "show": Entry("show", "Show the page of a conversation as the model sees it."),
     "unfold": Entry("unfold", "Show the originals behind a handle."),
     "stats": Entry("stats", "Show size, counts and cost of a conversation."),
-    "update": Entry("update", "Set the title, the tags or the model of a conversation."),
+    "update": Entry("update", "Set the title, the tags, the names or the model of a conversation."),
     "compact": Entry("compact", "Make the page of a conversation shorter."),
     "undo": Entry("undo", "Take back the newest compaction or restore."),
     "redo": Entry("redo", "Bring back what was undone last."),

@@ -87,11 +87,12 @@ R = TypeVar("R", bound=Result)
 
 class Command(Struct, Generic[A, R], frozen=True, kw_only=True):
     """One command. `on` says what it works on: the session's conversation, its store, or
-    neither."""
+    neither. One that `reads` is given a store that refuses every write."""
 
     name: str
     details: str = ""
     on: Literal["conversation", "store", "nothing"] = "conversation"
+    reads: bool = False
     arguments: type[A]
     run: Callable[[Session, A], R]
     show: Callable[[R, Screen], None]

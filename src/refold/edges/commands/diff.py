@@ -83,6 +83,7 @@ def _show_names(what: str, names: tuple[str, ...], screen: Screen) -> None:
 
 COMMAND = Command(
     name="diff",
+    reads=True,
     arguments=DiffArguments,
     run=run,
     show=show,

@@ -118,6 +118,7 @@ COMMAND = Command(
     name="export",
     details="FILE ends in .json (complete, can be imported again) or in .md (to be read, without "
     "secrets); - is standard output.",
+    reads=True,
     arguments=ExportArguments,
     run=run,
     show=show,

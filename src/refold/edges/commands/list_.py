@@ -6,24 +6,25 @@ after it, and are left out where that does not tell them.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from refold.conversations.listing import newest, preview, title_of
+from refold.conversations.listing import described, newest, preview, title_of
 from refold.core import bookmark
 from refold.core.budget import Sized, current_tokens, factor_of
 from refold.core.model import Conversation
 from refold.display import moment
 from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.session import Session
-from refold.edges.commands.text import show_damage
+from refold.edges.commands.text import short_line, show_damage
 from refold.errors import Corrupt
 from refold.log.log import Log
 from refold.stores.protocol import Store
 from refold.tokens.models import model_info
 
 TAIL_EVENTS = 300
+NAME_CHARS = 60
 PLAIN_KINDS = {"message", "usage", "artifact", "checkpoint", "meta"}
 
 
@@ -36,6 +37,7 @@ class Row(Struct, frozen=True, kw_only=True):
     """What the list says of one conversation; `damaged` says why it cannot be read."""
 
     id: str
+    names: tuple[str, ...]
     title: str
     preview: str
     head: int
@@ -45,6 +47,8 @@ class Row(Struct, frozen=True, kw_only=True):
     updated_ms: int
     parent: str
     parent_seq: int
+    tags: tuple[str, ...]
+    metadata: dict[str, Any]
     damaged: str
 
 
@@ -76,8 +80,10 @@ def _row(store: Store, about: Conversation) -> Row:
     except Corrupt as error:
         damaged = str(error)
     messages, tokens = sizes or (None, None)
+    about = described(store, about)
     return Row(
         id=about.id,
+        names=about.names,
         title=title_of(store, about.id, about.title),
         preview=preview(store, about.id),
         head=about.head,
@@ -87,6 +93,8 @@ def _row(store: Store, about: Conversation) -> Row:
         updated_ms=about.updated_ms,
         parent=about.parent,
         parent_seq=about.parent_seq,
+        tags=about.tags,
+        metadata=about.metadata,
         damaged=damaged,
     )
 
@@ -131,8 +139,13 @@ def show(listed: Listed, screen: Screen) -> None:
     if not listed.conversations:
         screen.line(f"There are no conversations in {listed.store}.")
         return
-    heads = ("ID", "TITLE", ">MESSAGES", ">TOKENS", "UPDATED", "PARENT")
-    screen.table(heads, [_cells(row) for row in listed.conversations])
+    heads: tuple[str, ...] = ("ID", "TITLE", ">MESSAGES", ">TOKENS", "UPDATED", "PARENT")
+    rows = [_cells(row) for row in listed.conversations]
+    if any(row.names for row in listed.conversations):
+        names = [_names(row) for row in listed.conversations]
+        heads = *heads, "NAMES"
+        rows = [(*cells, name) for cells, name in zip(rows, names)]
+    screen.table(heads, rows)
     show_damage(listed.damaged, screen)
 
 
@@ -142,14 +155,20 @@ def _cells(row: Row) -> tuple[str, ...]:
     return row.id, title, _count(row.messages), _count(row.tokens), moment(row.updated_ms), parent
 
 
+def _names(row: Row) -> str:
+    return ", ".join(short_line(name, NAME_CHARS) for name in row.names)
+
+
 def _count(count: int | None) -> str:
     return "-" if count is None else f"{count:,}"
 
 
 COMMAND = Command(
     name="list",
-    details="Wherever an ID is asked for, @1 is the first of this list, @2 the second.",
+    details="Wherever an ID is asked for, @1 is the first of this list, @2 the second; a name that "
+    "only one conversation has will do as well.",
     on="store",
+    reads=True,
     arguments=ListArguments,
     run=run,
     show=show,

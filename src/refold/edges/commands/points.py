@@ -60,6 +60,7 @@ COMMAND = Command(
     name="points",
     details="Checkpoints by name, the end of every tenth message, and the places before a "
     "compaction, an undo or a restore.",
+    reads=True,
     arguments=PointsArguments,
     run=run,
     show=show,

@@ -46,6 +46,7 @@ def _cells(batch: Batch) -> tuple[str, ...]:
 
 COMMAND = Command(
     name="receipts",
+    reads=True,
     arguments=Arguments,
     run=run,
     show=show,

@@ -100,6 +100,7 @@ COMMAND = Command(
     details="Scans every event and artifact of the store, or of the conversations named, and "
     "shows secrets masked. Exit status 9 if any is found.",
     on="store",
+    reads=True,
     arguments=ScanArguments,
     run=run,
     show=show,

@@ -2,7 +2,8 @@
 whoever is watching.
 
 The store is opened when it is first used and closed with the session, so a result may still be
-read from it until then. Reading commands never write, not even a bookmark.
+read from it until then. Reading commands never write, not even a bookmark: their store is opened
+for reading.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 
 class Session:
     """One use of the commands. `store_url` and `conversation` are those asked for; a conversation
-    may be named by its id, or as `@1` for the newest. `screen` is None where nobody is watching."""
+    may be named by its id, or as `@1` for the newest. `screen` is None where nobody is watching.
+    With `read_only`, stores refuse every write."""
 
     def __init__(
         self,
@@ -35,8 +37,9 @@ class Session:
         conversation: str | None = None,
         screen: Screen | None = None,
         stdin: BinaryIO | None = None,
+        read_only: bool = False,
     ) -> None:
-        self.store_url, self._name = store_url, conversation
+        self.store_url, self._name, self._read_only = store_url, conversation, read_only
         self.screen, self.stdin = screen, stdin
         self._stores: list[Store] = []
 
@@ -62,7 +65,7 @@ class Session:
         session."""
         from refold.stores import open_store
 
-        store = open_store(url)
+        store = open_store(url, read_only=self._read_only)
         self._stores.append(store)
         return store if creates else _check_there(store)
 

@@ -301,6 +301,7 @@ def _show_log_row(row: EventRow, screen: Screen, *, is_brief: bool) -> None:
 
 COMMAND = Command(
     name="show",
+    reads=True,
     arguments=ShowArguments,
     run=run,
     show=show,

@@ -111,6 +111,7 @@ def _artifacts(figures: Figures) -> str:
 
 COMMAND = Command(
     name="stats",
+    reads=True,
     arguments=StatsArguments,
     run=run,
     show=show,

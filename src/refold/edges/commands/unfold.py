@@ -48,6 +48,7 @@ def show(unfolded: Unfolded, screen: Screen) -> None:
 
 COMMAND = Command(
     name="unfold",
+    reads=True,
     arguments=UnfoldArguments,
     run=run,
     show=show,

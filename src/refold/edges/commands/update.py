@@ -1,4 +1,4 @@
-"""`refold update`: the title, the tags and the model of a conversation."""
+"""`refold update`: the title, the tags, the names and the model of a conversation."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from refold.errors import Invalid
 
 TITLE = Meta(description="Its title from now on.")
 TAGS = Meta(description="Its tags from now on, instead of those it has. May be repeated.")
+NAMES = Meta(description="Its names beside the id, instead of those it has. May be repeated.")
 MODEL = Meta(description="The model that its next requests are for.", extra={"metavar": "NAME"})
 
 
 class UpdateArguments(Arguments, frozen=True, kw_only=True):
     title: Annotated[str, TITLE] | None = None
     tags: Annotated[tuple[str, ...], TAGS] = field(name="tag", default=())
+    names: Annotated[tuple[str, ...], NAMES] = field(name="name", default=())
     model: Annotated[str, MODEL] | None = None
 
 
@@ -26,23 +28,34 @@ class Updated(Result, frozen=True, kw_only=True):
     conversation: str
     title: str
     tags: tuple[str, ...]
+    names: tuple[str, ...]
     model: str
 
 
 def run(session: Session, arguments: UpdateArguments) -> Updated:
-    if arguments.title is None and not arguments.tags and arguments.model is None:
-        raise Invalid("there is nothing to update", hint="give --title, --tag or --model")
+    given = arguments.title, arguments.tags or None, arguments.names or None, arguments.model
+    if all(value is None for value in given):
+        raise Invalid("there is nothing to update", hint="give --title, --tag, --name or --model")
+    title, tags, names, model = given
     with session.context(writes=True) as context:
-        context.update(title=arguments.title, tags=arguments.tags or None, model=arguments.model)
+        context.update(title=title, tags=tags, names=names, model=model)
         context.flush()
         view = context.view
-    return Updated(conversation=context.id, title=view.title, tags=view.tags, model=view.model)
+    return Updated(
+        conversation=context.id,
+        title=view.title,
+        tags=view.tags,
+        names=view.names,
+        model=view.model,
+    )
 
 
 def show(updated: Updated, screen: Screen) -> None:
+    names = ", ".join(short_line(name, 200) for name in updated.names)
     screen.fields(
         [
             ("Conversation", updated.conversation),
+            *([("Names", names)] if names else []),
             ("Title", short_line(updated.title or "Untitled", 200)),
             ("Tags", ", ".join(updated.tags) or "none"),
             ("Model", updated.model or "unknown"),

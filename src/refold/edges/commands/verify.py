@@ -78,6 +78,7 @@ COMMAND = Command(
     details="Checks every event, artifact, bookmark and page of the store, or of one "
     "conversation. An artifact that a text names and that does not exist is a remark, not damage.",
     on="store",
+    reads=True,
     arguments=VerifyArguments,
     run=run,
     show=show,

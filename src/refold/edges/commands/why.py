@@ -97,6 +97,7 @@ def _show_way_back(explained: Explained, screen: Screen) -> None:
 
 COMMAND = Command(
     name="why",
+    reads=True,
     arguments=WhyArguments,
     run=run,
     show=show,

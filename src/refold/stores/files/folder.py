@@ -73,8 +73,10 @@ _METADATA = msgspec.json.Decoder(Metadata)
 class Folder:
     """The folder of one conversation. `is_new` says that names in it are still to be synced."""
 
-    def __init__(self, id: str, path: str, *, durable: bool = True) -> None:
-        self.id, self.path, self.durable = id, path, durable
+    def __init__(
+        self, id: str, path: str, *, durable: bool = True, read_only: bool = False
+    ) -> None:
+        self.id, self.path, self.durable, self._read_only = id, path, durable, read_only
         if stat.S_ISLNK(os.lstat(path).st_mode):
             raise Denied(f"{path} is a link", hint="put the folder itself there")
         self.log = self._open_log()
@@ -84,7 +86,7 @@ class Folder:
 
     def _open_log(self) -> LogFile:
         try:
-            return LogFile(self.file(LOG))
+            return LogFile(self.file(LOG), read_only=self._read_only)
         except FileNotFoundError as error:
             # A folder comes whole and goes whole. An empty one is nobody's, and becomes ours with
             # the first append.
@@ -107,8 +109,8 @@ class Folder:
             self.log.refresh()
         except Corrupt:
             # While a torn tail is moved aside, old and new bytes may be read as one line: look
-            # again, undisturbed.
-            if not self.log.writable:
+            # again, undisturbed. A file that may only be read has a lock as well.
+            if not self.log.writable and not self._read_only:
                 raise
             with self.exclusive():
                 self.log.refresh()

@@ -33,9 +33,11 @@ _FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _SEQ = re.compile(rb'\{"v":\d+,"seq":(\d+),')
 
 
-def _open_log(path: str) -> tuple[int, bool]:
+def _open_log(path: str, *, read_only: bool) -> tuple[int, bool]:
     """A descriptor, and whether it can write: a log that may only be read is opened for
     reading."""
+    if read_only:
+        return os.open(path, os.O_RDONLY | _FLAGS), False
     try:
         return os.open(path, os.O_RDWR | os.O_APPEND | _FLAGS), True
     except OSError as error:
@@ -56,9 +58,9 @@ class LogFile:
     """An open log. `end` is where its last whole batch ends, `size` how long the file was when
     we looked."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, read_only: bool = False) -> None:
         self.path = path
-        self.fd, self.writable = _open_log(path)
+        self.fd, self.writable = _open_log(path, read_only=read_only)
         found = os.fstat(self.fd)
         self.identity = (found.st_dev, found.st_ino)
         if not stat.S_ISREG(found.st_mode):

@@ -51,7 +51,7 @@ class OpenFolders:
         self._open[conversation] = folder
         self._close_oldest()
         folder.refresh()
-        if folder.log.is_torn:
+        if folder.log.is_torn and not self._tree.read_only:
             self._note(folder.repair_if_free())
         return folder
 
@@ -63,7 +63,8 @@ class OpenFolders:
         self._tree.check()
         path = self._tree.folder(conversation)
         try:
-            return Folder(conversation, path, durable=self._tree.durable)
+            durable, read_only = self._tree.durable, self._tree.read_only
+            return Folder(conversation, path, durable=durable, read_only=read_only)
         except (FileNotFoundError, NotADirectoryError):
             return None
 

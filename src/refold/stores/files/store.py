@@ -63,11 +63,12 @@ def _guarded(
 class FilesStore:
     """Keeps logs and artifacts as files in a folder; satisfies `Store`."""
 
-    def __init__(self, path: str, *, durable: bool = True) -> None:
+    def __init__(self, path: str, *, durable: bool = True, read_only: bool = False) -> None:
         self.root = os.path.abspath(path)
         self.url = f"files:{self.root}"
-        self._tree = Tree(self.root, durable=durable)
-        self._artifacts = Artifacts(os.path.join(self.root, "artifacts"), durable=durable)
+        self._tree = Tree(self.root, durable=durable, read_only=read_only)
+        folder = os.path.join(self.root, "artifacts")
+        self._artifacts = Artifacts(folder, durable=durable, read_only=read_only)
         self._list = ConversationList(self._tree)
         self._lock = threading.RLock()
         self._folders = OpenFolders(self._tree)

@@ -39,8 +39,8 @@ _TAKEN = (errno.EEXIST, errno.ENOTEMPTY)
 class Tree:
     """Where everything of one store lies."""
 
-    def __init__(self, root: str, *, durable: bool = True) -> None:
-        self.root, self.durable = root, durable
+    def __init__(self, root: str, *, durable: bool = True, read_only: bool = False) -> None:
+        self.root, self.durable, self.read_only = root, durable, read_only
         self.conversations = os.path.join(root, "conversations")
         self.index = os.path.join(root, "index.json")
         self._lock_path = os.path.join(root, ".lock")

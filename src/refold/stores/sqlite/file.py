@@ -42,7 +42,7 @@ SELECT (SELECT application_id FROM pragma_application_id),
 
 # Closing any descriptor of a file drops all POSIX locks this process holds on it. Creating the
 # database is the one time we hold a descriptor of our own to it, so nobody may connect meanwhile.
-_CONNECTING = threading.Lock()
+CONNECTING = threading.Lock()
 
 
 def beside(path: str, name: str) -> str:
@@ -57,9 +57,9 @@ def beside(path: str, name: str) -> str:
 def connect(path: str, *, writing: bool) -> apsw.Connection | None:
     """A connection to the database, made if it is missing and we are writing; None if there is
     nothing to read."""
-    with _CONNECTING:
-        _refuse_strange_links(path)
-        if not _exists(path):
+    with CONNECTING:
+        refuse_strange_links(path)
+        if not exists(path):
             if not writing:
                 return None
             _create(path)
@@ -84,7 +84,7 @@ def _is_laid_out(connection: apsw.Connection, path: str, *, writing: bool) -> bo
         raise
 
 
-def _refuse_strange_links(path: str) -> None:
+def refuse_strange_links(path: str) -> None:
     """A link that somebody else may point elsewhere is not a place for a private log."""
     for name in (path, os.path.dirname(path)):
         # What cannot be looked at is reported by the open that follows, in its own words.
@@ -92,7 +92,7 @@ def _refuse_strange_links(path: str) -> None:
             checks.refuse_link_of_another(name, os.lstat(name))
 
 
-def _exists(path: str) -> bool:
+def exists(path: str) -> bool:
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError:
@@ -126,11 +126,11 @@ def _create_empty(path: str) -> None:
 def _open(path: str) -> apsw.Connection:
     connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
     try:
-        _configure(connection)
+        configure(connection)
         connection.pragma("schema_version")
     except apsw.CantOpenError:
         connection.close(True)
-        if not _is_on_read_only_disk(path) or _has_wal(path):
+        if not _is_on_read_only_disk(path) or has_wal(path):
             raise
         return _open_immutable(path)
     return connection
@@ -141,7 +141,7 @@ def _open_immutable(path: str) -> apsw.Connection:
     WAL to miss the database may be read as it stands."""
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
     connection = apsw.Connection(f"file:{quote(path)}?immutable=1", flags=flags)
-    _configure(connection)
+    configure(connection)
     return connection
 
 
@@ -149,13 +149,13 @@ def _is_on_read_only_disk(path: str) -> bool:
     return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
 
 
-def _has_wal(path: str) -> bool:
+def has_wal(path: str) -> bool:
     """Whether commits are waiting in a -wal file."""
     wal = os.path.realpath(path) + "-wal"
     return os.path.exists(wal) and os.path.getsize(wal) > 0
 
 
-def _configure(connection: apsw.Connection) -> None:
+def configure(connection: apsw.Connection) -> None:
     connection.set_busy_timeout(BUSY_MS)
     # Without this SQLite plans a statement again whenever its LIMIT is bound: more than half the
     # time of a short read.
@@ -164,25 +164,27 @@ def _configure(connection: apsw.Connection) -> None:
 
 
 def _is_ours(connection: apsw.Connection, path: str) -> bool:
-    """True for a database of ours, False for an empty one; anything else is refused."""
+    """True for a database of ours, brought up to date; False for an empty one."""
+    version = version_of(connection, path)
+    if version is not None and version < VERSION and not connection.in_transaction:
+        migrate(connection, path, version)
+    return version is not None
+
+
+def version_of(connection: apsw.Connection, path: str) -> int | None:
+    """The version of a database of ours; None if it is empty. One of a newer version or of
+    another program is refused."""
     # One statement sees one moment: another process may be making the database right now.
     application, version, has_tables = connection.execute(_MARKS).get
     if application == APPLICATION_ID:
-        _bring_up_to_date(connection, path, version)
-        return True
+        if version > VERSION:
+            raise checks.too_new(path, version, VERSION)
+        return int(version)
     if application or version or has_tables:
         raise Corrupt(
             f"{path} is a database of another program", hint="name another file for the store"
         )
-    return False
-
-
-def _bring_up_to_date(connection: apsw.Connection, path: str, version: int) -> None:
-    """Migrates a database of an older version; one of a newer version is refused."""
-    if version > VERSION:
-        raise checks.too_new(path, version, VERSION)
-    if version < VERSION and not connection.in_transaction:
-        migrate(connection, path, version)
+    return None
 
 
 def _initialize(connection: apsw.Connection, path: str) -> None:

@@ -39,6 +39,7 @@ from refold.stores.contents import Artifacts
 from refold.stores.protocol import Recovery, Salvage
 from refold.stores.sqlite import bookmarks, damaged_logs, log
 from refold.stores.sqlite import file as database
+from refold.stores.sqlite.reader import Reader
 from refold.system import disk, process_fork
 
 P = ParamSpec("P")
@@ -54,7 +55,10 @@ def _guarded(
     def guarded(self: SqliteStore, /, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
             with self._lock:
-                return method(self, *args, **kwargs)
+                if self._reader is None:
+                    return method(self, *args, **kwargs)
+                self._check_alive()
+                return self._reader.steady(functools.partial(method, self, *args, **kwargs))
         except (apsw.Error, OSError, UnicodeError, OverflowError) as error:
             raise _failure(error, self.path) from error
 
@@ -80,10 +84,12 @@ class SqliteStore:
 
     recovered: Sequence[Recovery] = ()  # SQLite itself ignores a torn tail of its WAL
 
-    def __init__(self, path: str, *, durable: bool = True) -> None:
+    def __init__(self, path: str, *, durable: bool = True, read_only: bool = False) -> None:
         self.path = os.path.abspath(path)
         self.url = f"sqlite:{self.path}"
-        self._artifacts = Artifacts(database.beside(self.path, "artifacts"), durable=durable)
+        folder = database.beside(self.path, "artifacts")
+        self._artifacts = Artifacts(folder, durable=durable, read_only=read_only)
+        self._reader = Reader(self.path, self._forget) if read_only else None
         self._lock = threading.RLock()
         self._flushing = threading.RLock()
         self._connection: apsw.Connection | None = None
@@ -293,14 +299,26 @@ class SqliteStore:
             self._disconnect()
             self._ended = self._ended or checks.closed(self.url)
 
-    @_guarded
     def _disconnect(self) -> None:
+        if self._reader is None:
+            self._close_connection()
+            return
+        with self._lock:
+            self._reader.close()
+
+    @_guarded
+    def _close_connection(self) -> None:
         connection, self._connection = self._connection, None
-        for known in self._memory:
-            known.clear()
+        self._forget()
         self._close_wal()
         if connection:
             connection.close()
+
+    def _forget(self) -> None:
+        """Forgets what was remembered of the logs; it is read again."""
+        self._version = -1
+        for known in self._memory:
+            known.clear()
 
     def _close_wal(self) -> None:
         with self._flushing:
@@ -323,6 +341,8 @@ class SqliteStore:
 
     def _connected(self, *, writing: bool) -> apsw.Connection | None:
         """The connection; None while there is no database and nothing is to be written."""
+        if self._reader is not None:
+            return self._reader.connection
         if self._connection is None or self._ended:
             self._check_alive()
             self._connection = database.connect(self.path, writing=writing)

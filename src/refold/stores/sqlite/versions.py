@@ -30,7 +30,7 @@ def migrate(connection: apsw.Connection, path: str, version: int) -> None:
     _copy(connection, path, version)
     connection.execute("BEGIN IMMEDIATE")
     try:
-        _take_steps(connection)
+        take_steps(connection)
         connection.execute("COMMIT")
     except apsw.Error as error:
         if connection.in_transaction:
@@ -39,7 +39,7 @@ def migrate(connection: apsw.Connection, path: str, version: int) -> None:
         raise Corrupt(said, hint="it was left as it was; a copy lies beside it") from error
 
 
-def _take_steps(connection: apsw.Connection) -> None:
+def take_steps(connection: apsw.Connection) -> None:
     # Another process may have done all this since we looked.
     for step in range(connection.pragma("user_version"), VERSION):
         connection.execute(STEPS[step]).fetchall()

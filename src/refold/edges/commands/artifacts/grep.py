@@ -77,6 +77,7 @@ def show(grepped: Grepped, screen: Screen) -> None:
 
 COMMAND = Command(
     name="artifacts grep",
+    reads=True,
     arguments=GrepArguments,
     run=run,
     show=show,

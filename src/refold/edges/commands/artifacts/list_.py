@@ -102,6 +102,7 @@ def _cells(row: ArtifactRow) -> tuple[str, ...]:
 
 COMMAND = Command(
     name="artifacts list",
+    reads=True,
     arguments=ListArguments,
     run=run,
     show=show,

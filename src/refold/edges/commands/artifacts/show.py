@@ -46,6 +46,7 @@ def show(content: Content, screen: Screen) -> None:
 
 COMMAND = Command(
     name="artifacts show",
+    reads=True,
     arguments=ShowArguments,
     run=run,
     show=show,

@@ -1,0 +1,89 @@
+"""A store that is only read: every method that writes is refused, whatever store lies behind it.
+
+That nothing on the disk changes is up to the store behind, which was opened for reading
+(`open_store(url, read_only=True)`); that nobody writes through it is settled here, for all stores
+at once. Neighbours: `protocol` says what a store is, `stores` itself opens one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from refold.core.model import Conversation, Event
+from refold.errors import Denied
+from refold.stores.protocol import Recovery, Store
+
+
+class ReadOnlyStore:
+    """What another store holds, to be read; satisfies `Store`. Closing it closes the other store
+    only if it `owns` that."""
+
+    def __init__(self, store: Store, *, owns: bool) -> None:
+        self.store, self.url = store, store.url
+        self._owns = owns
+
+    @property
+    def recovered(self) -> Sequence[Recovery]:
+        return self.store.recovered
+
+    # --- reading ---
+
+    def conversations(self, *, after: str = "", limit: int = 100) -> list[Conversation]:
+        return self.store.conversations(after=after, limit=limit)
+
+    def conversation(self, conversation: str) -> Conversation:
+        return self.store.conversation(conversation)
+
+    def read(
+        self, conversation: str, *, after: int = 0, last: int | None = None, limit: int = 1_000
+    ) -> list[Event]:
+        return self.store.read(conversation, after=after, last=last, limit=limit)
+
+    def bookmark(self, conversation: str) -> bytes | None:
+        return self.store.bookmark(conversation)
+
+    def get(self, digest: str) -> Iterator[bytes]:
+        return self.store.get(digest)
+
+    def location(self, digest: str) -> str | None:
+        return self.store.location(digest)
+
+    def derived_path(self, name: str) -> str | None:
+        """Where a derived file lies that a writer made: to be read, never to be written."""
+        return self.store.derived_path(name)
+
+    # --- what is refused ---
+
+    def append(self, conversation: str, events: Sequence[Event], *, expect: int) -> None:
+        raise self._refusal(f"append to {conversation!r}")
+
+    def keep_bookmark(self, conversation: str, data: bytes) -> None:
+        raise self._refusal(f"keep a bookmark of {conversation!r}")
+
+    def put(self, chunks: Iterable[bytes], *, suffix: str = ".bin") -> str:
+        raise self._refusal("keep an artifact")
+
+    def drop(self, digest: str, *, before_ms: int) -> bool:
+        raise self._refusal("remove an artifact")
+
+    def fork(self, conversation: str, at: int, new: str) -> None:
+        raise self._refusal(f"fork {conversation!r}")
+
+    def erase(self, conversation: str, seq: int) -> None:
+        raise self._refusal(f"erase event {seq} of {conversation!r}")
+
+    def delete(self, conversation: str) -> None:
+        raise self._refusal(f"delete {conversation!r}")
+
+    def _refusal(self, doing: str) -> Denied:
+        said = f"cannot {doing}: {self.url} is open for reading only"
+        return Denied(said, hint="open it without read_only=True to write")
+
+    # --- the end ---
+
+    def flush(self) -> None:
+        """Nothing was written, so there is nothing to wait for."""
+
+    def close(self) -> None:
+        if self._owns:
+            self.store.close()
