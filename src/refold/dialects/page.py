@@ -21,6 +21,7 @@ from refold.dialects.protocol import Dialect
 from refold.dialects.wire import copied
 
 MARKS_MAX = 3
+_MESSAGE_KEYS = ("messages", "contents", "input")  # where a dialect's request has its messages
 
 
 class Rendered(Struct, frozen=True):
@@ -29,6 +30,11 @@ class Rendered(Struct, frozen=True):
     request: dict[str, Any]
     lost: tuple[str, ...]
     repairs: tuple[str, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no message is in it: then there is nothing to ask the model."""
+        return not any(self.request.get(key) for key in _MESSAGE_KEYS)
 
 
 class _Unit(Struct, frozen=True):

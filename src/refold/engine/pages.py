@@ -19,7 +19,6 @@ from refold.errors import Invalid, OverBudget
 from refold.log.open_log import OpenLog
 
 PREPARE_TRIES_MAX = 5
-MESSAGE_KEYS = ("messages", "contents", "input")  # where a dialect's request has its messages
 
 
 class Pages:
@@ -65,7 +64,7 @@ class Pages:
         view = self._log.state.view()
         page = self._page(self._model.dialect(dialect))
         rendered = page.render(view, cache=self._log.config.cache)
-        if not any(rendered.request.get(key) for key in MESSAGE_KEYS):
+        if rendered.is_empty:
             raise Invalid("there is no message on the page", hint="append a user message")
         fields = self._model.call_fields(page.dialect)
         rendered = replace(rendered, request={**fields, **rendered.request})

@@ -116,7 +116,10 @@ class _Rendering:
 def _wire(message: Message) -> dict[str, Any]:
     """The message in its own form, or else in the usual one."""
     own: dict[str, Any] | None = filled(message, own_part, _id)
-    return usual(message) if own is None else own
+    if own is None:
+        return usual(message)
+    # Whoever the caller said gave the results.
+    return {**own, "role": "user"} if message.role == "tool" else own
 
 
 def _id(id: str) -> str:
