@@ -163,11 +163,18 @@ def take(context: refold.Context, step: tuple[str, Any]) -> None:
             context.restore(max(0, context.view.head - value))
 
 
+THINKING = {"thinking": {"type": "enabled", "budget_tokens": 1_024}}
+CALLS: list[tuple[str, dict[str, Any]]] = [
+    *((name, {}) for name in dialects.DIALECTS),
+    ("anthropic", THINKING),
+]
+
+
 def check_page(context: refold.Context) -> None:
     """Every request that can be made passes; a page with nothing on it is said to be empty."""
-    for name in dialects.DIALECTS:
+    for name, keywords in CALLS:
         try:
-            request = context.request(name)
+            request = context.request(name, **keywords)
         except Invalid as error:
             assert "no message on the page" in str(error)
             continue

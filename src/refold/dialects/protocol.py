@@ -84,6 +84,11 @@ class Dialect(Protocol):
         a stable prefix; marked on copies, the messages given are never changed."""
         ...
 
+    def finished(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The whole call, the caller's own keywords in it, as the provider takes it: a keyword may
+        ask something of the messages. The messages given are never changed."""
+        ...
+
     def check(self, request: Mapping[str, Any]) -> list[str]:
         """What the provider would refuse in this request, by its own rules; written apart from
         the laws."""
@@ -94,3 +99,8 @@ def answering_by_id(message: Message, find_calls: FindCalls) -> Message:
     """`answering` for providers whose results always name the call they answer: the message as
     it is."""
     return message
+
+
+def finished_as_it_is(request: dict[str, Any]) -> dict[str, Any]:
+    """`finished` for providers where no keyword asks anything of the messages."""
+    return request

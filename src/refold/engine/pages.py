@@ -7,6 +7,9 @@ What was rendered before is kept, so a page that only grew costs its growth. Nei
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from msgspec.structs import replace
 
 from refold import dialects
@@ -29,6 +32,12 @@ class Pages:
         self._pages: dict[str, Page] = {}
         self.shown = log.state.head
         self._is_answered = True  # whether a reply came since the newest request
+
+    def request(self, dialect: str | None, overrides: Mapping[str, Any]) -> dict[str, Any]:
+        """The whole call, with the caller's own keywords last."""
+        rendered = self.render(dialect)
+        spoken = dialects.dialect(self._model.dialect(dialect))
+        return spoken.finished({**rendered.request, **overrides})
 
     def render(self, dialect: str | None) -> Rendered:
         """The request for a page that fits, durable once this returns."""
