@@ -170,7 +170,7 @@ def _refusals(view: View, name: str) -> list[str]:
     its call, is never sent."""
     spoken = dialects.dialect(name)
     try:
-        rendered = Page(spoken, bound=False).render(view, cache=True)
+        rendered = Page(spoken, bound=False).render(view)
         refused = [] if rendered.is_empty else spoken.check(rendered.request)
     except (RefoldError, *_ODD) as error:
         return [f"the page has no form in {name}: {error!r}"]

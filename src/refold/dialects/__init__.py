@@ -41,6 +41,8 @@ RESPONSES = "openai_responses"
 # Stands in the metadata of an answer that came alone, directly after reasoning or what followed
 # it, and on its items until the whole page is seen.
 REASONED = "$reasoned"
+# Stands in the metadata of a message that came with cache marks: each with the place of its block.
+MARKED = "$marks"
 _PLAIN_ROLES: tuple[Role, ...] = ("user", "assistant", "system")
 _loaded: dict[str, Dialect] = {}
 

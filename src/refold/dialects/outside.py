@@ -185,6 +185,25 @@ def remove_marks(wire: dict[str, Any]) -> dict[str, Any]:
     return wire
 
 
+def marks_in(wire: Any) -> list[list[Any]]:
+    """The cache marks of a message, each with the place of its block; one inside a result counts
+    for the result."""
+    parts = wire.get("content") if isinstance(wire, dict) else None
+    if type(parts) is not list:
+        return []
+    found = ((index, _mark_on(part)) for index, part in enumerate(parts))
+    return [[index, mark] for index, mark in found if mark is not None]
+
+
+def _mark_on(part: Any) -> dict[str, Any] | None:
+    if type(part) is not dict:
+        return None
+    inner = part.get("content")
+    within = [*inner, part] if type(inner) is list else [part]
+    marks = (one.get(MARKS[0]) for one in reversed(within) if type(one) is dict)
+    return next((mark for mark in marks if type(mark) is dict), None)
+
+
 def without_marks(fields: Mapping[str, Any]) -> dict[str, Any]:
     """A shallow copy of an object without its cache marks."""
     return {key: value for key, value in fields.items() if key not in MARKS}

@@ -9,7 +9,7 @@ puts the slots in lawful order before they come here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
@@ -27,6 +27,22 @@ class Reply(Struct, frozen=True, kw_only=True):
     usage: Usage | None
     finished: str = ""
     is_stream: bool = False
+
+
+MARKS_MAX = 4  # what a provider takes in one request
+Marker = Literal["refold", "caller", "none"]
+
+
+class CacheMarks(Struct, frozen=True, kw_only=True):
+    """Whose cache marks a request carries, how many at most, and how long refold's live: as the
+    caller's do, unless it is said."""
+
+    by: Marker = "refold"
+    most: int = MARKS_MAX
+    ttl: str = ""
+
+
+REFOLDS = CacheMarks()
 
 
 class Dialect(Protocol):
@@ -79,6 +95,7 @@ class Dialect(Protocol):
         tools: list[Any] | None,
         marks: Sequence[int],
         lost: list[str],
+        caching: CacheMarks = REFOLDS,
     ) -> dict[str, Any]:
         """The keyword arguments of the provider's call. `marks` are indices of messages that end
         a stable prefix; marked on copies, the messages given are never changed."""

@@ -18,6 +18,7 @@ from refold.compaction.compactor import Compactor
 from refold.dialects import openai_chat
 from refold.dialects.openai_chat.alternation import alternating
 from refold.dialects.page import Page, Rendered
+from refold.dialects.protocol import CacheMarks, Marker
 from refold.errors import Invalid, OverBudget
 from refold.log.open_log import OpenLog
 
@@ -72,7 +73,7 @@ class Pages:
     def _show(self, dialect: str | None) -> Rendered:
         view = self._log.state.view()
         page = self._page(self._model.dialect(dialect))
-        rendered = page.render(view, cache=self._log.config.cache)
+        rendered = page.render(view)
         if rendered.is_empty:
             raise Invalid("there is no message on the page", hint="append a user message")
         fields = self._model.call_fields(page.dialect)
@@ -94,8 +95,15 @@ class Pages:
     def _page(self, dialect: str) -> Page:
         if dialect not in self._pages:
             bound = self._model.info.thinking_bound
-            self._pages[dialect] = Page(dialects.dialect(dialect), bound=bound)
+            spoken, caching = dialects.dialect(dialect), self._caching()
+            self._pages[dialect] = Page(spoken, bound=bound, caching=caching)
         return self._pages[dialect]
+
+    def _caching(self) -> CacheMarks:
+        """Whose cache marks requests carry, as configured."""
+        config = self._log.config
+        by: Marker = "caller" if config.cache == "caller" else "refold" if config.cache else "none"
+        return CacheMarks(by=by, most=config.cache_marks, ttl=config.cache_ttl or "")
 
     def take_shown(self) -> int:
         """The head that the request showed which is answered now. Without a request since the

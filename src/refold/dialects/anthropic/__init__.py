@@ -12,7 +12,7 @@ from refold.dialects.anthropic.parse import is_response, parse, reply, speaks
 from refold.dialects.anthropic.render import render
 from refold.dialects.anthropic.repair import NAME
 from refold.dialects.anthropic.request import request
-from refold.dialects.anthropic.thinking import ready_to_think as finished
+from refold.dialects.anthropic.thinking import finished
 from refold.dialects.anthropic.tools import definitions
 from refold.dialects.protocol import answering_by_id as answering
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from refold.dialects.outside import MARKS
+from refold.dialects.anthropic.marks import MARK, with_marks_in_order
 from refold.dialects.wire import EMPTY, objects_in
 
 _THINKING = ("thinking", "redacted_thinking")
@@ -20,6 +20,15 @@ _MEDIA = ("image", "document")
 _GO_ON = "(go on)"
 
 Wire = dict[str, Any]
+
+
+def finished(request: Wire) -> Wire:
+    """The whole call as the provider takes it: ready to think, if it is to, and with no more than
+    four cache marks, where keywords brought some of their own."""
+    made = ready_to_think(request)
+    beginning = [*objects_in(made.get("system")), *objects_in(made.get("tools"))]
+    is_marked_twice = sum(MARK in block for block in beginning) > 1
+    return with_marks_in_order(made) if MARK in made or is_marked_twice else made
 
 
 def ready_to_think(request: Wire) -> Wire:
@@ -97,8 +106,8 @@ def _said(block: Wire) -> list[Wire]:
             )
         case kind:
             return [] if kind in _THINKING else [block]
-    if MARKS[0] in block:
-        said[-1] = {**said[-1], MARKS[0]: block[MARKS[0]]}
+    if MARK in block:
+        said[-1] = {**said[-1], MARK: block[MARK]}
     return said
 
 

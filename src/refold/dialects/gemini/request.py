@@ -10,6 +10,7 @@ from typing import Any
 
 from refold.dialects.gemini.fields import UNSIGNED, value_in
 from refold.dialects.gemini.tools import definitions
+from refold.dialects.protocol import REFOLDS, CacheMarks
 from refold.dialects.system import as_system, leading, text_blocks
 from refold.dialects.wire import report
 
@@ -23,6 +24,7 @@ def request(
     tools: list[Any] | None,
     marks: Sequence[int],
     lost: list[str],
+    caching: CacheMarks = REFOLDS,
 ) -> Wire:
     """The keyword arguments of the call. The provider finds what it can cache automatically: no
     marks. System messages that lead the page follow the system prompt."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from refold.dialects.openai_chat.repair import NAME
 from refold.dialects.outside import plain, remove_marks
+from refold.dialects.protocol import REFOLDS, CacheMarks
 from refold.dialects.system import text_blocks
 from refold.dialects.tools import functions
 from refold.dialects.wire import EMPTY, at
@@ -28,6 +29,7 @@ def request(
     tools: list[Any] | None,
     marks: Sequence[int],
     lost: list[str],
+    caching: CacheMarks = REFOLDS,
 ) -> dict[str, Any]:
     """The keyword arguments of the call. The provider finds what it can cache automatically: no
     marks."""
