@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from refold.core.plan import Plan as Plan
     from refold.core.plan import Receipt as Receipt
     from refold.dialects import tool_calls as tool_calls
+    from refold.dialects.messages import PageMessage as PageMessage
     from refold.dialects.page import Rendered as Rendered
     from refold.edges.endpoints.writer import endpoint as endpoint
     from refold.engine.context import Context as Context
@@ -101,6 +102,7 @@ _HOMES = {
     "Notice": "refold.log.notices",
     "Origin": "refold.core.model",
     "OverBudget": "refold.errors",
+    "PageMessage": "refold.dialects.messages",
     "Part": "refold.log.unfold",
     "Plan": "refold.core.plan",
     "Point": "refold.log.points",

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from refold.core.laws import groups, opens_page, settled, thinking_from, without_thinking
 from refold.core.model import Message, Slot, View
 from refold.dialects import MARKED
+from refold.dialects.messages import unmarked
 from refold.dialects.protocol import REFOLDS, CacheMarks, Dialect
 from refold.dialects.wire import at, copied
 
@@ -145,10 +146,7 @@ class Page:
             return message
         ttl = at(message.metadata, (MARKED, -1, 1, "ttl"))
         self.ttl = ttl if isinstance(ttl, str) else self.ttl
-        if self.caching.by == "caller":
-            return message
-        rest = {key: value for key, value in message.metadata.items() if key != MARKED}
-        return replace(message, metadata=rest)
+        return message if self.caching.by == "caller" else unmarked(message)
 
     def _marks(self, view: View, count: int) -> list[int]:
         """The messages that end a prefix which later requests will repeat: the last summary,

@@ -15,7 +15,9 @@ from msgspec.structs import replace
 from refold import dialects
 from refold.compaction.active_model import ActiveModel
 from refold.compaction.compactor import Compactor
+from refold.core.laws import thinking_from
 from refold.dialects import openai_chat
+from refold.dialects.messages import PageMessage, page_messages
 from refold.dialects.openai_chat.alternation import alternating
 from refold.dialects.page import Page, Rendered
 from refold.dialects.protocol import CacheMarks, Marker
@@ -39,6 +41,15 @@ class Pages:
         rendered = self.render(dialect)
         spoken = dialects.dialect(self._model.dialect(dialect))
         return spoken.finished({**rendered.request, **overrides})
+
+    def page(self, dialect: str | None, *, settle: bool) -> list[PageMessage]:
+        """The messages on the page, each with the slots it came from. Nothing is compacted or
+        written."""
+        with self._log.reading() as state:
+            view = state.view()
+            spoken = dialects.dialect(self._model.dialect(dialect))
+            first = thinking_from(view, bound=self._model.info.thinking_bound)
+            return page_messages(view.slots, spoken, settle=settle, thinking_from=first)
 
     def render(self, dialect: str | None) -> Rendered:
         """The request for a page that fits, durable once this returns."""
