@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from refold.dialects.page import Rendered as Rendered
     from refold.edges.endpoints.writer import endpoint as endpoint
     from refold.engine.context import Context as Context
+    from refold.engine.counting import count_messages as count_messages
     from refold.engine.log_reader import LogReader as LogReader
     from refold.engine.opening import open as open
     from refold.engine.stats import Stats as Stats
@@ -123,6 +124,7 @@ _HOMES = {
     "Usage": "refold.core.model",
     "Veto": "refold.compaction.hooks",
     "View": "refold.core.model",
+    "count_messages": "refold.engine.counting",
     "endpoint": "refold.edges.endpoints.writer",
     "model_info": "refold.tokens.models",
     "open": "refold.engine.opening",
