@@ -130,6 +130,36 @@ def test_a_reply_is_a_repeat_only_if_id_and_content_are_the_same() -> None:
     assert said == ["q", "one", "q", "two"]
 
 
+REPEATED = {
+    "id": "chatcmpl-7",
+    "choices": [
+        {"message": {"role": "assistant", "content": "done"}, "finish_reason": "stop"},
+    ],
+    "usage": {"prompt_tokens": 9, "completion_tokens": 3},
+}
+
+
+@pytest.mark.parametrize("between", ["restore", "clear", "ask", "compact"])
+def test_a_reply_that_the_page_does_not_show_as_its_latest_is_no_repeat(between: str) -> None:
+    context = refold.open("x", store="memory:", model="qwen3", embedder=False)
+    context.append({"role": "user", "content": "q"})
+    seq = context.view.head
+    context.record(REPEATED)
+    match between:
+        case "restore":
+            context.restore(seq)
+        case "clear":
+            context.clear()
+        case "compact":
+            context.append({"role": "user", "content": "more"})
+            context.compact("hide", target=0)
+        case _:
+            context.append({"role": "user", "content": "q"})
+    assert len(context.record(REPEATED)) == 2
+    assert context.record(REPEATED) == []
+    assert context.request("openai_chat")["messages"][-1]["content"] == "done"
+
+
 ON = {"thinking": {"type": "enabled", "budget_tokens": 1_024}}
 
 

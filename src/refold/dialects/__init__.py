@@ -176,25 +176,42 @@ def _response_object(response: Any) -> Mapping[str, Any]:
 
 def tool_calls(response: Any) -> list[ToolCall]:
     """The tool calls of any provider's response or message; arguments are an object wherever
-    they can be read so."""
-    message = _answer(response)
-    if message is None:
+    they can be read so. A call in which the answer was cut off is not complete."""
+    answer = _answer(response)
+    if answer is None:
         return []
-    return [_with_arguments(block) for block in message.blocks if isinstance(block, ToolCall)]
+    blocks = answer.message.blocks
+    calls = [_with_arguments(block) for block in blocks if isinstance(block, ToolCall)]
+    if answer.finished in _CUT and calls and isinstance(blocks[-1], ToolCall):
+        calls[-1] = _cut(calls[-1])
+    return calls
 
 
-def _answer(response: Any) -> Message | None:
-    """The message in a response, in the list of its chunks, or in a message; None for what is
+# Why an answer ended before it was complete, in the words of the providers.
+_CUT = frozenset({
+    CUT_OFF, "length", "max_tokens", "MAX_TOKENS", "max_output_tokens",
+    "model_context_window_exceeded",
+})  # fmt: skip
+
+
+def _cut(call: ToolCall) -> ToolCall:
+    """The last call of an answer that was cut off: complete only if it has whole arguments."""
+    has_arguments = isinstance(call.arguments, dict) and bool(call.arguments)
+    return call if has_arguments else replace(call, is_complete=False)
+
+
+def _answer(response: Any) -> Reply | None:
+    """The reply that a response, the list of its chunks, or a message is; None for what is
     nobody's."""
     if isinstance(response, list | tuple):
-        return reply(response, DEFAULT).message
+        return reply(response, DEFAULT)
     if is_stream(response):
         hint = "walk it once: chunks = list(stream); record(chunks); tool_calls(chunks)"
         raise Invalid(f"{response!r:.80} is a stream that was not read", hint=hint)
     value = _response_object(response)
     if dialect_of(value) is None:
         return None
-    return reply(response, DEFAULT).message
+    return reply(response, DEFAULT)
 
 
 def _with_arguments(call: ToolCall) -> ToolCall:

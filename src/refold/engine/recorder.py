@@ -17,7 +17,7 @@ from refold import dialects
 from refold.artifacts import offload
 from refold.artifacts.intake import Intake
 from refold.compaction.active_model import ActiveModel
-from refold.core.laws import calls_of, results_of
+from refold.core.laws import calls_of, is_request, results_of
 from refold.core.model import Event, Message, Slot, Usage
 from refold.dialects.protocol import Reply
 from refold.dialects.streams import CUT_OFF, is_stream
@@ -29,8 +29,6 @@ from refold.log.open_log import OpenLog
 from refold.tokens.counter import count_message
 
 OnError = Literal["raise", "degrade"]
-# Events in which a reply that comes again is looked for.
-_LOOKED_BACK = 1_000
 
 
 class Recorder:
@@ -154,13 +152,23 @@ class Recorder:
         return dialects.parse(message, self._model.dialect())
 
     def _is_recorded(self, usage: Usage, message: Message) -> bool:
-        """Whether the very reply is in the log: an id alone says nothing, some servers give the
-        same one again."""
+        """Whether the very reply is the latest on the page: an id alone says nothing, some servers
+        give the same one again, and what is off the page or was asked since needs its answer."""
         if not usage.response or usage.response not in self._log.state.responses:
             return False
+        seq = _latest_reply(self._log.state.slots)
         body = Draft(body=message, by="model").encoded
-        first = max(0, self._log.state.head - _LOOKED_BACK)
-        return any(event.body == body for event in self._log.log.read(first))
+        return bool(seq) and any(event.body == body for event in self._log.log.read(seq - 1, seq))
+
+
+def _latest_reply(slots: Sequence[Slot]) -> int:
+    """The seq of the newest reply on the page, if nobody has spoken since; 0 if there is none."""
+    for slot in reversed(slots):
+        if slot.standin or is_request(slot):
+            return 0
+        if slot.message.role == "assistant":
+            return slot.seq
+    return 0
 
 
 def unanswered(slots: Sequence[Slot]) -> list[str]:
