@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from refold.core.arguments import arguments_object
 from refold.core.model import Message, Role, Text, Thinking, ToolCall, ToolResult
-from refold.dialects.outside import not_a_message, plain, plain_value
+from refold.dialects.outside import not_a_message, plain, plain_value, refuse_langchain
 from refold.dialects.protocol import Dialect, FindCalls, Reply
 from refold.dialects.streams import CUT_OFF, assemble, is_async_stream, is_stream
 from refold.dialects.wire import is_json
@@ -86,6 +86,7 @@ def parse(message: Any, preferred: str = DEFAULT) -> list[Message]:
     if _is_plain(message):
         return _parse_plain(message, dialect(preferred))
     value = message if is_json(message) else _plain_object(message)
+    refuse_langchain(value)
     name = dialect_of(value, preferred) or preferred
     try:
         return dialect(name).parse(message)
@@ -171,7 +172,9 @@ def _response_object(response: Any) -> Mapping[str, Any]:
     if is_async_stream(response):
         hint = "await it: refold.aio has the same Context for async callers"
         raise Invalid(f"{response!r:.80} is an asynchronous stream", hint=hint)
-    return _plain_object(response)
+    wire = _plain_object(response)
+    refuse_langchain(wire)
+    return wire
 
 
 def tool_calls(response: Any) -> list[ToolCall]:

@@ -20,7 +20,7 @@ from refold.compaction.active_model import ActiveModel
 from refold.core.laws import calls_of, is_request, results_of
 from refold.core.model import Event, Message, Slot, Usage
 from refold.dialects.protocol import Reply
-from refold.dialects.streams import CUT_OFF, is_stream
+from refold.dialects.streams import CHUNKS_MAX, CUT_OFF, is_stream, take_chunk
 from refold.display import suggestion
 from refold.errors import Invalid
 from refold.log.draft import Draft, message_checked
@@ -75,7 +75,8 @@ class Recorder:
             return self._record(dialects.reply(response, self._model.dialect()), shown)
         chunks: list[Any] = []
         try:
-            chunks.extend(response)
+            for chunk in response:
+                take_chunk(chunks, chunk)
         except BaseException:
             self._record_chunks(chunks, shown)
             raise
@@ -86,14 +87,14 @@ class Recorder:
         chunks: list[Any] = []
         try:
             for chunk in response:
-                chunks.append(chunk)
+                take_chunk(chunks, chunk)
                 yield chunk
         finally:
             self._record_chunks(chunks, shown)
 
     def _record_chunks(self, chunks: list[Any], shown: int) -> None:
-        """Records what came of a stream, if anything did."""
-        if chunks:
+        """Records what came of a stream, if anything did, and it was one."""
+        if 0 < len(chunks) < CHUNKS_MAX:
             self._record(dialects.reply(chunks, self._model.dialect()), shown)
 
     def _record(self, reply: Reply, shown: int) -> list[Event]:
