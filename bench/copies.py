@@ -86,7 +86,7 @@ def _digest(value: Any) -> str:
 def _request(log: Log, name: str) -> tuple[Any, list[str]]:
     spoken = dialect(name)
     try:
-        request = Page(spoken, bound=False).render(log.state.view(), cache=True).request
+        request = Page(spoken, bound=False).render(log.state.view()).request
     except RefoldError as error:
         return str(error), ["it has no form"]
     return request, spoken.check(request)

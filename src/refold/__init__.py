@@ -45,9 +45,11 @@ if TYPE_CHECKING:
     from refold.core.plan import Plan as Plan
     from refold.core.plan import Receipt as Receipt
     from refold.dialects import tool_calls as tool_calls
+    from refold.dialects.messages import PageMessage as PageMessage
     from refold.dialects.page import Rendered as Rendered
     from refold.edges.endpoints.writer import endpoint as endpoint
     from refold.engine.context import Context as Context
+    from refold.engine.counting import count_messages as count_messages
     from refold.engine.log_reader import LogReader as LogReader
     from refold.engine.opening import open as open
     from refold.engine.stats import Stats as Stats
@@ -103,6 +105,7 @@ _HOMES = {
     "Notice": "refold.log.notices",
     "Origin": "refold.core.model",
     "OverBudget": "refold.errors",
+    "PageMessage": "refold.dialects.messages",
     "Part": "refold.log.unfold",
     "Plan": "refold.core.plan",
     "Point": "refold.log.points",
@@ -123,6 +126,7 @@ _HOMES = {
     "Usage": "refold.core.model",
     "Veto": "refold.compaction.hooks",
     "View": "refold.core.model",
+    "count_messages": "refold.engine.counting",
     "endpoint": "refold.edges.endpoints.writer",
     "model_info": "refold.tokens.models",
     "open": "refold.engine.opening",

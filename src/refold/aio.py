@@ -134,6 +134,7 @@ class AsyncContext(_Async):
     recover = _threaded(Context.recover)
     request = _threaded(Context.request)
     render = _threaded(Context.render)
+    page = _threaded(Context.page)
     stats = _threaded(Context.stats)
     count = _threaded(Context.count)
     fits = _threaded(Context.fits)

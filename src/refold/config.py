@@ -18,7 +18,7 @@ RATIOS = ("warn_ratio", "compact_ratio", "critical_ratio")
 NUMBERS = (
     "artifacts_days", "artifacts_bytes", "artifacts_count", "tokens_cap", "keep_recent",
     "writer_wait_s", "reserve_tokens", "output_tokens", "offload_tokens",
-    "messages_cap", "checkpoint_every",
+    "messages_cap", "checkpoint_every", "cache_marks",
 )  # fmt: skip
 
 NUMBER_MAX = 10**12
@@ -90,8 +90,13 @@ class Config(
     artifacts_count: int | None = None
     # What the caller's own tools do, by name, as in `{"save": "modify:path"}`.
     tool_kinds: dict[str, str] = msgspec.field(default_factory=dict)
-    # Whether requests carry the provider's cache marks.
-    cache: bool = True
+    # Whose cache marks requests carry: refold's, nobody's (false), or those that came with the
+    # messages, the system prompt and the tools ("caller").
+    cache: bool | Literal["caller"] = True
+    # Cache marks that a request has at most; providers take 4.
+    cache_marks: int = 4
+    # How long refold's cache marks live; None: as long as the caller's.
+    cache_ttl: Literal["5m", "1h"] | None = None
     # When the log is synced to disk: once a turn, with every append, or never.
     durability: Durability = "turn"
     # Seconds that a compaction waits for the writer.

@@ -5,15 +5,18 @@ from __future__ import annotations
 
 from collections import UserDict
 from enum import StrEnum
+from itertools import count, repeat
 from types import MappingProxyType
 from typing import Any
 
 import pytest
 
+import refold
 from refold.core.model import Text
-from refold.dialects import DIALECTS, dialect, dialect_of, parse
+from refold.dialects import DIALECTS, dialect, dialect_of, parse, streams
 from refold.dialects.outside import plain
 from refold.dialects.wire import plain_id
+from refold.engine import recorder
 from refold.errors import Invalid
 
 BOTH = pytest.mark.parametrize("name", list(DIALECTS))
@@ -204,3 +207,59 @@ def test_ids_made_plain_stay_distinct() -> None:
     made = {plain_id(id, 40) for id in ("a b", "a_b", "a:b", "x" * 41, "x" * 42, "")}
     assert len(made) == 6
     assert all(len(id) <= 40 for id in made)
+
+
+# --- objects that fail, streams without an end, messages of nobody ---
+
+
+class Failing:
+    """An SDK's object whose own method fails."""
+
+    def __init__(self, method: str, error: Exception) -> None:
+        self.error = error
+        setattr(self, method, self.fail)
+
+    def fail(self, **_: Any) -> Any:
+        raise self.error
+
+
+@pytest.mark.parametrize("method", ["model_dump", "to_dict", "dict"])
+@pytest.mark.parametrize(
+    "error", [ValueError("v"), TypeError("t"), RuntimeError("r"), KeyError("k"), RecursionError()]
+)
+def test_an_object_that_cannot_give_its_fields_is_refused(method: str, error: Exception) -> None:
+    context = refold.open("x", store="memory:", embedder=False)
+    for door in (context.append, context.record, context.count, refold.tool_calls):
+        with pytest.raises(Invalid, match=f"{method}.. failed") as caught:
+            door(Failing(method, error))
+        assert caught.value.hint and caught.value.__cause__ is error
+    assert context.view.head == 0
+
+
+def test_a_stream_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "CHUNKS_MAX", 1_000)
+    monkeypatch.setattr(recorder, "CHUNKS_MAX", 1_000)
+    chunk = {"choices": [{"index": 0, "delta": {"content": "a"}}]}
+    for endless in (repeat(chunk), count(), repeat({})):
+        context = refold.open("x", store="memory:", embedder=False)
+        with pytest.raises(Invalid, match="1,000 chunks"):
+            context.record(endless)
+        with pytest.raises(Invalid, match="1,000 chunks"):
+            for _ in context.stream(endless):
+                pass
+        assert context.view.head == 0
+
+
+@pytest.mark.parametrize("kind", ["human", "ai", "system", "tool", "AIMessageChunk"])
+@pytest.mark.parametrize("model", ["gpt-4o", "claude-sonnet-4-5", "gemini-2.5-pro", "gpt-5"])
+def test_a_message_of_langchain_is_refused_with_what_to_do(kind: str, model: str) -> None:
+    class LangChain:
+        def model_dump(self, **_: Any) -> dict[str, Any]:
+            return {"type": kind, "content": "hello", "id": None, "additional_kwargs": {}}
+
+    context = refold.open("x", store="memory:", embedder=False, model=model)
+    for message in (LangChain(), LangChain().model_dump()):
+        for door in (context.append, context.record, refold.tool_calls):
+            with pytest.raises(Invalid, match="LangChain") as caught:
+                door(message)
+            assert "convert_to_openai_messages" in str(caught.value.hint)

@@ -72,7 +72,7 @@ def test_the_system_prompt_leads_the_messages_of_openai(system: Any, messages: l
     ("system", "prompt"),
     [
         ("be brief", "be brief"),
-        ([MARKED], [MARKED]),
+        ([MARKED], [{"type": "text", "text": MARKED["text"]}]),
         ({"role": "system", "content": "a"}, [{"type": "text", "text": "a"}]),
         (
             [{"role": "developer", "content": [{"type": "text", "text": "a"}]}, "b", ""],

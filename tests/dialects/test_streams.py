@@ -304,3 +304,22 @@ def test_a_value_of_an_sdk_is_made_plain() -> None:
     assert dialects.plain_value(None) is None
     with pytest.raises(refold.Invalid):
         dialects.plain_value(object())
+
+
+@pytest.mark.parametrize("chunks", STREAMS.values(), ids=STREAMS)
+def test_a_call_is_complete_only_with_all_of_its_arguments(chunks: list[Any]) -> None:
+    whole = {call.id: call for call in refold.tool_calls(chunks)}
+    assert all(call.is_complete for call in whole.values())
+    for end in range(1, len(chunks)):
+        try:
+            calls = refold.tool_calls(chunks[:end])
+        except refold.Invalid:
+            continue  # nothing of a response came yet
+        for call in calls:
+            assert not call.is_complete or call == whole[call.id]
+
+
+def test_a_call_that_the_limit_of_the_answer_cut_is_not_complete() -> None:
+    for chunks in (CHAT[:5], [*CHAT[:5], piece({}, finish="length")]):
+        [call] = refold.tool_calls(chunks)
+        assert not call.is_complete and call.arguments == '{"path": '

@@ -9,7 +9,6 @@ import pytest
 
 import refold
 from refold import dialects
-from refold.dialects.anthropic.thinking import ready_to_think
 
 
 def reply(n: int, **more: Any) -> dict[str, Any]:
@@ -131,23 +130,84 @@ def test_a_reply_is_a_repeat_only_if_id_and_content_are_the_same() -> None:
     assert said == ["q", "one", "q", "two"]
 
 
+REPEATED = {
+    "id": "chatcmpl-7",
+    "choices": [
+        {"message": {"role": "assistant", "content": "done"}, "finish_reason": "stop"},
+    ],
+    "usage": {"prompt_tokens": 9, "completion_tokens": 3},
+}
+
+
+@pytest.mark.parametrize("between", ["restore", "clear", "ask", "compact"])
+def test_a_reply_that_the_page_does_not_show_as_its_latest_is_no_repeat(between: str) -> None:
+    context = refold.open("x", store="memory:", model="qwen3", embedder=False)
+    context.append({"role": "user", "content": "q"})
+    seq = context.view.head
+    context.record(REPEATED)
+    match between:
+        case "restore":
+            context.restore(seq)
+        case "clear":
+            context.clear()
+        case "compact":
+            context.append({"role": "user", "content": "more"})
+            context.compact("hide", target=0)
+        case _:
+            context.append({"role": "user", "content": "q"})
+    assert len(context.record(REPEATED)) == 2
+    assert context.record(REPEATED) == []
+    assert context.request("openai_chat")["messages"][-1]["content"] == "done"
+
+
 ON = {"thinking": {"type": "enabled", "budget_tokens": 1_024}}
 
 
-def test_a_switch_to_claude_with_thinking_in_a_tool_loop_is_valid() -> None:
+def switched() -> refold.Context:
+    """Two steps of a tool loop by another model, and then Claude."""
     context = refold.open("x", store="memory:", model="gpt-4o", embedder=False)
     context.append({"role": "user", "content": "begin"})
     for n in range(2):
         context.record(reply(n))
         context.append_result(f"t{n}", f"line {n}")
-    request = {**context.request("anthropic"), **ON}
-    anthropic = dialects.dialect("anthropic")
-    assert "expected thinking" in str(anthropic.check(request))
-    ready = ready_to_think(request)
-    assert anthropic.check(ready) == []
-    assert "[I called read with {}]" in str(ready) and "line 1" in str(ready)
-    off = context.request("anthropic")
-    assert ready_to_think(off) is off
+    context.update(model="claude-sonnet-4-5")
+    return context
+
+
+def test_a_switch_to_claude_with_thinking_in_a_tool_loop_is_valid() -> None:
+    context, anthropic = switched(), dialects.dialect("anthropic")
+    without = context.request()
+    assert "expected thinking" in str(anthropic.check({**without, **ON}))
+    request = context.request(**ON)
+    assert anthropic.check(request) == []
+    assert request["thinking"] == ON["thinking"]
+    assert "[I called read with {}]" in str(request) and "line 1" in str(request)
+    assert anthropic.check(without) == [] and "tool_use" in str(without)
+    off = context.request(thinking={"type": "disabled"})
+    assert off["messages"] == without["messages"]
+
+
+def test_what_claude_does_after_the_switch_stays_as_it_is() -> None:
+    context = switched()
+    before = context.request(**ON)["messages"]
+    thought = {"type": "thinking", "thinking": "t", "signature": "c2ln"}
+    call = {"type": "tool_use", "id": "c1", "name": "f", "input": {}}
+    context.append({"role": "assistant", "content": [thought, call]})
+    context.append_result("c1", "r")
+    request = context.request(**ON)
+    assert dialects.dialect("anthropic").check(request) == []
+    assert [unmarked(message) for message in request["messages"][: len(before)]] == [
+        unmarked(message) for message in before
+    ], "thinking is bound to what stood before it"
+    assert request["messages"][len(before)]["content"] == [thought, call]
+
+
+def unmarked(message: dict[str, Any]) -> dict[str, Any]:
+    content = message["content"]
+    if isinstance(content, str):
+        return {"role": message["role"], "content": [{"type": "text", "text": content}]}
+    bare = [{key: block[key] for key in block if key != "cache_control"} for block in content]
+    return {"role": message["role"], "content": bare}
 
 
 def test_the_loop_of_a_model_that_thinks_stays_as_it_is() -> None:
@@ -157,9 +217,29 @@ def test_the_loop_of_a_model_that_thinks_stays_as_it_is() -> None:
     call = {"type": "tool_use", "id": "t1", "name": "f", "input": {}}
     context.append({"role": "assistant", "content": [thought, call]})
     context.append_result("t1", "r")
-    request = {**context.request(), **ON}
-    assert ready_to_think(request) is request
+    request = context.request(**ON)
+    assert request == {**context.request(), **ON}
     assert dialects.dialect("anthropic").check(request) == []
+
+
+def test_the_image_of_a_result_goes_along_as_an_image() -> None:
+    context = refold.open("x", store="memory:", model="claude-sonnet-4-5", embedder=False)
+    source = {"type": "base64", "media_type": "image/png", "data": "QUJD"}
+    image = {"type": "image", "source": source}
+    result = {"type": "tool_result", "tool_use_id": "t", "content": [image], "is_error": True}
+    call = {"type": "tool_use", "id": "t", "name": "f", "input": {}}
+    context.append({"role": "user", "content": "begin"})
+    context.append({"role": "assistant", "content": [call]})
+    context.append({"role": "user", "content": [result]})
+    [text, shown] = context.request(**ON)["messages"][-1]["content"]
+    assert text["text"].startswith("[error]")
+    assert (shown["type"], shown["source"]) == ("image", source)
+
+
+def test_keywords_of_any_shape_are_handed_on() -> None:
+    context = switched()
+    for given in ({"messages": None}, {"messages": []}, {"messages": "x"}, {"messages": [1]}):
+        assert context.request(**ON, **given)["messages"] == given["messages"]
 
 
 def test_cache_marks_keep_their_time_to_live() -> None:

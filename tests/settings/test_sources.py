@@ -62,6 +62,7 @@ def test_every_setting_can_stand_in_the_environment(name: str, tmp_path: Path) -
         "exclude_tools": "[]",
         "auto": "false",
         "cache": "false",
+        "cache_ttl": "1h",
         "alternate_roles": "true",
         "redact": "false",
         "force": "true",

@@ -166,11 +166,12 @@ def _law_faults(view: View) -> list[str]:
 
 
 def _refusals(view: View, name: str) -> list[str]:
-    """What a provider would refuse in the page."""
+    """What a provider would refuse in the page. One that shows nothing, such as a result without
+    its call, is never sent."""
     spoken = dialects.dialect(name)
     try:
-        request = Page(spoken, bound=False).render(view, cache=True).request
-        refused = spoken.check(request)
+        rendered = Page(spoken, bound=False).render(view)
+        refused = [] if rendered.is_empty else spoken.check(rendered.request)
     except (RefoldError, *_ODD) as error:
         return [f"the page has no form in {name}: {error!r}"]
     return [f"{name} would refuse the page: {fault}" for fault in refused]

@@ -91,11 +91,12 @@ class Thinking(Struct, frozen=True, tag="thinking", tag_field="type", omit_defau
 
 class ToolCall(Struct, frozen=True, tag="tool_call", tag_field="type", omit_defaults=True):
     """`arguments` is kept in the shape it came in: the provider's own text (perhaps not even
-    JSON) or an object."""
+    JSON) or an object. `is_complete` is False where an answer was cut off in them."""
 
     id: str
     name: str
     arguments: str | dict[str, Any] = ""
+    is_complete: bool = True
 
 
 class Media(Struct, frozen=True, tag="media", tag_field="type", omit_defaults=True):

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from refold.core.arguments import arguments_object
 from refold.core.model import Message, Role, Text, Thinking, ToolCall, ToolResult
-from refold.dialects.outside import not_a_message, plain, plain_value
+from refold.dialects.outside import not_a_message, plain, plain_value, refuse_langchain
 from refold.dialects.protocol import Dialect, FindCalls, Reply
 from refold.dialects.streams import CUT_OFF, assemble, is_async_stream, is_stream
 from refold.dialects.wire import is_json
@@ -41,6 +41,8 @@ RESPONSES = "openai_responses"
 # Stands in the metadata of an answer that came alone, directly after reasoning or what followed
 # it, and on its items until the whole page is seen.
 REASONED = "$reasoned"
+# Stands in the metadata of a message that came with cache marks: each with the place of its block.
+MARKED = "$marks"
 _PLAIN_ROLES: tuple[Role, ...] = ("user", "assistant", "system")
 _loaded: dict[str, Dialect] = {}
 
@@ -84,6 +86,7 @@ def parse(message: Any, preferred: str = DEFAULT) -> list[Message]:
     if _is_plain(message):
         return _parse_plain(message, dialect(preferred))
     value = message if is_json(message) else _plain_object(message)
+    refuse_langchain(value)
     name = dialect_of(value, preferred) or preferred
     try:
         return dialect(name).parse(message)
@@ -169,30 +172,49 @@ def _response_object(response: Any) -> Mapping[str, Any]:
     if is_async_stream(response):
         hint = "await it: refold.aio has the same Context for async callers"
         raise Invalid(f"{response!r:.80} is an asynchronous stream", hint=hint)
-    return _plain_object(response)
+    wire = _plain_object(response)
+    refuse_langchain(wire)
+    return wire
 
 
 def tool_calls(response: Any) -> list[ToolCall]:
     """The tool calls of any provider's response or message; arguments are an object wherever
-    they can be read so."""
-    message = _answer(response)
-    if message is None:
+    they can be read so. A call in which the answer was cut off is not complete."""
+    answer = _answer(response)
+    if answer is None:
         return []
-    return [_with_arguments(block) for block in message.blocks if isinstance(block, ToolCall)]
+    blocks = answer.message.blocks
+    calls = [_with_arguments(block) for block in blocks if isinstance(block, ToolCall)]
+    if answer.finished in _CUT and calls and isinstance(blocks[-1], ToolCall):
+        calls[-1] = _cut(calls[-1])
+    return calls
 
 
-def _answer(response: Any) -> Message | None:
-    """The message in a response, in the list of its chunks, or in a message; None for what is
+# Why an answer ended before it was complete, in the words of the providers.
+_CUT = frozenset({
+    CUT_OFF, "length", "max_tokens", "MAX_TOKENS", "max_output_tokens",
+    "model_context_window_exceeded",
+})  # fmt: skip
+
+
+def _cut(call: ToolCall) -> ToolCall:
+    """The last call of an answer that was cut off: complete only if it has whole arguments."""
+    has_arguments = isinstance(call.arguments, dict) and bool(call.arguments)
+    return call if has_arguments else replace(call, is_complete=False)
+
+
+def _answer(response: Any) -> Reply | None:
+    """The reply that a response, the list of its chunks, or a message is; None for what is
     nobody's."""
     if isinstance(response, list | tuple):
-        return reply(response, DEFAULT).message
+        return reply(response, DEFAULT)
     if is_stream(response):
         hint = "walk it once: chunks = list(stream); record(chunks); tool_calls(chunks)"
         raise Invalid(f"{response!r:.80} is a stream that was not read", hint=hint)
     value = _response_object(response)
     if dialect_of(value) is None:
         return None
-    return reply(response, DEFAULT).message
+    return reply(response, DEFAULT)
 
 
 def _with_arguments(call: ToolCall) -> ToolCall:

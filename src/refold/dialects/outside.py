@@ -100,12 +100,19 @@ def _fields(value: Any) -> Any:
     for method in _FINAL:
         if _has_method(value, method):
             return _final(getattr(value, method))
-    if _has_method(value, "model_dump"):
-        return _dumped(value)
-    for method in ("to_dict", "dict"):
+    for method, ask in _ASKED.items():
         if _has_method(value, method):
-            return getattr(value, method)()
+            return _answered(value, method, ask)
     return _attributes(value)
+
+
+def _answered(value: Any, method: str, ask: Callable[[Any], Any]) -> Any:
+    """What an object's own method says of its fields. Invalid if it fails."""
+    try:
+        return ask(value)
+    except Exception as error:
+        what = f"{type(value).__name__}.{method}() failed with {type(error).__name__}"
+        raise Invalid(what, hint="pass the message as a plain dict") from error
 
 
 def _final(method: Callable[[], Any]) -> Any:
@@ -154,6 +161,14 @@ def _dumped(value: Any) -> Any:
     return value.model_dump()
 
 
+# The methods by which objects give their fields, in the order in which they are asked.
+_ASKED: dict[str, Callable[[Any], Any]] = {
+    "model_dump": _dumped,
+    "to_dict": lambda value: value.to_dict(),
+    "dict": lambda value: value.dict(),
+}
+
+
 _MESSAGE_HINT = 'pass {"role": "user", "content": "…"}'
 
 
@@ -165,6 +180,19 @@ def checked_message(wire: Any) -> dict[str, Any]:
     if not isinstance(wire.get("role"), str):
         raise Invalid(f"a message without a role: {wire!r:.80}", hint=_MESSAGE_HINT)
     return remove_marks(wire)
+
+
+_LANGCHAIN = frozenset({"human", "ai", "system", "tool", "function", "chat", "remove"})
+
+
+def refuse_langchain(wire: Mapping[str, Any]) -> None:
+    """Refuses a message of LangChain, which has a type and no role, and says what to do."""
+    kind = wire.get("type")
+    if "role" in wire or "content" not in wire or not isinstance(kind, str):
+        return
+    if kind.removesuffix("MessageChunk").lower() in _LANGCHAIN:
+        hint = "give langchain_core.messages.convert_to_openai_messages(message)"
+        raise Invalid(f"a LangChain message of type {kind!r} is no provider's message", hint=hint)
 
 
 def not_a_message(value: Any) -> Invalid:
@@ -183,6 +211,25 @@ def remove_marks(wire: dict[str, Any]) -> dict[str, Any]:
             if type(part) is dict:
                 remove_marks(part)
     return wire
+
+
+def marks_in(wire: Any) -> list[list[Any]]:
+    """The cache marks of a message, each with the place of its block; one inside a result counts
+    for the result."""
+    parts = wire.get("content") if isinstance(wire, dict) else None
+    if type(parts) is not list:
+        return []
+    found = ((index, _mark_on(part)) for index, part in enumerate(parts))
+    return [[index, mark] for index, mark in found if mark is not None]
+
+
+def _mark_on(part: Any) -> dict[str, Any] | None:
+    if type(part) is not dict:
+        return None
+    inner = part.get("content")
+    within = [*inner, part] if type(inner) is list else [part]
+    marks = (one.get(MARKS[0]) for one in reversed(within) if type(one) is dict)
+    return next((mark for mark in marks if type(mark) is dict), None)
 
 
 def without_marks(fields: Mapping[str, Any]) -> dict[str, Any]:

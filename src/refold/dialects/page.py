@@ -14,13 +14,17 @@ from operator import is_
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from refold.core.laws import groups, opens_page, settled, thinking_from, without_thinking
-from refold.core.model import Slot, View
-from refold.dialects.protocol import Dialect
-from refold.dialects.wire import copied
+from refold.core.model import Message, Slot, View
+from refold.dialects import MARKED
+from refold.dialects.messages import unmarked
+from refold.dialects.protocol import REFOLDS, CacheMarks, Dialect
+from refold.dialects.wire import at, copied
 
 MARKS_MAX = 3
+_MESSAGE_KEYS = ("messages", "contents", "input")  # where a dialect's request has its messages
 
 
 class Rendered(Struct, frozen=True):
@@ -29,6 +33,11 @@ class Rendered(Struct, frozen=True):
     request: dict[str, Any]
     lost: tuple[str, ...]
     repairs: tuple[str, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no message is in it: then there is nothing to ask the model."""
+        return not any(self.request.get(key) for key in _MESSAGE_KEYS)
 
 
 class _Unit(Struct, frozen=True):
@@ -45,8 +54,8 @@ class _Unit(Struct, frozen=True):
 class Page:
     """Renders one conversation's views in one dialect."""
 
-    def __init__(self, dialect: Dialect, *, bound: bool) -> None:
-        self.dialect, self.bound = dialect, bound
+    def __init__(self, dialect: Dialect, *, bound: bool, caching: CacheMarks = REFOLDS) -> None:
+        self.dialect, self.bound, self.caching = dialect, bound, caching
         self._restart(None)
 
     def _restart(self, edition: object) -> None:
@@ -60,21 +69,27 @@ class Page:
         self.seqs: list[int] = []  # after the slot with this seq …
         self.counts: list[int] = []  # … there are so many messages
         self.summary_seq = 0
+        self.ttl = ""  # how long the newest mark that came was to live
         self.lost: list[str] = []
         self.repairs: list[str] = []
         self.tail = _Unit()
 
-    def render(self, view: View, *, cache: bool) -> Rendered:
+    def render(self, view: View) -> Rendered:
         """The keyword arguments of the provider's call for this view."""
         self._grow(view)
         self.tail = self._unit(view.slots[len(self.stable) :])
         if self.handed != self.messages:
             self.handed = copied(self.messages)
         messages = [*self.handed, *map(copied, self.tail.messages)]
-        marks = self._marks(view, len(messages)) if cache else []
+        marks = self._marks(view, len(messages)) if self.caching.by == "refold" else []
         lost = [*self.lost, *self.tail.lost]
         request = self.dialect.request(
-            messages, system=view.system, tools=view.tools, marks=marks, lost=lost
+            messages,
+            system=view.system,
+            tools=view.tools,
+            marks=marks,
+            lost=lost,
+            caching=replace(self.caching, ttl=self.caching.ttl or self.ttl),
         )
         return Rendered(request, tuple(lost), (*self.repairs, *self.tail.repairs))
 
@@ -120,9 +135,18 @@ class Page:
         overdue = dict(self.overdue)
         ordered, repairs = settled(slots, opens=not self.opened, overdue=overdue)
         ordered = without_thinking(ordered, self.thinking_from)
-        messages = self.dialect.render([slot.message for slot in ordered], lost)
+        messages = self.dialect.render(list(map(self._unmarked, ordered)), lost)
         opens = any(map(opens_page, ordered))
         return _Unit(slots, messages, lost, repairs, opens, overdue)
+
+    def _unmarked(self, slot: Slot) -> Message:
+        """The message of a slot; without the cache marks it came with, unless they count."""
+        message = slot.message
+        if MARKED not in message.metadata:
+            return message
+        ttl = at(message.metadata, (MARKED, -1, 1, "ttl"))
+        self.ttl = ttl if isinstance(ttl, str) else self.ttl
+        return message if self.caching.by == "caller" else unmarked(message)
 
     def _marks(self, view: View, count: int) -> list[int]:
         """The messages that end a prefix which later requests will repeat: the last summary,

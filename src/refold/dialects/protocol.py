@@ -9,7 +9,7 @@ puts the slots in lawful order before they come here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
@@ -27,6 +27,22 @@ class Reply(Struct, frozen=True, kw_only=True):
     usage: Usage | None
     finished: str = ""
     is_stream: bool = False
+
+
+MARKS_MAX = 4  # what a provider takes in one request
+Marker = Literal["refold", "caller", "none"]
+
+
+class CacheMarks(Struct, frozen=True, kw_only=True):
+    """Whose cache marks a request carries, how many at most, and how long refold's live: as the
+    caller's do, unless it is said."""
+
+    by: Marker = "refold"
+    most: int = MARKS_MAX
+    ttl: str = ""
+
+
+REFOLDS = CacheMarks()
 
 
 class Dialect(Protocol):
@@ -79,9 +95,15 @@ class Dialect(Protocol):
         tools: list[Any] | None,
         marks: Sequence[int],
         lost: list[str],
+        caching: CacheMarks = REFOLDS,
     ) -> dict[str, Any]:
         """The keyword arguments of the provider's call. `marks` are indices of messages that end
         a stable prefix; marked on copies, the messages given are never changed."""
+        ...
+
+    def finished(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The whole call, the caller's own keywords in it, as the provider takes it: a keyword may
+        ask something of the messages. The messages given are never changed."""
         ...
 
     def check(self, request: Mapping[str, Any]) -> list[str]:
@@ -94,3 +116,8 @@ def answering_by_id(message: Message, find_calls: FindCalls) -> Message:
     """`answering` for providers whose results always name the call they answer: the message as
     it is."""
     return message
+
+
+def finished_as_it_is(request: dict[str, Any]) -> dict[str, Any]:
+    """`finished` for providers where no keyword asks anything of the messages."""
+    return request

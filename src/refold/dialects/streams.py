@@ -17,6 +17,8 @@ from refold.dialects.wire import objects_in
 from refold.errors import Invalid
 
 CUT_OFF = "cut_off"
+# Chunks of one response; a stream that gives more has no end.
+CHUNKS_MAX = 1_000_000
 _HINT = "pass a response, its stream, or the list of the stream's chunks"
 
 Chunk = dict[str, Any]
@@ -42,7 +44,19 @@ async def awaited(value: Any) -> Any:
         final = getattr(value, f"get_final_{what}", None)
         if callable(final) and is_async_stream(value):
             return await final()
-    return [chunk async for chunk in value] if is_async_stream(value) else value
+    if not is_async_stream(value):
+        return value
+    chunks: list[Any] = []
+    async for chunk in value:
+        take_chunk(chunks, chunk)
+    return chunks
+
+
+def take_chunk(chunks: list[Any], chunk: Any) -> None:
+    """Keeps a chunk with those before it. Invalid if the stream has no end."""
+    if len(chunks) == CHUNKS_MAX:
+        raise Invalid(f"a stream of more than {CHUNKS_MAX:,} chunks is not a response", hint=_HINT)
+    chunks.append(chunk)
 
 
 _FINAL = ("message", "completion", "response")

@@ -29,6 +29,7 @@ from refold.core.budget import Budget
 from refold.core.codec import conversation_checked
 from refold.core.model import Checkpoint, Event, Meta, Restore, Span, Totals, View
 from refold.core.plan import Plan, Receipt
+from refold.dialects.messages import PageMessage
 from refold.dialects.overflow import overflow_of
 from refold.dialects.page import Rendered
 from refold.engine import going_back, refresh, spawn
@@ -236,13 +237,20 @@ class Context:
         """The keyword arguments of the provider's next call: valid, fitting, with cache marks, the
         model and, where it must be told, how long the answer may be. Your own `overrides` come
         last. Compacts when due."""
-        return {**self.render(dialect).request, **overrides}
+        return self._pages.request(dialect, overrides)
 
     @checked
     def render(self, dialect: str | None = None) -> Rendered:
         """The request, with what could not be said in this dialect and what had to be put in
         order."""
         return self._pages.render(dialect)
+
+    @checked
+    def page(self, dialect: str | None = None, *, settle: bool = True) -> list[PageMessage]:
+        """The messages on the page, each with the seqs it came from, for a loop of your own. With
+        `settle=False` as the log has them: open calls wait, nothing is put in between. Nothing is
+        compacted or written."""
+        return self._pages.page(dialect, settle=settle)
 
     @property
     def view(self) -> View:

@@ -7,19 +7,24 @@ What was rendered before is kept, so a page that only grew costs its growth. Nei
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from msgspec.structs import replace
 
 from refold import dialects
 from refold.compaction.active_model import ActiveModel
 from refold.compaction.compactor import Compactor
+from refold.core.laws import thinking_from
 from refold.dialects import openai_chat
+from refold.dialects.messages import PageMessage, page_messages
 from refold.dialects.openai_chat.alternation import alternating
 from refold.dialects.page import Page, Rendered
+from refold.dialects.protocol import CacheMarks, Marker
 from refold.errors import Invalid, OverBudget
 from refold.log.open_log import OpenLog
 
 PREPARE_TRIES_MAX = 5
-MESSAGE_KEYS = ("messages", "contents", "input")  # where a dialect's request has its messages
 
 
 class Pages:
@@ -30,6 +35,21 @@ class Pages:
         self._pages: dict[str, Page] = {}
         self.shown = log.state.head
         self._is_answered = True  # whether a reply came since the newest request
+
+    def request(self, dialect: str | None, overrides: Mapping[str, Any]) -> dict[str, Any]:
+        """The whole call, with the caller's own keywords last."""
+        rendered = self.render(dialect)
+        spoken = dialects.dialect(self._model.dialect(dialect))
+        return spoken.finished({**rendered.request, **overrides})
+
+    def page(self, dialect: str | None, *, settle: bool) -> list[PageMessage]:
+        """The messages on the page, each with the slots it came from. Nothing is compacted or
+        written."""
+        with self._log.reading() as state:
+            view = state.view()
+            spoken = dialects.dialect(self._model.dialect(dialect))
+            first = thinking_from(view, bound=self._model.info.thinking_bound)
+            return page_messages(view.slots, spoken, settle=settle, thinking_from=first)
 
     def render(self, dialect: str | None) -> Rendered:
         """The request for a page that fits, durable once this returns."""
@@ -71,8 +91,8 @@ class Pages:
     def _show(self, dialect: str | None) -> Rendered:
         view = self._log.state.view()
         page = self._page(self._model.dialect(dialect))
-        rendered = page.render(view, cache=self._log.config.cache)
-        if not any(rendered.request.get(key) for key in MESSAGE_KEYS):
+        rendered = page.render(view)
+        if rendered.is_empty:
             raise Invalid("there is no message on the page", hint="append a user message")
         fields = self._model.call_fields(page.dialect)
         rendered = replace(rendered, request={**fields, **rendered.request})
@@ -93,13 +113,20 @@ class Pages:
     def _page(self, dialect: str) -> Page:
         if dialect not in self._pages:
             bound = self._model.info.thinking_bound
-            self._pages[dialect] = Page(dialects.dialect(dialect), bound=bound)
+            spoken, caching = dialects.dialect(dialect), self._caching()
+            self._pages[dialect] = Page(spoken, bound=bound, caching=caching)
         return self._pages[dialect]
 
     @property
     def waiting(self) -> int | None:
         """The head that the newest request showed, while its reply has not come."""
         return None if self._is_answered else self.shown
+
+    def _caching(self) -> CacheMarks:
+        """Whose cache marks requests carry, as configured."""
+        config = self._log.config
+        by: Marker = "caller" if config.cache == "caller" else "refold" if config.cache else "none"
+        return CacheMarks(by=by, most=config.cache_marks, ttl=config.cache_ttl or "")
 
     def take_shown(self) -> int:
         """The head that the request showed which is answered now. Without a request since the

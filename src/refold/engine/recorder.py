@@ -17,10 +17,10 @@ from refold import dialects
 from refold.artifacts import offload
 from refold.artifacts.intake import Intake
 from refold.compaction.active_model import ActiveModel
-from refold.core.laws import calls_of, results_of
+from refold.core.laws import calls_of, is_request, results_of
 from refold.core.model import Event, Message, Slot, Usage
 from refold.dialects.protocol import Reply
-from refold.dialects.streams import CUT_OFF, is_stream
+from refold.dialects.streams import CHUNKS_MAX, CUT_OFF, is_stream, take_chunk
 from refold.dialects.usage import read_usage
 from refold.display import suggestion
 from refold.errors import Invalid
@@ -31,8 +31,6 @@ from refold.log.open_log import OpenLog
 from refold.tokens.counter import count_message
 
 OnError = Literal["raise", "degrade"]
-# Events in which a reply that comes again is looked for.
-_LOOKED_BACK = 1_000
 
 
 class Recorder:
@@ -89,7 +87,8 @@ class Recorder:
         chunks: list[Any] = []
         if is_stream(response):
             try:
-                chunks.extend(response)
+                for chunk in response:
+                    take_chunk(chunks, chunk)
             except BaseException:
                 self._record_chunks(chunks, shown)
                 raise
@@ -124,14 +123,14 @@ class Recorder:
         chunks: list[Any] = []
         try:
             for chunk in response:
-                chunks.append(chunk)
+                take_chunk(chunks, chunk)
                 yield chunk
         finally:
             self._record_chunks(chunks, shown)
 
     def _record_chunks(self, chunks: list[Any], shown: int) -> None:
-        """Records what came of a stream, if anything did."""
-        if chunks:
+        """Records what came of a stream, if anything did, and it was one."""
+        if 0 < len(chunks) < CHUNKS_MAX:
             self._record(dialects.reply(chunks, self._model.dialect()), shown)
 
     def _record(self, reply: Reply, shown: int, at_ms: int | None = None) -> list[Event]:
@@ -190,13 +189,23 @@ class Recorder:
         return dialects.parse(message, self._model.dialect())
 
     def _is_recorded(self, usage: Usage, message: Message) -> bool:
-        """Whether the very reply is in the log: an id alone says nothing, some servers give the
-        same one again."""
+        """Whether the very reply is the latest on the page: an id alone says nothing, some servers
+        give the same one again, and what is off the page or was asked since needs its answer."""
         if not usage.response or usage.response not in self._log.state.responses:
             return False
+        seq = _latest_reply(self._log.state.slots)
         body = Draft(body=message, by="model").encoded
-        first = max(0, self._log.state.head - _LOOKED_BACK)
-        return any(event.body == body for event in self._log.log.read(first))
+        return bool(seq) and any(event.body == body for event in self._log.log.read(seq - 1, seq))
+
+
+def _latest_reply(slots: Sequence[Slot]) -> int:
+    """The seq of the newest reply on the page, if nobody has spoken since; 0 if there is none."""
+    for slot in reversed(slots):
+        if slot.standin or is_request(slot):
+            return 0
+        if slot.message.role == "assistant":
+            return slot.seq
+    return 0
 
 
 def unanswered(slots: Sequence[Slot]) -> list[str]:

@@ -12,11 +12,12 @@ from refold.dialects.anthropic.parse import is_response, parse, reply, speaks
 from refold.dialects.anthropic.render import render
 from refold.dialects.anthropic.repair import NAME
 from refold.dialects.anthropic.request import request
+from refold.dialects.anthropic.thinking import finished
 from refold.dialects.anthropic.tools import definitions
 from refold.dialects.protocol import answering_by_id as answering
 
 __all__ = [
-    "answering", "check", "definitions", "is_response", "name", "output_limit", "parse",
+    "answering", "check", "definitions", "finished", "is_response", "name", "output_limit", "parse",
     "plain_text", "provider", "render", "reply", "request", "speaks",
 ]  # fmt: skip
 

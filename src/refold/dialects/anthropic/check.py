@@ -271,6 +271,22 @@ def _mark_faults(request: Mapping[str, Any]) -> Faults:
     for block in marked:
         if block.get("type") in ("thinking", "redacted_thinking"):
             yield "a cache mark on thinking"
+    yield from _lifetime_faults(request)
+
+
+def _lifetime_faults(request: Mapping[str, Any]) -> Faults:
+    """A mark of an hour comes before those of five minutes; the tools are read first."""
+    is_short = False
+    contents = [message.get("content") for message in objects_in(request["messages"])]
+    for entries in (request.get("tools"), request.get("system"), *contents):
+        for block in objects_in(entries):
+            mark = block.get("cache_control")
+            if not isinstance(mark, dict):
+                continue
+            is_long = mark.get("ttl") == "1h"
+            if is_long and is_short:
+                yield "a cache mark of 1h after one of 5m"
+            is_short = is_short or not is_long
 
 
 def _markable(request: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from refold.core.model import (
     Block,
     Media,
@@ -20,6 +22,7 @@ from refold.core.model import (
     ToolResult,
     Usage,
 )
+from refold.dialects import MARKED
 from refold.dialects.anthropic.render import ELSEWHERE, own_part, usual
 from refold.dialects.anthropic.repair import NAME
 from refold.dialects.form import Usual, content_blocks, message_of, placed_content
@@ -27,6 +30,7 @@ from refold.dialects.outside import (
     MARKS,
     checked_message,
     count_in,
+    marks_in,
     plain,
     refused,
     role_of,
@@ -82,7 +86,11 @@ def parse(message: Any) -> list[Message]:
     wire = plain(message)
     if isinstance(wire, dict) and is_response(wire):
         return [reply(message).message]
-    return [parse_plain(checked_message(wire), equality(message))]
+    marks = marks_in(wire)
+    parsed = parse_plain(checked_message(wire), equality(message))
+    if marks:
+        parsed = replace(parsed, metadata={**parsed.metadata, MARKED: marks})
+    return [parsed]
 
 
 def parse_plain(wire: dict[str, Any], same: Same) -> Message:

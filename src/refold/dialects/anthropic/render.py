@@ -13,6 +13,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from refold.core.model import Block, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
+from refold.dialects import MARKED
+from refold.dialects.anthropic.marks import with_came
 from refold.dialects.anthropic.repair import NAME, is_blank, repaired
 from refold.dialects.foreign import Accepts, media_as_note, translated, with_object
 from refold.dialects.form import filled
@@ -116,7 +118,12 @@ class _Rendering:
 def _wire(message: Message) -> dict[str, Any]:
     """The message in its own form, or else in the usual one."""
     own: dict[str, Any] | None = filled(message, own_part, _id)
-    return usual(message) if own is None else own
+    wire = usual(message) if own is None else own
+    if message.role == "tool":  # whoever the caller said gave the results
+        wire["role"] = "user"
+    if MARKED in message.metadata and not any(map(is_gone, message.blocks)):
+        wire["content"] = with_came(wire["content"], message.metadata[MARKED])
+    return wire
 
 
 def _id(id: str) -> str:

@@ -2,26 +2,25 @@
 
 Here the whole page is seen for the first time: what the system says gets its place, call ids are
 made distinct, and cache marks are set. Neighbours: `render` made the messages, `tools` the
-definitions, `ids` renames calls.
+definitions, `ids` renames calls, `marks` sets marks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any
 
 from refold.dialects.anthropic.ids import distinct
+from refold.dialects.anthropic.marks import given_ttl, mark_of, marked, with_marks_in_order
 from refold.dialects.anthropic.parse import parse_plain
 from refold.dialects.anthropic.render import ELSEWHERE
 from refold.dialects.anthropic.tools import definitions
-from refold.dialects.outside import MARKS
+from refold.dialects.protocol import REFOLDS, CacheMarks
 from refold.dialects.system import as_system, leading, system_text, text_blocks
-from refold.dialects.wire import at, objects_in, report, same
+from refold.dialects.wire import objects_in, report, same
 
-MARKS_MAX = 4
 _SYSTEM = ("system", ELSEWHERE)
-_MARK = {"type": "ephemeral"}
 _ROLE = itemgetter("role")
 
 Wire = dict[str, Any]
@@ -34,22 +33,26 @@ def request(
     tools: list[Any] | None,
     marks: Sequence[int],
     lost: list[str],
+    caching: CacheMarks = REFOLDS,
 ) -> dict[str, Any]:
     """The keyword arguments of the call. With marks, the system prompt (or the tools) and the
     marked messages, newest first, end cacheable prefixes, four in all; marks that were given
-    with system and tools give way. System messages that lead the page follow the system
-    prompt."""
-    defined = definitions(tools, lost, unmarked=bool(marks))
+    give way, unless the caller's are the ones that count. System messages that lead the page
+    follow the system prompt."""
+    unmarked = caching.by != "caller"
+    defined = definitions(tools, lost, unmarked=unmarked)
     lead = leading(messages, _SYSTEM)
-    prompt = _prompt(system, messages[:lead], unmarked=bool(marks))
+    prompt = _prompt(system, messages[:lead], unmarked=unmarked)
     said = distinct(_by_user(messages[lead:], lost))
-    if marks:
-        mark = {**_MARK, **_time_to_live(system, tools)}
-        prompt, defined, room = _mark_beginning(prompt, defined, mark)
-        said = _marked(said, [index - lead for index in marks], room, mark)
     beginning = {"system": prompt} if prompt else {}
     ending = {"tools": defined} if defined else {}
-    return {**beginning, "messages": said, **ending}
+    made = {**beginning, "messages": said, **ending}
+    if not unmarked:
+        return with_marks_in_order(made, caching.most)
+    if not marks:
+        return made
+    ttl = caching.ttl or given_ttl([*objects_in(system), *objects_in(tools)])
+    return marked(made, [index - lead for index in marks], caching.most, mark_of(ttl))
 
 
 # --- what the system says ---
@@ -87,69 +90,3 @@ def _said_by_user(message: Wire, roles: Sequence[str]) -> Wire:
 def _system_text(message: Wire) -> str:
     """What a system message on the wire says."""
     return system_text(parse_plain({**message, "role": "system"}, same))
-
-
-# --- cache marks ---
-
-
-def _time_to_live(system: Any, tools: Any) -> dict[str, str]:
-    """How long the marks that came with the system prompt or the tools were to live; ours live as
-    long, because a shorter mark may not come before a longer one."""
-    for block in [*objects_in(system), *objects_in(tools)]:
-        ttl = at(block, (MARKS[0], "ttl"))
-        if isinstance(ttl, str):
-            return {"ttl": ttl}
-    return {}
-
-
-def _mark_beginning(
-    prompt: str | list[Wire], defined: list[Wire], mark: Wire
-) -> tuple[str | list[Wire], list[Wire], int]:
-    """The prompt or, without one, the tools with a mark; and how many marks are left."""
-    if prompt:
-        blocks = [{"type": "text", "text": prompt}] if isinstance(prompt, str) else prompt
-        return _marked_last(blocks, mark), defined, MARKS_MAX - 1
-    if defined:
-        return prompt, _marked_last(defined, mark), MARKS_MAX - 1
-    return prompt, defined, MARKS_MAX
-
-
-def _marked_last(entries: list[Wire], mark: Wire) -> list[Wire]:
-    return [*entries[:-1], _with_mark(entries[-1], mark)]
-
-
-def _with_mark(block: Wire, mark: Wire) -> Wire:
-    return {**block, MARKS[0]: dict(mark)}
-
-
-def _marked(messages: list[Wire], marks: Sequence[int], room: int, mark: Wire) -> list[Wire]:
-    """The messages, the newest of those to be marked with a mark, while there is room."""
-    marked = list(messages)
-    for index in sorted(set(marks), reverse=True):
-        if not room or not 0 <= index < len(marked):
-            continue
-        message = _marked_message(marked[index], mark)
-        if message is not None:
-            marked[index] = message
-            room -= 1
-    return marked
-
-
-def _marked_message(message: Wire, mark: Wire) -> Wire | None:
-    """The message with a mark on its last block that may carry one; None if there is no such
-    block."""
-    content = message["content"]
-    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
-    for index in reversed(range(len(blocks))):
-        if _is_markable(blocks[index]):
-            blocks[index] = _with_mark(blocks[index], mark)
-            return {**message, "content": blocks}
-    return None
-
-
-def _is_markable(block: Mapping[str, Any]) -> bool:
-    """Whether the provider takes a mark on this block: not on thinking, nor on an empty text."""
-    kind = block.get("type")
-    if kind == "text":
-        return bool(block.get("text"))
-    return kind not in ("thinking", "redacted_thinking")

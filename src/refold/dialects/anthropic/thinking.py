@@ -1,9 +1,10 @@
 """A request with thinking on, in the middle of a tool loop that began without it.
 
-While thinking is on, Anthropic wants every answer of the open tool loop to begin with thinking. An
-answer of another model has none that Claude takes: its calls and their results are said as text, so
-nothing of them is lost and the loop is not open any more. Neighbours: `request` made the request;
-`Context.request` calls this once the caller's keywords are in it.
+While thinking is on, Anthropic wants every answer of the open tool loop to begin with thinking, and
+a user to speak last. An answer of another model has no thinking that Claude takes: its calls and
+their results are said as text, so nothing of them is lost, and the loop begins after them. What
+Claude answers then stays as it is. Neighbours: `request` made the request; `engine.pages` calls
+this once the caller's keywords are in it.
 """
 
 from __future__ import annotations
@@ -11,73 +12,114 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from refold.dialects.wire import objects_in
+from refold.dialects.anthropic.marks import MARK, with_marks_in_order
+from refold.dialects.wire import EMPTY, objects_in
 
 _THINKING = ("thinking", "redacted_thinking")
+_MEDIA = ("image", "document")
+_GO_ON = "(go on)"
 
 Wire = dict[str, Any]
 
 
-def is_thinking_on(request: Wire) -> bool:
+def finished(request: Wire) -> Wire:
+    """The whole call as the provider takes it: ready to think, if it is to, and with no more than
+    four cache marks, where keywords brought some of their own."""
+    made = ready_to_think(request)
+    beginning = [*objects_in(made.get("system")), *objects_in(made.get("tools"))]
+    is_marked_twice = sum(MARK in block for block in beginning) > 1
+    return with_marks_in_order(made) if MARK in made or is_marked_twice else made
+
+
+def ready_to_think(request: Wire) -> Wire:
+    """The request, valid with thinking on; as it is where thinking is off, or nothing is in the
+    way. The messages given are never changed."""
+    messages = request.get("messages")
+    if not _is_thinking_on(request) or not isinstance(messages, list) or not messages:
+        return request
+    if not all(isinstance(message, dict) for message in messages):
+        return request
+    said = _with_loop_said(messages)
+    if said[-1].get("role") == "assistant":
+        said = [*said, {"role": "user", "content": _GO_ON}]
+    return request if said is messages else {**request, "messages": said}
+
+
+def _is_thinking_on(request: Wire) -> bool:
     """Whether the request asks the model to think."""
     thinking = request.get("thinking")
     return isinstance(thinking, dict) and thinking.get("type") != "disabled"
 
 
-def ready_to_think(request: Wire) -> Wire:
-    """The request, valid with thinking on; as it is where thinking is off or every answer of the
-    open tool loop begins with thinking. The messages given are never changed."""
-    messages = request["messages"]
+def _with_loop_said(messages: list[Wire]) -> list[Wire]:
+    """The messages; those of the open tool loop up to the last call without thinking, and the
+    results of that, as text."""
     first = _loop_begins(messages)
-    if not is_thinking_on(request) or not any(map(_calls_unthinking, messages[first:])):
-        return request
-    said = [_as_text(message) for message in messages[first:]]
-    return {**request, "messages": [*messages[:first], *said]}
+    unthinking = [at for at in range(first, len(messages)) if _calls_unthinking(messages[at])]
+    if not unthinking:
+        return messages
+    end = unthinking[-1] + 2
+    return [*messages[:first], *map(_as_text, messages[first:end]), *messages[end:]]
 
 
 def _loop_begins(messages: list[Wire]) -> int:
     """Where the open tool loop begins: after the last user message that is not only results."""
     for index in range(len(messages) - 1, -1, -1):
         message = messages[index]
-        if message["role"] == "user" and not _has(message, "tool_result"):
+        if message.get("role") == "user" and not _has(message, "tool_result"):
             return index + 1
     return 0
 
 
 def _has(message: Wire, kind: str) -> bool:
-    return any(block.get("type") == kind for block in objects_in(message["content"]))
+    return any(block.get("type") == kind for block in objects_in(message.get("content")))
 
 
 def _calls_unthinking(message: Wire) -> bool:
     """Whether an answer calls tools and does not begin with thinking."""
-    if message["role"] != "assistant" or not _has(message, "tool_use"):
+    if message.get("role") != "assistant" or not _has(message, "tool_use"):
         return False
-    return message["content"][0].get("type") not in _THINKING
+    return objects_in(message["content"])[0].get("type") not in _THINKING
+
+
+# --- as text ---
 
 
 def _as_text(message: Wire) -> Wire:
     """The message with its calls and results as text, and without thinking, which would belong to
     calls that are no longer there."""
-    if not isinstance(message["content"], list):
+    content = message.get("content")
+    if not isinstance(content, list):
         return message
-    kept = [_said(block) for block in message["content"] if block.get("type") not in _THINKING]
-    return {**message, "content": kept}
+    kept = [part for block in objects_in(content) for part in _said(block)]
+    return {**message, "content": kept or [_text(EMPTY)]}
 
 
-def _said(block: Wire) -> Wire:
+def _said(block: Wire) -> list[Wire]:
     match block.get("type"):
         case "tool_use":
-            arguments = json.dumps(block["input"], ensure_ascii=False)
-            text = f"[I called {block['name']} with {arguments}]"
+            arguments = json.dumps(block.get("input"), ensure_ascii=False)
+            said = [_text(f"[I called {block.get('name')} with {arguments}]")]
         case "tool_result":
-            text = f"[result]\n{_content_text(block.get('content', ''))}"
-        case _:
-            return block
-    mark = {"cache_control": block["cache_control"]} if "cache_control" in block else {}
-    return {"type": "text", "text": text, **mark}
+            said = _said_result(
+                block.get("content"), "error" if block.get("is_error") else "result"
+            )
+        case kind:
+            return [] if kind in _THINKING else [block]
+    if MARK in block:
+        said[-1] = {**said[-1], MARK: block[MARK]}
+    return said
 
 
-def _content_text(content: Any) -> str:
+def _said_result(content: Any, heading: str) -> list[Wire]:
+    """A result as one text, and its media after it."""
     if isinstance(content, str):
-        return content
-    return "\n".join(block.get("text") or f"[{block['type']}]" for block in objects_in(content))
+        return [_text(f"[{heading}]\n{content}")]
+    parts = objects_in(content)
+    texts = [part.get("text") or f"[{part.get('type')}]" for part in parts]
+    media = [part for part in parts if part.get("type") in _MEDIA]
+    return [_text("\n".join([f"[{heading}]", *texts])), *media]
+
+
+def _text(text: str) -> Wire:
+    return {"type": "text", "text": text}

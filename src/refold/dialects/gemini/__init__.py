@@ -17,9 +17,10 @@ from refold.dialects.gemini.parse import is_response, parse, reply, speaks
 from refold.dialects.gemini.render import render
 from refold.dialects.gemini.request import request
 from refold.dialects.gemini.tools import definitions
+from refold.dialects.protocol import finished_as_it_is as finished
 
 __all__ = [
-    "answering", "check", "definitions", "is_response", "name", "output_limit", "parse",
+    "answering", "check", "definitions", "finished", "is_response", "name", "output_limit", "parse",
     "plain_text", "provider", "render", "reply", "request", "speaks",
 ]  # fmt: skip
 

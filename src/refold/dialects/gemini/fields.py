@@ -23,6 +23,8 @@ from refold.dialects.protocol import FindCalls
 
 NAME = "gemini"
 _MADE = f"{NAME}:"
+# What Google documents as the signature of a call that has none.
+UNSIGNED = "skip_thought_signature_validator"
 # What a part holds; exactly one of these per part.
 HELD = (
     "text", "inlineData", "fileData", "functionCall", "functionResponse", "executableCode",

@@ -17,12 +17,10 @@ from msgspec.structs import replace
 from refold.core.model import Block, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from refold.dialects.foreign import Accepts, Translation, media_as_note, with_object
 from refold.dialects.form import HOLE, beside_text, filled, words_of
-from refold.dialects.gemini.fields import NAME, Numbering, is_made, made_id, value_in
+from refold.dialects.gemini.fields import NAME, UNSIGNED, Numbering, is_made, made_id, value_in
 from refold.dialects.gemini.repair import repaired
 from refold.dialects.system import system_text
 from refold.dialects.wire import at, copied, is_gone, objects_in, report
-
-UNSIGNED = "skip_thought_signature_validator"
 
 Wire = dict[str, Any]
 
@@ -52,7 +50,10 @@ class _Rendering:
         if message.role == "assistant":
             self.calls = _shown_calls(message, own)
         answered = [block.call for block in message.blocks if type(block) is ToolResult]
-        wire = repaired(self._wire(message, own), self.lost)
+        wire = self._wire(message, own)
+        if own and answered:
+            self._name_answers(answered, wire)
+        wire = repaired(wire, self.lost)
         if answered and message.role != "assistant":
             self._add_results(answered, wire, own)
         else:
@@ -84,6 +85,20 @@ class _Rendering:
         blocks = tuple(self._named(block, own) for block in message.blocks)
         message = replace(message, blocks=blocks)
         return _own_wire(message) if own else _foreign_wire(message, self.lost)
+
+    def _name_answers(self, answered: list[str], wire: Wire) -> None:
+        """Puts each response under the name of its call, and under its id if it has one: a form
+        keeps what the caller wrote there."""
+        for id, part in zip(answered, filter(_is_answer, wire["parts"])):
+            call = self.calls.get(id)
+            answer = value_in(part, "functionResponse")
+            if call is None or type(answer) is not dict:
+                continue
+            answer["name"] = call.name
+            if is_made(call.id):
+                answer.pop("id", None)
+            elif answer.get("id") is not None:
+                answer["id"] = call.id
 
     def _named(self, block: Block, own: bool) -> Block:
         """A result under the name and id of its call, and another provider's call under an id
@@ -166,6 +181,8 @@ def _own_wire(message: Message) -> Wire:
     wire = usual(message) if own is None else own
     if message.role == "assistant":
         _signed(wire, _first_signature(message.form))
+    if message.role == "tool":  # whoever the caller said gave the results
+        wire["role"] = "user"
     return wire
 
 

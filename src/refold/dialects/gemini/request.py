@@ -8,46 +8,51 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from refold.dialects.gemini.fields import UNSIGNED, value_in
 from refold.dialects.gemini.tools import definitions
+from refold.dialects.protocol import REFOLDS, CacheMarks
 from refold.dialects.system import as_system, leading, text_blocks
 from refold.dialects.wire import report
 
+Wire = dict[str, Any]
+
 
 def request(
-    messages: list[dict[str, Any]],
+    messages: list[Wire],
     *,
     system: Any,
     tools: list[Any] | None,
     marks: Sequence[int],
     lost: list[str],
-) -> dict[str, Any]:
+    caching: CacheMarks = REFOLDS,
+) -> Wire:
     """The keyword arguments of the call. The provider finds what it can cache automatically: no
     marks. System messages that lead the page follow the system prompt."""
     if messages and messages[-1].get("role") == "model":
         report(lost, "the conversation ends with the model: some Gemini models refuse that")
     lead = leading(messages, ("system",))
     prompt = text_blocks([system, *map(_system_text, messages[:lead])])
-    config: dict[str, Any] = {}
+    config: Wire = {}
     if prompt:
         parts = [{"text": block["text"]} for block in prompt]
         config["system_instruction"] = {"parts": parts}
     defined = definitions(tools, lost)
     if defined:
         config["tools"] = defined
-    contents = {"contents": _alternating(messages[lead:])}
+    contents = {"contents": _signed(_alternating(messages[lead:]))}
     return {**contents, "config": config} if config else contents
 
 
-def _system_text(message: dict[str, Any]) -> str:
+def _system_text(message: Wire) -> str:
     """What a system message says, which `render` left as one text."""
     text: str = message["parts"][0]["text"]
     return text
 
 
-def _alternating(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _alternating(messages: list[Wire]) -> list[Wire]:
     """Contents of the model that follow each other as one: a call must come directly after the
     user's turn. What the system says in the middle of a conversation is said by the user."""
-    out: list[dict[str, Any]] = []
+    out: list[Wire] = []
     for message in messages:
         if message["role"] == "system":
             said = as_system(_system_text(message))
@@ -57,3 +62,31 @@ def _alternating(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         else:
             out.append(message)
     return out
+
+
+# --- signatures ---
+
+
+def _signed(contents: list[Wire]) -> list[Wire]:
+    """The contents; where one call is signed, the first of every step is: a model that signs its
+    calls refuses a step without a signature, whoever made the calls."""
+    if not any(_is_signed(part) for content in contents for part in content["parts"]):
+        return contents
+    return list(map(_signed_step, contents))
+
+
+def _is_signed(part: Wire) -> bool:
+    is_call = "functionCall" in part or "function_call" in part
+    return is_call and value_in(part, "thoughtSignature") is not None
+
+
+def _signed_step(content: Wire) -> Wire:
+    parts = content["parts"]
+    for index, part in enumerate(parts):
+        if value_in(part, "functionCall") is None:
+            continue
+        if value_in(part, "thoughtSignature") is not None:
+            return content
+        signed = {**part, "thoughtSignature": UNSIGNED}
+        return {**content, "parts": [*parts[:index], signed, *parts[index + 1 :]]}
+    return content

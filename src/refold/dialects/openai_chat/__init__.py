@@ -13,9 +13,10 @@ from refold.dialects.openai_chat.render import render
 from refold.dialects.openai_chat.repair import NAME
 from refold.dialects.openai_chat.request import definitions, request
 from refold.dialects.protocol import answering_by_id as answering
+from refold.dialects.protocol import finished_as_it_is as finished
 
 __all__ = [
-    "answering", "check", "definitions", "is_response", "name", "output_limit", "parse",
+    "answering", "check", "definitions", "finished", "is_response", "name", "output_limit", "parse",
     "plain_text", "provider", "render", "reply", "request", "speaks",
 ]  # fmt: skip
 

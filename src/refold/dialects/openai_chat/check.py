@@ -52,6 +52,7 @@ def check(request: Mapping[str, Any]) -> list[str]:
     faults = list(faults_in("messages", messages, _message_faults))
     faults += _pair_faults(messages)
     faults += _order_faults(messages)
+    faults += _function_faults(messages)
     if "tools" in request:
         faults += tool_faults(request["tools"], _tool_faults)
     return faults
@@ -213,6 +214,17 @@ def _order_faults(messages: list[Any]) -> Faults:
             yield f"messages[{index}]: an assistant message before any user message"
         if role in ("user", "assistant"):
             return
+
+
+def _function_faults(messages: list[Any]) -> Faults:
+    """What a function gave, in the legacy way, comes directly after the call of that function."""
+    called: Any = None
+    for index, message in enumerate(objects_in(messages)):
+        name = message.get("name")
+        if message.get("role") == "function" and (name is None or name != called):
+            yield f"messages[{index}]: a stray result of the function {name!r}"
+        call = message.get("function_call")
+        called = call.get("name") if isinstance(call, dict) else None
 
 
 # --- tools ---

@@ -6,12 +6,20 @@ Neighbours: `render` made the messages, `dialects.tools` reads definitions of ev
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 
 from refold.dialects.openai_chat.repair import NAME
 from refold.dialects.outside import plain, remove_marks
+from refold.dialects.protocol import REFOLDS, CacheMarks
 from refold.dialects.system import text_blocks
 from refold.dialects.tools import functions
+from refold.dialects.wire import EMPTY, at
+
+_FUNCTION = "function"
+_ROLE = itemgetter("role")
+
+Wire = dict[str, Any]
 
 
 def request(
@@ -21,10 +29,12 @@ def request(
     tools: list[Any] | None,
     marks: Sequence[int],
     lost: list[str],
+    caching: CacheMarks = REFOLDS,
 ) -> dict[str, Any]:
     """The keyword arguments of the call. The provider finds what it can cache automatically: no
     marks."""
-    kwargs: dict[str, Any] = {"messages": [*_system_messages(system), *messages]}
+    said = _answering(messages) if _FUNCTION in map(_ROLE, messages) else messages
+    kwargs: Wire = {"messages": [*_system_messages(system), *said]}
     defined = definitions(tools, lost)
     if defined:
         kwargs["tools"] = defined
@@ -34,6 +44,24 @@ def request(
 def definitions(tools: list[Any] | None, lost: list[str]) -> list[dict[str, Any]]:
     """The tools as Chat Completions takes them."""
     return functions(tools, NAME, lost)
+
+
+def _answering(messages: list[Wire]) -> list[Wire]:
+    """The messages; what a function gave stands only directly after the call of that function, and
+    is said by the user anywhere else."""
+    before: list[Wire] = [{}, *messages]
+    return [_said(message, last) for message, last in zip(messages, before)]
+
+
+def _said(message: Wire, last: Wire) -> Wire:
+    if message["role"] != _FUNCTION or message.get("name") == _called(last):
+        return message
+    return {"role": "user", "content": message.get("content") or EMPTY}
+
+
+def _called(message: Wire) -> Any:
+    """The function that an answer calls in the legacy way."""
+    return at(message, ("function_call", "name"))
 
 
 def _system_messages(system: Any) -> list[dict[str, Any]]:

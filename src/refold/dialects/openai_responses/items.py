@@ -110,7 +110,7 @@ _PLACES: dict[type, tuple[tuple[Path, str], ...]] = {
 
 def form_of(items: list[dict[str, Any]], placed: Placed, show: Show, same: Same) -> Any:
     """The items with their blocks carved out, after the count of these: `[count, items]`."""
-    if placed and isinstance(placed[0][1], ToolResult):
+    if len(items) == 1 and placed and isinstance(placed[0][1], ToolResult):
         placed = _placed_result(items[0], placed[0][1])
     return Carving(show, same, _holes_in).form_of(items, placed)
 

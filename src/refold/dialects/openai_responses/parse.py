@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from refold.core.model import Message, Role, Usage
+from refold.core.model import Block, Message, Role, Usage
 from refold.dialects.form import Placed, formless, placed_content, take_metadata
 from refold.dialects.openai_responses.blocks import (
     read_call,
@@ -207,19 +207,38 @@ def _message(role: Role, items: list[Item], placed: Placed, equal: Same) -> Mess
 
 def _placed_answer(items: list[Item]) -> Placed:
     # A call that the provider answered itself, in the same response, waits for nobody.
-    answered = {answer_of(item) for item in items}
+    paired = _paired(items)
     placed: Placed = []
     for index, item in enumerate(items):
         if kind_of(item) == "message":
             placed += _placed_content(item, index)
-        elif kind_of(item) == "reasoning":
-            placed.append(((index,), read_reasoning(item)))
-        elif call_of(item) and call_of(item) not in answered:
-            placed.append(((index,), read_call(item)))
         else:
-            _check_named(item)
-            placed.append(((index,), read_opaque(item)))
+            placed.append(((index,), _said_block(item, is_paired=index in paired)))
     return placed
+
+
+def _paired(items: list[Item]) -> set[int]:
+    """Where the calls stand that the same response answers, and their outputs."""
+    waiting: dict[tuple[str, str], int] = {}
+    paired: set[int] = set()
+    for index, item in enumerate(items):
+        if call_of(item):
+            waiting[f"{kind_of(item)}_output", call_of(item)] = index
+        call = waiting.pop((kind_of(item), answer_of(item)), None)
+        if call is not None:
+            paired |= {call, index}
+    return paired
+
+
+def _said_block(item: Item, *, is_paired: bool) -> Block:
+    """An item of an answer that is not a message. An output without its call is a result all the
+    same: whose it is, the whole page shows."""
+    if kind_of(item) == "reasoning":
+        return read_reasoning(item)
+    if call_of(item) and not is_paired:
+        return read_call(item)
+    _check_named(item)
+    return read_result(item) if answer_of(item) and not is_paired else read_opaque(item)
 
 
 def _check_named(item: Item) -> None:

@@ -23,6 +23,7 @@ from refold.dialects.openai_responses.items import (
 )
 from refold.dialects.openai_responses.tools import definitions
 from refold.dialects.outside import text_in
+from refold.dialects.protocol import REFOLDS, CacheMarks
 from refold.dialects.system import prompt_text
 from refold.dialects.wire import plain_id, report
 
@@ -34,6 +35,7 @@ def request(
     tools: list[Any] | None,
     marks: Sequence[int],
     lost: list[str],
+    caching: CacheMarks = REFOLDS,
 ) -> dict[str, Any]:
     """The keyword arguments of the call. The provider finds what it can cache automatically: no
     marks."""

@@ -1,0 +1,78 @@
+"""The page as messages with the slots they came from, settled and as the log has them."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import refold
+from refold import dialects
+from refold.core.laws import NO_RESULT
+from refold.errors import Invalid
+from tests.dialects.test_whatever_came import steps, take
+
+CALLS = {
+    "role": "assistant",
+    "content": None,
+    "tool_calls": [
+        {"id": id, "type": "function", "function": {"name": "f", "arguments": "{}"}}
+        for id in ("a", "b")
+    ],
+}
+
+
+def opened(*messages: Any) -> refold.Context:
+    context = refold.open("x", store="memory:", model="gpt-4o", embedder=False)
+    for message in messages:
+        context.append(message)
+    return context
+
+
+@pytest.mark.parametrize("name", dialects.DIALECTS)
+def test_an_open_call_waits_on_an_unsettled_page(name: str) -> None:
+    context = opened({"role": "user", "content": "q"}, CALLS)
+    head = context.view.head
+    assert NO_RESULT not in str(context.page(name, settle=False))
+    assert NO_RESULT in str(context.page(name))
+    assert context.view.head == head, "nothing is written"
+
+
+def test_an_answer_that_opens_the_page_stands_alone() -> None:
+    context = opened({"role": "assistant", "content": "hello"})
+    [shown] = context.page(settle=False)
+    assert shown.message == {"role": "assistant", "content": "hello"}
+    assert shown.seqs == (context.view.slots[0].seq,)
+
+
+def test_results_that_are_said_in_one_message_name_both_slots() -> None:
+    results = [{"role": "tool", "tool_call_id": id, "content": id} for id in ("a", "b")]
+    context = opened({"role": "user", "content": "q"}, CALLS, *results)
+    first, call, one, two = (slot.seq for slot in context.view.slots)
+    assert [shown.seqs for shown in context.page("anthropic")] == [(first,), (call,), (one, two)]
+    assert [shown.seqs for shown in context.page("openai_chat")] == [
+        (first,), (call,), (one,), (two,),
+    ]  # fmt: skip
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(steps(), min_size=1, max_size=6), st.sampled_from(sorted(dialects.DIALECTS)))
+def test_every_message_names_its_slots_and_every_slot_has_its_message(
+    taken: list[tuple[str, Any]], name: str
+) -> None:
+    context = opened()
+    for step in taken:
+        try:
+            take(context, copy.deepcopy(step))
+        except Invalid as error:
+            assert error.hint
+    on_page = {slot.seq for slot in context.view.slots}
+    for settle in (True, False):
+        shown = context.page(name, settle=settle)
+        assert all(one.seqs and on_page.issuperset(one.seqs) for one in shown)
+        assert not any(key.startswith("$") for one in shown for key in one.message)
+    unsettled = {seq for one in context.page(name, settle=False) for seq in one.seqs}
+    assert unsettled == on_page
