@@ -152,6 +152,20 @@ def _faults(config: Config) -> Iterator[tuple[str, str]]:
         yield f"target_ratio is {config.target_ratio}", hint
     for name in NUMBERS:
         yield from _number_faults(name, getattr(config, name))
+    for name in config.__struct_fields__:
+        if not _is_plain(getattr(config, name)):
+            hint = "give text that can be written as UTF-8, not nested too deep"
+            yield f"{name} cannot be kept", hint
+
+
+def _is_plain(value: object) -> bool:
+    """Whether a value can be written, as far as it is plain; what a caller's own strategy takes
+    besides is its own business."""
+    try:
+        msgspec.json.encode(value, enc_hook=lambda _: None)
+    except (ValueError, OverflowError, RecursionError):
+        return False
+    return True
 
 
 def _ratio_faults(name: str, ratio: float, force: bool) -> Iterator[tuple[str, str]]:

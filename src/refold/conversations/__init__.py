@@ -22,6 +22,9 @@ from importlib import import_module
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Literal
 
+from refold.checked import checked
+from refold.stores.protocol import Store
+
 if TYPE_CHECKING:
     from refold.conversations.copier import Copied as Copied
     from refold.conversations.copier import CopyListener as CopyListener
@@ -34,7 +37,6 @@ if TYPE_CHECKING:
     from refold.conversations.scanner import ScanListener as ScanListener
     from refold.conversations.verifier import Verification as Verification
     from refold.core.model import Conversation as Conversation
-    from refold.stores.protocol import Store
 
 _TYPES = {
     "Conversation": "refold.core.model",
@@ -64,6 +66,7 @@ def __dir__() -> builtins.list[str]:
     return sorted(__all__)
 
 
+@checked
 def list(store: Store | str, *, tag: str = "") -> builtins.list[Conversation]:
     """All conversations, the one that was written to last first; with a tag, those that carry
     it."""
@@ -73,12 +76,14 @@ def list(store: Store | str, *, tag: str = "") -> builtins.list[Conversation]:
         return newest(opened, tag=tag)
 
 
+@checked
 def find(store: Store | str, name: str) -> Conversation:
     """The conversation of that name; NotFound if there is none."""
     with _open(store) as opened:
         return opened.conversation(_id(opened, name))
 
 
+@checked
 def copy(
     source: Store | str,
     target: Store | str,
@@ -95,6 +100,7 @@ def copy(
         return copier.copy(here, there, names, progress=progress)
 
 
+@checked
 def export(
     store: Store | str,
     name: str,
@@ -123,6 +129,7 @@ def export(
         )
 
 
+@checked
 def import_(
     store: Store | str, source: str | PathLike[str] | bytes, *, id: str | None = None
 ) -> Conversation:
@@ -137,6 +144,7 @@ def import_(
         return import_document(opened, document, id=id, name=name)
 
 
+@checked
 def verify(store: Store | str, name: str | None = None) -> Verification:
     """Checks one conversation, or all: every event, artifact and bookmark, and the laws of the
     page. `problems` is empty if all is as it was written."""
@@ -146,6 +154,7 @@ def verify(store: Store | str, name: str | None = None) -> Verification:
         return verifier.verify(opened, None if name is None else _id(opened, name))
 
 
+@checked
 def repair(store: Store | str, name: str) -> Repaired:
     """Makes a damaged conversation readable again: bodies that are not those that were written
     are erased, and at a broken event the log ends. A copy is kept; what was given up is told."""
@@ -155,6 +164,7 @@ def repair(store: Store | str, name: str) -> Repaired:
         return repairer.repair(opened, _id(opened, name))
 
 
+@checked
 def scan(
     store: Store | str,
     names: Sequence[str] = (),
@@ -171,6 +181,7 @@ def scan(
         return scanner.scan(opened, ids, doubtful=doubtful, progress=progress)
 
 
+@checked
 def delete(store: Store | str, names: Sequence[str]) -> Deleted:
     """Removes conversations for good, with the contents that only they name. One that others were
     forked from stays if they do, and `left` says why. NotFound, and nothing is removed, if one of

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from refold.core import bookmark
 from refold.core.bookmark import Bookmark
-from refold.core.codec import decode
+from refold.core.codec import decode, plain_text
 from refold.core.fold import text_of
 from refold.core.model import Conversation, Message, Meta, ToolResult
 from refold.display import cut, one_line
@@ -22,6 +22,7 @@ PREVIEW_CHARS = 80
 PREVIEW_EVENTS = 20
 REDACTED_CHARS = 2_000
 UNTITLED = "Untitled"
+POSITION_DIGITS = 18
 POSITION_HINT = "@1 is the newest conversation, @2 the one before"
 
 
@@ -63,7 +64,7 @@ def _bookmark(store: Store, conversation: str) -> Bookmark | None:
 def id_of(store: Store, name: str) -> str:
     """The id that a name stands for: itself, or `@n` for the n-th newest."""
     if not name.startswith("@"):
-        return name
+        return plain_text(name)
     position = _position(name)
     there = newest(store)
     if position > len(there):
@@ -73,8 +74,8 @@ def id_of(store: Store, name: str) -> str:
 
 def _position(name: str) -> int:
     digits = name[1:] or "1"
-    if not digits.isdecimal() or int(digits) < 1:
-        raise Invalid(f"{name!r} is not a valid position", hint=POSITION_HINT)
+    if not digits.isdecimal() or len(digits) > POSITION_DIGITS or int(digits) < 1:
+        raise Invalid(f"{name!r:.100} is not a valid position", hint=POSITION_HINT)
     return int(digits)
 
 

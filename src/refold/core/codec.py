@@ -59,7 +59,22 @@ _TYPES: dict[str, Any] = {
     "erase": Erase,
 }
 _DECODERS = {kind: msgspec.json.Decoder(body) for kind, body in _TYPES.items()}
-_ENCODE = msgspec.json.Encoder().encode
+
+
+def _as_text(value: object) -> str:
+    """A text of a caller's own class as a plain one; the encoder asks for whatever else it does
+    not know."""
+    if isinstance(value, str):
+        return plain_text(value)
+    raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
+
+
+def plain_text(text: str) -> str:
+    """The text itself, also where it is of a class of the caller's."""
+    return text if type(text) is str else str.__str__(text)
+
+
+_ENCODE = msgspec.json.Encoder(enc_hook=_as_text).encode
 _NUMBER = struct.Struct(">Q").pack
 _LENGTH = struct.Struct(">I").pack
 _RESERVED = {"CON", "PRN", "AUX", "NUL", *(f"{d}{n}" for d in ("COM", "LPT") for n in range(1, 10))}
@@ -315,10 +330,10 @@ def conversation_checked(id: str) -> str:
         or id.upper() in _RESERVED
     ):
         raise Invalid(
-            f"{id!r} is not a conversation id",
+            f"{id!r:.100} is not a conversation id",
             hint="1 to 64 letters, digits, dots, dashes, underscores: fix-login",
         )
-    return id
+    return plain_text(id)
 
 
 def artifact_id(digest: str) -> str:
@@ -330,7 +345,7 @@ def artifact_id(digest: str) -> str:
 def digest_checked(digest: str) -> str:
     """The digest of a content itself, if it is a sha256 in lower-case hex."""
     if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
-        raise Invalid(f"{digest!r} is not a digest", hint="64 hex digits, as `put` gave them")
+        raise Invalid(f"{digest!r:.100} is not a digest", hint="64 hex digits, as `put` gave them")
     return digest
 
 

@@ -28,6 +28,7 @@ from refold.core.budget import Budget
 from refold.core.codec import conversation_checked
 from refold.core.model import Checkpoint, Event, Meta, Restore, Totals, View
 from refold.core.plan import Plan, Receipt
+from refold.dialects.beside import check_system, check_tools
 from refold.dialects.overflow import overflow_of
 from refold.dialects.page import Rendered
 from refold.engine import going_back, refresh, spawn
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
 class Context:
     """One conversation, held open. Use `refold.open`; close it, or use it in a `with` block."""
 
+    @checked
     def __init__(
         self,
         store: Store,
@@ -120,6 +122,8 @@ class Context:
         """Sets the model, its window, the system prompt, the tools, title, tags or metadata of
         your own from here on; limits follow at once. Only what changed is written, with the next
         append or request, or at the end."""
+        check_system(system)
+        check_tools(tools)
         with self._open.guard:
             self._model.take(model or self._open.state.meta.model, window)
             if self._model.is_unknown:
@@ -137,6 +141,7 @@ class Context:
 
     # --- writing ---
 
+    @checked
     def append(self, message: Any, *, by: str | None = None) -> list[Event]:
         """Appends a message in any provider's shape, an SDK object, or a `Message`. Never waits,
         compacts or refuses for size: a tool result larger than the window, or than
@@ -174,6 +179,7 @@ class Context:
         nothing."""
         return self._recorder.record(response, shown=self._pages.take_shown())
 
+    @checked
     def stream(self, response: Iterable[Any]) -> Iterator[Any]:
         """Hands on the chunks of a provider's raw stream, and records the reply once it ends,
         however it ends."""
@@ -253,6 +259,7 @@ class Context:
             )
         return self._compactor.compact(job)
 
+    @checked
     def before_compaction(self, hook: Hook) -> None:
         """Calls the hook before every compaction. It may return instructions for the writer, or a
         `Veto`. What happened is told by the notice `compaction-complete`."""
@@ -391,6 +398,7 @@ class Context:
             search=self._search,
         )
 
+    @checked
     def on(self, name: str, listener: Listener) -> Callable[[], None]:
         """Calls the listener with every notice of that name (`*`: all). Gives the function that
         ends it."""

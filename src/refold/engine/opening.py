@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from refold.checked import check
+from refold.checked import checked
 from refold.config import Config
 from refold.core.codec import conversation_checked
 from refold.engine.context import Context
-from refold.errors import Invalid
 from refold.search.embedders import Embedder
 from refold.settings.sources import default_store, loaded, remarks
 from refold.stores import open_store
 from refold.stores.protocol import Store
+from refold.strategies.registry import unknown_tables
 from refold.writer.asker import Writer
 
 
+@checked
 def open(
     conversation: str,
     *,
@@ -41,12 +42,6 @@ def open(
     `semantic` does if it is installed, and False means none.
     """
     conversation_checked(conversation)
-    check("model", model, str | None)
-    check("window", window, int | None)
-    if store is not None and not isinstance(store, str) and not hasattr(store, "conversations"):
-        raise Invalid(
-            f"store is a {type(store).__name__}", hint="give a URL such as sqlite:PATH, or a store"
-        )
     effective, _ = loaded(config)
     given = {
         "model": model,
@@ -56,7 +51,7 @@ def open(
         "counter": counter,
         "writer": writer,
         "embedder": embedder,
-        "remarks": remarks(config),
+        "remarks": [*remarks(config), *unknown_tables(effective.strategy)],
     }
     if store is None or isinstance(store, str):
         opened = open_store(store or default_store())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from refold.checked import checked
 from refold.display import is_text
 from refold.errors import Invalid
 from refold.stores.protocol import Store
@@ -16,9 +17,10 @@ from refold.stores.protocol import Store
 __all__ = ["Store", "is_same_place", "open_store"]
 
 
+@checked
 def open_store(url: str) -> Store:
     """The store that the URL names. Opening creates nothing; the first write does."""
-    if isinstance(url, str) and "\0" not in url and is_text(url):
+    if "\0" not in url and is_text(url):
         scheme, colon, rest = url.partition(":")
         if colon and scheme in _OPENERS:
             return _OPENERS[scheme](rest)

@@ -19,7 +19,9 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from refold.checked import checked
 from refold.core.model import Usage
+from refold.display import is_text
 from refold.errors import Invalid
 
 # Where a provider or host may end, and where a model's name may: `gpt-4.5` is not a `gpt-4`.
@@ -99,7 +101,7 @@ def register_models(rows: Mapping[str, Mapping[str, Any]]) -> None:
     rows of the same name."""
     added = _checked_rows(rows)
     _registered.update({name.strip().lower(): row for name, row in added.items()})
-    model_info.cache_clear()
+    _model_named.cache_clear()
 
 
 def _checked_rows(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Model]:
@@ -108,7 +110,10 @@ def _checked_rows(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Model]:
     except msgspec.ValidationError as error:
         hint = "window is needed; see models.json"
         raise Invalid(f"this is not a row of the model table: {error}", hint=hint) from error
-    for model in models.values():
+    for name, model in models.items():
+        if not name.strip() or not is_text(name):
+            hint = "name the model as its provider does"
+            raise Invalid(f"{name!r:.100} is not the name of a model", hint=hint)
         _check_limit("window", model.window)
         _check_limit("output", model.output)
         _check_day(model.retires)
@@ -123,9 +128,14 @@ def _check_day(day: str) -> None:
         raise Invalid(f"retires is {day!r}", hint="give a date such as 2026-11-30") from error
 
 
-@lru_cache(maxsize=256)
+@checked
 def model_info(name: str | None) -> Model:
     """The model of that name; `known` is False where we had to assume."""
+    return _model_named(name)
+
+
+@lru_cache(maxsize=256)
+def _model_named(name: str | None) -> Model:
     wanted = (name or "").strip().lower()
     found = _listed(wanted) or _assumed(wanted)
     dialect = table().dialects.get(found.provider, "")
