@@ -205,8 +205,8 @@ def _is_generic(value: object, origin: Any, parts: tuple[Any, ...]) -> bool:
 
 def _wanted(value: object, hint: Any) -> str:
     """What to give instead of the value."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return _described(hint) + (" of at most 2**53" if is_number else "")
+    is_beyond = isinstance(value, int | float) and not -NUMBER_MAX <= value <= NUMBER_MAX
+    return _described(hint) + (" of at most 2**53" if is_beyond else "")
 
 
 def _described(hint: Any) -> str:

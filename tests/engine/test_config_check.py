@@ -102,7 +102,7 @@ def test_every_notice_can_be_listened_to_and_only_by_a_function() -> None:
     with opened() as context:
         for name in (*NAMES, "*"):
             context.on(name, print)()
-        with pytest.raises(Invalid, match="^listener is "):
+        with pytest.raises(Invalid, match=r"^listener is "):
             context.on("*", None)  # type: ignore[arg-type]
 
 

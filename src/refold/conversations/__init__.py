@@ -23,7 +23,6 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Literal
 
 from refold.checked import checked
-from refold.stores.protocol import Store
 
 if TYPE_CHECKING:
     from refold.conversations.copier import Copied as Copied
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from refold.conversations.scanner import ScanListener as ScanListener
     from refold.conversations.verifier import Verification as Verification
     from refold.core.model import Conversation as Conversation
+    from refold.stores.protocol import Store
 
 _TYPES = {
     "Conversation": "refold.core.model",
@@ -57,9 +57,11 @@ __all__ = [*_FUNCTIONS, *_TYPES]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _TYPES:
+    # `Store` is not this module's to offer, but `checked` asks for it.
+    homes = {**_TYPES, "Store": "refold.stores.protocol"}
+    if name not in homes:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_TYPES[name]), name)
+    return getattr(import_module(homes[name]), name)
 
 
 def __dir__() -> builtins.list[str]:
