@@ -307,3 +307,53 @@ def test_reasoning_and_absurd_output_do_not_fill_the_page(output, reasoning):
     context.record({**response, "usage": usage})
     context.append({"role": "user", "content": "more"})
     assert context.stats().current < 300 and context.request()
+
+
+class Word(str):
+    """A text of a class of the caller's."""
+
+
+@pytest.mark.parametrize("kind", ["memory:", "sqlite:{}/x.db", "files:{}/x"])
+def test_a_text_of_a_class_of_its_own_is_a_text(kind, tmp_path):
+    store = refold.open_store(Word(kind.format(tmp_path)))
+    context = refold.open(Word("work"), store=store, model=Word("gpt-4o"), system=Word("s"))
+    context.update(title=Word("t"), tags=[Word("a")], metadata={Word("k"): Word("v")})
+    context.append({"role": Word("user"), "content": Word("go")}, by=Word("me"))
+    context.checkpoint(Word("here"))
+    context.fork(Word("twin")).close()
+    context.close()
+    again = refold.open("work", store=store)
+    assert again._open.state.meta.title == "t"
+    assert refold.conversations.find(store, Word("twin")).id == "twin"
+    assert again.request()["messages"][-1]["content"] == "go"
+
+
+@pytest.mark.parametrize("path", ["\ud800.json", "a\0.json"])
+def test_a_path_that_no_file_can_have_is_refused(path, tmp_path):
+    context = worked()
+    with pytest.raises(Invalid):
+        context.log.export(f"{tmp_path}/{path}")
+    with pytest.raises(Invalid):
+        refold.conversations.import_("memory:", f"{tmp_path}/{path}")
+
+
+@pytest.mark.parametrize("given", [{"dialect": "\ud800"}, {"tool_kinds": {"\ud800": "read:path"}}])
+@pytest.mark.parametrize("made", [dict, lambda given: refold.Config(**given)])
+def test_a_setting_that_cannot_be_written_is_refused(given, made):
+    with pytest.raises(Invalid):
+        refold.open("work", store="memory:", config=made(given))
+
+
+@pytest.mark.parametrize("rows", [{"": {"window": 1}}, {"\ud800": {"window": 1}}, {"m": range(3)}])
+def test_a_model_that_nobody_can_name_is_refused(rows):
+    with pytest.raises(Invalid):
+        refold.register.models(rows)
+
+
+@pytest.mark.parametrize("argument", ["window", "target"])
+def test_a_number_beyond_all_bounds_is_refused_by_name(argument):
+    context = worked()
+    call = context.update if argument == "window" else context.plan
+    with pytest.raises(Invalid, match=f"^{argument} is ") as caught:
+        call(**{argument: 10**400})
+    assert "2**53" in caught.value.hint

@@ -18,7 +18,7 @@ from inspect import Parameter, signature
 from types import ModuleType
 from typing import Any, ForwardRef, Literal, ParamSpec, TypeVar, Unpack
 
-from refold.display import suggestion
+from refold.display import plain_text, suggestion
 from refold.errors import Invalid
 
 P = ParamSpec("P")
@@ -37,9 +37,15 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
     def call(*args: P.args, **given: P.kwargs) -> T:
         for name, value, hint in _arguments(function, args, given):
             check(name, value, hint)
-        return function(*args, **given)
+        named = {name: _plain(value) for name, value in given.items()}
+        return function(*map(_plain, args), **named)  # type: ignore[arg-type]
 
     return call
+
+
+def _plain(value: object) -> object:
+    """A text as a plain one; any other value as it is."""
+    return plain_text(value) if isinstance(value, str) else value
 
 
 def check(name: str, value: object, hint: Any) -> None:

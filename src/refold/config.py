@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from refold.display import suggestion
+from refold.display import failure, suggestion
 from refold.errors import Invalid
 
 RATIOS = ("warn_ratio", "compact_ratio", "critical_ratio")
@@ -122,9 +122,10 @@ def config_from(values: dict[str, Any], *, origin: str = "the configuration") ->
     check_names(values, origin)
     try:
         config = msgspec.convert(values, Config)
-    except (msgspec.ValidationError, RecursionError) as error:
+    except Exception as error:  # values may be objects of the caller's, and raise anything
         hint = "see the table of settings in docs/start.md"
-        raise Invalid(f"{origin}: {error}", hint=hint) from error
+        said = str(error) if isinstance(error, msgspec.ValidationError) else failure(error)
+        raise Invalid(f"{origin}: {said}", hint=hint) from error
     for what, hint in _faults(config):
         raise Invalid(f"{origin}: {what}", hint=hint)
     return config

@@ -132,6 +132,11 @@ def is_text(text: str) -> bool:
     return True
 
 
+def plain_text(text: str) -> str:
+    """The text itself, also where it is of a class of the caller's, such as an enumeration."""
+    return text if type(text) is str else str.__str__(text)
+
+
 def failure(error: BaseException) -> str:
     """What was raised, in a few words that can be kept and shown: a caller's code may raise
     anything, also what cannot be shown."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from refold.core import bookmark
 from refold.core.bookmark import Bookmark
-from refold.core.codec import decode, plain_text
+from refold.core.codec import decode
 from refold.core.fold import text_of
 from refold.core.model import Conversation, Message, Meta, ToolResult
-from refold.display import cut, one_line
+from refold.display import cut, one_line, plain_text
 from refold.errors import Corrupt, Invalid, NotFound, RefoldError
 from refold.log.log import Log
 from refold.log.reading import conversations

@@ -36,6 +36,7 @@ from refold.core.model import (
     Revert,
     Usage,
 )
+from refold.display import plain_text
 from refold.errors import Corrupt, Invalid
 
 FORMAT = 1
@@ -67,11 +68,6 @@ def _as_text(value: object) -> str:
     if isinstance(value, str):
         return plain_text(value)
     raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
-
-
-def plain_text(text: str) -> str:
-    """The text itself, also where it is of a class of the caller's."""
-    return text if type(text) is str else str.__str__(text)
 
 
 _ENCODE = msgspec.json.Encoder(enc_hook=_as_text).encode

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from msgspec.structs import replace
 
+from refold.checked import shown
 from refold.core.arguments import arguments_object
 from refold.core.model import Message, Role, Text, Thinking, ToolCall, ToolResult
-from refold.dialects.outside import not_a_message, plain, plain_value
+from refold.dialects.outside import not_a_message, plain
 from refold.dialects.protocol import Dialect, FindCalls, Reply
 from refold.dialects.streams import CUT_OFF, assemble, is_async_stream, is_stream
 from refold.dialects.wire import is_json
@@ -47,7 +48,7 @@ _loaded: dict[str, Dialect] = {}
 
 __all__ = [
     "DEFAULT", "DIALECTS", "answering", "assemble", "dialect", "dialect_of", "parse",
-    "plain_value", "reply", "tool_calls",
+    "reply", "tool_calls",
 ]  # fmt: skip
 
 
@@ -84,9 +85,8 @@ def parse(message: Any, preferred: str = DEFAULT) -> list[Message]:
     if _is_plain(message):
         return _parse_plain(message, dialect(preferred))
     value = message if is_json(message) else _plain_object(message)
-    name = dialect_of(value, preferred) or preferred
     try:
-        return dialect(name).parse(message)
+        return dialect(dialect_of(value, preferred) or preferred).parse(message)
     except _UNREADABLE as error:
         raise _not_readable(message, error) from error
 
@@ -97,7 +97,7 @@ _UNREADABLE = (LookupError, TypeError, ValueError, AttributeError)
 
 def _not_readable(value: Any, error: Exception) -> Invalid:
     """The error for what has the shape of a message or response, but not its types."""
-    what = f"{value!r:.80} has a value of the wrong type ({type(error).__name__})"
+    what = f"{shown(value)} has a value of the wrong type ({type(error).__name__})"
     return Invalid(what, hint="pass a message or a response as the provider's SDK has it")
 
 
@@ -142,10 +142,9 @@ def reply(response: Any, preferred: str) -> Reply:
     if is_stream(response):
         return _reply_of_stream(response, preferred)
     wire = _response_object(response)
-    asked = next(
-        (each for each in map(dialect, _in_order(preferred)) if each.is_response(wire)), None
-    )
     try:
+        known = map(dialect, _in_order(preferred))
+        asked = next((each for each in known if each.is_response(wire)), None)
         if asked is not None:
             return asked.reply(response)
         return dialect(dialect_of(wire, preferred) or preferred).reply(response)
@@ -168,7 +167,7 @@ def _reply_of_stream(chunks: Any, preferred: str) -> Reply:
 def _response_object(response: Any) -> Mapping[str, Any]:
     if is_async_stream(response):
         hint = "await it: refold.aio has the same Context for async callers"
-        raise Invalid(f"{response!r:.80} is an asynchronous stream", hint=hint)
+        raise Invalid(f"{shown(response)} is an asynchronous stream", hint=hint)
     return _plain_object(response)
 
 
@@ -188,7 +187,7 @@ def _answer(response: Any) -> Message | None:
         return reply(response, DEFAULT).message
     if is_stream(response):
         hint = "walk it once: chunks = list(stream); record(chunks); tool_calls(chunks)"
-        raise Invalid(f"{response!r:.80} is a stream that was not read", hint=hint)
+        raise Invalid(f"{shown(response)} is a stream that was not read", hint=hint)
     value = _response_object(response)
     if dialect_of(value) is None:
         return None

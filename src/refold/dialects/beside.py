@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from refold.checked import check
-from refold.dialects.outside import refused
+from refold.dialects.outside import plain_value, refused
 from refold.dialects.system import text_blocks
 from refold.dialects.tools import definition_of, function_in, is_declaring, one_by_one, plain_tool
 
@@ -19,20 +19,28 @@ from refold.dialects.tools import definition_of, function_in, is_declaring, one_
 _OWN = ("custom", "function")
 
 
-def check_system(system: Any) -> None:
-    """Invalid unless it is text, text blocks or system messages."""
-    if isinstance(system, bytes | bytearray | memoryview) or system == {}:
+def plain_system(system: Any) -> Any:
+    """The system prompt as plain JSON. Invalid unless it is text, text blocks or system
+    messages."""
+    if isinstance(system, bytes | bytearray | memoryview):
         raise refused("the system prompt", system, "text, text blocks or system messages")
-    text_blocks(system)
+    given = plain_value(system)
+    if given == {}:
+        raise refused("the system prompt", given, "text, text blocks or system messages")
+    text_blocks(given)
+    return given
 
 
-def check_tools(tools: list[Any] | None) -> None:
-    """Invalid unless each is a definition with a name, or a tool that a provider runs itself."""
-    for tool in tools or ():
+def plain_tools(tools: list[Any] | None) -> list[Any] | None:
+    """The tools as plain JSON. Invalid unless each is a definition with a name, or a tool that a
+    provider runs itself."""
+    given: list[Any] | None = plain_value(tools)
+    for tool in given or ():
         if isinstance(tool, Mapping) and is_declaring(tool):
             _check_declaring(tool)
-    for tool in one_by_one(tools, []):
+    for tool in one_by_one(given, []):
         _check_tool(plain_tool(tool))
+    return given
 
 
 def _check_declaring(tool: Mapping[str, Any]) -> None:

@@ -15,7 +15,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from refold import dialects
 from refold.artifacts.artifacts import Artifacts, clean_configured
 from refold.artifacts.intake import Intake
 from refold.artifacts.reader import ArtifactReader
@@ -28,7 +27,7 @@ from refold.core.budget import Budget
 from refold.core.codec import conversation_checked
 from refold.core.model import Checkpoint, Event, Meta, Restore, Totals, View
 from refold.core.plan import Plan, Receipt
-from refold.dialects.beside import check_system, check_tools
+from refold.dialects.beside import plain_system, plain_tools
 from refold.dialects.overflow import overflow_of
 from refold.dialects.page import Rendered
 from refold.engine import going_back, refresh, spawn
@@ -122,8 +121,7 @@ class Context:
         """Sets the model, its window, the system prompt, the tools, title, tags or metadata of
         your own from here on; limits follow at once. Only what changed is written, with the next
         append or request, or at the end."""
-        check_system(system)
-        check_tools(tools)
+        system, tools = plain_system(system), plain_tools(tools)
         with self._open.guard:
             self._model.take(model or self._open.state.meta.model, window)
             if self._model.is_unknown:
@@ -136,7 +134,6 @@ class Context:
                 metadata=metadata,
                 windows=self._model.given_windows(window),
             )
-            system, tools = dialects.plain_value(system), dialects.plain_value(tools)
             self._open.pending += changes(self._open, given, system, tools)
 
     # --- writing ---

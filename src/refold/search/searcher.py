@@ -14,6 +14,7 @@ from datetime import datetime
 from msgspec import Struct
 from msgspec.structs import replace
 
+from refold.checked import shown
 from refold.core.model import Event
 from refold.errors import Corrupt, Invalid, NotFound, Unavailable
 from refold.search import database, finding, sources, words
@@ -338,6 +339,6 @@ def _ms(name: str, moment: Moment | None) -> int | None:
         ms = MS_MAX + 1  # a naive time at the end of the calendar
     if not is_integer(ms) or not -MS_MAX <= ms <= MS_MAX:
         raise Invalid(
-            f"{name}: {moment!r:.100} is not a time", hint="milliseconds since 1970, or a datetime"
+            f"{name}: {shown(moment)} is not a time", hint="milliseconds since 1970, or a datetime"
         )
     return ms

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
+from refold.checked import shown
 from refold.config import check_names
 from refold.display import is_text, nearest, suggestion
 from refold.errors import Invalid
@@ -195,4 +196,4 @@ def _check_choices(given: Mapping[str, Any], names: Sequence[str], origin: str) 
         known = [choice for table in tables for choice in table.get(setting, ())]
         if known and value not in known:
             hint = suggestion(value, [name for name in known if name])
-            raise Invalid(f"{origin} has no {setting} {value!r}", hint=hint)
+            raise Invalid(f"{origin} has no {setting} {shown(value)}", hint=hint)

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from refold.checked import checked
 from refold.core.model import Usage
-from refold.display import is_text
+from refold.display import failure, is_text
 from refold.errors import Invalid
 
 # Where a provider or host may end, and where a model's name may: `gpt-4.5` is not a `gpt-4`.
@@ -107,9 +107,10 @@ def register_models(rows: Mapping[str, Mapping[str, Any]]) -> None:
 def _checked_rows(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Model]:
     try:
         models = msgspec.convert(rows, dict[str, Model])
-    except msgspec.ValidationError as error:
+    except Exception as error:  # rows may be objects of the caller's, and raise anything
         hint = "window is needed; see models.json"
-        raise Invalid(f"this is not a row of the model table: {error}", hint=hint) from error
+        said = str(error) if isinstance(error, msgspec.ValidationError) else failure(error)
+        raise Invalid(f"this is not a row of the model table: {said}", hint=hint) from error
     for name, model in models.items():
         if not name.strip() or not is_text(name):
             hint = "name the model as its provider does"
