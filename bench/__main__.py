@@ -21,6 +21,7 @@ from bench import (
     compaction,
     copies,
     fidelity,
+    hostile,
     locomo,
     outputs,
     peers,
@@ -78,6 +79,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], list[Table] | str]] = {
     "recall": lambda given: recall.run(data_folder(given.data), step=20 if given.quick else 1),
     "search": lambda given: search.run(20_000) if given.quick else search.run(),
     "copies": lambda given: copies.run(data_folder(given.data), quick=given.quick),
+    "hostile": lambda given: hostile.run(200) if given.quick else hostile.run(),
 }
 ALL = [name for name in SECTIONS if name != "peers"]
 

@@ -1,9 +1,10 @@
 """Arguments are checked where they enter, against the types that the signature states.
 
-A public method that is decorated with `checked` refuses a value of a wrong type as Invalid, with
+A public function that is decorated with `checked` refuses a value of a wrong type as Invalid, with
 the argument's name, before anything happens: what is written later was right when it was given. A
-truth value is not a number. Arguments without a type (`Any`) are judged by whoever reads them.
-Neighbours: the methods of `Context` and of its rooms.
+truth value is not a number, a number has a bound, and a protocol is what has its names. Arguments
+without a type (`Any`) are judged by whoever reads them. Neighbours: `Context`, its rooms, and the
+functions of `refold`, `refold.conversations` and `refold.register`.
 """
 
 from __future__ import annotations
@@ -14,41 +15,55 @@ import typing
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache, wraps
 from inspect import Parameter, signature
-from typing import Any, Concatenate, ForwardRef, Literal, ParamSpec, TypeVar, Unpack
+from types import ModuleType
+from typing import Any, ForwardRef, Literal, ParamSpec, TypeVar, Unpack
 
-from refold.display import suggestion
+from refold.display import plain_text, suggestion
 from refold.errors import Invalid
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Owner = TypeVar("Owner")
 SHOWN_CHARS = 60
+# Beyond this, JSON readers no longer tell two whole numbers apart.
+NUMBER_MAX = 1 << 53
+_BY_PLACE = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 
-def checked(
-    method: Callable[Concatenate[Owner, P], T],
-) -> Callable[Concatenate[Owner, P], T]:
-    """The method, which refuses arguments that do not have the types of its signature."""
+def checked(function: Callable[P, T]) -> Callable[P, T]:
+    """The function, which refuses arguments that do not have the types of its signature."""
 
-    @wraps(method)
-    def call(self: Owner, /, *args: P.args, **given: P.kwargs) -> T:
-        for name, value, hint in _arguments(method, args, given):
+    @wraps(function)
+    def call(*args: P.args, **given: P.kwargs) -> T:
+        for name, value, hint in _arguments(function, args, given):
             check(name, value, hint)
-        return method(self, *args, **given)
+        named = {name: _plain(value) for name, value in given.items()}
+        return function(*map(_plain, args), **named)  # type: ignore[arg-type]
 
     return call
 
 
+def _plain(value: object) -> object:
+    """A text as a plain one; any other value as it is."""
+    return plain_text(value) if isinstance(value, str) else value
+
+
 def check(name: str, value: object, hint: Any) -> None:
     """Refuses a value that is not of the type."""
-    if not is_of(value, hint):
-        wanted = _described(hint)
-        raise Invalid(f"{name} is {_shown(value)}", hint=f"give {wanted}")
+    if not _has_type(value, hint):
+        raise Invalid(f"{name} is {shown(value)}", hint=f"give {_wanted(value, hint)}")
 
 
-def _shown(value: object) -> str:
-    """A value in few characters; its type alone where it cannot be shown."""
+def _has_type(value: object, hint: Any) -> bool:
+    """Whether it is of the type; False where not even that can be told."""
+    try:
+        return is_of(value, hint)
+    except Exception:  # noqa: BLE001 - what is asked of a value may be the caller's code
+        return False
+
+
+def shown(value: object) -> str:
+    """A value in few characters, with its type; its type alone where it cannot be shown."""
     kind = type(value).__name__
     try:
         return f"{value!r:.{SHOWN_CHARS}} ({kind})"
@@ -60,10 +75,10 @@ def _shown(value: object) -> str:
 
 
 def _arguments(
-    method: Callable[..., Any], args: Sequence[Any], given: Mapping[str, Any]
+    function: Callable[..., Any], args: Sequence[Any], given: Mapping[str, Any]
 ) -> Iterator[tuple[str, Any, Any]]:
     """The arguments that were given, with their types."""
-    spec = _spec(method)
+    spec = _spec(function)
     yield from zip(spec.positional, args, spec.hints)
     for value in args[len(spec.positional) :]:
         yield spec.rest[0], value, spec.rest[1]
@@ -77,20 +92,20 @@ def _arguments(
 
 
 class _Spec(typing.NamedTuple):
-    """The types of a method's arguments."""
+    """The types of a function's arguments."""
 
     positional: tuple[str, ...]
     hints: tuple[Any, ...]
     rest: tuple[str, Any]  # of what comes after the positional ones
     named: dict[str, Any]
-    filters: frozenset[str]  # the names that a method takes besides its own, if it states them
+    filters: frozenset[str]  # the names it takes besides its own, if it states them
 
 
 @cache
-def _spec(method: Callable[..., Any]) -> _Spec:
-    parameters = list(signature(method).parameters.values())[1:]
-    hints = {one.name: _hint(one.annotation, method) for one in parameters}
-    positional = [one.name for one in parameters if one.kind is Parameter.POSITIONAL_OR_KEYWORD]
+def _spec(function: Callable[..., Any]) -> _Spec:
+    parameters = list(signature(function).parameters.values())
+    hints = {one.name: _hint(one.annotation, function) for one in parameters}
+    positional = [one.name for one in parameters if one.kind in _BY_PLACE]
     rest = next((one.name for one in parameters if one.kind is Parameter.VAR_POSITIONAL), "")
     named = {one.name: hints[one.name] for one in parameters if one.kind in _BY_NAME}
     filters = _filters(parameters, hints)
@@ -117,12 +132,29 @@ def _hint(annotation: Any, owner: Any) -> Any:
     """The type that an annotation of a function or class stands for. One that its module imports
     for type checkers only is not known here: whoever reads the argument judges it."""
     text = annotation.__forward_arg__ if isinstance(annotation, ForwardRef) else annotation
+    if text is Parameter.empty:
+        return Any
     if not isinstance(text, str):
         return annotation
+    module = sys.modules[owner.__module__]
     try:
-        return eval(text, vars(sys.modules[owner.__module__]))  # our own source
+        return eval(text, vars(module), _Names(module))  # our own source
     except NameError:
         return Any
+
+
+class _Names(dict[str, Any]):
+    """The names of a module, also those that it imports when they are first asked for."""
+
+    def __init__(self, module: ModuleType) -> None:
+        super().__init__()
+        self._module = module
+
+    def __missing__(self, name: str) -> Any:
+        try:
+            return getattr(self._module, name)
+        except AttributeError:
+            raise KeyError(name) from None
 
 
 # --- whether a value has a type ---
@@ -146,12 +178,23 @@ def is_of(value: object, hint: Any) -> bool:
 
 def _is_plain(value: object, hint: Any) -> bool:
     if not isinstance(hint, type):
-        return True  # a protocol or a variable: whoever calls it will see
+        return True  # a variable: whoever calls it will see
     if isinstance(value, bool):
         return hint in (bool, object)
     if hint is float:
-        return isinstance(value, int | float)
-    return getattr(hint, "_is_protocol", False) or isinstance(value, hint)
+        return isinstance(value, int | float) and -NUMBER_MAX <= value <= NUMBER_MAX
+    if hint is int:
+        return isinstance(value, int) and -NUMBER_MAX <= value <= NUMBER_MAX
+    if getattr(hint, "_is_protocol", False):
+        return all(hasattr(value, name) for name in _protocol_names(hint))
+    return isinstance(value, hint)
+
+
+@cache
+def _protocol_names(protocol: type) -> tuple[str, ...]:
+    """What a value must have to be what the protocol describes."""
+    own = {**vars(protocol), **vars(protocol).get("__annotations__", {})}
+    return tuple(name for name in own if name == "__call__" or not name.startswith("_"))
 
 
 def _is_generic(value: object, origin: Any, parts: tuple[Any, ...]) -> bool:
@@ -166,13 +209,21 @@ def _is_generic(value: object, origin: Any, parts: tuple[Any, ...]) -> bool:
     return not isinstance(value, Collection) or all(is_of(one, parts[0]) for one in value)
 
 
+def _wanted(value: object, hint: Any) -> str:
+    """What to give instead of the value."""
+    is_beyond = isinstance(value, int | float) and not -NUMBER_MAX <= value <= NUMBER_MAX
+    return _described(hint) + (" of at most 2**53" if is_beyond else "")
+
+
 def _described(hint: Any) -> str:
     """A type as a person reads it."""
-    if typing.get_origin(hint) is Literal:
-        return " or ".join(map(repr, typing.get_args(hint)))
-    parts = typing.get_args(hint)
-    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Literal:
+        return " or ".join(map(repr, parts))
+    if origin in (typing.Union, types.UnionType):
         return " or ".join(_described(one) for one in parts)
+    if origin is Callable:
+        return "a function"
     if hint is type(None):
         return "None"
     return getattr(hint, "__name__", str(hint)) if not parts else str(hint)

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from refold.display import suggestion
+from refold.display import failure, suggestion
 from refold.errors import Invalid
 
 RATIOS = ("warn_ratio", "compact_ratio", "critical_ratio")
@@ -127,9 +127,10 @@ def config_from(values: dict[str, Any], *, origin: str = "the configuration") ->
     check_names(values, origin)
     try:
         config = msgspec.convert(values, Config)
-    except (msgspec.ValidationError, RecursionError) as error:
+    except Exception as error:  # values may be objects of the caller's, and raise anything
         hint = "see the table of settings in docs/start.md"
-        raise Invalid(f"{origin}: {error}", hint=hint) from error
+        said = str(error) if isinstance(error, msgspec.ValidationError) else failure(error)
+        raise Invalid(f"{origin}: {said}", hint=hint) from error
     for what, hint in _faults(config):
         raise Invalid(f"{origin}: {what}", hint=hint)
     return config
@@ -157,6 +158,20 @@ def _faults(config: Config) -> Iterator[tuple[str, str]]:
         yield f"target_ratio is {config.target_ratio}", hint
     for name in NUMBERS:
         yield from _number_faults(name, getattr(config, name))
+    for name in config.__struct_fields__:
+        if not _is_plain(getattr(config, name)):
+            hint = "give text that can be written as UTF-8, not nested too deep"
+            yield f"{name} cannot be kept", hint
+
+
+def _is_plain(value: object) -> bool:
+    """Whether a value can be written, as far as it is plain; what a caller's own strategy takes
+    besides is its own business."""
+    try:
+        msgspec.json.encode(value, enc_hook=lambda _: None)
+    except (ValueError, OverflowError, RecursionError):
+        return False
+    return True
 
 
 def _ratio_faults(name: str, ratio: float, force: bool) -> Iterator[tuple[str, str]]:

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 
 MARK_DIGITS = 12
 NAME_CHARS_MAX = 64
+FAILURE_CHARS = 500
 # How alike two names must be, in difflib's measure, for one to be suggested for the other. Where
 # nothing is alike, all known names are listed, so a name that is missed costs little, while a
 # wrong suggestion hides the list. 0.6 still takes two wrong characters in a name of five.
@@ -129,6 +130,23 @@ def is_text(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def plain_text(text: str) -> str:
+    """The text itself, also where it is of a class of the caller's, such as an enumeration."""
+    return text if type(text) is str else str.__str__(text)
+
+
+def failure(error: BaseException) -> str:
+    """What was raised, in a few words that can be kept and shown: a caller's code may raise
+    anything, also what cannot be shown."""
+    try:
+        said = str(error)
+    except Exception:  # noqa: BLE001 - the text of an error is its author's code
+        said = ""
+    name = type(error).__name__
+    plain = cut(f"{name}: {said}" if said else name, FAILURE_CHARS)
+    return plain.encode("utf-8", "replace").decode()
 
 
 def visible(text: str) -> str:

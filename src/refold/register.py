@@ -15,6 +15,7 @@ from typing import Any
 
 from refold.artifacts import describe as tools
 from refold.artifacts.describe import Describer, Summarizer
+from refold.checked import checked
 from refold.strategies import registry
 from refold.strategies.brief import Strategy
 from refold.tokens import choice
@@ -24,12 +25,14 @@ from refold.tokens.counter import Count
 __all__ = ["counter", "models", "strategy", "tool"]
 
 
+@checked
 def strategy(name: str, function: Strategy, *, settings: registry.Settings | None = None) -> None:
     """Makes a strategy usable by name. `settings` are those it takes, with their types
     (`{"tokens_max": int}`): any other is refused then. Without them it takes anything."""
     registry.register(name, function, settings=settings)
 
 
+@checked
 def tool(
     name: str, *, describe: Describer | None = None, summarize: Summarizer | None = None
 ) -> None:
@@ -39,12 +42,14 @@ def tool(
     tools.register(name, describe=describe, summarize=summarize)
 
 
+@checked
 def counter(model: str, function: Count) -> None:
     """Counts the tokens of conversations with this model, or one whose name begins with it, by
     the function."""
     choice.register_counter(model, function)
 
 
+@checked
 def models(rows: Mapping[str, Mapping[str, Any]]) -> None:
     """Adds rows in the form of `models.json` to the model table, or replaces its own."""
     model_table.register_models(rows)

@@ -94,7 +94,7 @@ def test_a_misspelt_notice_is_refused_when_a_listener_is_given(name: str) -> Non
 
 @pytest.mark.parametrize("name", ["compacted", "", "**", None, 7])
 def test_what_is_no_notice_is_refused(name: Any) -> None:
-    with opened() as context, pytest.raises(Invalid, match="there is no notice"):
+    with opened() as context, pytest.raises(Invalid, match=r"there is no notice|^name is "):
         context.on(name, print)
 
 
@@ -102,7 +102,7 @@ def test_every_notice_can_be_listened_to_and_only_by_a_function() -> None:
     with opened() as context:
         for name in (*NAMES, "*"):
             context.on(name, print)()
-        with pytest.raises(Invalid, match="cannot be called"):
+        with pytest.raises(Invalid, match=r"^listener is "):
             context.on("*", None)  # type: ignore[arg-type]
 
 

@@ -43,7 +43,7 @@ def test_a_relative_path_stays_where_it_was_opened(
 
 
 @pytest.mark.parametrize(
-    "url", ["", "mysql://host/db", "nowhere", "sqlite:", "memory:x", "x.json", "sqlite:a\0.db", 7]
+    "url", ["", "mysql://host/db", "nowhere", "sqlite:", "memory:x", "x.json", "sqlite:a\0.db"]
 )
 def test_what_is_no_store_is_refused_with_a_hint(url: str) -> None:
     with pytest.raises(Invalid) as refusal:

@@ -152,7 +152,7 @@ def test_what_the_user_says_wins() -> None:
 def added(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(models, "_registered", {})
     yield
-    model_info.cache_clear()
+    models._model_named.cache_clear()
 
 
 @pytest.mark.usefixtures("added")

@@ -17,7 +17,7 @@ from msgspec import UNSET, Struct
 
 from refold.core.arguments import decoded
 from refold.core.model import Origin
-from refold.display import cut, one_line
+from refold.display import cut, failure, one_line
 
 DESCRIPTION_CHARS_MAX, SUMMARY_CHARS_MAX = 200, 800
 ARGUMENT_CHARS_MAX = 50
@@ -81,7 +81,7 @@ def _answer(ask: Callable[[], Any], what: str, failed: Failed) -> str:
     try:
         return _storable(ask())
     except Exception as error:  # noqa: BLE001 - it is the caller's code and may raise anything
-        failed(f"{what}: {type(error).__name__}: {error}")
+        failed(f"{what}: {failure(error)}")
         return ""
 
 

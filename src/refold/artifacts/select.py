@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from refold.artifacts.listing import StoredArtifact
 from refold.core.model import Artifact
+from refold.display import failure
 from refold.errors import Corrupt, Invalid, NotFound
 from refold.search.bm25 import Formula, add_term, rarity
 from refold.search.embedders import Embedder
@@ -147,7 +148,7 @@ def _chosen(candidates: Mapping[str, Selected], ids: Iterable[str]) -> list[Sele
 
 def _with_failure(ranked: list[Selected], who: str, error: Exception) -> list[Selected]:
     """The ranking as it was, with the reason why nobody changed it."""
-    reason = f"; the {who} failed: {type(error).__name__}: {error}"
+    reason = f"; the {who} failed: {failure(error)}"
     return [replace(one, why=one.why + reason) for one in ranked]
 
 

@@ -208,7 +208,9 @@ def _written_scalar(value: Any, text: _Text) -> Any:
 def _written_container(value: Any, above: set[int], text: _Text) -> Any:
     """A value that holds others."""
     if isinstance(value, dict):
-        return _mapping(value, above, text)
+        # Of a subclass the entries themselves: its own way to give them may raise anything.
+        held = value if type(value) is dict else dict(dict.items(value))
+        return _mapping(held, above, text)
     if isinstance(value, list | tuple):
         return _items(value, above, text)
     match value:

@@ -16,6 +16,7 @@ from typing import Literal
 from msgspec import Struct
 
 from refold.core.plan import Plan
+from refold.display import failure
 
 
 class Veto(Struct, frozen=True):
@@ -43,13 +44,17 @@ def ask_hooks(hooks: list[Hook], plan: Plan) -> HookAnswers:
         try:
             answer = hook(plan)
         except Exception as error:  # noqa: BLE001 - a hook is the caller's code
-            failures.append(f"{type(error).__name__}: {error}")
+            failures.append(failure(error))
             continue
         if isinstance(answer, Veto):
-            return HookAnswers(veto=answer, failures=tuple(failures))
-        if isinstance(answer, str) and answer.strip():
-            extra.append(answer.strip())
-    return HookAnswers(instructions="\n".join(extra), failures=tuple(failures))
+            veto = answer if isinstance(answer.reason, str) else Veto()
+            return HookAnswers(veto=veto, failures=tuple(failures))
+        if isinstance(answer, str):
+            extra.append(answer.encode("utf-8", "replace").decode().strip())
+        elif answer is not None:
+            failures.append(f"it gave {type(answer).__name__}, not text or a Veto")
+    instructions = "\n".join(text for text in extra if text)
+    return HookAnswers(instructions=instructions, failures=tuple(failures))
 
 
 Claim = Literal["first", "after another", "busy"]

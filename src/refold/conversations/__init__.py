@@ -23,6 +23,8 @@ from importlib import import_module
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Literal
 
+from refold.checked import checked
+
 if TYPE_CHECKING:
     from refold.conversations.copier import Copied as Copied
     from refold.conversations.copier import CopyListener as CopyListener
@@ -56,15 +58,18 @@ __all__ = [*_FUNCTIONS, *_TYPES]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _TYPES:
+    # `Store` is not this module's to offer, but `checked` asks for it.
+    homes = {**_TYPES, "Store": "refold.stores.protocol"}
+    if name not in homes:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_TYPES[name]), name)
+    return getattr(import_module(homes[name]), name)
 
 
 def __dir__() -> builtins.list[str]:
     return sorted(__all__)
 
 
+@checked
 def list(store: Store | str, *, tag: str = "") -> builtins.list[Conversation]:
     """All conversations, the one that was written to last first, with their titles, tags, metadata
     and names; with a tag, those that carry it."""
@@ -74,6 +79,7 @@ def list(store: Store | str, *, tag: str = "") -> builtins.list[Conversation]:
         return [described(opened, about) for about in newest(opened, tag=tag)]
 
 
+@checked
 def find(store: Store | str, name: str) -> Conversation:
     """The conversation of that id or name; NotFound if there is none, Invalid with their ids if
     several have the name."""
@@ -83,6 +89,7 @@ def find(store: Store | str, name: str) -> Conversation:
         return described(opened, opened.conversation(_id(opened, name)))
 
 
+@checked
 def copy(
     source: Store | str,
     target: Store | str,
@@ -99,6 +106,7 @@ def copy(
         return copier.copy(here, there, names, progress=progress)
 
 
+@checked
 def export(
     store: Store | str,
     name: str,
@@ -127,6 +135,7 @@ def export(
         )
 
 
+@checked
 def import_(
     store: Store | str, source: str | PathLike[str] | bytes, *, id: str | None = None
 ) -> Conversation:
@@ -141,6 +150,7 @@ def import_(
         return import_document(opened, document, id=id, name=name)
 
 
+@checked
 def verify(store: Store | str, name: str | None = None) -> Verification:
     """Checks one conversation, or all: every event, artifact and bookmark, and the laws of the
     page. `problems` is empty if all is as it was written."""
@@ -150,6 +160,7 @@ def verify(store: Store | str, name: str | None = None) -> Verification:
         return verifier.verify(opened, None if name is None else _id(opened, name))
 
 
+@checked
 def repair(store: Store | str, name: str) -> Repaired:
     """Makes a damaged conversation readable again: bodies that are not those that were written
     are erased, and at a broken event the log ends. A copy is kept; what was given up is told."""
@@ -159,6 +170,7 @@ def repair(store: Store | str, name: str) -> Repaired:
         return repairer.repair(opened, _id(opened, name))
 
 
+@checked
 def scan(
     store: Store | str,
     names: Sequence[str] = (),
@@ -175,6 +187,7 @@ def scan(
         return scanner.scan(opened, ids, doubtful=doubtful, progress=progress)
 
 
+@checked
 def delete(store: Store | str, names: Sequence[str]) -> Deleted:
     """Removes conversations for good, with the contents that only they name. One that others were
     forked from stays if they do, and `left` says why. NotFound, and nothing is removed, if one of

@@ -15,7 +15,7 @@ from refold.core.bookmark import Bookmark
 from refold.core.codec import decode
 from refold.core.fold import REACHING, merged, text_of
 from refold.core.model import Conversation, Message, Meta, ToolResult
-from refold.display import cut, one_line
+from refold.display import cut, one_line, plain_text
 from refold.errors import Corrupt, Invalid, NotFound, RefoldError
 from refold.log.log import Log
 from refold.log.reading import chain_at, conversations, pages_of
@@ -26,6 +26,7 @@ PREVIEW_CHARS = 80
 PREVIEW_EVENTS = 20
 REDACTED_CHARS = 2_000
 UNTITLED = "Untitled"
+POSITION_DIGITS = 18
 POSITION_HINT = "@1 is the newest conversation, @2 the one before"
 
 
@@ -92,7 +93,7 @@ def id_of(store: Store, name: str) -> str:
     """The id that a name stands for: `@n` for the n-th newest, itself, or the one conversation
     that has this name."""
     if not name.startswith("@"):
-        return _id_by_name(store, name)
+        return _id_by_name(store, plain_text(name))
     position = _position(name)
     there = newest(store)
     if position > len(there):
@@ -113,8 +114,8 @@ def _id_by_name(store: Store, name: str) -> str:
 
 def _position(name: str) -> int:
     digits = name[1:] or "1"
-    if not digits.isdecimal() or int(digits) < 1:
-        raise Invalid(f"{name!r} is not a valid position", hint=POSITION_HINT)
+    if not digits.isdecimal() or len(digits) > POSITION_DIGITS or int(digits) < 1:
+        raise Invalid(f"{name!r:.100} is not a valid position", hint=POSITION_HINT)
     return int(digits)
 
 

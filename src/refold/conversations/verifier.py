@@ -20,6 +20,7 @@ from refold.core import bookmark, laws
 from refold.core.fold import Fold, folded, switches
 from refold.core.model import Conversation, View
 from refold.dialects.page import Page
+from refold.display import failure
 from refold.errors import Corrupt, RefoldError
 from refold.log.reading import conversations, events_of
 from refold.stores.protocol import Store
@@ -173,5 +174,5 @@ def _refusals(view: View, name: str) -> list[str]:
         rendered = Page(spoken, bound=False).render(view)
         refused = [] if rendered.is_empty else spoken.check(rendered.request)
     except (RefoldError, *_ODD) as error:
-        return [f"the page has no form in {name}: {error!r}"]
+        return [f"the page has no form in {name}: {failure(error)}"]
     return [f"{name} would refuse the page: {fault}" for fault in refused]

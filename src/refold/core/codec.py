@@ -38,6 +38,7 @@ from refold.core.model import (
     Revert,
     Usage,
 )
+from refold.display import plain_text
 from refold.errors import Corrupt, Invalid
 
 FORMAT = 1
@@ -63,7 +64,17 @@ _TYPES: dict[str, Any] = {
 }
 _DECODERS = {kind: msgspec.json.Decoder(body) for kind, body in _TYPES.items()}
 KINDS = frozenset(_TYPES)  # of events that this version knows
-_ENCODE = msgspec.json.Encoder().encode
+
+
+def _as_text(value: object) -> str:
+    """A text of a caller's own class as a plain one; the encoder asks for whatever else it does
+    not know."""
+    if isinstance(value, str):
+        return plain_text(value)
+    raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
+
+
+_ENCODE = msgspec.json.Encoder(enc_hook=_as_text).encode
 _NUMBER = struct.Struct(">Q").pack
 _SIGNED = struct.Struct(">q").pack
 _LENGTH = struct.Struct(">I").pack
@@ -319,10 +330,10 @@ def conversation_checked(id: str) -> str:
         or id.upper() in _RESERVED
     ):
         raise Invalid(
-            f"{id!r} is not a conversation id",
+            f"{id!r:.100} is not a conversation id",
             hint="1 to 64 letters, digits, dots, dashes, underscores: fix-login",
         )
-    return id
+    return plain_text(id)
 
 
 def artifact_id(digest: str) -> str:
@@ -334,7 +345,7 @@ def artifact_id(digest: str) -> str:
 def digest_checked(digest: str) -> str:
     """The digest of a content itself, if it is a sha256 in lower-case hex."""
     if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
-        raise Invalid(f"{digest!r} is not a digest", hint="64 hex digits, as `put` gave them")
+        raise Invalid(f"{digest!r:.100} is not a digest", hint="64 hex digits, as `put` gave them")
     return digest
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from msgspec.structs import replace
 
+from refold.checked import shown
 from refold.core.arguments import arguments_object
 from refold.core.model import Message, Role, Text, Thinking, ToolCall, ToolResult
 from refold.dialects.outside import not_a_message, plain, plain_value, refuse_langchain
@@ -49,7 +50,7 @@ _loaded: dict[str, Dialect] = {}
 
 __all__ = [
     "DEFAULT", "DIALECTS", "answering", "assemble", "dialect", "dialect_of", "parse",
-    "plain_value", "reply", "tool_calls",
+    "reply", "tool_calls",
 ]  # fmt: skip
 
 
@@ -87,9 +88,8 @@ def parse(message: Any, preferred: str = DEFAULT) -> list[Message]:
         return _parse_plain(message, dialect(preferred))
     value = message if is_json(message) else _plain_object(message)
     refuse_langchain(value)
-    name = dialect_of(value, preferred) or preferred
     try:
-        return dialect(name).parse(message)
+        return dialect(dialect_of(value, preferred) or preferred).parse(message)
     except _UNREADABLE as error:
         raise _not_readable(message, error) from error
 
@@ -100,7 +100,7 @@ _UNREADABLE = (LookupError, TypeError, ValueError, AttributeError)
 
 def _not_readable(value: Any, error: Exception) -> Invalid:
     """The error for what has the shape of a message or response, but not its types."""
-    what = f"{value!r:.80} has a value of the wrong type ({type(error).__name__})"
+    what = f"{shown(value)} has a value of the wrong type ({type(error).__name__})"
     return Invalid(what, hint="pass a message or a response as the provider's SDK has it")
 
 
@@ -145,10 +145,9 @@ def reply(response: Any, preferred: str) -> Reply:
     if is_stream(response):
         return _reply_of_stream(response, preferred)
     wire = _response_object(response)
-    asked = next(
-        (each for each in map(dialect, _in_order(preferred)) if each.is_response(wire)), None
-    )
     try:
+        known = map(dialect, _in_order(preferred))
+        asked = next((each for each in known if each.is_response(wire)), None)
         if asked is not None:
             return asked.reply(response)
         return dialect(dialect_of(wire, preferred) or preferred).reply(response)
@@ -171,7 +170,7 @@ def _reply_of_stream(chunks: Any, preferred: str) -> Reply:
 def _response_object(response: Any) -> Mapping[str, Any]:
     if is_async_stream(response):
         hint = "await it: refold.aio has the same Context for async callers"
-        raise Invalid(f"{response!r:.80} is an asynchronous stream", hint=hint)
+        raise Invalid(f"{shown(response)} is an asynchronous stream", hint=hint)
     wire = _plain_object(response)
     refuse_langchain(wire)
     return wire
@@ -210,7 +209,7 @@ def _answer(response: Any) -> Reply | None:
         return reply(response, DEFAULT)
     if is_stream(response):
         hint = "walk it once: chunks = list(stream); record(chunks); tool_calls(chunks)"
-        raise Invalid(f"{response!r:.80} is a stream that was not read", hint=hint)
+        raise Invalid(f"{shown(response)} is a stream that was not read", hint=hint)
     value = _response_object(response)
     if dialect_of(value) is None:
         return None

@@ -10,13 +10,15 @@ from __future__ import annotations
 import dataclasses
 import math
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
 
+from refold.checked import shown
 from refold.core.codec import DEPTH_MAX
 from refold.core.model import Role
+from refold.display import failure
 from refold.errors import Invalid
 
 MARKS = ("cache_control", "prompt_cache_breakpoint")
@@ -41,11 +43,22 @@ def plain(value: Any, depth: int = 1) -> Any:
 
 def _plain_items(value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
     items: dict[str, Any] = {}
-    for key, item in value.items():
+    for key, item in _entries(value):
         if not isinstance(key, str):
-            raise Invalid(f"the key {key!r} is not text", hint="JSON objects have text keys")
+            raise Invalid(f"the key {shown(key)} is not text", hint="JSON objects have text keys")
         items[key] = item if type(item) is str else plain(item, depth + 1)
     return items
+
+
+def _entries(value: Mapping[Any, Any]) -> Iterable[tuple[Any, Any]]:
+    """The entries of an object. One of somebody else's class may raise anything."""
+    if type(value) is dict:
+        return value.items()
+    try:
+        return list(value.items())
+    except Exception as error:
+        what = f"a {type(value).__name__} cannot be read: {failure(error)}"
+        raise Invalid(what, hint="pass plain dicts") from error
 
 
 def _plain_other(value: Any, depth: int) -> Any:
@@ -128,7 +141,10 @@ def _final(method: Callable[[], Any]) -> Any:
 
 
 def _has_method(value: Any, name: str) -> bool:
-    return callable(getattr(value, name, None))
+    try:
+        return callable(getattr(value, name, None))
+    except Exception:  # noqa: BLE001 - an attribute of somebody else's object may raise anything
+        return False
 
 
 def _attributes(value: Any) -> Any:
@@ -137,12 +153,18 @@ def _attributes(value: Any) -> Any:
         return dataclasses.asdict(value)
     if isinstance(value, msgspec.Struct):
         return msgspec.to_builtins(value)
-    if hasattr(value, "__dict__") and not callable(value) and vars(value):
-        return {name: field for name, field in vars(value).items() if not name.startswith("_")}
-    raise Invalid(
-        f"{value!r:.80} ({type(value).__name__}) is not JSON",
-        hint="pass plain dicts, lists, text and finite numbers",
-    )
+    if fields := _own_fields(value):
+        return {name: field for name, field in fields.items() if not name.startswith("_")}
+    hint = "pass plain dicts, lists, text and finite numbers"
+    raise Invalid(f"{shown(value)} is not JSON", hint=hint)
+
+
+def _own_fields(value: Any) -> dict[str, Any]:
+    """The attributes of an object that is not a function; none where it does not tell."""
+    try:
+        return {} if callable(value) else dict(vars(value))
+    except Exception:  # noqa: BLE001 - as above
+        return {}
 
 
 # Unset fields stay out: what the provider did not send is not sent back.
@@ -197,7 +219,7 @@ def refuse_langchain(wire: Mapping[str, Any]) -> None:
 
 def not_a_message(value: Any) -> Invalid:
     """The error for a message that is not an object."""
-    return Invalid(f"{value!r:.80} is not a message", hint=_MESSAGE_HINT)
+    return Invalid(f"{shown(value)} is not a message", hint=_MESSAGE_HINT)
 
 
 def remove_marks(wire: dict[str, Any]) -> dict[str, Any]:
@@ -254,7 +276,7 @@ def role_of(wire: Mapping[str, Any], roles: Mapping[str, Role]) -> Role:
 
 def refused(what: str, value: Any, accepted: str) -> Invalid:
     """The error for a value that has no form in a dialect."""
-    return Invalid(f"{what} is {value!r:.80}", hint=f"{accepted} is accepted")
+    return Invalid(f"{what} is {shown(value)}", hint=f"{accepted} is accepted")
 
 
 def text_in(fields: Mapping[Any, Any], key: str) -> str:

@@ -41,7 +41,10 @@ class Overflow(Struct, frozen=True, kw_only=True):
 def overflow_of(error: Any) -> Overflow | None:
     """What an exception, a body or a text says about a context that was exceeded; None if that
     is not what it says."""
-    pieces = list(dict.fromkeys(_pieces(error)))
+    try:
+        pieces = list(dict.fromkeys(_pieces(error)))
+    except Exception:  # noqa: BLE001 - an error may be anybody's object, and not tell what it is
+        return None
     text = " \n".join(pieces).replace('\\"', '"')
     if not _is_overflow(text) or _statuses(error, text) & VETOES:
         return None

@@ -29,6 +29,7 @@ def text_blocks(system: Any, *, unmarked: bool = True) -> list[dict[str, Any]]:
             return text_blocks(parts, unmarked=unmarked)
         case {"text": str(text), **rest} if rest.get("type", "text") == "text":
             block = without_marks(system) if unmarked else dict(system)
+            block.setdefault("type", "text")
             return [block] if text.strip() else []
         case _ if not isinstance(system, Mapping | int | float):
             return text_blocks(plain(system), unmarked=unmarked)

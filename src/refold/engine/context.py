@@ -15,7 +15,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from refold import dialects
 from refold.artifacts.artifacts import Artifacts, clean_configured
 from refold.artifacts.intake import Intake
 from refold.artifacts.reader import ArtifactReader
@@ -29,6 +28,7 @@ from refold.core.budget import Budget
 from refold.core.codec import conversation_checked
 from refold.core.model import Checkpoint, Event, Meta, Restore, Span, Totals, View
 from refold.core.plan import Plan, Receipt
+from refold.dialects.beside import plain_system, plain_tools
 from refold.dialects.messages import PageMessage
 from refold.dialects.overflow import overflow_of
 from refold.dialects.page import Rendered
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
 class Context:
     """One conversation, held open. Use `refold.open`; close it, or use it in a `with` block."""
 
+    @checked
     def __init__(
         self,
         store: Store,
@@ -126,6 +127,7 @@ class Context:
         """Sets the model, its window, the system prompt, the tools, title, tags or metadata of
         your own from here on, or the names by which others know the conversation; limits follow
         at once. Only what changed is written, with the next append or request, or at the end."""
+        system, tools = plain_system(system), plain_tools(tools)
         with self._open.guard:
             if not all(value is None for value in (system, tools, title, tags, metadata, names)):
                 self._open.check_writable()
@@ -141,7 +143,6 @@ class Context:
                 names=None if names is None else names_checked(names),
                 windows=self._model.given_windows(window),
             )
-            system, tools = dialects.plain_value(system), dialects.plain_value(tools)
             self._open.pending += changes(self._open, given, system, tools)
 
     # --- writing ---
@@ -224,6 +225,7 @@ class Context:
         keys, data = self._recorder.keys, dialects.plain_value(data)
         return write_note(self._open, keys, kind, data, by=by, stamp=stamp(at, key))
 
+    @checked
     def stream(self, response: Iterable[Any]) -> Iterator[Any]:
         """Hands on the chunks of a provider's raw stream, and records the reply once it ends,
         however it ends."""
@@ -319,6 +321,7 @@ class Context:
         One batch, which `undo` takes back."""
         return self._compactor.take_over(Span(*span), text, by)
 
+    @checked
     def before_compaction(self, hook: Hook) -> None:
         """Calls the hook before every compaction. It may return instructions for the writer, or a
         `Veto`. What happened is told by the notice `compaction-complete`."""
@@ -458,6 +461,7 @@ class Context:
             search=self._search,
         )
 
+    @checked
     def on(self, name: str, listener: Listener) -> Callable[[], None]:
         """Calls the listener with every notice of that name (`*`: all). Gives the function that
         ends it."""

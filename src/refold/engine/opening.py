@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from refold.checked import check
+from refold.checked import checked
 from refold.config import Config
 from refold.conversations.names import id_for, named, names_checked
 from refold.core.codec import conversation_checked
@@ -15,9 +15,11 @@ from refold.search.embedders import Embedder
 from refold.settings.sources import default_store, loaded, remarks
 from refold.stores import is_there, open_store, reading_store
 from refold.stores.protocol import Store
+from refold.strategies.registry import unknown_tables
 from refold.writer.asker import Writer
 
 
+@checked
 def open(
     conversation: str | None = None,
     *,
@@ -53,13 +55,6 @@ def open(
         conversation_checked(conversation)
     if name is not None:
         names_checked([name])
-    check("model", model, str | None)
-    check("window", window, int | None)
-    check("read_only", read_only, bool)
-    if store is not None and not isinstance(store, str) and not hasattr(store, "conversations"):
-        raise Invalid(
-            f"store is a {type(store).__name__}", hint="give a URL such as sqlite:PATH, or a store"
-        )
     effective, _ = loaded(config)
     given = {
         "model": model,
@@ -69,7 +64,7 @@ def open(
         "counter": counter,
         "writer": writer,
         "embedder": embedder,
-        "remarks": remarks(config),
+        "remarks": [*remarks(config), *unknown_tables(effective.strategy)],
     }
     if store is None or isinstance(store, str):
         opened = open_store(store or default_store(), read_only=read_only)

@@ -22,6 +22,7 @@ from refold.artifacts.artifacts import Artifacts
 from refold.artifacts.intake import Intake
 from refold.artifacts.listing import StoredArtifact
 from refold.artifacts.reader import ArtifactReader
+from refold.checked import checked
 from refold.compaction.active_model import ActiveModel
 from refold.display import cut, fenced, moment, one_line
 from refold.engine.search import ConversationSearch
@@ -133,6 +134,7 @@ class Toolbox:
             "refold_artifacts": self._list_artifacts,
         }
 
+    @checked
     def tools(self, dialect: str | None = None) -> list[dict[str, Any]]:
         """The definitions in the shape that a provider takes: add them to your own."""
         plain = [

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from refold.core.budget import Budget
 from refold.core.plan import Receipt
-from refold.display import suggestion
+from refold.display import failure, suggestion
 from refold.errors import Invalid
 
 REARM_POINTS = 5.0
@@ -177,5 +177,5 @@ class Notices:
         """Says that a listener failed, unless it failed at being told just that."""
         if notice.name == "listener-failed":
             return
-        reason = f"{type(error).__name__}: {error}"
+        reason = failure(error)
         self.add(Notice(name="listener-failed", reason=reason, details={"notice": notice.name}))

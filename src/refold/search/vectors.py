@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import log, sqrt
 
+from refold.display import failure
 from refold.errors import RefoldError, Unavailable
 from refold.search import database, rank
 from refold.search.bm25 import rarity
@@ -89,7 +90,7 @@ class Vectors:
         except RefoldError:
             raise
         except Exception as error:
-            raise Unavailable(f"the embedder failed: {type(error).__name__}: {error}") from error
+            raise Unavailable(f"the embedder failed: {failure(error)}") from error
 
     def adopt_embedder(self) -> str:
         """Removes the vectors of another embedder. Gives a notice if there were any."""

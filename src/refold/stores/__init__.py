@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from refold.checked import checked
 from refold.display import is_text
 from refold.errors import Invalid
 from refold.stores.protocol import Store
@@ -17,6 +18,7 @@ from refold.stores.read_only import ReadOnlyStore
 __all__ = ["Store", "is_read_only", "is_same_place", "is_there", "open_store", "reading_store"]
 
 
+@checked
 def open_store(url: str, *, read_only: bool = False) -> Store:
     """The store that the URL names. Opening creates nothing; the first write does. One that is
     `read_only` refuses every write, and leaves each byte, name and time in its folder as it is."""
@@ -25,7 +27,7 @@ def open_store(url: str, *, read_only: bool = False) -> Store:
 
 
 def _opened(url: str, read_only: bool) -> Store:
-    if isinstance(url, str) and "\0" not in url and is_text(url):
+    if "\0" not in url and is_text(url):
         scheme, colon, rest = url.partition(":")
         if colon and scheme in _OPENERS:
             return _OPENERS[scheme](rest, read_only)

@@ -14,6 +14,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from refold.checked import shown
 from refold.config import Config
 from refold.core.budget import Budget
 from refold.core.fold import shortened
@@ -101,7 +102,7 @@ def check_kind(name: str, value: object, kinds: Sequence[type]) -> None:
     """Refuses a value that is of none of these types."""
     if not _is_of_kind(value, kinds):
         known = " or ".join(kind.__name__ for kind in kinds)
-        raise Invalid(f"the setting {name} is {value!r}", hint=f"give a value of type {known}")
+        raise Invalid(f"the setting {name} is {shown(value)}", hint=f"give a value of type {known}")
 
 
 def _is_of_kind(value: object, kinds: Sequence[type]) -> bool:
@@ -117,7 +118,7 @@ def check_choice(refusal: str, value: str, known: Sequence[str]) -> None:
     """Refuses a value that is not one of these, with this beginning of a sentence."""
     if value not in known:
         names = ", ".join(name for name in known if name)
-        raise Invalid(f"{refusal} {value!r}", hint=f"known: {names}")
+        raise Invalid(f"{refusal} {shown(value)}", hint=f"known: {names}")
 
 
 def protected(view: View) -> set[int]:

@@ -1,11 +1,11 @@
 """The ladder: strategies run in order, from lossless to lossy, until the target is met.
 
 Every rung sees the page as the rungs before it would leave it. What they propose is sized here,
-tried on a copy of the fold, and dropped if it does not make the page smaller. A rung that fails is
-left out, and its step says why. After a summary the last rung is the last resort: it does not run
-once the page is well below the trigger, because the summary it would hide was just paid for. The
-result is one list of proposals, one batch. Neighbours: `brief` has what a strategy is given,
-`compaction.planning` climbs.
+tried on a copy of the fold, and dropped if it does not make the page smaller. A rung that fails, or
+gives something else than edits, is left out, and its step says why. After a summary the last rung
+is the last resort: it does not run once the page is well below the trigger, because the summary it
+would hide was just paid for. The result is one list of proposals, one batch. Neighbours: `brief`
+has what a strategy is given, `answer` checks what it gave, `compaction.planning` climbs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from refold.core.fold import Fold
 from refold.core.laws import broken
 from refold.core.model import Edit, Event, Hide, Replace, Summarize
 from refold.core.plan import Ask, Proposal, Step
-from refold.errors import RefoldError
+from refold.display import failure
+from refold.errors import Invalid, RefoldError
+from refold.strategies.answer import checked_answer
 from refold.strategies.brief import Brief, Strategy
 
 
@@ -67,7 +69,8 @@ def _run_rung(state: Fold, brief: Brief, name: str, strategy: Strategy) -> Climb
     before = state.view()
     began = process_time()
     settings = {**brief.config.strategy.get(name, {}), **brief.settings}
-    items, failure = _run_strategy(strategy, replace(brief, view=before, settings=settings))
+    own = replace(brief, view=before, settings=settings)
+    items, failed = _run_strategy(strategy, own, by_hand=bool(brief.settings))
     taken, after, refusal = _try_edits(state, brief, [_draft_of(item) for item in items])
     step = Step(
         strategy=name,
@@ -75,7 +78,7 @@ def _run_rung(state: Fold, brief: Brief, name: str, strategy: Strategy) -> Climb
         tokens_before=before.tokens,
         tokens_after=after.view().tokens,
         cpu_ms=1e3 * (process_time() - began),
-        note=failure or refusal,
+        note=failed or refusal,
     )
     asks = _asks_for(taken, items)
     return Climb(state=after, proposals=tuple(taken), asks=asks, steps=(step,))
@@ -87,15 +90,21 @@ def _asks_for(taken: Sequence[Proposal], items: Sequence[Edit | Ask]) -> tuple[A
     return tuple(item for item in items if isinstance(item, Ask) and id(item.draft) in kept)
 
 
-def _run_strategy(strategy: Strategy, brief: Brief) -> tuple[Sequence[Edit | Ask], str]:
-    """What a strategy proposes, or why it could not. A wrong setting is the caller's mistake and
-    is raised."""
+def _run_strategy(
+    strategy: Strategy, brief: Brief, *, by_hand: bool
+) -> tuple[Sequence[Edit | Ask], str]:
+    """What a strategy proposes, or why it could not. A wrong setting in a call by hand is the
+    caller's mistake and is raised."""
     try:
-        return strategy(brief), ""
+        return checked_answer(strategy(brief), brief), ""
+    except Invalid as error:
+        if by_hand:
+            raise
+        return (), f"failed: {failure(error)}"
     except RefoldError:
         raise
     except Exception as error:  # noqa: BLE001 - a strategy may be anybody's code and raise anything
-        return (), f"failed: {type(error).__name__}: {error}"
+        return (), f"failed: {failure(error)}"
 
 
 def _draft_of(item: Edit | Ask) -> Edit:
@@ -112,10 +121,14 @@ def _try_edits(
     it was refused."""
     taken: list[Proposal] = []
     after = state.copy()
-    for edit in edits:
-        proposal = Proposal(edit, edit_tokens(edit, after, brief))
-        if _shrinks(proposal, after) and after.add(_trial_event(proposal, after), edit):
-            taken.append(proposal)
+    try:
+        for edit in edits:
+            proposal = Proposal(edit, edit_tokens(edit, after, brief))
+            if _shrinks(proposal, after) and after.add(_trial_event(proposal, after), edit):
+                taken.append(proposal)
+    except (LookupError, ValueError, OverflowError) as error:
+        # Of the right types, but of nothing on this page.
+        return [], state, f"failed: {failure(error)}"
     faults = _new_faults(state, after) if taken else set()
     if faults:
         return [], state, "refused: " + "; ".join(sorted(faults))
@@ -125,9 +138,17 @@ def _try_edits(
 def _new_faults(before: Fold, after: Fold) -> set[str]:
     """The broken laws of a page that the page before it did not break."""
     faults = set(broken(after.view()))
-    if not faults:
-        return faults  # checking a page is expensive, so the one before is left alone
-    return faults - set(broken(before.view()))
+    if faults:  # checking a page is expensive, so the one before is left alone without need
+        faults -= set(broken(before.view()))
+    if _has_request(before) and not _has_request(after):
+        # The laws allow a page that was cleared; no strategy may clear it.
+        faults.add("the latest user request is not on the page")
+    return faults
+
+
+def _has_request(state: Fold) -> bool:
+    slot = state.slot_at(state.request)
+    return slot is not None and not slot.standin
 
 
 def _shrinks(proposal: Proposal, state: Fold) -> bool:

@@ -8,12 +8,14 @@ strategies, so that no strategy has to be imported to check them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
+from refold.checked import shown
 from refold.config import check_names
-from refold.display import nearest, suggestion
+from refold.display import is_text, nearest, suggestion
 from refold.errors import Invalid
 from refold.strategies.brief import Strategy, check_kind
 
@@ -66,12 +68,17 @@ CHOICES: dict[str, dict[str, tuple[str, ...]]] = {
 }
 # Not strategies, but read by several: how tool calls are understood.
 SHARED: dict[str, Settings] = {"actions": {"cwd": str, "ignore_case": bool}}
+# What a name may not have: it is written into the log, and `+` stands between several.
+_NAME = re.compile(r"[^\s+\x00-\x1f]{1,100}")
 _registered: dict[str, tuple[Strategy, Settings | None]] = {}
 
 
 def register(name: str, strategy: Strategy, *, settings: Settings | None = None) -> None:
     """Makes a caller's own strategy usable by name. `settings` are those it takes, with their
     types (`{"tokens_max": int}`), and any other is refused. Without them it takes anything."""
+    if not is_text(name) or not _NAME.fullmatch(name):
+        hint = "letters, digits, dashes and underscores, as in my-strategy"
+        raise Invalid(f"{name!r:.100} is not the name of a strategy", hint=hint)
     _registered[name] = (strategy, settings)
 
 
@@ -111,12 +118,18 @@ def rungs(names: Sequence[str]) -> list[tuple[str, Strategy]]:
 
 def check_tables(tables: Mapping[str, Mapping[str, Any]]) -> None:
     """Refuses a setting of the configuration that its strategy does not take, and a misspelt
-    strategy. One that is like none here is left alone: it may be registered in another program
-    that shares the file."""
+    strategy. One that is like none here is left alone, and told by `unknown_tables`: it may be
+    registered in another program that shares the file."""
     for name, given in tables.items():
         if not _is_known(name) and nearest(name, [*BUILT_IN, *SHARED, *_registered]):
             raise _unknown(name)
         check_settings(given, [name], f"strategy.{name}")
+
+
+def unknown_tables(tables: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """In words, which tables of settings are for a strategy that nobody has registered here."""
+    unknown = [name for name in tables if not _is_known(name)]
+    return [f"strategy.{name}: no strategy of that name is registered" for name in unknown]
 
 
 def check_ladder(names: Sequence[str]) -> None:
@@ -183,4 +196,4 @@ def _check_choices(given: Mapping[str, Any], names: Sequence[str], origin: str) 
         known = [choice for table in tables for choice in table.get(setting, ())]
         if known and value not in known:
             hint = suggestion(value, [name for name in known if name])
-            raise Invalid(f"{origin} has no {setting} {value!r}", hint=hint)
+            raise Invalid(f"{origin} has no {setting} {shown(value)}", hint=hint)

@@ -43,6 +43,12 @@ def check_name(path: str) -> None:
     """Invalid for what no file can be called. The system says ValueError, not OSError."""
     if "\0" in path:
         raise Invalid(f"{path!r:.200} is not the name of a file", hint="take out the NUL byte")
+    try:
+        # Not as UTF-8: a name that the system gave may hold other bytes, and is one nevertheless.
+        os.fsencode(path)
+    except UnicodeEncodeError as error:
+        hint = "take out the lone surrogate"
+        raise Invalid(f"{path!r:.200} is not the name of a file", hint=hint) from error
 
 
 def _next_step(number: int | None) -> str:

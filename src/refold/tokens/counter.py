@@ -15,7 +15,9 @@ from typing import Any, assert_never
 
 from msgspec import Struct
 
+from refold.checked import NUMBER_MAX, shown
 from refold.core.model import Block, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
+from refold.display import failure
 from refold.errors import Invalid
 from refold.tokens.estimate import NAME, estimate
 from refold.tokens.framing import MESSAGE_TOKENS as MESSAGE_TOKENS
@@ -59,7 +61,7 @@ def custom(function: Count) -> Counter:
             result: object = function(text)
         except Exception as error:
             hint = "see the error it was raised from"
-            raise Invalid(f"the counter {name} failed: {error!r}", hint=hint) from error
+            raise Invalid(f"the counter {name} failed: {failure(error)}", hint=hint) from error
         return _checked_count(name, result)
 
     return Counter(name, checked)
@@ -71,9 +73,9 @@ def _checked_count(name: str, result: object) -> int:
         # Takes what is an integer by nature, such as numpy's; a float has no index.
         tokens = operator.index(result)  # type: ignore[arg-type]
     except TypeError as error:
-        raise Invalid(f"the counter {name} gave {result!r}", hint=hint) from error
-    if tokens < 0 or isinstance(result, bool):
-        raise Invalid(f"the counter {name} gave {result!r}", hint=hint)
+        raise Invalid(f"the counter {name} gave {shown(result)}", hint=hint) from error
+    if not 0 <= tokens <= NUMBER_MAX or isinstance(result, bool):
+        raise Invalid(f"the counter {name} gave {shown(result)}", hint=hint)
     return tokens
 
 

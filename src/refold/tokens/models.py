@@ -19,7 +19,9 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from refold.checked import checked
 from refold.core.model import Usage
+from refold.display import failure, is_text
 from refold.errors import Invalid
 
 # Where a provider or host may end, and where a model's name may: `gpt-4.5` is not a `gpt-4`.
@@ -99,16 +101,20 @@ def register_models(rows: Mapping[str, Mapping[str, Any]]) -> None:
     rows of the same name."""
     added = _checked_rows(rows)
     _registered.update({name.strip().lower(): row for name, row in added.items()})
-    model_info.cache_clear()
+    _model_named.cache_clear()
 
 
 def _checked_rows(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Model]:
     try:
         models = msgspec.convert(rows, dict[str, Model])
-    except msgspec.ValidationError as error:
+    except Exception as error:  # rows may be objects of the caller's, and raise anything
         hint = "window is needed; see models.json"
-        raise Invalid(f"this is not a row of the model table: {error}", hint=hint) from error
-    for model in models.values():
+        said = str(error) if isinstance(error, msgspec.ValidationError) else failure(error)
+        raise Invalid(f"this is not a row of the model table: {said}", hint=hint) from error
+    for name, model in models.items():
+        if not name.strip() or not is_text(name):
+            hint = "name the model as its provider does"
+            raise Invalid(f"{name!r:.100} is not the name of a model", hint=hint)
         _check_limit("window", model.window)
         _check_limit("output", model.output)
         _check_day(model.retires)
@@ -123,9 +129,14 @@ def _check_day(day: str) -> None:
         raise Invalid(f"retires is {day!r}", hint="give a date such as 2026-11-30") from error
 
 
-@lru_cache(maxsize=256)
+@checked
 def model_info(name: str | None) -> Model:
     """The model of that name; `known` is False where we had to assume."""
+    return _model_named(name)
+
+
+@lru_cache(maxsize=256)
+def _model_named(name: str | None) -> Model:
     wanted = (name or "").strip().lower()
     found = _listed(wanted) or _assumed(wanted)
     dialect = table().dialects.get(found.provider, "")

@@ -16,12 +16,14 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from refold.checked import is_of
 from refold.core.model import Fact, Slot, Summarize, Usage
 from refold.core.plan import Ask
-from refold.display import fenced
+from refold.display import failure, fenced
 from refold.strategies.prose import (
     FRAME_TOKENS,
     PROSE_TOKENS_MIN,
@@ -180,7 +182,7 @@ class Asker:
 
     def _reason(self, error: Exception) -> str:
         """What a writer raised, without secrets, in a few words."""
-        reason = self.redact(f"{type(error).__name__}: {error}")
+        reason = self.redact(failure(error))
         return shortened(reason, REASON_CHARS_MAX)
 
     def _redacted(self, question: Question) -> Question:
@@ -264,8 +266,7 @@ class _Exchange:
         self.writer, self.count = writer, count
         self.question, self.deadline = question, deadline
         self.usage: list[Usage] = []
-        # A writer may say itself how large its window is.
-        window = int(WINDOW_SHARE * int(getattr(writer, "window", 0) or WINDOW_DEFAULT))
+        window = int(WINDOW_SHARE * _window_of(writer))
         self.tokens_max = max(16, min(question.tokens_max, window // 4))
         self.room = window - self.tokens_max - count(_own_words(question)) - 100
 
@@ -338,13 +339,24 @@ class _Exchange:
         return "\n\n".join(parts)
 
 
+def _window_of(writer: Writer) -> int:
+    """How large the window of a writer is; it may say so itself."""
+    window: object = getattr(writer, "window", None)
+    if isinstance(window, int) and is_of(window, int) and window > 0:
+        return window
+    return WINDOW_DEFAULT
+
+
 def _answer(given: Answer | str) -> Answer:
-    """What a writer gave, as an answer. A text alone is one; Rejected if it is anything else."""
-    if isinstance(given, str):
-        return Answer(text=given)
-    if not isinstance(given, Answer):
+    """What a writer gave, as an answer. A text alone is one; Rejected if it is anything else, or
+    could not be kept."""
+    answer = Answer(text=given) if isinstance(given, str) else given
+    if not isinstance(answer, Answer):
         raise Rejected(f"the writer gave a {type(given).__name__}, not an answer")
-    return given
+    try:
+        return msgspec.json.decode(msgspec.json.encode(answer), type=Answer)
+    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
+        raise Rejected(f"the writer's answer cannot be read: {failure(error)}") from error
 
 
 def _own_words(question: Question) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 from msgspec.structs import asdict, replace
 
+from refold.checked import checked
 from refold.display import suggestion
 from refold.edges.endpoints.client import Client, Post, check_address, check_limits, host_of
 from refold.edges.endpoints.wires import WIRES, Kind
@@ -27,6 +28,7 @@ from refold.writer.asker import WINDOW_DEFAULT, Answer, Request
 HOUR_S = 3_600.0
 
 
+@checked
 def endpoint(
     url: str,
     model: str,
