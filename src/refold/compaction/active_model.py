@@ -73,9 +73,9 @@ class ActiveModel:
         return self._given.get(key, known.get(key))
 
     def given_windows(self, window: int | None) -> dict[str, int] | None:
-        """What the log is to say of a window that was given for this model; nothing where no model
-        is named."""
-        return {self.info.name: window} if window is not None and self._name else None
+        """What the log is to say of a window that was given for this model, whose name is empty
+        where none is named."""
+        return {self.info.name: window} if window is not None else None
 
     def follow(self) -> None:
         """Takes the model that the log names now, and the limits that it teaches; warns if the
@@ -85,7 +85,7 @@ class ActiveModel:
             self.take(name)
         elif self._log.state.lessons.get(self.info.name) != self._lesson:
             self._resize()
-        if self._name and not self._log.pending:
+        if not self._log.pending:
             self._given.pop(self.info.name, None)
         if self.window != self._window:
             self._resize()
