@@ -18,11 +18,27 @@ RATIOS = ("warn_ratio", "compact_ratio", "critical_ratio")
 NUMBERS = (
     "artifacts_days", "artifacts_bytes", "artifacts_count", "tokens_cap", "keep_recent",
     "writer_wait_s", "reserve_tokens", "output_tokens", "offload_tokens",
-    "messages_cap", "checkpoint_every",
+    "messages_cap", "checkpoint_every", "cache_life_s",
 )  # fmt: skip
 
 NUMBER_MAX = 10**12
 WAIT_MAX_S = 86_400
+
+
+class When(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A condition of `compact_when`: all that is given must hold."""
+
+    # The page has at least so many tokens.
+    tokens: int | None = None
+    # The page has at least this share of the window.
+    ratio: float | None = None
+    # The page has at least so many messages.
+    messages: int | None = None
+    # The oldest message on the page came at least so many seconds ago.
+    age_s: float | None = None
+    # The model was last heard at least so many seconds ago.
+    idle_s: float | None = None
+
 
 Durability = Literal["turn", "append", "none"]
 Channel = Literal["summaries", "exports", "logs"]
@@ -78,6 +94,11 @@ class Config(
     auto: bool = True
     # Messages on the page above which a compaction is due as well; 0: never for that reason.
     messages_cap: int = 0
+    # Conditions below the trigger under which a compaction is due as well: any one of them.
+    compact_when: tuple[When, ...] = ()
+    # Seconds after a call for which the provider keeps the page in its cache; None: 300 for
+    # Anthropic, 3,600 for others. Later a compaction is due from `warn_ratio` on.
+    cache_life_s: float | None = None
     # Messages between two automatic checkpoints; 0: none.
     checkpoint_every: int = 0
     # Tools whose results are never shortened.
@@ -152,6 +173,19 @@ def _faults(config: Config) -> Iterator[tuple[str, str]]:
         yield f"target_ratio is {config.target_ratio}", hint
     for name in NUMBERS:
         yield from _number_faults(name, getattr(config, name))
+    for when in config.compact_when:
+        yield from _condition_faults(when)
+
+
+def _condition_faults(when: When) -> Iterator[tuple[str, str]]:
+    given = {name: getattr(when, name) for name in when.__struct_fields__}
+    if all(value is None for value in given.values()):
+        hint = "give at least one of " + ", ".join(given)
+        yield "a condition of compact_when is empty, which compacts always", hint
+    for name, value in given.items():
+        if value is not None and not 0 < value <= (1 if name == "ratio" else NUMBER_MAX):
+            most = 1 if name == "ratio" else f"{NUMBER_MAX:,}"
+            yield f"compact_when.{name} is {value}", f"give a number above 0, at most {most}"
 
 
 def _ratio_faults(name: str, ratio: float, force: bool) -> Iterator[tuple[str, str]]:

@@ -57,6 +57,7 @@ def test_every_setting_can_stand_in_the_environment(name: str, tmp_path: Path) -
         "dialect": "anthropic",
         "tool_kinds": "{}",
         "strategy": "{}",
+        "compact_when": "[]",
     }
     texts = {
         "exclude_tools": "[]",

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from refold import dialects
 from refold.config import Config
+from refold.compaction.trigger import Moment
 from refold.core.budget import Budget, budget_for, current_tokens, factor_of
 from refold.core.fold import is_plausible
 from refold.core.model import Lesson, Meta, Usage
@@ -30,6 +31,8 @@ from refold.tokens.models import cost, input_price, model_info
 DIALECT_DEFAULT = "openai_chat"
 # Above this, the Anthropic SDK insists on streaming.
 OUTPUT_DEFAULT = 8_192
+# How long a provider keeps a page in its cache after a call, at the longest that it says.
+CACHE_LIFE_S, CACHE_LIFE_DEFAULT_S = {"anthropic": 300.0}, 3_600.0
 
 
 class ActiveModel:
@@ -199,6 +202,16 @@ class ActiveModel:
     def watch_again(self) -> None:
         """Looks at the page again even if nothing comes: a compaction may have left it full."""
         self._watched = None
+
+    # --- time ---
+
+    def moment(self) -> Moment:
+        """Now, with what is known of the provider's cache."""
+        given = self._log.config.cache_life_s
+        usual = CACHE_LIFE_S.get(self.info.provider, CACHE_LIFE_DEFAULT_S)
+        life = usual if given is None else given
+        log = self._log.log
+        return Moment(now_ms=log.clock(), cache_life_s=life, ages=log.ages)
 
     # --- usage and money ---
 

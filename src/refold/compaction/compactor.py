@@ -101,6 +101,7 @@ class Compactor:
             target=target,
             settings=settings or {},
             per_token=self._model.price,
+            expired=self._model.moment().is_expired(self._log.state),
             scratch=self._scratch,
             instructions=instructions,
         )
@@ -339,7 +340,7 @@ class Compactor:
         state, budget = self._log.state, self._model.budget
         if not self._config.auto or self._settled_at == (state.head, budget):
             return "no"
-        return trigger.due(state, budget, self._config)
+        return trigger.due(state, budget, self._config, self._model.moment())
 
     def _next_job(self) -> Job | None:
         """What is to be done now, announced; None, and why, if nothing is."""
@@ -369,10 +370,11 @@ class Compactor:
         return job
 
     def _due_job(self, budget: Budget) -> Job:
-        """The ladder for a page that is full, else what is configured to act earlier."""
-        full = self._model.current >= budget.compact_at
-        early = trigger.early_strategies(self._log.state, budget, self._config)
-        return self.job(() if full else early)
+        """The ladder, unless only a strategy's own trigger was passed."""
+        state, config = self._log.state, self._config
+        if trigger.cause(state, budget, config, self._model.moment()) != "early":
+            return self.job()
+        return self.job(trigger.early_strategies(state, budget, config))
 
     def _room_job(self, budget: Budget) -> Job:
         batch = ROOM + secrets.token_hex(8)
