@@ -6,7 +6,8 @@ Where the values come from (files, environment, arguments) is the business of `s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -21,6 +22,7 @@ NUMBERS = (
     "messages_cap", "checkpoint_every", "cache_life_s",
 )  # fmt: skip
 
+MODELS = "models"
 NUMBER_MAX = 10**12
 WAIT_MAX_S = 86_400
 
@@ -129,6 +131,9 @@ class Config(
     force: bool = False
     # Settings of single strategies, as in `{"hide": {"preset": "half"}}`.
     strategy: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
+    # Other values of any setting for some models, as in `{"claude-*": {"tokens_cap": 100000}}`;
+    # where several patterns match, the longest wins.
+    models: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
 
 
 def given_values(config: Config) -> dict[str, Any]:
@@ -148,7 +153,32 @@ def config_from(values: dict[str, Any], *, origin: str = "the configuration") ->
         raise Invalid(f"{origin}: {error}", hint=hint) from error
     for what, hint in _faults(config):
         raise Invalid(f"{origin}: {what}", hint=hint)
+    for pattern in config.models:
+        config_under(config, [pattern], origin=origin)
     return config
+
+
+def config_for(config: Config, names: Iterable[str]) -> Config:
+    """The configuration for a model that has these names."""
+    lowered = [name.lower() for name in names]
+    found = [
+        pattern
+        for pattern in config.models
+        if any(fnmatchcase(name, pattern.lower()) for name in lowered)
+    ]
+    return config_under(config, sorted(found, key=len)) if found else config
+
+
+def config_under(
+    config: Config, patterns: Iterable[str], *, origin: str = "the configuration"
+) -> Config:
+    """The configuration with what these of its tables say; a later one wins."""
+    values = {name: getattr(config, name) for name in Config.__struct_fields__ if name != MODELS}
+    for pattern in patterns:
+        origin = f"{origin}, {MODELS}.{pattern!r}"
+        check_names(config.models[pattern], origin, tuple(values))
+        values.update(config.models[pattern])
+    return config_from(msgspec.to_builtins(values), origin=origin)
 
 
 def check_names(

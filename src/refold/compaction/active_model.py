@@ -15,8 +15,8 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from refold import dialects
-from refold.config import Config
 from refold.compaction.trigger import Moment
+from refold.config import Config
 from refold.core.budget import Budget, budget_for, current_tokens, factor_of
 from refold.core.fold import is_plausible
 from refold.core.model import Lesson, Meta, Usage

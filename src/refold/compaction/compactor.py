@@ -23,6 +23,7 @@ from refold.compaction import planning, prose, trigger
 from refold.compaction.active_model import ActiveModel
 from refold.compaction.hooks import Hook, SingleRun, ask_hooks
 from refold.compaction.planning import Job
+from refold.config import Config
 from refold.core.budget import Budget
 from refold.core.fold import Fold
 from refold.core.model import Message, Text, View
@@ -62,7 +63,7 @@ class Compactor:
 
     def __init__(self, log: OpenLog, model: ActiveModel, writer: Writer | None = None) -> None:
         check_tables(log.config.strategy)
-        self._log, self._model, self._config = log, model, log.config
+        self._log, self._model = log, model
         self._redact = redactor(self._config.redact, "summaries")
         self._asker = Asker(writer, count=log.counter, redact=self._redact) if writer else None
         self._single = SingleRun()
@@ -71,6 +72,11 @@ class Compactor:
         # Where a plan had nothing to do, the same plan is not drawn up again: head and budget.
         self._settled_at: tuple[int, Budget] | None = None
         self._skipped_at = -1  # the head at which a plan last did nothing
+
+    @property
+    def _config(self) -> Config:
+        """The settings for the model that reads the page now."""
+        return self._log.config
 
     # --- what is asked for ---
 
