@@ -141,6 +141,7 @@ class AsyncContext(_Async):
     plan = _threaded(Context.plan)
     compact = _threaded(Context.compact)
     adopt = _threaded(Context.adopt)
+    prepare = _threaded(Context.prepare)
     before_compaction = _threaded(Context.before_compaction)
     refresh = _threaded(Context.refresh)
     undo = _threaded(Context.undo)

@@ -6,7 +6,8 @@ Where the values come from (files, environment, arguments) is the business of `s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -18,11 +19,28 @@ RATIOS = ("warn_ratio", "compact_ratio", "critical_ratio")
 NUMBERS = (
     "artifacts_days", "artifacts_bytes", "artifacts_count", "tokens_cap", "keep_recent",
     "writer_wait_s", "reserve_tokens", "output_tokens", "offload_tokens",
-    "messages_cap", "checkpoint_every", "cache_marks",
+    "messages_cap", "checkpoint_every", "cache_marks", "cache_life_s",
 )  # fmt: skip
 
+MODELS = "models"
 NUMBER_MAX = 10**12
 WAIT_MAX_S = 86_400
+
+
+class When(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A condition of `compact_when`: all that is given must hold."""
+
+    # The page has at least so many tokens.
+    tokens: int | None = None
+    # The page has at least this share of the window.
+    ratio: float | None = None
+    # The page has at least so many messages.
+    messages: int | None = None
+    # The oldest message on the page came at least so many seconds ago.
+    age_s: float | None = None
+    # The model was last heard at least so many seconds ago.
+    idle_s: float | None = None
+
 
 Durability = Literal["turn", "append", "none"]
 Channel = Literal["summaries", "exports", "logs"]
@@ -78,6 +96,11 @@ class Config(
     auto: bool = True
     # Messages on the page above which a compaction is due as well; 0: never for that reason.
     messages_cap: int = 0
+    # Conditions below the trigger under which a compaction is due as well: any one of them.
+    compact_when: tuple[When, ...] = ()
+    # Seconds after a call for which the provider keeps the page in its cache; None: 300 for
+    # Anthropic, 3,600 for others. Later a compaction is due from `warn_ratio` on.
+    cache_life_s: float | None = None
     # Messages between two automatic checkpoints; 0: none.
     checkpoint_every: int = 0
     # Tools whose results are never shortened.
@@ -113,6 +136,9 @@ class Config(
     force: bool = False
     # Settings of single strategies, as in `{"hide": {"preset": "half"}}`.
     strategy: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
+    # Other values of any setting for some models, as in `{"claude-*": {"tokens_cap": 100000}}`;
+    # where several patterns match, the longest wins.
+    models: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
 
 
 def given_values(config: Config) -> dict[str, Any]:
@@ -133,7 +159,32 @@ def config_from(values: dict[str, Any], *, origin: str = "the configuration") ->
         raise Invalid(f"{origin}: {said}", hint=hint) from error
     for what, hint in _faults(config):
         raise Invalid(f"{origin}: {what}", hint=hint)
+    for pattern in config.models:
+        config_under(config, [pattern], origin=origin)
     return config
+
+
+def config_for(config: Config, names: Iterable[str]) -> Config:
+    """The configuration for a model that has these names."""
+    lowered = [name.lower() for name in names]
+    found = [
+        pattern
+        for pattern in config.models
+        if any(fnmatchcase(name, pattern.lower()) for name in lowered)
+    ]
+    return config_under(config, sorted(found, key=len)) if found else config
+
+
+def config_under(
+    config: Config, patterns: Iterable[str], *, origin: str = "the configuration"
+) -> Config:
+    """The configuration with what these of its tables say; a later one wins."""
+    values = {name: getattr(config, name) for name in Config.__struct_fields__ if name != MODELS}
+    for pattern in patterns:
+        origin = f"{origin}, {MODELS}.{pattern!r}"
+        check_names(config.models[pattern], origin, tuple(values))
+        values.update(config.models[pattern])
+    return config_from(msgspec.to_builtins(values), origin=origin)
 
 
 def check_names(
@@ -162,6 +213,19 @@ def _faults(config: Config) -> Iterator[tuple[str, str]]:
         if not _is_plain(getattr(config, name)):
             hint = "give text that can be written as UTF-8, not nested too deep"
             yield f"{name} cannot be kept", hint
+    for when in config.compact_when:
+        yield from _condition_faults(when)
+
+
+def _condition_faults(when: When) -> Iterator[tuple[str, str]]:
+    given = {name: getattr(when, name) for name in when.__struct_fields__}
+    if all(value is None for value in given.values()):
+        hint = "give at least one of " + ", ".join(given)
+        yield "a condition of compact_when is empty, which compacts always", hint
+    for name, value in given.items():
+        if value is not None and not 0 < value <= (1 if name == "ratio" else NUMBER_MAX):
+            most = 1 if name == "ratio" else f"{NUMBER_MAX:,}"
+            yield f"compact_when.{name} is {value}", f"give a number above 0, at most {most}"
 
 
 def _is_plain(value: object) -> bool:

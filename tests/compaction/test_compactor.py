@@ -46,7 +46,7 @@ def test_a_summary_by_a_writer_stands_for_all_but_the_last_messages():
     assert (receipt.messages_before, receipt.messages_after) == (45, 11)
     assert receipt.tokens_before == before
     assert receipt.tokens_after == context.view.tokens
-    assert context.view.request == 46  # the 45th message behind the system prompt, not the summary
+    assert context.view.request == 47  # the 45th message behind the window and the system prompt
 
 
 def test_what_a_writer_was_asked_is_not_on_the_page():
@@ -445,11 +445,11 @@ def test_one_message_larger_than_the_window_is_cut_and_nothing_is_tried_again():
     context.on("auto-compacting", heard.append)
     context.append({"role": "user", "content": "please read " + "data " * 60_000 + "and answer"})
     request = checked(context)
-    assert "unfold #1" in request["messages"][0]["content"]
+    assert "unfold #2" in request["messages"][0]["content"]
     assert context.stats().current <= context.budget.input_max
     checked(context)
     assert len(heard) == 1
-    assert str(context.unfold("#1")).endswith("and answer")
+    assert str(context.unfold("#2")).endswith("and answer")
 
 
 def test_automatic_compaction_can_be_switched_off():

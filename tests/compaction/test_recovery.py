@@ -209,7 +209,7 @@ def test_one_message_larger_than_a_learnt_limit_is_cut_to_it():
     context.append({"role": "user", "content": text})
     turn(context, provider)
     assert len(provider.calls) == 2
-    assert context.unfold("#1").text == text
+    assert context.unfold("#2").text == text
 
 
 def test_switching_to_a_smaller_model_makes_room_before_the_next_call():

@@ -66,9 +66,36 @@ def test_an_impossible_window_is_refused_and_the_context_goes_on(window: int) ->
     assert context.budget.window == 16_000
 
 
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_window_without_a_model_is_in_the_log(tmp_path: Any, killed: bool) -> None:
+    store = open_store(f"sqlite:{tmp_path}/kept.db")
+    context = opened(store, window=50_000)
+    context.append({"role": "user", "content": "hello"})
+    assert context.fork("twin").budget.window == 50_000
+    assert context.spawn("child", task="go").budget.window == 50_000
+    if not killed:
+        context.close()
+    assert opened(store).budget == context.budget
+    assert opened(store).budget.window == 50_000
+    assert opened(store, model="gpt-4o").budget.window == 128_000
+    assert refold.open("child", store=store, embedder=False).budget.window == 50_000
+
+
+def test_a_restore_to_the_beginning_takes_a_window_without_a_model_back() -> None:
+    store = open_store("memory:")
+    context = opened(store, window=50_000)
+    context.append({"role": "user", "content": "hello"})
+    context.clear()
+    assert context.budget.window == opened(store).budget.window == 50_000
+    context.restore(0)
+    assert context.budget == opened(store).budget
+    context.undo()
+    assert context.budget.window == opened(store).budget.window == 50_000
+
+
 steps = st.lists(
     st.tuples(
-        st.sampled_from(["update", "append", "restore", "undo", "checkpoint"]),
+        st.sampled_from(["update", "append", "restore", "undo", "redo", "clear", "checkpoint"]),
         st.sampled_from([None, *MODELS]),
         st.none() | st.integers(2_000, 2_000_000),
     ),
@@ -76,21 +103,30 @@ steps = st.lists(
 )
 
 
-@given(steps)
+@given(st.sampled_from([None, *MODELS]), st.none() | st.integers(2_000, 2_000_000), steps)
 def test_live_and_reopened_contexts_have_the_same_budget(
+    first_model: str | None,
+    first_window: int | None,
     steps: list[tuple[str, str | None, int | None]],
 ) -> None:
     store = open_store("memory:")
-    context = opened(store, model="gpt-4o", window=16_000)
+    context = opened(store, model=first_model, window=first_window)
+    context.append({"role": "user", "content": "hello"})
     for what, model, window in steps:
         match what:
             case "update":
                 context.update(model=model, window=window)
-            case "restore" if context.view.head:
-                context.restore(context.view.head // 2 + 1)
+            case "restore":
+                context.restore((window or 0) % (context.view.head + 1))
             case "undo":
                 context.undo()
-            case "checkpoint" if context.view.head:
+            case "redo":
+                context.redo()
+            case "clear":
+                context.clear()
+            case "checkpoint":
                 context.checkpoint()
-        context.append({"role": "user", "content": "hello"})
+        if what != "restore":
+            context.append({"role": "user", "content": "hello"})
+        context.flush()
         assert opened(store).budget == context.budget

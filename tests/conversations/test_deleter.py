@@ -121,7 +121,7 @@ def test_contents_stay_while_a_damaged_log_may_name_them(store, tmp_path):
     id = ran(one, long("the same"))
     ran(two, long("the same"))
     two.close()
-    spoil(store.url, "two")
+    spoil(store.url, "two", 3)
     done = delete(store, ["one"])
     assert done.removed == ("one",) and done.contents == 0
     assert "two is damaged, and may name them" in done.notes[0]

@@ -20,7 +20,7 @@ COUNT = 12
 @pytest.fixture(params=["sqlite", "files"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     made = f"sqlite:{tmp_path}/refold.db" if request.param == "sqlite" else f"files:{tmp_path}/tree"
-    with refold.open("talk", store=made, window=100_000) as context:
+    with refold.open("talk", store=made) as context:
         for number in range(COUNT):
             role = "assistant" if number % 2 else "user"
             context.append({"role": role, "content": f"m{number} word"})
@@ -69,7 +69,7 @@ def test_a_changed_body_becomes_an_erased_event(url: str, seqs: tuple[int, ...])
 @pytest.mark.parametrize("seq", [1, 2, 7, COUNT - 1])
 def test_a_log_ends_at_a_broken_envelope(tmp_path: Path, seq: int) -> None:
     url = f"files:{tmp_path}"
-    with refold.open("talk", store=url, window=100_000) as context:
+    with refold.open("talk", store=url) as context:
         for number in range(COUNT):
             context.append({"role": "user", "content": f"m{number} word"})
     log = tmp_path / "conversations/talk/messages.jsonl"
@@ -89,7 +89,7 @@ def test_a_log_ends_at_a_broken_envelope(tmp_path: Path, seq: int) -> None:
 
 def test_a_line_that_is_no_event_ends_the_log(tmp_path: Path) -> None:
     url = f"files:{tmp_path}"
-    with refold.open("talk", store=url, window=100_000) as context:
+    with refold.open("talk", store=url) as context:
         for number in range(COUNT):
             context.append({"role": "user", "content": f"m{number} word"})
     log = tmp_path / "conversations/talk/messages.jsonl"
@@ -111,7 +111,7 @@ def test_a_sound_conversation_is_left_as_it_is(url: str) -> None:
 
 def test_what_a_fork_reads_is_not_cut(tmp_path: Path) -> None:
     url = f"files:{tmp_path}"
-    with refold.open("talk", store=url, window=100_000) as context:
+    with refold.open("talk", store=url) as context:
         for number in range(4):
             context.append({"role": "user", "content": f"m{number} word"})
         context.fork("other", at=4).close()

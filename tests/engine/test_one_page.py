@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import refold
 from refold import dialects
-from refold.errors import Invalid, NotFound, OverBudget
+from refold.errors import Invalid, OverBudget
 from refold.stores import open_store
 from refold.stores.protocol import Store
 from refold.types import Writer
@@ -48,6 +48,7 @@ STEPS = (
     "redo",
     "restore",
     "model",
+    "window",
     "system",
     "tools",
     "pin",
@@ -62,8 +63,8 @@ steps = st.lists(
 class Telling:
     """Two writers on one store, and every call that was made."""
 
-    def __init__(self, store: Store) -> None:
-        first = opened(store)
+    def __init__(self, store: Store, model: str | None) -> None:
+        first = refold.open("c", store=store, model=model, window=WINDOW)
         self._say(first, 1)
         self.writers = [first, opened(store)]
         self.calls: list[str] = []
@@ -134,6 +135,9 @@ class Telling:
     def _model(self, context: refold.Context, number: int) -> None:
         context.update(model=MODELS[number % len(MODELS)], window=WINDOW)
 
+    def _window(self, context: refold.Context, number: int) -> None:
+        context.update(window=WINDOW + number)
+
     def _system(self, context: refold.Context, number: int) -> None:
         context.update(system=f"Be brief. {number}")
 
@@ -156,10 +160,6 @@ class Telling:
 
 def opened(store: Store, id: str = "c", writer: Writer | None = None) -> refold.Context:
     """Nothing but the log says which model and window a known conversation has."""
-    try:
-        store.conversation(id)
-    except NotFound:
-        return refold.open(id, store=store, model=MODELS[0], window=WINDOW, writer=writer)
     return refold.open(id, store=store, writer=writer)
 
 
@@ -180,10 +180,10 @@ def facts_of(context: refold.Context) -> tuple[Any, ...]:
 
 
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
-@given(steps)
-def test_a_live_context_and_a_reopened_one_agree_after_every_step(story):
+@given(st.sampled_from([MODELS[0], None]), steps)
+def test_a_live_context_and_a_reopened_one_agree_after_every_step(model, story):
     store = open_store("memory:")
-    telling = Telling(store)
+    telling = Telling(store, model)
     for at, (step, who, number) in enumerate(story):
         telling.tell(step, who, number)
         live, other = telling.writers

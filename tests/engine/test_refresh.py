@@ -232,7 +232,7 @@ def test_the_current_text_stands_in_front_of_the_summary_and_the_request_stays_w
     assert f"at #{before.head}" in text
     assert "print('as it is now')\n(#1 user)\n" in text
     view = agent.context.view
-    assert view.request == before.request == 1
+    assert view.request == before.request == 2
     assert [slot.seq for slot in view.slots] == [slot.seq for slot in before.slots]
     assert view.facts == before.facts
     assert broken(view) == []

@@ -124,10 +124,10 @@ def test_messages_and_spans_are_unfolded(store):
     context.append({"role": "user", "content": "the first thing"})
     context.append({"role": "assistant", "content": "an answer"})
     tools = context.toolbox
-    assert data_of(tools.call("refold_unfold", {"handle": "#1"})) == "the first thing"
-    whole = data_of(tools.call("refold_unfold", {"handle": "#1-2"}))
-    assert whole == "#1 user:\nthe first thing\n\n#2 assistant:\nan answer"
-    assert whole == str(context.unfold("#1-2"))
+    assert data_of(tools.call("refold_unfold", {"handle": "#2"})) == "the first thing"
+    whole = data_of(tools.call("refold_unfold", {"handle": "#2-3"}))
+    assert whole == "#2 user:\nthe first thing\n\n#3 assistant:\nan answer"
+    assert whole == str(context.unfold("#2-3"))
 
 
 def test_a_summary_has_levels(store):
@@ -200,11 +200,11 @@ def test_the_past_is_searched_also_what_the_page_hides(store):
         context.append({"role": "assistant", "content": None, "tool_calls": calls})
         answer = tools.call("refold_search", {"query": "quetzalcoatl"})
         context.append_result(f"s{n}", answer)
-        assert data_of(answer).startswith("#12 (assistant, ") and "quetzalcoatl" in data_of(answer)
+        assert data_of(answer).startswith("#13 (assistant, ") and "quetzalcoatl" in data_of(answer)
         assert not own & {row.split()[0] for row in data_of(answer).split("\n")}
         own |= {f"#{slot.seq}" for slot in context.view.slots[-2:]}
     assert (
-        data_of(tools.call("refold_unfold", {"handle": "#12"})) == "the code word is quetzalcoatl"
+        data_of(tools.call("refold_unfold", {"handle": "#13"})) == "the code word is quetzalcoatl"
     )
     assert context.toolbox.call("refold_search", {"query": "xylophone"}) == "[0 places found.]"
     for hostile in ('"', "NEAR(", "* -x AND", '"unbalanced', "a" * 30_000):
@@ -229,10 +229,10 @@ def test_the_past_is_searched_also_what_the_page_hides(store):
         ("refold_unfold", {"handle": "#1", "lines": 3}, "unknown field `lines`"),
         ("refold_unfold", {"handle": "#1", "first_line": 0}, "arguments are wrong"),
         ("refold_unfold", {"handle": "#1", "first_line": 10**30}, ""),
-        ("refold_unfold", {"handle": "#1", "first_line": 9}, "there are lines 1 to 1"),
+        ("refold_unfold", {"handle": "#2", "first_line": 9}, "there are lines 1 to 1"),
         (
             "refold_unfold",
-            {"handle": "#1", "first_line": 3, "last_line": 2},
+            {"handle": "#2", "first_line": 3, "last_line": 2},
             "lines are counted from 1",
         ),
         ("refold_unfold", {"handle": "#999"}, "the log goes from #1"),
@@ -349,5 +349,5 @@ def test_text_that_no_provider_takes_is_replaced(store):
     context = opened(store)
     context.append({"role": "user", "content": "lone \ud800 surrogate"})
     assert (
-        data_of(context.toolbox.call("refold_unfold", {"handle": "#1"})) == "lone \ufffd surrogate"
+        data_of(context.toolbox.call("refold_unfold", {"handle": "#2"})) == "lone \ufffd surrogate"
     )

@@ -19,7 +19,7 @@ from refold.stores.memory import MemoryStore
 
 
 def talk(store: MemoryStore) -> refold.Context:
-    context = refold.Context(store, "talk", window=100_000, embedder=False)
+    context = refold.Context(store, "talk", embedder=False)
     for number in range(20):
         role = "assistant" if number % 2 else "user"
         context.append({"role": role, "content": f"m{number} " + "x" * 300})

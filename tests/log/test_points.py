@@ -72,8 +72,8 @@ def test_every_tenth_message_and_the_place_before_a_compaction_are_listed() -> N
     head = context.view.head
     assert [(p.seq, p.messages, p.reason) for p in context.log.points()] == [
         (before, 25, "before a compaction"),
-        (20, 20, "message 20"),
-        (10, 10, "message 10"),
+        (before - 5, 20, "message 20"),
+        (before - 15, 10, "message 10"),
     ]
     assert context.view.head == head
     context.undo()
@@ -83,7 +83,7 @@ def test_every_tenth_message_and_the_place_before_a_compaction_are_listed() -> N
         "before a revert",
         "before a compaction",
     ]
-    assert [p.seq for p in context.log.points(every=8)][-3:] == [24, 16, 8]
+    assert [p.seq for p in context.log.points(every=8)][-3:] == [25, 17, 9]
 
 
 def test_checkpoints_are_listed_by_the_name_they_have_now() -> None:

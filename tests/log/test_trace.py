@@ -26,7 +26,7 @@ def used(context: refold.Context, id: str, name: str, output: str = "ok", **argu
 
 
 def opened(**config: Any) -> refold.Context:
-    context = refold.open("stale", store="memory:", window=100_000, config=config)
+    context = refold.open("stale", store="memory:", config=config)
     context.append({"role": "user", "content": "Fix a.py"})
     return context
 
@@ -129,7 +129,7 @@ def test_every_hidden_or_changed_message_can_be_traced():
     context = worked()
     assert context.recover("maximum context length is 20000 tokens")
     shown = {slot.seq for slot in context.view.slots if not slot.edits}
-    for seq in range(1, 122):
+    for seq in range(2, 123):
         chain = context.log.why(seq)
         assert bool([trace for trace in chain if trace.live]) == (seq not in shown), seq
         for trace in chain:
@@ -139,22 +139,22 @@ def test_every_hidden_or_changed_message_can_be_traced():
 
 def test_the_chain_tells_of_undo_pins_and_restores():
     """X-36."""
-    context = worked(20)
+    context = worked(20)  # the window is #1, and the messages begin at #2
     context.compact("hide", target=2_000)
-    assert [trace.action for trace in context.log.why(4)] == ["hidden"]
-    context.pin(4)
-    assert [trace.live for trace in context.log.why(4)] == [False, True]
-    assert any(slot.seq == 4 for slot in context.view.slots)
-    context.unpin(4)
-    assert context.log.why(4)[0].live
+    assert [trace.action for trace in context.log.why(5)] == ["hidden"]
+    context.pin(5)
+    assert [trace.live for trace in context.log.why(5)] == [False, True]
+    assert any(slot.seq == 5 for slot in context.view.slots)
+    context.unpin(5)
+    assert context.log.why(5)[0].live
     context.undo()
-    hidden, *_, reverted = context.log.why(4)
+    hidden, *_, reverted = context.log.why(5)
     assert (hidden.live, reverted.live) == (False, True)
     assert reverted.action.startswith("reverted batch")
-    context.pin(4)
-    assert context.log.why(4)[-1].action == "pinned"
+    context.pin(5)
+    assert context.log.why(5)[-1].action == "pinned"
     context.restore(1)
-    assert context.log.why(4)[-1].action == "restored to #1"
+    assert context.log.why(5)[-1].action == "restored to #1"
     with pytest.raises(refold.NotFound):
         context.log.why(10_000)
     with pytest.raises(refold.NotFound):

@@ -8,7 +8,7 @@ from tests.search.talks import full_text, memory, talk
 
 def test_a_message_that_no_page_shows_is_found_with_its_seq():
     """G-51"""
-    context = refold.open("work", store="memory:", window=2_000)
+    context = refold.open("work", store="memory:")
     for number in range(30):
         context.append(
             {

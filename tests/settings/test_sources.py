@@ -57,6 +57,8 @@ def test_every_setting_can_stand_in_the_environment(name: str, tmp_path: Path) -
         "dialect": "anthropic",
         "tool_kinds": "{}",
         "strategy": "{}",
+        "compact_when": "[]",
+        "models": "{}",
     }
     texts = {
         "exclude_tools": "[]",
@@ -92,6 +94,7 @@ OTHERWISE = {
     "ladder": ["hide"], "auto": False, "exclude_tools": ["x"], "tool_kinds": {"save": "modify"},
     "cache": False, "durability": "none", "redact": False, "dialect": "gemini", "force": True,
     "strategy": {"hide": {"preset": "half"}}, "writer_wait_s": 1.5,
+    "models": {"gpt-*": {"force": True}}, "compact_when": [{"tokens": 7}],
 }  # fmt: skip
 
 

@@ -133,7 +133,7 @@ def test_a_call_is_as_young_as_its_result_and_a_summary_as_its_newest_message() 
 
 def test_ages_come_from_the_log_and_are_read_only_if_they_count() -> None:
     """M-79, through a conversation that is held open."""
-    context = refold.open("aged", store="memory:", window=100_000)
+    context = refold.open("aged", store="memory:")
     for number, hours in enumerate(TASK_OLD):
         context._open.log.clock = lambda hours=hours: 10**12 - int(hours * HOUR_MS)  # type: ignore[misc]
         context.append(

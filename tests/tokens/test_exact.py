@@ -146,9 +146,12 @@ class Recorder:
     def __init__(self) -> None:
         self.sizes: list[int] = []
 
-    def encode_ordinary(self, text: str) -> list[int]:
+    def encode_flat(self, text: str) -> bytes:
         self.sizes.append(len(text))
-        return [0] * len(text)
+        return bytes(4 * len(text))
+
+    def special_tokens(self) -> list[str]:
+        return ["<|endoftext|>"]
 
 
 @pytest.mark.parametrize("text", ["a" * 500_000, PROSE * 5_000, "é'ſ" * 100_000, " " * PIECE_CHARS])
@@ -179,6 +182,22 @@ def test_a_text_cut_into_pieces_counts_as_the_whole(text: str) -> None:
     assert len(text) > 2 * PIECE_CHARS
     for one in (O200K, CL100K):
         assert one.count(text) == len(one._tokenizer.encode_ordinary(text))
+
+
+@pytest.mark.parametrize("name", VOCABULARIES)
+def test_a_count_is_the_number_of_tokens_whatever_stands_in_the_text(name: str) -> None:
+    """What looks like a special token is text, also to the call that only counts."""
+    one = vocabulary(name)
+    specials = sorted(one._tokenizer.special_tokens())
+    alike = ["<|", "<", "[", "a < b | c", "x" * 300, "[INST", "</s", "\ud800<|endoftext|>"]
+    for text in ("", *specials, *alike, " ".join(specials)):
+        for whole in (text, f"so {text}!", f"{text}\n{text}"):
+            assert one.count(whole) == len(one.encode(whole)), whole
+
+
+@given(st.text(max_size=40), st.sampled_from(sorted(VOCABULARIES)))
+def test_a_count_is_the_number_of_tokens(text: str, name: str) -> None:
+    assert vocabulary(name).count(text) == len(vocabulary(name).encode(text))
 
 
 @pytest.mark.parametrize("text", ["\ud800", "a\udc00b", "\ud83d", "x" * 70_000 + "\ud800"])

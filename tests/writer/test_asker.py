@@ -184,7 +184,7 @@ def test_secrets_go_neither_in_nor_out():
         assert secret not in writer.prompt
         assert secret not in summary.text
         assert all(secret not in fact.text for fact in summary.facts)
-    assert AWS in str(context.unfold("#1"))  # the log keeps what it was given
+    assert AWS in str(context.unfold("#2"))  # the log keeps what it was given
 
 
 def test_secrets_on_the_lines_of_a_gist_do_not_reach_the_writer():
@@ -268,7 +268,7 @@ def test_the_previous_summary_is_part_of_the_next_input():
     prose = shown.partition("<background>")[2].partition("</background>")[0]
     assert [prose.count(f"MARK-{n}") for n in range(3)] == [1, 1, 1]
     standins = [slot for slot in context.view.slots if slot.standin]
-    assert [slot.seq for slot in standins] == [1]
+    assert [slot.seq for slot in standins] == [2]
     assert all(later.seq > standins[0].last for later in context.view.slots[1:])
 
 

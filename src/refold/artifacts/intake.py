@@ -29,11 +29,13 @@ class Intake:
     """Makes drafts for one open log. `resize` says from which size on results are moved out."""
 
     def __init__(self, log: OpenLog) -> None:
-        self._log, self._config = log, log.config
+        self._log = log
         self.resize(0)
 
     def resize(self, window: int) -> None:
-        """Lets the sizes from which results are moved out follow the window."""
+        """Lets the sizes from which results are moved out follow the model's window and
+        settings."""
+        self._config = self._log.config
         self.result_tokens_max = offload_tokens(self._config, window)
         given = self._config.offload_tokens is not None
         self.message_tokens_max = self.result_tokens_max if given else window

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from refold import dialects
+from refold.compaction.trigger import Moment
 from refold.config import Config
 from refold.core.budget import Budget, budget_for, current_tokens, factor_of
 from refold.core.fold import is_plausible
@@ -30,6 +31,8 @@ from refold.tokens.models import cost, input_price, model_info
 DIALECT_DEFAULT = "openai_chat"
 # Above this, the Anthropic SDK insists on streaming.
 OUTPUT_DEFAULT = 8_192
+# How long a provider keeps a page in its cache after a call, at the longest that it says.
+CACHE_LIFE_S, CACHE_LIFE_DEFAULT_S = {"anthropic": 300.0}, 3_600.0
 
 
 class ActiveModel:
@@ -73,9 +76,9 @@ class ActiveModel:
         return self._given.get(key, known.get(key))
 
     def given_windows(self, window: int | None) -> dict[str, int] | None:
-        """What the log is to say of a window that was given for this model; nothing where no model
-        is named."""
-        return {self.info.name: window} if window is not None and self._name else None
+        """What the log is to say of a window that was given for this model, whose name is empty
+        where none is named."""
+        return {self.info.name: window} if window is not None else None
 
     def follow(self) -> None:
         """Takes the model that the log names now, and the limits that it teaches; warns if the
@@ -85,7 +88,7 @@ class ActiveModel:
             self.take(name)
         elif self._log.state.lessons.get(self.info.name) != self._lesson:
             self._resize()
-        if self._name and not self._log.pending:
+        if not self._log.pending:
             self._given.pop(self.info.name, None)
         if self.window != self._window:
             self._resize()
@@ -199,6 +202,16 @@ class ActiveModel:
     def watch_again(self) -> None:
         """Looks at the page again even if nothing comes: a compaction may have left it full."""
         self._watched = None
+
+    # --- time ---
+
+    def moment(self) -> Moment:
+        """Now, with what is known of the provider's cache."""
+        given = self._log.config.cache_life_s
+        usual = CACHE_LIFE_S.get(self.info.provider, CACHE_LIFE_DEFAULT_S)
+        life = usual if given is None else given
+        log = self._log.log
+        return Moment(now_ms=log.clock(), cache_life_s=life, ages=log.ages)
 
     # --- usage and money ---
 

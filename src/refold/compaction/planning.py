@@ -47,6 +47,7 @@ class Job(Struct, frozen=True, kw_only=True):
     target: int | None = None
     settings: dict[str, Any] = {}
     per_token: float | None = None
+    expired: bool = False  # whether the provider's cache of the page is gone
     scratch: dict[str, Any] = {}
     instructions: str = ""
     lesson: Lesson | None = None  # what a refusal taught, if that is why the page is made shorter
@@ -144,12 +145,16 @@ def _plan(before: View, done: Climb, job: Job, current: int, target: int) -> Pla
         asks=done.asks,
         items=items_of(done.proposals, before),
         steps=done.steps,
-        price=price_of(before, after, per_token=job.per_token) if done.proposals else Price(),
+        price=_price(before, after, job) if done.proposals else Price(),
         tokens_before=current,
         tokens_after=current_tokens(after, job.budget.factor),
         target=target,
         reason="" if done.proposals else why_nothing(done.steps, before),
     )
+
+
+def _price(before: View, after: View, job: Job) -> Price:
+    return price_of(before, after, per_token=job.per_token, expired=job.expired)
 
 
 def items_of(proposals: Sequence[Proposal], before: View) -> tuple[Item, ...]:
@@ -217,7 +222,7 @@ def measured(plan: Plan, before: View, after: View, job: Job) -> Plan:
     return replace(
         plan,
         items=items_of(plan.proposals, before),
-        price=price_of(before, after, per_token=job.per_token),
+        price=_price(before, after, job),
         tokens_before=current_tokens(before, job.budget.factor),
         tokens_after=current_tokens(after, job.budget.factor),
     )

@@ -1,21 +1,25 @@
-"""When the page is compacted automatically: at the trigger, at a strategy's own trigger below it,
-or when there are too many messages.
+"""When the page is compacted automatically: at the trigger; at the warning level once the provider
+has forgotten the page; under a condition of `compact_when`; at a strategy's own trigger; or when
+there are too many messages.
 
 Two pauses hold it back while the page still fits: right after a compaction, and for longer after an
 undo. A page that does not fit after an undo is not compacted again; only its oldest messages leave.
-Everything follows from the log, the budget and the configuration. Neighbours: `compactor` acts,
-`planning` says what is done.
+Everything follows from the log, the budget, the configuration and the time. Neighbours:
+`compactor` acts, `planning` says what is done.
 """
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
-from refold.config import Config
+from msgspec import Struct
+
+from refold.config import Config, When
 from refold.core.budget import Budget, current_tokens
 from refold.core.fold import Fold
 from refold.core.laws import results_of
 from refold.log.undo import is_room
+from refold.strategies.brief import Ages
 
 # How much of the window must have come since the last batch before another is made.
 GROWTH_RATIO = 0.05
@@ -24,6 +28,7 @@ PAUSE_RATIO = 0.10
 # How many messages must have come since the last batch, as a share of `messages_cap`.
 CROWD_RATIO = 0.10
 
+Cause = Literal["", "full", "idle", "when", "early", "crowded"]
 Due = Literal["no", "yes", "room", "undone", "recent", "off"]
 Kind = Literal["none", "prune", "compact", "make-room"]
 # Why nothing is done although the page is full.
@@ -34,17 +39,67 @@ REASONS: dict[Due, str] = {
 }
 
 
-def due(state: Fold, budget: Budget, config: Config) -> Due:
+class Moment(Struct, frozen=True, kw_only=True):
+    """The time at which is asked, how long the provider keeps a page in its cache, and how old
+    messages are."""
+
+    now_ms: int
+    cache_life_s: float
+    ages: Ages
+
+    def idle_s(self, state: Fold) -> float:
+        """How long ago the model was last heard; 0 where it never was."""
+        return max(0, self.now_ms - state.called_ms) / 1_000 if state.called_ms else 0.0
+
+    def is_expired(self, state: Fold) -> bool:
+        """Whether the page is no longer in the provider's cache, so that changing it is free."""
+        return self.idle_s(state) > self.cache_life_s
+
+
+def due(state: Fold, budget: Budget, config: Config, moment: Moment) -> Due:
     """Whether the page should be compacted now, or why not although it is full."""
     if not config.auto:
         return "off"
-    current = current_tokens(state, budget.factor)
-    if current < budget.compact_at and not early_strategies(state, budget, config):
-        return "yes" if _is_crowded(state, config) else "no"
+    why = cause(state, budget, config, moment)
+    if why in ("", "crowded"):
+        return "yes" if why else "no"
     pause = _pause(state, budget)
-    if current <= budget.input_max:
+    if current_tokens(state, budget.factor) <= budget.input_max:
         return pause
     return "room" if pause == "undone" else "yes"
+
+
+def cause(state: Fold, budget: Budget, config: Config, moment: Moment) -> Cause:
+    """What makes a compaction due, pauses aside; empty if nothing does."""
+    current = current_tokens(state, budget.factor)
+    if current >= budget.compact_at:
+        return "full"
+    if current >= budget.warn_at and moment.is_expired(state):
+        return "idle"
+    if any(_holds(when, state, budget, moment) for when in config.compact_when):
+        return "when"
+    if early_strategies(state, budget, config):
+        return "early"
+    return "crowded" if _is_crowded(state, config) else ""
+
+
+def _holds(when: When, state: Fold, budget: Budget, moment: Moment) -> bool:
+    """Whether all that a condition names is so. The age is looked up last: it reads the log."""
+    current = current_tokens(state, budget.factor)
+    idle_s = moment.idle_s(state)
+    return (
+        (when.tokens is None or current >= when.tokens)
+        and (when.ratio is None or current >= when.ratio * budget.window)
+        and (when.messages is None or len(state.slots) >= when.messages)
+        and (when.idle_s is None or idle_s >= when.idle_s)
+        and (when.age_s is None or _oldest_age_s(state, moment) >= when.age_s)
+    )
+
+
+def _oldest_age_s(state: Fold, moment: Moment) -> float:
+    """How long ago the oldest message came that the page shows as itself."""
+    oldest = next((slot.seq for slot in state.slots if not slot.standin), 0)
+    return moment.ages([oldest]).get(oldest, 0) / 1_000 if oldest else 0.0
 
 
 def _pause(state: Fold, budget: Budget) -> Due:
@@ -67,15 +122,15 @@ def last_change(state: Fold) -> tuple[int, str]:
     return next(changes, (0, ""))
 
 
-def kind_due(state: Fold, budget: Budget, config: Config) -> tuple[Kind, str]:
+def kind_due(state: Fold, budget: Budget, config: Config, moment: Moment) -> tuple[Kind, str]:
     """What the next request would do, and why it does nothing although the page is full."""
-    answer = due(state, budget, config)
+    answer = due(state, budget, config, moment)
     if answer == "room":
         return "make-room", ""
     if answer != "yes":
         return "none", REASONS.get(answer, "")
-    full = current_tokens(state, budget.factor) >= budget.compact_at
-    return ("compact" if full else "prune"), ""
+    why = cause(state, budget, config, moment)
+    return ("prune" if why in ("early", "crowded") else "compact"), ""
 
 
 def early_strategies(state: Fold, budget: Budget, config: Config) -> list[str]:

@@ -31,7 +31,7 @@ from refold.core.model import (
     View,
 )
 
-VERSION = 3
+VERSION = 4
 DIGEST_BYTES = 16
 
 
@@ -57,7 +57,7 @@ class Bookmark(msgspec.Struct, array_like=True, kw_only=True):
     undoable: list[tuple[int, str]]
     lessons: dict[str, Lesson]
     erased_at: int
-    times: tuple[int, int]
+    times: tuple[int, int, int]
 
 
 _DECODER = msgspec.msgpack.Decoder(Bookmark)
@@ -89,7 +89,7 @@ def kept(state: Fold) -> bytes:
             undoable=state.undoable,
             lessons=state.lessons,
             erased_at=state.erased_at,
-            times=(state.first_at_ms, state.updated_ms),
+            times=(state.first_at_ms, state.updated_ms, state.called_ms),
         )
     )
     return digest_of(b"", data) + data
@@ -151,7 +151,7 @@ def resumed(mark: Bookmark, events: Mapping[int, Event]) -> Fold:
     state.facts = {(fact.kind, fact.text): fact for fact in mark.facts}
     state.undoable, state.lessons = list(mark.undoable), mark.lessons
     state.erased_at = mark.erased_at
-    state.first_at_ms, state.updated_ms = mark.times
+    state.first_at_ms, state.updated_ms, state.called_ms = mark.times
     return state
 
 

@@ -167,6 +167,7 @@ class Fold:
         self.lessons: dict[str, Lesson] = {}  # what refusals taught, by model
         self.erased_at = 0  # the seq of the newest erase
         self.first_at_ms = self.updated_ms = 0
+        self.called_ms = 0  # when a model was last heard
         self._view: View | None = None
 
     def add(self, event: Event, body: Body | None = None) -> bool:
@@ -206,11 +207,14 @@ class Fold:
                 if event.erased and event.kind == "message" and live:
                     self._show(event, skeleton(self.erased.get(event.seq)))
             case Message():
+                if body.role == "assistant":
+                    self.called_ms = event.at_ms
                 if live:
                     self._show(event, body)
                     if found is not None and event.seq in found.again:
                         self.originals[event.seq] = body
             case Usage():
+                self.called_ms = event.at_ms
                 self._bill(body)
                 if live and not body.estimated:
                     self._anchor(event, body)

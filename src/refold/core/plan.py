@@ -2,6 +2,7 @@
 
 A plan is free and changes nothing. Its price is what the prompt cache loses: everything after the
 first changed slot is written again; against it stands what every later call saves by being shorter.
+Where the cache has expired anyway, nothing is lost.
 An applied plan leaves a receipt. Neighbours: strategies propose edits, `fold` shows what they would
 do, the engine appends them as one batch.
 """
@@ -47,7 +48,8 @@ class Item(Struct, frozen=True, kw_only=True):
 
 
 class Price(Struct, frozen=True, kw_only=True):
-    """In tokens of ordinary input, and in dollars where the model's prices are known."""
+    """In tokens of ordinary input, and in dollars where the model's prices are known. `expired`:
+    the provider no longer has the page in its cache, so changing it costs nothing."""
 
     rewritten_tokens: int = 0
     kept_messages: int = 0
@@ -55,6 +57,7 @@ class Price(Struct, frozen=True, kw_only=True):
     cost_tokens: float = 0.0
     saved_per_call_tokens: float = 0.0
     cost_dollars: float | None = None
+    expired: bool = False
 
     @property
     def break_even_calls(self) -> float:
@@ -116,11 +119,13 @@ class Receipt(_Account, frozen=True, kw_only=True):
     messages_hidden: int = 0
 
 
-def price_of(before: View, after: View, *, per_token: float | None = None) -> Price:
+def price_of(
+    before: View, after: View, *, per_token: float | None = None, expired: bool = False
+) -> Price:
     """What going from one page to the other costs in lost cache, and saves on every later call."""
     kept = unchanged(before.slots, after.slots)
     rewritten = sum(slot.tokens for slot in after.slots[kept:])
-    cost = rewritten * (WRITE_RATIO - READ_RATIO)
+    cost = 0.0 if expired else rewritten * (WRITE_RATIO - READ_RATIO)
     return Price(
         rewritten_tokens=rewritten,
         kept_messages=kept,
@@ -128,6 +133,7 @@ def price_of(before: View, after: View, *, per_token: float | None = None) -> Pr
         cost_tokens=cost,
         saved_per_call_tokens=(before.tokens - after.tokens) * READ_RATIO,
         cost_dollars=cost * per_token if per_token is not None else None,
+        expired=expired,
     )
 
 

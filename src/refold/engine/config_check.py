@@ -7,7 +7,7 @@ known in rooms above it, so they are checked here. Neighbours: `Context` checks 
 
 from __future__ import annotations
 
-from refold.config import Config, config_from, given_values
+from refold.config import Config, config_from, config_under, given_values
 from refold.dialects import dialect
 from refold.ledger.tools import configured
 from refold.strategies.registry import check_ladder, check_tables
@@ -17,10 +17,15 @@ def check_config(config: Config) -> Config:
     """The configuration, if all of its values are in their bounds and all of its names are known;
     else Invalid, with the nearest name."""
     effective = config_from(given_values(config))
-    check_ladder(effective.ladder)
-    check_tables(effective.strategy)
-    for entry in effective.tool_kinds.values():
-        configured(entry)
-    if effective.dialect is not None:
-        dialect(effective.dialect)
+    for one in (effective, *(config_under(effective, [name]) for name in effective.models)):
+        _check_names(one)
     return config
+
+
+def _check_names(config: Config) -> None:
+    check_ladder(config.ladder)
+    check_tables(config.strategy)
+    for entry in config.tool_kinds.values():
+        configured(entry)
+    if config.dialect is not None:
+        dialect(config.dialect)

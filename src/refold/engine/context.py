@@ -321,6 +321,12 @@ class Context:
         One batch, which `undo` takes back."""
         return self._compactor.take_over(Span(*span), text, by)
 
+    def prepare(self) -> bool:
+        """Plans the next compaction and asks the writer ahead, once the page is at the warning
+        level: call it while nobody waits. The next request that is due uses it if the page was
+        not edited since. Gives whether there is something prepared."""
+        return self._compactor.prepare()
+
     @checked
     def before_compaction(self, hook: Hook) -> None:
         """Calls the hook before every compaction. It may return instructions for the writer, or a

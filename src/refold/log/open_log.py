@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
-from refold.config import Config
+from refold.config import Config, config_for
 from refold.core.codec import conversation_checked
 from refold.core.fold import Fold
 from refold.core.model import Body, Event
@@ -28,6 +28,7 @@ from refold.stores import is_read_only
 from refold.stores.protocol import Store
 from refold.tokens.choice import counter_for
 from refold.tokens.counter import Count
+from refold.tokens.models import model_info
 
 Moment = Literal["append", "turn"]
 
@@ -64,13 +65,13 @@ class OpenLog:
         model: str | None = None,
     ) -> None:
         self.id = conversation_checked(conversation)
-        self.store, self.config = store, config
+        self.store, self._configured = store, config
         self.is_read_only = is_read_only(store)
         self.notices = Notices(redactor(config.redact, "logs"))
         self.guard = Guard(self.notices.tell)
         self.log = Log(store, conversation)
         self._counter_given = counter
-        self.counter = counter_for(counter, model or self.state.meta.model)
+        self.count_for(model or self.state.meta.model)
         self.pending: list[Draft] = []
         self.settled: Callable[[], None] = _do_nothing
         self.closed = False
@@ -100,8 +101,11 @@ class OpenLog:
             self.settled()
 
     def count_for(self, model: str | None) -> None:
-        """Counts for another model from here on, unless the caller brought a counter."""
+        """Counts for another model from here on, unless the caller brought a counter, and takes
+        the settings that are for it."""
         self.counter = counter_for(self._counter_given, model)
+        names = (model or "", model_info(model).name)
+        self.config = config_for(self._configured, names)
 
     def check_open(self) -> None:
         if self.closed:

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from refold.config import Config, check_names, config_from, given_values
+from refold.config import MODELS, Config, check_names, config_from, given_values
 from refold.display import is_text, nearest
 from refold.errors import Invalid
 from refold.settings import magenta
@@ -50,7 +50,8 @@ def loaded(
     for origin, table in _sources(given or {}, folder, _environment(environ)):
         ours = _translated(table, origin)
         check_names(ours, origin)
-        values.update(ours)
+        values = {**values, **ours, MODELS: _model_tables(values, ours)}
+        _check_tables(values[MODELS], origin)
         origins.update(dict.fromkeys(ours, origin))
     return config_from(values), origins
 
@@ -75,6 +76,23 @@ def _translated(table: Table, origin: str) -> Table:
         hint = "see the block in docs/start.md"
         raise Invalid(f"{origin}: {magenta.NAME} is not a table", hint=hint)
     return {**magenta.settings_of(block, origin), **_without(table, magenta.NAME)}
+
+
+def _model_tables(values: Table, ours: Table) -> Any:
+    """The tables for models, of which those of a later source take the place. What that source says
+    of all models wins over what an earlier one said of some."""
+    if MODELS in ours:
+        return ours[MODELS]
+    return {
+        pattern: {name: value for name, value in table.items() if name not in ours}
+        for pattern, table in values.get(MODELS, {}).items()
+    }
+
+
+def _check_tables(tables: Any, origin: str) -> None:
+    if not isinstance(tables, dict) or not all(isinstance(t, dict) for t in tables.values()):
+        hint = 'write [models."claude-*"] above the settings for these models'
+        raise Invalid(f"{origin}: {MODELS} is not a table of tables", hint=hint)
 
 
 def _without(table: Table, name: str) -> Table:

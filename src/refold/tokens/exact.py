@@ -57,6 +57,8 @@ PIECE_CHARS = 1 << 16
 # anyway.
 SEAM_CHARS = 4096
 _SEAM = re.compile(r"(?<=\n)(?=[0-9A-Za-z])|(?<=[0-9A-Za-z])(?= [A-Za-z])")
+MARK_CHARS = 2
+ID_BYTES = 4  # of a token in the flat form
 _SURROGATES = re.compile("[\ud800-\udfff]")
 # The one place where the package does not split as o200k does: there a long s is an s, also in
 # what ends a word.
@@ -97,12 +99,12 @@ class Vocabulary:
         for each piece."""
         is_large = len(text) > PIECE_CHARS
         if is_large or self._has_long_s(text):
-            return sum(map(len, self._encoded_pieces(text)))
-        return len(self._encoded(text))
+            return sum(map(self._size, self._parts(text)))
+        return self._size(text)
 
     def encode(self, text: str) -> list[int]:
         """The tokens themselves. Lone surrogates are U+FFFD, as in what is sent."""
-        return [token for piece in self._encoded_pieces(text) for token in piece]
+        return [token for part in self._parts(text) for token in self._encoded(part)]
 
     def decode(self, tokens: list[int]) -> str:
         """The text of whole characters' tokens."""
@@ -116,11 +118,27 @@ class Vocabulary:
     def _has_long_s(self, text: str) -> bool:
         return _LONG_S in text and self.name == "o200k"
 
-    def _encoded_pieces(self, text: str) -> Iterator[list[int]]:
+    def _parts(self, text: str) -> Iterator[str]:
         for piece in _pieces(text):
-            parts = _split_after_long_s(piece) if self._has_long_s(piece) else [piece]
-            for part in parts:
-                yield self._encoded(part)
+            if self._has_long_s(piece):
+                yield from _split_after_long_s(piece)
+            else:
+                yield piece
+
+    @cached_property
+    def _marks(self) -> frozenset[str]:
+        """How the special tokens of this vocabulary begin."""
+        return frozenset(name[:MARK_CHARS] for name in self._tokenizer.special_tokens())
+
+    def _size(self, text: str) -> int:
+        """How many tokens `_encoded` would give, without making a list of them. That call takes
+        special tokens as such, so it is asked only where there can be none."""
+        if any(mark in text for mark in self._marks):
+            return len(self._encoded(text))
+        try:
+            return len(self._tokenizer.encode_flat(text)) // ID_BYTES
+        except UnicodeEncodeError:
+            return len(self._encoded(text))
 
     def _encoded(self, text: str) -> list[int]:
         try:

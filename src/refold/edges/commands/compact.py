@@ -289,6 +289,8 @@ def _show_items(done: Compaction, screen: Screen) -> None:
         screen.line(f"  ... +{len(done.items) - ITEMS_SHOWN:,} more")
     calls = done.price.break_even_calls
     paid = f", paid back after {calls:.1f} calls" if calls else ""
+    if done.price.expired:
+        paid = ", at no loss: the provider's cache has expired"
     screen.line(f"Cache: {done.price.rewritten_tokens:,} tokens are written again{paid}.")
 
 
