@@ -8,9 +8,7 @@ tags.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from operator import attrgetter
 
 from msgspec import Struct
 
@@ -23,11 +21,10 @@ from refold.ledger.kinds import CHANGES
 from refold.ledger.outcomes import failed
 from refold.ledger.results import is_cut, payload, shown_lines
 from refold.ledger.shell_reads import END
+from refold.strategies.changes_between import Changed, FileChanges
 
 NOTICE_START = "[this earlier copy was removed: "
 READ_LINES_MAX = 2_000  # many read tools stop here without saying so
-
-_seq = attrgetter("seq")
 
 
 class Copy(Struct, frozen=True):
@@ -61,6 +58,7 @@ class Copies:
         self.kinds: dict[tuple[int, int], Action] = {}
         self.written: dict[int, list[Action]] = {}
         self.changes: dict[str, list[Action]] = {}
+        self._file_changes: dict[str, FileChanges] = {}
         for action in actions_of(slots, config, self.spellings):
             self._note(action)
 
@@ -80,12 +78,13 @@ class Copies:
         """The text of a copy; nothing if it stands in the arguments of a call."""
         return "" if copy.written else self.texts[copy.seq, copy.block][copy.start : copy.end]
 
-    def changes_between(self, earlier: Copy, later: Copy) -> list[Action]:
-        """The changes of the file after one copy of its text and up to another. A text may be
+    def changed_between(self, earlier: Copy, later: Copy) -> Changed:
+        """What was done to the file after one copy of its text and up to another. A text may be
         the answer to the change that made it."""
-        changes = self.changes.get(earlier.path, [])
-        start = bisect_right(changes, earlier.seq, key=_seq)
-        return changes[start : bisect_right(changes, later.seq, key=_seq)]
+        path = earlier.path
+        if path not in self._file_changes:
+            self._file_changes[path] = FileChanges(self.changes.get(path, ()))
+        return self._file_changes[path].between(earlier.seq, later.seq)
 
     def found(self) -> list[Copy]:
         """Every text of the page that may be a copy."""

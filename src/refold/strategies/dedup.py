@@ -135,13 +135,13 @@ class _Kept(Struct):
     def _stands_for(self, other: Copy, copy: Copy) -> bool:
         """Whether a later text loses nothing of this one. After a change, the same line numbers
         need not be the same lines; a call that writes the whole file has its text in it."""
-        changes = self.copies.changes_between(copy, other)
-        if changes and not other.whole:
+        changed = self.copies.changed_between(copy, other)
+        if changed.count and not other.whole:
             return False
         if other.written:
             return True
         same_lines = (other.first, other.last) == (copy.first, copy.last)
-        return stands_for(self._shown(other), self._shown(copy), changes, same_lines)
+        return stands_for(self._shown(other), self._shown(copy), changed, same_lines)
 
     def _shown(self, copy: Copy) -> FileText:
         if copy not in self.shown:

@@ -4,21 +4,21 @@ A file does not lose lines by itself. If nothing changed it in between, the late
 every line of the earlier one, or be another version of about the same size. If something did, what
 is missing must be made up for: by new lines, by what the change says it took out, or because the
 change itself carries the new text. So a failed, empty or cut read never stands for the file. Where
-it is unclear, both stay. Neighbours: `dedup` asks, `copies` finds the texts and the changes.
+it is unclear, both stay. Neighbours: `dedup` asks, `copies` finds the texts, `changes_between` the
+changes.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from operator import eq
 
 from msgspec import Struct
 
-from refold.ledger.actions import Action
 from refold.ledger.results import is_cut, payload, shown_lines
+from refold.strategies.changes_between import Changed
 
 VERSION_SHARE = 0.8  # of the earlier text: another version is at least as large
 COMMON_SHARE = 0.5  # of the later text: with so much in common, it is a part and not a version
@@ -49,22 +49,20 @@ def file_text(shown: str, cut: bool) -> FileText:
     return FileText(text, Counter(line for line in lines if line), cut)
 
 
-def stands_for(
-    later: FileText, earlier: FileText, changes: Sequence[Action], same_lines: bool
-) -> bool:
-    """Whether nothing is lost if only the later text is shown. `changes` are those of the file
-    between the two; `same_lines` says that both were to show the same part of it."""
+def stands_for(later: FileText, earlier: FileText, changed: Changed, same_lines: bool) -> bool:
+    """Whether nothing is lost if only the later text is shown. `changed` is what was done to the
+    file between the two; `same_lines` says that both were to show the same part of it."""
     lost = _lost(later, earlier)
     if not lost or (not same_lines and _is_note(lost, earlier)):
         return True
     if len(later.text) >= VERSION_SHARE * len(earlier.text):
         if _is_plain(earlier):
             return not _has_in_common(later, earlier)
-        if not changes:
+        if not changed.count:
             return same_lines and _is_version(later, earlier)
     if same_lines:
-        return _is_changed_so(later, earlier, lost, changes)
-    return _is_part_changed_so(earlier, lost, changes)
+        return _is_changed_so(later, earlier, lost, changed)
+    return _is_part_changed_so(earlier, lost, changed)
 
 
 def _lost(later: FileText, earlier: FileText) -> Counter[str]:
@@ -129,47 +127,25 @@ def _words(text: str) -> list[str]:
 
 
 def _is_changed_so(
-    later: FileText, earlier: FileText, lost: Counter[str], changes: Sequence[Action]
+    later: FileText, earlier: FileText, lost: Counter[str], changed: Changed
 ) -> bool:
     """Whether the changes between the two explain what the later text lacks."""
-    given, gained = _texts_given(changes), later.lines - earlier.lines
-    written = {line.strip() for line in given.split("\n")}
+    gained, written = later.lines - earlier.lines, changed.lines_given()
     new = Counter({line: count for line, count in gained.items() if line not in written})
-    if _takes_freely(changes) and 2 * _size(new) < _size(later.lines):
+    if changed.takes_freely and 2 * _size(new) < _size(later.lines):
         return True
-    explained = GAINED_WORTH * _size(gained) + len(given) + TAKEN_SLACK
-    if not changes or _size(lost) > explained:
+    explained = GAINED_WORTH * _size(gained) + changed.given_chars + TAKEN_SLACK
+    if not changed.count or _size(lost) > explained:
         return False
     return not new or _is_alike(later, earlier)
 
 
-def _is_part_changed_so(earlier: FileText, lost: Counter[str], changes: Sequence[Action]) -> bool:
+def _is_part_changed_so(earlier: FileText, lost: Counter[str], changed: Changed) -> bool:
     """The same for a part of the file; what else the later text shows explains nothing."""
-    if _takes_freely(changes) and 2 * _size(lost) < _size(earlier.lines):
+    if changed.takes_freely and 2 * _size(lost) < _size(earlier.lines):
         return True
-    return bool(changes) and _size(lost) <= len(_texts_given(changes)) + TAKEN_SLACK
-
-
-def _takes_freely(changes: Sequence[Action]) -> bool:
-    """Whether a change can take out text without naming it: a command, or the whole file."""
-    return any(change.command or change.kind != "modify" for change in changes)
+    return bool(changed.count) and _size(lost) <= changed.given_chars + TAKEN_SLACK
 
 
 def _size(lines: Counter[str]) -> int:
     return sum(len(line) * count for line, count in lines.items())
-
-
-def _texts_given(changes: Sequence[Action]) -> str:
-    """Every text in the arguments of the changes."""
-    return "\n".join(_texts_in([change.arguments for change in changes]))
-
-
-def _texts_in(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for inner in value.values():
-            yield from _texts_in(inner)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from _texts_in(inner)
