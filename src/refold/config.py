@@ -78,6 +78,8 @@ class Config(
     auto: bool = True
     # Messages on the page above which a compaction is due as well; 0: never for that reason.
     messages_cap: int = 0
+    # Share of the window below which a number of messages alone is no reason to compact.
+    crowd_ratio: float = 0.0
     # Messages between two automatic checkpoints; 0: none.
     checkpoint_every: int = 0
     # Tools whose results are never shortened.

@@ -369,10 +369,17 @@ class Compactor:
         return job
 
     def _due_job(self, budget: Budget) -> Job:
-        """The ladder for a page that is full, else what is configured to act earlier."""
-        full = self._model.current >= budget.compact_at
-        early = trigger.early_strategies(self._log.state, budget, self._config)
-        return self.job(() if full else early)
+        """The ladder for a page that is full, else what is configured to act earlier, else the
+        ladder for the messages that are too many."""
+        state = self._log.state
+        if self._model.current >= budget.compact_at:
+            return self.job()
+        early = trigger.early_strategies(state, budget, self._config)
+        if early:
+            return self.job(early)
+        most = trigger.messages_left(self._config)
+        job = self.job(target=trigger.crowd_target(state, budget, most))
+        return replace(job, messages_max=most)
 
     def _room_job(self, budget: Budget) -> Job:
         batch = ROOM + secrets.token_hex(8)

@@ -45,6 +45,7 @@ class Job(Struct, frozen=True, kw_only=True):
     ladder: Sequence[str]
     task: str = ""
     target: int | None = None
+    messages_max: int = 0
     settings: dict[str, Any] = {}
     per_token: float | None = None
     scratch: dict[str, Any] = {}
@@ -72,6 +73,7 @@ def drawn_up(state: Fold, job: Job) -> tuple[Plan, View]:
         target=goal,
         enough=enough,
         full=limit,
+        messages_max=job.messages_max,
         task=job.task,
         settings=job.settings,
         scratch=job.scratch,

@@ -19,10 +19,13 @@ from msgspec.structs import replace
 from refold.core.codec import kind_of
 from refold.core.fold import Fold
 from refold.core.laws import broken
-from refold.core.model import Edit, Event, Hide, Replace, Summarize
+from refold.core.model import Edit, Event, Hide, Replace, Summarize, View
 from refold.core.plan import Ask, Proposal, Step
 from refold.errors import RefoldError
 from refold.strategies.brief import Brief, Strategy
+
+BY_TOKENS = frozenset({"gist", "clear", "keep"})  # these know no number of messages
+STANDINS = 3  # the opening, what stands for the messages that go, and a cut inside a tool pair
 
 
 class Climb(Struct, frozen=True, kw_only=True):
@@ -48,7 +51,8 @@ def climb(state: Fold, brief: Brief, rungs: Sequence[tuple[str, Strategy]]) -> C
     done = Climb(state=state.copy(), proposals=(), asks=(), steps=())
     for name, strategy in rungs:
         enough = _enough(brief, done, is_last=name == rungs[-1][0])
-        if done.state.view().tokens <= enough:
+        page = done.state.view()
+        if page.tokens <= enough and not brief.is_crowded(len(page.slots) - STANDINS):
             break
         done = done.then(_run_rung(done.state, brief, name, strategy))
     return done
@@ -67,7 +71,8 @@ def _run_rung(state: Fold, brief: Brief, name: str, strategy: Strategy) -> Climb
     before = state.view()
     began = process_time()
     settings = {**brief.config.strategy.get(name, {}), **brief.settings}
-    items, failure = _run_strategy(strategy, replace(brief, view=before, settings=settings))
+    shown = _without_tail(brief, before) if name in BY_TOKENS else before
+    items, failure = _run_strategy(strategy, replace(brief, view=shown, settings=settings))
     taken, after, refusal = _try_edits(state, brief, [_draft_of(item) for item in items])
     step = Step(
         strategy=name,
@@ -79,6 +84,15 @@ def _run_rung(state: Fold, brief: Brief, name: str, strategy: Strategy) -> Climb
     )
     asks = _asks_for(taken, items)
     return Climb(state=after, proposals=tuple(taken), asks=asks, steps=(step,))
+
+
+def _without_tail(brief: Brief, view: View) -> View:
+    """The page for a strategy that goes by tokens: where only messages are too many, the newest
+    stay as if they were pinned, as many as are allowed beside what will stand for the rest."""
+    if not brief.messages_max:
+        return view
+    tail = view.slots[max(0, len(view.slots) - brief.messages_max + STANDINS) :]
+    return replace(view, pins=view.pins | {slot.seq for slot in tail})
 
 
 def _asks_for(taken: Sequence[Proposal], items: Sequence[Edit | Ask]) -> tuple[Ask, ...]:
