@@ -25,13 +25,13 @@ from refold.compaction.hooks import Hook, SingleRun, ask_hooks
 from refold.compaction.planning import Job
 from refold.core.budget import Budget
 from refold.core.fold import Fold
-from refold.core.model import Message, Text, View
+from refold.core.model import Message, Span, Text, View
 from refold.core.plan import Plan, Proposal, Receipt
 from refold.errors import Invalid
 from refold.log.draft import Draft
 from refold.log.notices import Notice
 from refold.log.open_log import OpenLog
-from refold.log.undo import ROOM
+from refold.log.undo import BY_HAND, ROOM
 from refold.redaction import redactor
 from refold.strategies.registry import check_ladder, check_settings, check_tables
 from refold.tokens.counter import count_message
@@ -141,6 +141,11 @@ class Compactor:
                 if receipt is not None:
                     return receipt
         return Receipt(reason=EDITED)
+
+    def hide(self, span: Span) -> Receipt:
+        """Takes the messages of a span off the page, as one batch."""
+        job = replace(self.job(), span=span, batch=BY_HAND + secrets.token_hex(8))
+        return self.compact_at_once(job)
 
     def _is_repeat(self, job: Job) -> bool:
         """Whether the usual is asked for a second time with nothing new: that would only lose

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -23,6 +24,7 @@ from refold.core.model import Hide, Lesson, Replace, Slot, Span, View
 from refold.core.plan import Item, Plan, Price, Proposal, Receipt, Step, price_of
 from refold.ledger.notes import is_summary
 from refold.strategies.brief import Ages, Brief, Count, Originals, Strategy
+from refold.strategies.by_hand import hide_span
 from refold.strategies.hide import hide
 from refold.strategies.ladder import Climb, climb
 from refold.strategies.registry import rungs
@@ -30,6 +32,7 @@ from refold.strategies.registry import rungs
 LAST_RUNG = "fit"
 SUMMARIZE = "summarize"
 MAKE_ROOM = "make-room"  # the oldest leave, as few as will do; no other strategy may help
+BY_HAND = "hide"
 ROOM_RATIO = 0.10  # how far below the limit that gets, as a share of the window
 
 
@@ -51,6 +54,7 @@ class Job(Struct, frozen=True, kw_only=True):
     scratch: dict[str, Any] = {}
     instructions: str = ""
     lesson: Lesson | None = None  # what a refusal taught, if that is why the page is made shorter
+    span: Span | None = None  # what a person chose to hide; then no size is aimed at
 
 
 def drawn_up(state: Fold, job: Job) -> tuple[Plan, View]:
@@ -60,6 +64,8 @@ def drawn_up(state: Fold, job: Job) -> tuple[Plan, View]:
     target = aim(before, current, job)
     full = min(current, job.budget.compact_at)
     enough = target if _asked(job) else target + max(0, full - target) * 9 // 10
+    if job.span is not None:
+        target, enough = 0, 0
     sizes = (target, enough, full)
     goal, enough, limit = (page_tokens(before, job.budget.factor, size) for size in sizes)
     brief = Brief(
@@ -79,6 +85,9 @@ def drawn_up(state: Fold, job: Job) -> tuple[Plan, View]:
         scratch=job.scratch,
     )
     done = climb(state, brief, _rungs_of(job))
+    if job.span is not None:
+        after = current_tokens(done.state.view(), job.budget.factor)
+        return _plan(before, done, job, current, after), done.state.view()
     hard = page_tokens(before, job.budget.factor, job.budget.input_max)
     if done.state.tokens > hard:
         # Rungs that freed less than half of what was wanted would have to run again at the next
@@ -89,6 +98,8 @@ def drawn_up(state: Fold, job: Job) -> tuple[Plan, View]:
 
 
 def _rungs_of(job: Job) -> Sequence[tuple[str, Strategy]]:
+    if job.span is not None:
+        return [(BY_HAND, partial(hide_span, span=job.span))]
     return [(MAKE_ROOM, hide)] if tuple(job.ladder) == (MAKE_ROOM,) else rungs(job.ladder)
 
 

@@ -16,7 +16,7 @@ from refold.config import Config
 from refold.core.budget import Budget, current_tokens
 from refold.core.fold import Fold
 from refold.core.laws import results_of
-from refold.log.undo import is_room
+from refold.log.undo import BY_HAND, ROOM
 from refold.strategies.hide import oldest_units
 
 # How much of the window must have come since the last batch before another is made.
@@ -67,9 +67,13 @@ def _pause(state: Fold, budget: Budget) -> Due:
 
 
 def last_change(state: Fold) -> tuple[int, str]:
-    """The seq of the newest batch, undo or restore, and the batch; room that an undo made necessary
-    is part of the undo. Zero if there is none."""
-    changes = ((seq, batch) for seq, batch in reversed(state.undoable) if not is_room(batch))
+    """The seq of the newest compaction, undo or restore, and its batch; room that an undo made
+    necessary is part of the undo, and what was hidden by hand is no compaction. Zero if there is
+    none."""
+    passed = (ROOM, BY_HAND)
+    changes = (
+        (seq, batch) for seq, batch in reversed(state.undoable) if not batch.startswith(passed)
+    )
     return next(changes, (0, ""))
 
 
