@@ -231,11 +231,35 @@ def test_what_is_given_with_the_call_counts_more_than_the_configuration():
 def test_a_limit_that_could_not_be_met_is_not_called_met():
     """M-76: the newest stay whatever the limit, and the plan and the receipt say so."""
     context = opened_in_characters(window=200_000)
+    heard: list[refold.Notice] = []
+    context.on("compaction-complete", heard.append)
     talk(context, 20, size=80)
     plan = context.plan("relevance", max_tokens=200, keep_recent=5, task="x")
     receipt = context.compact("relevance", max_tokens=200, keep_recent=5, task="x")
     assert plan.target == receipt.target == 200
     assert not plan.reached and not receipt.reached
+    missed = f"{receipt.tokens_after - 200:,} tokens too many: "
+    assert plan.reason.startswith(missed) and receipt.reason == plan.reason
+    assert [notice.reason for notice in heard] == [receipt.reason]
+
+
+@pytest.mark.parametrize(
+    ("target", "why"),
+    [
+        (100_000, ""),
+        (900, "hide found nothing else that may go"),
+        (10, "system, tools, pins and the latest request alone have"),
+    ],
+)
+def test_a_size_that_was_missed_is_said_with_the_reason(target: int, why: str) -> None:
+    """M-76: what may not go, or that nothing else was found."""
+    context = opened_in_characters(window=200_000, system="be brief " * 3)
+    talk(context, 20)
+    context.append({"role": "user", "content": "and " + "q" * 400})
+    receipt = context.compact("hide", target=target)
+    assert why in receipt.reason
+    if receipt.batch:
+        assert bool(receipt.reason) is not receipt.reached
 
 
 @pytest.mark.parametrize("strategy", ["window", "summarize"])

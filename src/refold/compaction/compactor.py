@@ -287,6 +287,7 @@ class Compactor:
         self._log.notices.add(
             Notice(
                 name="compaction-complete",
+                reason=receipt.reason,
                 receipt=receipt,
                 strategy=receipt.strategy,
                 before=receipt.tokens_before,

@@ -161,7 +161,9 @@ def _plan(before: View, done: Climb, job: Job, current: int, target: int) -> Pla
         tokens_before=current,
         tokens_after=current_tokens(after, job.budget.factor),
         target=target,
-        reason="" if done.proposals else why_nothing(done.steps, before),
+        reason=why_missed(after, target, job)
+        if done.proposals
+        else why_nothing(done.steps, before),
     )
 
 
@@ -204,11 +206,26 @@ def why_nothing(steps: Sequence[Step], before: View) -> str:
     return "nothing can be shortened" if steps else "the page is below its target already"
 
 
+def why_missed(after: View, target: int, job: Job) -> str:
+    """Why the page is above its target, in words; empty if it is not."""
+    factor = job.budget.factor
+    missed = current_tokens(after, factor) - target
+    if missed <= 0:
+        return ""
+    fixed = round(fixed_tokens(after) * factor)
+    if fixed > target:
+        held = "system, tools, pins and the latest request alone"
+        return f"{missed:,} tokens too many: {held} have {fixed:,}"
+    tried = "+".join(job.ladder)
+    return f"{missed:,} tokens too many: {tried} found nothing else that may go"
+
+
 def receipt_of(plan: Plan, before: View, after: View, batch: str) -> Receipt:
     """What the applied plan did."""
     return Receipt(
         batch=batch,
         target=plan.target,
+        reason=plan.reason,
         items=plan.items,
         steps=plan.steps,
         price=plan.price,
@@ -229,6 +246,7 @@ def measured(plan: Plan, before: View, after: View, job: Job) -> Plan:
     """The plan with its numbers taken from the pages before and after it was carried out."""
     return replace(
         plan,
+        reason=why_missed(after, plan.target, job),
         items=items_of(plan.proposals, before),
         price=price_of(before, after, per_token=job.per_token),
         tokens_before=current_tokens(before, job.budget.factor),

@@ -17,9 +17,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from refold.core.codec import kind_of
-from refold.core.fold import Fold
+from refold.core.fold import Fold, text_of
 from refold.core.laws import broken
-from refold.core.model import Edit, Event, Hide, Replace, Summarize, View
+from refold.core.model import Edit, Event, Hide, Replace, Slot, Summarize, View
 from refold.core.plan import Ask, Proposal, Step
 from refold.errors import RefoldError
 from refold.strategies.brief import Brief, Strategy
@@ -74,16 +74,34 @@ def _run_rung(state: Fold, brief: Brief, name: str, strategy: Strategy) -> Climb
     shown = _without_tail(brief, before) if name in BY_TOKENS else before
     items, failure = _run_strategy(strategy, replace(brief, view=shown, settings=settings))
     taken, after, refusal = _try_edits(state, brief, [_draft_of(item) for item in items])
+    page = after.view()
     step = Step(
         strategy=name,
         edits=len(taken),
         tokens_before=before.tokens,
-        tokens_after=after.view().tokens,
+        tokens_after=page.tokens,
+        chars_saved=_chars_saved(before.slots, page.slots) if taken else 0,
         cpu_ms=1e3 * (process_time() - began),
         note=failure or refusal,
     )
     asks = _asks_for(taken, items)
     return Climb(state=after, proposals=tuple(taken), asks=asks, steps=(step,))
+
+
+def _chars_saved(before: Sequence[Slot], after: Sequence[Slot]) -> int:
+    """By how many characters a page shrank. A slot that was not edited is the same object on both,
+    so only those are read that were."""
+    kept = {id(slot) for slot in before} & {id(slot) for slot in after}
+    gone, new = (sum(map(_chars, slots)) for slots in (_others(before, kept), _others(after, kept)))
+    return gone - new
+
+
+def _others(slots: Sequence[Slot], kept: set[int]) -> list[Slot]:
+    return [slot for slot in slots if id(slot) not in kept]
+
+
+def _chars(slot: Slot) -> int:
+    return sum(len(text_of(block)) for block in slot.message.blocks)
 
 
 def _without_tail(brief: Brief, view: View) -> View:
