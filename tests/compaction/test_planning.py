@@ -8,6 +8,8 @@ from itertools import pairwise
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import refold
 from refold.compaction.planning import items_of
@@ -273,3 +275,22 @@ def test_a_receipt_says_how_many_messages_left_the_page(strategy):
     assert receipt.messages_hidden == 45 - stay > 0
     context.undo()
     assert len(context.view.slots) == 45
+
+
+@given(st.integers(12, 60), st.sampled_from([8_000, 32_000, 200_000]))
+@settings(deadline=None, max_examples=12)
+def test_summarize_without_a_writer_keeps_requests_and_files(count: int, window: int) -> None:
+    """Y-50: all of them, as long as the target leaves room."""
+    context = refold.open("work", store="memory:", window=window, config={"auto": False})
+    for n in range(count):
+        request = f"Prompt number {n}: change module_{n} so that --flag-{n} is honoured."
+        context.append({"role": "user", "content": request})
+        arguments = f'{{"file_path": "src/module_{n}.py", "old_string": "a", "new_string": "b"}}'
+        context.append(call(n, "Edit", arguments))
+        context.append_result(f"c{n}", "edited " + f"line of module {n}\n" * 60)
+        context.append({"role": "assistant", "content": f"Done with {n}. " + "so it is. " * 20})
+    receipt = context.compact("summarize", target=200 * count)
+    shown = str(context.request("openai_chat"))
+    assert receipt.reached
+    assert [n for n in range(count) if f"Prompt number {n}:" not in shown] == []
+    assert [n for n in range(count) if f"src/module_{n}.py" not in shown] == []

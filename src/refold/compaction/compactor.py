@@ -99,6 +99,7 @@ class Compactor:
             ladder=ladder or self._config.ladder,
             task=task or self._latest_request(),
             target=target,
+            has_writer=self._asker is not None,
             settings=settings or {},
             per_token=self._model.price,
             scratch=self._scratch,

@@ -49,6 +49,7 @@ class Job(Struct, frozen=True, kw_only=True):
     task: str = ""
     target: int | None = None
     messages_max: int = 0
+    has_writer: bool = False
     settings: dict[str, Any] = {}
     per_token: float | None = None
     scratch: dict[str, Any] = {}
@@ -80,6 +81,7 @@ def drawn_up(state: Fold, job: Job) -> tuple[Plan, View]:
         enough=enough,
         full=limit,
         messages_max=job.messages_max,
+        has_writer=job.has_writer,
         task=job.task,
         settings=job.settings,
         scratch=job.scratch,

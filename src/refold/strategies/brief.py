@@ -40,7 +40,8 @@ class Brief(Struct, frozen=True, kw_only=True):
     neither costs anything unless it is called. `task` is what the agent works on now, for
     relevance; `settings` are the strategy's own, from the configuration; `scratch` outlives the
     plan: it remembers what is expensive to find out twice, and may be lost at any time.
-    `messages_max` is set where the page has too many messages and not too many tokens.
+    `messages_max` is set where the page has too many messages and not too many tokens;
+    `has_writer` where somebody will put an ask in words.
     """
 
     view: View
@@ -54,6 +55,7 @@ class Brief(Struct, frozen=True, kw_only=True):
     enough: int = 0
     full: int = 0
     messages_max: int = 0
+    has_writer: bool = False
     task: str = ""
     settings: dict[str, Any] = {}
     scratch: dict[str, Any] = {}
