@@ -27,6 +27,8 @@ from bench.workload import RESULT_CHARS_MAX, Workload
 
 SIZES = (50_000, 100_000, 200_000, 400_000)
 GOAL_MS, GOAL_SIZE = 150.0, 200_000
+READS = (5_000, 10_000)  # two messages each
+READS_GROWTH_MAX = 2.5  # of the time to look for copies, from the first to the second
 EXPONENT_MAX = 1.15  # as linear as it can be told apart on a busy machine
 SEEDS, TRIES = 3, 2
 FAMILY = "claude-code"
@@ -108,7 +110,36 @@ def run(sizes: tuple[int, ...] = SIZES, seeds: int = SEEDS, tries: int = TRIES) 
     table.note(
         f"Each in a process of its own; the median of {seeds} pages, each the best of {tries} tries."
     )
+    _add_reads(goals, tries)
     return [table, goals]
+
+
+def page_of_reads(reads: int) -> refold.Context:
+    """A page on which every file was read twice."""
+    config = {"dialect": "openai_chat", "durability": "none", "tokens_cap": 10**9, "auto": False}
+    context = refold.open("reads", store="memory:", window=10**9, config=config)
+    context.append({"role": "user", "content": "Read the files."})
+    for number in range(reads):
+        path = json.dumps({"path": f"src/f{number % (reads // 2)}.py"})
+        call = {"id": f"c{number}", "function": {"name": "read_file", "arguments": path}}
+        context.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        context.append_result(f"c{number}", f"line {number}\n" * 20)
+    return context
+
+
+def _add_reads(table: Table, tries: int) -> None:
+    """How the search for copies grows; both sizes are timed in turn, so that a busy machine is
+    busy for both."""
+    pages = [page_of_reads(reads) for reads in READS]
+    best = [float("inf")] * len(pages)
+    for _ in range(tries):
+        for at, page in enumerate(pages):
+            began = time.process_time()
+            page.plan("dedup", target=0)
+            best[at] = min(best[at], time.process_time() - began)
+    small, large = (f"{2 * reads:,}" for reads in READS)
+    what = f"CPU of looking for copies, {small} → {large} messages"
+    table.at_most(what, best[1] / best[0], READS_GROWTH_MAX)
 
 
 def _add_goals(table: Table, name: str, best: dict[int, float]) -> None:

@@ -150,6 +150,7 @@ class AsyncContext(_Async):
     checkpoint = _threaded(Context.checkpoint)
     restore = _threaded(Context.restore)
     clear = _threaded(Context.clear)
+    hide = _threaded(Context.hide)
     pin = _threaded(Context.pin)
     unpin = _threaded(Context.unpin)
     unfold = _threaded(Context.unfold)

@@ -101,6 +101,8 @@ class Config(
     # Seconds after a call for which the provider keeps the page in its cache; None: 300 for
     # Anthropic, 3,600 for others. Later a compaction is due from `warn_ratio` on.
     cache_life_s: float | None = None
+    # Share of the window below which a number of messages alone is no reason to compact.
+    crowd_ratio: float = 0.0
     # Messages between two automatic checkpoints; 0: none.
     checkpoint_every: int = 0
     # Tools whose results are never shortened.

@@ -8,6 +8,8 @@ from itertools import pairwise
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import refold
 from refold.compaction.planning import items_of
@@ -231,11 +233,35 @@ def test_what_is_given_with_the_call_counts_more_than_the_configuration():
 def test_a_limit_that_could_not_be_met_is_not_called_met():
     """M-76: the newest stay whatever the limit, and the plan and the receipt say so."""
     context = opened_in_characters(window=200_000)
+    heard: list[refold.Notice] = []
+    context.on("compaction-complete", heard.append)
     talk(context, 20, size=80)
     plan = context.plan("relevance", max_tokens=200, keep_recent=5, task="x")
     receipt = context.compact("relevance", max_tokens=200, keep_recent=5, task="x")
     assert plan.target == receipt.target == 200
     assert not plan.reached and not receipt.reached
+    missed = f"{receipt.tokens_after - 200:,} tokens too many: "
+    assert plan.reason.startswith(missed) and receipt.reason == plan.reason
+    assert [notice.reason for notice in heard] == [receipt.reason]
+
+
+@pytest.mark.parametrize(
+    ("target", "why"),
+    [
+        (100_000, ""),
+        (900, "hide found nothing else that may go"),
+        (10, "system, tools, pins and the latest request alone have"),
+    ],
+)
+def test_a_size_that_was_missed_is_said_with_the_reason(target: int, why: str) -> None:
+    """M-76: what may not go, or that nothing else was found."""
+    context = opened_in_characters(window=200_000, system="be brief " * 3)
+    talk(context, 20)
+    context.append({"role": "user", "content": "and " + "q" * 400})
+    receipt = context.compact("hide", target=target)
+    assert why in receipt.reason
+    if receipt.batch:
+        assert bool(receipt.reason) is not receipt.reached
 
 
 @pytest.mark.parametrize("strategy", ["window", "summarize"])
@@ -249,3 +275,22 @@ def test_a_receipt_says_how_many_messages_left_the_page(strategy):
     assert receipt.messages_hidden == 45 - stay > 0
     context.undo()
     assert len(context.view.slots) == 45
+
+
+@given(st.integers(12, 60), st.sampled_from([8_000, 32_000, 200_000]))
+@settings(deadline=None, max_examples=12)
+def test_summarize_without_a_writer_keeps_requests_and_files(count: int, window: int) -> None:
+    """Y-50: all of them, as long as the target leaves room."""
+    context = refold.open("work", store="memory:", window=window, config={"auto": False})
+    for n in range(count):
+        request = f"Prompt number {n}: change module_{n} so that --flag-{n} is honoured."
+        context.append({"role": "user", "content": request})
+        arguments = f'{{"file_path": "src/module_{n}.py", "old_string": "a", "new_string": "b"}}'
+        context.append(call(n, "Edit", arguments))
+        context.append_result(f"c{n}", "edited " + f"line of module {n}\n" * 60)
+        context.append({"role": "assistant", "content": f"Done with {n}. " + "so it is. " * 20})
+    receipt = context.compact("summarize", target=200 * count)
+    shown = str(context.request("openai_chat"))
+    assert receipt.reached
+    assert [n for n in range(count) if f"Prompt number {n}:" not in shown] == []
+    assert [n for n in range(count) if f"src/module_{n}.py" not in shown] == []

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from refold.errors import OverBudget
 from tests.scripted import heard_by
-from tests.turns import names, opened_in_characters, talk
+from tests.turns import call, checked, names, opened_in_characters, talk
 
 
 def test_a_strategy_acts_by_itself_at_a_trigger_of_its_own():
@@ -18,8 +20,8 @@ def test_a_strategy_acts_by_itself_at_a_trigger_of_its_own():
     heard = heard_by(context)
     context.append({"role": "user", "content": "go"})
     for n in range(14):
-        call = {"id": f"c{n}", "type": "function", "function": {"name": "run", "arguments": "{}"}}
-        context.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        made = {"id": f"c{n}", "type": "function", "function": {"name": "run", "arguments": "{}"}}
+        context.append({"role": "assistant", "content": None, "tool_calls": [made]})
         context.append_result(f"c{n}", f"output {n} " + "x" * 2_000)
         context.request("openai_chat")
     begun = [notice for notice in heard if notice.name == "auto-compacting"]
@@ -78,3 +80,32 @@ def test_critical_is_told_at_once_where_compaction_is_off():
     notices = heard_by(context)
     talk(context, 45)
     assert names(notices).count("context-critical") == 1
+
+
+@pytest.mark.parametrize("ladder", [("dedup", "gist", "hide"), ("hide",), ("clear", "hide")])
+@given(cap=st.integers(20, 60), size=st.integers(20, 60), tools=st.booleans())
+@settings(deadline=None, max_examples=15)
+def test_a_message_cap_takes_off_the_oldest_and_leaves_the_others(
+    ladder: tuple[str, ...], cap: int, size: int, tools: bool
+) -> None:
+    """G-10, G-11: whatever their size, at most the cap stays, and most of it."""
+    context = opened_in_characters(
+        window=10**6, config={"ladder": ladder, "messages_cap": cap, "reserve_tokens": 0}
+    )
+    done = heard_by(context)
+    for n in range(cap + 1):
+        if tools and n % 5 == 3:
+            context.append(call(n))
+            context.append_result(f"c{n}", f"result {n} " + "word " * size)
+        else:
+            role = "assistant" if n % 2 else "user"
+            context.append({"role": role, "content": f"message {n}: " + "word " * size})
+        before = {slot.seq for slot in context.view.slots}
+        checked(context)
+        assert len(context.view.slots) <= cap
+        if any(notice.name == "compaction-complete" for notice in done):
+            after = [slot for slot in context.view.slots if not slot.standin]
+            assert len(after) >= 0.8 * cap - 6
+            newest = sorted(before)[-len(after) + 3 :]  # beside the opening
+            assert set(newest) <= {slot.seq for slot in after}
+            return

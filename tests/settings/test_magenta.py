@@ -97,3 +97,49 @@ def test_a_session_of_100_messages_stays_below_its_number_and_has_its_checkpoint
     assert most <= 51 and 1 <= len(compacted) <= 10
     assert len(context.view.checkpoints) == 10 and context.view.checkpoints["message-50"] > 0
     context.close()
+
+
+RULE = "IMPORTANT: we decided that payments must never touch the legacy ledger; use gateway v2."
+
+
+def _talk(context: refold.Context, words: str, count: int = 60) -> None:
+    texts = ["Build the shop front end", "Starting.", RULE, "Understood."]
+    texts += [f"message {n}: the cart page and its button {n}. {words}" for n in range(count)]
+    for n, text in enumerate(texts):
+        context.append({"role": "assistant" if n % 2 else "user", "content": text})
+        context.request("openai_chat")
+
+
+STRATEGIES = ["sliding_window", "summarization", "importance_based", "hierarchical"]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("model", ["gpt-4o", "claude-sonnet-5-5"])
+def test_a_nearly_empty_window_is_left_alone(strategy: str, model: str) -> None:
+    """G-10, G-11, G-12."""
+    context = refold.open("work", store="memory:", model=model, config=block(strategy=strategy))
+    _talk(context, "")
+    assert len(context.view.slots) == 64 and not any(slot.standin for slot in context.view.slots)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "least", "most"),
+    [
+        ("sliding_window", 40, 42),
+        ("summarization", 10, 12),
+        ("importance_based", 12, 50),
+        ("hierarchical", 30, 33),
+    ],
+)
+def test_a_strategy_does_to_the_messages_what_its_source_says(
+    strategy: str, least: int, most: int
+) -> None:
+    """G-10, G-11, G-12: the last 40 stay, all but the last 10 are summarized, what matters stays,
+    and a page is never halved because it has a message too many."""
+    context = refold.open("work", store="memory:", model="gpt-4o", config=block(strategy=strategy))
+    done: list[refold.Receipt] = []
+    context.on("compaction-complete", lambda notice: done.append(notice.receipt))
+    _talk(context, WORDS * 4)
+    assert least <= done[0].messages_after <= most
+    if strategy != "sliding_window":
+        assert "never touch the legacy" in str(context.request("openai_chat"))

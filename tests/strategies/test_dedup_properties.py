@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import cProfile
 import time
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -80,25 +82,41 @@ def test_dedup_is_idempotent_lawful_and_never_grows_the_page(
     assert again.proposals == ()
 
 
-@pytest.mark.soak
-def test_the_time_is_linear_in_messages() -> None:
-    """C-90: twice the messages, at most 2.5 times the time."""
+def _other_files(i: int) -> list[Body]:
+    return reads(f"c{i}", f"f{i // 2}", f"{i} " + LONG[:200])
 
-    def best(n: int) -> float:
-        parts = [
-            part
-            for i in range(n)
-            for part in reads(f"c{i}", f"f{i % 50}", f"{i} " + LONG[:600], offset=i, limit=5)
-        ]
-        brief = brief_of(log_of([asks(), *parts]))
-        times = []
-        for _ in range(4):
-            started = time.process_time()
-            dedup(brief)
-            times.append(time.process_time() - started)
-        return min(times)
 
-    assert best(4_000) <= 2.5 * best(2_000) + 0.02
+def _one_file(i: int) -> list[Body]:
+    return reads(f"c{i}", "f", f"{i} " + LONG[:200])
+
+
+def _ranges(i: int) -> list[Body]:
+    return reads(f"c{i}", f"f{i % 50}", f"{i} " + LONG[:200], offset=i, limit=5)
+
+
+def _edits(i: int) -> list[Body]:
+    edit = calls(f"e{i}", "Edit", file_path="f", old_string=f"{i} line", new_string=f"{i + 1} line")
+    return [edit, gives(f"e{i}", "updated"), *_one_file(i)]
+
+
+def _failures(i: int) -> list[Body]:
+    return [*_one_file(i), *reads(f"x{i}", "f", "Timeout")]
+
+
+@pytest.mark.parametrize("step", [_other_files, _one_file, _ranges, _edits, _failures])
+def test_the_work_is_linear_in_messages(step: Callable[[int], list[Body]]) -> None:
+    """C-90: twice the messages are twice the function calls."""
+    once, twice = (_work(step, count) for count in (150, 300))
+    assert twice <= 2.2 * once
+
+
+def _work(step: Callable[[int], list[Body]], count: int) -> int:
+    """How many functions are called to look for copies, and then to try the edits."""
+    log = log_of([asks(), *(part for i in range(count) for part in step(i)), asks("last")])
+    state, brief = state_of(log), brief_of(log, target=-1)
+    with cProfile.Profile() as profile:
+        climb(state, brief, rungs(["dedup"]))
+    return sum(entry.callcount for entry in profile.getstats())
 
 
 @pytest.mark.soak

@@ -50,6 +50,26 @@ def talk(*texts: str) -> list[Event]:
 # --- scores ---
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "You must never do that again",
+        "Build the shop front end",
+        "We decided to use gateway v2 for payments",
+        "The price is 40 Euro, not 45",
+    ],
+)
+def test_what_a_user_said_is_worth_the_usual_threshold_and_narration_is_not(text: str) -> None:
+    """G-12: on a long page, wherever it stands on it."""
+    filler = [said("assistant", f"Now I look at file{n}.") for n in range(40)]
+    for place in (1, 20, 39):
+        parts = [said("user", "begin"), *filler]
+        parts.insert(place, said("user", text))
+        scores = scored(log_of([*parts, said("user", "go on")]), task="go on")
+        assert scores[place + 1].score >= module.THRESHOLD
+        assert scores[3 if place == 1 else 2].score < module.THRESHOLD
+
+
 def test_scores_lie_between_0_and_1_and_name_their_factors() -> None:
     for score in explain(
         brief_of(talk("error in a.py", "we decided", "plan: a.py"), task="a.py")

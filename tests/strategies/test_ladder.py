@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+import refold
+from refold.core.fold import text_of
 from refold.strategies import registry
 from tests.scripted import heard_by
 from tests.turns import names, opened_in_characters, talk
@@ -56,10 +58,18 @@ def test_a_strategy_that_raises_is_left_out_and_said(failing):
     assert "compaction-complete" in names(heard)
 
 
+def _chars(context: refold.Context) -> int:
+    blocks = (block for slot in context.view.slots for block in slot.message.blocks)
+    return sum(len(text_of(block)) for block in blocks)
+
+
 def test_every_rung_says_what_it_did_and_how_long_it_took():
     """C-37: the sums are the difference of the pages."""
     context = opened_in_characters(window=200_000)
     talk(context, 40)
+    before = _chars(context)
     receipt = context.compact("dedup", "gist", target=8_000)
     assert sum(s.tokens_before - s.tokens_after for s in receipt.steps) == receipt.saved_tokens
+    after = _chars(context)
+    assert sum(step.chars_saved for step in receipt.steps) == before - after > 0
     assert all(step.cpu_ms >= 0 for step in receipt.steps)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
+import refold
 from refold.core.laws import broken, calls_of, results_of
 from refold.core.model import Pin, Span, Summarize
 from refold.core.plan import Ask
+from refold.errors import Invalid
 from refold.strategies.prose import Prose, background, parted
 from refold.strategies.summarize import summarize
 from refold.writer.asker import room_for
@@ -46,6 +50,18 @@ def test_everything_before_the_last_messages_becomes_one_summary():
 
 def test_how_many_messages_stay_can_be_set():
     assert asks(alternating(45), keep=20)[0].span == Span(1, 25)
+
+
+@pytest.mark.parametrize("strategy", ["summarize", "window", "clear"])
+@given(keep=st.integers(-(10**9), -1))
+@settings(deadline=None, max_examples=10)
+def test_a_negative_number_is_refused(strategy: str, keep: int) -> None:
+    """G-20: and so is any other number below 0 that a strategy takes."""
+    context = refold.open("work", store="memory:")
+    with pytest.raises(Invalid, match=str(keep)):
+        context.plan(strategy, keep=keep)
+    with pytest.raises(Invalid, match=str(keep)):
+        refold.open("work", store="memory:", config={"strategy": {strategy: {"keep": keep}}})
 
 
 def test_the_cut_never_splits_a_tool_pair():

@@ -31,7 +31,7 @@ from refold.errors import Invalid
 from refold.log.draft import Draft
 from refold.log.notices import Notice
 from refold.log.open_log import OpenLog
-from refold.log.undo import ROOM
+from refold.log.undo import BY_HAND, ROOM
 from refold.redaction import redactor
 from refold.strategies.registry import check_ladder, check_settings, check_tables
 from refold.tokens.counter import count_message
@@ -94,6 +94,7 @@ class Compactor:
             ladder=ladder or self._config.ladder,
             task=task or self._latest_request(),
             target=target,
+            has_writer=self._asker is not None,
             settings=settings or {},
             per_token=self._model.price,
             expired=self._model.moment().is_expired(self._log.state),
@@ -152,6 +153,11 @@ class Compactor:
                 measured=False,
             )
             return self._apply(drawn, job) or Receipt(reason=EDITED)
+
+    def hide(self, span: Span) -> Receipt:
+        """Takes the messages of a span off the page, as one batch."""
+        job = replace(self.job(), span=span, batch=BY_HAND + secrets.token_hex(8))
+        return self.compact_at_once(job)
 
     def _is_repeat(self, job: Job) -> bool:
         """Whether the usual is asked for a second time with nothing new: that would only lose
@@ -384,11 +390,16 @@ class Compactor:
         return job
 
     def _due_job(self, budget: Budget) -> Job:
-        """The ladder, unless only a strategy's own trigger was passed."""
+        """The ladder, unless only a strategy's own trigger was passed, or messages are too many."""
         state, config = self._log.state, self._config
-        if trigger.cause(state, budget, config, self._model.moment()) != "early":
+        why = trigger.cause(state, budget, config, self._model.moment())
+        if why == "early":
+            return self.job(trigger.early_strategies(state, budget, config))
+        if why != "crowded":
             return self.job()
-        return self.job(trigger.early_strategies(state, budget, config))
+        most = trigger.messages_left(config)
+        job = self.job(target=trigger.crowd_target(state, budget, most))
+        return replace(job, messages_max=most)
 
     def _room_job(self, budget: Budget) -> Job:
         batch = ROOM + secrets.token_hex(8)

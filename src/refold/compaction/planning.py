@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -23,6 +24,7 @@ from refold.core.model import Hide, Lesson, Replace, Slot, Span, View
 from refold.core.plan import Item, Plan, Price, Proposal, Receipt, Step, price_of
 from refold.ledger.notes import is_summary
 from refold.strategies.brief import Ages, Brief, Count, Originals, Strategy
+from refold.strategies.by_hand import hide_span
 from refold.strategies.hide import hide
 from refold.strategies.ladder import Climb, climb
 from refold.strategies.registry import rungs
@@ -30,6 +32,7 @@ from refold.strategies.registry import rungs
 LAST_RUNG = "fit"
 SUMMARIZE = "summarize"
 MAKE_ROOM = "make-room"  # the oldest leave, as few as will do; no other strategy may help
+BY_HAND = "hide"
 ROOM_RATIO = 0.10  # how far below the limit that gets, as a share of the window
 
 
@@ -45,12 +48,15 @@ class Job(Struct, frozen=True, kw_only=True):
     ladder: Sequence[str]
     task: str = ""
     target: int | None = None
+    messages_max: int = 0
+    has_writer: bool = False
     settings: dict[str, Any] = {}
     per_token: float | None = None
     expired: bool = False  # whether the provider's cache of the page is gone
     scratch: dict[str, Any] = {}
     instructions: str = ""
     lesson: Lesson | None = None  # what a refusal taught, if that is why the page is made shorter
+    span: Span | None = None  # what a person chose to hide; then no size is aimed at
 
 
 def drawn_up(state: Fold, job: Job) -> tuple[Plan, View]:
@@ -60,6 +66,8 @@ def drawn_up(state: Fold, job: Job) -> tuple[Plan, View]:
     target = aim(before, current, job)
     full = min(current, job.budget.compact_at)
     enough = target if _asked(job) else target + max(0, full - target) * 9 // 10
+    if job.span is not None:
+        target, enough = 0, 0
     sizes = (target, enough, full)
     goal, enough, limit = (page_tokens(before, job.budget.factor, size) for size in sizes)
     brief = Brief(
@@ -73,11 +81,16 @@ def drawn_up(state: Fold, job: Job) -> tuple[Plan, View]:
         target=goal,
         enough=enough,
         full=limit,
+        messages_max=job.messages_max,
+        has_writer=job.has_writer,
         task=job.task,
         settings=job.settings,
         scratch=job.scratch,
     )
     done = climb(state, brief, _rungs_of(job))
+    if job.span is not None:
+        after = current_tokens(done.state.view(), job.budget.factor)
+        return _plan(before, done, job, current, after), done.state.view()
     hard = page_tokens(before, job.budget.factor, job.budget.input_max)
     if done.state.tokens > hard:
         # Rungs that freed less than half of what was wanted would have to run again at the next
@@ -88,6 +101,8 @@ def drawn_up(state: Fold, job: Job) -> tuple[Plan, View]:
 
 
 def _rungs_of(job: Job) -> Sequence[tuple[str, Strategy]]:
+    if job.span is not None:
+        return [(BY_HAND, partial(hide_span, span=job.span))]
     return [(MAKE_ROOM, hide)] if tuple(job.ladder) == (MAKE_ROOM,) else rungs(job.ladder)
 
 
@@ -149,7 +164,9 @@ def _plan(before: View, done: Climb, job: Job, current: int, target: int) -> Pla
         tokens_before=current,
         tokens_after=current_tokens(after, job.budget.factor),
         target=target,
-        reason="" if done.proposals else why_nothing(done.steps, before),
+        reason=why_missed(after, target, job)
+        if done.proposals
+        else why_nothing(done.steps, before),
     )
 
 
@@ -196,11 +213,26 @@ def why_nothing(steps: Sequence[Step], before: View) -> str:
     return "nothing can be shortened" if steps else "the page is below its target already"
 
 
+def why_missed(after: View, target: int, job: Job) -> str:
+    """Why the page is above its target, in words; empty if it is not."""
+    factor = job.budget.factor
+    missed = current_tokens(after, factor) - target
+    if missed <= 0:
+        return ""
+    fixed = round(fixed_tokens(after) * factor)
+    if fixed > target:
+        held = "system, tools, pins and the latest request alone"
+        return f"{missed:,} tokens too many: {held} have {fixed:,}"
+    tried = "+".join(job.ladder)
+    return f"{missed:,} tokens too many: {tried} found nothing else that may go"
+
+
 def receipt_of(plan: Plan, before: View, after: View, batch: str) -> Receipt:
     """What the applied plan did."""
     return Receipt(
         batch=batch,
         target=plan.target,
+        reason=plan.reason,
         items=plan.items,
         steps=plan.steps,
         price=plan.price,
@@ -221,6 +253,7 @@ def measured(plan: Plan, before: View, after: View, job: Job) -> Plan:
     """The plan with its numbers taken from the pages before and after it was carried out."""
     return replace(
         plan,
+        reason=why_missed(after, plan.target, job),
         items=items_of(plan.proposals, before),
         price=_price(before, after, job),
         tokens_before=current_tokens(before, job.budget.factor),

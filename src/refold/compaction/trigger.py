@@ -10,6 +10,7 @@ Everything follows from the log, the budget, the configuration and the time. Nei
 
 from __future__ import annotations
 
+from itertools import chain, islice
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -18,8 +19,9 @@ from refold.config import Config, When
 from refold.core.budget import Budget, current_tokens
 from refold.core.fold import Fold
 from refold.core.laws import results_of
-from refold.log.undo import is_room
+from refold.log.undo import BY_HAND, ROOM
 from refold.strategies.brief import Ages
+from refold.strategies.hide import oldest_units
 
 # How much of the window must have come since the last batch before another is made.
 GROWTH_RATIO = 0.05
@@ -27,6 +29,9 @@ GROWTH_RATIO = 0.05
 PAUSE_RATIO = 0.10
 # How many messages must have come since the last batch, as a share of `messages_cap`.
 CROWD_RATIO = 0.10
+# How far below its cap a crowded page is brought: at the cap itself, every message would break the
+# provider's cache.
+CROWD_ROOM = 0.20
 
 Cause = Literal["", "full", "idle", "when", "early", "crowded"]
 Due = Literal["no", "yes", "room", "undone", "recent", "off"]
@@ -80,7 +85,8 @@ def cause(state: Fold, budget: Budget, config: Config, moment: Moment) -> Cause:
         return "when"
     if early_strategies(state, budget, config):
         return "early"
-    return "crowded" if _is_crowded(state, config) else ""
+    is_small = current < config.crowd_ratio * budget.window
+    return "crowded" if not is_small and _is_crowded(state, config) else ""
 
 
 def _holds(when: When, state: Fold, budget: Budget, moment: Moment) -> bool:
@@ -116,9 +122,13 @@ def _pause(state: Fold, budget: Budget) -> Due:
 
 
 def last_change(state: Fold) -> tuple[int, str]:
-    """The seq of the newest batch, undo or restore, and the batch; room that an undo made necessary
-    is part of the undo. Zero if there is none."""
-    changes = ((seq, batch) for seq, batch in reversed(state.undoable) if not is_room(batch))
+    """The seq of the newest compaction, undo or restore, and its batch; room that an undo made
+    necessary is part of the undo, and what was hidden by hand is no compaction. Zero if there is
+    none."""
+    passed = (ROOM, BY_HAND)
+    changes = (
+        (seq, batch) for seq, batch in reversed(state.undoable) if not batch.startswith(passed)
+    )
     return next(changes, (0, ""))
 
 
@@ -156,11 +166,30 @@ def is_unchanged(state: Fold) -> bool:
 
 def _is_crowded(state: Fold, config: Config) -> bool:
     """Whether the page has more messages than it may, and enough of them came since the last
-    batch. What stays whole and the summary are on the page anyway: a cap below that could never
-    be met."""
-    cap = max(config.messages_cap, config.keep_recent + 2)
+    batch."""
+    cap = _messages_max(config)
     if config.messages_cap <= 0 or len(state.slots) <= cap:
         return False
     last, batch = last_change(state)
     fresh = sum(slot.seq > last for slot in state.slots)
     return not last or (bool(batch) and fresh >= cap * CROWD_RATIO)
+
+
+def _messages_max(config: Config) -> int:
+    """How many messages the page may have. What stays whole and the summary are on the page
+    anyway: a cap below that could never be met."""
+    return max(config.messages_cap, config.keep_recent + 2)
+
+
+def messages_left(config: Config) -> int:
+    """How many messages a crowded page is brought to."""
+    return int(_messages_max(config) * (1 - CROWD_ROOM))
+
+
+def crowd_target(state: Fold, budget: Budget, most: int) -> int:
+    """The size to which a crowded page is brought: of the oldest messages, those above `most`, half
+    may stay for what stands for them. The rest of the page is not touched."""
+    over = max(0, len(state.slots) - most)
+    going = islice(chain.from_iterable(oldest_units(state.view())), over)
+    tokens = sum(state.slots[index].tokens for index in going)
+    return current_tokens(state, budget.factor) - round(tokens * budget.factor / 2)

@@ -68,18 +68,20 @@ class Price(Struct, frozen=True, kw_only=True):
 
 
 class Step(Struct, frozen=True, kw_only=True):
-    """What one rung of the ladder did."""
+    """What one rung of the ladder did; `chars_saved` is by how many characters the page shrank."""
 
     strategy: str
     edits: int
     tokens_before: int
     tokens_after: int
+    chars_saved: int = 0
     cpu_ms: float = 0.0
     note: str = ""
 
 
 class _Account(Struct, frozen=True, kw_only=True):
-    """What a plan and its receipt both tell. `reason` says why nothing is to be done."""
+    """What a plan and its receipt both tell. `reason` says why nothing is to be done, or why the
+    target was missed."""
 
     items: tuple[Item, ...] = ()
     steps: tuple[Step, ...] = ()

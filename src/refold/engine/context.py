@@ -410,6 +410,14 @@ class Context:
         self._open.write(lambda state: undo.clearing(state, checkpoint))
 
     @checked
+    def hide(self, first: int | str, last: int | str | None = None) -> Receipt:
+        """Takes chosen messages (41 or `#41`, up to `last`) off the page with their tool pairs, as
+        one batch; `undo` brings them back. Pins and the latest request are refused."""
+        with self._open.reading():
+            span = undo.span_named(self._open.log, first, last)
+        return self._compactor.hide(span)
+
+    @checked
     def pin(self, seq: int | str) -> None:
         """Keeps a message (41 or `#41`), with its tool pair, on the page verbatim through every
         compaction."""

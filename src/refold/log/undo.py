@@ -40,6 +40,7 @@ from refold.strategies.gist.layout import runs
 BATCHES_NAMED = 5
 _HANDLE = re.compile(r"#([0-9]{1,15})")
 ROOM = "room-"  # how the name of a batch begins that made room after an undo
+BY_HAND = "hand-"  # and of one that a person chose: it is no compaction
 
 ChangeKind = Literal["none", "compaction", "restore"]
 
@@ -205,6 +206,17 @@ def seq_of(handle: int | str) -> int:
     if found is None:
         raise Invalid(f"{handle!r:.80} does not name a message", hint="give its seq, such as 41")
     return int(found[1])
+
+
+def span_named(log: Log, first: int | str, last: int | str | None) -> Span:
+    """The span from one message to another; NotFound if the log has no such message."""
+    start = seq_of(first)
+    end = start if last is None else seq_of(last)
+    if start > end:
+        raise Invalid(f"#{start} comes after #{end}", hint="give the first message first")
+    for seq in (start, end):
+        message_event(log, seq)
+    return Span(start, end)
 
 
 def pinning(log: Log, handle: int | str, *, on: bool) -> list[Pin]:

@@ -3,7 +3,8 @@
     {"context_management": {"strategy": "importance_based", "max_messages": 50}}
 
 Its strategies become ladders that end in `hide`, so that a page always fits. It counts messages
-where we count tokens: its limits become `messages_cap`, beside the window. What it says about
+where we count tokens: its limits become `messages_cap`, beside the window, and do nothing while the
+window is nearly empty. What it says about
 semantic memory (a model, a database, a threshold) is not followed, and `unused` says so. Neighbour:
 `sources` reads it wherever a setting may be.
 """
@@ -20,6 +21,8 @@ from refold.errors import Invalid
 
 NAME = "context_management"
 INSTEAD = "vectors are made by `embedder=`, kept beside the store and used by `search`"
+
+NEARLY_EMPTY = 0.02  # of the window: below it there is nothing to gain
 
 _LADDERS: dict[str, tuple[str, ...]] = {
     "sliding_window": ("window", "hide"),
@@ -52,6 +55,7 @@ def settings_of(given: Mapping[str, Any], origin: str) -> dict[str, Any]:
     return {
         "ladder": _LADDERS[block.strategy],
         "messages_cap": block.summarize_threshold if by_summary else block.max_messages,
+        "crowd_ratio": NEARLY_EMPTY,
         "checkpoint_every": block.checkpoint_interval_messages,
         "strategy": {
             # A window that slid with every message would break the prompt cache every time: it

@@ -5,7 +5,8 @@ Every value remembers its origin, so that `refold doctor` can say why it is what
 ours, so a name in it that is not a setting is refused. The environment is shared: there only a name
 that is nearly a setting's is taken for a misspelled one, and any other is left alone. The table
 `writer` names the model that puts summaries in words; it is read apart (`writer`), because it says
-where texts go. Neighbours: `config` checks the values, `magenta` translates.
+where texts go. Neighbours: `config` checks the values, `magenta` and `anthropic_edits`
+translate.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import os
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -21,7 +23,7 @@ import msgspec
 from refold.config import MODELS, Config, check_names, config_from, given_values
 from refold.display import is_text, nearest
 from refold.errors import Invalid
-from refold.settings import magenta
+from refold.settings import anthropic_edits, magenta
 
 PREFIX = "REFOLD_"
 STORE = f"{PREFIX}STORE"
@@ -67,15 +69,20 @@ def _sources(
 
 
 def _translated(table: Table, origin: str) -> Table:
-    """The table with the Magenta block, if there is one, in our own settings; what is beside it
-    wins."""
+    """The table with the block of another design, if there is one, in our own settings; what is
+    beside it wins."""
     if magenta.NAME not in table:
         return table
     block = table[magenta.NAME]
     if not isinstance(block, Mapping):
         hint = "see the block in docs/start.md"
         raise Invalid(f"{origin}: {magenta.NAME} is not a table", hint=hint)
-    return {**magenta.settings_of(block, origin), **_without(table, magenta.NAME)}
+    return {**_reader_of(block).settings_of(block, origin), **_without(table, magenta.NAME)}
+
+
+def _reader_of(block: Mapping[str, Any]) -> ModuleType:
+    """Who translates a block of this name: Anthropic's is a list of edits."""
+    return anthropic_edits if anthropic_edits.EDITS in block else magenta
 
 
 def _model_tables(values: Table, ours: Table) -> Any:
@@ -113,7 +120,10 @@ def remarks(
 
 def _unused(table: Mapping[str, Any], origin: str) -> list[str]:
     block = table.get(magenta.NAME)
-    return magenta.unused(block, origin) if isinstance(block, Mapping) else []
+    if not isinstance(block, Mapping):
+        return []
+    lines: list[str] = _reader_of(block).unused(block, origin)
+    return lines
 
 
 # --- files ---

@@ -41,6 +41,8 @@ class Brief(Struct, frozen=True, kw_only=True):
     neither costs anything unless it is called. `task` is what the agent works on now, for
     relevance; `settings` are the strategy's own, from the configuration; `scratch` outlives the
     plan: it remembers what is expensive to find out twice, and may be lost at any time.
+    `messages_max` is set where the page has too many messages and not too many tokens;
+    `has_writer` where somebody will put an ask in words.
     """
 
     view: View
@@ -53,6 +55,8 @@ class Brief(Struct, frozen=True, kw_only=True):
     ages: Ages = _no_ages
     enough: int = 0
     full: int = 0
+    messages_max: int = 0
+    has_writer: bool = False
     task: str = ""
     settings: dict[str, Any] = {}
     scratch: dict[str, Any] = {}
@@ -66,6 +70,10 @@ class Brief(Struct, frozen=True, kw_only=True):
     def excess(self) -> int:
         """How many tokens must still go."""
         return max(0, self.view.tokens - self.target)
+
+    def is_crowded(self, count: int) -> bool:
+        """Whether this many messages are too many."""
+        return 0 < self.messages_max < count
 
     def setting(self, name: str, default: Any) -> Any:
         """One of the strategy's own settings; its type follows from the default."""

@@ -21,6 +21,7 @@ from refold.ledger.kinds import CHANGES
 from refold.ledger.outcomes import failed
 from refold.ledger.results import is_cut, payload, shown_lines
 from refold.ledger.shell_reads import END
+from refold.strategies.changes_between import Changed, FileChanges
 
 NOTICE_START = "[this earlier copy was removed: "
 READ_LINES_MAX = 2_000  # many read tools stop here without saying so
@@ -39,6 +40,7 @@ class Copy(Struct, frozen=True):
     last: int = END
     movable: bool = True  # False: it may stand for others, but never goes itself
     cut: bool = False  # True: it may go, but does not stand for others
+    written: bool = False  # True: its text stands in the arguments of a call
 
     @property
     def whole(self) -> bool:
@@ -55,7 +57,8 @@ class Copies:
         self.reads: dict[tuple[int, int], Action] = {}
         self.kinds: dict[tuple[int, int], Action] = {}
         self.written: dict[int, list[Action]] = {}
-        self.changes: dict[str, list[int]] = {}
+        self.changes: dict[str, list[Action]] = {}
+        self._file_changes: dict[str, FileChanges] = {}
         for action in actions_of(slots, config, self.spellings):
             self._note(action)
 
@@ -67,13 +70,21 @@ class Copies:
         if action.kind == "read" and action.alone and action.ok:
             self.reads[place] = action
         if action.kind in CHANGES and action.ok is not False:
-            self.changes.setdefault(action.path, []).append(action.seq)
+            self.changes.setdefault(action.path, []).append(action)
         if action.written and action.ok:
             self.written.setdefault(action.seq, []).append(action)
 
     def text(self, copy: Copy) -> str:
         """The text of a copy; nothing if it stands in the arguments of a call."""
-        return self.texts[copy.seq, copy.block][copy.start : copy.end] if copy.end else ""
+        return "" if copy.written else self.texts[copy.seq, copy.block][copy.start : copy.end]
+
+    def changed_between(self, earlier: Copy, later: Copy) -> Changed:
+        """What was done to the file after one copy of its text and up to another. A text may be
+        the answer to the change that made it."""
+        path = earlier.path
+        if path not in self._file_changes:
+            self._file_changes[path] = FileChanges(self.changes.get(path, ()))
+        return self._file_changes[path].between(earlier.seq, later.seq)
 
     def found(self) -> list[Copy]:
         """Every text of the page that may be a copy."""
@@ -81,7 +92,7 @@ class Copies:
 
     def _in_slot(self, slot: Slot) -> Iterator[Copy]:
         for action in self.written.get(slot.seq, ()):
-            yield Copy(action.path, slot.seq, action.block, 0, 0, movable=False)
+            yield Copy(action.path, slot.seq, action.block, 0, 0, movable=False, written=True)
         if slot.message.role in ("assistant", "system"):
             return
         edited = {applied.block for applied in slot.edits}

@@ -2,15 +2,15 @@
 notice.
 
 File text comes from every source (read tools, shell commands, tags in results and mentions) and is
-one sequence per file. A later text replaces an earlier one only if it shows at least the same lines
-and is itself still visible. Failed reads and edits without the file's text replace nothing. Equal
-large results of any tool are treated the same way. Neighbour: `copies` finds the texts.
+one sequence per file. A later text replaces an earlier one only if it covers the same lines,
+nothing of it would be lost, and it is itself still visible. Equal large results of any tool are
+treated the same way. The task itself is never edited. Neighbours: `copies` finds the texts,
+`newer_text` says whether one can stand for another.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
 from msgspec import Struct
 
@@ -18,15 +18,17 @@ from refold.core.model import Edit, Replace
 from refold.core.plan import Ask
 from refold.ledger.results import payload
 from refold.ledger.shell_reads import END
-from refold.strategies.brief import Brief, protected
+from refold.strategies.brief import Brief, opening, protected
 from refold.strategies.copies import NOTICE_START, Copies, Copy
+from refold.strategies.newer_text import FileText, file_text, stands_for
 
 NOTICE_MAX = 200
 PATH_MAX = NOTICE_MAX - 90  # of a path in a notice
 PATH_HEAD = PATH_MAX // 3
 PATH_TAIL = PATH_MAX - PATH_HEAD - 1
 SAME_CHARS = 400  # from this size on, equal results of any tool are shown once
-LATER_KEPT = 64  # how many later texts of one file an earlier one is compared with
+LATER_KEPT = 64  # how many later texts of one file are known while earlier ones are judged
+COMPARED_MAX = 8  # how many of them are read to judge one
 
 Part = tuple[int, int, str]  # where a copy starts and ends in its block, and its notice
 
@@ -46,7 +48,8 @@ def dedup(brief: Brief) -> list[Edit | Ask]:
 
 def _edits(brief: Brief, size: int) -> list[Edit | Ask]:
     """One edit per block, with a notice in the place of every copy that goes."""
-    copies = Copies(brief.slots, brief.config, protected(brief.view))
+    task = {slot.seq for slot in brief.slots[: opening(brief.view)]}
+    copies = Copies(brief.slots, brief.config, protected(brief.view) | task)
     gone: dict[tuple[int, int], list[Part]] = {}
     for copy, notice in _unneeded(copies, size):
         gone.setdefault((copy.seq, copy.block), []).append((copy.start, copy.end, notice))
@@ -79,23 +82,24 @@ def _exchange(text: str, parts: list[Part]) -> str:
 def _unneeded(copies: Copies, size: int) -> Iterator[tuple[Copy, str]]:
     """Every copy that goes, with its notice; newest first, so that what stays is known when
     older ones are judged."""
-    kept = _Kept(copies.changes)
+    kept = _Kept(copies)
     for copy in reversed(copies.found()):
         text = copies.text(copy)
         output = payload(text) if len(text) >= size else ""
-        notice = kept.notice(copy, output)
-        if copy.movable and notice and len(notice) < len(text):
+        notice = kept.notice(copy, output) if copy.movable else ""
+        if notice and len(notice) < len(text):
             yield copy, notice
         else:
             kept.add(copy, output)
 
 
 class _Kept(Struct):
-    """The copies that stay, by file and by their text; `changes` are those of each file, by seq."""
+    """The copies that stay, by file and by their text."""
 
-    changes: Mapping[str, Sequence[int]]
+    copies: Copies
     later: dict[str, list[Copy]] = {}
     same: dict[tuple[str, str], Copy] = {}
+    shown: dict[Copy, FileText] = {}
 
     def add(self, copy: Copy, output: str) -> None:
         """This copy stays on the page."""
@@ -122,21 +126,27 @@ class _Kept(Struct):
 
     def _later_text(self, copy: Copy) -> Copy | None:
         """A later text of the same file that shows what this one shows."""
-        for other in self.later.get(copy.path, ()):
-            if _shows_all(other, copy) and not self._is_moved(copy, other):
+        covering = [other for other in self.later.get(copy.path, ()) if _covers(other, copy)]
+        for other in covering[:COMPARED_MAX]:
+            if self._stands_for(other, copy):
                 return other
         return None
 
-    def _is_moved(self, copy: Copy, other: Copy) -> bool:
-        """Whether an edit lies between the two: after one, the same line numbers need not show
-        the same lines. A whole text shows them in any case."""
-        return not other.whole and _is_changed(self.changes.get(copy.path, ()), copy, other)
+    def _stands_for(self, other: Copy, copy: Copy) -> bool:
+        """Whether a later text loses nothing of this one. After a change, the same line numbers
+        need not be the same lines; a call that writes the whole file has its text in it."""
+        changed = self.copies.changed_between(copy, other)
+        if changed.count and not other.whole:
+            return False
+        if other.written:
+            return True
+        same_lines = (other.first, other.last) == (copy.first, copy.last)
+        return stands_for(self._shown(other), self._shown(copy), changed, same_lines)
 
-
-def _is_changed(changes: Sequence[int], after: Copy, before: Copy) -> bool:
-    """Whether one of the changes of the file lies between two copies."""
-    at = bisect_left(changes, after.seq)
-    return at < len(changes) and changes[at] < before.seq
+    def _shown(self, copy: Copy) -> FileText:
+        if copy not in self.shown:
+            self.shown[copy] = file_text(self.copies.text(copy), copy.cut)
+        return self.shown[copy]
 
 
 def _file_notice(path: str, seq: int) -> str:
@@ -151,9 +161,9 @@ def _short_path(path: str) -> str:
     return path[:PATH_HEAD] + "…" + path[-PATH_TAIL:]
 
 
-def _shows_all(later: Copy, earlier: Copy) -> bool:
-    """Whether a later text of the file shows all lines of an earlier one. Lines that are counted
-    from the end have negative numbers."""
+def _covers(later: Copy, earlier: Copy) -> bool:
+    """Whether a later text of the file was to show all lines of an earlier one. Lines that are
+    counted from the end have negative numbers."""
     if later.whole:
         return True
     if later.first < 0 or earlier.first < 0:

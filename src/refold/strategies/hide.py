@@ -91,20 +91,21 @@ def _uses_tools(message: Message) -> bool:
 
 
 def _oldest(brief: Brief) -> set[int]:
-    """The units that must go, oldest first, for the page to meet the target with a notice on it."""
+    """The units that must go, oldest first, for the page to meet the target with a notice on it,
+    in tokens and, where they are too many, in messages."""
     slots = brief.slots
     left = brief.excess + notice_tokens(brief, _HANDLES_EXPECTED)
     left -= shown_notice_tokens(slots)
     going: set[int] = set()
-    for unit in _candidates(brief.view):
-        if left <= 0:
+    for unit in oldest_units(brief.view):
+        if left <= 0 and not brief.is_crowded(len(slots) - len(going) + 1):
             break
         going.update(unit)
         left -= run_tokens(slots, unit)
     return going
 
 
-def _candidates(view: View) -> list[range]:
+def oldest_units(view: View) -> list[range]:
     """The units that may go, in the order in which they go: messages, then summaries, then a first
     reply with tools.
 

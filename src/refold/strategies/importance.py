@@ -30,7 +30,7 @@ from refold.strategies.hide_notice import (
     shown_notice_tokens,
 )
 from refold.strategies.prose import cap_tokens
-from refold.strategies.scores import WEIGHTS, factors_of, weighed
+from refold.strategies.scores import POWER, WEIGHTS, factors_of, weighed
 from refold.strategies.summarize import asks_for
 
 THRESHOLD = 0.6
@@ -233,7 +233,7 @@ def _best_first(
     """The units by value per token; of two alike the older one first."""
 
     def order(unit: range) -> tuple[float, int]:
-        density = _value(values, unit) / (sizes[unit] + UNIT_TOKENS)
+        density = _value(values, unit) ** POWER / (sizes[unit] + UNIT_TOKENS)
         return -density, unit.start
 
     return sorted(found, key=order)

@@ -17,14 +17,17 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from refold.core.codec import kind_of
-from refold.core.fold import Fold
+from refold.core.fold import Fold, text_of
 from refold.core.laws import broken
-from refold.core.model import Edit, Event, Hide, Replace, Summarize
+from refold.core.model import Edit, Event, Hide, Replace, Slot, Summarize, View
 from refold.core.plan import Ask, Proposal, Step
 from refold.display import failure
 from refold.errors import Invalid, RefoldError
 from refold.strategies.answer import checked_answer
 from refold.strategies.brief import Brief, Strategy
+
+BY_TOKENS = frozenset({"gist", "clear", "keep"})  # these know no number of messages
+STANDINS = 3  # the opening, what stands for the messages that go, and a cut inside a tool pair
 
 
 class Climb(Struct, frozen=True, kw_only=True):
@@ -50,7 +53,8 @@ def climb(state: Fold, brief: Brief, rungs: Sequence[tuple[str, Strategy]]) -> C
     done = Climb(state=state.copy(), proposals=(), asks=(), steps=())
     for name, strategy in rungs:
         enough = _enough(brief, done, is_last=name == rungs[-1][0])
-        if done.state.view().tokens <= enough:
+        page = done.state.view()
+        if page.tokens <= enough and not brief.is_crowded(len(page.slots) - STANDINS):
             break
         done = done.then(_run_rung(done.state, brief, name, strategy))
     return done
@@ -69,19 +73,47 @@ def _run_rung(state: Fold, brief: Brief, name: str, strategy: Strategy) -> Climb
     before = state.view()
     began = process_time()
     settings = {**brief.config.strategy.get(name, {}), **brief.settings}
-    own = replace(brief, view=before, settings=settings)
+    shown = _without_tail(brief, before) if name in BY_TOKENS else before
+    own = replace(brief, view=shown, settings=settings)
     items, failed = _run_strategy(strategy, own, by_hand=bool(brief.settings))
     taken, after, refusal = _try_edits(state, brief, [_draft_of(item) for item in items])
+    page = after.view()
     step = Step(
         strategy=name,
         edits=len(taken),
         tokens_before=before.tokens,
-        tokens_after=after.view().tokens,
+        tokens_after=page.tokens,
+        chars_saved=_chars_saved(before.slots, page.slots) if taken else 0,
         cpu_ms=1e3 * (process_time() - began),
         note=failed or refusal,
     )
     asks = _asks_for(taken, items)
     return Climb(state=after, proposals=tuple(taken), asks=asks, steps=(step,))
+
+
+def _chars_saved(before: Sequence[Slot], after: Sequence[Slot]) -> int:
+    """By how many characters a page shrank. A slot that was not edited is the same object on both,
+    so only those are read that were."""
+    kept = {id(slot) for slot in before} & {id(slot) for slot in after}
+    gone, new = (sum(map(_chars, slots)) for slots in (_others(before, kept), _others(after, kept)))
+    return gone - new
+
+
+def _others(slots: Sequence[Slot], kept: set[int]) -> list[Slot]:
+    return [slot for slot in slots if id(slot) not in kept]
+
+
+def _chars(slot: Slot) -> int:
+    return sum(len(text_of(block)) for block in slot.message.blocks)
+
+
+def _without_tail(brief: Brief, view: View) -> View:
+    """The page for a strategy that goes by tokens: where only messages are too many, the newest
+    stay as if they were pinned, as many as are allowed beside what will stand for the rest."""
+    if not brief.messages_max:
+        return view
+    tail = view.slots[max(0, len(view.slots) - brief.messages_max + STANDINS) :]
+    return replace(view, pins=view.pins | {slot.seq for slot in tail})
 
 
 def _asks_for(taken: Sequence[Proposal], items: Sequence[Edit | Ask]) -> tuple[Ask, ...]:

@@ -187,6 +187,13 @@ def _check_values(
     for name, value in given.items():
         if name in known:
             check_kind(f"{name} of {origin}", value, known[name])
+            _check_not_negative(name, value, origin)
+
+
+def _check_not_negative(name: str, value: object, origin: str) -> None:
+    """Refuses a number below 0: every number of a strategy is a size, a count or a share."""
+    if isinstance(value, int | float) and value < 0:
+        raise Invalid(f"{name} of {origin} is {value}", hint="give a number from 0")
 
 
 def _check_choices(given: Mapping[str, Any], names: Sequence[str], origin: str) -> None:

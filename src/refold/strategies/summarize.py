@@ -5,8 +5,10 @@ The last `keep` messages stay (from a seam on), and so do the latest request, pi
 messages at the front; what lies between them is asked for span by span. The draft is a heading that
 tells what is covered, and the ledger of the whole conversation so far, so it can stand alone. An
 earlier summary is covered by the next one, which therefore carries its counts, facts and prose on;
-where room is short, the ledger gives way first. Neighbours: `gist` chooses lines instead; `prose`
-and `ledger.uses` have what is carried on; `compaction.prose` has an ask put in words.
+where room is short, the ledger gives way first. Without a writer it has all the room that the
+target leaves, because it is all that is left of requests and files. Neighbours: `gist` chooses
+lines instead; `prose` and `ledger.uses` have what is carried on; `compaction.prose` has an ask put
+in words.
 """
 
 from __future__ import annotations
@@ -93,6 +95,7 @@ class _Ledger(Struct, frozen=True):
     new: tuple[Fact, ...] = ()
     in_work: Set[str] = frozenset()
     per_char: float = 1.0
+    free_tokens: int = 0  # what the target leaves for it, where no writer needs room
 
     def lines(self, tokens_max: float) -> list[str]:
         return ledger_lines(self.told, int(tokens_max / self.per_char), self.in_work)
@@ -102,8 +105,16 @@ def _ledger_of(brief: Brief, runs: Sequence[Sequence[Slot]], raw: Sequence[Slot]
     """The ledger with what these runs add to it."""
     known = brief.view.facts
     new = facts_of(raw, brief.config, known)
-    in_work = files_in_work(_slots_left(brief, runs), brief.config)
-    return _Ledger(merged(known, new), new, in_work, per_char(brief, raw))
+    left = _slots_left(brief, runs)
+    in_work = files_in_work(left, brief.config)
+    free = 0 if brief.has_writer else _free_tokens(brief, left)
+    return _Ledger(merged(known, new), new, in_work, per_char(brief, raw), free)
+
+
+def _free_tokens(brief: Brief, left: Sequence[Slot]) -> int:
+    """What the target leaves beside the slots that stay."""
+    view = brief.view
+    return brief.target - view.system_tokens - view.tools_tokens - tokens_of(left)
 
 
 def _slots_left(brief: Brief, runs: Sequence[Sequence[Slot]]) -> list[Slot]:
@@ -185,5 +196,6 @@ def _text(brief: Brief, run: Sequence[Slot], heading: str, ledger: _Ledger) -> s
         least = (1 - CARRIED_SHARE) * most
     else:
         least = min(LEDGER_TOKENS_MIN, LEDGER_SHARE * cap, shorter - own)
-    lines = [heading, *ledger.lines(max(room, least, 0))]
+    alone = min(ledger.free_tokens, shorter) - own - (count(prose) if prose else 0)
+    lines = [heading, *ledger.lines(max(room, least, alone, 0))]
     return "\n".join([prose, *lines] if prose else lines)

@@ -49,6 +49,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "why": {"seq": "#4"},
     "pin": {"seqs": ["4", "#5"]},
     "unpin": {"seqs": ["4"]},
+    "hide": {"first": "4", "last": "#5"},
     "clear": {"backup": "backup.json"},
     "export": {"file": "a.json"},
     "import": {"file": "exported.json", "id": "imported"},

@@ -212,6 +212,7 @@ def test_the_text_says_what_was_removed_saved_and_put_there(url: str) -> None:
     assert lines[1].startswith("  #5-16 summarized, N -> N tokens")
     assert lines[3] == "Removed: 11 messages" and lines[4].startswith("Saved: ")
     assert lines[5].startswith('Summary: "[Earlier steps #5-16') and len(lines[5]) <= 100
-    assert lines[6] == "The target of 60 tokens was not reached."
+    assert lines[6].startswith("The target of 60 tokens was not reached: ")
+    assert "tokens too many: " in lines[6]
     assert lines[7] == "Batch BATCH; refold receipts fix-login lists all."
     assert lines[8:] == ["Undo with: refold undo fix-login"]

@@ -40,6 +40,7 @@ COMMANDS = {
     "why": Entry("why", "Show what was done to a message, and why."),
     "pin": Entry("pin", "Keep messages on the page through every compaction."),
     "unpin": Entry("unpin", "Let compactions take messages that were pinned."),
+    "hide": Entry("hide", "Take chosen messages off the page."),
     "clear": Entry("clear", "Take everything but pins off the page."),
     "export": Entry("export", "Write a conversation to a file."),
     "import": Entry("import_", "Read a conversation from an exported file."),

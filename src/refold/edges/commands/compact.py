@@ -277,7 +277,8 @@ def _show_effect(done: Compacted, screen: Screen) -> None:
     if done.summary:
         screen.line(f'Summary: "{short_line(done.summary, SUMMARY_CHARS)}"')
     if not done.reached:
-        screen.line(("yellow", f"The target of {done.target:,} tokens was not reached."))
+        missed = f"The target of {done.target:,} tokens was not reached: {done.reason}."
+        screen.line(("yellow", missed))
 
 
 def _show_items(done: Compaction, screen: Screen) -> None:
