@@ -152,21 +152,24 @@ class Context:
         *,
         is_error: bool = False,
         name: str = "",
-        task: str = "",
-        query: str = "",
+        task: str | int | None = None,
+        query: str | None = None,
+        mime: str = "",
         on_error: OnError = "raise",
     ) -> list[Event]:
-        """Appends what a tool call gave: text, bytes, or data (JSON). `task` and `query` group
-        large outputs. Raises Invalid for values that cannot be written, unless
-        `on_error="degrade"`: then their `repr` is kept."""
+        """Appends what a tool call gave: text, bytes (an image or PDF is shown as such; `mime` says
+        what else they are), a provider's content parts, or data (JSON). `task` and `query` group
+        outputs. Raises Invalid for values that cannot be written, unless `on_error="degrade"`:
+        then their `repr` is kept."""
         return self._recorder.append_result(
             call,
             output,
+            mime=mime,
+            on_error=on_error,
             is_error=is_error,
             name=name,
-            task=task,
-            query=query,
-            on_error=on_error,
+            task="" if task is None else str(task),
+            query=query or "",
         )
 
     def record(self, response: Any) -> list[Event]:

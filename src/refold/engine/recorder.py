@@ -8,14 +8,14 @@ way, `log.open_log` appends.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import msgspec
 from msgspec.structs import replace
 
 from refold import dialects
-from refold.artifacts import offload
-from refold.artifacts.intake import Intake
+from refold.artifacts import output as outputs
+from refold.artifacts.intake import Intake, ResultFields
 from refold.compaction.active_model import ActiveModel
 from refold.core.laws import calls_of, results_of
 from refold.core.model import Event, Message, Slot, Usage
@@ -55,20 +55,15 @@ class Recorder:
         call: str,
         output: Any,
         *,
-        is_error: bool,
-        name: str,
-        task: str,
-        query: str,
+        mime: str,
         on_error: OnError,
+        **given: Unpack[ResultFields],
     ) -> list[Event]:
         with self._log.guard:
             self._log.check_open()
             self._check_call(call)
-            content = offload.output_text(output, on_error=on_error)
-            drafts = self._intake.result(
-                call, content, is_error=is_error, name=name, task=task, query=query
-            )
-            return self._log.append(drafts)
+            read = outputs.read(output, mime=mime, on_error=on_error)
+            return self._log.append(self._intake.result(call, read, **given))
 
     def record(self, response: Any, *, shown: int) -> list[Event]:
         """Appends a reply to the request that showed the log up to `shown`. A stream is read to
