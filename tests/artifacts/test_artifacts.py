@@ -83,7 +83,7 @@ def test_bytes_that_no_event_could_hold_are_kept_as_the_text_they_are(tmp_path):
     text = "é first line\n" + "a line with a 汉字 in it\n" * 700_000 + "the last line"
     written = json.dumps([text], ensure_ascii=False).encode()
     for output, content, mime in (
-        (text.encode(), text.encode(), "text/plain"),
+        (text.encode(), text.encode(), "application/octet-stream"),
         ([text], written, "application/json"),
     ):
         id = ran(context, output)

@@ -6,6 +6,7 @@ import pytest
 
 from refold.artifacts import describe as describing
 from refold.artifacts.describe import register
+from refold.artifacts.output import read
 from refold.core.model import ToolCall
 from refold.log.notices import Notice
 from refold.stores import open_store
@@ -43,7 +44,7 @@ def intake_heard(store):
 
 
 def result(intake, content):
-    return intake.result("c", content, is_error=False, name="", task="", query="")
+    return intake.result("c", read(content), is_error=False, name="", task="", query="")
 
 
 def stub_of(context) -> str:

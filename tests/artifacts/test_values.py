@@ -8,15 +8,16 @@ import math
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
+from pathlib import Path
 from uuid import UUID
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import refold
 from refold.artifacts import values as encoding
-from refold.artifacts.offload import output_text
+from refold.artifacts.output import read
 from refold.artifacts.values import DEPTH_MAX, decoded, degraded, encoded
 from refold.errors import Invalid
 
@@ -114,9 +115,9 @@ def nested(depth: int) -> list[object]:
 def test_what_has_no_form_is_refused_with_its_place_or_kept_as_its_repr(value, said):
     """T-05: circular data names the key; `degrade` keeps the repr instead."""
     with pytest.raises(Invalid, match=said) as caught:
-        output_text(value)
+        read(value)
     assert len(str(caught.value)) < 300 and "degrade" in str(caught.value.hint)
-    assert output_text(value, on_error="degrade") == degraded(value)
+    assert read(value, on_error="degrade").content == degraded(value)
 
 
 def test_the_repr_is_kept_even_if_it_fails_and_another_word_is_refused():
@@ -124,10 +125,10 @@ def test_the_repr_is_kept_even_if_it_fails_and_another_word_is_refused():
         def __repr__(self) -> str:
             raise RuntimeError("no repr today")
 
-    assert output_text(circular(), on_error="degrade") == repr(circular())
-    assert output_text(Broken(), on_error="degrade") == "<Broken, whose repr failed: RuntimeError>"
+    assert read(circular(), on_error="degrade").content == repr(circular())
+    assert read(Broken(), on_error="degrade").content == "<Broken, whose repr failed: RuntimeError>"
     with pytest.raises(Invalid, match="on_error='ignore'"):
-        output_text({}, on_error="ignore")
+        read({}, on_error="ignore")
 
 
 def test_a_refused_output_leaves_the_conversation_as_it_was():
@@ -178,7 +179,7 @@ def test_a_value_that_is_too_large_to_hold_is_written_piece_by_piece(monkeypatch
     call = {"id": "c", "type": "function", "function": {"name": "run", "arguments": "{}"}}
     context.append({"role": "assistant", "content": None, "tool_calls": [call]})
     value = {"rows": [{"n": n, "text": "é" * 50} for n in range(1_000)], "last": {1, 2}}
-    assert isinstance(output_text(value), encoding.Written)
+    assert isinstance(read(value).content, encoding.Written)
     context.append_result("c", value)
     [artifact] = [one.artifact for one in context.artifacts.list()]
     assert (
@@ -201,3 +202,19 @@ def test_a_loop_that_asks_for_it_goes_on_with_the_repr():
     context.append({"role": "assistant", "content": None, "tool_calls": [call]})
     context.append_result("c", circular(), on_error="degrade")
     assert context.view.slots[-1].message.blocks[0].content[0].text == repr(circular())
+
+
+@settings(max_examples=50, deadline=None)
+@given(VALUES | st.binary() | st.text().map(str.encode) | st.builds(Path, st.just("/a/b.py")))
+def test_what_a_tool_gave_comes_back_large_or_small(value):
+    """T-05: bytes as bytes, also where they are text."""
+    for offload_tokens in (1, 8_000):
+        context = refold.open("work", store="memory:", config={"offload_tokens": offload_tokens})
+        call = {"id": "c", "type": "function", "function": {"name": "run", "arguments": "{}"}}
+        context.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        seq = context.append_result("c", value)[-1].seq
+        back = context.artifacts.value(f"#{seq}")
+        assert back == value
+        assert isinstance(back, bytes) == isinstance(value, bytes)
+        for stored in context.artifacts.list():
+            assert context.artifacts.value(stored.id) == value

@@ -13,15 +13,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from refold.artifacts import cleanup, select
 from refold.artifacts.grep import WAIT_S, Grepped, check, grepped
 from refold.artifacts.listing import StoredArtifact
-from refold.artifacts.offload import keep, output_text, value_of
+from refold.artifacts.offload import keep
+from refold.artifacts.output import BYTES, JSON, kept, value_of
 from refold.artifacts.reader import ArtifactReader, id_of
 from refold.checked import checked
 from refold.config import Config
-from refold.core.model import Artifact, ArtifactType, Message, Origin, ToolResult
+from refold.core.model import Artifact, ArtifactType, Media, Message, Origin, ToolResult
 from refold.errors import Corrupt, Invalid, NotFound, RefoldError
 from refold.log.open_log import OpenLog
 from refold.log.unfold import MOST, Part, body_text, lines_between, span_of
@@ -58,9 +60,14 @@ class Artifacts:
         refers to it. Without a `mime` it follows from the bytes and the ending of the name."""
         with self._open.guard:
             self._open.check_open()
-            content = content if isinstance(content, bytes) else output_text(content)
-            store, origin = self._open.store, origin or Origin()
-            artifact = keep(store, content, name=name, type=type, mime=mime, origin=origin)
+            artifact = keep(
+                self._open.store,
+                kept(content),
+                name=name,
+                type=type,
+                mime=mime,
+                origin=origin or Origin(),
+            )
             self._open.append([self._open.draft(artifact)])
             return artifact
 
@@ -98,12 +105,12 @@ class Artifacts:
 
     @checked
     def value(self, handle: str) -> Any:
-        """What `append_result` was given: data as data, None as None, text as text, bytes that
-        are not text as bytes. The handle is that of an artifact, or `#41` for the message that
-        answers the call."""
+        """What `append_result` was given: data as data, None as None, text as text, bytes as
+        bytes. The handle is that of an artifact, or `#41` for the message that answers the
+        call."""
         found = self._reader.original(handle)
         if found.artifact is not None:
-            return self._value(found.artifact, found.artifact.mime)
+            return self._value(found.artifact)
         with self._open.guard:
             slots = self._open.log.originals(span_of(found.handle))
         match [slot.message for slot in slots]:
@@ -112,14 +119,27 @@ class Artifacts:
         raise Invalid(f"{found.handle} is not what one tool gave", hint="unfold gives any message")
 
     def _result_value(self, message: Message, id: str) -> Any:
-        mime = message.metadata.get("mime")
+        about = message.metadata
         artifact = self._reader.original(id).artifact if id else None
-        return self._value(artifact, mime) if artifact else value_of(body_text(message), mime)
+        content = self._text(artifact) if artifact else _text_in(message)
+        return value_of(content, about.get("mime"), about.get("form"), self._bytes)
 
-    def _value(self, artifact: Artifact, mime: Any) -> Any:
+    def _value(self, artifact: Artifact) -> Any:
+        """The value that an artifact was kept for: of JSON and of bytes that are text, its type
+        says so."""
+        mime = artifact.mime if artifact.mime in (JSON, BYTES) else None
+        return value_of(self._text(artifact), mime, fetch=self._bytes)
+
+    def _text(self, artifact: Artifact) -> str | bytes:
         content = b"".join(self._reader.content(artifact))
         is_text = artifact.size_chars or not content
-        return value_of(content.decode("utf-8", "surrogatepass") if is_text else content, mime)
+        return content.decode("utf-8", "surrogatepass") if is_text else content
+
+    def _bytes(self, id: str) -> bytes:
+        artifact = self._reader.original(id).artifact
+        if artifact is None:
+            raise Invalid(f"{id:.80} is not an artifact", hint="artifacts.list() has their ids")
+        return b"".join(self._reader.content(artifact))
 
     @checked
     def lines(
@@ -206,6 +226,13 @@ class Artifacts:
         done = cleanup.remove(self._open.store, self._open.id, id_of(handle), now_ms=now_ms)
         with self._open.reading():
             return done
+
+
+def _text_in(message: Message) -> str:
+    """The text of a result, without its media."""
+    blocks = (block for block in message.blocks if isinstance(block, ToolResult))
+    parts = (part for block in blocks for part in block.content)
+    return body_text(replace(message, blocks=tuple(p for p in parts if not isinstance(p, Media))))
 
 
 def clean_configured(artifacts: Artifacts, log: OpenLog) -> None:

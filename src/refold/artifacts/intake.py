@@ -9,11 +9,15 @@ stubs, the engine appends the drafts.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any, TypedDict, Unpack
+
+import msgspec
 from msgspec.structs import replace
 
 from refold.artifacts import offload
 from refold.artifacts.describe import summarized
-from refold.artifacts.values import Written
+from refold.artifacts.output import Content, Output
 from refold.core.budget import offload_tokens
 from refold.core.model import Artifact, Message, Origin, Text, ToolResult
 from refold.log.draft import Draft
@@ -23,6 +27,18 @@ from refold.tokens.counter import MESSAGE_TOKENS, count_message
 
 # What no counter of any use exceeds: with them, counting is spared at both ends.
 CHARS_PER_TOKEN_MAX, TOKENS_PER_CHAR_MAX = 8, 4
+
+Metadata = dict[str, Any]
+
+
+class ResultFields(TypedDict):
+    """What is said of a result besides its call and its output."""
+
+    is_error: bool
+    name: str
+    task: str
+    query: str
+    key: str
 
 
 class Intake:
@@ -61,44 +77,63 @@ class Intake:
             message, count_message(message, self._log.counter), by or author(message)
         )
 
-    def result(
-        self,
-        call: str,
-        content: offload.Content,
-        *,
-        is_error: bool,
-        name: str,
-        task: str,
-        query: str,
-        key: str = "",
-    ) -> list[Draft]:
-        """What a tool call gave, as a message of its own. Its mime says that it was data, and no
-        text that looks the same."""
+    def result(self, call: str, output: Output, **given: Unpack[ResultFields]) -> list[Draft]:
+        """What a tool call gave, as a message of its own, after the artifacts of its media and of
+        its text, if that is large. The message says what makes the value whole again."""
         asked = self._log.log.call(call)
-        result = ToolResult(call, is_error=is_error, name=name or (asked.name if asked else ""))
-        by = f"tool:{result.name}" if result.name else "tool"
-        mime = offload.JSON if isinstance(content, Written) else None
-        if isinstance(content, Written) and content.whole is not None:
-            content = content.whole.decode()
-        if (
-            isinstance(content, str)
-            and (small := self._small(result, content, by, mime, key)) is not None
-        ):
-            return [small]
-        origin = offload.origin_of(asked, self._report_failure, name=name, task=task, query=query)
-        artifact, stubbed = self._move_out(result, content, origin, mime)
-        return [self._log.draft(artifact, by=by), self._counted(_answer(stubbed, mime, key), by)]
+        name = given["name"] or (asked.name if asked else "")
+        result = ToolResult(call, is_error=given["is_error"], name=name)
+        by = f"tool:{name}" if name else "tool"
+        about = _about(output)
+        if not output.found and not given["task"] and not given["query"]:
+            small = self._small(result, output, about, by, given["key"])
+            if small is not None:
+                return [small]
+        origin = offload.origin_of(
+            asked,
+            self._report_failure,
+            name=given["name"],
+            task=given["task"],
+            query=given["query"],
+        )
+        drafts = [self._log.draft(one, by=by) for one in self._kept_media(output, origin)]
+        about_origin = {**about, "origin": msgspec.to_builtins(origin)}
+        is_grouped = bool(given["task"] or given["query"])
+        told = about_origin if is_grouped else about
+        small = self._small(result, output, told, by, given["key"])
+        if small is not None:
+            return [*drafts, small]
+        with_media = replace(result, content=output.media)
+        artifact, stubbed = self._move_out(with_media, output.content, origin, output.mime)
+        drafts.append(self._log.draft(artifact, by=by))
+        return [*drafts, self._counted(_answer(stubbed, about, given["key"]), by)]
+
+    def _kept_media(self, output: Output, origin: Origin) -> Iterator[Artifact]:
+        """The media of an output as artifacts, each once."""
+        for one in {one.id: one for one in output.found if one.content}.values():
+            yield offload.keep(
+                self._log.store,
+                one.content,
+                name=one.media.name or origin.description or "output",
+                type="command_output",
+                mime=one.media.mime or None,
+                origin=origin,
+            )
 
     def _small(
-        self, result: ToolResult, text: str, by: str, mime: str | None, key: str
+        self, result: ToolResult, output: Output, about: Metadata, by: str, key: str
     ) -> Draft | None:
         """The result whole, counted, unless it is so large that it is to be moved out."""
+        text = output.text
         limit, stays = self.result_tokens_max, self._stays(result)
-        if not stays and len(text) > limit * CHARS_PER_TOKEN_MAX:
+        if text is None or (not stays and len(text) > limit * CHARS_PER_TOKEN_MAX):
             return None
-        whole = replace(result, content=(Text(text),)) if text else result
-        draft = self._counted(_answer(whole, mime, key), by)
-        return draft if stays or draft.tokens - MESSAGE_TOKENS <= limit else None
+        blocks = output.blocks or ((Text(text),) if text else ()) + output.media
+        draft = self._counted(_answer(replace(result, content=blocks), about, key), by)
+        if stays or draft.tokens - MESSAGE_TOKENS <= limit:
+            return draft
+        is_small = bool(output.found) and self._log.counter(text) <= limit
+        return draft if is_small else None
 
     def _is_large(self, result: ToolResult, limit: int) -> bool:
         if result.artifact or self._stays(result):
@@ -118,7 +153,7 @@ class Intake:
         return name in self._config.exclude_tools or offload.is_own(name)
 
     def _move_out(
-        self, result: ToolResult, content: offload.Content, origin: Origin, mime: str | None = None
+        self, result: ToolResult, content: Content, origin: Origin, mime: str | None = None
     ) -> tuple[Artifact, ToolResult]:
         """The result with a stub in place of its text, and the artifact that has the text."""
         store, name = self._log.store, origin.description or "output"
@@ -140,9 +175,14 @@ class Intake:
         self._log.notify("hook-failed", reason)
 
 
-def _answer(result: ToolResult, mime: str | None, key: str) -> Message:
-    metadata = {"mime": mime} if mime else {}
-    return Message(role="tool", blocks=(result,), metadata=metadata, key=key)
+def _answer(result: ToolResult, about: Metadata, key: str) -> Message:
+    return Message(role="tool", blocks=(result,), metadata=about, key=key)
+
+
+def _about(output: Output) -> Metadata:
+    """What the value of a result is made of, where its text alone does not say it."""
+    about: Metadata = {"mime": output.mime} if output.mime else {}
+    return about if output.form is None else {**about, "form": output.form}
 
 
 def _texts(result: ToolResult) -> list[str]:

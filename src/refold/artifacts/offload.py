@@ -14,24 +14,23 @@ import mimetypes
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from typing import Any, get_args, get_type_hints
+from typing import get_args, get_type_hints
 
 import msgspec
 from msgspec.structs import replace
 
 from refold.artifacts.describe import Failed, described
+from refold.artifacts.output import BYTES, JSON, TEXT, Content
 from refold.artifacts.search_results import Results, results_of
-from refold.artifacts.values import Written, decoded, degraded
+from refold.artifacts.values import Written
 from refold.core.arguments import canonical_arguments
-from refold.core.codec import EVENT_BYTES_MAX, artifact_id
+from refold.core.codec import artifact_id
 from refold.core.model import Artifact, Origin, ToolCall
 from refold.display import cut
 from refold.errors import Invalid
 from refold.stores.protocol import Store
 
-TEXT, JSON, BYTES = "text/plain", "application/json", "application/octet-stream"
 TYPES = get_args(get_type_hints(Artifact)["type"])
-ON_ERROR = ("raise", "degrade")
 STUB_CHARS_MAX = 2_000
 CHUNK_CHARS = 256 * 1024
 LINE_CHARS_MAX = 160
@@ -45,41 +44,6 @@ SUFFIXES = {
     "text/csv": ".csv",
     BYTES: ".bin",
 }
-
-Content = str | bytes | Written
-
-
-def output_text(output: Any, *, on_error: str = "raise") -> Content:
-    """What is kept of a tool's output: text as it is, bytes as text where they are UTF-8, any
-    other value as JSON. Bytes that no event could hold stay bytes, even if they are text: they go
-    to the store in pieces, and are not held twice. Raises Invalid for values that cannot be
-    written, unless `on_error` is "degrade": then their `repr` is kept."""
-    if on_error not in ON_ERROR:
-        raise Invalid(f"on_error={on_error!r:.80}", hint="one of: " + ", ".join(ON_ERROR))
-    if isinstance(output, str):
-        return output
-    if isinstance(output, bytes | bytearray | memoryview):
-        return _text_or_bytes(bytes(output))
-    try:
-        return Written(output)
-    except Invalid:
-        if on_error == "degrade":
-            return degraded(output)
-        raise
-
-
-def value_of(content: str | bytes, mime: Any) -> Any:
-    """The output of which `output_text` made this content."""
-    return decoded(content) if mime == JSON else content
-
-
-def _text_or_bytes(content: bytes) -> str | bytes:
-    if len(content) > EVENT_BYTES_MAX:
-        return content
-    try:
-        return content.decode()
-    except UnicodeDecodeError:
-        return content
 
 
 def is_own(tool: str) -> bool:
@@ -145,6 +109,8 @@ def _ending(name: str, origin: Origin) -> str:
 
 def suffix_of(artifact: Artifact) -> str:
     """How the name of an artifact's file ends."""
+    if artifact.mime == BYTES and artifact.size_chars and artifact.type != "custom":
+        return ".txt"
     if artifact.mime in SUFFIXES:
         return SUFFIXES[artifact.mime]
     ending = _ending(artifact.name, artifact.origin)

@@ -17,6 +17,7 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from math import isfinite
+from pathlib import Path, PurePath
 from traceback import format_exception_only
 from typing import Any
 from uuid import UUID
@@ -39,6 +40,13 @@ _TAGGED: tuple[tuple[str, type], ...] = (
 )  # fmt: skip
 
 _Text = Callable[[str], Any]
+
+
+class Gap(msgspec.Struct, frozen=True):
+    """Stands in a value for what is kept elsewhere, and is written as `{tag: held}`."""
+
+    tag: str
+    held: Any
 
 
 class _Unfit(Exception):
@@ -191,6 +199,10 @@ def _written_scalar(value: Any, text: _Text) -> Any:
     match value:
         case Enum():
             return None
+        case Gap():
+            return {value.tag: value.held}
+        case PurePath():
+            return {"$path": str(value)}
         case str():
             return text(str.__str__(value))
         case float():
@@ -291,12 +303,28 @@ def _escaped(text: str) -> Any:
 
 def decoded(text: str | bytes) -> Any:
     """The value that `encoded` wrote; Invalid if it is not JSON."""
+    return restored(json_of(text))
+
+
+def json_of(text: str | bytes) -> Any:
+    """What the text says as JSON; Invalid if it is none."""
     try:
-        return _restored(msgspec.json.decode(text))
-    except (msgspec.MsgspecError, RecursionError, UnicodeError, TypeError, ValueError) as error:
-        raise Invalid(
-            f"this is not what a value was written as: {error}", hint="text is kept as it is"
-        ) from error
+        return msgspec.json.decode(text)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+        raise _unreadable(error) from error
+
+
+def restored(value: Any) -> Any:
+    """The value of which a JSON value was written."""
+    try:
+        return _restored(value)
+    except (msgspec.MsgspecError, RecursionError, TypeError, ValueError) as error:
+        raise _unreadable(error) from error
+
+
+def _unreadable(error: Exception) -> Invalid:
+    what = f"this is not what a value was written as: {error}"
+    return Invalid(what, hint="text is kept as it is")
 
 
 def _restored(value: Any) -> Any:
@@ -327,5 +355,8 @@ _TAGS: dict[str, Callable[[Any], Any]] = {
     "$dict": lambda held: {_hashable(_restored(key)): _restored(item) for key, item in held},
     "$exception": str,
     "$escaped": lambda held: held.encode().decode("unicode_escape"),
+    "$path": Path,
     **{tag: _converter(kind) for tag, kind in _TAGGED},
+    # Gaps: whoever kept what belongs there fills them first.
+    **dict.fromkeys(("$media", "$base64", "$data_url", "$text"), lambda held: held),
 }

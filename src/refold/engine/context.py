@@ -30,6 +30,7 @@ from refold.core.model import Checkpoint, Event, Meta, Restore, Span, Totals, Vi
 from refold.core.plan import Plan, Receipt
 from refold.dialects.beside import plain_system, plain_tools
 from refold.dialects.messages import PageMessage
+from refold.dialects.outside import plain_value
 from refold.dialects.overflow import overflow_of
 from refold.dialects.page import Rendered
 from refold.engine import going_back, refresh, spawn
@@ -167,23 +168,27 @@ class Context:
         *,
         is_error: bool = False,
         name: str = "",
-        task: str = "",
-        query: str = "",
+        task: str | int | None = None,
+        query: str | None = None,
+        mime: str = "",
         on_error: OnError = "raise",
         at: Moment | None = None,
         key: str = "",
     ) -> list[Event]:
-        """Appends what a tool call gave: text, bytes, or data (JSON). `task` and `query` group
-        large outputs. Raises Invalid for values that cannot be written, unless
-        `on_error="degrade"`: then their `repr` is kept. `at` and `key` as in `append`."""
+        """Appends what a tool call gave: text, bytes (an image or PDF is shown as such; `mime` says
+        what else they are), a provider's content parts, or data (JSON). `task` and `query` group
+        outputs. Raises Invalid for values that cannot be written, unless `on_error="degrade"`:
+        then their `repr` is kept. `at` and `key` as in `append`."""
         return self._recorder.append_result(
             call,
             output,
+            mime=mime,
+            on_error=on_error,
             is_error=is_error,
             name=name,
-            task=task,
-            query=query,
-            on_error=on_error,
+            task="" if task is None else str(task),
+            query=query or "",
+            key=key,
             stamp=stamp(at, key),
         )
 
@@ -222,7 +227,7 @@ class Context:
         """Keeps something that is no message in the log: the model never sees it, and
         `context.log.notes` gives it back. `data` is anything that JSON can hold; `at` and `key` as
         in `append`."""
-        keys, data = self._recorder.keys, dialects.plain_value(data)
+        keys, data = self._recorder.keys, plain_value(data)
         return write_note(self._open, keys, kind, data, by=by, stamp=stamp(at, key))
 
     @checked

@@ -13,6 +13,7 @@ from typing import Any
 from refold import dialects
 from refold.checked import check
 from refold.core.model import Message
+from refold.dialects.outside import plain_value
 from refold.log.draft import message_checked
 from refold.tokens.choice import counter_for
 from refold.tokens.counter import Count, count_message, count_system, count_tools
@@ -38,8 +39,8 @@ def count_messages(
     count = counter_for(counter, info)
     spoken = dialects.dialect(dialect or info.dialect or dialects.DEFAULT).name
     parsed = [one for message in messages for one in _parsed(message, spoken)]
-    beside = count_system(dialects.plain_value(system), count)
-    beside += count_tools(dialects.plain_value(tools), count)
+    beside = count_system(plain_value(system), count)
+    beside += count_tools(plain_value(tools), count)
     return beside + sum(count_message(one, count) for one in parsed)
 
 

@@ -8,14 +8,14 @@ way, `log.open_log` appends.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import msgspec
 from msgspec.structs import replace
 
 from refold import dialects
-from refold.artifacts import offload
-from refold.artifacts.intake import Intake
+from refold.artifacts import output as outputs
+from refold.artifacts.intake import Intake, ResultFields
 from refold.compaction.active_model import ActiveModel
 from refold.core.laws import calls_of, is_request, results_of
 from refold.core.model import Event, Message, Slot, Usage
@@ -60,19 +60,15 @@ class Recorder:
         call: str,
         output: Any,
         *,
-        is_error: bool,
-        name: str,
-        task: str,
-        query: str,
+        mime: str,
         on_error: OnError,
         stamp: Stamp = NOW,
+        **given: Unpack[ResultFields],
     ) -> list[Event]:
         def drafts() -> list[Draft]:
             self._check_call(call)
-            content = offload.output_text(output, on_error=on_error)
-            return self._intake.result(
-                call, content, is_error=is_error, name=name, task=task, query=query, key=stamp.key
-            )
+            read = outputs.read(output, mime=mime, on_error=on_error)
+            return self._intake.result(call, read, **given)
 
         with self._log.guard:
             self._log.check_open()

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from refold.core.model import Conversation, Event
 from refold.errors import Denied
-from refold.stores.protocol import Recovery, Store
+from refold.stores.protocol import Recovery, Salvage, Store
 
 
 class ReadOnlyStore:
@@ -39,6 +39,9 @@ class ReadOnlyStore:
     ) -> list[Event]:
         return self.store.read(conversation, after=after, last=last, limit=limit)
 
+    def salvage(self, conversation: str) -> Salvage:
+        return self.store.salvage(conversation)
+
     def bookmark(self, conversation: str) -> bytes | None:
         return self.store.bookmark(conversation)
 
@@ -56,6 +59,11 @@ class ReadOnlyStore:
 
     def append(self, conversation: str, events: Sequence[Event], *, expect: int) -> None:
         raise self._refusal(f"append to {conversation!r}")
+
+    def rewrite(
+        self, conversation: str, events: Sequence[Event], *, after: int, seen: Salvage
+    ) -> str:
+        raise self._refusal(f"rewrite {conversation!r}")
 
     def keep_bookmark(self, conversation: str, data: bytes) -> None:
         raise self._refusal(f"keep a bookmark of {conversation!r}")

@@ -89,7 +89,7 @@ class SqliteStore:
         self.url = f"sqlite:{self.path}"
         folder = database.beside(self.path, "artifacts")
         self._artifacts = Artifacts(folder, durable=durable, read_only=read_only)
-        self._reader = Reader(self.path, self._forget) if read_only else None
+        self._reader = Reader(self.path, self._forget_all) if read_only else None
         self._lock = threading.RLock()
         self._flushing = threading.RLock()
         self._connection: apsw.Connection | None = None
@@ -309,12 +309,12 @@ class SqliteStore:
     @_guarded
     def _close_connection(self) -> None:
         connection, self._connection = self._connection, None
-        self._forget()
+        self._forget_all()
         self._close_wal()
         if connection:
             connection.close()
 
-    def _forget(self) -> None:
+    def _forget_all(self) -> None:
         """Forgets what was remembered of the logs; it is read again."""
         self._version = -1
         for known in self._memory:
