@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence, Set
 
 from msgspec import Struct
 
+from refold.strategies.fit import common_size
 from refold.strategies.gist.coverage import BESIDE, Coverage
 from refold.strategies.gist.lines import (
     BARE,
@@ -33,7 +34,7 @@ from refold.strategies.gist.queue import Queue
 
 LINE_CHARS_MIN = 6  # a shorter line has no room for a name
 TAG_CHARS = 9
-REQUEST_CHARS = 300  # of every request, kept whatever they tell
+REQUEST_CHARS = 300  # of what a user typed in one message: kept before others get more
 REQUEST_CHARS_OVER = 40  # a line that is longer by no more than this is kept whole
 
 # By seq and number of the line in its passage, the most needed first.
@@ -69,15 +70,18 @@ def choose_lines(
     room: float,
     floor: float,
     per_char: float,
-    requests: Set[int] = frozenset(),
-    request_share: float = 0.0,
+    typed_share: float = 0.0,
+    told: Set[str] = frozenset(),
 ) -> Kept:
     """The pieces to keep, the most needed first. `room` is in tokens, `floor` the least worth
-    per token, `per_char` tokens per character. The beginning of each of the `requests`, given by
-    seq, has this share of the room."""
+    per token, `per_char` tokens per character. What users typed has this share of the room,
+    before anything else; of other lines, those that are `told` elsewhere are left out."""
     choice = Choice(span, need, shown, floor, per_char)
-    room -= choice.keep_requests(requests, room * request_share)
-    choice.take_best(choice.gather(), room)
+    room -= choice.keep_typed(room * typed_share)
+    choice.on_page |= told
+    left = choice.take_best(choice.gather(), room)
+    if typed_share:
+        choice.keep_typed(left)
     return {choice.text.place(at): pieces for at, pieces in choice.kept.items()}
 
 
@@ -103,30 +107,57 @@ class Choice:
         self.lone: set[int] = set()  # lines that stood beside a kept one
         self.done: set[int] = set()  # candidates that were taken or had no room
 
-    # requests
+    # what users typed
 
-    def keep_requests(self, requests: Set[int], room: float) -> float:
-        """Keeps how requests begin, the first one and then the newest while there is room; gives
-        what that took."""
-        span = self.text.span
-        homes = [home for home in reversed(range(len(span))) if span[home].seq in requests]
+    def keep_typed(self, room: float) -> float:
+        """Keeps what users typed, before anything else: all of it if there is room, else the
+        long messages up to a common size; the first message and then the newest come first.
+        Gives what that took."""
+        sizes = {home: size for home in self._homes() if (size := self._typed_chars(home))}
+        chars = room / self.per_char
+        excess = sum(sizes.values()) + TAG_CHARS * len(sizes) - chars
+        most = common_size(sorted(sizes.values(), reverse=True), max(0, int(excess)))
         used = 0.0
-        for home in homes[-1:] + homes[:-1]:
-            used = self._keep_beginning(home, used, room)
+        for home in sizes:
+            used = self._keep_beginning(home, max(most, REQUEST_CHARS), used, room)
         return used
 
-    def _keep_beginning(self, home: int, used: float, room: float) -> float:
-        """Keeps the first lines of a message while there is room; gives what is used then."""
-        first, lines = self.text.first, self.text.lines
-        left = REQUEST_CHARS
-        for at in range(first[home], first[home + 1]):
+    def _homes(self) -> list[int]:
+        """The messages in the order in which they may take room: the first with typed words, then
+        the newest first."""
+        typed = [home for home, one in enumerate(self.text.span) if one.typed]
+        return typed[:1] + typed[:0:-1]
+
+    def _typed_chars(self, home: int) -> int:
+        """How many characters of a message were typed and are not on the page."""
+        missing = [self._missing_chars(at) for at in self._typed_lines(home)]
+        return sum(chars + 1 for chars in missing if chars)
+
+    def _typed_lines(self, home: int) -> list[int]:
+        """The numbers of the lines of a message that were typed."""
+        first = self.text.first[home]
+        return [first + at for at in self.text.span[home].typed]
+
+    def _missing_chars(self, at: int) -> int:
+        """How many characters at the end of a line are not on the page."""
+        line, pieces = self.text.lines[at], self.kept.get(at)
+        if pieces is None:
+            return 0 if line in self.on_page else len(line)
+        start, end = pieces[0]
+        return len(line) if start else len(line) - end
+
+    def _keep_beginning(self, home: int, most: int, used: float, room: float) -> float:
+        """Keeps the first lines of a message that were typed, while there is room; gives what is
+        used then."""
+        left = most
+        for at in self._typed_lines(home):
             if left <= 0 or used >= room:
                 break
-            size = len(lines[at])
-            if lines[at] not in self.on_page:
-                end = size if size <= left + REQUEST_CHARS_OVER else left
-                used += self._keep_line(at, end)
-                left -= end
+            if missing := self._missing_chars(at):
+                more = missing if missing <= left + REQUEST_CHARS_OVER else left
+                more = min(more, int((room - used) / self.per_char))
+                used += self._keep_line(at, len(self.text.lines[at]) - missing + more)
+                left -= more + 1
         return used
 
     def _keep_line(self, at: int, end: int) -> float:
@@ -235,14 +266,16 @@ class Choice:
 
     # the choice itself
 
-    def take_best(self, queue: Queue, room: float) -> None:
-        """Takes the densest candidate while there is room. Worth only falls as others are taken,
-        but for the neighbours of what was taken: those are pushed again."""
+    def take_best(self, queue: Queue, room: float) -> float:
+        """Takes the densest candidate while there is room; gives the room that is left. Worth only
+        falls as others are taken, but for the neighbours of what was taken: those are pushed
+        again."""
         while queue and room > LINE_CHARS_MIN * self.per_char:
             index = queue.pop()
             if self._check_best(index, queue):
                 self.done.add(index)
                 room -= self._take_if_room(queue, index, room)
+        return room
 
     def _check_best(self, index: int, queue: Queue) -> bool:
         """Whether a candidate is worth its tokens and no other is denser; if one may be, it goes
