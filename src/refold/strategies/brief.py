@@ -22,6 +22,9 @@ from refold.core.model import Block, Edit, Hide, Message, Replace, Slot, Span, T
 from refold.core.plan import Ask
 from refold.errors import Invalid
 
+# Of what is free: what the latest request may have where all of it leaves nothing for the rest.
+REQUEST_SHARE = 0.75
+
 Count = Callable[[Message], int]
 Originals = Callable[[Span], Sequence[Slot]]
 Ages = Callable[[Sequence[int]], Mapping[int, int]]
@@ -123,6 +126,23 @@ def check_choice(refusal: str, value: str, known: Sequence[str]) -> None:
 def protected(view: View) -> set[int]:
     """The seqs that no edit may touch: pins, the latest request, and the units they belong to."""
     return with_units(view, {*view.pins, view.request})
+
+
+def untouched_tokens(view: View) -> int:
+    """What no compaction touches: system, tools, pins, and the latest request."""
+    held = {*view.pins, view.request}
+    slots = [slot for slot in view.slots if slot.seq in held and not slot.standin]
+    return view.system_tokens + view.tools_tokens + tokens_of(slots)
+
+
+def request_excess(view: View, fixed: int, full: int) -> int:
+    """By how much the latest request is too large, where the `fixed` part of the page, which has
+    it, leaves nothing of the full page; a pinned one is not."""
+    slots = [slot for slot in view.slots if slot.seq == view.request and slot.seq not in view.pins]
+    if not slots or fixed <= full:
+        return 0
+    tokens = tokens_of(slots)
+    return max(0, tokens - int(REQUEST_SHARE * max(0, full - fixed + tokens)))
 
 
 def with_units(view: View, seqs: Set[int]) -> set[int]:

@@ -43,7 +43,7 @@ STARVED = 0.5
 TYPED_SHARE = 0.6  # of the room, for what users typed
 LEDGER_SHARE = 0.06  # of the room, and of what lies above `LEDGER_ROOM` once more
 LEDGER_ROOM = 8_000
-FLOOR = 0.0004  # the least worth per token of a line
+FLOOR = 0.0002  # the least worth per token of a line
 # The floor rises by this per share of the free room that a turn fills: what is folded again soon
 # costs more.
 HASTE = 7.0
@@ -54,6 +54,11 @@ CUT_TOKENS = 64
 def gist(brief: Brief) -> list[Edit | Ask]:
     """Folds the messages since the last gist into one more, or all gists and messages into one."""
     layout = lay_out(brief)
+    edits = _fold(brief, layout)
+    return [*edits, *_clip_request(brief, layout)] if edits else []
+
+
+def _fold(brief: Brief, layout: Layout) -> list[Edit | Ask]:
     room = layout.goal - layout.fixed - layout.tail_tokens
     share = _segment_room(layout, room - tokens_of(layout.gists))
     if share is not None:
@@ -107,6 +112,14 @@ def _material(
         else:
             kept += run
     return Material(Reader(brief), large, kept, frozen) if large else None
+
+
+def _clip_request(brief: Brief, layout: Layout) -> list[Edit]:
+    """The latest request cut as far as it leaves no room for anything else."""
+    if layout.request_excess <= 0:
+        return []
+    request = [slot for slot in brief.slots if slot.seq == brief.view.request]
+    return cuts_of(brief, pieces(brief, request), layout.request_excess, (CUT_TOKENS,))[0]
 
 
 def _clip_newest(

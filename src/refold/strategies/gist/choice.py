@@ -11,7 +11,7 @@ the text.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from msgspec import Struct
 
@@ -34,7 +34,7 @@ from refold.strategies.gist.queue import Queue
 
 LINE_CHARS_MIN = 6  # a shorter line has no room for a name
 TAG_CHARS = 9
-REQUEST_CHARS = 300  # of what a user typed in one message: kept before others get more
+REQUEST_CHARS = 300  # of what was said in one message: kept before others get more
 REQUEST_CHARS_OVER = 40  # a line that is longer by no more than this is kept whole
 
 # By seq and number of the line in its passage, the most needed first.
@@ -75,13 +75,15 @@ def choose_lines(
 ) -> Kept:
     """The pieces to keep, the most needed first. `room` is in tokens, `floor` the least worth
     per token, `per_char` tokens per character. What users typed has this share of the room,
-    before anything else; of other lines, those that are `told` elsewhere are left out."""
+    before anything else; of other lines, those that are `told` elsewhere are left out. What is
+    not needed by then is for what the agent answered."""
     choice = Choice(span, need, shown, floor, per_char)
     room -= choice.keep_typed(room * typed_share)
     choice.on_page |= told
     left = choice.take_best(choice.gather(), room)
     if typed_share:
-        choice.keep_typed(left)
+        left -= choice.keep_typed(left)
+        choice.keep_answers(left)
     return {choice.text.place(at): pieces for at, pieces in choice.kept.items()}
 
 
@@ -107,36 +109,44 @@ class Choice:
         self.lone: set[int] = set()  # lines that stood beside a kept one
         self.done: set[int] = set()  # candidates that were taken or had no room
 
-    # what users typed
+    # what was said, whatever it is worth
 
     def keep_typed(self, room: float) -> float:
-        """Keeps what users typed, before anything else: all of it if there is room, else the
-        long messages up to a common size; the first message and then the newest come first.
-        Gives what that took."""
-        sizes = {home: size for home in self._homes() if (size := self._typed_chars(home))}
-        chars = room / self.per_char
-        excess = sum(sizes.values()) + TAG_CHARS * len(sizes) - chars
-        most = common_size(sorted(sizes.values(), reverse=True), max(0, int(excess)))
+        """Keeps what users typed: the first message, then the newest first. Gives what that took."""
+        lines = {home: one.typed for home, one in enumerate(self.text.span) if one.typed}
+        homes = list(lines)
+        return self._keep_evenly({home: lines[home] for home in homes[:1] + homes[:0:-1]}, room)
+
+    def keep_answers(self, room: float) -> float:
+        """Keeps what the agent said last before a user spoke again, the newest first. Gives what
+        that took."""
+        span = self.text.span
+        asked = {one.seq for one in span if one.typed}
+        homes = [
+            home
+            for home in reversed(range(len(span)))
+            if span[home].role == "assistant" and span[home].seq + 1 in asked
+        ]
+        return self._keep_evenly({home: range(len(span[home].lines)) for home in homes}, room)
+
+    def _keep_evenly(self, lines: Mapping[int, Sequence[int]], room: float) -> float:
+        """Keeps these lines of messages, all of them if there is room, else those of long messages
+        up to a common size, in this order. Gives what that took."""
+        wanted = {home: self._missing_lines(home, numbers) for home, numbers in lines.items()}
+        sizes = [sum(missing.values()) for missing in wanted.values()]
+        excess = sum(sizes) + TAG_CHARS * len(sizes) - room / self.per_char
+        most = common_size(sorted(sizes, reverse=True), max(0, int(excess)))
         used = 0.0
-        for home in sizes:
-            used = self._keep_beginning(home, max(most, REQUEST_CHARS), used, room)
+        for missing in wanted.values():
+            used = self._keep_beginning(missing, max(most, REQUEST_CHARS), used, room)
         return used
 
-    def _homes(self) -> list[int]:
-        """The messages in the order in which they may take room: the first with typed words, then
-        the newest first."""
-        typed = [home for home, one in enumerate(self.text.span) if one.typed]
-        return typed[:1] + typed[:0:-1]
-
-    def _typed_chars(self, home: int) -> int:
-        """How many characters of a message were typed and are not on the page."""
-        missing = [self._missing_chars(at) for at in self._typed_lines(home)]
-        return sum(chars + 1 for chars in missing if chars)
-
-    def _typed_lines(self, home: int) -> list[int]:
-        """The numbers of the lines of a message that were typed."""
+    def _missing_lines(self, home: int, numbers: Iterable[int]) -> dict[int, int]:
+        """Those of the lines of a message that are not whole on the page, and how many characters
+        each lacks."""
         first = self.text.first[home]
-        return [first + at for at in self.text.span[home].typed]
+        missing = {first + at: self._missing_chars(first + at) for at in numbers}
+        return {at: chars for at, chars in missing.items() if chars}
 
     def _missing_chars(self, at: int) -> int:
         """How many characters at the end of a line are not on the page."""
@@ -146,17 +156,18 @@ class Choice:
         start, end = pieces[0]
         return len(line) if start else len(line) - end
 
-    def _keep_beginning(self, home: int, most: int, used: float, room: float) -> float:
-        """Keeps the first lines of a message that were typed, while there is room; gives what is
-        used then."""
+    def _keep_beginning(
+        self, missing: Mapping[int, int], most: int, used: float, room: float
+    ) -> float:
+        """Keeps the first of these lines while there is room; gives what is used then."""
         left = most
-        for at in self._typed_lines(home):
+        for at, chars in missing.items():
             if left <= 0 or used >= room:
                 break
-            if missing := self._missing_chars(at):
-                more = missing if missing <= left + REQUEST_CHARS_OVER else left
+            if self._missing_chars(at):  # not told by another message since
+                more = chars if chars <= left + REQUEST_CHARS_OVER else left
                 more = min(more, int((room - used) / self.per_char))
-                used += self._keep_line(at, len(self.text.lines[at]) - missing + more)
+                used += self._keep_line(at, len(self.text.lines[at]) - chars + more)
                 left -= more + 1
         return used
 

@@ -20,7 +20,7 @@ from refold.core.fold import text_of
 from refold.core.laws import is_request
 from refold.core.model import Message, Slot, Span, Thinking, ToolCall
 from refold.ledger import notes
-from refold.ledger.sentences import own_text
+from refold.ledger.sentences import MESSAGE_MAX, own_text
 from refold.ledger.todos import stateless
 from refold.ledger.tools import BY_NAME, compact
 from refold.strategies.brief import Brief, tokens_of
@@ -39,6 +39,11 @@ NOTHING = Passage(0, "", [], [])  # stands for an event that is not a message
 
 def is_gist(slot: Slot) -> bool:
     return slot.standin and notes.is_gist(slot.notes)
+
+
+def is_typed(slot: Slot) -> bool:
+    """Whether a slot holds words that a person typed."""
+    return is_request(slot) and bool(own_text(slot.message).strip())
 
 
 class Reader:
@@ -133,8 +138,11 @@ def _passage_of(slot: Slot) -> Passage:
 
 def _typed_numbers(lines: Sequence[str], own: str) -> Sequence[int]:
     """The numbers of the lines that are the user's own words, and not put there by the agent."""
-    said = set(map(str.strip, own.splitlines()))
-    return [at for at, line in enumerate(lines) if line in said]
+    said = [line.strip() for line in own.splitlines()]
+    whole, last = set(said), said[-1] if said else ""
+    if len(own) < MESSAGE_MAX:
+        return [at for at, line in enumerate(lines) if line in whole]
+    return [at for at, line in enumerate(lines) if line in whole or line.startswith(last)]
 
 
 def kept_lines(text: str, before: int) -> list[Passage]:
