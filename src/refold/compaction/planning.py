@@ -30,12 +30,12 @@ from refold.strategies.brief import (
     Strategy,
     request_excess,
     untouched_tokens,
+    with_excluded,
 )
 from refold.strategies.hide import hide
-from refold.strategies.ladder import Climb, climb
+from refold.strategies.ladder import LAST_RUNG, Climb, climb
 from refold.strategies.registry import rungs
 
-LAST_RUNG = "fit"
 SUMMARIZE = "summarize"
 MAKE_ROOM = "make-room"  # the oldest leave, as few as will do; no other strategy may help
 ROOM_RATIO = 0.10  # how far below the limit that gets, as a share of the window
@@ -112,7 +112,7 @@ def aim(view: View, current: int, job: Job) -> int:
     if most is not None:
         return round((most + view.system_tokens + view.tools_tokens) * job.budget.factor)
     full = min(current, job.budget.compact_at)
-    fixed = untouched_tokens(view)
+    fixed = untouched_tokens(with_excluded(view, job.config, job.budget))
     fixed -= request_excess(view, fixed, page_tokens(view, job.budget.factor, full))
     fixed = round(fixed * job.budget.factor)
     return fixed + int(max(0, full - fixed) * job.budget.target_ratio)

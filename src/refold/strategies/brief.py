@@ -18,12 +18,24 @@ from refold.config import Config
 from refold.core.budget import Budget
 from refold.core.fold import shortened
 from refold.core.laws import is_request, units
-from refold.core.model import Block, Edit, Hide, Message, Replace, Slot, Span, Text, View
+from refold.core.model import (
+    Block,
+    Edit,
+    Hide,
+    Message,
+    Replace,
+    Slot,
+    Span,
+    Text,
+    ToolCall,
+    View,
+)
 from refold.core.plan import Ask
 from refold.errors import Invalid
 
 # Of what is free: what the latest request may have where all of it leaves nothing for the rest.
 REQUEST_SHARE = 0.75
+EXCLUDED_SHARE = 0.25  # of the input limit: what results of excluded tools may have
 
 Count = Callable[[Message], int]
 Originals = Callable[[Span], Sequence[Slot]]
@@ -126,6 +138,26 @@ def check_choice(refusal: str, value: str, known: Sequence[str]) -> None:
 def protected(view: View) -> set[int]:
     """The seqs that no edit may touch: pins, the latest request, and the units they belong to."""
     return with_units(view, {*view.pins, view.request})
+
+
+def with_excluded(view: View, config: Config, budget: Budget) -> View:
+    """The page with the results of excluded tools pinned, the newest first, as far as they are
+    bearable: so no strategy has to know of them."""
+    names = config.exclude_tools
+    left = EXCLUDED_SHARE * budget.input_max / budget.factor
+    held = set(view.pins)
+    for unit in reversed(units(view.slots)) if names else ():
+        slots = view.slots[unit.start : unit.stop]
+        if any(block.name in names for slot in slots for block in _calls(slot)):
+            left -= tokens_of(slots)
+            if left < 0:
+                break
+            held.update(slot.seq for slot in slots)
+    return view if held == view.pins else replace(view, pins=frozenset(held))
+
+
+def _calls(slot: Slot) -> list[ToolCall]:
+    return [block for block in slot.message.blocks if isinstance(block, ToolCall)]
 
 
 def untouched_tokens(view: View) -> int:

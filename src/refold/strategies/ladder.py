@@ -22,7 +22,9 @@ from refold.core.laws import broken
 from refold.core.model import Edit, Event, Hide, Replace, Summarize
 from refold.core.plan import Ask, Proposal, Step
 from refold.errors import RefoldError
-from refold.strategies.brief import Brief, Strategy
+from refold.strategies.brief import Brief, Strategy, with_excluded
+
+LAST_RUNG = "fit"  # where nothing else helped, results of excluded tools are cut as well
 
 
 class Climb(Struct, frozen=True, kw_only=True):
@@ -65,9 +67,10 @@ def _enough(brief: Brief, done: Climb, *, is_last: bool) -> int:
 def _run_rung(state: Fold, brief: Brief, name: str, strategy: Strategy) -> Climb:
     """What one rung makes of the page."""
     before = state.view()
+    shown = before if name == LAST_RUNG else with_excluded(before, brief.config, brief.budget)
     began = process_time()
     settings = {**brief.config.strategy.get(name, {}), **brief.settings}
-    items, failure = _run_strategy(strategy, replace(brief, view=before, settings=settings))
+    items, failure = _run_strategy(strategy, replace(brief, view=shown, settings=settings))
     taken, after, refusal = _try_edits(state, brief, [_draft_of(item) for item in items])
     step = Step(
         strategy=name,

@@ -112,7 +112,7 @@ class Choice:
     # what was said, whatever it is worth
 
     def keep_typed(self, room: float) -> float:
-        """Keeps what users typed: the first message, then the newest first. Gives what that took."""
+        """Keeps what users typed: the first message, then the newest. Gives what that took."""
         lines = {home: one.typed for home, one in enumerate(self.text.span) if one.typed}
         homes = list(lines)
         return self._keep_evenly({home: lines[home] for home in homes[:1] + homes[:0:-1]}, room)
