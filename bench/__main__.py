@@ -30,8 +30,9 @@ from bench import (
     search,
     tokens,
     turns,
+    words,
 )
-from bench.sessions import data_folder
+from bench.sessions import data_folder, session_paths
 from bench.tables import Table, text_of_tables
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
@@ -63,6 +64,12 @@ def run_fidelity(given: argparse.Namespace) -> list[Table] | str:
     return fidelity.run(folder, jobs=os.cpu_count() or 1)
 
 
+def run_words(given: argparse.Namespace) -> list[Table]:
+    folder = data_folder(given.data)
+    paths = session_paths(folder, 20 if given.quick else 1) if folder else []
+    return words.run(paths)
+
+
 def run_peers(given: argparse.Namespace) -> list[Table] | str:
     return peers.run(quick=given.quick)
 
@@ -71,6 +78,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], list[Table] | str]] = {
     "turns": run_turns,
     "compaction": run_compaction,
     "fidelity": run_fidelity,
+    "words": run_words,
     "probes": run_probes,
     "outputs": lambda given: outputs.run((20,)) if given.quick else outputs.run(),
     "peers": run_peers,

@@ -54,6 +54,7 @@ def complete(log: OpenLog, receipt: Receipt, bill: dict[str, Any]) -> None:
     log.notices.rearm()
     notice = Notice(
         name="compaction-complete",
+        reason=receipt.reason,
         receipt=receipt,
         strategy=receipt.strategy,
         before=receipt.tokens_before,

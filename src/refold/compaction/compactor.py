@@ -33,6 +33,7 @@ from refold.log.notices import Notice
 from refold.log.open_log import OpenLog
 from refold.log.undo import BY_HAND, ROOM
 from refold.redaction import redactor
+from refold.strategies.brief import untouched_tokens
 from refold.strategies.registry import check_ladder, check_settings, check_tables
 from refold.tokens.counter import count_message
 from refold.writer import asker
@@ -410,7 +411,7 @@ class Compactor:
         """Whether a compaction can help. Where the fixed part alone is over the trigger it is
         said once, and only a page over the hard limit is still cut, unless what can never be cut
         is over it."""
-        fixed = round(planning.fixed_tokens(self._log.state.view()) * budget.factor)
+        fixed = round(untouched_tokens(self._log.state.view()) * budget.factor)
         if fixed < budget.compact_at:
             return True
         notice = Notice(

@@ -23,13 +23,21 @@ from refold.core.laws import calls_of, results_of
 from refold.core.model import Hide, Lesson, Replace, Slot, Span, View
 from refold.core.plan import Item, Plan, Price, Proposal, Receipt, Step, price_of
 from refold.ledger.notes import is_summary
-from refold.strategies.brief import Ages, Brief, Count, Originals, Strategy
+from refold.strategies.brief import (
+    Ages,
+    Brief,
+    Count,
+    Originals,
+    Strategy,
+    request_excess,
+    untouched_tokens,
+    with_excluded,
+)
 from refold.strategies.by_hand import hide_span
 from refold.strategies.hide import hide
-from refold.strategies.ladder import Climb, climb
+from refold.strategies.ladder import LAST_RUNG, Climb, climb
 from refold.strategies.registry import rungs
 
-LAST_RUNG = "fit"
 SUMMARIZE = "summarize"
 MAKE_ROOM = "make-room"  # the oldest leave, as few as will do; no other strategy may help
 BY_HAND = "hide"
@@ -119,21 +127,16 @@ def aim(view: View, current: int, job: Job) -> int:
     most: int | None = job.settings.get("max_tokens")  # of the messages, beside system and tools
     if most is not None:
         return round((most + view.system_tokens + view.tools_tokens) * job.budget.factor)
-    fixed = round(fixed_tokens(view) * job.budget.factor)
     full = min(current, job.budget.compact_at)
+    fixed = untouched_tokens(with_excluded(view, job.config, job.budget))
+    fixed -= request_excess(view, fixed, page_tokens(view, job.budget.factor, full))
+    fixed = round(fixed * job.budget.factor)
     return fixed + int(max(0, full - fixed) * job.budget.target_ratio)
 
 
 def _asked(job: Job) -> bool:
     """Whether the caller named a size: then it is meant as it is."""
     return job.target is not None or "max_tokens" in job.settings
-
-
-def fixed_tokens(view: View) -> int:
-    """System, tools, pins and the latest request: what no compaction can touch."""
-    held = {*view.pins, view.request}
-    slots = sum(slot.tokens for slot in view.slots if slot.seq in held and not slot.standin)
-    return view.system_tokens + view.tools_tokens + slots
 
 
 def uncut_tokens(view: View) -> int:
@@ -219,7 +222,7 @@ def why_missed(after: View, target: int, job: Job) -> str:
     missed = current_tokens(after, factor) - target
     if missed <= 0:
         return ""
-    fixed = round(fixed_tokens(after) * factor)
+    fixed = round(untouched_tokens(after) * factor)
     if fixed > target:
         held = "system, tools, pins and the latest request alone"
         return f"{missed:,} tokens too many: {held} have {fixed:,}"

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from refold.compaction import planning
 from refold.compaction.active_model import ActiveModel
 from refold.compaction.compactor import Compactor
 from refold.compaction.planning import Job
@@ -25,6 +24,7 @@ from refold.dialects.overflow import Overflow
 from refold.errors import OverBudget
 from refold.log.notices import Notice
 from refold.log.open_log import OpenLog
+from refold.strategies.brief import untouched_tokens
 
 LADDER = ("dedup", "gist", "hide")
 KEPT_SHARE = 4  # one part in so many of what can go is kept
@@ -118,7 +118,7 @@ def _strong_budget(state: Fold, budget: Budget, overflow: Overflow, *, shown: in
     hard = full
     if overflow.limit is None or current <= budget.input_max:
         hard = max(1, min(full, current // KEPT_SHARE - margin))
-    fixed = min(hard, round(planning.fixed_tokens(state.view()) * budget.factor))
+    fixed = min(hard, round(untouched_tokens(state.view()) * budget.factor))
     target = min(hard, fixed + (full - fixed) // KEPT_SHARE)
     return replace(budget, reserve=budget.window - hard, compact_at=target)
 

@@ -13,7 +13,6 @@ from collections.abc import Collection, Iterator, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from refold.checked import shown
 from refold.core.model import Event
 from refold.errors import Corrupt, Invalid, NotFound, Unavailable
 from refold.search import database, finding, sources, words

@@ -19,9 +19,24 @@ from refold.config import Config
 from refold.core.budget import Budget
 from refold.core.fold import shortened
 from refold.core.laws import is_request, units
-from refold.core.model import Block, Edit, Hide, Message, Replace, Slot, Span, Text, View
+from refold.core.model import (
+    Block,
+    Edit,
+    Hide,
+    Message,
+    Replace,
+    Slot,
+    Span,
+    Text,
+    ToolCall,
+    View,
+)
 from refold.core.plan import Ask
 from refold.errors import Invalid
+
+# Of what is free: what the latest request may have where all of it leaves nothing for the rest.
+REQUEST_SHARE = 0.75
+EXCLUDED_SHARE = 0.25  # of the input limit: what results of excluded tools may have
 
 Count = Callable[[Message], int]
 Originals = Callable[[Span], Sequence[Slot]]
@@ -132,6 +147,43 @@ def check_choice(refusal: str, value: str, known: Sequence[str]) -> None:
 def protected(view: View) -> set[int]:
     """The seqs that no edit may touch: pins, the latest request, and the units they belong to."""
     return with_units(view, {*view.pins, view.request})
+
+
+def with_excluded(view: View, config: Config, budget: Budget) -> View:
+    """The page with the results of excluded tools pinned, the newest first, as far as they are
+    bearable: so no strategy has to know of them."""
+    names = config.exclude_tools
+    left = EXCLUDED_SHARE * budget.input_max / budget.factor
+    held = set(view.pins)
+    for unit in reversed(units(view.slots)) if names else ():
+        slots = view.slots[unit.start : unit.stop]
+        if any(block.name in names for slot in slots for block in _calls(slot)):
+            left -= tokens_of(slots)
+            if left < 0:
+                break
+            held.update(slot.seq for slot in slots)
+    return view if held == view.pins else replace(view, pins=frozenset(held))
+
+
+def _calls(slot: Slot) -> list[ToolCall]:
+    return [block for block in slot.message.blocks if isinstance(block, ToolCall)]
+
+
+def untouched_tokens(view: View) -> int:
+    """What no compaction touches: system, tools, pins, and the latest request."""
+    held = {*view.pins, view.request}
+    slots = [slot for slot in view.slots if slot.seq in held and not slot.standin]
+    return view.system_tokens + view.tools_tokens + tokens_of(slots)
+
+
+def request_excess(view: View, fixed: int, full: int) -> int:
+    """By how much the latest request is too large, where the `fixed` part of the page, which has
+    it, leaves nothing of the full page; a pinned one is not."""
+    slots = [slot for slot in view.slots if slot.seq == view.request and slot.seq not in view.pins]
+    if not slots or fixed <= full:
+        return 0
+    tokens = tokens_of(slots)
+    return max(0, tokens - int(REQUEST_SHARE * max(0, full - fixed + tokens)))
 
 
 def with_units(view: View, seqs: Set[int]) -> set[int]:

@@ -24,8 +24,9 @@ from refold.core.plan import Ask, Proposal, Step
 from refold.display import failure
 from refold.errors import Invalid, RefoldError
 from refold.strategies.answer import checked_answer
-from refold.strategies.brief import Brief, Strategy
+from refold.strategies.brief import Brief, Strategy, with_excluded
 
+LAST_RUNG = "fit"  # where nothing else helped, results of excluded tools are cut as well
 BY_TOKENS = frozenset({"gist", "clear", "keep"})  # these know no number of messages
 STANDINS = 3  # the opening, what stands for the messages that go, and a cut inside a tool pair
 
@@ -71,9 +72,11 @@ def _enough(brief: Brief, done: Climb, *, is_last: bool) -> int:
 def _run_rung(state: Fold, brief: Brief, name: str, strategy: Strategy) -> Climb:
     """What one rung makes of the page."""
     before = state.view()
+    shown = before if name == LAST_RUNG else with_excluded(before, brief.config, brief.budget)
     began = process_time()
     settings = {**brief.config.strategy.get(name, {}), **brief.settings}
-    shown = _without_tail(brief, before) if name in BY_TOKENS else before
+    if name in BY_TOKENS:
+        shown = _without_tail(brief, shown)
     own = replace(brief, view=shown, settings=settings)
     items, failed = _run_strategy(strategy, own, by_hand=bool(brief.settings))
     taken, after, refusal = _try_edits(state, brief, [_draft_of(item) for item in items])

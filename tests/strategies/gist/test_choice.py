@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from refold.strategies.gist.choice import choose_lines
-from refold.strategies.gist.lines import (
-    Shown,
-    passage,
-)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold.strategies.gist.choice import Kept, choose_lines
+from refold.strategies.gist.lines import Passage, Shown, passage
 
 
 def choice(
     lines: list[str], room: float, shown: Shown | None = None, floor: float = 0.0
 ) -> list[int]:
     """The numbers of the lines that are kept, the most needed first; every name is needed alike."""
-    given = passage(7, "tool", "\n".join(lines))
-    need = {name: 0.5 for names in given.names for name in names}
-    kept = choose_lines([given], need, shown or Shown(), room=room, floor=floor, per_char=0.25)
+    one = passage(7, "tool", "\n".join(lines))
+    need = {name: 0.5 for names in one.names for name in names}
+    kept = choose_lines([one], need, shown or Shown(), room=room, floor=floor, per_char=0.25)
     return [at for _, at in kept]
 
 
@@ -36,12 +36,42 @@ def test_what_the_page_shows_already_is_not_kept_again() -> None:
     ) == [1]
 
 
+def requests(*texts: str) -> list[Passage]:
+    """Messages of a user, all of them typed."""
+    span = [passage(seq, "user", text) for seq, text in enumerate(texts, 1)]
+    for one in span:
+        one.typed = range(len(one.lines))
+    return span
+
+
+def typed_choice(span: list[Passage], room: float) -> Kept:
+    need = dict.fromkeys(all_names(span), 0.1)
+    return choose_lines(span, need, Shown(), room=room, floor=0.0, per_char=0.25, typed_share=0.5)
+
+
+def all_names(span: list[Passage]) -> set[str]:
+    return {name for one in span for names in one.names for name in names}
+
+
 def test_the_first_request_and_then_the_newest_have_their_share_of_the_room() -> None:
-    span = [passage(seq, "user", f"Request number {seq} is for the shop.") for seq in (1, 2, 3, 4)]
-    kept = choose_lines(
-        span, {}, Shown(), room=40, floor=0.0, per_char=0.25, requests={1, 3, 4}, request_share=0.5
-    )
-    assert list(kept) == [(1, 0), (4, 0)]
+    span = requests(*(f"Request number {n} is for the shop." for n in range(4)))
+    assert list(typed_choice(span, room=25))[:2] == [(1, 0), (4, 0)]
+
+
+@given(st.lists(st.text("ab c", min_size=1, max_size=90).map("x ".__add__), max_size=30))
+def test_all_that_users_typed_is_kept_where_there_is_room(texts: list[str]) -> None:
+    span = requests(*texts)
+    kept = typed_choice(span, room=sum(map(len, texts)) + 4 * len(texts) + 10)
+    told = {one.lines[at] for one in span for at in range(len(one.lines)) if (one.seq, at) in kept}
+    assert told == {line for one in span for line in one.lines}
+
+
+def test_a_long_request_is_cut_before_a_short_one_goes() -> None:
+    long = "\n".join(f"row {n} of what was pasted here" for n in range(200))
+    span = requests("Start with the basket.", long, "Then the till.", "No, the door first.")
+    kept = typed_choice(span, room=600)
+    assert {1, 3, 4} <= {seq for seq, _ in kept}
+    assert 20 < sum(seq == 2 for seq, _ in kept) < 200
 
 
 def test_a_line_below_the_floor_is_left_out_whatever_the_room() -> None:

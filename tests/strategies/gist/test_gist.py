@@ -129,13 +129,13 @@ def test_a_line_that_stands_twice_in_the_span_is_kept_once() -> None:
     assert page.count(again) == 1
 
 
-def test_what_the_ledger_says_of_a_request_is_not_said_again_below_it() -> None:
+def test_a_request_is_quoted_once_and_not_told_by_the_ledger_as_well() -> None:
     request = "Please look at the basket as well, it forgets what is in it."
     log = log_of(
         [*session(8), said("user", request), *work(8, 8), said("user", "Go on."), *work(2, 16)]
     )
     page = "\n".join(flat(slot.message) for slot in gists(fold_page(log, 900)))
-    assert page.count(request) == 1 and f"- #{request_seq(log, request)} {request}" in page
+    assert page.count(request) == 1 and f"#{request_seq(log, request)} user\n{request}" in page
 
 
 def test_results_in_a_user_message_are_not_kept_as_what_a_user_asked_for() -> None:

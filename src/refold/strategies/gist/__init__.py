@@ -10,8 +10,9 @@ known of the names is noted in the edit, so a gist never needs more than the pag
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 
+from refold.core.laws import is_request
 from refold.core.model import Edit, Fact, Slot, Summarize
 from refold.core.plan import Ask
 from refold.ledger.ledger import facts_of, files_in_work, ledger_lines, merged
@@ -32,16 +33,17 @@ NEWEST = 0.5  # of what is free: what the newest unit may keep if it is larger
 # Of what the goal leaves beside the fixed part: what a gist of everything may have, whatever the
 # tail.
 LEAST = 0.56
-SHARE = 0.35  # of a span: what its segment may have at most
+# Of a span, but for what users said, which stays: what its segment may have at most.
+SHARE = 0.35
 # Of what is to stay free: what one more segment may take of it, before all is folded again.
 OVER = 0.4
 # A gist of everything with less room than this part of its least is folded again as soon as
 # possible.
 STARVED = 0.5
-REQUEST_SHARE = 0.1  # of the room, for how the users' requests begin
+TYPED_SHARE = 0.6  # of the room, for what users typed
 LEDGER_SHARE = 0.06  # of the room, and of what lies above `LEDGER_ROOM` once more
 LEDGER_ROOM = 8_000
-FLOOR = 0.0004  # the least worth per token of a line
+FLOOR = 0.0002  # the least worth per token of a line
 # The floor rises by this per share of the free room that a turn fills: what is folded again soon
 # costs more.
 HASTE = 7.0
@@ -52,6 +54,11 @@ CUT_TOKENS = 64
 def gist(brief: Brief) -> list[Edit | Ask]:
     """Folds the messages since the last gist into one more, or all gists and messages into one."""
     layout = lay_out(brief)
+    edits = _fold(brief, layout)
+    return [*edits, *_clip_request(brief, layout)] if edits else []
+
+
+def _fold(brief: Brief, layout: Layout) -> list[Edit | Ask]:
     room = layout.goal - layout.fixed - layout.tail_tokens
     share = _segment_room(layout, room - tokens_of(layout.gists))
     if share is not None:
@@ -65,7 +72,8 @@ def _segment_room(layout: Layout, room: int) -> int | None:
     yet, one had too little room, or this one would have."""
     if not layout.gists or any(is_starved(slot.notes) for slot in layout.gists):
         return None
-    wanted = SHARE * tokens_of(layout.raw)
+    typed = tokens_of([slot for slot in layout.raw if is_request(slot)])
+    wanted = typed + SHARE * (tokens_of(layout.raw) - typed)
     share = int(min(wanted, room + OVER * layout.spare * layout.free))
     return share if share >= wanted / 2 else None
 
@@ -106,6 +114,14 @@ def _material(
     return Material(Reader(brief), large, kept, frozen) if large else None
 
 
+def _clip_request(brief: Brief, layout: Layout) -> list[Edit]:
+    """The latest request cut as far as it leaves no room for anything else."""
+    if layout.request_excess <= 0:
+        return []
+    request = [slot for slot in brief.slots if slot.seq == brief.view.request]
+    return cuts_of(brief, pieces(brief, request), layout.request_excess, (CUT_TOKENS,))[0]
+
+
 def _clip_newest(
     brief: Brief, layout: Layout, edits: Iterable[Summarize], needs: Needs
 ) -> list[Edit]:
@@ -141,12 +157,12 @@ def _summaries(
     told = facts if material.frozen else merged(brief.view.facts, facts)
     in_work = files_in_work(layout.kept, brief.config)
     usual = int(LEDGER_SHARE * (room + max(0, room - LEDGER_ROOM)) / rate)
+    told = _not_quoted(told, material)
     ledger = ledger_lines(told, usual, in_work)
     left = room - brief.text_tokens("\n".join(ledger)) - HEADING_TOKENS * len(material.runs)
     prose = _carried_prose(brief, material, left)
     left -= brief.text_tokens(prose) if prose else 0
-    material.shown.lines |= said(ledger)
-    kept = _choose(layout, material, left, rate, told)
+    kept = _choose(layout, material, left, rate, said(ledger))
     if is_cut(ledger):  # what the lines do not need is for requests, rules and changed files
         ledger = ledger_lines(told, usual, in_work, int(left / rate) - chars_of(kept))
     draft = Draft(
@@ -173,10 +189,15 @@ def _facts(brief: Brief, material: Material) -> tuple[Fact, ...]:
     return facts_of(raw, brief.config, brief.view.facts)
 
 
-def _choose(
-    layout: Layout, material: Material, room: int, rate: float, told: Iterable[Fact]
-) -> Kept:
-    """The most needed lines, in this many tokens, and how the requests of the ledger begin."""
+def _not_quoted(facts: Iterable[Fact], material: Material) -> tuple[Fact, ...]:
+    """The facts without requests whose own words are quoted: nothing is said twice."""
+    quoted = {one.seq for one in material.passages if one.typed}
+    return tuple(fact for fact in facts if fact.kind != "request" or fact.seq not in quoted)
+
+
+def _choose(layout: Layout, material: Material, room: int, rate: float, told: Set[str]) -> Kept:
+    """What users typed and the most needed lines, in this many tokens; `told` are lines that
+    the ledger has."""
     floor = FLOOR * (1 + HASTE * layout.pace) * min(1.0, 2 * layout.spare)
     return choose_lines(
         material.passages,
@@ -185,6 +206,6 @@ def _choose(
         room=room,
         floor=floor,
         per_char=rate,
-        requests={fact.seq for fact in told if fact.kind == "request"},
-        request_share=REQUEST_SHARE,
+        typed_share=TYPED_SHARE,
+        told=told,
     )

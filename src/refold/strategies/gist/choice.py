@@ -11,10 +11,11 @@ the text.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from msgspec import Struct
 
+from refold.strategies.fit import common_size
 from refold.strategies.gist.coverage import BESIDE, Coverage
 from refold.strategies.gist.lines import (
     BARE,
@@ -33,7 +34,7 @@ from refold.strategies.gist.queue import Queue
 
 LINE_CHARS_MIN = 6  # a shorter line has no room for a name
 TAG_CHARS = 9
-REQUEST_CHARS = 300  # of every request, kept whatever they tell
+REQUEST_CHARS = 300  # of what was said in one message: kept before others get more
 REQUEST_CHARS_OVER = 40  # a line that is longer by no more than this is kept whole
 
 # By seq and number of the line in its passage, the most needed first.
@@ -69,15 +70,20 @@ def choose_lines(
     room: float,
     floor: float,
     per_char: float,
-    requests: Set[int] = frozenset(),
-    request_share: float = 0.0,
+    typed_share: float = 0.0,
+    told: Set[str] = frozenset(),
 ) -> Kept:
     """The pieces to keep, the most needed first. `room` is in tokens, `floor` the least worth
-    per token, `per_char` tokens per character. The beginning of each of the `requests`, given by
-    seq, has this share of the room."""
+    per token, `per_char` tokens per character. What users typed has this share of the room,
+    before anything else; of other lines, those that are `told` elsewhere are left out. What is
+    not needed by then is for what the agent answered."""
     choice = Choice(span, need, shown, floor, per_char)
-    room -= choice.keep_requests(requests, room * request_share)
-    choice.take_best(choice.gather(), room)
+    room -= choice.keep_typed(room * typed_share)
+    choice.on_page |= told
+    left = choice.take_best(choice.gather(), room)
+    if typed_share:
+        left -= choice.keep_typed(left)
+        choice.keep_answers(left)
     return {choice.text.place(at): pieces for at, pieces in choice.kept.items()}
 
 
@@ -103,30 +109,66 @@ class Choice:
         self.lone: set[int] = set()  # lines that stood beside a kept one
         self.done: set[int] = set()  # candidates that were taken or had no room
 
-    # requests
+    # what was said, whatever it is worth
 
-    def keep_requests(self, requests: Set[int], room: float) -> float:
-        """Keeps how requests begin, the first one and then the newest while there is room; gives
-        what that took."""
+    def keep_typed(self, room: float) -> float:
+        """Keeps what users typed: the first message, then the newest. Gives what that took."""
+        lines = {home: one.typed for home, one in enumerate(self.text.span) if one.typed}
+        homes = list(lines)
+        return self._keep_evenly({home: lines[home] for home in homes[:1] + homes[:0:-1]}, room)
+
+    def keep_answers(self, room: float) -> float:
+        """Keeps what the agent said last before a user spoke again, the newest first. Gives what
+        that took."""
         span = self.text.span
-        homes = [home for home in reversed(range(len(span))) if span[home].seq in requests]
+        asked = {one.seq for one in span if one.typed}
+        homes = [
+            home
+            for home in reversed(range(len(span)))
+            if span[home].role == "assistant" and span[home].seq + 1 in asked
+        ]
+        return self._keep_evenly({home: range(len(span[home].lines)) for home in homes}, room)
+
+    def _keep_evenly(self, lines: Mapping[int, Sequence[int]], room: float) -> float:
+        """Keeps these lines of messages, all of them if there is room, else those of long messages
+        up to a common size, in this order. Gives what that took."""
+        wanted = {home: self._missing_lines(home, numbers) for home, numbers in lines.items()}
+        sizes = [sum(missing.values()) for missing in wanted.values()]
+        excess = sum(sizes) + TAG_CHARS * len(sizes) - room / self.per_char
+        most = common_size(sorted(sizes, reverse=True), max(0, int(excess)))
         used = 0.0
-        for home in homes[-1:] + homes[:-1]:
-            used = self._keep_beginning(home, used, room)
+        for missing in wanted.values():
+            used = self._keep_beginning(missing, max(most, REQUEST_CHARS), used, room)
         return used
 
-    def _keep_beginning(self, home: int, used: float, room: float) -> float:
-        """Keeps the first lines of a message while there is room; gives what is used then."""
-        first, lines = self.text.first, self.text.lines
-        left = REQUEST_CHARS
-        for at in range(first[home], first[home + 1]):
+    def _missing_lines(self, home: int, numbers: Iterable[int]) -> dict[int, int]:
+        """Those of the lines of a message that are not whole on the page, and how many characters
+        each lacks."""
+        first = self.text.first[home]
+        missing = {first + at: self._missing_chars(first + at) for at in numbers}
+        return {at: chars for at, chars in missing.items() if chars}
+
+    def _missing_chars(self, at: int) -> int:
+        """How many characters at the end of a line are not on the page."""
+        line, pieces = self.text.lines[at], self.kept.get(at)
+        if pieces is None:
+            return 0 if line in self.on_page else len(line)
+        start, end = pieces[0]
+        return len(line) if start else len(line) - end
+
+    def _keep_beginning(
+        self, missing: Mapping[int, int], most: int, used: float, room: float
+    ) -> float:
+        """Keeps the first of these lines while there is room; gives what is used then."""
+        left = most
+        for at, chars in missing.items():
             if left <= 0 or used >= room:
                 break
-            size = len(lines[at])
-            if lines[at] not in self.on_page:
-                end = size if size <= left + REQUEST_CHARS_OVER else left
-                used += self._keep_line(at, end)
-                left -= end
+            if self._missing_chars(at):  # not told by another message since
+                more = chars if chars <= left + REQUEST_CHARS_OVER else left
+                more = min(more, int((room - used) / self.per_char))
+                used += self._keep_line(at, len(self.text.lines[at]) - chars + more)
+                left -= more + 1
         return used
 
     def _keep_line(self, at: int, end: int) -> float:
@@ -235,14 +277,16 @@ class Choice:
 
     # the choice itself
 
-    def take_best(self, queue: Queue, room: float) -> None:
-        """Takes the densest candidate while there is room. Worth only falls as others are taken,
-        but for the neighbours of what was taken: those are pushed again."""
+    def take_best(self, queue: Queue, room: float) -> float:
+        """Takes the densest candidate while there is room; gives the room that is left. Worth only
+        falls as others are taken, but for the neighbours of what was taken: those are pushed
+        again."""
         while queue and room > LINE_CHARS_MIN * self.per_char:
             index = queue.pop()
             if self._check_best(index, queue):
                 self.done.add(index)
                 room -= self._take_if_room(queue, index, room)
+        return room
 
     def _check_best(self, index: int, queue: Queue) -> bool:
         """Whether a candidate is worth its tokens and no other is denser; if one may be, it goes

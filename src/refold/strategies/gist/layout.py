@@ -14,23 +14,35 @@ from msgspec import Struct
 
 from refold.core.laws import is_request, units
 from refold.core.model import Slot, View
-from refold.strategies.brief import Brief, protected, tail_start, tokens_of
-from refold.strategies.gist.passages import is_gist
+from refold.strategies.brief import (
+    Brief,
+    protected,
+    request_excess,
+    tail_start,
+    tokens_of,
+    untouched_tokens,
+)
+from refold.strategies.gist.passages import is_gist, is_typed
 
 TASK = 0.5  # of the window: the most that a first request may fill and still stay whole
 TAIL = 0.05  # of what is free: the raw tail, in whole units
+# Of the room: what the messages may have that `keep_recent` asks for, without what users typed,
+# which would stay anyway, and with it.
+RECENT, RECENT_MOST = 0.3, 0.44
 MEANT = 0.02  # a target that is lower than usual by this part of the free room was asked for
 
 
 class Layout(Struct, frozen=True, kw_only=True):
     """How the page is divided, and how much of it is free: what lies between the fixed part and
     the trigger. `pace` is the share of that which a turn fills, `spare` the share that is to be
-    left free, `goal` the size that leaves it."""
+    left free, `goal` the size that leaves it. `request_excess` is what the latest request must
+    lose for anything else to have room."""
 
     kept: list[Slot]
     gists: list[Slot]
     raw: list[Slot]
     newest: list[Slot]
+    request_excess: int
     free: int
     fixed: int
     tail_tokens: int
@@ -44,15 +56,19 @@ def lay_out(brief: Brief) -> Layout:
     view = brief.view
     held = protected(view) | task_of(view, TASK * brief.budget.window / brief.budget.factor)
     whole = [slot for slot in view.slots if slot.seq in held and not slot.standin]
+    full = brief.full or view.tokens
     fixed = view.system_tokens + view.tools_tokens + tokens_of(whole)
-    free = max(0, (brief.full or view.tokens) - fixed)
-    older, tail = _older_and_tail(view, held, int(TAIL * free))
+    over = request_excess(view, fixed, full)
+    fixed -= over
+    free = max(0, full - fixed)
     spare, goal = _spare_and_goal(brief, fixed, free)
+    older, tail = _older_and_tail(view, held, _tail_start(brief, free, goal - fixed))
     return Layout(
         kept=[*whole, *tail],
         gists=[slot for slot in older if is_gist(slot)],
         raw=[slot for slot in older if not is_gist(slot)],
-        newest=newest_unit(view),
+        newest=[slot for slot in newest_unit(view) if slot.seq not in held],
+        request_excess=over,
         free=free,
         fixed=fixed,
         tail_tokens=tokens_of(tail),
@@ -62,9 +78,23 @@ def lay_out(brief: Brief) -> Layout:
     )
 
 
-def _older_and_tail(view: View, held: set[int], tail_tokens: int) -> tuple[list[Slot], list[Slot]]:
+def _tail_start(brief: Brief, free: int, room: int) -> int:
+    """Where the raw tail begins: a short one whatever its messages are, and the messages that
+    `keep_recent` asks for as far as they leave room for a gist."""
+    view = brief.view
+    start = tail_start(view, keep_messages=len(view.slots), keep_tokens=int(TAIL * free))
+    for unit in reversed(units(view.slots)):
+        tail = view.slots[unit.start :]
+        work = [slot for slot in tail if not is_typed(slot)]
+        is_large = tokens_of(work) > RECENT * room or tokens_of(tail) > RECENT_MOST * room
+        if is_large or len(tail) > brief.config.keep_recent:
+            break
+        start = min(start, unit.start)
+    return start
+
+
+def _older_and_tail(view: View, held: set[int], start: int) -> tuple[list[Slot], list[Slot]]:
     """What may be folded, and the raw tail after it, both without what is held anyway."""
-    start = tail_start(view, keep_messages=len(view.slots), keep_tokens=tail_tokens)
     older = [slot for slot in view.slots[:start] if slot.seq not in held or slot.standin]
     tail = [slot for slot in view.slots[start:] if slot.seq not in held]
     return older, tail
@@ -103,17 +133,12 @@ def _spare_and_goal(brief: Brief, fixed: int, free: int) -> tuple[float, int]:
     target counts the opening among what could go; a target below the usual one is meant as it
     is."""
     full = fixed + free
-    spare = (full - brief.target) / max(1, full - _untouchable_tokens(brief.view))
+    untouched = untouched_tokens(brief.view)
+    untouched -= request_excess(brief.view, untouched, full)
+    spare = (full - brief.target) / max(1, full - untouched)
     if spare > 1 - brief.budget.target_ratio + MEANT:
         return spare, brief.target
     return spare, full - int(spare * free)
-
-
-def _untouchable_tokens(view: View) -> int:
-    """System, tools, pins and the latest request: what the brief's target takes for fixed."""
-    held = {*view.pins, view.request}
-    slots = [slot for slot in view.slots if slot.seq in held and not slot.standin]
-    return view.system_tokens + view.tools_tokens + tokens_of(slots)
 
 
 def runs(slots: Sequence[Slot], between: Iterable[Slot]) -> list[list[Slot]]:

@@ -29,12 +29,14 @@ Pieces = list[tuple[int, int]]
 
 
 class Passage(Struct, gc=False):
-    """A message as the gist sees it: its lines without blank ones, and the names on each."""
+    """A message as the gist sees it: its lines without blank ones, the names on each, and the
+    numbers of those that a person typed."""
 
     seq: int
     role: str
     lines: list[str]
     names: list[tuple[str, ...]]
+    typed: Sequence[int] = ()
 
 
 def passage(seq: int, role: str, text: str) -> Passage:

@@ -17,8 +17,10 @@ import msgspec
 from msgspec.structs import replace
 
 from refold.core.fold import text_of
+from refold.core.laws import is_request
 from refold.core.model import Message, Slot, Span, Thinking, ToolCall
 from refold.ledger import notes
+from refold.ledger.sentences import MESSAGE_MAX, own_text
 from refold.ledger.todos import stateless
 from refold.ledger.tools import BY_NAME, compact
 from refold.strategies.brief import Brief, tokens_of
@@ -37,6 +39,11 @@ NOTHING = Passage(0, "", [], [])  # stands for an event that is not a message
 
 def is_gist(slot: Slot) -> bool:
     return slot.standin and notes.is_gist(slot.notes)
+
+
+def is_typed(slot: Slot) -> bool:
+    """Whether a slot holds words that a person typed."""
+    return is_request(slot) and bool(own_text(slot.message).strip())
 
 
 class Reader:
@@ -123,13 +130,33 @@ def _chars(passages: Iterable[Passage]) -> int:
 
 
 def _passage_of(slot: Slot) -> Passage:
-    return passage(slot.seq, slot.message.role, flat(slot.message))
+    one = passage(slot.seq, slot.message.role, flat(slot.message))
+    if is_request(slot):
+        one.typed = _typed_numbers(one.lines, own_text(slot.message))
+    return one
+
+
+def _typed_numbers(lines: Sequence[str], own: str) -> Sequence[int]:
+    """The numbers of the lines that are the user's own words, and not put there by the agent."""
+    said = [line.strip() for line in own.splitlines()]
+    whole, last = set(said), said[-1] if said else ""
+    if len(own) < MESSAGE_MAX:
+        return [at for at, line in enumerate(lines) if line in whole]
+    return [at for at, line in enumerate(lines) if line in whole or line.startswith(last)]
 
 
 def kept_lines(text: str, before: int) -> list[Passage]:
     """The lines that a gist shows of messages before a seq, under the messages they came from."""
-    quoted = _quoted_lines(text)
-    return [passage(seq, role, "\n".join(lines)) for seq, role, lines in quoted if seq < before]
+    quoted = [one for one in _quoted_lines(text) if one[0] < before]
+    return [_quoted_passage(seq, role, lines) for seq, role, lines in quoted]
+
+
+def _quoted_passage(seq: int, role: str, lines: Sequence[str]) -> Passage:
+    """What a gist kept of a message; what it kept of a user's was typed, for the most part."""
+    one = passage(seq, role, "\n".join(lines))
+    if role == "user":
+        one.typed = range(len(one.lines))
+    return one
 
 
 def _quoted_lines(text: str) -> list[tuple[int, str, list[str]]]:

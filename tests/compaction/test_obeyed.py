@@ -1,0 +1,131 @@
+"""What a caller asked to be left alone is left alone by every rung: results of excluded tools, the
+last messages, pins, the latest request; and a request that is too large is cut no more than it
+must be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import refold
+from refold.core.model import ToolResult
+
+LADDERS = [
+    ("dedup", "gist", "hide"),
+    ("hide",),
+    ("window",),
+    ("summarize",),
+    ("importance",),
+    ("keep", "hide"),
+    ("clear", "hide"),
+]
+
+
+def quarter(text: str) -> int:
+    return -(-len(text) // 4)
+
+
+def opened(window: int, **config: Any) -> refold.Context:
+    return refold.open("work", store="memory:", window=window, counter=quarter, config=config)
+
+
+def say(context: refold.Context, role: str, text: str) -> None:
+    context.append({"role": role, "content": text})
+
+
+def use(context: refold.Context, id: str, tool: str, output: str, **arguments: str) -> None:
+    call = {"type": "tool_use", "id": id, "name": tool, "input": arguments}
+    context.append({"role": "assistant", "content": [call]})
+    result = {"type": "tool_result", "tool_use_id": id, "content": output}
+    context.append({"role": "user", "content": [result]})
+
+
+def read_files(context: refold.Context, first: int, last: int) -> None:
+    for n in range(first, last):
+        body = f"def function_{n}(x):\n    return x + {n}\n" * 20
+        use(context, f"t{n}", "Read", body, path=f"src/file{n}.py")
+        context.request()
+
+
+def page(context: refold.Context) -> str:
+    return str(context.request("anthropic")["messages"])
+
+
+@pytest.mark.parametrize("ladder", LADDERS)
+def test_results_of_excluded_tools_stay_whole_on_every_rung(ladder: tuple[str, ...]) -> None:
+    """Y-32"""
+    context = opened(40_000, ladder=ladder)
+    say(context, "user", "Fix the login test.")
+    read_files(context, 0, 40)
+    notes = [f"Note {k}: invoices of billing_{k} are rounded half to even. " * 4 for k in range(5)]
+    for k, note in enumerate(notes):
+        use(context, f"k{k}", "memory", note, path=f"/memories/{k}.md")
+    read_files(context, 40, 160)
+    assert all(note in page(context) for note in notes)
+
+
+def test_results_of_excluded_tools_do_not_fill_the_page() -> None:
+    context = opened(16_000)
+    say(context, "user", "Read all notes.")
+    for n in range(60):
+        use(context, f"k{n}", "memory", f"note {n} of the project " * 100, path=f"/memories/{n}")
+        context.request()
+    assert context.stats().current <= context.budget.input_max
+    results = [
+        block.call
+        for slot in context.view.slots
+        for block in slot.message.blocks
+        if isinstance(block, ToolResult)
+    ]
+    assert "k59" in results and "k0" not in results
+
+
+@pytest.mark.parametrize(("keep", "stay"), [(2, 2), (6, 6), (10, 10), (20, 12)])
+def test_the_last_messages_stay_whole_while_they_leave_room(keep: int, stay: int) -> None:
+    """Y-40: of twenty messages that would take two thirds of the room, most stay."""
+    context = opened(8_000, keep_recent=keep)
+    done: list[refold.Notice] = []
+    context.on("compaction-complete", done.append)
+    texts = [f"message {n}: " + " ".join(f"word{n}x{k}" for k in range(20)) for n in range(200)]
+    for n, text in enumerate(texts):
+        say(context, "user" if n % 2 == 0 else "assistant", text)
+        context.request()
+        if done:
+            shown = [slot.message.blocks[0] for slot in context.view.slots if not slot.standin]
+            whole = [getattr(block, "text", "") for block in shown]
+            assert texts[n + 1 - stay : n + 1] == whole[-stay:]
+            return
+    raise AssertionError("nothing was compacted")
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1_000, 60_000), st.integers(0, 30))
+def test_a_large_new_request_has_most_of_the_room(tokens: int, steps: int) -> None:
+    """C-50: it stays whole if it fits; else it is cut to no less than two thirds of the limit."""
+    context = opened(20_000, reserve_tokens=0)
+    say(context, "user", "Hello.")
+    read_files(context, 0, steps)
+    lines = "\n".join(f"point {n}: the shop has a door" for n in range(tokens * 4 // 30))
+    say(context, "user", lines)
+    context.request()
+    slot = next(slot for slot in context.view.slots if slot.seq == context.view.request)
+    if tokens < 0.8 * context.budget.compact_at:
+        assert not slot.edits
+    else:
+        assert slot.tokens > 0.6 * context.budget.compact_at
+    assert context.stats().current <= context.budget.input_max
+
+
+@pytest.mark.parametrize("between", ["\n", " "])
+def test_a_first_request_larger_than_the_window_keeps_what_the_target_leaves(between: str) -> None:
+    """C-50: with or without line breaks."""
+    context = opened(20_000)
+    say(context, "user", between.join(f"point {n} of the task is a door" for n in range(3_000)))
+    say(context, "assistant", "I see.")
+    say(context, "user", "What is in the middle part?")
+    context.request()
+    target = context.budget.target(0)
+    assert 0.8 * target < context.stats().current <= 1.1 * target
