@@ -409,7 +409,8 @@ def test_a_fork_that_forgot_its_parent_keeps_its_own_words(made: Path, tmp_path:
     store = open_store(url_of(place))
     store.fork("talk", 15, "child")
     with refold.open("child", store=store) as context:
-        context.append({"role": "user", "content": "my own words"})
+        context.append({"role": "user", "content": "my own request"})
+        context.append({"role": "assistant", "content": "my own words"})
     store.close()
     (place / "tree/conversations/child/metadata.json").write_bytes(b"{broken")
     store = open_store(url_of(place))
