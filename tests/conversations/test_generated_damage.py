@@ -16,7 +16,7 @@ from refold.conversations.repairer import Repaired, repair
 from refold.conversations.verifier import verify
 from refold.core import codec
 from refold.core.model import Event
-from refold.errors import Conflict, NotFound, RefoldError
+from refold.errors import Conflict, Corrupt, NotFound, RefoldError
 from refold.log.log import Log
 from refold.stores import Store, open_store
 from tests.damage import spoil
@@ -401,3 +401,22 @@ def check_told(
 def _names(told: str, event: Event) -> bool:
     lines = told.splitlines()
     return any(line == f"event {event.seq}" or f"event {event.seq}:" in line for line in lines)
+
+
+@pytest.mark.parametrize("made", ["files"], indirect=True)
+def test_a_fork_that_forgot_its_parent_keeps_its_own_words(made: Path, tmp_path: Path) -> None:
+    place = copied(made, tmp_path, "forgot")
+    store = open_store(url_of(place))
+    store.fork("talk", 15, "child")
+    with refold.open("child", store=store) as context:
+        context.append({"role": "user", "content": "my own request"})
+        context.append({"role": "assistant", "content": "my own words"})
+    store.close()
+    (place / "tree/conversations/child/metadata.json").write_bytes(b"{broken")
+    store = open_store(url_of(place))
+    with pytest.raises(Corrupt, match="metadata"):
+        store.conversation("child")
+    done = repair(store, "child")
+    assert done.ends_at == 0 and len(done.lost) == 15
+    assert b"my own words" in store.read(done.rest)[-1].body
+    store.close()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import refold
-from refold.errors import Denied, RefoldError, Unavailable
+from refold.errors import Denied, Invalid, RefoldError, Unavailable
 from refold.log.log import Log
 from refold.stores import open_store
 from refold.stores.memory import MemoryStore
@@ -111,3 +111,58 @@ def test_a_clock_that_is_wrong_refuses_nothing(at_ms: int) -> None:
     context._open.log.clock = lambda: at_ms
     context.append({"role": "user", "content": "one"})
     assert Log(context._open.store, "talk").state.head == 1
+
+
+STRANGE = ("link", "dangling link", "pipe", "folder")
+
+
+def put_strange(path: Path, kind: str, target: Path) -> None:
+    """Something else in the place of a file."""
+    path.unlink(missing_ok=True)
+    match kind:
+        case "link":
+            target.write_bytes(b"")
+            path.symlink_to(target)
+        case "dangling link":
+            path.symlink_to(target)
+        case "pipe":
+            os.mkfifo(path)
+        case _:
+            path.mkdir()
+
+
+@pytest.mark.parametrize("kind", STRANGE)
+@pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal"])
+def test_nothing_strange_beside_a_database_is_followed(
+    suffix: str, kind: str, tmp_path: Path
+) -> None:
+    url = f"sqlite:{tmp_path}/refold.db"
+    with refold.open("talk", store=url) as context:
+        context.append({"role": "user", "content": "run it"})
+    put_strange(Path(f"{tmp_path}/refold.db{suffix}"), kind, tmp_path / "elsewhere")
+    with pytest.raises((Denied, Invalid), match=r"is a link|is not a file"):
+        talk(url)
+    elsewhere = tmp_path / "elsewhere"
+    assert not elsewhere.exists() or elsewhere.read_bytes() == b""
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder"])
+def test_what_is_not_a_file_is_not_a_database(kind: str, tmp_path: Path) -> None:
+    put_strange(tmp_path / "refold.db", kind, tmp_path / "elsewhere")
+    with pytest.raises(Invalid, match="is not a file"):
+        talk(f"sqlite:{tmp_path}/refold.db")
+
+
+@pytest.mark.parametrize("kind", STRANGE)
+@pytest.mark.parametrize("suffix", ["", "-wal", "-journal"])
+@pytest.mark.parametrize("scheme", PLACES)
+def test_nothing_strange_in_the_place_of_an_index_is_followed(
+    scheme: str, suffix: str, kind: str, tmp_path: Path
+) -> None:
+    url = url_of(scheme, tmp_path)
+    context = talk(url)
+    path = open_store(url).derived_path("index.db")
+    put_strange(Path(f"{path}{suffix}"), kind, tmp_path / "elsewhere")
+    assert [hit.seq for hit in context.search("run")] == [1]
+    elsewhere = tmp_path / "elsewhere"
+    assert not elsewhere.exists() or elsewhere.read_bytes() == b""

@@ -154,8 +154,15 @@ def _chained(by_seq: dict[int, list[Event]]) -> Iterator[Event]:
 
 def _last(seen: Salvage, sound: int, others: Sequence[Event]) -> int:
     """The newest event that the log is known to have had. A seq far beyond what there is was
-    damaged itself; what is broken at the end was an event, or several."""
-    places = [event.seq for event in others if event.seq <= sound + 2 * len(seen.pieces)]
+    damaged itself, unless a neighbour confirms it; what is broken at the end was an event, or
+    several."""
+    near = sound + 2 * len(seen.pieces)
+    chains = {event.seq: event.chain for event in others}
+    places = [
+        event.seq
+        for event in others
+        if event.seq <= near or codec.continues(event, chains.get(event.seq - 1, b""))
+    ]
     at_end = sum(1 for _ in takewhile(lambda piece: isinstance(piece, str), seen.pieces[::-1]))
     return max([sound, *places]) + at_end
 

@@ -27,6 +27,7 @@ from refold.core.model import (
 )
 from refold.errors import Invalid
 from refold.log.surrogates import encode_shielded
+from refold.log.unchanged import check_unchanged
 
 _TOKENS_MAX = 1 << 53
 _Envelope = tuple[str, Annotated[int, msgspec.Meta(gt=-_TOKENS_MAX, lt=_TOKENS_MAX)], str]
@@ -47,11 +48,14 @@ class Draft(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         _check_envelope(self)
-        kind, content = codec.kind_of(self.body), _encode(self.body)
+        kind = codec.kind_of(self.body)
+        content, is_exact = _encode(self.body)
         try:
             body = codec.body_of(kind, content)
         except _READ_ERRORS as error:
             raise _wrong_field(kind, error) from error
+        if is_exact:
+            check_unchanged(self.body, body, kind)
         for value in _free_values(body):
             if value:
                 check_depth(value, levels=codec.DEPTH_MAX + _FORM_LEVELS)
@@ -59,11 +63,13 @@ class Draft(Struct, frozen=True, kw_only=True):
         force_setattr(self, "body", body)
 
 
-def _encode(body: Body) -> bytes:
+def _encode(body: Body) -> tuple[bytes, bool]:
+    """The bytes of a body, and whether they say all of it: texts that JSON cannot carry are
+    shielded."""
     try:
-        return codec.encode(body)
+        return codec.encode(body), True
     except UnicodeEncodeError:
-        return encode_shielded(body)
+        return encode_shielded(body), False
 
 
 def _check_envelope(draft: Draft) -> None:

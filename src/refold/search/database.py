@@ -9,6 +9,7 @@ later becomes one of our errors (`translated`): `Corrupt` means that the file sh
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import time
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ import apsw
 
 from refold.errors import Corrupt, RefoldError, Unavailable
 from refold.search.words import TOKENIZER
+from refold.system import disk
 
 APPLICATION_ID = 0x72656678  # "refx"
 VERSION = 3
@@ -132,7 +134,7 @@ def copy(path: str) -> apsw.Connection:
 
 def is_foreign(path: str) -> bool:
     """Whether the file is a sound database of another program: that is not ours to remove."""
-    if not os.path.isfile(path):
+    if not disk.is_regular(path):
         return False
     connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
     try:
@@ -146,14 +148,22 @@ def is_foreign(path: str) -> bool:
     return False
 
 
+def _files(path: str) -> tuple[str, ...]:
+    """The file of an index, and those that SQLite puts beside it."""
+    return (path, path + "-wal", path + "-shm", path + "-journal")
+
+
 def remove(path: str) -> None:
     """Deletes the index; it is built again when it is needed."""
-    for name in (path, path + "-wal", path + "-shm", path + "-journal"):
+    for name in _files(path):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name)
 
 
 def _connect_file(path: str) -> apsw.Connection:
+    for name in _files(path):
+        if os.path.lexists(name) and not disk.is_regular(name):
+            raise OSError(errno.EPERM, f"{name} is a link, or not a file")
     _create(path)
     connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
     try:

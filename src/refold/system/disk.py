@@ -131,10 +131,10 @@ def try_lock(fd: int) -> bool:
 
 
 def refuse_link(folder: str) -> None:
-    """Raises Denied for a link in the place of a folder inside a store: whoever brought it says
-    where private words would be written."""
+    """Raises Denied for a link in the place of a folder or file inside a store: whoever brought it
+    says where private words would be written."""
     if os.path.islink(folder):
-        raise Denied(f"{folder} is a link", hint="put the folder itself there")
+        raise Denied(f"{folder} is a link", hint="put what it points to there itself")
 
 
 # --- reading what refold wrote ---

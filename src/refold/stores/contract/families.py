@@ -261,3 +261,54 @@ def a_bookmark_belongs_to_its_conversation_and_is_overwritten(store: Store) -> N
     store.keep_bookmark("fork", b"mine")
     assert (store.bookmark("trunk"), store.bookmark("fork")) == (b"two", b"mine")
     assert store.read("trunk") == trunk
+
+
+@clause
+@on_new_store
+def what_can_be_salvaged_of_a_sound_log_is_the_log(store: Store) -> None:
+    trunk = grown(store, "trunk", 3)
+    store.fork("trunk", 2, "fork")
+    own = grown(store, "fork", 1, before=trunk[1])
+    assert store.salvage("trunk").pieces == tuple(trunk)
+    found = store.salvage("fork")
+    assert (found.pieces, found.parent, found.parent_seq) == ((*trunk[:2], *own), "trunk", 2)
+    with refused(NotFound):
+        store.salvage("nobody")
+
+
+@clause
+@on_new_store
+def a_log_is_rewritten_whole_or_not_at_all(store: Store) -> None:
+    trunk = grown(store, "trunk", 3)
+    trunk.append(titled(trunk[-1], "Mine"))
+    store.append("trunk", trunk[-1:], expect=3)
+    store.keep_bookmark("trunk", b"old")
+    seen = store.salvage("trunk")
+    more = grown(store, "trunk", 1, before=trunk[-1])
+    with refused(Conflict):
+        store.rewrite("trunk", trunk[:2], after=0, seen=seen)
+    assert store.read("trunk") == trunk + more
+    store.rewrite("trunk", trunk[:2], after=0, seen=store.salvage("trunk"))
+    about = store.conversation("trunk")
+    assert (store.read("trunk"), about.head, about.title) == (trunk[:2], 2, "")
+    assert store.bookmark("trunk") is None
+    again = grown(store, "trunk", 1, before=trunk[1])
+    assert store.read("trunk") == trunk[:2] + again
+
+
+@clause
+@on_new_store
+def a_rewritten_fork_keeps_its_parent_or_goes_without(store: Store) -> None:
+    trunk = grown(store, "trunk", 3)
+    store.fork("trunk", 2, "fork")
+    own = grown(store, "fork", 2, before=trunk[1])
+    store.rewrite("fork", own[:1], after=2, seen=store.salvage("fork"))
+    assert store.read("fork") == [*trunk[:2], *own[:1]]
+    assert store.conversation("fork").parent == "trunk"
+    store.rewrite("fork", trunk[:1], after=0, seen=store.salvage("fork"))
+    about = store.conversation("fork")
+    assert (store.read("fork"), about.parent, about.head) == (trunk[:1], "", 1)
+    store.rewrite("fork", [], after=0, seen=store.salvage("fork"))
+    with refused(NotFound):
+        store.conversation("fork")
+    store.delete("trunk")

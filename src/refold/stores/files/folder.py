@@ -161,7 +161,8 @@ class Folder:
         """What the log itself tells: all there is to know, unless the conversation is a fork."""
         if self.log.first > 1:
             said = f"{self.file(METADATA)} does not say where {self.id!r} left its parent: {error}"
-            raise Corrupt(said, hint="restore the file from a copy") from error
+            hint = "restore the file from a copy; refold repair keeps the conversation's own events"
+            raise Corrupt(said, hint=hint) from error
         if self.log.first == 0:
             return Metadata(id=self.id)
         title, title_seq = self.log.newest_title(checks.SEQ_MAX) or ("", 0)

@@ -183,7 +183,11 @@ class OpenFolders:
             try:
                 folder = self.find(id)
             except Corrupt:
-                yield id, self._unread_metadata(id)
+                known = self._unread_metadata(id)
+                if not known.at_ms:
+                    # Nothing is known of it: it may be a fork of any other.
+                    raise
+                yield id, known
                 continue
             if folder and folder.head:
                 yield id, folder.metadata

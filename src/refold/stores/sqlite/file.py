@@ -59,6 +59,7 @@ def connect(path: str, *, writing: bool) -> apsw.Connection | None:
     nothing to read."""
     with CONNECTING:
         refuse_strange_links(path)
+        refuse_strange_files(path)
         if not exists(path):
             if not writing:
                 return None
@@ -90,6 +91,17 @@ def refuse_strange_links(path: str) -> None:
         # What cannot be looked at is reported by the open that follows, in its own words.
         with suppress(OSError):
             checks.refuse_link_of_another(name, os.lstat(name))
+
+
+def refuse_strange_files(path: str) -> None:
+    """Whoever put a link or a pipe in the place of a file that SQLite makes beside the database
+    says where private words would go, or what is waited for."""
+    # SQLite follows a link to the database before it names the files beside it.
+    real = os.path.realpath(path)
+    for name in (f"{real}-wal", f"{real}-shm", f"{real}-journal"):
+        disk.refuse_link(name)
+        if os.path.lexists(name) and not disk.is_regular(name):
+            raise Invalid(f"{name} is not a file", hint="move it away")
 
 
 def exists(path: str) -> bool:
