@@ -138,7 +138,7 @@ class Context:
                 windows=self._model.given_windows(window),
             )
             system, tools = dialects.plain_value(system), dialects.plain_value(tools)
-            self._open.pending += changes(self._open, given, system, tools)
+            self._open.pending = changes(self._open, given, system, tools)
 
     # --- writing ---
 
