@@ -192,7 +192,8 @@ class Fold:
             if isinstance(body, Meta) and not self._knows(body):
                 return False
         self.step(event, body=body)
-        self.forget_contents()
+        if event.kind == "meta":
+            self.forget_contents()
         return True
 
     def _knows(self, meta: Meta) -> bool:
