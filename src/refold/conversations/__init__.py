@@ -7,7 +7,7 @@ delete.
         print(about.id, about.title, about.names, about.metadata)
     refold.conversations.export("sqlite:work.db", "@1", "newest.json")
 
-Every function takes a store, or the URL of one, which is then opened for the call and closed again.
+Every function takes a store, or its URL or path, which is then opened for the call and closed again.
 A conversation is named by its id, by a name that it was given, or as `@1` for the newest, `@2` for
 the one before. What does the
 work is imported when it is first needed. Neighbours: a module for each verb, `refold.open` for one
@@ -54,6 +54,8 @@ _FUNCTIONS = ("list", "find", "copy", "export", "import_", "verify", "repair", "
 
 __all__ = [*_FUNCTIONS, *_TYPES]
 
+Place = str | PathLike[str]  # the URL of a store, or the path of a database
+
 
 def __getattr__(name: str) -> Any:
     if name not in _TYPES:
@@ -65,7 +67,7 @@ def __dir__() -> builtins.list[str]:
     return sorted(__all__)
 
 
-def list(store: Store | str, *, tag: str = "") -> builtins.list[Conversation]:
+def list(store: Store | Place, *, tag: str = "") -> builtins.list[Conversation]:
     """All conversations, the one that was written to last first, with their titles, tags, metadata
     and names; with a tag, those that carry it."""
     from refold.conversations.listing import described, newest
@@ -74,7 +76,7 @@ def list(store: Store | str, *, tag: str = "") -> builtins.list[Conversation]:
         return [described(opened, about) for about in newest(opened, tag=tag)]
 
 
-def find(store: Store | str, name: str) -> Conversation:
+def find(store: Store | Place, name: str) -> Conversation:
     """The conversation of that id or name; NotFound if there is none, Invalid with their ids if
     several have the name."""
     from refold.conversations.listing import described
@@ -84,8 +86,8 @@ def find(store: Store | str, name: str) -> Conversation:
 
 
 def copy(
-    source: Store | str,
-    target: Store | str,
+    source: Store | Place,
+    target: Store | Place,
     names: Sequence[str] = (),
     *,
     progress: CopyListener | None = None,
@@ -100,7 +102,7 @@ def copy(
 
 
 def export(
-    store: Store | str,
+    store: Store | Place,
     name: str,
     path: str | PathLike[str],
     *,
@@ -128,7 +130,7 @@ def export(
 
 
 def import_(
-    store: Store | str, source: str | PathLike[str] | bytes, *, id: str | None = None
+    store: Store | Place, source: str | PathLike[str] | bytes, *, id: str | None = None
 ) -> Conversation:
     """Writes an exported conversation (a path, or the document's bytes) into a store: under `id`,
     else the id it had, else that with a number. It is checked to its last byte first. Conflict if
@@ -141,7 +143,7 @@ def import_(
         return import_document(opened, document, id=id, name=name)
 
 
-def verify(store: Store | str, name: str | None = None) -> Verification:
+def verify(store: Store | Place, name: str | None = None) -> Verification:
     """Checks one conversation, or all: every event, artifact and bookmark, and the laws of the
     page. `problems` is empty if all is as it was written."""
     from refold.conversations import verifier
@@ -150,7 +152,7 @@ def verify(store: Store | str, name: str | None = None) -> Verification:
         return verifier.verify(opened, None if name is None else _id(opened, name))
 
 
-def repair(store: Store | str, name: str) -> Repaired:
+def repair(store: Store | Place, name: str) -> Repaired:
     """Makes a damaged conversation readable again: bodies that are not those that were written
     are erased, and at a broken event the log ends. A copy is kept; what was given up is told."""
     from refold.conversations import repairer
@@ -160,7 +162,7 @@ def repair(store: Store | str, name: str) -> Repaired:
 
 
 def scan(
-    store: Store | str,
+    store: Store | Place,
     names: Sequence[str] = (),
     *,
     doubtful: bool = False,
@@ -175,7 +177,7 @@ def scan(
         return scanner.scan(opened, ids, doubtful=doubtful, progress=progress)
 
 
-def delete(store: Store | str, names: Sequence[str]) -> Deleted:
+def delete(store: Store | Place, names: Sequence[str]) -> Deleted:
     """Removes conversations for good, with the contents that only they name. One that others were
     forked from stays if they do, and `left` says why. NotFound, and nothing is removed, if one of
     them does not exist."""
@@ -186,11 +188,11 @@ def delete(store: Store | str, names: Sequence[str]) -> Deleted:
 
 
 @contextmanager
-def _open(store: Store | str) -> Iterator[Store]:
+def _open(store: Store | Place) -> Iterator[Store]:
     """The store itself, or the one that the URL names, which is closed at the end."""
     from refold.stores import open_store
 
-    if not isinstance(store, str):
+    if not isinstance(store, (str, PathLike)):
         yield store
         return
     opened = open_store(store)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from os import PathLike, fspath
 from typing import Any
 
 from refold.checked import check
@@ -22,7 +23,7 @@ def open(
     conversation: str | None = None,
     *,
     name: str | None = None,
-    store: str | Store | None = None,
+    store: str | PathLike[str] | Store | None = None,
     model: str | None = None,
     system: Any = None,
     tools: list[Any] | None = None,
@@ -56,6 +57,8 @@ def open(
     check("model", model, str | None)
     check("window", window, int | None)
     check("read_only", read_only, bool)
+    if isinstance(store, PathLike):
+        store = fspath(store)
     if store is not None and not isinstance(store, str) and not hasattr(store, "conversations"):
         raise Invalid(
             f"store is a {type(store).__name__}", hint="give a URL such as sqlite:PATH, or a store"
