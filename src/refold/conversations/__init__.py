@@ -7,11 +7,10 @@ delete.
         print(about.id, about.title, about.names, about.metadata)
     refold.conversations.export("sqlite:work.db", "@1", "newest.json")
 
-Every function takes a store, or its URL or path, which is then opened for the call and closed again.
-A conversation is named by its id, by a name that it was given, or as `@1` for the newest, `@2` for
-the one before. What does the
-work is imported when it is first needed. Neighbours: a module for each verb, `refold.open` for one
-conversation held open.
+Every function takes a store, or its URL or path, which is then opened for the call and closed
+again. A conversation is named by its id, by a name that it was given, or as `@1` for the newest,
+`@2` for the one before. What does the work is imported when it is first needed. Neighbours: a
+module for each verb, `refold.open` for one conversation held open.
 """
 
 from __future__ import annotations
