@@ -71,7 +71,7 @@ def list(store: Store | Place, *, tag: str = "") -> builtins.list[Conversation]:
     and names; with a tag, those that carry it."""
     from refold.conversations.listing import described, newest
 
-    with _open(store) as opened:
+    with _open(store, read_only=True) as opened:
         return [described(opened, about) for about in newest(opened, tag=tag)]
 
 
@@ -80,7 +80,7 @@ def find(store: Store | Place, name: str) -> Conversation:
     several have the name."""
     from refold.conversations.listing import described
 
-    with _open(store) as opened:
+    with _open(store, read_only=True) as opened:
         return described(opened, opened.conversation(_id(opened, name)))
 
 
@@ -96,7 +96,7 @@ def copy(
     under one of the ids."""
     from refold.conversations import copier
 
-    with _open(source) as here, _open(target) as there:
+    with _open(source, read_only=True) as here, _open(target) as there:
         return copier.copy(here, there, names, progress=progress)
 
 
@@ -116,7 +116,7 @@ def export(
     removes addresses where secrets are removed; `force` replaces an existing file."""
     from refold.conversations.exporter import export_file
 
-    with _open(store) as opened:
+    with _open(store, read_only=True) as opened:
         return export_file(
             opened,
             _id(opened, name),
@@ -147,7 +147,7 @@ def verify(store: Store | Place, name: str | None = None) -> Verification:
     page. `problems` is empty if all is as it was written."""
     from refold.conversations import verifier
 
-    with _open(store) as opened:
+    with _open(store, read_only=True) as opened:
         return verifier.verify(opened, None if name is None else _id(opened, name))
 
 
@@ -171,7 +171,7 @@ def scan(
     fixture. What is given back holds no secret, only its masked form and place."""
     from refold.conversations import scanner
 
-    with _open(store) as opened:
+    with _open(store, read_only=True) as opened:
         ids = [_id(opened, name) for name in names]
         return scanner.scan(opened, ids, doubtful=doubtful, progress=progress)
 
@@ -187,14 +187,15 @@ def delete(store: Store | Place, names: Sequence[str]) -> Deleted:
 
 
 @contextmanager
-def _open(store: Store | Place) -> Iterator[Store]:
-    """The store itself, or the one that the URL names, which is closed at the end."""
+def _open(store: Store | Place, *, read_only: bool = False) -> Iterator[Store]:
+    """The store itself, or the one that the URL names, which is closed at the end. What only reads
+    opens it so that nothing there changes."""
     from refold.stores import open_store
 
     if not isinstance(store, (str, PathLike)):
         yield store
         return
-    opened = open_store(store)
+    opened = open_store(store, read_only=read_only)
     try:
         yield opened
     finally:
