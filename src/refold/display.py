@@ -48,6 +48,11 @@ def plural(type: str, number: int) -> str:
     return type.replace("_", " ") + ("s" if number != 1 and type != "custom" else "")
 
 
+def number(count: float, noun: str) -> str:
+    """`1 event`, `2,000 events`."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
 def moment(at_ms: int) -> str:
     """A time that a person can read; a number that is no time stays a number."""
     try:

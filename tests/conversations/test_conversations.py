@@ -130,3 +130,19 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     code = "import sys, refold.conversations; print('msgspec' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_paths_are_taken_wherever_a_place_is_asked_for(tmp_path: Path) -> None:
+    database = tmp_path / "work.db"
+    with refold.open("talk", store=database) as context:
+        context.append({"role": "user", "content": "hello"})
+        context.log.export(tmp_path / "one.json")
+    refold.conversations.export(database, "talk", tmp_path / "two.json")
+    assert (tmp_path / "one.json").read_bytes() == (tmp_path / "two.json").read_bytes()
+    other = tmp_path / "other.db"
+    refold.conversations.import_(other, tmp_path / "one.json")
+    assert refold.conversations.list(other)[0].chain == refold.conversations.list(database)[0].chain
+    with refold.open("talk", store=other, read_only=True) as context:
+        assert context.view.head == 1
+    with pytest.raises(refold.Invalid):
+        refold.open("talk", store=tmp_path / "folder")

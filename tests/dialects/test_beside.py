@@ -20,7 +20,9 @@ WRONG_BESIDE = [
 ]
 
 
-@pytest.mark.parametrize("given", WRONG_BESIDE, ids=lambda given: repr(given).partition(" at 0x")[0])
+@pytest.mark.parametrize(
+    "given", WRONG_BESIDE, ids=lambda given: repr(given).partition(" at 0x")[0]
+)
 def test_a_system_prompt_or_a_tool_that_no_provider_takes_is_refused_at_once(given):
     context = worked()
     with pytest.raises(Invalid):
@@ -43,7 +45,9 @@ RIGHT_BESIDE = [
 ]
 
 
-@pytest.mark.parametrize("given", RIGHT_BESIDE, ids=lambda given: repr(given).partition(" at 0x")[0])
+@pytest.mark.parametrize(
+    "given", RIGHT_BESIDE, ids=lambda given: repr(given).partition(" at 0x")[0]
+)
 def test_a_system_prompt_or_a_tool_of_any_provider_is_taken_and_gives_valid_requests(given):
     context = worked()
     context.append_result("t1", "done")

@@ -188,6 +188,24 @@ def test_what_a_killed_writer_left_is_read_and_stays(folder, tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_functions_that_read_stored_conversations_change_nothing(folder, tmp_path, kind):
+    url = url_in(folder, kind)
+    left = folder.parent / "left"
+    with refold.open("sea", store=url, window=32_000) as writer:
+        told(writer)
+        shutil.copytree(folder, left)
+    url = url_in(left, kind)
+    before = listing(left)
+    assert refold.conversations.list(url)[0].metadata == {"case": 7}
+    assert refold.conversations.find(url, "sea").title == "The lighthouse"
+    assert refold.conversations.export(url, "sea", tmp_path / "sea.json")
+    assert refold.conversations.verify(url).problems == ()
+    assert refold.conversations.scan(url)
+    assert refold.conversations.copy(url, tmp_path / "copy.db")
+    assert listing(left) == before
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_user_who_may_only_read_reads(folder, tmp_path, kind):
     url = url_in(folder, kind)
     fill(url, searched=True)

@@ -7,11 +7,10 @@ delete.
         print(about.id, about.title, about.names, about.metadata)
     refold.conversations.export("sqlite:work.db", "@1", "newest.json")
 
-Every function takes a store, or the URL of one, which is then opened for the call and closed again.
-A conversation is named by its id, by a name that it was given, or as `@1` for the newest, `@2` for
-the one before. What does the
-work is imported when it is first needed. Neighbours: a module for each verb, `refold.open` for one
-conversation held open.
+Every function takes a store, or its URL or path, which is then opened for the call and closed
+again. A conversation is named by its id, by a name that it was given, or as `@1` for the newest,
+`@2` for the one before. What does the work is imported when it is first needed. Neighbours: a
+module for each verb, `refold.open` for one conversation held open.
 """
 
 from __future__ import annotations
@@ -56,6 +55,8 @@ _FUNCTIONS = ("list", "find", "copy", "export", "import_", "verify", "repair", "
 
 __all__ = [*_FUNCTIONS, *_TYPES]
 
+Place = str | PathLike[str]  # the URL of a store, or the path of a database
+
 
 def __getattr__(name: str) -> Any:
     # `Store` is not this module's to offer, but `checked` asks for it.
@@ -70,29 +71,29 @@ def __dir__() -> builtins.list[str]:
 
 
 @checked
-def list(store: Store | str, *, tag: str = "") -> builtins.list[Conversation]:
+def list(store: Store | Place, *, tag: str = "") -> builtins.list[Conversation]:
     """All conversations, the one that was written to last first, with their titles, tags, metadata
     and names; with a tag, those that carry it."""
     from refold.conversations.listing import described, newest
 
-    with _open(store) as opened:
+    with _open(store, read_only=True) as opened:
         return [described(opened, about) for about in newest(opened, tag=tag)]
 
 
 @checked
-def find(store: Store | str, name: str) -> Conversation:
+def find(store: Store | Place, name: str) -> Conversation:
     """The conversation of that id or name; NotFound if there is none, Invalid with their ids if
     several have the name."""
     from refold.conversations.listing import described
 
-    with _open(store) as opened:
+    with _open(store, read_only=True) as opened:
         return described(opened, opened.conversation(_id(opened, name)))
 
 
 @checked
 def copy(
-    source: Store | str,
-    target: Store | str,
+    source: Store | Place,
+    target: Store | Place,
     names: Sequence[str] = (),
     *,
     progress: CopyListener | None = None,
@@ -102,13 +103,13 @@ def copy(
     under one of the ids."""
     from refold.conversations import copier
 
-    with _open(source) as here, _open(target) as there:
+    with _open(source, read_only=True) as here, _open(target) as there:
         return copier.copy(here, there, names, progress=progress)
 
 
 @checked
 def export(
-    store: Store | str,
+    store: Store | Place,
     name: str,
     path: str | PathLike[str],
     *,
@@ -123,7 +124,7 @@ def export(
     removes addresses where secrets are removed; `force` replaces an existing file."""
     from refold.conversations.exporter import export_file
 
-    with _open(store) as opened:
+    with _open(store, read_only=True) as opened:
         return export_file(
             opened,
             _id(opened, name),
@@ -137,7 +138,7 @@ def export(
 
 @checked
 def import_(
-    store: Store | str, source: str | PathLike[str] | bytes, *, id: str | None = None
+    store: Store | Place, source: str | PathLike[str] | bytes, *, id: str | None = None
 ) -> Conversation:
     """Writes an exported conversation (a path, or the document's bytes) into a store: under `id`,
     else the id it had, else that with a number. It is checked to its last byte first. Conflict if
@@ -151,17 +152,17 @@ def import_(
 
 
 @checked
-def verify(store: Store | str, name: str | None = None) -> Verification:
+def verify(store: Store | Place, name: str | None = None) -> Verification:
     """Checks one conversation, or all: every event, artifact and bookmark, and the laws of the
     page. `problems` is empty if all is as it was written."""
     from refold.conversations import verifier
 
-    with _open(store) as opened:
+    with _open(store, read_only=True) as opened:
         return verifier.verify(opened, None if name is None else _id(opened, name))
 
 
 @checked
-def repair(store: Store | str, name: str) -> Repaired:
+def repair(store: Store | Place, name: str) -> Repaired:
     """Makes a damaged conversation readable again: bodies that are not those that were written
     are erased, and at a broken event the log ends. A copy is kept; what was given up is told."""
     from refold.conversations import repairer
@@ -172,7 +173,7 @@ def repair(store: Store | str, name: str) -> Repaired:
 
 @checked
 def scan(
-    store: Store | str,
+    store: Store | Place,
     names: Sequence[str] = (),
     *,
     doubtful: bool = False,
@@ -182,13 +183,13 @@ def scan(
     fixture. What is given back holds no secret, only its masked form and place."""
     from refold.conversations import scanner
 
-    with _open(store) as opened:
+    with _open(store, read_only=True) as opened:
         ids = [_id(opened, name) for name in names]
         return scanner.scan(opened, ids, doubtful=doubtful, progress=progress)
 
 
 @checked
-def delete(store: Store | str, names: Sequence[str]) -> Deleted:
+def delete(store: Store | Place, names: Sequence[str]) -> Deleted:
     """Removes conversations for good, with the contents that only they name. One that others were
     forked from stays if they do, and `left` says why. NotFound, and nothing is removed, if one of
     them does not exist."""
@@ -199,14 +200,15 @@ def delete(store: Store | str, names: Sequence[str]) -> Deleted:
 
 
 @contextmanager
-def _open(store: Store | str) -> Iterator[Store]:
-    """The store itself, or the one that the URL names, which is closed at the end."""
+def _open(store: Store | Place, *, read_only: bool = False) -> Iterator[Store]:
+    """The store itself, or the one that the URL names, which is closed at the end. What only reads
+    opens it so that nothing there changes."""
     from refold.stores import open_store
 
-    if not isinstance(store, str):
+    if not isinstance(store, (str, PathLike)):
         yield store
         return
-    opened = open_store(store)
+    opened = open_store(store, read_only=read_only)
     try:
         yield opened
     finally:

@@ -22,6 +22,7 @@ from refold.artifacts.cleanup import drop_before_ms
 from refold.artifacts.listing import listed
 from refold.conversations.listing import newest
 from refold.core.model import Conversation, Event
+from refold.display import number
 from refold.errors import Conflict, Corrupt, Invalid, NotFound
 from refold.log.log import Log, now_ms
 from refold.log.reading import artifact_of, conversations, named_by, readable
@@ -61,7 +62,7 @@ def _delete(store: Store, chosen: Iterable[Conversation]) -> Deleted:
         if not store.drop(digest, before_ms=drop_before_ms(at_ms, named_ms))
     ]
     if kept:
-        notes.append(f"{len(kept)} contents stay: they were put again just now")
+        notes.append(f"{number(len(kept), 'content')} kept: put again just now")
     notes += _forget(store, removed)
     return Deleted(
         removed=tuple(removed), left=left, contents=len(orphans) - len(kept), notes=tuple(notes)
@@ -167,7 +168,7 @@ def _orphans(store: Store, named: Named) -> tuple[Named, list[str]]:
         held = _held_contents(store, about)
         if held is None:
             reason = f"{about.id} is damaged, and may name them"
-            return {}, [f"{len(named)} contents stay: {reason}"]
+            return {}, [f"{number(len(named), 'content')} kept: {reason}"]
         named = {digest: at_ms for digest, at_ms in named.items() if digest not in held}
     return named, []
 

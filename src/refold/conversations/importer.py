@@ -20,6 +20,7 @@ from refold.conversations.depth import Nesting
 from refold.conversations.exporter import FORMAT, VERSION
 from refold.core import codec
 from refold.core.model import Conversation, Event, is_cleanup
+from refold.display import number
 from refold.errors import Conflict, Corrupt, Invalid, NotFound
 from refold.log.draft import check_depth
 from refold.log.reading import artifact_of, chain_at
@@ -197,7 +198,7 @@ def _checked_events(decoded: _Document, about: _About, name: str) -> list[Event]
         events.append(_checked_event(bytes(line), seq, before, name))
         before = events[-1].chain
     if not events or (about.head, about.chain) != (len(events), before.hex()):
-        held = f"{name} holds {len(events)} events, its head is {about.head}"
+        held = f"{name} holds {number(len(events), 'event')}, its head is {about.head}"
         raise Corrupt(f"{held}: it was cut or changed", hint=AGAIN)
     if decoded.computed_digest() != decoded.digest:
         raise Corrupt(f"{name} does not match its digest: it was changed", hint=AGAIN)
@@ -278,8 +279,8 @@ def _free_id(store: Store, wanted: str, newest: Event, *, fixed: bool) -> str:
 def _numbered(wanted: str) -> Iterator[str]:
     """The id itself, then the same with numbers."""
     yield wanted
-    for number in range(2, IDS_TRIED_MAX):
-        yield f"{wanted[:58]}-{number}"
+    for attempt in range(2, IDS_TRIED_MAX):
+        yield f"{wanted[:58]}-{attempt}"
 
 
 def _check_not_same(store: Store, taken: Conversation, newest: Event) -> None:

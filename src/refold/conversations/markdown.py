@@ -31,7 +31,7 @@ from refold.core.model import (
     ToolResult,
     is_cleanup,
 )
-from refold.display import counted, inline, markdown_fence, moment, plural, visible
+from refold.display import counted, inline, markdown_fence, moment, number, plural, visible
 from refold.log.reading import events_of
 from refold.stores.protocol import Store
 
@@ -138,8 +138,8 @@ def _artifact_sections(store: Store, summary: _Summary) -> Iterator[bytes]:
 
 
 def _artifact_section(store: Store, artifact: Artifact, cleaned_ms: int) -> Iterator[bytes]:
-    lines = f", {artifact.lines:,} lines" if artifact.lines else ""
-    size = f"{artifact.size_bytes:,} bytes"
+    lines = f", {number(artifact.lines, 'line')}" if artifact.lines else ""
+    size = f"{number(artifact.size_bytes, 'byte')}"
     yield f"\n### {artifact.id}: {inline(artifact.name)} ({artifact.type}{lines})\n".encode()
     if cleaned_ms:
         yield f"\nCleaned up on {moment(cleaned_ms)}: {size}.\n".encode()

@@ -43,6 +43,7 @@ class Bookmark(msgspec.Struct, array_like=True, kw_only=True):
     meta: Meta
     system: tuple[int, int]
     tools: tuple[int, int]
+    contents: tuple[list[int], list[int]]
     pins: list[int]
     request: int
     erased: dict[int, Erase]
@@ -75,6 +76,7 @@ def kept(state: Fold) -> bytes:
             meta=msgspec.structs.replace(state.meta, system=None, tools=None),
             system=(state.system_seq, state.system_tokens),
             tools=(state.tools_seq, state.tools_tokens),
+            contents=(list(state.systems), list(state.toolsets)),
             pins=sorted(state.pins),
             request=state.request,
             erased=state.erased,
@@ -109,6 +111,7 @@ def read(data: bytes | None) -> Bookmark | None:
 def needed(mark: Bookmark) -> list[int]:
     """The seqs of the events that `resumed` must be given."""
     wanted = {seq for seq, _ in (mark.system, mark.tools) if seq}
+    wanted.update(*mark.contents)
     for seq, _, _, edits in mark.slots:
         wanted.update(edit.seq for edit in edits)
         if not (edits and edits[0].block < 0):
@@ -137,7 +140,8 @@ def resumed(mark: Bookmark, events: Mapping[int, Event]) -> Fold:
         for seq, last, tokens, edits in mark.slots
     ]
     state.slot_tokens = sum(slot.tokens for slot in state.slots)
-    state.meta = msgspec.structs.replace(mark.meta, **_fixed(mark, events))
+    _add_contents(state, mark, events)
+    state.meta = msgspec.structs.replace(mark.meta, **_fixed(mark, state, events))
     state.system_seq, state.system_tokens = mark.system
     state.tools_seq, state.tools_tokens = mark.tools
     state.pins, state.request, state.anchor, state.totals = (
@@ -155,13 +159,25 @@ def resumed(mark: Bookmark, events: Mapping[int, Event]) -> Fold:
     return state
 
 
-def _fixed(mark: Bookmark, events: Mapping[int, Event]) -> dict[str, Any]:
-    """The system prompt and the tools, from the events that set them."""
+def _add_contents(state: Fold, mark: Bookmark, events: Mapping[int, Event]) -> None:
+    """The system prompts and the tools that a later event may name."""
+    systems, toolsets = mark.contents
+    for seq in systems:
+        if isinstance(meta := decode(events[seq]), Meta):
+            state.systems[seq] = meta.system
+    for seq in toolsets:
+        if isinstance(meta := decode(events[seq]), Meta) and meta.tools is not None:
+            state.toolsets[seq] = meta.tools
+
+
+def _fixed(mark: Bookmark, state: Fold, events: Mapping[int, Event]) -> dict[str, Any]:
+    """The system prompt and the tools, from the events that set them or name them."""
     found: dict[str, Any] = {}
-    for name, (seq, _) in (("system", mark.system), ("tools", mark.tools)):
-        meta = decode(events[seq]) if seq else None
-        if isinstance(meta, Meta):
-            found[name] = getattr(meta, name)
+    system, tools = (decode(events[seq]) if seq else None for seq, _ in (mark.system, mark.tools))
+    if isinstance(system, Meta):
+        found["system"] = state.systems.get(system.system_seq or mark.system[0])
+    if isinstance(tools, Meta):
+        found["tools"] = state.toolsets.get(tools.tools_seq or mark.tools[0])
     return found
 
 

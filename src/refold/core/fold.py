@@ -56,6 +56,7 @@ ERASED = "[erased]"
 # The reasons of edits by which a caller takes what was asked off the page: nothing is asked then.
 CLEARED, ADOPTED = "clear", "adopted"
 RESPONSES_KEPT, FACTS_KEPT = 32, 400
+CONTENTS_KEPT = 16  # system prompts, and lists of tools, that a later event may name
 PASSING = ("command", "error", "artifact")
 CALIBRATION_STEP = 0.4
 REPLY_RATIO_MAX, SPARE_TOKENS = 4, 1_000
@@ -136,6 +137,7 @@ def folded(events: Iterable[Event], found: Switches) -> Fold:
     state.pins, state.erased = set(found.pins), dict(found.erased)
     for event in events:
         state.step(event, live=event.seq not in found.off, found=found)
+    state.forget_contents()
     return state
 
 
@@ -149,6 +151,9 @@ class Fold:
         self.originals: dict[int, Message] = {}
         self.slot_tokens = 0
         self.system_seq = self.tools_seq = 0
+        # What was said, by the seq of the event that says it; the last used comes last.
+        self.systems: dict[int, Any] = {}
+        self.toolsets: dict[int, list[Any]] = {}
         self.meta = Meta()
         self.system_tokens = self.tools_tokens = 0
         self.pins: set[int] = set()
@@ -185,8 +190,31 @@ class Fold:
                 and self._block_is_replaced(body)
             ):
                 return False
+        if event.kind == "meta":
+            body = body or decode(event)
+            if isinstance(body, Meta) and not self._knows(body):
+                return False
         self.step(event, body=body)
+        if event.kind == "meta":
+            self.forget_contents()
         return True
+
+    def _knows(self, meta: Meta) -> bool:
+        """Whether what the event only names is at hand."""
+        is_known = meta.system_seq is None or meta.system_seq in self.systems
+        return is_known and (meta.tools_seq is None or meta.tools_seq in self.toolsets)
+
+    def forget_contents(self) -> None:
+        """Lets go of system prompts and tools that were not used for long. An event that names one
+        of them reaches back."""
+        for contents, current in (
+            (self.systems, self.meta.system),
+            (self.toolsets, self.meta.tools),
+        ):
+            if len(contents) > CONTENTS_KEPT:
+                idle = [seq for seq, content in contents.items() if content is not current]
+                for seq in idle[:-CONTENTS_KEPT]:
+                    del contents[seq]
 
     def step(
         self,
@@ -225,6 +253,7 @@ class Fold:
             case Checkpoint():
                 self.checkpoints[body.name] = body.seq
             case Meta():
+                self._remember(event, body)
                 if live:
                     self._describe(event, body)
             case Pin():
@@ -303,12 +332,29 @@ class Fold:
             known = self.calibration.get(usage.model, ratio)
             self.calibration[usage.model] = known + CALIBRATION_STEP * (ratio - known)
 
-    def _describe(self, event: Event, meta: Meta) -> None:
-        self.meta = merged(self.meta, meta)
+    def _remember(self, event: Event, meta: Meta) -> None:
+        """Keeps what the event says, also one that is off, for those that name it later."""
         if meta.system is not None:
-            self.system_seq, self.system_tokens = event.seq, event.tokens
+            self.systems[event.seq] = meta.system
         if meta.tools is not None:
+            self.toolsets[event.seq] = meta.tools
+
+    def _describe(self, event: Event, meta: Meta) -> None:
+        said = self._spelt_out(meta)
+        self.meta = merged(self.meta, said)
+        if said.system is not None:
+            self.system_seq, self.system_tokens = event.seq, event.tokens
+        if said.tools is not None:
             self.tools_seq, self.tools_tokens = event.seq, event.tokens
+
+    def _spelt_out(self, meta: Meta) -> Meta:
+        """The same, with what it only names. Where that was erased, nothing is said."""
+        system, tools = meta.system, meta.tools
+        if meta.system_seq is not None and meta.system_seq in self.systems:
+            system = self.systems[meta.system_seq] = self.systems.pop(meta.system_seq)
+        if meta.tools_seq is not None and meta.tools_seq in self.toolsets:
+            tools = self.toolsets[meta.tools_seq] = self.toolsets.pop(meta.tools_seq)
+        return replace(meta, system=system, tools=tools, system_seq=None, tools_seq=None)
 
     def _pin(self, pin: Pin) -> None:
         if pin.on:

@@ -305,7 +305,8 @@ class Checkpoint(Struct, frozen=True, kw_only=True):
 class Meta(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is true of the conversation as a whole; only what changed is present. `windows` are
     those given by hand, in tokens, by the model they were given for; `names` are what others call
-    the conversation."""
+    the conversation. A system prompt or a list of tools that an event of this log has said before
+    is named by that event: `system_seq`, `tools_seq`."""
 
     title: str | None = None
     tags: tuple[str, ...] | None = None
@@ -315,6 +316,8 @@ class Meta(Struct, frozen=True, kw_only=True, omit_defaults=True):
     metadata: dict[str, Any] | None = None
     windows: dict[str, int] | None = None
     names: tuple[str, ...] | None = None
+    system_seq: int | None = None
+    tools_seq: int | None = None
 
 
 class Pin(Struct, frozen=True, kw_only=True, omit_defaults=True):

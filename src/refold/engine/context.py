@@ -144,7 +144,7 @@ class Context:
                 names=None if names is None else names_checked(names),
                 windows=self._model.given_windows(window),
             )
-            self._open.pending += changes(self._open, given, system, tools)
+            self._open.pending = changes(self._open, given, system, tools)
 
     # --- writing ---
 

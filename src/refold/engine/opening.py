@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from os import PathLike, fspath
 from typing import Any
 
 from refold.checked import checked
@@ -24,7 +25,7 @@ def open(
     conversation: str | None = None,
     *,
     name: str | None = None,
-    store: str | Store | None = None,
+    store: str | PathLike[str] | Store | None = None,
     model: str | None = None,
     system: Any = None,
     tools: list[Any] | None = None,
@@ -55,6 +56,8 @@ def open(
         conversation_checked(conversation)
     if name is not None:
         names_checked([name])
+    if isinstance(store, PathLike):
+        store = fspath(store)
     effective, _ = loaded(config)
     given = {
         "model": model,

@@ -24,7 +24,7 @@ from refold.artifacts.listing import StoredArtifact
 from refold.artifacts.reader import ArtifactReader
 from refold.checked import checked
 from refold.compaction.active_model import ActiveModel
-from refold.display import cut, fenced, moment, one_line
+from refold.display import cut, fenced, moment, number, one_line
 from refold.engine.search import ConversationSearch
 from refold.errors import Invalid, RefoldError
 from refold.log.open_log import OpenLog
@@ -168,14 +168,16 @@ class Toolbox:
     def _search_past(self, given: _SearchArguments) -> str:
         rows = [_hit_row(hit) for hit in self._search.search(given.query, limit=given.limit)]
         return self._rows(
-            rows, f"{len(rows)} places found", "refold_unfold shows what stands behind a handle."
+            rows,
+            f"{number(len(rows), 'place')} found",
+            "refold_unfold shows what stands behind a handle.",
         )
 
     def _unfold(self, given: _UnfoldArguments) -> str:
         found = self._reader.original(given.handle, level=given.level)
         artifact = found.artifact
         if artifact is not None and artifact.size_bytes and not artifact.size_chars:
-            about = f"{artifact.size_bytes:,} bytes of {artifact.mime!r:.80}"
+            about = f"{number(artifact.size_bytes, 'byte')} of {artifact.mime!r:.80}"
             return f"{artifact.id} is not text: {about}. It has no lines."
         most = CHARS_PER_TOKEN_MAX * self._room()
         first, last = given.first_line, given.last_line or None
@@ -208,7 +210,7 @@ class Toolbox:
             else ""
         )
         return self._rows(
-            rows, f"{len(rows)} lines match", "The number is the line, for refold_unfold.", warning
+            rows, _matching(len(rows)), "The number is the line, for refold_unfold.", warning
         )
 
     def _list_artifacts(self, given: _ArtifactsArguments) -> str:
@@ -220,7 +222,7 @@ class Toolbox:
             rows = [_output_row(one) for one in found[: -given.limit - 1 : -1]]
         return self._rows(
             rows,
-            f"{len(rows)} of {len(found)} artifacts",
+            f"{len(rows)} of {number(len(found), 'artifact')}",
             "refold_unfold and refold_grep take the handle.",
         )
 
@@ -303,9 +305,13 @@ def _hit_row(hit: Hit) -> str:
     return _row(f"{where} ({hit.role or 'note'}, {moment(hit.at_ms)}): {hit.snippet}")
 
 
+def _matching(lines: int) -> str:
+    return f"{number(lines, 'line')} {'matches' if lines == 1 else 'match'}"
+
+
 def _output_row(output: StoredArtifact, why: str = "") -> str:
     artifact = output.artifact
-    size = f"{artifact.lines:,} lines, {artifact.size_bytes:,} bytes"
+    size = f"{number(artifact.lines, 'line')}, {number(artifact.size_bytes, 'byte')}"
     gone = f", cleaned up {moment(output.cleaned_ms)}" if output.cleaned_ms else ""
     task = f", task {artifact.origin.task}" if artifact.origin.task else ""
     return _row(f"{artifact.id} (#{output.seq}, {size}{task}{gone}): {artifact.name}{why}")

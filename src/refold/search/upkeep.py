@@ -17,6 +17,7 @@ from typing import ParamSpec, TypeVar
 
 from refold.core.codec import decode
 from refold.core.model import Conversation, Erase
+from refold.display import number
 from refold.errors import Corrupt, Invalid, Unavailable
 from refold.log.reading import conversations
 from refold.search import database, sources
@@ -28,7 +29,7 @@ from refold.system import process_fork
 
 SEARCH_EVENTS, BATCH_EVENTS = 20_000, 5_000
 
-_LEFT = "{:,} events are not in the index yet: search again, or run refold index"
+_LEFT = "{} not in the index yet: search again, or run refold index"
 
 Tell = Callable[[str, str], None]
 Progress = Callable[[int, int], None]
@@ -154,7 +155,7 @@ class Upkeep:
             self._tell("index-behind", f"{error}; the newest messages may be missing")
             return
         if left:
-            self._tell("index-behind", _LEFT.format(left))
+            self._tell("index-behind", _LEFT.format(number(left, "event")))
 
     @retried
     def catch_up(self, budget: int, wanted: Sequence[str] | None = None) -> int:

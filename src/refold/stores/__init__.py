@@ -19,10 +19,11 @@ __all__ = ["Store", "is_read_only", "is_same_place", "is_there", "open_store", "
 
 
 @checked
-def open_store(url: str, *, read_only: bool = False) -> Store:
-    """The store that the URL names. Opening creates nothing; the first write does. One that is
-    `read_only` refuses every write, and leaves each byte, name and time in its folder as it is."""
-    opened = _opened(url, read_only)
+def open_store(url: str | os.PathLike[str], *, read_only: bool = False) -> Store:
+    """The store that the URL names, or the path of a database. Opening creates nothing; the first
+    write does. One that is `read_only` refuses every write, and leaves each byte, name and time in
+    its folder as it is."""
+    opened = _opened(os.fspath(url) if isinstance(url, os.PathLike) else url, read_only)
     return ReadOnlyStore(opened, owns=True) if read_only else opened
 
 

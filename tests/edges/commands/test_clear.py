@@ -17,7 +17,7 @@ def test_clear_takes_everything_but_pins_off_the_page_and_undo_brings_it_back(ur
     run("pin", "fix-login", "7")
     before = as_json("show", "fix-login")["slots"]
     assert printed("clear", "fix-login") == (
-        "Cleared fix-login: 16 -> 1 slots, N -> N tokens.\nUndo with: refold undo fix-login\n"
+        "Cleared fix-login: 16 -> 1 slot, N -> N tokens.\nUndo with: refold undo fix-login\n"
     )
     assert [slot["seq"] for slot in as_json("show", "fix-login")["slots"]] == [7]
     assert printed("clear", "fix-login") == (

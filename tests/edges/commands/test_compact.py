@@ -82,7 +82,7 @@ def test_a_writer_of_the_settings_is_asked_only_if_the_command_line_says_so(
         "Bearer key-of-the-environment",
         "configured",
     )
-    assert "Writer: 1 of 1 summaries accepted, 9 tokens in, 3 out." in shown
+    assert "Writer: 1 of 1 summary accepted, 9 tokens in, 3 out." in shown
     assert "key-of-the-environment" not in shown
 
 
@@ -92,7 +92,7 @@ def test_a_writer_that_fails_is_reported_and_the_page_is_compacted_all_the_same(
     with serving(Play({"error": "no such model"}, 404)) as server:
         done = run(*COMPACT, "--writer", server.url, "--writer-model", "x")
     assert done.exit_code == 0
-    assert "Writer: 0 of 1 summaries accepted" in done.stdout
+    assert "Writer: 0 of 1 summary accepted" in done.stdout
     assert "refused: Invalid" in done.stdout
     assert "Compacted by summarize" in done.stdout
 

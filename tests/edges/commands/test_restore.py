@@ -96,6 +96,17 @@ def test_points_are_listed_newest_first(url: str) -> None:
     assert [point["seq"] for point in as_json("points", "fix-login")["points"]] == [21, 14]
 
 
+def test_named_points_come_before_the_others(url: str) -> None:
+    """Undos and compactions after a checkpoint must not bury it."""
+    run("checkpoint", "fix-login", "good")
+    for _ in range(3):
+        run("compact", "fix-login", "--strategy", "hide", "--target", "60")
+        run("undo", "fix-login")
+    rows = printed("points", "fix-login").splitlines()
+    assert '"good"' in rows[1]
+    assert len(rows) > 4
+
+
 def test_diff_shows_what_differs_message_by_message(url: str) -> None:
     [artifact] = as_json("artifacts", "list", "fix-login")["artifacts"]
     assert printed("diff", "fix-login", "4", "#9") == (

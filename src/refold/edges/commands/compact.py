@@ -248,7 +248,9 @@ def _show_plan(plan: Planned, screen: Screen) -> None:
     if not plan.edits:
         screen.line(f"Nothing would be done: {plan.reason}.")
         return
-    sizes = f"{plan.tokens_before:,} -> {plan.tokens_after:,} tokens, target {plan.target:,}"
+    sizes = (
+        f"{plan.tokens_before:,} -> {number(plan.tokens_after, 'token')}, target {plan.target:,}"
+    )
     screen.line(
         ("bold", f"Plan by {short_line(plan.strategy, 200)}"), f": {sizes}. Nothing was changed."
     )
@@ -259,8 +261,8 @@ def _show_receipt(done: Compacted, screen: Screen) -> None:
     if not done.batch:
         screen.line(f"Nothing was done: {done.reason}.")
         return
-    tokens = f"{done.tokens_before:,} -> {done.tokens_after:,} tokens"
-    slots = f"{done.slots_before:,} -> {done.slots_after:,} slots"
+    tokens = f"{done.tokens_before:,} -> {number(done.tokens_after, 'token')}"
+    slots = f"{done.slots_before:,} -> {number(done.slots_after, 'slot')}"
     screen.line(("bold", f"Compacted by {short_line(done.strategy, 200)}"), f": {tokens}, {slots}.")
     _show_items(done, screen)
     _show_effect(done, screen)
@@ -273,17 +275,17 @@ def _show_receipt(done: Compacted, screen: Screen) -> None:
 def _show_effect(done: Compacted, screen: Screen) -> None:
     """What left the page, what that saved, and what stands there instead."""
     screen.line(f"Removed: {number(done.removed, 'message')}")
-    screen.line(f"Saved: {done.tokens_before - done.tokens_after:,} tokens")
+    screen.line(f"Saved: {number(done.tokens_before - done.tokens_after, 'token')}")
     if done.summary:
         screen.line(f'Summary: "{short_line(done.summary, SUMMARY_CHARS)}"')
     if not done.reached:
-        missed = f"The target of {done.target:,} tokens was not reached: {done.reason}."
+        missed = f"The target of {number(done.target, 'token')} was not reached: {done.reason}."
         screen.line(("yellow", missed))
 
 
 def _show_items(done: Compaction, screen: Screen) -> None:
     for item in done.items[:ITEMS_SHOWN]:
-        sizes = f"{item.tokens_before:,} -> {item.tokens_after:,} tokens"
+        sizes = f"{item.tokens_before:,} -> {number(item.tokens_after, 'token')}"
         reason = f"  {short_line(item.reason, 100)}"
         screen.line(f"  {item.handle} {item.action}, {sizes}", ("dim", reason))
     if len(done.items) > ITEMS_SHOWN:
@@ -292,12 +294,14 @@ def _show_items(done: Compaction, screen: Screen) -> None:
     paid = f", paid back after {calls:.1f} calls" if calls else ""
     if done.price.expired:
         paid = ", at no loss: the provider's cache has expired"
-    screen.line(f"Cache: {done.price.rewritten_tokens:,} tokens are written again{paid}.")
+    screen.line(f"Cache: {number(done.price.rewritten_tokens, 'token')} written again{paid}.")
 
 
 def _show_writer(use: WriterUse, screen: Screen) -> None:
-    accepted = f"{use.accepted} of {use.asked} summaries accepted"
-    screen.line(f"Writer: {accepted}, {use.input:,} tokens in, {use.output:,} out.")
+    accepted = (
+        f"{use.accepted} of {use.asked} {'summary' if use.asked == 1 else 'summaries'} accepted"
+    )
+    screen.line(f"Writer: {accepted}, {number(use.input, 'token')} in, {use.output:,} out.")
     for reason in use.refused:
         screen.line(
             ("yellow", f"  refused: {short_line(reason, 200)}"), "; the text made by code is used"

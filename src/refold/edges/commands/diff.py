@@ -6,6 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from refold.display import plural
 from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.events import MessageRow, message_rows, show_messages
 from refold.edges.commands.position import POINT_HELP, point_seq
@@ -63,7 +64,8 @@ def run(session: Session, arguments: DiffArguments) -> Compared:
 def show(compared: Compared, screen: Screen) -> None:
     places = f"{compared.conversation} #{compared.first} -> #{compared.last}"
     added, removed = len(compared.added), len(compared.removed)
-    counts = f"+{added:,} -{removed:,} ~{len(compared.changed):,} messages"
+    messages = plural("message", added + removed + len(compared.changed))
+    counts = f"+{added:,} -{removed:,} ~{len(compared.changed):,} {messages}"
     screen.line(("bold", places), f": {counts} on the page")
     show_messages(compared.added, screen, "+ ")
     show_messages(compared.removed, screen, "- ")

@@ -107,7 +107,9 @@ def show(exported: Exported | Document, screen: Screen) -> None:
     if isinstance(exported, Document):
         screen.document(exported.chunks)
         return
-    screen.line(f"{exported.conversation} is in {exported.file} ({exported.size_bytes:,} bytes).")
+    screen.line(
+        f"{exported.conversation} is in {exported.file} ({number(exported.size_bytes, 'byte')})."
+    )
     if exported.secrets:
         held = f"It contains {number(exported.secrets, 'secret')}"
         advice = f"see refold scan {exported.conversation}, or use --redacted"

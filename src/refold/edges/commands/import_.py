@@ -8,6 +8,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from refold.conversations.importer import import_document, read_document, read_stream
+from refold.display import number
 from refold.edges.commands.command import POSITIONAL, Arguments, Command, Result, Screen
 from refold.edges.commands.session import Session
 from refold.errors import Invalid
@@ -53,7 +54,7 @@ def _document(session: Session, file: str) -> bytes:
 
 def show(imported: Imported, screen: Screen) -> None:
     place = f"{imported.conversation} in {imported.store}"
-    screen.line(f"{imported.file} is now {place} ({imported.head:,} events).")
+    screen.line(f"{imported.file} is now {place} ({number(imported.head, 'event')}).")
 
 
 COMMAND = Command(

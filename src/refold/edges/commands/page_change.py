@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypedDict
 
+from refold.display import number
 from refold.edges.commands.command import Result
 from refold.engine.context import Context
 
@@ -48,5 +49,5 @@ def sizes(before: PageSize, after: PageSize) -> Sizes:
 
 def sizes_text(change: PageChange) -> str:
     """`4 -> 16 slots, 953 -> 1,778 tokens`."""
-    slots = f"{change.slots_before:,} -> {change.slots_after:,} slots"
-    return f"{slots}, {change.tokens_before:,} -> {change.tokens_after:,} tokens"
+    slots = f"{change.slots_before:,} -> {number(change.slots_after, 'slot')}"
+    return f"{slots}, {change.tokens_before:,} -> {number(change.tokens_after, 'token')}"

@@ -44,7 +44,9 @@ def show(result: Points, screen: Screen) -> None:
     id = result.conversation
     if result.points:
         heads = (">SEQ", ">MESSAGES", "POINT", "AT")
-        screen.table(heads, [_cells(point) for point in result.points])
+        # What somebody gave a name is what they look for.
+        ordered = sorted(result.points, key=lambda point: not point.name)
+        screen.table(heads, [_cells(point) for point in ordered])
     else:
         screen.line(f"{id} has no listed points; refold checkpoint {id} NAME makes one.")
     every = f"any seq from 1 to {result.head} will do"
@@ -58,8 +60,8 @@ def _cells(point: Point) -> tuple[str, ...]:
 
 COMMAND = Command(
     name="points",
-    details="Checkpoints by name, the end of every tenth message, and the places before a "
-    "compaction, an undo or a restore.",
+    details="Checkpoints by name first, then the end of every tenth message, and the places before "
+    "a compaction, an undo or a restore.",
     reads=True,
     arguments=PointsArguments,
     run=run,

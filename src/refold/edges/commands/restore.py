@@ -130,7 +130,9 @@ def _show_files(files: tuple[str, ...], screen: Screen) -> None:
 
 def _show_billed(billed: Billed, screen: Screen) -> None:
     if billed.calls:
-        tokens = f"{billed.input:,} tokens in, {billed.output:,} out, {dollars(billed.cost)}"
+        tokens = (
+            f"{number(billed.input, 'token')} in, {billed.output:,} out, {dollars(billed.cost)}"
+        )
         screen.line(f"{number(billed.calls, 'call')} since stay billed: {tokens}.")
 
 

@@ -255,7 +255,7 @@ def _show_page(page: WholePage, screen: Screen) -> None:
 def _show_part(name: str, value: Any, tokens: int, screen: Screen, *, is_brief: bool) -> None:
     """The system prompt or the tools, if there are any."""
     if value:
-        screen.line(("cyan", name), f", {tokens:,} tokens")
+        screen.line(("cyan", name), f", {number(tokens, 'token')}")
         _show_text(_as_text(value), screen, is_brief=is_brief)
 
 
@@ -270,7 +270,9 @@ def _as_text(value: Any) -> str:
 def _show_slot(slot: SlotRow, screen: Screen, *, is_brief: bool) -> None:
     is_standin = bool(slot.edits) and slot.edits[0].block < 0
     role = "stand-in" if is_standin else slot.role
-    screen.line(("cyan", f"{Span(slot.seq, slot.last)} {role}"), f", {slot.tokens:,} tokens")
+    screen.line(
+        ("cyan", f"{Span(slot.seq, slot.last)} {role}"), f", {number(slot.tokens, 'token')}"
+    )
     for edit in slot.edits:
         screen.line(("yellow", "  edited by "), short_line(edit.what, 200))
     text = body_text(Message(role=slot.role, blocks=slot.blocks))
@@ -295,7 +297,7 @@ def _show_log_row(row: EventRow, screen: Screen, *, is_brief: bool) -> None:
         role, text = body.role, body_text(body)
     style = {"hidden": "dim", "shortened": "yellow"}.get(str(row.shown), "cyan")
     note = "" if row.shown == "whole" else f", {row.shown}"
-    screen.line((style, f"#{row.seq} {role}"), f", {row.tokens:,} tokens{note}")
+    screen.line((style, f"#{row.seq} {role}"), f", {number(row.tokens, 'token')}{note}")
     _show_text(text, screen, is_brief=is_brief)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import Meta
 from msgspec.structs import asdict
 
-from refold.display import counted, moment, plural
+from refold.display import counted, moment, number, plural
 from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.session import Session
 from refold.engine.stats import Stats
@@ -75,8 +75,9 @@ def show(figures: Figures, screen: Screen) -> None:
     percent = figures.current * 1000 // figures.window / 10
     used = f"{figures.current:,} / {figures.window:,} ({percent:.1f}%), {figures.level}"
     parts = ", ".join(f"{name} {size:,}" for name, size in figures.breakdown.items())
-    calls = f"{billed['calls']:,} calls, {billed['input']:,} tokens in, {billed['output']:,} out"
-    cached = f"{billed['cache_read']:,} tokens read, {billed['cache_write']:,} written"
+    tokens = f"{number(billed['input'], 'token')} in, {billed['output']:,} out"
+    calls = f"{number(billed['calls'], 'call')}, {tokens}"
+    cached = f"{number(billed['cache_read'], 'token')} read, {billed['cache_write']:,} written"
     screen.fields(
         [
             ("Conversation", figures.conversation),

@@ -9,6 +9,7 @@ from typing import Annotated
 from msgspec import UNSET, Meta, field
 
 from refold.conversations import deleter
+from refold.display import number
 from refold.edges.commands.command import Arguments, Command
 from refold.edges.commands.removal import Removal, show
 from refold.edges.commands.session import Session
@@ -38,7 +39,9 @@ def run(session: Session, arguments: SweepArguments) -> Removal:
     done = sweep(dry_run=True)
     is_dry = arguments.dry_run or not done.removed
     if not is_dry:
-        session.confirm(f"Remove {len(done.removed):,} conversations for good?", arguments.yes)
+        session.confirm(
+            f"Remove {number(len(done.removed), 'conversation')} for good?", arguments.yes
+        )
         done = sweep()
     return Removal(
         removed=UNSET if is_dry else done.removed,

@@ -1,11 +1,12 @@
-"""Texts that several commands read and write in the same way: counts, short lines, spans of
-lines, damage, the way back."""
+"""Texts that several commands read and write in the same way: counts (`number`), short lines, spans
+of lines, damage, the way back."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 
+from refold.display import number as number
 from refold.edges.commands.command import Screen
 from refold.errors import Invalid
 
@@ -16,11 +17,6 @@ def short_line(text: str, most: int) -> str:
     """A text as a part of one line: line ends and tabs are shown, and a long text is cut."""
     shown = text.replace("\n", "\\n").replace("\t", "\\t")
     return shown if len(shown) <= most else shown[: most - 3] + "..."
-
-
-def number(count: int, name: str) -> str:
-    """`1 event`, `2,000 events`."""
-    return f"{count:,} {name}" + ("" if count == 1 else "s")
 
 
 def show_damage(damaged: Mapping[str, str], screen: Screen) -> None:

@@ -105,7 +105,7 @@ def show(done: Cleaned, screen: Screen) -> None:
 def _totals(done: Cleaned) -> str:
     """`2 artifacts removed (4,096 bytes), 1 artifact over the bounds had to stay.`"""
     verb = "would be removed" if done.dry_run else "removed"
-    removed = f"{number(len(done.removed), 'artifact')} {verb} ({done.size_bytes:,} bytes)"
+    removed = f"{number(len(done.removed), 'artifact')} {verb} ({number(done.size_bytes, 'byte')})"
     if not done.kept:
         return f"{removed}."
     return f"{removed}, {number(len(done.kept), 'artifact')} over the bounds had to stay."
