@@ -46,6 +46,7 @@ ARRANGEMENTS: dict[str, Arrangement] = {
 }
 WINDOWS = (3_000, 8_000, 32_000)
 MODELS = ("claude-sonnet-4-5", "gpt-4o", "claude-3-opus", "gemini-2.5-pro", "somebody/unknown")
+THINKING = {"thinking": {"type": "enabled", "budget_tokens": 1_024}}
 REFUSALS = (
     "prompt is too long: 9000 tokens > 2500 maximum",
     "This model's maximum context length is 6000 tokens.",
@@ -67,6 +68,8 @@ def checked(context: refold.Context) -> int:
             assert _cannot_fit(context), "refused although it could be made to fit"
             continue
         assert dialects.dialect(name).check(request) == [], name
+        if name == "anthropic":
+            assert dialects.dialect(name).check(context.request(name, **THINKING)) == []
         made += 1
     view, budget = context.view, context.budget
     assert broken(view) == []

@@ -282,6 +282,32 @@ def _is_said(item: Item) -> bool:
     return bool(item) and kind not in _NOT_SAID
 
 
+def parted_faults(request: Mapping[str, Any], earlier: Mapping[str, Any]) -> list[str]:
+    """The items that have the id by which the provider knows them, but not the reasoning that led
+    to them in an earlier request. One request alone cannot show that: a model may say something
+    without reasoning."""
+    needed, led = _led_by(earlier["input"]), _led_by(request["input"])
+    return [
+        f"the item {id!r} is parted from its reasoning"
+        for id, reasoning in led.items()
+        if needed.get(id) and reasoning != needed[id]
+    ]
+
+
+def _led_by(items: list[Item]) -> dict[str, str]:
+    """What the model said, by its ids, and the reasoning that led to each."""
+    found: dict[str, str] = {}
+    reasoning = ""
+    for item in items:
+        if not _is_said(item):
+            reasoning = ""
+        elif _type(item) == "reasoning":
+            reasoning = str(item.get("id") or item.get("encrypted_content"))
+        elif is_name(item.get("id")):
+            found[item["id"]] = reasoning
+    return found
+
+
 def _repeated_faults(items: list[Item]) -> Faults:
     named = (item for item in items if is_name(item.get("id")))
     ids = Counter(item["id"] for item in named if _type(item) != "item_reference")
