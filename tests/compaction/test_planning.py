@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
+from typing import Any
 
 import msgspec
 import pytest
@@ -294,3 +295,49 @@ def test_summarize_without_a_writer_keeps_requests_and_files(count: int, window:
     assert receipt.reached
     assert [n for n in range(count) if f"Prompt number {n}:" not in shown] == []
     assert [n for n in range(count) if f"src/module_{n}.py" not in shown] == []
+
+
+@given(st.integers(10, 40), st.floats(0.0, 1.0))
+@settings(deadline=None, max_examples=25)
+def test_what_repeats_alone_free_costs_no_call_of_a_model(count: int, share: float) -> None:
+    """C-35: a page that is well below the trigger without its repeats is left at that, in full;
+    any other is brought to its target."""
+    writer = Scripted()
+    context = _reading(count, share, window=10**6)
+    size = context.stats().current
+    saved = context.plan("dedup", target=0).saved_tokens
+    context = _reading(count, share, window=int(size / 0.9 / 1.02), writer=writer)
+    done = heard_by(context)
+    context.request("openai_chat")
+    [receipt] = [one.receipt for one in done if one.name == "compaction-complete"]
+    if size - saved <= 0.74 * context.budget.compact_at:
+        assert writer.requests == [] and receipt.strategy == "dedup"
+        assert receipt.reached
+    if size - saved > 0.76 * context.budget.compact_at:
+        assert receipt.strategy != "dedup"
+
+
+def _reading(count: int, share: float, **given: Any) -> refold.Context:
+    """An agent that reads so many files, a share of them always the same."""
+    config = {"reserve_tokens": 0, "offload_tokens": 10**9}
+    context = opened_in_characters(config=config, **given)
+    context.append({"role": "user", "content": "read"})
+    for n in range(count):
+        path, text = ("a.py", "same") if n < share * count else (f"b{n}.py", f"other_{n}")
+        context.append(call(n, "read_file", f'{{"path": "{path}"}}'))
+        lines = (f"def {text}_{line}(x): return x + {line}\n" for line in range(40))
+        context.append_result(f"c{n}", "".join(lines))
+    context.append({"role": "user", "content": "go on"})
+    return context
+
+
+@pytest.mark.parametrize(("new", "asked"), [(1, 1), (2, 1), (3, 2), (8, 2)])
+def test_a_summary_is_not_asked_for_again_after_two_messages(new: int, asked: int) -> None:
+    """C-35."""
+    writer = Scripted()
+    context = opened(writer)
+    talked(context)
+    context.compact("summarize")
+    talked(context, new, start=45)
+    context.compact("summarize")
+    assert len(writer.requests) == asked

@@ -61,3 +61,15 @@ def test_roles_alternate_for_a_model_that_no_table_knows(runs: list[Any]) -> Non
 def test_the_setting_decides_before_the_model(model: str, switch: bool | None, turns: int) -> None:
     config = refold.Config(alternate_roles=switch)
     assert len(request([MESSAGES[0]], model=model, config=config)["messages"]) == turns
+
+
+@pytest.mark.parametrize("settings", [{"preset": "half"}, {"preset": "quarter"}, {"fraction": 0.5}])
+def test_roles_alternate_after_a_cut_where_a_template_wants_it(settings: dict[str, Any]) -> None:
+    """C-43, C-47: the notice is joined with what stands beside it."""
+    context = refold.open("x", store="memory:", model="my-local-gguf", embedder=False)
+    for n in range(20):
+        role = "assistant" if n % 2 else "user"
+        context.append({"role": role, "content": f"message {n} " + "word " * 20})
+    assert context.compact("hide", target=0, **settings).messages_hidden
+    roles = [message["role"] for message in context.request("openai_chat")["messages"]]
+    assert all(one != other for one, other in pairwise(roles))

@@ -35,12 +35,13 @@ from refold.strategies.brief import (
 )
 from refold.strategies.by_hand import hide_span
 from refold.strategies.hide import hide
-from refold.strategies.ladder import LAST_RUNG, Climb, climb
+from refold.strategies.ladder import LAST_RUNG, Climb, climb, is_lossless_enough
 from refold.strategies.registry import rungs
 
 SUMMARIZE = "summarize"
 MAKE_ROOM = "make-room"  # the oldest leave, as few as will do; no other strategy may help
 BY_HAND = "hide"
+LOSSLESS_RATIO = 0.75  # of the trigger: a page that gets there without a loss is left at that
 ROOM_RATIO = 0.10  # how far below the limit that gets, as a share of the window
 
 
@@ -72,15 +73,29 @@ def drawn_up(state: Fold, job: Job) -> tuple[Plan, View]:
     before = state.view()
     current = current_tokens(before, job.budget.factor)
     target = aim(before, current, job)
-    full = min(current, job.budget.compact_at)
+    brief = _brief_of(before, current, target, job)
+    done = climb(state, brief, _rungs_of(job))
+    if job.span is None:
+        done = _within_limit(done, brief)
+    after = done.state.view()
+    if job.span is not None or is_lossless_enough(brief, done, after):
+        target = max(target, current_tokens(after, job.budget.factor))
+    return _plan(before, done, job, current, target), after
+
+
+def _brief_of(before: View, current: int, target: int, job: Job) -> Brief:
+    """What the strategies are given; sizes are in tokens of our own estimate."""
+    budget = job.budget
+    full = min(current, budget.compact_at)
     enough = target if _asked(job) else target + max(0, full - target) * 9 // 10
+    lossless = 0 if _asked(job) or current < budget.compact_at else int(LOSSLESS_RATIO * full)
     if job.span is not None:
-        target, enough = 0, 0
-    sizes = (target, enough, full)
-    goal, enough, limit = (page_tokens(before, job.budget.factor, size) for size in sizes)
-    brief = Brief(
+        target, enough, lossless = 0, 0, 0
+    sizes = (target, enough, full, lossless)
+    goal, enough, limit, lossless = (page_tokens(before, budget.factor, size) for size in sizes)
+    return Brief(
         view=before,
-        budget=job.budget,
+        budget=budget,
         config=job.config,
         count=job.count,
         batch=job.batch,
@@ -89,23 +104,25 @@ def drawn_up(state: Fold, job: Job) -> tuple[Plan, View]:
         target=goal,
         enough=enough,
         full=limit,
+        lossless_enough=lossless,
         messages_max=job.messages_max,
         has_writer=job.has_writer,
         task=job.task,
         settings=job.settings,
         scratch=job.scratch,
     )
-    done = climb(state, brief, _rungs_of(job))
-    if job.span is not None:
-        after = current_tokens(done.state.view(), job.budget.factor)
-        return _plan(before, done, job, current, after), done.state.view()
-    hard = page_tokens(before, job.budget.factor, job.budget.input_max)
-    if done.state.tokens > hard:
-        # Rungs that freed less than half of what was wanted would have to run again at the next
-        # turn.
-        weak = 2 * (before.tokens - done.state.tokens) < before.tokens - goal
-        done = _forced(done, replace(brief, target=min(goal, hard) if weak else hard, settings={}))
-    return _plan(before, done, job, current, target), done.state.view()
+
+
+def _within_limit(done: Climb, brief: Brief) -> Climb:
+    """The climb, and the last rung if the page is still above the hard limit."""
+    before, after = brief.view.tokens, done.state.tokens
+    hard = page_tokens(brief.view, brief.budget.factor, brief.budget.input_max)
+    if after <= hard:
+        return done
+    # Rungs that freed less than half of what was wanted would have to run again at the next turn.
+    weak = 2 * (before - after) < before - brief.target
+    target = min(brief.target, hard) if weak else hard
+    return _forced(done, replace(brief, target=target, settings={}))
 
 
 def _rungs_of(job: Job) -> Sequence[tuple[str, Strategy]]:

@@ -57,7 +57,8 @@ class Brief(Struct, frozen=True, kw_only=True):
     relevance; `settings` are the strategy's own, from the configuration; `scratch` outlives the
     plan: it remembers what is expensive to find out twice, and may be lost at any time.
     `messages_max` is set where the page has too many messages and not too many tokens;
-    `has_writer` where somebody will put an ask in words.
+    `has_writer` where somebody will put an ask in words. A page that is brought to
+    `lossless_enough` without losing anything is left at that.
     """
 
     view: View
@@ -70,6 +71,7 @@ class Brief(Struct, frozen=True, kw_only=True):
     ages: Ages = _no_ages
     enough: int = 0
     full: int = 0
+    lossless_enough: int = 0
     messages_max: int = 0
     has_writer: bool = False
     task: str = ""

@@ -27,6 +27,7 @@ from refold.strategies.answer import checked_answer
 from refold.strategies.brief import Brief, Strategy, with_excluded
 
 LAST_RUNG = "fit"  # where nothing else helped, results of excluded tools are cut as well
+LOSSLESS = frozenset({"dedup"})
 BY_TOKENS = frozenset({"gist", "clear", "keep"})  # these know no number of messages
 STANDINS = 3  # the opening, what stands for the messages that go, and a cut inside a tool pair
 
@@ -55,6 +56,8 @@ def climb(state: Fold, brief: Brief, rungs: Sequence[tuple[str, Strategy]]) -> C
     for name, strategy in rungs:
         enough = _enough(brief, done, is_last=name == rungs[-1][0])
         page = done.state.view()
+        if is_lossless_enough(brief, done, page):
+            break
         if page.tokens <= enough and not brief.is_crowded(len(page.slots) - STANDINS):
             break
         done = done.then(_run_rung(done.state, brief, name, strategy))
@@ -67,6 +70,13 @@ def _enough(brief: Brief, done: Climb, *, is_last: bool) -> int:
         if is_last and isinstance(proposal.edit, Summarize):
             return max(brief.enough, brief.target)
     return brief.target
+
+
+def is_lossless_enough(brief: Brief, done: Climb, page: View) -> bool:
+    """Whether showing once what stood there twice made so much room that nothing need be lost, and
+    no model be asked."""
+    lossless = all(step.strategy in LOSSLESS for step in done.steps if step.edits)
+    return lossless and page.tokens <= brief.lossless_enough
 
 
 def _run_rung(state: Fold, brief: Brief, name: str, strategy: Strategy) -> Climb:

@@ -21,7 +21,7 @@ from refold.core.laws import units
 from refold.core.model import Edit, Fact, Slot, Span, Summarize, View
 from refold.core.plan import Ask
 from refold.ledger.ledger import facts_of, files_in_work, ledger_lines, merged
-from refold.ledger.notes import MESSAGES, SUMMARY, messages_of
+from refold.ledger.notes import MESSAGES, SUMMARY, is_summary, messages_of
 from refold.ledger.uses import Used, noted, tools_used
 from refold.strategies.brief import Brief, last_seam, protected, tokens_of
 from refold.strategies.gist.draft import one_line
@@ -37,6 +37,7 @@ NEW_PROSE_TOKENS = 200  # left free for a writer's new words, beside what is car
 # But not for the first words if the ledger had less than this: it tells a short span alone.
 LEDGER_TOKENS_MIN = 400
 RAW_MIN = 2  # messages that are not summarized yet: fewer are not worth a summary
+RAW_MIN_AGAIN = 3  # and not worth one more
 TOOLS_SHOWN = 12
 
 
@@ -46,7 +47,12 @@ def summarize(brief: Brief) -> list[Edit | Ask]:
     instructions = brief.setting("instructions", "")
     if len(brief.slots) <= brief.setting("threshold", 0):
         return []
-    return [*asks_for(brief, covered(brief.view, keep), instructions)]
+    runs = covered(brief.view, keep)
+    slots = [slot for run in runs for slot in run]
+    new = sum(not slot.standin for slot in slots)
+    if new < RAW_MIN_AGAIN and any(is_summary(slot.notes) for slot in slots):
+        return []
+    return [*asks_for(brief, runs, instructions)]
 
 
 def asks_for(brief: Brief, runs: Sequence[Sequence[Slot]], instructions: str = "") -> list[Ask]:
