@@ -89,7 +89,7 @@ def _look(store: Store, about: Conversation) -> _Damage:
     before = codec.ZERO
     for event in readable(store, about):
         if isinstance(event, Corrupt):
-            damage.lost.append(str(event))
+            damage.lost.append(event.message)
         elif damage.is_cut:
             damage.rest.append(event)
         elif event.seq == len(damage.sound) + 1 and codec.continues(event, before):

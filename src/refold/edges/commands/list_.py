@@ -74,7 +74,7 @@ def _row(store: Store, about: Conversation) -> Row:
     try:
         sizes = _sizes(store, about)
     except Corrupt as error:
-        damaged = str(error)
+        damaged = error.message
     messages, tokens = sizes or (None, None)
     return Row(
         id=about.id,

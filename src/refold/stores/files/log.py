@@ -316,7 +316,7 @@ class LogFile:
         try:
             return event_of(line)
         except Corrupt as error:
-            raise self._damage(offset, str(error)) from error
+            raise self._damage(offset, error.message) from error
 
     def _damage(self, offset: int, what: str) -> Corrupt:
         return Corrupt(
