@@ -36,7 +36,8 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
     @wraps(function)
     def call(*args: P.args, **given: P.kwargs) -> T:
         for name, value, hint in _arguments(function, args, given):
-            check(name, value, hint)
+            if hint is not Any:
+                check(name, value, hint)
         named = {name: _plain(value) for name, value in given.items()}
         return function(*map(_plain, args), **named)  # type: ignore[arg-type]
 
