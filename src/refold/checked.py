@@ -36,7 +36,8 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
     @wraps(function)
     def call(*args: P.args, **given: P.kwargs) -> T:
         for name, value, hint in _arguments(function, args, given):
-            check(name, value, hint)
+            if hint is not Any:
+                check(name, value, hint)
         named = {name: _plain(value) for name, value in given.items()}
         return function(*map(_plain, args), **named)  # type: ignore[arg-type]
 
@@ -51,7 +52,7 @@ def _plain(value: object) -> object:
 def check(name: str, value: object, hint: Any) -> None:
     """Refuses a value that is not of the type."""
     if not _has_type(value, hint):
-        raise Invalid(f"{name} is {shown(value)}", hint=f"give {_wanted(value, hint)}")
+        raise Invalid(f"{name} is {shown(value)}", hint=_wanted(value, hint))
 
 
 def _has_type(value: object, hint: Any) -> bool:
@@ -210,9 +211,11 @@ def _is_generic(value: object, origin: Any, parts: tuple[Any, ...]) -> bool:
 
 
 def _wanted(value: object, hint: Any) -> str:
-    """What to give instead of the value."""
+    """What to give instead of the value; of a misspelt name the nearest."""
+    if typing.get_origin(hint) is Literal and isinstance(value, str):
+        return suggestion(value, typing.get_args(hint))
     is_beyond = isinstance(value, int | float) and not -NUMBER_MAX <= value <= NUMBER_MAX
-    return _described(hint) + (" of at most 2**53" if is_beyond else "")
+    return f"give {_described(hint)}" + (" of at most 2**53" if is_beyond else "")
 
 
 def _described(hint: Any) -> str:

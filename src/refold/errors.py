@@ -9,7 +9,8 @@
     ├── Denied        not allowed here
     └── Unavailable   not now: a full disk, a busy store, a server that is down
 
-Each error says one sentence with the offending value, and a hint that names the next step.
+Each error says one sentence with the offending value, and a hint that names the next step. Printed,
+it says both; `message` and `hint` are the two.
 `OUTCOMES` maps every code to its HTTP status and exit status; edges look there and nowhere else.
 """
 
@@ -25,7 +26,15 @@ class RefoldError(Exception):
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
-        self.hint = hint
+        self.message, self.hint = message, hint
+
+    def __str__(self) -> str:
+        return f"{self.message}; {self.hint}" if self.hint else self.message
+
+
+def sentence(error: BaseException) -> str:
+    """What an error says, without the hint."""
+    return error.message if isinstance(error, RefoldError) else str(error)
 
 
 class NotFound(RefoldError):

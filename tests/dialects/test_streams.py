@@ -14,6 +14,7 @@ import refold
 from refold import aio, dialects
 from refold.core.codec import decode
 from refold.core.model import Message, Usage
+from refold.dialects.outside import plain_value
 from refold.dialects.streams import CUT_OFF
 from tests.dialects.shapes import scalars
 
@@ -298,12 +299,12 @@ class Tool:
 
 
 def test_a_value_of_an_sdk_is_made_plain() -> None:
-    made = dialects.plain_value([Prompt("a"), Tool(), {"b": (1, b"x")}])
+    made = plain_value([Prompt("a"), Tool(), {"b": (1, b"x")}])
     assert made == ["a", {"name": "read", "parameters": {"type": "object"}}, {"b": [1, "eA=="]}]
     assert type(made[0]) is str and type(made[1]["name"]) is str
-    assert dialects.plain_value(None) is None
+    assert plain_value(None) is None
     with pytest.raises(refold.Invalid):
-        dialects.plain_value(object())
+        plain_value(object())
 
 
 @pytest.mark.parametrize("chunks", STREAMS.values(), ids=STREAMS)

@@ -30,7 +30,7 @@ def test_a_failed_system_call_says_what_to_do(
 ) -> None:
     error = disk.os_failure(OSError(number, os.strerror(number)), "cannot write x")
     assert type(error) is expected and step in error.hint
-    assert str(error) == f"cannot write x: {os.strerror(number)}"
+    assert error.message == f"cannot write x: {os.strerror(number)}"
 
 
 @pytest.mark.parametrize("kind", ["link", "folder", "pipe", "other size"])

@@ -175,7 +175,7 @@ class Artifacts:
             except (NotFound, Corrupt) as error:
                 if handle:
                     raise
-                one = Grepped(ended=f"{name} was left out: {error}")
+                one = Grepped(ended=f"{name} was left out: {error.message}")
                 found.append(Matches(handle=name, grepped=one))
                 continue
             if one.lines or one.ended or handle:
@@ -250,7 +250,7 @@ def clean_configured(artifacts: Artifacts, log: OpenLog) -> None:
     try:
         artifacts.clean(older_than_s=age_s, keep_bytes=keep_bytes, keep_count=keep_count)
     except RefoldError as error:
-        log.notify("cleanup-failed", str(error))
+        log.notify("cleanup-failed", error.message)
 
 
 def artifacts_of(store: Store, conversation: str) -> Artifacts:

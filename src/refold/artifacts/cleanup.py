@@ -180,7 +180,7 @@ class _Contents:
 
     def _spare(self, store: Store, about: Conversation, error: Corrupt) -> None:
         """Keeps what a damaged log still names: whether it needs it cannot be known."""
-        self.damaged[about.id] = str(error)
+        self.damaged[about.id] = error.message
         found, is_all = named_by(store, about)
         for artifact in found:
             self._content(artifact).spare_for(about.id)

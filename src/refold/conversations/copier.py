@@ -268,7 +268,7 @@ class _Copier:
             except NotFound:
                 return "its content is missing"
             except (Corrupt, Invalid) as error:
-                return f"its content is damaged: {error}"
+                return f"its content is damaged: {error.message}"
         self.present.add(digest)
         return ""
 

@@ -90,7 +90,7 @@ def _delete_each(store: Store, ids: Iterable[str], removed: list[str]) -> dict[s
             store.delete(id)
             removed.append(id)
         except (Conflict, NotFound, Corrupt) as error:
-            left[id] = str(error)
+            left[id] = error.message
     return left
 
 

@@ -21,7 +21,7 @@ from refold.conversations.exporter import FORMAT, VERSION
 from refold.core import codec
 from refold.core.model import Conversation, Event, is_cleanup
 from refold.display import number
-from refold.errors import Conflict, Corrupt, Invalid, NotFound
+from refold.errors import Conflict, Corrupt, Invalid, NotFound, sentence
 from refold.log.draft import check_depth
 from refold.log.reading import artifact_of, chain_at
 from refold.stores.protocol import Store
@@ -97,7 +97,7 @@ def _check_size(size: int, name: str) -> None:
 
 
 def _damaged(name: str, error: Exception) -> Corrupt:
-    return Corrupt(f"{name} is damaged: {error}", hint=AGAIN)
+    return Corrupt(f"{name} is damaged: {sentence(error)}", hint=AGAIN)
 
 
 def _check_start(start: bytes, name: str) -> None:
@@ -213,7 +213,7 @@ def _checked_event(line: bytes, seq: int, before: bytes, name: str) -> Event:
             check_depth(msgspec.json.decode(event.body))
             codec.decode(event)
     except (Corrupt, struct.error, ValueError, RecursionError) as error:
-        raise Corrupt(f"{name}, event {seq}: {error}", hint=AGAIN) from error
+        raise Corrupt(f"{name}, event {seq}: {sentence(error)}", hint=AGAIN) from error
     if faults:
         raise Corrupt(f"{name}: {faults[0]}", hint=AGAIN)
     return event

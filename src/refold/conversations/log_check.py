@@ -72,7 +72,7 @@ class Contents:
         except NotFound:
             return MISSING
         except (Corrupt, Invalid) as error:
-            return f"its content is damaged: {error}"
+            return f"its content is damaged: {error.message}"
         return "" if size == size_bytes else f"its content has {size:,} bytes, not {size_bytes:,}"
 
     def location(self, digest: str) -> str:
@@ -138,7 +138,7 @@ class LogCheck:
         try:
             events = self._read(after, last)
         except Corrupt as error:
-            events, fault = [], f"cannot be read: {error}"
+            events, fault = [], f"cannot be read: {error.message}"
         if len(events) == last - after:
             yield from events
             return
@@ -152,7 +152,7 @@ class LogCheck:
         try:
             events = self._read(seq - 1, seq)
         except Corrupt as error:
-            return self._problem("log", f"cannot be read: {error}", seq)
+            return self._problem("log", f"cannot be read: {error.message}", seq)
         return events[0] if events else self._problem("log", "the event is missing", seq)
 
     def _read(self, after: int, last: int) -> list[Event]:
@@ -172,7 +172,7 @@ class LogCheck:
         try:
             self._learn(event)
         except Corrupt as error:
-            return [str(error)]
+            return [error.message]
         return []
 
     def _seal_faults(self, event: Event) -> Iterator[str]:

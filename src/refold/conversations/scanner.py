@@ -117,12 +117,12 @@ class _SecretWalk:
         self.conversations += 1
         for event in readable(self.store, about, after):
             if isinstance(event, Corrupt):
-                self.damaged.setdefault(about.id, str(event))
+                self.damaged.setdefault(about.id, event.message)
                 continue
             try:
                 self._search_event(about.id, event)
             except Corrupt as error:
-                self.damaged.setdefault(about.id, str(error))
+                self.damaged.setdefault(about.id, error.message)
             if event.seq % READ_EVENTS == 0 or event.seq == about.head:
                 self.progress(about.id, event.seq, about.head)
 

@@ -48,7 +48,7 @@ def verify(store: Store, conversation: str | None = None) -> Verification:
         for id in _ids(store) if conversation is None else [conversation]:
             walk.check(id)
     except Corrupt as error:
-        walk.note("store", str(error))
+        walk.note("store", error.message)
     return walk.report()
 
 
@@ -84,7 +84,7 @@ class _StoreWalk:
         try:
             self._check(id)
         except Corrupt as error:
-            self.note("store", str(error), id)
+            self.note("store", error.message, id)
 
     def _check(self, id: str) -> None:
         # The bookmark is read before the head, so it is not younger than the head even if another

@@ -158,7 +158,7 @@ class Toolbox:
                 )
             return self._runs[name](_given(_TOOLS[name].arguments, arguments))
         except RefoldError as error:
-            said = f"Error: {error}" + (f"; {error.hint}" if error.hint else "")
+            said = f"Error: {error}"
             return _sound(said[:ERROR_CHARS])
         except Exception as error:  # noqa: BLE001 - arguments may be any objects, a store anybody's
             return f"Error: the tool failed ({type(error).__name__})"

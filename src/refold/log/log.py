@@ -27,7 +27,7 @@ from refold.core.codec import (
 from refold.core.fold import REACHING, Fold, folded, switches
 from refold.core.laws import calls_of
 from refold.core.model import Body, Event, Message, Slot, Span, ToolCall
-from refold.errors import Conflict, Corrupt, NotFound, RefoldError
+from refold.errors import Conflict, Corrupt, NotFound, RefoldError, sentence
 from refold.log.draft import Draft
 from refold.stores.protocol import Store
 from refold.system.moments import HAPPENED_MS_MAX
@@ -263,7 +263,7 @@ class Log:
             self.store.keep_bookmark(self.conversation, bookmark.kept(self.state))
             self.marked = self.state.head
         except (RefoldError, OverflowError, ValueError) as error:
-            self.bookmark_fault = str(error)
+            self.bookmark_fault = sentence(error)
 
 
 def _bounded_ms(at_ms: int) -> int:

@@ -267,7 +267,7 @@ class Searcher:
             if self._upkeep.has_file():
                 self._upkeep.catch_up(CLOSE_EVENTS, wanted)
         except (Unavailable, Corrupt, NotFound) as error:
-            self._tell("index-behind", str(error))
+            self._tell("index-behind", error.message)
         finally:
             self._upkeep.close()
 

@@ -86,11 +86,13 @@ class Upkeep:
                 with database.translated(self.path):
                     yield self._open()
             except Corrupt as error:
-                if self._index is None or not str(error).startswith(self.path):
+                if self._index is None or not error.message.startswith(self.path):
                     raise
                 self._remove()
-                self._tell("index-rebuilt", f"{error}: it is being rebuilt, nothing is lost")
-                raise IndexLost(str(error), hint=error.hint) from error
+                self._tell(
+                    "index-rebuilt", f"{error.message}: it is being rebuilt, nothing is lost"
+                )
+                raise IndexLost(error.message, hint=error.hint) from error
 
     def before_fork(self) -> None:
         """Nothing: the parent goes on with its connection."""
@@ -152,7 +154,7 @@ class Upkeep:
             with database.translated(self.path):
                 left = self._catch_up(index, SEARCH_EVENTS, wanted)
         except Unavailable as error:
-            self._tell("index-behind", f"{error}; the newest messages may be missing")
+            self._tell("index-behind", f"{error.message}; the newest messages may be missing")
             return
         if left:
             self._tell("index-behind", _LEFT.format(number(left, "event")))
@@ -203,7 +205,7 @@ class Upkeep:
         try:
             return self._index_conversation(self._writable(index), about, mark, budget)
         except Corrupt as error:
-            self._tell("index-behind", f"{about.id} cannot be read: {error}")
+            self._tell("index-behind", f"{about.id} cannot be read: {error.message}")
             return 0, 0
 
     def _index_conversation(
@@ -275,7 +277,7 @@ class Upkeep:
             with database.translated(self.path):
                 yield
         except Unavailable as error:
-            self._tell("index-behind", str(error))
+            self._tell("index-behind", error.message)
 
     def _writable(self, index: Index) -> Index:
         if not index.is_writable:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
-from refold.errors import Denied, Invalid, Unavailable
+from refold.errors import Denied, Invalid, Unavailable, sentence
 from refold.search import database, sources
 from refold.search.embedders import Embedder
 from refold.search.index import Index, Range
@@ -75,7 +75,7 @@ class VectorUpkeep:
 
     def _pause(self, error: Exception) -> None:
         self._failed_s = time.monotonic()
-        self._tell("embedder-failed", f"{error}; this answer is by full text alone")
+        self._tell("embedder-failed", f"{sentence(error)}; this answer is by full text alone")
 
     def _caught_up(self, index: Index, budget: int) -> Vectors:
         """The vectors, up to date except for what exceeds the budget."""

@@ -31,6 +31,18 @@ def test_why_names_the_compaction_its_reason_and_the_way_back(url: str) -> None:
     assert told["shown"] == "hidden" and told["traces"][0]["handle"] == "#5-16"
 
 
+def test_why_names_every_batch_that_holds_a_message_newest_first(url: str) -> None:
+    for target in ("60", "40"):
+        run("compact", "fix-login", "--strategy", "hide", "--target", target)
+        run("compact", "fix-login", "--strategy", "summarize", "--target", target)
+    told = as_json("why", "fix-login", "7")
+    held = [trace["batch"] for trace in told["traces"] if trace["batch"] and trace["live"]]
+    for batch in dict.fromkeys(reversed(held)):
+        assert f"refold revert fix-login {batch}" in run("why", "fix-login", "7").stdout
+        run("revert", "fix-login", batch)
+    assert as_json("why", "fix-login", "7")["shown"] == "whole"
+
+
 def test_why_says_what_no_longer_holds(url: str) -> None:
     run(*HIDE)
     run("undo", "fix-login")

@@ -349,7 +349,7 @@ def test_a_limit_that_limits_nothing_is_refused(name: str, value: Any) -> None:
 
 @pytest.mark.parametrize("url", [None, 7, b"http://x", "", "http://", "http://[", "http://x:y/"])
 def test_what_is_no_address_is_refused(url: Any) -> None:
-    with pytest.raises(Invalid, match="address"):
+    with pytest.raises(Invalid, match=r"address|^url is "):
         endpoint(url, "m")
 
 

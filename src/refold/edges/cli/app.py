@@ -191,7 +191,7 @@ def _run(args: list[str], screen: Screen) -> int:
     except click.ClickException as error:
         return _report_usage(error, screen)
     except RefoldError as error:
-        _report(screen, error.code, str(error), error.hint)
+        _report(screen, error.code, error.message, error.hint)
         _explain(args)
         return OUTCOMES[error.code][1]
     except OSError:

@@ -152,7 +152,7 @@ class Screen:
                 separator = ",\n"
         except RefoldError as error:
             # What stands on the screen already must become one object all the same.
-            reason = {"code": error.code, "message": str(error), "hint": error.hint}
+            reason = {"code": error.code, "message": error.message, "hint": error.hint}
             self.out.write(f'\n], "error": {json.dumps(reason)}}}\n')
             raise Exit(OUTCOMES[error.code][1]) from error
         self.out.write("\n]")

@@ -129,7 +129,7 @@ def _store(session: Session) -> Iterator[Finding]:
         session.close()
     except RefoldError as error:
         advice = error.hint or "refold verify"
-        yield Finding(name="opens", value=redacted(str(error)), advice=advice)
+        yield Finding(name="opens", value=redacted(error.message), advice=advice)
         return
     yield Finding(name="opens", value="yes")
     yield from newer
@@ -168,7 +168,7 @@ def _configuration() -> Iterator[Finding]:
 def _fault(error: RefoldError) -> Finding:
     """What is wrong with the settings."""
     advice = error.hint or "fix the file or the variable that it names"
-    return Finding(name="settings", value=str(error), advice=advice)
+    return Finding(name="settings", value=error.message, advice=advice)
 
 
 def without_secrets(value: Any, name: str = "") -> Any:

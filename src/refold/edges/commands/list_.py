@@ -78,7 +78,7 @@ def _row(store: Store, about: Conversation) -> Row:
     try:
         sizes = _sizes(store, about)
     except Corrupt as error:
-        damaged = str(error)
+        damaged = error.message
     messages, tokens = sizes or (None, None)
     about = described(store, about)
     return Row(

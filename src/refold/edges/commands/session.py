@@ -112,7 +112,7 @@ class Session:
         try:
             self.store.conversation(id)
         except NotFound as error:
-            raise NotFound(f"{error} in {self.store.url}", hint=error.hint) from error
+            raise NotFound(f"{error.message} in {self.store.url}", hint=error.hint) from error
         except Corrupt:
             # What can be done about it is the command's business.
             return id

@@ -90,9 +90,11 @@ def _show_way_back(explained: Explained, screen: Screen) -> None:
         return
     id, seq = explained.conversation, explained.message.seq
     screen.line(("dim", f"The original: refold unfold {id} {seq}"))
-    batches = [trace.batch for trace in explained.traces if trace.batch and trace.live]
-    if batches:
-        screen.line(("dim", f"Undo with: refold revert {id} {batches[-1]}"))
+    # A message may be under several: each has to be switched off, or the others still hold it.
+    batches = [trace.batch for trace in reversed(explained.traces) if trace.batch and trace.live]
+    reverts = [f"refold revert {id} {batch}" for batch in dict.fromkeys(batches)]
+    if reverts:
+        screen.line(("dim", f"Undo with: {' && '.join(reverts)}"))
 
 
 COMMAND = Command(

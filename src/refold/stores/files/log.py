@@ -319,9 +319,11 @@ class LogFile:
         try:
             return event_of(line)
         except Corrupt as error:
-            raise self._damage(offset, str(error)) from error
+            raise self._damage(offset, error.message) from error
         except Invalid as error:
-            raise Invalid(f"{self.path}, byte {offset:,}: {error}", hint=error.hint) from error
+            raise Invalid(
+                f"{self.path}, byte {offset:,}: {error.message}", hint=error.hint
+            ) from error
 
     def _damage(self, offset: int, what: str) -> Corrupt:
         return Corrupt(

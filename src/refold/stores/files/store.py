@@ -344,7 +344,7 @@ class FilesStore:
 
     def _check_alive(self) -> None:
         if ended := self._folders.ended:
-            raise type(ended)(str(ended), hint=ended.hint)
+            raise type(ended)(ended.message, hint=ended.hint)
 
     def before_fork(self) -> None:
         """Nothing: the parent goes on with its open files."""

@@ -328,7 +328,7 @@ class SqliteStore:
 
     def _check_alive(self) -> None:
         if self._ended:
-            raise type(self._ended)(str(self._ended), hint=self._ended.hint)
+            raise type(self._ended)(self._ended.message, hint=self._ended.hint)
 
     def _note_write(self) -> None:
         """Notes that there is something to sync. The descriptor is opened now, so that it sees
