@@ -137,6 +137,7 @@ class AsyncContext(_Async):
     fits = _threaded(Context.fits)
     plan = _threaded(Context.plan)
     compact = _threaded(Context.compact)
+    prepare = _threaded(Context.prepare)
     before_compaction = _threaded(Context.before_compaction)
     refresh = _threaded(Context.refresh)
     undo = _threaded(Context.undo)

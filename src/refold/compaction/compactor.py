@@ -12,21 +12,19 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from refold.compaction import planning, prose, trigger
+from refold.compaction import announcements, planning, prose, trigger
 from refold.compaction.active_model import ActiveModel
+from refold.compaction.drawn import Drawn, Prepared, unedited
 from refold.compaction.hooks import Hook, SingleRun, ask_hooks
 from refold.compaction.planning import Job
 from refold.config import Config
 from refold.core.budget import Budget
-from refold.core.fold import Fold
-from refold.core.model import Message, Text, View
+from refold.core.model import Message, Text
 from refold.core.plan import Plan, Proposal, Receipt
 from refold.errors import Invalid
 from refold.log.draft import Draft
@@ -47,17 +45,6 @@ RECENTLY = "compacted-recently"
 EDITED = "the page was edited by another writer meanwhile; try again"
 
 
-class _Drawn(Struct, frozen=True, kw_only=True):
-    """A plan, the pages before and after it, and what must not have changed when it is carried
-    out."""
-
-    plan: Plan
-    before: View
-    after: View
-    fresh: Callable[[Fold], bool]
-    redacted: bool = False  # then the page that it leaves is a little smaller
-
-
 class Compactor:
     """Makes the page of one open log shorter. `hooks` are asked before it does."""
 
@@ -72,6 +59,7 @@ class Compactor:
         # Where a plan had nothing to do, the same plan is not drawn up again: head and budget.
         self._settled_at: tuple[int, Budget] | None = None
         self._skipped_at = -1  # the head at which a plan last did nothing
+        self._prepared: Prepared | None = None
 
     @property
     def _config(self) -> Config:
@@ -207,16 +195,15 @@ class Compactor:
         with self._log.guard:
             return self._apply_with_prose(drawn, job, outcomes, questions)
 
-    def _draw_up(self, job: Job) -> _Drawn:
+    def _draw_up(self, job: Job) -> Drawn:
         state = self._log.state
         before = state.view()
         plan, after = planning.drawn_up(state, job)
         clean = prose.without_secrets(plan, self._redact, job.count)
-        fresh = partial(_untouched, list(state.undoable), set(state.pins), clean)
-        redacted = clean is not plan
-        return _Drawn(plan=clean, before=before, after=after, fresh=fresh, redacted=redacted)
+        fresh, measured = unedited(state, clean), clean is plan
+        return Drawn(plan=clean, before=before, after=after, fresh=fresh, measured=measured)
 
-    def _questions(self, drawn: _Drawn, job: Job, *, auto: bool) -> list[Question]:
+    def _questions(self, drawn: Drawn, job: Job, *, auto: bool) -> list[Question]:
         """What the writer is asked for this plan; nothing without one, and nothing automatically
         while it rests."""
         if self._asker is None or self._config.writer_wait_s <= 0:
@@ -226,46 +213,37 @@ class Compactor:
         return prose.questions_of(drawn.plan, drawn.before, job)
 
     def _apply_with_prose(
-        self, drawn: _Drawn, job: Job, outcomes: Sequence[Outcome], questions: Sequence[Question]
+        self, drawn: Drawn, job: Job, outcomes: Sequence[Outcome], questions: Sequence[Question]
     ) -> Receipt | None:
         """Applies the plan in the writer's words where they were accepted, and says where they
         were not."""
         self._log.catch_up()
         if not drawn.fresh(self._log.state):
             return None
-        bill = asker.bill(outcomes)
-        self._report_rejections(outcomes, drawn.plan.strategy, bill)
+        bill = asker.bill(outcomes) if outcomes else {}
+        announcements.rejections(self._log, outcomes, drawn.plan.strategy, bill)
         pairs = zip(questions, outcomes, strict=True)
         edits = {id(question.ask.draft): outcome.edit for question, outcome in pairs}
         plan = prose.reworded(drawn.plan, edits, job.count)
         drawn = replace(drawn, plan=plan, before=self._log.state.view())
         return self._apply(drawn, job, bill)
 
-    def _report_rejections(
-        self, outcomes: Sequence[Outcome], strategy: str, bill: dict[str, Any]
-    ) -> None:
-        reasons = dict.fromkeys(outcome.reason for outcome in outcomes if outcome.reason)
-        if reasons:
-            reason = "; ".join(reasons)
-            self._log.notices.add(
-                Notice(name="compaction-failed", reason=reason, strategy=strategy, details=bill)
-            )
-
-    def _apply(self, drawn: _Drawn, job: Job, bill: dict[str, Any] | None = None) -> Receipt | None:
+    def _apply(self, drawn: Drawn, job: Job, bill: dict[str, Any] | None = None) -> Receipt | None:
         """Appends the edits as one batch; None if they no longer fit."""
         plan = drawn.plan
-        self._report_failed_steps(plan)
+        announcements.failed_steps(self._log, plan)
         if not plan.proposals:
             return self._skip(plan)
         if not self._log.append(self._drafts(plan, job), fresh=drawn.fresh):
             return None
         self._log.log.keep_bookmark()
         after = drawn.after
-        if plan.asks or bill or drawn.redacted:
+        if plan.asks or bill or not drawn.measured:
             after = self._log.state.view()
             plan = planning.measured(plan, drawn.before, after, job)
         receipt = planning.receipt_of(plan, drawn.before, after, job.batch)
-        self._announce(receipt, bill or {})
+        self._model.watch_again()
+        announcements.complete(self._log, receipt, bill or {})
         return receipt
 
     def _drafts(self, plan: Plan, job: Job) -> list[Draft]:
@@ -275,27 +253,6 @@ class Compactor:
             first = Proposal(replace(proposals[0].edit, lesson=job.lesson), proposals[0].tokens)
             proposals = (first, *proposals[1:])
         return [self._log.draft(p.edit, p.tokens, plan.strategy) for p in proposals]
-
-    def _report_failed_steps(self, plan: Plan) -> None:
-        for step in plan.steps:
-            if step.note:
-                self._log.notices.add(
-                    Notice(name="compaction-failed", reason=step.note, strategy=step.strategy)
-                )
-
-    def _announce(self, receipt: Receipt, bill: dict[str, Any]) -> None:
-        self._log.notices.rearm()
-        self._model.watch_again()
-        self._log.notices.add(
-            Notice(
-                name="compaction-complete",
-                receipt=receipt,
-                strategy=receipt.strategy,
-                before=receipt.tokens_before,
-                after=receipt.tokens_after,
-                details=bill,
-            )
-        )
 
     def _skip(self, plan: Plan) -> Receipt:
         """The receipt of a plan that does nothing."""
@@ -320,10 +277,54 @@ class Compactor:
         with self._single.claim(self._config.writer_wait_s) as claim:
             job = None if claim == "busy" else self._next_job()
             if job is not None:
-                receipt = self._run(job, auto=True)
+                receipt = self._apply_prepared(job) or self._run(job, auto=True)
                 if not receipt.batch and receipt.reason != EDITED:
                     # Not the head as it is now: others may have written since.
                     self._settled_at = self._skipped_at, job.budget
+
+    # --- ahead ---
+
+    def prepare(self) -> bool:
+        """Draws up the next plan and asks the writer, from the warning level on; whether there is
+        one now. No lock on the log is held while hooks and writer work."""
+        with self._single.claim(0.0) as claim:
+            job = self._job_ahead() if claim == "first" else None
+            if job is not None:
+                instructions, veto = self._ask_hooks(job)
+                job = replace(job, instructions=instructions)
+                self._prepared = self._prepare(job) if veto is None else None
+        return self._prepared is not None
+
+    def _job_ahead(self) -> Job | None:
+        """What will be due; None if that is far away, or prepared already."""
+        with self._log.reading() as state:
+            current, job = self._model.current, self.job()
+            if self._prepared is not None and self._prepared.serves(job, state, current):
+                return None
+            self._prepared = None
+            is_near = self._config.auto and current >= job.budget.warn_at
+            return job if is_near else None
+
+    def _prepare(self, job: Job) -> Prepared | None:
+        with self._log.guard:
+            drawn = replace(self._draw_up(job), measured=False)
+            questions = self._questions(drawn, job, auto=True)
+        if not drawn.plan.proposals:
+            return None
+        if not questions or self._asker is None:
+            return Prepared(drawn=drawn, job=job)
+        outcomes = self._asker.answers(questions, self._config.writer_wait_s)
+        return Prepared(drawn=drawn, job=job, questions=questions, outcomes=outcomes)
+
+    def _apply_prepared(self, job: Job) -> Receipt | None:
+        """Carries out what was prepared; None if there is nothing, or it no longer serves."""
+        with self._log.guard:
+            ahead, self._prepared = self._prepared, None
+            self._log.catch_up()
+            if ahead is None or not ahead.serves(job, self._log.state, self._model.current):
+                return None
+            job = replace(job, batch=ahead.job.batch)
+            return self._apply_with_prose(ahead.drawn, job, ahead.outcomes, ahead.questions)
 
     def make_room(self) -> str:
         """Takes the oldest off a page that an undo made too large; gives the batch, if that was
@@ -362,17 +363,8 @@ class Compactor:
             return None
 
     def _announced_job(self, due: trigger.Due, budget: Budget) -> Job:
-        current = self._model.current
         job = self._room_job(budget) if due == "room" else self._due_job(budget)
-        self._log.notices.add(
-            Notice(
-                name="auto-compacting",
-                percent=budget.percent(current),
-                tokens=current,
-                max=budget.window,
-                strategy="+".join(job.ladder),
-            )
-        )
+        announcements.begun(self._log, job, self._model.current)
         return job
 
     def _due_job(self, budget: Budget) -> Job:
@@ -400,10 +392,3 @@ class Compactor:
         self._log.notices.add_once("unreachable", notice)
         uncut = round(planning.uncut_tokens(self._log.state.view()) * budget.factor)
         return self._model.current > budget.input_max > uncut
-
-
-def _untouched(undoable: list[tuple[int, str]], pins: set[int], plan: Plan, state: Fold) -> bool:
-    """Whether a plan still fits: what came since did not edit the page, nor answer a call that
-    the plan takes away."""
-    same = state.undoable == undoable and state.pins == pins
-    return same and planning.still_fits(plan, state)

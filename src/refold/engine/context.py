@@ -253,6 +253,12 @@ class Context:
             )
         return self._compactor.compact(job)
 
+    def prepare(self) -> bool:
+        """Plans the next compaction and asks the writer ahead, once the page is at the warning
+        level: call it while nobody waits. The next request that is due uses it if the page was
+        not edited since. Gives whether there is something prepared."""
+        return self._compactor.prepare()
+
     def before_compaction(self, hook: Hook) -> None:
         """Calls the hook before every compaction. It may return instructions for the writer, or a
         `Veto`. What happened is told by the notice `compaction-complete`."""
