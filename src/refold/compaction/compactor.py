@@ -22,6 +22,7 @@ from refold.compaction.active_model import ActiveModel
 from refold.compaction.drawn import Drawn, Prepared, unedited
 from refold.compaction.hooks import Hook, SingleRun, ask_hooks
 from refold.compaction.planning import Job
+from refold.compaction.wish import instructions_of
 from refold.config import Config
 from refold.core.budget import Budget
 from refold.core.model import Message, Text
@@ -370,7 +371,10 @@ class Compactor:
     def _due_job(self, budget: Budget) -> Job:
         """The ladder, unless only a strategy's own trigger was passed."""
         state, config = self._log.state, self._config
-        if trigger.cause(state, budget, config, self._model.moment()) != "early":
+        cause = trigger.cause(state, budget, config, self._model.moment())
+        if cause == "asked" and self._asker is not None:
+            return self.job(instructions=instructions_of(state))
+        if cause != "early":
             return self.job()
         return self.job(trigger.early_strategies(state, budget, config))
 
