@@ -4,7 +4,8 @@ exactly.
 Conversations of one kind of text each are led through a real `Context` that counts by the estimate.
 There is a request every second message, and its true size is reported. From the sixth on, the size
 that was expected is compared with the report: that is what thresholds see. Once more without any
-report after the fifth: what was learnt, alone. Packages are measured if they can be imported, each
+report after the fifth: what was learnt, alone. Sizes right after a compaction stand in a table of
+their own (`token_compactions`). Packages are measured if they can be imported, each
 in a process of its own (`token_packages`).
 
     python -m bench tokens [--data FOLDER]
@@ -18,7 +19,7 @@ from pathlib import Path
 from statistics import mean, median
 
 import refold
-from bench import token_packages
+from bench import token_compactions, token_packages
 from bench.tables import Table, verdict
 from bench.token_texts import Conversations, texts
 from refold.tokens.choice import counter_for
@@ -37,7 +38,8 @@ def run(folder: Path | None = None, *, quick: bool = False) -> list[Table] | str
     if exact.note:
         return f"Skipped: {exact.note}"
     kinds, estimate = texts(folder, quick), counter_for("estimate", MODEL)
-    tables = [errors(kinds, estimate, exact), speed(kinds, estimate, exact)]
+    after = token_compactions.table(kinds, estimate, exact)
+    tables = [errors(kinds, estimate, exact), after, speed(kinds, estimate, exact)]
     return [
         *tables,
         token_packages.table(

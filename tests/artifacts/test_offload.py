@@ -181,6 +181,6 @@ def test_a_handle_that_is_no_result_has_no_value(store):
     context = opened(store)
     context.append({"role": "user", "content": "hello"})
     answered(context, "a")
-    for handle in ("#1", "#1-2"):
+    for handle in ("#2", "#2-3"):
         with pytest.raises(Invalid, match="not what one tool gave"):
             outputs_in(context).value(handle)

@@ -23,6 +23,7 @@ from refold.compaction.adoption import adopted
 from refold.compaction.drawn import Drawn, Prepared, unedited
 from refold.compaction.hooks import Hook, SingleRun, ask_hooks
 from refold.compaction.planning import Job
+from refold.compaction.wish import instructions_of
 from refold.config import Config
 from refold.core.budget import Budget
 from refold.core.model import Message, Span, Text
@@ -394,6 +395,8 @@ class Compactor:
         """The ladder, unless only a strategy's own trigger was passed, or messages are too many."""
         state, config = self._log.state, self._config
         why = trigger.cause(state, budget, config, self._model.moment())
+        if why == "asked" and self._asker is not None:
+            return self.job(instructions=instructions_of(state))
         if why == "early":
             return self.job(trigger.early_strategies(state, budget, config))
         if why != "crowded":

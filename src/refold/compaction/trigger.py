@@ -1,6 +1,6 @@
 """When the page is compacted automatically: at the trigger; at the warning level once the provider
-has forgotten the page; under a condition of `compact_when`; at a strategy's own trigger; or when
-there are too many messages.
+has forgotten the page; under a condition of `compact_when`; when the model asked for it (`wish`);
+at a strategy's own trigger; or when there are too many messages.
 
 Two pauses hold it back while the page still fits: right after a compaction, and for longer after an
 undo. A page that does not fit after an undo is not compacted again; only its oldest messages leave.
@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from refold.compaction.wish import is_granted
 from refold.config import Config, When
 from refold.core.budget import Budget, current_tokens
 from refold.core.fold import Fold
@@ -33,7 +34,7 @@ CROWD_RATIO = 0.10
 # provider's cache.
 CROWD_ROOM = 0.20
 
-Cause = Literal["", "full", "idle", "when", "early", "crowded"]
+Cause = Literal["", "full", "asked", "idle", "when", "early", "crowded"]
 Due = Literal["no", "yes", "room", "undone", "recent", "off"]
 Kind = Literal["none", "prune", "compact", "make-room"]
 # Why nothing is done although the page is full.
@@ -66,7 +67,7 @@ def due(state: Fold, budget: Budget, config: Config, moment: Moment) -> Due:
     if not config.auto:
         return "off"
     why = cause(state, budget, config, moment)
-    if why in ("", "crowded"):
+    if why in ("", "crowded", "asked"):
         return "yes" if why else "no"
     pause = _pause(state, budget)
     if current_tokens(state, budget.factor) <= budget.input_max:
@@ -79,6 +80,8 @@ def cause(state: Fold, budget: Budget, config: Config, moment: Moment) -> Cause:
     current = current_tokens(state, budget.factor)
     if current >= budget.compact_at:
         return "full"
+    if is_granted(state):
+        return "asked"
     if current >= budget.warn_at and moment.is_expired(state):
         return "idle"
     if any(_holds(when, state, budget, moment) for when in config.compact_when):

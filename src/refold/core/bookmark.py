@@ -59,6 +59,7 @@ class Bookmark(msgspec.Struct, array_like=True, kw_only=True):
     lessons: dict[str, Lesson]
     erased_at: int
     times: tuple[int, int, int]
+    wishes: tuple[int, int]
 
 
 _DECODER = msgspec.msgpack.Decoder(Bookmark)
@@ -92,6 +93,7 @@ def kept(state: Fold) -> bytes:
             lessons=state.lessons,
             erased_at=state.erased_at,
             times=(state.first_at_ms, state.updated_ms, state.called_ms),
+            wishes=(state.wish, state.wish_before),
         )
     )
     return digest_of(b"", data) + data
@@ -156,6 +158,7 @@ def resumed(mark: Bookmark, events: Mapping[int, Event]) -> Fold:
     state.undoable, state.lessons = list(mark.undoable), mark.lessons
     state.erased_at = mark.erased_at
     state.first_at_ms, state.updated_ms, state.called_ms = mark.times
+    state.wish, state.wish_before = mark.wishes
     return state
 
 

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from refold.core.codec import decode
 from refold.core.model import (
+    COMPACT_TOOL,
     Anchor,
     Applied,
     Artifact,
@@ -158,6 +159,8 @@ class Fold:
         self.system_tokens = self.tools_tokens = 0
         self.pins: set[int] = set()
         self.request = 0  # the seq of what the user asked for last
+        # The call by which the model asked for a compaction: in this turn, and in the one before.
+        self.wish = self.wish_before = 0
         self.erased: dict[int, Erase] = {}
         self.anchor: Anchor | None = None
         self.totals = Totals()
@@ -288,6 +291,9 @@ class Fold:
             not isinstance(block, ToolResult) for block in message.blocks
         ):
             self.request = event.seq
+            self.wish, self.wish_before = 0, self.wish
+        if message.role == "assistant" and any(_is_wish(block) for block in message.blocks):
+            self.wish = event.seq
 
     def _bill(self, usage: Usage) -> None:
         """Adds a report to the totals, also one that was switched off: so only what it says
@@ -509,6 +515,10 @@ def is_plausible(usage: Usage, shown: int) -> bool:
     if min(*read, *written) < 0 or max(read) > most or max(written) > TOKENS_MAX:
         return False
     return usage.input == 0 or usage.input >= shown * USAGE_MIN
+
+
+def _is_wish(block: Block) -> bool:
+    return isinstance(block, ToolCall) and block.name == COMPACT_TOOL
 
 
 def reported_reply(usage: Usage, reply: int) -> int:

@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 Role = Literal["system", "user", "assistant", "tool"]
 CLEANER = "cleaner"  # who writes an artifact's event again when its bytes are cleaned up
+COMPACT_TOOL = "refold_compact"  # by which a model asks for a compaction at the end of its turn
 ROLES: tuple[Role, ...] = ("system", "user", "assistant", "tool")
 
 

@@ -24,6 +24,8 @@ from refold.artifacts.listing import StoredArtifact
 from refold.artifacts.reader import ArtifactReader
 from refold.checked import checked
 from refold.compaction.active_model import ActiveModel
+from refold.compaction.wish import NOTED
+from refold.core.model import COMPACT_TOOL
 from refold.display import cut, fenced, moment, number, one_line
 from refold.engine.search import ConversationSearch
 from refold.errors import Invalid, RefoldError
@@ -86,9 +88,14 @@ class _ArtifactsArguments(_Arguments):
     limit: Limit = 20
 
 
+class _CompactArguments(_Arguments):
+    instructions: Annotated[str, Meta(description="What must be kept, in a few words.")] = ""
+
+
 class _Tool(Struct, frozen=True):
     about: str
     arguments: type[_Arguments]
+    is_usual: bool = True  # whether it is offered without being asked for by name
 
 
 _TOOLS = {
@@ -108,6 +115,12 @@ _TOOLS = {
     "refold_artifacts": _Tool(
         "List the large tool outputs that are stored, with their handles.", _ArtifactsArguments
     ),
+    COMPACT_TOOL: _Tool(
+        "Ask for the conversation to be made shorter once this turn has ended. Use it when a "
+        "piece of work is done and its details are no longer needed.",
+        _CompactArguments,
+        is_usual=False,
+    ),
 }
 
 
@@ -125,7 +138,7 @@ class Toolbox:
         reader: ArtifactReader,
         search: ConversationSearch,
     ) -> None:
-        self._counter, self._model, self._intake = log.counter, model, intake
+        self._log, self._counter, self._model, self._intake = log, log.counter, model, intake
         self._artifacts, self._reader, self._search = artifacts, reader, search
         self._runs: dict[str, Callable[[Any], str]] = {
             "refold_search": self._search_past,
@@ -135,8 +148,12 @@ class Toolbox:
         }
 
     @checked
-    def tools(self, dialect: str | None = None) -> list[dict[str, Any]]:
-        """The definitions in the shape that a provider takes: add them to your own."""
+    def tools(
+        self, dialect: str | None = None, *, also: Sequence[str] = ()
+    ) -> list[dict[str, Any]]:
+        """The definitions in the shape that a provider takes: add them to your own. `also` names
+        those that are off unless they are asked for: `refold_compact`."""
+        self._switch_on(also)
         plain = [
             {
                 "name": name,
@@ -163,7 +180,20 @@ class Toolbox:
         except Exception as error:  # noqa: BLE001 - arguments may be any objects, a store anybody's
             return f"Error: the tool failed ({type(error).__name__})"
 
+    def _switch_on(self, names: Sequence[str]) -> None:
+        for name in names:
+            if name not in _TOOLS:
+                hint = "tools: " + ", ".join(_TOOLS)
+                raise Invalid(f"there is no tool {name!r:.100}", hint=hint)
+            if not _TOOLS[name].is_usual:
+                self._runs[name] = self._note_wish
+
     # --- the tools ---
+
+    def _note_wish(self, given: _CompactArguments) -> str:
+        if not self._log.config.auto:
+            raise Invalid("automatic compaction is off", hint="go on without it")
+        return NOTED
 
     def _search_past(self, given: _SearchArguments) -> str:
         rows = [_hit_row(hit) for hit in self._search.search(given.query, limit=given.limit)]
