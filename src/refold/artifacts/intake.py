@@ -16,8 +16,10 @@ import msgspec
 from msgspec.structs import replace
 
 from refold.artifacts import offload
-from refold.artifacts.describe import summarized
+from refold.artifacts.kinds.registry import SEARCH_RESULTS
 from refold.artifacts.output import Content, Output
+from refold.artifacts.stub import UNFOLD, stub_of
+from refold.core.arguments import has_tool
 from refold.core.budget import offload_tokens
 from refold.core.model import Artifact, Message, Origin, Text, ToolResult
 from refold.log.draft import Draft
@@ -150,16 +152,17 @@ class Intake:
         self, result: ToolResult, content: Content, origin: Origin, mime: str | None = None
     ) -> tuple[Artifact, ToolResult]:
         """The result with a stub in place of its text, and the artifact that has the text."""
-        store, name = self._log.store, origin.description or "output"
+        tool = UNFOLD if has_tool(self._log.known.tools, UNFOLD) else ""
+        stub = stub_of(content, origin, self._report_failure, tool=tool)
         artifact = offload.keep(
-            store, content, name=name, type="command_output", mime=mime, origin=origin
+            self._log.store,
+            content,
+            name=origin.description or "output",
+            type="search_result" if stub.kind == SEARCH_RESULTS else "command_output",
+            mime=mime,
+            origin=origin,
         )
-        summary = (
-            summarized(lambda: offload.sample(content), origin, self._report_failure)
-            if artifact.size_chars
-            else ""
-        )
-        shown = offload.stub(artifact, content, store.location(artifact.digest), summary)
+        shown = stub.text(artifact, self._log.store.location(artifact.digest))
         details = {"handle": artifact.id, "bytes": artifact.size_bytes, "tool": origin.tool}
         self._log.notices.add(Notice(name="artifact-kept", details=details))
         others = tuple(part for part in result.content if not isinstance(part, Text))

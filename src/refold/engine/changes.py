@@ -18,7 +18,7 @@ from refold.tokens.counter import count_system, count_tools
 
 def changes(log: OpenLog, given: Meta, system: Any, tools: list[Any] | None) -> list[Draft]:
     """The drafts that make the log say what was given."""
-    known, drafts = _known(log), []
+    known, drafts = log.known, []
     if merged(known, given) != known:
         drafts.append(log.draft(given))
     if system is not None and system != known.system:
@@ -26,12 +26,3 @@ def changes(log: OpenLog, given: Meta, system: Any, tools: list[Any] | None) -> 
     if tools is not None and tools != known.tools:
         drafts.append(log.draft(Meta(tools=tools), count_tools(tools, log.counter)))
     return drafts
-
-
-def _known(log: OpenLog) -> Meta:
-    """What the log will say once everything pending is written."""
-    known = log.state.meta
-    for draft in log.pending:
-        if isinstance(draft.body, Meta):
-            known = merged(known, draft.body)
-    return known
