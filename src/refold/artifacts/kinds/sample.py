@@ -88,7 +88,7 @@ def _pieces_of(text: str) -> Sample:
     numbers: Sequence[int] = range(1, len(starts) + 1)
     if len(starts) > 2 * ENDS_LINES:
         numbers = [*numbers[:ENDS_LINES], *numbers[-ENDS_LINES:]]
-    pieces = [text[starts[one - 1] :][:PIECE_CHARS] for one in numbers]
+    pieces = [text[(one - 1) * PIECE_CHARS : one * PIECE_CHARS] for one in numbers]
     return Sample(lines=pieces, numbers=numbers, total=len(starts), unit="pieces")
 
 
