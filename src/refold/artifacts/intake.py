@@ -17,11 +17,11 @@ from msgspec.structs import replace
 
 from refold.artifacts import offload
 from refold.artifacts.kinds.registry import SEARCH_RESULTS
-from refold.artifacts.output import Content, Output
+from refold.artifacts.output import FORM, Content, Output
 from refold.artifacts.stub import UNFOLD, stub_of
 from refold.core.arguments import has_tool
 from refold.core.budget import offload_tokens
-from refold.core.model import Artifact, Message, Origin, Text, ToolResult
+from refold.core.model import ORIGIN, Artifact, Message, Origin, Text, ToolResult
 from refold.log.draft import Draft
 from refold.log.notices import Notice
 from refold.log.open_log import OpenLog
@@ -96,7 +96,7 @@ class Intake:
             query=given["query"],
         )
         drafts = [self._log.draft(one, by=by) for one in self._kept_media(output, origin)]
-        about_origin = {**about, "origin": msgspec.to_builtins(origin)}
+        about_origin = {**about, ORIGIN: msgspec.to_builtins(origin)}
         is_grouped = bool(given["task"] or given["query"])
         small = self._small(result, output, about_origin if is_grouped else about, by)
         if small is not None:
@@ -179,7 +179,7 @@ def _answer(result: ToolResult, about: Metadata) -> Message:
 def _about(output: Output) -> Metadata:
     """What the value of a result is made of, where its text alone does not say it."""
     about: Metadata = {"mime": output.mime} if output.mime else {}
-    return about if output.form is None else {**about, "form": output.form}
+    return about if output.form is None else {**about, FORM: output.form}
 
 
 def _texts(result: ToolResult) -> list[str]:

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from refold.core.codec import decode
 from refold.core.model import (
+    ORIGIN,
     Anchor,
     Applied,
     Artifact,
@@ -204,6 +205,8 @@ class Fold:
                 if event.erased and event.kind == "message" and live:
                     self._show(event, skeleton(self.erased.get(event.seq)))
             case Message():
+                if ORIGIN in body.metadata:
+                    self.artifacts.append(event.seq)
                 if live:
                     self._show(event, body)
                     if found is not None and event.seq in found.again:
