@@ -2,9 +2,10 @@
 way.
 
 A tool result above `offload_tokens` is kept whole as an artifact; the message shows a stub in its
-place. In a message that the caller put together itself only a result larger than the window goes
-that way. Its artifact is drafted before the message that names it. Neighbours: `offload` makes
-stubs, the engine appends the drafts.
+place. In a message that the caller put together itself only a result larger than half the window
+goes that way, unless the model binds its thinking to what it read. Artifacts are drafted before the
+message that names them. Neighbours: `output` reads what a tool gave, `offload` keeps it, `stub` has
+what is shown in its place, the engine appends the drafts.
 """
 
 from __future__ import annotations
@@ -49,11 +50,13 @@ class Intake:
         self._log, self._config = log, log.config
         self.resize(0)
 
-    def resize(self, window: int) -> None:
-        """Lets the sizes from which results are moved out follow the window."""
+    def resize(self, window: int, *, bound: bool = False) -> None:
+        """Lets the sizes from which results are moved out follow the window. A model whose thinking
+        is `bound` to what it read cannot be shown a result shortened later: for it, results in the
+        caller's own messages are moved out as early as others."""
         self.result_tokens_max = offload_tokens(self._config, window)
-        given = self._config.offload_tokens is not None
-        self.message_tokens_max = self.result_tokens_max if given else window
+        is_early = bound or self._config.offload_tokens is not None
+        self.message_tokens_max = self.result_tokens_max if is_early else window // 2
 
     def message(self, message: Message, by: str | None = None) -> list[Draft]:
         """A message as it is to be appended, after the artifacts of its large results."""

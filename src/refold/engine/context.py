@@ -94,7 +94,8 @@ class Context:
         self._remark(remarks)
 
     def _resize(self) -> None:
-        self._intake.resize(self._model.budget.window)
+        bound = self._model.info.thinking_bound
+        self._intake.resize(self._model.budget.window, bound=bound)
 
     def _remark(self, remarks: Sequence[str]) -> None:
         """Queues what an opening has to say."""
@@ -139,9 +140,10 @@ class Context:
 
     def append(self, message: Any, *, by: str | None = None) -> list[Event]:
         """Appends a message in any provider's shape, an SDK object, or a `Message`. Never waits,
-        compacts or refuses for size: a tool result larger than the window, or than
-        `offload_tokens` if that is set, is kept whole as an artifact and shown as a stub.
-        `append_result` shows stubs from a smaller size on."""
+        compacts or refuses for size: a tool result larger than half the window, or than
+        `offload_tokens` if that is set or the model binds its thinking to what it read, is kept
+        whole as an artifact and shown as a stub. `append_result` shows stubs from a smaller size
+        on."""
         return self._recorder.append(message, by)
 
     @checked
