@@ -21,7 +21,7 @@ from refold.artifacts.kinds.registry import SEARCH_RESULTS
 from refold.artifacts.output import FORM, Content, Output
 from refold.artifacts.stub import UNFOLD, stub_of
 from refold.core.arguments import has_tool
-from refold.core.budget import offload_tokens
+from refold.core.budget import OFFLOAD_MAX, offload_tokens
 from refold.core.model import ORIGIN, Artifact, Message, Origin, Text, ToolResult
 from refold.log.draft import Draft
 from refold.log.notices import Notice
@@ -56,7 +56,9 @@ class Intake:
         caller's own messages are moved out as early as others."""
         self.result_tokens_max = offload_tokens(self._config, window)
         is_early = bound or self._config.offload_tokens is not None
-        self.message_tokens_max = self.result_tokens_max if is_early else window // 2
+        # Half of a small window is little: what is below the largest `offload_tokens` stays.
+        late = min(window, max(window // 2, OFFLOAD_MAX))
+        self.message_tokens_max = self.result_tokens_max if is_early else late
 
     def message(self, message: Message, by: str | None = None) -> list[Draft]:
         """A message as it is to be appended, after the artifacts of its large results."""

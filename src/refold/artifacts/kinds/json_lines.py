@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from refold.artifacts.kinds.sample import LINE_LOOKED_AT, Sample, Telling, ends, is_trouble
+from refold.artifacts.kinds.sample import LINE_LOOKED_AT, Sample, Telling, ends
 
 ROWS_MIN, LOOKED_AT = 3, 20
 _KEY = re.compile(r'\s*"([^"\\]{1,60})"\s*:')
@@ -28,7 +28,7 @@ def _is_record(line: str) -> bool:
 def telling(sample: Sample) -> Iterator[Telling]:
     count = len(sample.lines)
     yield Telling(0)
-    yield from (Telling(at) for at in range(count) if is_trouble(sample.lines[at]))
+    yield from map(Telling, sample.troubled)
     shapes: dict[tuple[str, ...], int] = {}
     for at, line in enumerate(sample.lines):
         shapes.setdefault(tuple(_KEY.findall(line[:2_000])), at)

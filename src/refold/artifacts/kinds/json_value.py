@@ -17,7 +17,6 @@ from refold.artifacts.kinds.sample import (
     Telling,
     ends,
     in_turn,
-    is_trouble,
 )
 
 PARTED_CHARS, ITEM_CHARS, LINES_MIN = 200_000, 150, 20
@@ -93,12 +92,11 @@ def about(sample: Sample) -> str:
 
 
 def telling(sample: Sample) -> Iterator[Telling]:
-    places = range(len(sample.lines))
-    bad = [at for at in places if is_trouble(sample.lines[at])]
+    count, bad = len(sample.lines), sample.troubled
     yield from in_turn(_new_keys(sample), map(Telling, bad[:8]))
     yield from map(Telling, bad)
     yield from ends(sample, first=8, last=3)
-    yield from (Telling(at) for at in range(0, len(places), max(1, len(places) // 20)))
+    yield from (Telling(at) for at in range(0, count, max(1, count // 20)))
 
 
 def _new_keys(sample: Sample) -> Iterator[Telling]:

@@ -8,13 +8,11 @@ import re
 from collections.abc import Iterator
 
 from refold.artifacts.kinds.sample import (
-    WARNING,
     Sample,
     Telling,
     any_of,
     distinct,
     ends,
-    is_trouble,
 )
 
 LINES_MIN, SHARE_MIN, RARE_MAX = 5, 0.5, 2
@@ -41,16 +39,13 @@ def fits(sample: Sample) -> bool:
 
 
 def telling(sample: Sample) -> Iterator[Telling]:
-    places = range(len(sample.lines))
-    grave = [at for at in places if LEVEL.search(sample.lines[at])]
-    bad = [at for at in places if is_trouble(sample.lines[at])]
-    warned = [at for at in places if WARNING.search(sample.lines[at])]
+    grave = [at for at in sample.marked if LEVEL.search(sample.lines[at])]
     yield from distinct(sample, grave)
     yield from (one for at in grave[:5] for one in _said_below(sample, at))
-    yield from distinct(sample, bad)
-    yield from distinct(sample, warned)
+    yield from distinct(sample, sample.troubled)
+    yield from distinct(sample, sample.warned)
     yield from ends(sample, first=2, last=2)
-    kinds = distinct(sample, places)
+    kinds = distinct(sample, range(len(sample.lines)))
     yield from sorted(kinds, key=lambda one: (one.alike > RARE_MAX, one.at))
     yield from ends(sample)
 

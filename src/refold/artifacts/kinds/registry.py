@@ -88,9 +88,10 @@ class Looked:
         self.name, self._kind = self._chosen()
 
     def _chosen(self) -> tuple[str, Kind]:
+        glance = self._sample.glance()
         for name, kind in self._candidates().items():
             try:
-                if kind.fits(self._sample):
+                if kind.fits(self._sample if name in _registered else glance):
                     return name, kind
             except Exception as error:  # noqa: BLE001 - a registered kind is the caller's code
                 self._failed(f"kind {name}: {type(error).__name__}: {error}")

@@ -9,15 +9,22 @@ Neighbours: the kinds in this folder, `registry` chooses among them.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, zip_longest
+from itertools import zip_longest
 from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
 from refold.display import cut
 
-ENDS_LINES, MIDDLE_CHARS, MIDDLE_LINES = 3_000, 4_000_000, 500
+ENDS_LINES, GLANCE_LINES, MARKED_CHARS, MARKED_MAX = 800, 120, 4_000_000, 100
+WORDS = (
+    "error", "fail", "exception", "fatal", "panic", "critical", "traceback", "denied", "refused",
+    "timeout", "timed out", "cannot", "undefined", "unresolved", "not found", "no such", "killed",
+    "abort", "segmentation", "core dumped", "unreachable", "rejected", "corrupt", "severe", "warn",
+    "deprecat", '" 5',
+)  # fmt: skip
 LINE_CHARS_MAX, LINE_LOOKED_AT, SKIPPED_MAX = 160, 240, 40
 PIECE_CHARS, LONG_LINES_MAX = 120, 3
 AROUND_LINES, GAP_CHARS = 3, 32
@@ -41,12 +48,40 @@ Unit = Literal["lines", "items", "pieces"]
 
 class Sample(Struct, frozen=True, kw_only=True):
     """Lines of a text and their numbers, counted from 1; `total` is how many the text has. The
-    `unit` is what they are: lines, items of data, or pieces of a line that is too long."""
+    `unit` is what they are: lines, items of data, or pieces of a line that is too long; `marked`
+    are the places of those that hold a word of trouble."""
 
     lines: Sequence[str]
     numbers: Sequence[int]
     total: int
     unit: Unit = "lines"
+    marked: Sequence[int] = ()
+
+    @property
+    def troubled(self) -> list[int]:
+        """The places of lines that say that something went wrong."""
+        return [at for at in self._marked if is_trouble(self.lines[at])]
+
+    @property
+    def warned(self) -> list[int]:
+        return [at for at in self._marked if WARNING.search(self.lines[at])]
+
+    @property
+    def _marked(self) -> Sequence[int]:
+        return self.marked if self.unit == "lines" else range(len(self.lines))
+
+    def glance(self) -> Sample:
+        """Fewer lines, enough to see what kind of text it is."""
+        if len(self.lines) <= 2 * GLANCE_LINES or self.unit != "lines":
+            return self
+        count = len(self.lines)
+        ends = {*range(GLANCE_LINES), *range(count - GLANCE_LINES, count)}
+        places = sorted(ends.union(self.marked[:GLANCE_LINES]))
+        return Sample(
+            lines=[self.lines[at] for at in places],
+            numbers=[self.numbers[at] for at in places],
+            total=self.total,
+        )
 
     @property
     def is_whole(self) -> bool:
@@ -71,15 +106,21 @@ def sample_of(text: str) -> Sample:
     total = body.count("\n") + 1
     if total <= LONG_LINES_MAX and len(body) > LONG_LINES_MAX * LINE_LOOKED_AT:
         return _pieces_of(body)
+    marked = dict(_marked_lines(body))
     if total <= 2 * ENDS_LINES:
-        lines = [line[:LINE_LOOKED_AT] for line in body.split("\n")]
-        return Sample(lines=lines, numbers=range(1, total + 1), total=total)
-    *head, rest = body.split("\n", ENDS_LINES)
-    middle, *tail = rest.rsplit("\n", ENDS_LINES)
-    found = dict(_troubled_lines(middle[:MIDDLE_CHARS], ENDS_LINES + 1))
-    numbers = chain(range(1, ENDS_LINES + 1), found, range(total - ENDS_LINES + 1, total + 1))
-    lines = [line[:LINE_LOOKED_AT] for line in chain(head, found.values(), tail)]
-    return Sample(lines=lines, numbers=list(numbers), total=total)
+        numbered = dict(enumerate(body.split("\n"), 1))
+    else:
+        head = body.split("\n", ENDS_LINES)[:-1]
+        tail = body.rsplit("\n", ENDS_LINES)[1:]
+        first = total + 1 - ENDS_LINES
+        numbered = {**dict(enumerate(head, 1)), **marked, **dict(enumerate(tail, first))}
+    numbers = sorted(numbered)
+    return Sample(
+        lines=[numbered[number][:LINE_LOOKED_AT] for number in numbers],
+        numbers=numbers,
+        total=total,
+        marked=[bisect_left(numbers, number) for number in marked],
+    )
 
 
 def _pieces_of(text: str) -> Sample:
@@ -92,16 +133,32 @@ def _pieces_of(text: str) -> Sample:
     return Sample(lines=pieces, numbers=numbers, total=len(starts), unit="pieces")
 
 
-def _troubled_lines(text: str, number: int) -> Iterator[tuple[int, str]]:
-    """The first lines that speak of trouble, with their numbers."""
-    at = found = 0
-    while found < MIDDLE_LINES and (match := TROUBLE.search(text, at)):
-        start = text.rfind("\n", 0, match.start()) + 1
-        end = text.find("\n", match.end())
-        end = len(text) if end < 0 else end
+def _marked_lines(text: str) -> Iterator[tuple[int, str]]:
+    """The lines that hold a word of trouble, with their numbers, in order. Looking for the words in
+    the whole text is far cheaper than looking at every line."""
+    looked_at = text[:MARKED_CHARS].lower()
+    if len(looked_at) != min(len(text), MARKED_CHARS):
+        looked_at = text[:MARKED_CHARS]  # a character has no lower form of its own length
+    number, at = 1, 0
+    for start in sorted(_marked_starts(looked_at)):
         number += text.count("\n", at, start)
-        yield number, text[start:end]
-        found, at = found + 1, end
+        end = text.find("\n", start)
+        yield number, text[start : end if end >= 0 else len(text)]
+        at = start
+
+
+def _marked_starts(text: str) -> set[int]:
+    """Where lines begin that hold a word of trouble; of each word, a limited number."""
+    starts: set[int] = set()
+    for word in WORDS:
+        at = text.find(word)
+        for _ in range(MARKED_MAX):
+            if at < 0:
+                break
+            starts.add(text.rfind("\n", 0, at) + 1)
+            end = text.find("\n", at)
+            at = text.find(word, end) if end >= 0 else -1
+    return starts
 
 
 # --- what lines have in common ---

@@ -8,7 +8,7 @@ import re
 from collections import Counter as Tally
 from collections.abc import Iterator
 
-from refold.artifacts.kinds.sample import Sample, Telling, ends, in_turn, is_trouble
+from refold.artifacts.kinds.sample import Sample, Telling, ends, in_turn
 
 ROWS_MIN, SHARE_MIN, LOOKED_AT = 5, 0.9, 200
 DELIMITERS = ("\t", ",", ";", "|")
@@ -49,7 +49,7 @@ def telling(sample: Sample) -> Iterator[Telling]:
     rules = [at for at in range(min(5, count)) if _RULE.match(sample.lines[at])]
     firsts = [Telling(0), *(Telling(at) for at in rules), Telling(1), Telling(2)]
     places = range(1, count)
-    bad = [Telling(at) for at in places if is_trouble(sample.lines[at])]
+    bad = [Telling(at) for at in sample.troubled if at]
     gaps = [Telling(at) for at in places if _EMPTY.search(sample.lines[at])]
     widths = Tally(sum(map(sample.lines[at].count, DELIMITERS)) for at in places)
     usual = widths.most_common(1)[0][0] if widths else 0
