@@ -89,8 +89,8 @@ def test_what_our_tools_give_is_never_a_stub(by_append_result):
         ("claude-sonnet-5-5", None, 300, False),
         ("gpt-4o", 64_000, 1_000, False),
         ("gpt-4o", 64_000, 6_000, True),
-        (None, 24_000, 1_000, False),
-        (None, 24_000, 2_500, True),
+        (None, 24_000, 2_500, False),
+        (None, 24_000, 5_000, True),
     ],
 )
 @pytest.mark.parametrize("dialect", ["anthropic", "openai_chat", "openai_responses", "gemini"])

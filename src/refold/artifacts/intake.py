@@ -21,7 +21,7 @@ from refold.artifacts.kinds.registry import SEARCH_RESULTS
 from refold.artifacts.output import FORM, Content, Output
 from refold.artifacts.stub import UNFOLD, stub_of
 from refold.core.arguments import has_tool
-from refold.core.budget import OFFLOAD_MAX, offload_tokens
+from refold.core.budget import offload_tokens
 from refold.core.model import ORIGIN, Artifact, Message, Origin, Text, ToolResult
 from refold.log.draft import Draft
 from refold.log.notices import Notice
@@ -30,6 +30,7 @@ from refold.tokens.counter import MESSAGE_TOKENS, count_message
 
 # What no counter of any use exceeds: with them, counting is spared at both ends.
 CHARS_PER_TOKEN_MAX, TOKENS_PER_CHAR_MAX = 8, 4
+HALVED_FROM = 64_000  # the window from which half of it is too much for one result
 
 Metadata = dict[str, Any]
 
@@ -56,8 +57,8 @@ class Intake:
         caller's own messages are moved out as early as others."""
         self.result_tokens_max = offload_tokens(self._config, window)
         is_early = bound or self._config.offload_tokens is not None
-        # Half of a small window is little: what is below the largest `offload_tokens` stays.
-        late = min(window, max(window // 2, OFFLOAD_MAX))
+        # In a small window the whole result serves the next steps better than any stub does.
+        late = window // 2 if window >= HALVED_FROM else window
         self.message_tokens_max = self.result_tokens_max if is_early else late
 
     def message(self, message: Message, by: str | None = None) -> list[Draft]:
