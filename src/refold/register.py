@@ -1,5 +1,5 @@
 """What a program makes known to refold by name, for as long as it runs: its own strategies, tools,
-counters and models.
+kinds of outputs, counters and models.
 
     refold.register.strategy("mine", mine)
     refold.register.models({"my-model": {"window": 64_000}})
@@ -15,6 +15,8 @@ from typing import Any
 
 from refold.artifacts import describe as tools
 from refold.artifacts.describe import Describer, Summarizer
+from refold.artifacts.kinds import registry as kinds
+from refold.artifacts.kinds.registry import LinesFit, TellingLines
 from refold.checked import checked
 from refold.strategies import registry
 from refold.strategies.brief import Strategy
@@ -22,7 +24,7 @@ from refold.tokens import choice
 from refold.tokens import models as model_table
 from refold.tokens.counter import Count
 
-__all__ = ["counter", "models", "strategy", "tool"]
+__all__ = ["counter", "kind", "models", "strategy", "tool"]
 
 
 @checked
@@ -40,6 +42,14 @@ def tool(
     every tool that has nothing of its own. Both are called while a result is appended, so they
     should be quick."""
     tools.register(name, describe=describe, summarize=summarize)
+
+
+@checked
+def kind(name: str, *, fits: LinesFit, telling: TellingLines) -> None:
+    """Makes a kind of output known, which is asked before all others: `fits` is given the lines of
+    a text and says whether it is of the kind, `telling` gives the places of the lines that the stub
+    should show, counted from 0, best first. Both are called while a result is appended."""
+    kinds.register(name, fits, telling)
 
 
 @checked

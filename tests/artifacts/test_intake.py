@@ -80,3 +80,44 @@ def test_what_our_tools_give_is_never_a_stub(by_append_result):
         )
     assert [artifact.id for artifact in context.artifacts.list()] == [id]
     assert "#" in context.toolbox.call("refold_search", '{"query": "look"}')
+
+
+@pytest.mark.parametrize(
+    ("model", "window", "lines", "is_moved"),
+    [
+        ("claude-sonnet-5-5", None, 3_000, True),
+        ("claude-sonnet-5-5", None, 300, False),
+        ("gpt-4o", 64_000, 1_000, False),
+        ("gpt-4o", 64_000, 6_000, True),
+        (None, 24_000, 2_500, False),
+        (None, 24_000, 5_000, True),
+    ],
+)
+@pytest.mark.parametrize("dialect", ["anthropic", "openai_chat", "openai_responses", "gemini"])
+def test_a_large_result_in_a_providers_own_message_is_moved_out(
+    model, window, lines, is_moved, dialect
+):
+    """T-21: from `offload_tokens` on where thinking is bound to what was read, else from half the
+    window."""
+    context = refold.open("work", store="memory:", model=model, window=window)
+    context.append({"role": "user", "content": "go"})
+    context.append(call(1))
+    output = "\n".join(f"line {n} of a log" for n in range(lines))
+    context.append(
+        {
+            "anthropic": {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": "c1", "content": output}],
+            },
+            "openai_chat": {"role": "tool", "tool_call_id": "c1", "content": output},
+            "openai_responses": {"type": "function_call_output", "call_id": "c1", "output": output},
+            "gemini": {
+                "role": "user",
+                "parts": [{"functionResponse": {"id": "c1", "name": "bash",
+                                                "response": {"output": output}}}],
+            },
+        }[dialect]
+    )  # fmt: skip
+    kept = [context.unfold(one.id).text for one in context.artifacts.list()]
+    assert kept == ([output] if is_moved else [])
+    checked(context, dialect)

@@ -13,6 +13,7 @@ from refold.errors import NotFound
 from refold.log.draft import Draft
 from refold.log.log import Log
 from refold.stores import open_store
+from tests import turns
 from tests.toolruns import clean, forget_page, long, opened, outputs_in, ran
 
 
@@ -119,3 +120,37 @@ def test_a_list_follows_what_is_kept_cleaned_up_and_erased(store):
     store.erase("work", gone)
     context._open.log.state = Log(store, "work").state
     assert [output.id for output in outputs.list()] == [two, three]
+
+
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("task", [3, "3"])
+def test_small_outputs_are_listed_selected_and_searched_like_large_ones(url, large, task):
+    """T-01, T-07: a task is as good as its number, and none at all is fine."""
+    config = {"offload_tokens": 5 if large else 8_000}
+    context = refold.open("work", store=url, window=64_000, config=config)
+    texts = {
+        "login": "the token has expired\n" * 8,
+        "users": "twelve users\n" * 8,
+        "none": "x\n" * 90,
+    }
+    for name, text in texts.items():
+        given = {} if name == "none" else {"task": task, "query": "Why does the login fail?"}
+        context.append(turns.call(name, "readFile", f'{{"path": "/src/{name}.ts"}}'))
+        context.append_result(f"c{name}", text, **({"task": None} | given))
+    again = [] if url == "memory:" else [refold.open("work", store=url)]
+    for view in (context, *again):
+        listed = view.artifacts.list(task="3")
+        assert view.artifacts.list(task=3) == listed
+        assert [one.artifact.name for one in listed] == [
+            "readFile: /src/login.ts",
+            "readFile: /src/users.ts",
+        ]
+        assert view.artifacts.list(query=" why DOES the login fail?") == listed
+        assert view.artifacts.list(tool="readFile")[:2] == listed
+        assert view.artifacts.list(task="4") == []
+        assert [view.artifacts.value(one.id) for one in listed] == [texts["login"], texts["users"]]
+        assert view.artifacts.select("token", limit=1)[0].artifact == listed[0]
+        assert {one.handle for one in view.artifacts.grep("twelve users")} == {listed[1].id}
+        assert str(view.unfold(listed[0].id, lines=(1, 1))) == "the token has expired"
+        assert view.stats().artifacts == (3 if large else 0)
+        view.close()

@@ -10,9 +10,11 @@ from datetime import date
 import pytest
 
 import refold
+from refold import dialects
 from refold.errors import Invalid
 from refold.stores import open_store
 from tests.toolruns import long, opened, outputs_in, ran
+from tests.turns import call
 
 
 @pytest.fixture
@@ -184,3 +186,24 @@ def test_a_handle_that_is_no_result_has_no_value(store):
     for handle in ("#2", "#2-3"):
         with pytest.raises(Invalid, match="not what one tool gave"):
             outputs_in(context).value(handle)
+
+
+@pytest.mark.parametrize("dialect", [None, *dialects.DIALECTS])
+@pytest.mark.parametrize("is_pending", [True, False])
+def test_a_stub_names_the_call_and_only_a_tool_that_the_model_has(dialect, is_pending):
+    """T-21: the handle is there anyway."""
+    context = refold.open("work", store="memory:", window=32_000)
+    context.append({"role": "user", "content": "go"})
+    context.append(call(1, "run", '{"command": "pytest -v"}'))
+    mine = [{"name": "run", "description": "Run.", "input_schema": {"type": "object"}}]
+    context.update(tools=[*mine, *(context.toolbox.tools(dialect) if dialect else [])])
+    if not is_pending:
+        context.request("anthropic")
+    context.append_result("c1", "a line\n" * 20_000)
+    stub = context.view.slots[2].message.blocks[0].content[0].text
+    [stored] = context.artifacts.list()
+    head = stub.split("\n")[0]
+    assert head.startswith("[Large output of run: pytest -v: 20,000 lines, 140,000 bytes")
+    assert f"artifact://{stored.id}" in head
+    assert ("refold_unfold" in head) == (dialect is not None)
+    assert head.count("unfold") == head.count("refold_unfold")

@@ -8,20 +8,14 @@ import re
 
 import pytest
 
-from refold.artifacts.offload import STUB_CHARS_MAX
-from refold.artifacts.search_results import NAMES_MAX, results_of
+from refold.artifacts.kinds.registry import SEARCH_RESULTS, Looked, kind_of
+from refold.artifacts.kinds.search_results import NAMES_MAX
+from refold.artifacts.stub import STUB_CHARS_MAX
 from refold.stores import open_store
 from tests.toolruns import opened, outputs_in, ran
 
 NAME = re.compile(r"\w+\.py")
 PLACES = [f"src/part{n % 5}/file{n}.py" for n in range(15)]
-
-
-def said(content: str) -> str:
-    found = results_of(content)
-    assert found is not None
-    return found.text()
-
 
 SHAPES = {
     "grep": "\n".join(f"{path}:{n}: def login(): ..." for n, path in enumerate(PLACES)),
@@ -29,30 +23,38 @@ SHAPES = {
     "around a match": "\n".join(f"{path}-{n}-    pass" for n, path in enumerate(PLACES)),
     "windows": "\n".join(f"C:\\{path}:{n}:x" for n, path in enumerate(PLACES)),
     "in this folder": "\n".join(f"file{n}.py:{n}:x" for n in range(15)),
-    "json": json.dumps([{"path": path, "line": n} for n, path in enumerate(PLACES)]),
-    "json within": json.dumps({"results": PLACES, "took_ms": 5}),
+    "json": json.dumps([{"path": path, "line": n, "x": "y" * 60} for n, path in enumerate(PLACES)]),
+    "json within": json.dumps({"results": [f"a/{path}" * 3 for path in PLACES], "took_ms": 5}),
 }
+
+
+def looked(text: str) -> Looked:
+    found = Looked(text, print)
+    assert found.name == SEARCH_RESULTS
+    return found
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_fifteen_results_are_fifteen_and_at_most_five_names(shape):
     """M-61, whatever the tool and its format."""
-    text = said(SHAPES[shape])
-    assert text.startswith("15 results in 15 files, most in:")
-    assert len(set(NAME.findall(text))) == NAMES_MAX
+    found = looked(SHAPES[shape])
+    assert found.about == "15 results in 15 files"
+    assert len(set(NAME.findall("\n".join(found.excerpt(1_500))))) == NAMES_MAX
 
 
 def test_the_files_with_most_results_come_first_and_what_names_none_stays():
     lines = [
         "src/few.py:1: x",
         *(f"src/many.py:{n}: login {n}" for n in range(9)),
-        "9 errors generated.",
+        "10 results.",
     ]
-    assert said("\n".join(lines)).split("\n") == [
-        "10 results in 2 files:",
-        "src/many.py (9): 0: login 0",
-        "src/few.py: 1: x",
-        "9 errors generated.",
+    found = looked("\n".join(lines))
+    assert found.about == "10 results in 2 files"
+    assert found.excerpt(1_500) == [
+        "src/few.py:1: x",
+        "src/many.py:0: login 0 [+8 alike]",
+        "… lines 3-10 …",
+        "10 results.",
     ]
 
 
@@ -60,26 +62,33 @@ def test_the_files_with_most_results_come_first_and_what_names_none_stays():
     "text",
     [
         "\n".join(f"tests/test_{n}.py PASSED" for n in range(50)) + "\nE   TokenExpiredError: 401",
+        "\n".join(f"tests/test_{n}.py::test_a PASSED [ 5%]" for n in range(50)) + "\n= 50 passed in 1s =",
         "\n".join(f"2026-11-16 03:14:15 INFO request {n} served" for n in range(50)),
         "\n".join(f"server.port{n}: 8080" for n in range(50)),
         "\n".join(f"10.0.0.{n}:8080" for n in range(50)),
         "\n".join(f"    self.value{n} = other.value" for n in range(50)),
+        "\n".join(f"src/a{n}.c:{n}:5: warning: unused" for n in range(50)) + "\nsrc/b.c:1:2: error: x",
+        "\n".join(f"src/a{n}.ts({n},5): error TS1: unused" for n in range(50)),
         "src/a.py:1: x\nsrc/b.py:2: y",
         json.dumps([{"temperature": n} for n in range(50)]),
+        json.dumps([{"name": f"row {n}", "title": "t", "x": "y" * 90} for n in range(50)]),
         "[not json",
         "a/" * 500_000 + " b",
         "",
     ],
-    ids=range(10),
-)
+    ids=range(14),
+)  # fmt: skip
 def test_other_outputs_are_no_search_results(text):
-    assert results_of(text) is None
+    """M-61: neither is a log, what a compiler says, a run of tests, or rows of a database."""
+    assert kind_of(text) != SEARCH_RESULTS
 
 
 def test_a_stub_stays_small_whatever_the_names_and_lines_are():
     """T-21."""
     lines = [f"{'d/' * 100}{n}.py:{n}: {'x' * 500}" for n in range(40)] + ["and more " * 50] * 5
-    assert len(said("\n".join(lines))) <= STUB_CHARS_MAX - 500
+    context = opened(open_store("memory:"))
+    ran(context, "\n".join(lines), tool="t" * 500)
+    assert len(context.view.slots[-1].message.blocks[0].content[0].text) <= STUB_CHARS_MAX
 
 
 def test_the_stub_of_a_large_search_says_so_and_all_of_it_is_kept():
@@ -88,11 +97,9 @@ def test_the_stub_of_a_large_search_says_so_and_all_of_it_is_kept():
     output = "\n".join(f"{path}:{n}: {'def login(): ' * 20}" for n, path in enumerate(PLACES))
     id = ran(context, output, tool="grep")
     stub = context.view.slots[-1].message.blocks[0].content[0].text
-    assert (
-        "15 results" in stub
-        and len(set(NAME.findall(stub))) == NAMES_MAX
-        and len(stub) <= STUB_CHARS_MAX
-    )
+    assert "15 results in 15 files" in stub
+    assert len(set(NAME.findall(stub))) == NAMES_MAX
+    assert len(stub) <= STUB_CHARS_MAX
     assert outputs_in(context).list()[0].artifact.type == "search_result"
     assert context.unfold(id).text == output
     ran(context, "\n".join(f"something else, line {n}" for n in range(200)))

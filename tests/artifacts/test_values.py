@@ -192,7 +192,7 @@ def test_a_value_that_is_too_large_to_hold_is_written_piece_by_piece(monkeypatch
         1,
     )
     stub = context.view.slots[-1].message.blocks[0].content[0].text
-    assert '{"rows":[{"n":0,' in stub and '"last":{"$set":[1,2]}}' in stub
+    assert '"rows":[\n{"n":0,' in stub and '"last":{"$set":[1,2]}' in stub
 
 
 def test_a_loop_that_asks_for_it_goes_on_with_the_repr():

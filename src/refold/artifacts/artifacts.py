@@ -19,7 +19,7 @@ from refold.artifacts import cleanup, select
 from refold.artifacts.grep import WAIT_S, Grepped, check, grepped
 from refold.artifacts.listing import StoredArtifact
 from refold.artifacts.offload import keep
-from refold.artifacts.output import BYTES, JSON, kept, value_of
+from refold.artifacts.output import BYTES, FORM, JSON, kept, value_of
 from refold.artifacts.reader import ArtifactReader, id_of
 from refold.checked import checked
 from refold.config import Config
@@ -73,11 +73,12 @@ class Artifacts:
 
     @checked
     def list(
-        self, *, task: str | None = None, query: str | None = None, tool: str | None = None
+        self, *, task: str | int | None = None, query: str | None = None, tool: str | None = None
     ) -> Sequence[StoredArtifact]:
         """The artifacts in the order in which they were kept: all, or those of a task, a query
-        (its text or its `hash_query`), a tool. Cleaned-up ones are among them. Of very many, each
-        is read when it is looked at."""
+        (its text or its `hash_query`), a tool. Cleaned-up ones are among them, and small outputs
+        that were given a task or a query (their id is the handle of their message). Of very many,
+        each is read when it is looked at."""
         return self._reader.list(task, query, tool)
 
     @checked
@@ -98,8 +99,8 @@ class Artifacts:
         other words."""
         bounds = select.Bounds(limit=limit, score_min=score_min, tokens_max=tokens_max)
         candidates = self.list() if among is None else among
-        store = self._open.store
-        return select.selected(store, candidates, query, bounds, judge, embedder)
+        contents = self._reader.sources
+        return select.selected(contents, candidates, query, bounds, judge, embedder)
 
     # --- contents ---
 
@@ -122,7 +123,7 @@ class Artifacts:
         about = message.metadata
         artifact = self._reader.original(id).artifact if id else None
         content = self._text(artifact) if artifact else _text_in(message)
-        return value_of(content, about.get("mime"), about.get("form"), self._bytes)
+        return value_of(content, about.get("mime"), about.get(FORM), self._bytes)
 
     def _value(self, artifact: Artifact) -> Any:
         """The value that an artifact was kept for: of JSON and of bytes that are text, its type

@@ -2,9 +2,10 @@
 way.
 
 A tool result above `offload_tokens` is kept whole as an artifact; the message shows a stub in its
-place. In a message that the caller put together itself only a result larger than the window goes
-that way. Its artifact is drafted before the message that names it. Neighbours: `offload` makes
-stubs, the engine appends the drafts.
+place. In a message that the caller put together itself only a result larger than half the window
+goes that way, unless the model binds its thinking to what it read. Artifacts are drafted before the
+message that names them. Neighbours: `output` reads what a tool gave, `offload` keeps it, `stub` has
+what is shown in its place, the engine appends the drafts.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ import msgspec
 from msgspec.structs import replace
 
 from refold.artifacts import offload
-from refold.artifacts.describe import summarized
-from refold.artifacts.output import Content, Output
+from refold.artifacts.kinds.registry import SEARCH_RESULTS
+from refold.artifacts.output import FORM, Content, Output
+from refold.artifacts.stub import UNFOLD, stub_of
+from refold.core.arguments import has_tool
 from refold.core.budget import offload_tokens
-from refold.core.model import Artifact, Message, Origin, Text, ToolResult
+from refold.core.model import ORIGIN, Artifact, Message, Origin, Text, ToolResult
 from refold.log.draft import Draft
 from refold.log.notices import Notice
 from refold.log.open_log import OpenLog
@@ -27,6 +30,7 @@ from refold.tokens.counter import MESSAGE_TOKENS, count_message
 
 # What no counter of any use exceeds: with them, counting is spared at both ends.
 CHARS_PER_TOKEN_MAX, TOKENS_PER_CHAR_MAX = 8, 4
+HALVED_FROM = 64_000  # the window from which half of it is too much for one result
 
 Metadata = dict[str, Any]
 
@@ -48,13 +52,16 @@ class Intake:
         self._log = log
         self.resize(0)
 
-    def resize(self, window: int) -> None:
-        """Lets the sizes from which results are moved out follow the model's window and
-        settings."""
+    def resize(self, window: int, *, bound: bool = False) -> None:
+        """Lets the sizes from which results are moved out follow the window. A model whose thinking
+        is `bound` to what it read cannot be shown a result shortened later: for it, results in the
+        caller's own messages are moved out as early as others."""
         self._config = self._log.config
         self.result_tokens_max = offload_tokens(self._config, window)
-        given = self._config.offload_tokens is not None
-        self.message_tokens_max = self.result_tokens_max if given else window
+        is_early = bound or self._config.offload_tokens is not None
+        # In a small window the whole result serves the next steps better than any stub does.
+        late = window // 2 if window >= HALVED_FROM else window
+        self.message_tokens_max = self.result_tokens_max if is_early else late
 
     def message(self, message: Message, by: str | None = None) -> list[Draft]:
         """A message as it is to be appended, after the artifacts of its large results."""
@@ -97,7 +104,7 @@ class Intake:
             query=given["query"],
         )
         drafts = [self._log.draft(one, by=by) for one in self._kept_media(output, origin)]
-        about_origin = {**about, "origin": msgspec.to_builtins(origin)}
+        about_origin = {**about, ORIGIN: msgspec.to_builtins(origin)}
         is_grouped = bool(given["task"] or given["query"])
         told = about_origin if is_grouped else about
         small = self._small(result, output, told, by, given["key"])
@@ -156,16 +163,17 @@ class Intake:
         self, result: ToolResult, content: Content, origin: Origin, mime: str | None = None
     ) -> tuple[Artifact, ToolResult]:
         """The result with a stub in place of its text, and the artifact that has the text."""
-        store, name = self._log.store, origin.description or "output"
+        tool = UNFOLD if has_tool(self._log.known.tools, UNFOLD) else ""
+        stub = stub_of(content, origin, self._report_failure, tool=tool)
         artifact = offload.keep(
-            store, content, name=name, type="command_output", mime=mime, origin=origin
+            self._log.store,
+            content,
+            name=origin.description or "output",
+            type="search_result" if stub.kind == SEARCH_RESULTS else "command_output",
+            mime=mime,
+            origin=origin,
         )
-        summary = (
-            summarized(lambda: offload.sample(content), origin, self._report_failure)
-            if artifact.size_chars
-            else ""
-        )
-        shown = offload.stub(artifact, content, store.location(artifact.digest), summary)
+        shown = stub.text(artifact, self._log.store.location(artifact.digest))
         details = {"handle": artifact.id, "bytes": artifact.size_bytes, "tool": origin.tool}
         self._log.notices.add(Notice(name="artifact-kept", details=details))
         others = tuple(part for part in result.content if not isinstance(part, Text))
@@ -182,7 +190,7 @@ def _answer(result: ToolResult, about: Metadata, key: str) -> Message:
 def _about(output: Output) -> Metadata:
     """What the value of a result is made of, where its text alone does not say it."""
     about: Metadata = {"mime": output.mime} if output.mime else {}
-    return about if output.form is None else {**about, "form": output.form}
+    return about if output.form is None else {**about, FORM: output.form}
 
 
 def _texts(result: ToolResult) -> list[str]:

@@ -18,12 +18,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import overload
 from zlib import crc32
 
+import msgspec
 from msgspec import Struct
 
+from refold.artifacts.offload import count_lines
 from refold.core.codec import decode
-from refold.core.model import Artifact, Event, Origin, is_cleanup
+from refold.core.model import ORIGIN, Artifact, Event, Message, Origin, is_cleanup
 from refold.errors import NotFound
 from refold.log.log import Log, near_runs
+from refold.log.unfold import body_text
 
 CHARS_PER_TOKEN = 4
 PAGE_EVENTS = 500
@@ -51,6 +54,34 @@ class StoredArtifact(Struct, frozen=True, kw_only=True):
         """What the whole text would cost on a page, roughly; bytes that are not text have none to
         show."""
         return -(-self.artifact.size_chars // CHARS_PER_TOKEN)
+
+
+def is_in_log(artifact: Artifact) -> bool:
+    """Whether an output stands in the log itself, in a message: it was small, and has a task or a
+    query. Its handle is that of the message."""
+    return artifact.digest.startswith("#")
+
+
+def _output_in(event: Event, message: Message) -> Artifact | None:
+    """A result that stands in the log, as an artifact without bytes of its own; None if its origin
+    was written by somebody else."""
+    try:
+        origin = msgspec.convert(message.metadata[ORIGIN], Origin)
+    except msgspec.ValidationError:
+        return None
+    text = body_text(message)
+    handle = f"#{event.seq}"
+    return Artifact(
+        id=handle,
+        digest=handle,
+        type="command_output",
+        name=origin.description or "output",
+        mime=message.metadata.get("mime") or "text/plain",
+        size_bytes=len(text.encode("utf-8", "surrogatepass")),
+        size_chars=len(text),
+        lines=count_lines(text),
+        origin=origin,
+    )
 
 
 def hash_query(text: str) -> str:
@@ -125,11 +156,11 @@ class ArtifactIndex:
     """What is known of a conversation's artifacts between two questions.
 
     A long-running agent may keep a million artifacts in one conversation. As objects they would
-    take a gigabyte, and reading all their events for each question takes seconds. So each is five
-    numbers in packed arrays, 28 bytes: the seq of its event, a hash of its id, and checksums of
-    its task, query and tool. These find every candidate; what a candidate really is, its event
-    says. `refresh` reads the events that came since. Not locked: its owner sees to it that one
-    thread at a time uses it.
+    take a gigabyte, and reading all their events for each question takes seconds. So each is six
+    numbers in packed arrays, 29 bytes: the seq of its event, a hash of its id, whether the store
+    has it, and checksums of its task, query and tool. These find every candidate; what a candidate
+    really is, its event says. `refresh` reads the events that came since. Not locked: its owner
+    sees to it that one thread at a time uses it.
     """
 
     def __init__(self, log: Log) -> None:
@@ -139,6 +170,7 @@ class ArtifactIndex:
     def _clear(self) -> None:
         self._seqs = array("q")
         self._keys = array("Q")
+        self._kept = array("b")  # whether it has bytes in the store
         self._checksums = {name: array("I") for name in ("task", "query", "tool")}
         self._cleaned: dict[int, int] = {}  # keys, and when the bytes were removed
         self._events_read = self._last_seq = 0
@@ -168,6 +200,7 @@ class ArtifactIndex:
             return
         self._cleaned.pop(key, None)
         self._seqs.append(event.seq)
+        self._kept.append(not is_in_log(artifact))
         self._keys.append(key)
         for name, checksums in self._checksums.items():
             checksums.append(_checksum(_group(artifact.origin, name)))
@@ -177,12 +210,19 @@ class ArtifactIndex:
         artifact: it has the same handle."""
         if self._counted[0] != self._events_read:
             different = set(self._keys).difference(self._cleaned)
-            self._counted = self._events_read, len(different)
+            in_log = self._kept.count(0)
+            self._counted = self._events_read, len(different) - in_log
         return self._counted[1]
 
     def listing(self) -> Listing:
         """All artifacts."""
         return Listing(self._log, self._seqs[:], dict(self._cleaned))
+
+    def stored(self) -> Listing:
+        """The artifacts that have bytes in the store."""
+        rows = (row for row, is_kept in enumerate(self._kept) if is_kept)
+        seqs = array("q", (self._seqs[row] for row in rows))
+        return Listing(self._log, seqs, dict(self._cleaned))
 
     def grouped(self, **wanted: str) -> Listing:
         """The artifacts of a task, a query (by its id), a tool."""
@@ -212,10 +252,10 @@ class ArtifactIndex:
 
 
 def listed(log: Log) -> Listing:
-    """All artifacts of a log as it is now. Reads their events and nothing else."""
+    """All artifacts of a log that have bytes in the store. Reads their events and nothing else."""
     index = ArtifactIndex(log)
     index.refresh()
-    return index.listing()
+    return index.stored()
 
 
 def _artifacts_at(log: Log, seqs: Sequence[int]) -> Iterator[tuple[Event, Artifact]]:
@@ -226,6 +266,10 @@ def _artifacts_at(log: Log, seqs: Sequence[int]) -> Iterator[tuple[Event, Artifa
             body = decode(event) if event.seq in wanted else None
             if isinstance(body, Artifact):
                 yield event, body
+            elif isinstance(body, Message) and ORIGIN in body.metadata:
+                output = _output_in(event, body)
+                if output is not None:
+                    yield event, output
 
 
 def _rows_with(checksums: Sequence[int], wanted: int, rows: Iterable[int]) -> list[int]:

@@ -1,9 +1,8 @@
-"""A large tool result becomes an artifact, kept whole, and a stub that says what it is and how to
-get at it.
+"""A content becomes an artifact: kept whole, measured, with a type and where it came from.
 
 This happens at append, before the result is ever sent: nothing cached is broken, and no thinking is
 bound to it. Neighbours: the store keeps the bytes, `intake` decides what is large and drafts the
-artifact's event before the message that names it, `values` writes data as JSON.
+artifact's event before the message that names it, `stub` says what the page shows instead.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import codecs
 import hashlib
 import mimetypes
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import get_args, get_type_hints
 
@@ -21,20 +20,15 @@ from msgspec.structs import replace
 
 from refold.artifacts.describe import Failed, described
 from refold.artifacts.output import BYTES, JSON, TEXT, Content
-from refold.artifacts.search_results import Results, results_of
 from refold.artifacts.values import Written
 from refold.core.arguments import canonical_arguments
 from refold.core.codec import artifact_id
 from refold.core.model import Artifact, Origin, ToolCall
-from refold.display import cut
 from refold.errors import Invalid
 from refold.stores.protocol import Store
 
 TYPES = get_args(get_type_hints(Artifact)["type"])
-STUB_CHARS_MAX = 2_000
 CHUNK_CHARS = 256 * 1024
-LINE_CHARS_MAX = 160
-SAMPLE_CHARS = 100_000
 OWN_TOOLS = ("refold_search", "refold_unfold", "refold_grep", "refold_artifacts")  # see `toolbox`
 SUFFIXES = {
     TEXT: ".txt",
@@ -59,8 +53,6 @@ def keep(
     `mime` it is what its bytes and its name say. Raises Invalid, before anything is kept, if it
     cannot be an artifact."""
     chars, lines = _measures(content)
-    if type == "command_output" and chars and _search_results(content):
-        type = "search_result"
     artifact = _checked_artifact(
         type=type,
         name=name,
@@ -171,91 +163,6 @@ def _measures_of_bytes(content: bytes) -> tuple[int, int]:
         return 0, 0
     has_open_line = chars > 0 and not content.endswith(b"\n")
     return chars, newlines + has_open_line
-
-
-def stub(artifact: Artifact, content: Content, location: str | None, summary: str = "") -> str:
-    """What the page shows in the artifact's place: its size, its handle, and the summary if
-    there is one, else its first and last lines, or how many results a search gave and where."""
-    head = _stub_head(artifact, location)
-    if summary or not artifact.size_chars:
-        return f"{head}\n{summary}" if summary else head
-    found = _search_results(content) if artifact.type == "search_result" else None
-    if found:
-        return f"{head}\n{found.text()}"
-    room = STUB_CHARS_MAX - len(head) - 120
-    return "\n".join([head, *_excerpt(content, artifact.lines, room)])
-
-
-def _excerpt(content: Content, lines: int, room: int) -> list[str]:
-    """The first and the last lines of a content; of a few long lines, its first and last
-    characters."""
-    start, end = _ends(content, room * 2)
-    first = list(_lines_that_fit(start.split("\n"), room * 2 // 3))
-    last = list(_lines_that_fit(reversed(end.split("\n")), room // 3))[::-1]
-    left_out = lines - len(first) - len(last)
-    if left_out <= 0:
-        return [start[: room * 2 // 3], "…", end[-room // 3 :]]
-    return [*first, f"… {left_out:,} lines …", *last]
-
-
-def _stub_head(artifact: Artifact, location: str | None) -> str:
-    size = _size_text(artifact)
-    where = f" It is the file {location} too." if location and len(location) < 300 else ""
-    return (
-        f"[Large output kept whole as artifact://{artifact.id} ({size}). "
-        f"unfold {artifact.id} gives any part of it.{where}]"
-    )
-
-
-def _size_text(artifact: Artifact) -> str:
-    size = f"{artifact.size_bytes:,} bytes"
-    if artifact.lines:
-        size = f"{artifact.lines:,} lines, {size}"
-    return size
-
-
-def _search_results(content: Content) -> Results | None:
-    return None if isinstance(content, Written) else results_of(content)
-
-
-def sample(content: Content) -> str:
-    """The text of a content; of one that is not held as text, its beginning and its end."""
-    return content if isinstance(content, str) else "\n…\n".join(_ends(content, SAMPLE_CHARS))
-
-
-def _ends(content: Content, chars: int) -> tuple[str, str]:
-    """The first and the last characters of a content."""
-    if isinstance(content, Written):
-        content = _ends_of_pieces(content, 4 * chars)
-    if isinstance(content, bytes):
-        return _ends_of_bytes(content, chars)
-    return content[:chars], content[-chars:]
-
-
-def _ends_of_bytes(content: bytes, chars: int) -> tuple[str, str]:
-    size = 4 * chars  # a character has at most four bytes
-    start = content[:size].decode("utf-8", "ignore")
-    end = content[-size:].decode("utf-8", "ignore")
-    return start[:chars], end[-chars:]
-
-
-def _ends_of_pieces(pieces: Iterable[bytes], size: int) -> bytes:
-    """The first and the last bytes of what comes in pieces, as if nothing lay between."""
-    start = end = b""
-    for piece in pieces:
-        start += piece[: size - len(start)]
-        end = (end + piece[-size:])[-size:]
-    return start + end
-
-
-def _lines_that_fit(lines: Iterable[str], room: int) -> Iterator[str]:
-    """As many whole lines as there is room for; long ones are cut."""
-    for line in lines:
-        shown = cut(line, LINE_CHARS_MAX)
-        room -= len(shown) + 1
-        if room < 0:
-            return
-        yield shown
 
 
 # --- origin ---

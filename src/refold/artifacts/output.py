@@ -25,6 +25,7 @@ from refold.errors import Invalid
 TEXT, JSON, BYTES = "text/plain", "application/json", "application/octet-stream"
 ON_ERROR = ("raise", "degrade")
 PARTS_MAX = 100
+FORM = "$form"  # in the metadata of a result: what its value is made of
 
 Content = str | bytes | Written
 Fetch = Callable[[str], bytes]

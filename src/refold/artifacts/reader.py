@@ -7,14 +7,30 @@ callers see of this.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from refold.artifacts.listing import ArtifactIndex, StoredArtifact, query_id
+from msgspec import Struct
+
+from refold.artifacts.listing import ArtifactIndex, StoredArtifact, is_in_log, query_id
 from refold.core.model import Artifact
 from refold.log.open_log import OpenLog
 from refold.log.unfold import Original, content_of, original
+from refold.stores.protocol import Store
 
 PREFIX = "artifact://"
+
+
+class Sources(Struct, frozen=True):
+    """The contents of outputs, by digest from the store, by handle from the log."""
+
+    store: Store
+    message_bytes: Callable[[str], Iterator[bytes]]
+
+    def get(self, digest: str) -> Iterator[bytes]:
+        return self.message_bytes(digest) if digest.startswith("#") else self.store.get(digest)
+
+    def location(self, digest: str) -> str | None:
+        return None if digest.startswith("#") else self.store.location(digest)
 
 
 class ArtifactReader:
@@ -25,7 +41,7 @@ class ArtifactReader:
         self._index = ArtifactIndex(log.log)
 
     def list(
-        self, task: str | None, query: str | None, tool: str | None
+        self, task: str | int | None, query: str | None, tool: str | None
     ) -> Sequence[StoredArtifact]:
         """In the order in which they were kept, cleaned-up ones among them."""
         query = query_id(query) if query is not None else None
@@ -55,7 +71,18 @@ class ArtifactReader:
             return original(self._open.log, self.named(handle), handle, level=level)
 
     def content(self, artifact: Artifact) -> Iterator[bytes]:
+        if is_in_log(artifact):
+            return self._message_bytes(artifact.id)
         return content_of(self._open.log, artifact)
+
+    def _message_bytes(self, handle: str) -> Iterator[bytes]:
+        texts = self.original(handle).texts
+        return (text.encode("utf-8", "surrogatepass") for text in texts)
+
+    @property
+    def sources(self) -> Sources:
+        """Where the contents of listed outputs are read from."""
+        return Sources(self._open.store, self._message_bytes)
 
     def contents(self, handle: str) -> Iterator[tuple[str, Iterable[bytes]]]:
         """The content that a handle names; without one, of every artifact, newest first."""

@@ -17,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from statistics import fmean, pstdev
+from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -28,7 +29,6 @@ from refold.errors import Corrupt, Invalid, NotFound
 from refold.search.bm25 import Formula, add_term, rarity
 from refold.search.embedders import Embedder
 from refold.search.rank import VECTOR_WEIGHT
-from refold.stores.protocol import Store
 from refold.strategies.terms import words
 from refold.system import disk
 
@@ -63,12 +63,20 @@ class Selected(Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
+class Contents(Protocol):
+    """Where contents are read from: a store, or what stands for one."""
+
+    def get(self, digest: str) -> Iterator[bytes]: ...
+
+    def location(self, digest: str) -> str | None: ...
+
+
 Judge = Callable[[str, Sequence[Selected]], Sequence[str]]
 """Given the query and the best candidates, the ids of the relevant ones, most relevant first."""
 
 
 def selected(
-    store: Store,
+    store: Contents,
     artifacts: Sequence[StoredArtifact],
     query: str,
     bounds: Bounds,
@@ -156,7 +164,7 @@ def _with_failure(ranked: list[Selected], who: str, error: Exception) -> list[Se
 
 
 def _fused(
-    store: Store,
+    store: Contents,
     artifacts: Sequence[StoredArtifact],
     query: str,
     ranked: list[Selected],
@@ -189,7 +197,7 @@ def _newest_others(
     return [Selected(artifact=one) for one in islice(others, EMBEDDED_MAX)]
 
 
-def _text_to_embed(store: Store, artifact: Artifact) -> str:
+def _text_to_embed(store: Contents, artifact: Artifact) -> str:
     given = b"\n".join(_sample(store, artifact))[: 4 * EMBEDDED_CHARS].decode("utf-8", "replace")
     return f"{artifact.name}\n{given}"[:EMBEDDED_CHARS]
 
@@ -296,7 +304,7 @@ class _Ranking:
         return {at: one.counts[term] for at, one in matches if term in one.counts}
 
 
-def _ranked(store: Store, artifacts: Sequence[StoredArtifact], query: str) -> list[Selected]:
+def _ranked(store: Contents, artifacts: Sequence[StoredArtifact], query: str) -> list[Selected]:
     """The artifacts that have a word of the query, best first."""
     ranking = _Ranking(_terms(query))
     if not ranking.terms:
@@ -360,7 +368,7 @@ def _as_asked(found: Iterable[str], terms: dict[str, str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(terms[term] for term in found))
 
 
-def _artifact_words(store: Store, artifact: Artifact, *, sampled: bool) -> _Words:
+def _artifact_words(store: Contents, artifact: Artifact, *, sampled: bool) -> _Words:
     """The words of an artifact; of one that is not sampled, only what the tool was asked."""
     parts = _sample(store, artifact) if sampled else ()
     given = " ".join(part.decode("utf-8", "replace") for part in parts)
@@ -374,7 +382,7 @@ def _asked(artifact: Artifact) -> str:
     return " ".join(dict.fromkeys(texts))
 
 
-def _sample(store: Store, artifact: Artifact) -> Iterator[bytes]:
+def _sample(store: Contents, artifact: Artifact) -> Iterator[bytes]:
     """The beginning of a content, and its end where that can be had without reading what lies
     between."""
     try:

@@ -49,3 +49,20 @@ def canonical_arguments(call: ToolCall) -> str:
     if value is UNSET:
         return arguments_text(call)
     return msgspec.json.encode(value, order="deterministic").decode()
+
+
+def has_tool(tools: list[Any] | None, name: str) -> bool:
+    """Whether a tool of that name is among the definitions of any provider."""
+    return any(_names(tool, name) for tool in tools or ())
+
+
+def _names(value: Any, name: str) -> bool:
+    match value:
+        case {"name": str(given)}:
+            return given == name
+        case {"function": dict() as held}:
+            return _names(held, name)
+        case {"functionDeclarations": [*held]} | {"function_declarations": [*held]}:
+            return any(_names(one, name) for one in held)
+        case _:
+            return False

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from refold.core.codec import decode
 from refold.core.model import (
     COMPACT_TOOL,
+    ORIGIN,
     Anchor,
     Applied,
     Artifact,
@@ -240,6 +241,8 @@ class Fold:
             case Message():
                 if body.role == "assistant":
                     self.called_ms = event.at_ms
+                if ORIGIN in body.metadata:
+                    self.artifacts.append(event.seq)
                 if live:
                     self._show(event, body)
                     if found is not None and event.seq in found.again:

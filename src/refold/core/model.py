@@ -12,6 +12,7 @@ from typing import Any, Literal
 from msgspec import Struct, field
 
 Role = Literal["system", "user", "assistant", "tool"]
+ORIGIN = "$origin"  # in the metadata of a result that is listed like an artifact: its `Origin`
 CLEANER = "cleaner"  # who writes an artifact's event again when its bytes are cleaned up
 COMPACT_TOOL = "refold_compact"  # by which a model asks for a compaction at the end of its turn
 ROLES: tuple[Role, ...] = ("system", "user", "assistant", "tool")

@@ -21,7 +21,7 @@ from refold.tokens.counter import count_system, count_tools
 def changes(log: OpenLog, given: Meta, system: Any, tools: list[Any] | None) -> list[Draft]:
     """The drafts that make the log say what was given, with those that were pending."""
     state, drafts = log.state, list(log.pending)
-    known = _known(log)
+    known = log.known
     if merged(known, given) != known:
         drafts.append(log.draft(given))
     if system is not None:
@@ -37,15 +37,6 @@ def changes(log: OpenLog, given: Meta, system: Any, tools: list[Any] | None) -> 
             said = Meta(tools=tools) if seq is None else Meta(tools_seq=seq)
             drafts.append(log.draft(said, count_tools(tools, log.counter)))
     return drafts
-
-
-def _known(log: OpenLog) -> Meta:
-    """What the log will say once everything pending is written."""
-    known = log.state.meta
-    for draft in log.pending:
-        if isinstance(draft.body, Meta):
-            known = merged(known, draft.body)
-    return known
 
 
 def _without(drafts: list[Draft], is_replaced: Callable[[Meta], bool]) -> list[Draft]:

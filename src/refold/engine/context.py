@@ -101,7 +101,8 @@ class Context:
         self._remark(remarks)
 
     def _resize(self) -> None:
-        self._intake.resize(self._model.budget.window)
+        bound = self._model.info.thinking_bound
+        self._intake.resize(self._model.budget.window, bound=bound)
 
     def _remark(self, remarks: Sequence[str]) -> None:
         """Queues what an opening has to say."""
@@ -153,11 +154,11 @@ class Context:
         self, message: Any, *, by: str | None = None, at: Moment | None = None, key: str = ""
     ) -> list[Event]:
         """Appends a message in any provider's shape, an SDK object, or a `Message`. Never waits,
-        compacts or refuses for size: a tool result larger than the window, or than
-        `offload_tokens` if that is set, is kept whole as an artifact and shown as a stub.
-        `append_result` shows stubs from a smaller size on. `at` is when it happened, if that was
-        not now; `key` is your own name for it: under a key that the log has, nothing is
-        appended."""
+        compacts or refuses for size: a tool result larger than half the window, or than
+        `offload_tokens` if that is set or the model binds its thinking to what it read, is kept
+        whole as an artifact and shown as a stub. `append_result` shows stubs from a smaller size
+        on. `at` is when it happened, if that was not now; `key` is your own name for it: under a
+        key that the log has, nothing is appended."""
         return self._recorder.append(message, by, stamp(at, key))
 
     @checked

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from refold.artifacts.listing import is_in_log
 from refold.config import Config
 from refold.core.model import Artifact, Message, Text, View
 from refold.errors import NotFound
@@ -41,7 +42,7 @@ def known(view: View, config: Config) -> str:
 
 def chosen(there: Sequence[Artifact], ids: Sequence[str]) -> list[Artifact]:
     """The artifacts of these ids, in the order asked for."""
-    by_id = {artifact.id: artifact for artifact in there}
+    by_id = {artifact.id: artifact for artifact in there if not is_in_log(artifact)}
     for id in ids:
         if id not in by_id:
             raise NotFound(

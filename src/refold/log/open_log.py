@@ -16,8 +16,8 @@ from typing import Any, Literal
 
 from refold.config import Config, config_for
 from refold.core.codec import conversation_checked
-from refold.core.fold import Fold
-from refold.core.model import Body, Event
+from refold.core.fold import Fold, merged
+from refold.core.model import Body, Event, Meta
 from refold.errors import Denied, Invalid, NotFound
 from refold.log.draft import Draft
 from refold.log.log import Fresh, Log
@@ -82,6 +82,15 @@ class OpenLog:
     def state(self) -> Fold:
         """The fold at the head, as far as it has been read."""
         return self.log.state
+
+    @property
+    def known(self) -> Meta:
+        """What the log says of the conversation once everything pending is written."""
+        known = self.state.meta
+        for draft in self.pending:
+            if isinstance(draft.body, Meta):
+                known = merged(known, self.state.resolved(draft.body))
+        return known
 
     # --- reading ---
 

@@ -8,6 +8,7 @@ from typing import Annotated
 from msgspec import Meta
 from msgspec.structs import asdict
 
+from refold.artifacts.listing import is_in_log
 from refold.display import counted, moment, number, plural
 from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.session import Session
@@ -57,7 +58,8 @@ class Figures(Result, frozen=True, kw_only=True):
 def run(session: Session, arguments: StatsArguments) -> Figures:
     with session.context(window=arguments.window) as context:
         stats = context.stats()
-        there = [one.artifact for one in context.artifacts.list() if not one.cleaned_ms]
+        listed = [one.artifact for one in context.artifacts.list() if not one.cleaned_ms]
+        there = [artifact for artifact in listed if not is_in_log(artifact)]
         kept = {artifact.id: artifact.type for artifact in there}
         types = Tally[str](kept.values())
     return _figures(stats, types)

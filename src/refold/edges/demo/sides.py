@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from refold.artifacts.offload import STUB_CHARS_MAX
+from refold.artifacts.stub import STUB_CHARS_MAX
 from refold.config import Config
 from refold.core.model import Usage
 from refold.dialects import dialect

@@ -1,0 +1,131 @@
+"""Which kind a text is: the first in the list that fits, else plain. A program may add its own.
+
+The order is from the most to the least particular: a line of a compiler looks like a search result,
+and a log like nearly anything. Neighbours: `sample` has the lines, `stub` shows the excerpt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain, islice
+
+from msgspec import Struct
+
+from refold.artifacts.kinds import (
+    code,
+    compiler,
+    diff,
+    json_lines,
+    json_value,
+    log,
+    plain,
+    search_results,
+    stack_trace,
+    table,
+    test_run,
+)
+from refold.artifacts.kinds.sample import Sample, Telling, around, ends, excerpt, sample_of
+
+SEARCH_RESULTS, JSON, PLAIN = "search results", "JSON", "plain"
+TELLING_MAX, AROUND_MAX = 500, 10
+Fits = Callable[[Sample], bool]
+Tell = Callable[[Sample], Iterable[Telling]]
+LinesFit = Callable[[Sequence[str]], bool]
+"""Given the lines of a text, whether it is of the kind."""
+TellingLines = Callable[[Sequence[str]], Iterable[int]]
+"""Given the lines of a text, the places of those that tell most, counted from 0, best first."""
+
+
+class Kind(Struct, frozen=True):
+    """Whether a text is of the kind, its telling lines, best first, and a few words on all of it.
+    `filled`: room that is left is for the lines around those."""
+
+    fits: Fits
+    telling: Tell
+    about: Callable[[Sample], str] | None = None
+    filled: bool = True
+
+
+_KINDS: dict[str, Kind] = {
+    "JSON lines": Kind(json_lines.fits, json_lines.telling),
+    "diff": Kind(diff.fits, diff.telling),
+    "test run": Kind(test_run.fits, test_run.telling),
+    "log": Kind(log.fits, log.telling),
+    "stack trace": Kind(stack_trace.fits, stack_trace.telling),
+    "compiler output": Kind(compiler.fits, compiler.telling),
+    SEARCH_RESULTS: Kind(
+        search_results.fits, search_results.telling, search_results.about, filled=False
+    ),
+    JSON: Kind(json_value.fits, json_value.telling, json_value.about),
+    "code": Kind(code.fits, code.telling),
+    "table": Kind(table.fits, table.telling),
+}
+_PLAIN = Kind(lambda _: True, plain.telling)
+_registered: dict[str, Kind] = {}
+
+
+def register(name: str, fits: LinesFit, telling: TellingLines) -> None:
+    """Adds a kind of text, which is asked before all others, or replaces one."""
+    _registered[name] = Kind(
+        lambda sample: bool(fits(sample.lines)),
+        lambda sample: [Telling(at) for at in telling(sample.lines) if 0 <= at < len(sample.lines)],
+    )
+
+
+def kind_of(text: str) -> str:
+    """The name of the kind that a text is of; `plain` if of none."""
+    return Looked(text, _ignore).name
+
+
+class Looked:
+    """A text, looked at: its kind, and the lines of it that tell most. `failed` is told why a kind
+    that the program brought was passed over."""
+
+    def __init__(self, text: str, failed: Callable[[str], None]) -> None:
+        sample = sample_of(text)
+        self._sample = json_value.parted(sample) if json_value.fits(sample) else sample
+        self._failed = failed
+        self.name, self._kind = self._chosen()
+
+    def _chosen(self) -> tuple[str, Kind]:
+        glance = self._sample.glance()
+        for name, kind in self._candidates().items():
+            try:
+                if kind.fits(self._sample if name in _registered else glance):
+                    return name, kind
+            except Exception as error:  # noqa: BLE001 - a registered kind is the caller's code
+                self._failed(f"kind {name}: {type(error).__name__}: {error}")
+        return PLAIN, _PLAIN
+
+    def _candidates(self) -> dict[str, Kind]:
+        """The kinds that lines can be of; items of data are of fewer, and a few long lines of
+        none."""
+        match self._sample.unit:
+            case "lines":
+                return {**_registered, **_KINDS}
+            case "items":
+                return {name: _KINDS[name] for name in (SEARCH_RESULTS, JSON)}
+            case "pieces":
+                return {}
+
+    @property
+    def about(self) -> str:
+        """A few words on all of it: what the kind says, or its name."""
+        if self._kind.about is not None:
+            return self._kind.about(self._sample)
+        return "" if self.name == PLAIN else self.name
+
+    def excerpt(self, room: int) -> list[str]:
+        """The lines that tell most, as many as there is room for, in their order."""
+        try:
+            telling = list(islice(self._kind.telling(self._sample), TELLING_MAX))
+            beside = around(self._sample, telling[:AROUND_MAX]) if self._kind.filled else ()
+            rest = ends(self._sample, 60, 30) if self._kind.filled else ()
+            return excerpt(self._sample, chain(telling, beside, rest), room)
+        except Exception as error:  # noqa: BLE001 - a registered kind is the caller's code
+            self._failed(f"kind {self.name}: {type(error).__name__}: {error}")
+            return excerpt(self._sample, plain.telling(self._sample), room)
+
+
+def _ignore(_: str) -> None:
+    """Nobody is told."""

@@ -1,0 +1,292 @@
+"""The lines of a text that are looked at, with their numbers; of a very long one both ends, and the
+lines between that speak of trouble.
+
+A kind names the lines that tell most, best first; `excerpt` takes as many as there is room for and
+puts them back in order. Lines are shown as they are, or cut at the end, never in other words.
+Neighbours: the kinds in this folder, `registry` chooses among them.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
+from typing import Literal, NamedTuple
+
+from msgspec import Struct
+
+from refold.display import cut
+
+ENDS_LINES, GLANCE_LINES, MARKED_CHARS, MARKED_MAX = 800, 120, 4_000_000, 100
+WORDS = (
+    "error", "fail", "exception", "fatal", "panic", "critical", "traceback", "denied", "refused",
+    "timeout", "timed out", "cannot", "undefined", "unresolved", "not found", "no such", "killed",
+    "abort", "segmentation", "core dumped", "unreachable", "rejected", "corrupt", "severe", "warn",
+    "deprecat", '" 5',
+)  # fmt: skip
+LINE_CHARS_MAX, LINE_LOOKED_AT, SKIPPED_MAX = 160, 240, 40
+PIECE_CHARS, LONG_LINES_MAX = 120, 3
+AROUND_LINES, GAP_CHARS = 3, 32
+TROUBLE = re.compile(
+    r"\b(?:errors?|err|fail(?:s|ed|ure|ures)?|\w*(?:Error|Exception)|fatal|panic(?:ked)?|critical"
+    r"|traceback|denied|refused|time[ds]? ?out|cannot|undefined|unresolved|not found|no such"
+    r"|killed|abort(?:ed)?|segmentation fault|core dumped|unreachable|rejected|corrupt(?:ed)?)\b",
+    re.IGNORECASE,
+)
+_NO_TROUBLE = re.compile(
+    r"\b(?:0|no) (?:errors?|fail\w*)|\b(?:errors?|fail\w*)\W{1,4}0\b|\w+_errors?\.|"
+    r"\berrors?\.\w+ \.\.\. ok",
+    re.IGNORECASE,
+)
+WARNING = re.compile(r"\bwarn(?:ing)?s?\b|deprecat", re.IGNORECASE)
+_VARYING = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-fA-F-]{12,}\b|\d+|\"[^\"]{0,200}\"|'[^']{0,200}'")
+
+
+Unit = Literal["lines", "items", "pieces"]
+
+
+class Sample(Struct, frozen=True, kw_only=True):
+    """Lines of a text and their numbers, counted from 1; `total` is how many the text has. The
+    `unit` is what they are: lines, items of data, or pieces of a line that is too long; `marked`
+    are the places of those that hold a word of trouble."""
+
+    lines: Sequence[str]
+    numbers: Sequence[int]
+    total: int
+    unit: Unit = "lines"
+    marked: Sequence[int] = ()
+
+    @property
+    def troubled(self) -> list[int]:
+        """The places of lines that say that something went wrong."""
+        return [at for at in self._marked if is_trouble(self.lines[at])]
+
+    @property
+    def warned(self) -> list[int]:
+        return [at for at in self._marked if WARNING.search(self.lines[at])]
+
+    @property
+    def _marked(self) -> Sequence[int]:
+        return self.marked if self.unit == "lines" else range(len(self.lines))
+
+    def glance(self) -> Sample:
+        """Fewer lines, enough to see what kind of text it is."""
+        if len(self.lines) <= 2 * GLANCE_LINES or self.unit != "lines":
+            return self
+        count = len(self.lines)
+        ends = {*range(GLANCE_LINES), *range(count - GLANCE_LINES, count)}
+        places = sorted(ends.union(self.marked[:GLANCE_LINES]))
+        return Sample(
+            lines=[self.lines[at] for at in places],
+            numbers=[self.numbers[at] for at in places],
+            total=self.total,
+        )
+
+    @property
+    def is_whole(self) -> bool:
+        return len(self.lines) == self.total
+
+
+def any_of(*patterns: str) -> re.Pattern[str]:
+    """A pattern that matches what any of these match."""
+    return re.compile("|".join(patterns))
+
+
+class Telling(NamedTuple):
+    """A line by its place in the sample, and how many others are like it."""
+
+    at: int
+    alike: int = 0
+
+
+def sample_of(text: str) -> Sample:
+    """The lines of a text; of a very long one, its ends and what speaks of trouble between."""
+    body = text.removesuffix("\n")
+    total = body.count("\n") + 1
+    if total <= LONG_LINES_MAX and len(body) > LONG_LINES_MAX * LINE_LOOKED_AT:
+        return _pieces_of(body)
+    marked = dict(_marked_lines(body))
+    if total <= 2 * ENDS_LINES:
+        numbered = dict(enumerate(body.split("\n"), 1))
+    else:
+        head = body.split("\n", ENDS_LINES)[:-1]
+        tail = body.rsplit("\n", ENDS_LINES)[1:]
+        first = total + 1 - ENDS_LINES
+        numbered = {**dict(enumerate(head, 1)), **marked, **dict(enumerate(tail, first))}
+    numbers = sorted(numbered)
+    return Sample(
+        lines=[numbered[number][:LINE_LOOKED_AT] for number in numbers],
+        numbers=numbers,
+        total=total,
+        marked=[bisect_left(numbers, number) for number in marked],
+    )
+
+
+def _pieces_of(text: str) -> Sample:
+    """A text of a few long lines, in pieces of equal length; of a very long one, both ends."""
+    starts = range(0, len(text), PIECE_CHARS)
+    numbers: Sequence[int] = range(1, len(starts) + 1)
+    if len(starts) > 2 * ENDS_LINES:
+        numbers = [*numbers[:ENDS_LINES], *numbers[-ENDS_LINES:]]
+    pieces = [text[(one - 1) * PIECE_CHARS : one * PIECE_CHARS] for one in numbers]
+    return Sample(lines=pieces, numbers=numbers, total=len(starts), unit="pieces")
+
+
+def _marked_lines(text: str) -> Iterator[tuple[int, str]]:
+    """The lines that hold a word of trouble, with their numbers, in order. Looking for the words in
+    the whole text is far cheaper than looking at every line."""
+    looked_at = text[:MARKED_CHARS].lower()
+    if len(looked_at) != min(len(text), MARKED_CHARS):
+        looked_at = text[:MARKED_CHARS]  # a character has no lower form of its own length
+    number, at = 1, 0
+    for start in sorted(_marked_starts(looked_at)):
+        number += text.count("\n", at, start)
+        end = text.find("\n", start)
+        yield number, text[start : end if end >= 0 else len(text)]
+        at = start
+
+
+def _marked_starts(text: str) -> set[int]:
+    """Where lines begin that hold a word of trouble; of each word, a limited number."""
+    starts: set[int] = set()
+    for word in WORDS:
+        at = text.find(word)
+        for _ in range(MARKED_MAX):
+            if at < 0:
+                break
+            starts.add(text.rfind("\n", 0, at) + 1)
+            end = text.find("\n", at)
+            at = text.find(word, end) if end >= 0 else -1
+    return starts
+
+
+# --- what lines have in common ---
+
+
+def is_trouble(line: str) -> bool:
+    """Whether a line says that something went wrong."""
+    return TROUBLE.search(line[:500]) is not None and _NO_TROUBLE.search(line[:500]) is None
+
+
+def template(line: str) -> str:
+    """What is left of a line without what varies: numbers, addresses, quoted values."""
+    return _VARYING.sub("#", line[:200])
+
+
+def distinct(sample: Sample, places: Iterable[int]) -> list[Telling]:
+    """The first of the lines that are alike, each with how many follow."""
+    firsts: dict[str, int] = {}
+    counts: dict[str, int] = {}
+    for at in places:
+        key = template(sample.lines[at])
+        firsts.setdefault(key, at)
+        counts[key] = counts.get(key, -1) + 1
+    return [Telling(at, counts[key]) for key, at in firsts.items()]
+
+
+def in_turn(*groups: Iterable[Telling]) -> Iterator[Telling]:
+    """The best of each group, then the second best of each, and so on."""
+    for row in zip_longest(*groups):
+        yield from (one for one in row if one is not None)
+
+
+def ends(sample: Sample, first: int = 12, last: int = 6) -> Iterator[Telling]:
+    """Lines of both ends, from outside to inside; what is repeated, once."""
+    count = len(sample.lines)
+    heads = _unrepeated(sample, range(count), first)
+    tails = _unrepeated(sample, range(count - 1, -1, -1), last)
+    return in_turn(heads, tails)
+
+
+def _unrepeated(sample: Sample, places: Iterable[int], most: int) -> list[Telling]:
+    firsts: dict[str, int] = {}
+    for at in places:
+        if len(firsts) >= most:
+            break
+        firsts.setdefault(sample.lines[at], at)
+    return list(map(Telling, firsts.values()))
+
+
+def around(sample: Sample, telling: Iterable[Telling]) -> Iterator[Telling]:
+    """The lines before and after the telling ones, the nearest first."""
+    chosen = list(telling)
+    for distance in range(1, AROUND_LINES + 1):
+        for one in chosen:
+            yield from (
+                Telling(at)
+                for at in (one.at + distance, one.at - distance)
+                if 0 <= at < len(sample.lines)
+            )
+
+
+# --- an excerpt ---
+
+
+def excerpt(sample: Sample, telling: Iterable[Telling], room: int) -> list[str]:
+    """As many of the telling lines as there is room for, in their order, with what is left out
+    between them."""
+    chosen: dict[int, str] = {}
+    room -= GAP_CHARS  # for what is left out at the end
+    skipped = 0
+    for one in telling:
+        if one.at in chosen:
+            continue
+        line = _shown(sample.lines[one.at], one.alike)
+        cost = len(line) + 1 + _gap_cost(chosen, one.at)
+        if cost > room:
+            skipped += 1
+            if skipped > SKIPPED_MAX:
+                break
+            continue
+        chosen[one.at] = line
+        room -= cost
+    return list(_joined(sample, chosen))
+
+
+def _shown(line: str, alike: int) -> str:
+    mark = f" [+{alike:,} alike]" if alike else ""
+    return cut(line, LINE_CHARS_MAX).rstrip("\r") + mark
+
+
+def _gap_cost(chosen: dict[int, str], at: int) -> int:
+    """What the marks of left out lines around a line add: none between neighbours."""
+    beside = (at - 1 in chosen) + (at + 1 in chosen)
+    return GAP_CHARS * (1 - beside)
+
+
+def _joined(sample: Sample, chosen: dict[int, str]) -> Iterator[str]:
+    """The chosen lines in order; pieces that follow each other make one line again."""
+    shown, row = 0, ""
+    for at in sorted(chosen):
+        number = sample.numbers[at]
+        is_next = number == shown + 1
+        if row and not (is_next and sample.unit == "pieces"):
+            yield row
+            row = ""
+        if not is_next:
+            yield _between(sample, at, shown + 1, number - 1)
+        row, shown = row + chosen[at], number
+    yield row
+    if shown < sample.total:
+        yield _gap(shown + 1, sample.total, sample.unit)
+
+
+def _between(sample: Sample, at: int, first: int, last: int) -> str:
+    """What stands for the lines before one; a short line alone is shown itself."""
+    before = sample.lines[at - 1]
+    if first == last and len(before) < GAP_CHARS // 2 and sample.unit == "lines":
+        return before
+    return _gap(first, last, sample.unit)
+
+
+def _gap(first: int, last: int, unit: Unit) -> str:
+    """What is left out, by its numbers where lines have some."""
+    count = last + 1 - first
+    match unit:
+        case "pieces":
+            return f"… {count * PIECE_CHARS:,} characters …"
+        case "items":
+            return f"… {count:,} more …"
+        case "lines":
+            return f"… line {first:,} …" if count == 1 else f"… lines {first:,}-{last:,} …"
