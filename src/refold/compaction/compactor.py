@@ -104,6 +104,7 @@ class Compactor:
             per_token=self._model.price,
             scratch=self._scratch,
             instructions=instructions,
+            redact=self._redact,
         )
 
     def _latest_request(self) -> str:

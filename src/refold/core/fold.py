@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
-from typing import Any, assert_never
+from typing import assert_never
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -49,6 +49,7 @@ from refold.core.model import (
     Usage,
     View,
 )
+from refold.core.summary import summary_text
 
 GAP = "…"
 ERASED = "[erased]"
@@ -323,7 +324,7 @@ class Fold:
                 if edit.reason == CLEARED and self.slot_at(self.request) is None:
                     self.request = 0
             case Summarize():
-                self._cover(event, edit.span, edit.text, edit.notes)
+                self._cover(event, edit.span, summary_text(edit), edit)
                 self.facts = bounded(
                     {**self.facts, **{(fact.kind, fact.text): fact for fact in edit.facts}}
                 )
@@ -347,9 +348,7 @@ class Fold:
         )
         self.slot_tokens += event.tokens - before
 
-    def _cover(
-        self, event: Event, span: Span, text: str, notes: dict[str, Any] | None = None
-    ) -> None:
+    def _cover(self, event: Event, span: Span, text: str, summary: Summarize | None = None) -> None:
         """Takes the slots inside the span off the page, but for pins, and puts the text in their
         place."""
         start, stop = self._range(span)
@@ -359,7 +358,7 @@ class Fold:
             return
         stays = [slot for slot in inside if not self._goes(slot, span)]
         if text:
-            stays.append(standin(covered[0].seq, covered[-1].last, text, event, notes))
+            stays.append(standin(covered[0].seq, covered[-1].last, text, event, summary))
             stays.sort(key=lambda slot: slot.seq)
         self.slots[start:stop] = stays
         self.slot_tokens += sum(s.tokens for s in stays) - sum(s.tokens for s in inside)
@@ -484,11 +483,12 @@ def bounded(facts: dict[tuple[str, str], Fact]) -> dict[tuple[str, str], Fact]:
 
 
 def standin(
-    first: int, last: int, text: str, event: Event, notes: dict[str, Any] | None = None
+    first: int, last: int, text: str, event: Event, summary: Summarize | None = None
 ) -> Slot:
     """The slot that stands for a span."""
     message = Message(role="user", blocks=(Text(text),))
-    return Slot(first, last, message, event.tokens, (Applied(event.seq, -1, event.tokens),), notes)
+    applied = (Applied(event.seq, -1, event.tokens),)
+    return Slot(first, last, message, event.tokens, applied, summary)
 
 
 def edited(message: Message, edit: Replace, original: Message | None = None) -> Message:

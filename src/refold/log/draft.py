@@ -20,7 +20,6 @@ from refold.core.model import (
     Message,
     Meta,
     Opaque,
-    Summarize,
     ToolCall,
     ToolResult,
 )
@@ -116,8 +115,6 @@ def _free_values(body: Body) -> list[Any]:
             return [body.form, body.metadata, *values]
         case Meta():
             return [body.system, body.tools, body.metadata]
-        case Summarize():
-            return [body.notes]
         case _:
             return []
 

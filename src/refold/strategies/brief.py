@@ -53,8 +53,9 @@ class Brief(Struct, frozen=True, kw_only=True):
     needed, both in the same tokens. `count` sizes a whole message. `originals` reads the messages
     of a span as they came, from the log, `ages` how many milliseconds ago events came, by seq;
     neither costs anything unless it is called. `task` is what the agent works on now, for
-    relevance; `settings` are the strategy's own, from the configuration; `scratch` outlives the
-    plan: it remembers what is expensive to find out twice, and may be lost at any time.
+    relevance; `redact` takes secrets out of a text; `settings` are the strategy's own, from the
+    configuration; `scratch` outlives the plan: it remembers what is expensive to find out twice,
+    and may be lost at any time.
     """
 
     view: View
@@ -68,6 +69,7 @@ class Brief(Struct, frozen=True, kw_only=True):
     enough: int = 0
     full: int = 0
     task: str = ""
+    redact: Callable[[str], str] = str
     settings: dict[str, Any] = {}
     scratch: dict[str, Any] = {}
 

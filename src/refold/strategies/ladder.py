@@ -21,6 +21,7 @@ from refold.core.fold import Fold
 from refold.core.laws import broken
 from refold.core.model import Edit, Event, Hide, Replace, Summarize
 from refold.core.plan import Ask, Proposal, Step
+from refold.core.summary import summary_text
 from refold.errors import RefoldError
 from refold.strategies.brief import Brief, Strategy, with_excluded
 
@@ -146,7 +147,7 @@ def edit_tokens(edit: Edit, state: Fold, brief: Brief) -> int:
         case Hide():
             return brief.hide_tokens(edit)
         case Summarize():
-            return brief.text_tokens(edit.text)
+            return brief.text_tokens(summary_text(edit))
         case Replace():
             return _replace_tokens(edit, state, brief)
 
