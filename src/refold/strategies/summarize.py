@@ -22,7 +22,7 @@ from refold.core.summary import prose_text
 from refold.ledger.ledger import facts_of, files_in_work, ledger_lines, merged
 from refold.ledger.uses import Used, noted, tools_used
 from refold.strategies.brief import Brief, last_seam, protected, tokens_of
-from refold.strategies.gist.draft import one_line
+from refold.strategies.gist.draft import line_of
 from refold.strategies.gist.passages import per_char
 from refold.strategies.prose import FRAME_TOKENS, SHARE_MAX, cap_tokens, carried
 
@@ -131,7 +131,7 @@ def _draft(brief: Brief, run: Sequence[Slot], ledger: _Ledger) -> Summarize:
         span=span,
         text=text,
         prose=prose,
-        line=one_line(span, ledger.new),
+        line=line_of(span, ledger.new),
         facts=ledger.new,
         counted=noted(tally.tools, tally.messages),
         reason=REASON,

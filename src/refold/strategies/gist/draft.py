@@ -13,15 +13,18 @@ from msgspec import Struct
 
 from refold.core.model import Fact, GistNotes, Prose, Quote, Slot, Span, Summarize
 from refold.core.summary import summary_text
+from refold.display import cut as shortened
+from refold.display import one_line
 from refold.strategies.brief import Brief
 from refold.strategies.gist.choice import TAG_CHARS, Kept, KeptLines, by_message
-from refold.strategies.gist.lines import Passage, Pieces, cut, names_on
+from refold.strategies.gist.lines import Passage, Pieces, cut
 from refold.strategies.gist.material import Material
-from refold.strategies.gist.names import Needs
+from refold.strategies.gist.names import Needs, names_of
 
 TRIES = 4
 FILES_NAMED = 5
 REQUEST_CHARS = 100
+SOURCE_CHARS = 40
 
 
 class Draft(Struct, frozen=True, kw_only=True):
@@ -62,7 +65,7 @@ class Draft(Struct, frozen=True, kw_only=True):
             text="\n".join([_heading(span), *self.ledger] if has_ledger else [_heading(span)]),
             prose=self.prose if has_ledger else None,
             quotes=tuple(self._quotes(passages, lines)),
-            line=one_line(span, facts),
+            line=line_of(span, facts),
             facts=facts,
             gist=self._notes(passages, lines),
             reason="gist",
@@ -73,18 +76,33 @@ class Draft(Struct, frozen=True, kw_only=True):
         for one in passages:
             if pieces := kept.get(one.seq):
                 lines = [self._cut(one.lines[at], pieces[at]) for at in sorted(pieces)]
-                yield Quote(seq=one.seq, role=one.role, lines=tuple(lines), source=one.source)
+                source = shortened(one_line(self.brief.redact(one.source)), SOURCE_CHARS)
+                yield Quote(seq=one.seq, role=one.role, lines=tuple(lines), source=source)
 
     def _cut(self, line: str, pieces: Pieces) -> str:
         """The kept parts of a line. Half a secret could not be told by its look, so secrets go
         before the line is cut."""
-        is_whole = pieces[0][0] == 0 and pieces[0][1] >= len(line)
-        return line if is_whole else cut(self.brief.redact(line), pieces)
+        return line if _is_whole(line, pieces) else cut(self.brief.redact(line), pieces)
+
+    def _names_shown(self, passages: Sequence[Passage], kept: KeptLines) -> set[str]:
+        """The names on what is kept of the lines."""
+        names = set[str]()
+        for one in passages:
+            for at, pieces in kept.get(one.seq, {}).items():
+                line = one.lines[at]
+                is_whole = _is_whole(line, pieces)
+                names.update(one.names[at] if is_whole else names_of(self._cut(line, pieces)))
+        return names
 
     def _notes(self, passages: Sequence[Passage], lines: KeptLines) -> GistNotes:
         """What a later gist has to know of the names that this one keeps."""
-        names = self.noted.noted(sorted(names_on(passages, lines)))
+        names = self.noted.noted(sorted(self._names_shown(passages, lines)))
         return GistNotes(now=self.noted.now, names=names, starved=self.starved)
+
+
+def _is_whole(line: str, pieces: Pieces) -> bool:
+    """Whether all of a line is kept."""
+    return pieces[0][0] == 0 and pieces[0][1] >= len(line)
 
 
 def _heading(span: Span) -> str:
@@ -94,7 +112,7 @@ def _heading(span: Span) -> str:
     )
 
 
-def one_line(span: Span, facts: Sequence[Fact]) -> str:
+def line_of(span: Span, facts: Sequence[Fact]) -> str:
     """The shortest form of a span: what was asked last and what was changed."""
     told = "; ".join(filter(None, [_last_request(facts), _changed_files(facts)]))
     return f"{span}: {told or 'earlier steps'}"

@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from refold.core.fold import text_of
 from refold.core.laws import is_request
 from refold.core.model import Message, Quote, Slot, Span, Thinking, ToolCall, ToolResult
-from refold.display import cut, one_line
 from refold.ledger.arguments import arguments_of, command_of, paths_of
 from refold.ledger.sentences import MESSAGE_MAX, own_text
 from refold.ledger.todos import stateless
@@ -32,7 +31,7 @@ READ_WINDOWS_MAX = 2
 READ_AT_ONCE = 200
 REMEMBERED_MAX = 1_000  # messages; the oldest are forgotten first
 CHARS_PER_TOKEN = 4
-SOURCE_CHARS, SOURCE_CHARS_READ, PATH_PARTS = 40, 400, 2
+SOURCE_CHARS_READ, PATH_PARTS = 2_000, 2
 SAMPLE_SLOTS, SAMPLE_CHARS = 16, 1_000
 PER_CHAR_MIN = 0.05  # tokens
 NOTHING = Passage(0, "user", [], [])  # stands for an event that is not a message
@@ -150,18 +149,17 @@ class Reader:
                 self.sources[block.id] = source_of(block)
             elif isinstance(block, ToolResult):
                 found[self.sources.get(block.call, "")] = None
-        return cut(", ".join(filter(None, found)), SOURCE_CHARS)
+        return ", ".join(filter(None, found))[:SOURCE_CHARS_READ]
 
 
 def source_of(call: ToolCall) -> str:
-    """The end of the path or the beginning of the command of a call, on one line; nothing if it
-    has neither."""
+    """The end of the path or the beginning of the command of a call; nothing if it has neither."""
     given = arguments_of(call)
     if paths := paths_of(given):
-        return cut(one_line("/".join(paths[0].split("/")[-PATH_PARTS:])), SOURCE_CHARS)
+        return "/".join(paths[0].split("/")[-PATH_PARTS:])
     command = command_of(given) or ""
     text = command if isinstance(command, str) else " ".join(command)
-    return cut(one_line(text[:SOURCE_CHARS_READ]), SOURCE_CHARS)
+    return text[:SOURCE_CHARS_READ]
 
 
 def _chars(passages: Iterable[Passage]) -> int:
