@@ -84,8 +84,8 @@ class Config(
     critical_ratio: float = 0.95
     # Where a compaction aims, as a share of the way from the fixed part of the page to the trigger.
     target_ratio: float = 0.5
-    # Messages at the end of the page that `window`, `importance`, `summarize` and `keep` leave
-    # alone; a gist goes by the room there is.
+    # Messages at the end of the page that every strategy leaves alone; a gist as far as they leave
+    # more than half of its room.
     keep_recent: int = 10
     # Tokens above which a tool result becomes an artifact; None: an eighth of the window, at
     # most 8,000.
@@ -105,7 +105,7 @@ class Config(
     crowd_ratio: float = 0.0
     # Messages between two automatic checkpoints; 0: none.
     checkpoint_every: int = 0
-    # Tools whose results are never shortened.
+    # Tools whose results stay whole, the newest first, in at most a quarter of the input limit.
     exclude_tools: tuple[str, ...] = ("memory",)
     # Days that the content of an artifact is kept; None: forever.
     artifacts_days: float | None = None

@@ -12,7 +12,6 @@ import refold
 from refold import dialects
 from refold.core.laws import broken
 from refold.engine.refresh import Limits, inside, needed_files, read_text
-from refold.ledger.notes import fresh_chars_of
 
 DONE = "The file was updated successfully."
 
@@ -216,7 +215,7 @@ def test_a_link_inside_the_root_is_the_file_it_leads_to(root):
 def front(context) -> str:
     """What stands in front of the newest summary."""
     slot = next(slot for slot in reversed(context.view.slots) if slot.standin)
-    return slot.message.blocks[0].text[: fresh_chars_of(slot.notes)]
+    return slot.summary.files if slot.summary else ""
 
 
 def test_the_current_text_stands_in_front_of_the_summary_and_the_request_stays_what_it_was(root):

@@ -99,7 +99,11 @@ def climbed(
 ) -> Climb:
     """What one strategy alone makes of the page, through the ladder."""
     state = state or state_of(log)
-    return climb(state, brief_of(log, target, view=state.view(), **options), [("tested", strategy)])
+    return climb(
+        state,
+        brief_of(log, target, view=state.view(), **options),
+        [(getattr(strategy, "__name__", "tested"), strategy)],
+    )
 
 
 def pages(climb: Climb) -> list[str]:

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 import refold
 from refold.core.laws import broken, calls_of, results_of
-from refold.core.model import Pin, Span, Summarize
+from refold.core.model import GistNotes, Pin, Prose, Quote, Span, Summarize, SummaryNotes
 from refold.core.plan import Ask
+from refold.core.summary import summary_text
 from refold.errors import Invalid
-from refold.strategies.prose import Prose, background, parted
 from refold.strategies.summarize import summarize
 from refold.writer.asker import room_for
 from tests.strategies.talks import (
@@ -153,34 +153,30 @@ PROSE = "Goal: ship the parcel. The customer agreed to PLAN-B."
 
 def worded(edit: Summarize, words: str = PROSE) -> Summarize:
     """The summary as it stands after a writer was asked."""
-    return replace(
-        edit, text=f"{background(words, edit.span, ['Files changed: x.py'])}\n{edit.text}"
-    )
+    return replace(edit, prose=Prose(words=words, span=edit.span, added=("Files changed: x.py",)))
 
 
 def twice(
     words: str = PROSE, *, window: int = 100_000, more: int = 30, size: int = 400
-) -> tuple[str, int]:
-    """The text of a summary that covers one with prose, and the tokens that it covers."""
+) -> tuple[Summarize, int]:
+    """A summary that covers one with prose, and the tokens that it covers."""
     parts = alternating(40)
     first = climbed(log_of(parts), summarize, window=window)
     parts += [worded(first.proposals[0].edit, words), *alternating(more, size)]
     log = log_of(parts)
-    log[40] = replace(log[40], tokens=count(said("user", parts[40].text)))
+    log[40] = replace(log[40], tokens=count(said("user", summary_text(parts[40]))))
     [edit] = [proposal.edit for proposal in climbed(log, summarize, window=window).proposals]
-    return edit.text, sum(
-        slot.tokens for slot in state_of(log).view().slots if slot.seq in edit.span
-    )
+    return edit, sum(slot.tokens for slot in state_of(log).view().slots if slot.seq in edit.span)
 
 
 def test_prose_of_the_last_summary_stays_until_it_is_said_anew():
     """Y-43: the draft carries it on, in its frame, once; what code had added to it is told by
     the ledger."""
-    text, _ = twice()
-    prose, made = parted(text)
-    assert prose == Prose(PROSE, Span(1, 30))
+    edit, _ = twice()
+    text = summary_text(edit)
+    assert edit.prose == Prose(words=PROSE, span=Span(1, 30))
     assert text.count("PLAN-B") == 1
-    assert made.startswith("[Summary of 60 earlier messages, #1-61")
+    assert edit.text.startswith("[Summary of 60 earlier messages, #1-61")
     assert "Files changed: x.py" not in text
 
 
@@ -190,9 +186,9 @@ def test_the_ledger_gives_way_to_prose_and_leaves_room_for_a_writer():
     long = "\n".join(f"Done: step {n} was something of its own kind." for n in range(40))
     for words in (PROSE, long):
         for more, size in ((12, 100), (30, 400), (30, 2_000)):
-            text, covered = twice(words, window=40_000, more=more, size=size)
-            prose, made = parted(text)
-            assert prose.words == words
+            edit, covered = twice(words, window=40_000, more=more, size=size)
+            text, made = summary_text(edit), edit.text
+            assert edit.prose.words == words
             assert count(said("user", text)) <= min(2_000, covered)
             assert room_for(count(said("user", made)), covered, 40_000, beside_gist=False) >= count(
                 said("user", words)
@@ -203,7 +199,7 @@ def test_the_ledger_gives_way_to_prose_and_leaves_room_for_a_writer():
 def test_prose_that_is_too_long_is_cut_and_the_ledger_keeps_its_part():
     """X-37"""
     long = "\n".join(f"Done: step {n} was something of its own kind." for n in range(200))
-    text, _ = twice(long, window=20_000)
+    text = summary_text(twice(long, window=20_000)[0])
     assert count(said("user", text)) <= 1_000
     assert "step 0 was" in text
     assert "User requests:" in text
@@ -216,12 +212,13 @@ def test_the_prose_of_several_gists_is_carried_on_together():
         edit = Summarize(
             batch="g",
             span=Span(first, last),
-            text=f"[Earlier steps]\n#{first} user\nm",
-            notes={"gist": 1},
+            text="[Earlier steps]",
+            quotes=(Quote(seq=first, role="user", lines=("m",)),),
+            gist=GistNotes(),
         )
         parts.append(worded(edit, f"words on {first} " * 20))
     [ask] = asks(parts, window=100_000)
-    prose, _ = parted(ask.draft.text)
+    prose = ask.draft.prose
     assert prose.span == Span(1, 40)
     assert "words on 1 " in prose.words
     assert "words on 21 " in prose.words
@@ -231,13 +228,11 @@ def test_prose_behind_files_that_were_read_again_is_found():
     """Y-43, X-33"""
     front = "some files\n[Background on #1, written by a model: \n<background>\nno\n</background>\n"
     edit = worded(
-        Summarize(
-            batch="s", span=Span(1, 20), text="[Summary]", notes={"summary": 1, "messages": 20}
-        )
+        Summarize(batch="s", span=Span(1, 20), text="[Summary]", counted=SummaryNotes(messages=20))
     )
-    edit = replace(edit, text=front + edit.text, notes={**edit.notes, "fresh_chars": len(front)})
+    edit = replace(edit, files=front)
     [ask] = asks([*alternating(60), edit], window=100_000)
-    assert parted(ask.draft.text)[0].words == PROSE
+    assert ask.draft.prose.words == PROSE
 
 
 def test_the_largest_part_has_the_ledger():
@@ -263,15 +258,15 @@ def test_notable_uses_of_tools_are_noted_and_carried_on():
         *alternating(30),
     ]
     first = climbed(log_of(parts), summarize).proposals[0].edit
-    assert first.notes["tools"] == {"Bash": 1}
-    assert first.notes["uses"] == {"Bash": ['failed: {"command":"pytest -q"}']}
+    assert first.counted.tools == {"Bash": 1}
+    assert first.counted.uses == {"Bash": ['failed: {"command":"pytest -q"}']}
     parts.append(first)
     for n, command in enumerate(["make", "ls", "ls", "pwd"]):
         parts += used(f"b{n}", "ok", tool="Bash", command=command)
     parts += [*used("w", "ok", tool="Write", file_path="a.py"), *alternating(12)]
     [ask] = asks(parts, window=100_000)
-    assert ask.draft.notes["tools"] == {"Bash": 5, "Write": 1}
-    assert ask.draft.notes["uses"] == {
+    assert ask.draft.counted.tools == {"Bash": 5, "Write": 1}
+    assert ask.draft.counted.uses == {
         "Bash": ['failed: {"command":"pytest -q"}', '{"command":"pwd"}', '{"command":"ls"}'],
         "Write": ['{"file_path":"a.py"}'],
     }

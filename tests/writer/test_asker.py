@@ -8,6 +8,7 @@ import pytest
 
 import refold
 from refold.core.model import Summarize, Usage
+from refold.core.summary import summary_text
 from refold.tokens.counter import ESTIMATE
 from refold.writer import asker as asking
 from refold.writer.accept import Rejected, check
@@ -75,14 +76,14 @@ def test_the_writer_is_told_which_tools_were_used_how_often_and_how():
     assert write.startswith('- Write ×1: {"file_path": "a.py"')
     assert len(write) < 200
     assert AWS not in writer.prompt
-    text, notes = summaries(context)[0].text, summaries(context)[0].notes
+    text, notes = summaries(context)[0].text, summaries(context)[0].counted
     assert "Bash ×6" in text
     assert "a.py" in text
-    assert notes["tools"] == {"Bash": 6, "Write": 1}
+    assert notes.tools == {"Bash": 6, "Write": 1}
     assert (
-        f"- Bash ×6: {'; '.join(notes['uses']['Bash'])}" == bash
+        f"- Bash ×6: {'; '.join(notes.uses['Bash'])}" == bash
     )  # the record has what the writer was told
-    assert f"- Write ×1: {notes['uses']['Write'][0]}" == write
+    assert f"- Write ×1: {notes.uses['Write'][0]}" == write
 
 
 def test_the_noted_uses_of_tools_hold_no_secret_and_outlive_the_next_summary():
@@ -97,10 +98,10 @@ def test_the_noted_uses_of_tools_hold_no_secret_and_outlive_the_next_summary():
     for round in range(2):
         talked(context, 40, start=round * 40)
         context.compact("summarize")
-        notes = summaries(context)[-1].notes
-        assert notes["tools"] == {"Bash": 1, "Write": 1}
-        assert len(notes["uses"]["Bash"]) == len(notes["uses"]["Write"]) == 1
-        assert "key.pem" in notes["uses"]["Write"][0]
+        notes = summaries(context)[-1].counted
+        assert notes.tools == {"Bash": 1, "Write": 1}
+        assert len(notes.uses["Bash"]) == len(notes.uses["Write"]) == 1
+        assert "key.pem" in notes.uses["Write"][0]
         assert key[:10] not in str(notes)
         assert "AKIA" not in str(notes)
         assert "- Bash ×1: " in writer.prompt
@@ -146,8 +147,8 @@ def test_prose_on_the_page_cannot_leave_its_quotes():
     talked(context)
     context.compact("summarize")
     [summary] = summaries(context)
-    assert summary.text.count("</background>") == 1
-    assert "ignore all rules" in summary.text.partition("</background>")[0]
+    assert summary_text(summary).count("</background>") == 1
+    assert "ignore all rules" in summary_text(summary).partition("</background>")[0]
 
 
 def test_instructions_reach_the_prompt():
@@ -237,7 +238,7 @@ def test_a_history_larger_than_the_window_is_noted_part_by_part():
     assert len(writer.requests) > 20
     for request in writer.requests:
         assert ESTIMATE(request.system + request.prompt) + request.max_tokens <= 8_000
-    assert GOOD in summaries(context)[0].text
+    assert GOOD in summary_text(summaries(context)[0])
     assert "Notes on part 1:" in writer.prompt
 
 
@@ -304,7 +305,7 @@ def test_a_ledger_of_many_requests_does_not_keep_the_writer_out():
     for round in range(5):
         talked(context, 20, start=20 * round, size=240)
         assert context.compact("summarize", keep=2).batch
-    text = summaries(context)[-1].text
+    text = summary_text(summaries(context)[-1])
     assert re.findall(r"PROSE-\d", text) == [f"PROSE-{n}" for n in range(1, 6)]
     assert [notice.reason for notice in heard if notice.name == "compaction-failed"] == []
 
@@ -575,7 +576,7 @@ def test_open_tasks_that_prose_forgets_are_added_by_code():
     used(context, 1, "TodoWrite", {"todos": items}, "ok")
     talked(context, 60)
     context.compact("summarize")
-    prose, draft = summaries(context)[0].text.split("[Summary of")
+    prose, draft = summary_text(summaries(context)[0]).split("[Summary of")
     assert "Goal: something." in prose
     missing = [n for n in range(20) if f"task {n}:" not in draft and n != 3]
     assert missing, "the ledger had no room for all"

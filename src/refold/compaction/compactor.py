@@ -102,6 +102,7 @@ class Compactor:
             expired=self._model.moment().is_expired(self._log.state),
             scratch=self._scratch,
             instructions=instructions,
+            redact=self._redact,
         )
 
     def _latest_request(self) -> str:

@@ -8,7 +8,7 @@ blocks, so that there is no dead end.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -22,7 +22,6 @@ from refold.core.fold import Fold
 from refold.core.laws import calls_of, results_of
 from refold.core.model import Hide, Lesson, Replace, Slot, Span, View
 from refold.core.plan import Item, Plan, Price, Proposal, Receipt, Step, price_of
-from refold.ledger.notes import is_summary
 from refold.strategies.brief import (
     Ages,
     Brief,
@@ -64,6 +63,7 @@ class Job(Struct, frozen=True, kw_only=True):
     expired: bool = False  # whether the provider's cache of the page is gone
     scratch: dict[str, Any] = {}
     instructions: str = ""
+    redact: Callable[[str], str] = str
     lesson: Lesson | None = None  # what a refusal taught, if that is why the page is made shorter
     span: Span | None = None  # what a person chose to hide; then no size is aimed at
 
@@ -108,6 +108,7 @@ def _brief_of(before: View, current: int, target: int, job: Job) -> Brief:
         messages_max=job.messages_max,
         has_writer=job.has_writer,
         task=job.task,
+        redact=job.redact,
         settings=job.settings,
         scratch=job.scratch,
     )
@@ -228,7 +229,7 @@ def why_nothing(steps: Sequence[Step], before: View) -> str:
     if refused:
         return refused[0]
     if steps and all(step.strategy == SUMMARIZE for step in steps):
-        summarized = any(is_summary(slot.notes) for slot in before.slots)
+        summarized = any(slot.summary and slot.summary.counted for slot in before.slots)
         return "compacted-recently" if summarized else "not-enough-messages"
     return "nothing can be shortened" if steps else "the page is below its target already"
 

@@ -11,12 +11,11 @@ from msgspec.structs import replace
 
 from refold.compaction.planning import Job
 from refold.config import Config
-from refold.core.model import Replace, Summarize, View
+from refold.core.model import Quote, Replace, Summarize, View
 from refold.core.plan import Ask, Plan, Proposal
-from refold.ledger.notes import USES, is_gist, uses_of
+from refold.core.summary import summary_text
 from refold.strategies.brief import Count, text_tokens
-from refold.strategies.prose import FRAME_TOKENS, PROSE_TOKENS_MIN, parted
-from refold.strategies.tags import TAG_LINE
+from refold.strategies.prose import FRAME_TOKENS, PROSE_TOKENS_MIN
 from refold.writer.asker import Question, room_for
 from refold.writer.quote import Redact, use_lines
 
@@ -36,7 +35,7 @@ def asks_of(plan: Plan, config: Config) -> list[Ask]:
     gists = [
         edit
         for edit in edits
-        if isinstance(edit, Summarize) and is_gist(edit.notes) and id(edit) not in drafts
+        if isinstance(edit, Summarize) and edit.gist is not None and id(edit) not in drafts
     ]
     asks = [*plan.asks, *(Ask(span=edit.span, draft=edit, instructions=wanted) for edit in gists)]
     return [ask for ask in asks if _survives(ask.draft, plan)]
@@ -73,12 +72,10 @@ def _question(ask: Ask, before: View, job: Job, left: int) -> Question | None:
         slot for slot in before.slots if ask.span.first <= slot.seq and slot.last <= ask.span.last
     ]
     slots = tuple(slot for slot in inside if slot.seq not in before.pins)
-    covered, made = (
-        sum(slot.tokens for slot in slots),
-        text_tokens(job.count, parted(ask.draft.text)[1]),
-    )
-    left += text_tokens(job.count, ask.draft.text) - made
-    room = room_for(made, covered, job.budget.window, beside_gist=is_gist(ask.draft.notes))
+    covered = sum(slot.tokens for slot in slots)
+    made = text_tokens(job.count, summary_text(replace(ask.draft, prose=None)))
+    left += text_tokens(job.count, summary_text(ask.draft)) - made
+    room = room_for(made, covered, job.budget.window, beside_gist=ask.draft.gist is not None)
     room = min(room, left - FRAME_TOKENS)
     if room < PROSE_TOKENS_MIN:
         if covered < PROSE_WORTH_TOKENS:
@@ -100,9 +97,8 @@ def _question(ask: Ask, before: View, job: Job, left: int) -> Question | None:
 
 
 def without_secrets(plan: Plan, redact: Redact, count: Count) -> Plan:
-    """The plan with secrets taken out of its summaries, as far as they are our own words: they
-    stand in the log, go on to the next summary and to other agents, and to a writer. The lines
-    of a gist are the page's own and stay."""
+    """The plan with secrets taken out of its summaries: they stand in the log, go on to the next
+    summary and to other agents, and to a writer."""
     drafts = [one.edit for one in plan.proposals if isinstance(one.edit, Summarize)] + [
         ask.draft for ask in plan.asks
     ]
@@ -117,39 +113,43 @@ def _redacted(draft: Summarize, redact: Redact) -> Summarize:
     """The summary itself where it has no secret. One look at all of it together tells, which is
     cheap. The uses of tools that it notes are cut to short lines here, because secrets must go
     first."""
-    if uses := uses_of(draft.notes):
-        short = {tool: use_lines(some, redact) for tool, some in uses.items()}
-        draft = replace(draft, notes={**draft.notes, USES: short})
-    ours, lines = _own_words(draft)
-    together = "\n".join([ours, draft.line, *(fact.text for fact in draft.facts)])
+    if draft.counted and draft.counted.uses:
+        short = {tool: use_lines(some, redact) for tool, some in draft.counted.uses.items()}
+        draft = replace(draft, counted=replace(draft.counted, uses=short))
+    together = "\n".join([summary_text(draft), draft.line, *(fact.text for fact in draft.facts)])
     clean = redact(together)
-    if clean == together:
-        return draft
+    return draft if clean == together else _parts_redacted(draft, redact, clean)
+
+
+def _parts_redacted(draft: Summarize, redact: Redact, clean: str) -> Summarize:
+    """The summary with every part redacted; `clean` is all of it without secrets."""
     facts = tuple(
         fact if fact.text in clean else replace(fact, text=redact(fact.text))
         for fact in draft.facts
     )
-    return replace(draft, text=redact(ours) + lines, line=redact(draft.line), facts=facts)
+    quotes = tuple(_quote_redacted(quote, redact) for quote in draft.quotes)
+    prose = draft.prose and replace(draft.prose, words=redact(draft.prose.words))
+    new = replace(draft, text=redact(draft.text), line=redact(draft.line), facts=facts)
+    new = replace(new, quotes=quotes, prose=prose)
+    if draft.gist is None:
+        return new
+    shown = summary_text(new)
+    names = {name: row for name, row in draft.gist.names.items() if name in shown}
+    return replace(new, gist=replace(draft.gist, names=names))
 
 
-def _own_words(draft: Summarize) -> tuple[str, str]:
-    """The text of a summary in two parts: heading, prose and ledger; and the lines of a gist,
-    from the first tag on. The newest request stands in the ledger as it came, and may have a
-    line that looks like a tag."""
-    if not is_gist(draft.notes):
-        return draft.text, ""
-    requests = [fact for fact in draft.facts if fact.kind == "request"]
-    newest = max(requests, key=lambda fact: fact.seq).text if requests else ""
-    at = draft.text.find(newest)
-    tag = TAG_LINE.search(draft.text, at + len(newest) if at > 0 else 0)
-    return (draft.text[: tag.start()], draft.text[tag.start() :]) if tag else (draft.text, "")
+def _quote_redacted(quote: Quote, redact: Redact) -> Quote:
+    whole = "\n".join(quote.lines)
+    clean = redact(whole)
+    lines = quote.lines if clean == whole else tuple(clean.split("\n"))
+    return replace(quote, lines=lines, source=redact(quote.source))
 
 
 def reworded(plan: Plan, edits: dict[int, Summarize], count: Count) -> Plan:
     """The plan with some of its summaries in other words; `edits` are by the identity of the
     draft."""
     proposals = tuple(
-        Proposal(new, text_tokens(count, new.text))
+        Proposal(new, text_tokens(count, summary_text(new)))
         if (new := edits.get(id(old.edit))) is not None
         else old
         for old in plan.proposals

@@ -28,12 +28,11 @@ from refold.conversations.scanner import ENCODED, KEY_CHARS, is_token, json_body
 from refold.core import codec
 from refold.core.model import Artifact, Conversation, Event
 from refold.errors import NotFound
-from refold.ledger.notes import NAMES
 from refold.log.reading import artifact_of, events_of
 from refold.redaction import KnownSecrets, found, pieces, redacted
 from refold.stores.protocol import Store
 
-NOTES = "notes"
+GIST, NAMES = "gist", "names"  # fields of a summary, and of its notes
 MEASURES = ("id", "digest", "size_bytes", "size_chars", "lines")
 
 
@@ -141,14 +140,14 @@ class RedactedCopy:
 
     def _object(self, value: dict[str, Any]) -> dict[str, Any]:
         clean = {self._key(key): self._value(item, key) for key, item in value.items()}
-        if isinstance(clean.get(NOTES), dict):
-            clean[NOTES] = self._notes(clean[NOTES])
+        if isinstance(clean.get(GIST), dict):
+            clean[GIST] = self._gist_notes(clean[GIST])
         if value.get("type") == "opaque" and isinstance(value.get("data"), str):
             clean["data"] = self._encoded(value["data"])
         return clean if clean == value else _unsigned(clean)
 
-    def _notes(self, notes: dict[str, Any]) -> dict[str, Any]:
-        """The notes of a summary, without names that were part of a secret."""
+    def _gist_notes(self, notes: dict[str, Any]) -> dict[str, Any]:
+        """The notes of a gist, without names that were part of a secret."""
         names = notes.get(NAMES)
         if not isinstance(names, dict):
             return notes

@@ -30,6 +30,7 @@ from refold.core.model import (
     Totals,
     View,
 )
+from refold.core.summary import summary_text
 
 VERSION = 4
 DIGEST_BYTES = 16
@@ -195,14 +196,9 @@ def _slot(
     if edits and edits[0].block < 0:
         event = events[edits[0].seq]
         body = decode(event)
-        text = (
-            body.notice
-            if isinstance(body, Hide)
-            else body.text
-            if isinstance(body, Summarize)
-            else ""
-        )
-        return standin(seq, last, text, event, body.notes if isinstance(body, Summarize) else None)
+        if isinstance(body, Summarize):
+            return standin(seq, last, summary_text(body), event, body)
+        return standin(seq, last, body.notice if isinstance(body, Hide) else "", event)
     message = decode(events[seq])
     shown = message if isinstance(message, Message) else skeleton(erased.get(seq))
     for edit in _in_order(edits, events):

@@ -52,6 +52,7 @@ from refold.core.model import (
     Usage,
     View,
 )
+from refold.core.summary import summary_text
 
 GAP = "…"
 ERASED = "[erased]"
@@ -349,14 +350,14 @@ class Fold:
             self.toolsets[event.seq] = meta.tools
 
     def _describe(self, event: Event, meta: Meta) -> None:
-        said = self._spelt_out(meta)
+        said = self.spelt_out(meta)
         self.meta = merged(self.meta, said)
         if said.system is not None:
             self.system_seq, self.system_tokens = event.seq, event.tokens
         if said.tools is not None:
             self.tools_seq, self.tools_tokens = event.seq, event.tokens
 
-    def _spelt_out(self, meta: Meta) -> Meta:
+    def spelt_out(self, meta: Meta) -> Meta:
         """The same, with what it only names. Where that was erased, nothing is said."""
         system, tools = meta.system, meta.tools
         if meta.system_seq is not None and meta.system_seq in self.systems:
@@ -384,7 +385,7 @@ class Fold:
             case Hide():
                 self._cover(event, edit.span, edit.notice)
             case Summarize():
-                self._cover(event, edit.span, edit.text, edit.notes)
+                self._cover(event, edit.span, summary_text(edit), edit)
                 self.facts = bounded(
                     {**self.facts, **{(fact.kind, fact.text): fact for fact in edit.facts}}
                 )
@@ -410,9 +411,7 @@ class Fold:
         )
         self.slot_tokens += event.tokens - before
 
-    def _cover(
-        self, event: Event, span: Span, text: str, notes: dict[str, Any] | None = None
-    ) -> None:
+    def _cover(self, event: Event, span: Span, text: str, summary: Summarize | None = None) -> None:
         """Takes the slots inside the span off the page, but for pins, and puts the text in their
         place."""
         start, stop = self._range(span)
@@ -422,7 +421,7 @@ class Fold:
             return
         stays = [slot for slot in inside if not self._goes(slot, span)]
         if text:
-            stays.append(standin(covered[0].seq, covered[-1].last, text, event, notes))
+            stays.append(standin(covered[0].seq, covered[-1].last, text, event, summary))
             stays.sort(key=lambda slot: slot.seq)
         self.slots[start:stop] = stays
         self.slot_tokens += sum(s.tokens for s in stays) - sum(s.tokens for s in inside)
@@ -552,11 +551,12 @@ def bounded(facts: dict[tuple[str, str], Fact]) -> dict[tuple[str, str], Fact]:
 
 
 def standin(
-    first: int, last: int, text: str, event: Event, notes: dict[str, Any] | None = None
+    first: int, last: int, text: str, event: Event, summary: Summarize | None = None
 ) -> Slot:
     """The slot that stands for a span."""
     message = Message(role="user", blocks=(Text(text),))
-    return Slot(first, last, message, event.tokens, (Applied(event.seq, -1, event.tokens),), notes)
+    applied = (Applied(event.seq, -1, event.tokens),)
+    return Slot(first, last, message, event.tokens, applied, summary)
 
 
 def edited(message: Message, edit: Replace, original: Message | None = None) -> Message:

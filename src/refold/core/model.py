@@ -265,18 +265,58 @@ class Fact(Struct, frozen=True, kw_only=True, omit_defaults=True):
     state: str = ""
 
 
+class Quote(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Lines of one message, word for word; `source` is the file or command that a result is of."""
+
+    seq: int
+    role: Role
+    lines: tuple[str, ...]
+    source: str = ""
+
+
+class Prose(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a writer said of a span, and lines of the ledger for what it did not name."""
+
+    words: str
+    span: Span
+    added: tuple[str, ...] = ()
+
+
+class GistNotes(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a gist knew: how many messages it had seen, how the names it kept were used, and
+    whether it had too little room."""
+
+    now: int = 0
+    names: dict[str, list[int]] = field(default_factory=dict)
+    starved: bool = False
+
+
+class SummaryNotes(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a summary counted: the messages it stands for, how often each tool was called in them,
+    and the notable calls."""
+
+    messages: int = 0
+    tools: dict[str, int] = field(default_factory=dict)
+    uses: dict[str, list[str]] = field(default_factory=dict)
+
+
 class Summarize(
     Struct, frozen=True, kw_only=True, tag="summarize", tag_field="type", omit_defaults=True
 ):
-    """Show a span as a text. `line` is its one-line form; `facts` are what the ledger learnt
-    from the span."""
+    """Show a span by its parts, which `summary_text` joins: `files` that were read again, `prose`
+    by a writer, a `text` by code, and `quotes`. `line` is its one-line form; `facts` are what the
+    ledger learnt from the span; `gist` or `counted` is for the summaries after it."""
 
     batch: str
     span: Span
     text: str
     line: str = ""
     facts: tuple[Fact, ...] = ()
-    notes: dict[str, Any] = field(default_factory=dict)
+    files: str = ""
+    prose: Prose | None = None
+    quotes: tuple[Quote, ...] = ()
+    gist: GistNotes | None = None
+    counted: SummaryNotes | None = None
     reason: str = ""
     lesson: Lesson | None = None
 
@@ -356,14 +396,14 @@ class Applied(Struct, frozen=True, array_like=True):
 
 class Slot(Struct, frozen=True):
     """One place in the view: a message as shown, the span of the log it stands for, its tokens,
-    its edits. `notes` are what the strategy that made a summary wrote down for itself."""
+    its edits. `summary` is the edit that a summary in its place came from."""
 
     seq: int
     last: int
     message: Message
     tokens: int
     edits: tuple[Applied, ...] = ()
-    notes: dict[str, Any] | None = None
+    summary: Summarize | None = None
 
     @property
     def span(self) -> Span:

@@ -21,14 +21,12 @@ from msgspec.structs import replace
 
 from refold.compaction.active_model import ActiveModel
 from refold.config import Config
-from refold.core.codec import decode
 from refold.core.model import Message, Slot, Summarize, Text, View
+from refold.core.summary import summary_text, untagged
 from refold.display import fenced
 from refold.ledger.actions import Action, actions_of
 from refold.ledger.kinds import CHANGES
-from refold.ledger.notes import FRESH_CHARS, fresh_chars_of
 from refold.log.open_log import OpenLog
-from refold.strategies.tags import untagged
 from refold.tokens.counter import count_message
 
 FILES_MAX, CHARS_MAX = 8, 100_000
@@ -191,31 +189,25 @@ def _write(log: OpenLog, place: Slot, files: str) -> bool:
     already."""
     [block] = place.message.blocks
     assert isinstance(block, Text)  # a stand-in is one text
-    fresh = fresh_chars_of(place.notes)
+    shown = place.summary or Summarize(batch="", span=place.span, text=block.text)
     files = untagged(files)
-    if block.text[:fresh].endswith(f"\n{files}\n"):
+    if shown.files.endswith(f"\n{files}"):
         return False
-    front = f"{INTRODUCTION.format(head=log.state.head)}\n{files}\n"
-    edit = Summarize(
+    edit = replace(
+        shown,
         # A batch of its own: what was thought since the compaction was thought under another page.
         batch=secrets.token_hex(8),
         span=place.span,
-        text=front + block.text[fresh:],
-        line=_line(log, place),
-        notes={**(place.notes or {}), FRESH_CHARS: len(front)},
+        files=f"{INTRODUCTION.format(head=log.state.head)}\n{files}",
+        facts=(),
         reason=REASON,
+        lesson=None,
     )
-    tokens = count_message(Message(role="user", blocks=(Text(edit.text),)), log.counter)
+    whole = Message(role="user", blocks=(Text(summary_text(edit)),))
+    tokens = count_message(whole, log.counter)
     with log.guard:
         log.append([log.draft(edit, tokens, by="refold")])
     return True
-
-
-def _line(log: OpenLog, place: Slot) -> str:
-    """The one-line form that the stand-in has, if it is a summary."""
-    seq = place.edits[0].seq
-    edits = [decode(event) for event in log.log.read(seq - 1, seq)]
-    return next((edit.line for edit in edits if isinstance(edit, Summarize)), "")
 
 
 def read_text(path: Path, chars_max: int) -> str | None:

@@ -10,14 +10,12 @@ secrets are taken out before it is cut to a line, or half of one could stay. Nei
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from msgspec import Struct
 
 from refold.core.arguments import arguments_text
 from refold.core.fold import text_of
-from refold.core.model import Slot, ToolCall, ToolResult
-from refold.ledger.notes import TOOLS, USES, tools_of, uses_of
+from refold.core.model import Slot, SummaryNotes, ToolCall, ToolResult
 from refold.ledger.outcomes import exit_status, failed
 
 USES_MAX = 3
@@ -52,30 +50,27 @@ def tools_used(slots: Sequence[Slot]) -> dict[str, Used]:
     return used
 
 
-def noted(used: dict[str, Used]) -> dict[str, Any]:
-    """The same as notes of a summary."""
-    notes: dict[str, Any] = {TOOLS: {name: used[name].count for name in sorted(used)}}
+def noted(used: dict[str, Used], messages: int) -> SummaryNotes:
+    """The same as notes of a summary of this many messages."""
+    tools = {name: used[name].count for name in sorted(used)}
     uses = {name: list(used[name].notable) for name in sorted(used) if used[name].notable}
-    if uses:
-        notes[USES] = uses
-    return notes
+    return SummaryNotes(messages=messages, tools=tools, uses=uses)
 
 
 def _each_tool(slots: Sequence[Slot]) -> Iterator[tuple[str, int, list[Use]]]:
     """Name, how often and the uses, oldest first: of every call, and of every tool that a
     summary noted."""
     for slot in slots:
-        if slot.standin and slot.notes:
-            yield from _noted_tools(slot.notes)
+        if slot.summary and slot.summary.counted:
+            yield from _noted_tools(slot.summary.counted)
         for block in slot.message.blocks:
             if isinstance(block, ToolCall):
                 yield block.name, 1, [block]
 
 
-def _noted_tools(notes: dict[str, Any]) -> Iterator[tuple[str, int, list[Use]]]:
-    uses = uses_of(notes)
-    for name, count in tools_of(notes).items():
-        yield name, count, list(reversed(uses.get(name, ())))
+def _noted_tools(notes: SummaryNotes) -> Iterator[tuple[str, int, list[Use]]]:
+    for name, count in notes.tools.items():
+        yield name, count, list(reversed(notes.uses.get(name, ())))
 
 
 def _failed_calls(slots: Sequence[Slot]) -> set[str]:

@@ -21,7 +21,6 @@ from refold.core.model import (
     Meta,
     Note,
     Opaque,
-    Summarize,
     ToolCall,
     ToolResult,
 )
@@ -123,8 +122,6 @@ def _free_values(body: Body) -> list[Any]:
             return [body.form, body.metadata, *values]
         case Meta():
             return [body.system, body.tools, body.metadata]
-        case Summarize():
-            return [body.notes]
         case Note():
             return [body.data]
         case _:

@@ -89,7 +89,7 @@ class OpenLog:
         known = self.state.meta
         for draft in self.pending:
             if isinstance(draft.body, Meta):
-                known = merged(known, self.state.resolved(draft.body))
+                known = merged(known, self.state.spelt_out(draft.body))
         return known
 
     # --- reading ---

@@ -33,6 +33,7 @@ from refold.core.model import (
     ToolResult,
     is_cleanup,
 )
+from refold.core.summary import summary_text
 from refold.display import moment, nearest
 from refold.errors import Invalid, NotFound
 from refold.log.log import Log, runs
@@ -139,8 +140,8 @@ def original(
 
 def _summary_original(summary: Summarize, level: str) -> Original:
     """A summary: its one-line form, or its text."""
-    first_line = summary.line or summary.text.split("\n", 1)[0]
-    text = first_line if level == "line" else summary.text
+    whole = summary_text(summary)
+    text = (summary.line or whole.split("\n", 1)[0]) if level == "line" else whole
     return Original(handle=str(summary.span), level=level, texts=iter([text]))
 
 

@@ -54,8 +54,9 @@ class Brief(Struct, frozen=True, kw_only=True):
     needed, both in the same tokens. `count` sizes a whole message. `originals` reads the messages
     of a span as they came, from the log, `ages` how many milliseconds ago events came, by seq;
     neither costs anything unless it is called. `task` is what the agent works on now, for
-    relevance; `settings` are the strategy's own, from the configuration; `scratch` outlives the
-    plan: it remembers what is expensive to find out twice, and may be lost at any time.
+    relevance; `redact` takes secrets out of a text; `settings` are the strategy's own, from the
+    configuration; `scratch` outlives the plan: it remembers what is expensive to find out twice,
+    and may be lost at any time.
     `messages_max` is set where the page has too many messages and not too many tokens;
     `has_writer` where somebody will put an ask in words. A page that is brought to
     `lossless_enough` without losing anything is left at that.
@@ -75,6 +76,7 @@ class Brief(Struct, frozen=True, kw_only=True):
     messages_max: int = 0
     has_writer: bool = False
     task: str = ""
+    redact: Callable[[str], str] = str
     settings: dict[str, Any] = {}
     scratch: dict[str, Any] = {}
 

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Sequence
 from refold.core.model import Edit, Hide, Slot, Span, View
 from refold.core.plan import Ask
 from refold.strategies.brief import Brief, first_text, run_tokens, tokens_of
-from refold.strategies.tags import span_of
 
 SPANS_NAMED = 4
 _NOTICE = re.compile(r"\[(\d+) earlier messages? (?:is|are) hidden; ")
@@ -60,7 +59,7 @@ def is_notice(slot: Slot) -> bool:
 def _spans_named(notice: Slot) -> list[Span]:
     """The spans whose handles a notice names."""
     found = _NOTICE_SPAN.findall(first_text(notice))
-    return [span_of(first, last) for first, last in found]
+    return [Span(int(first), int(last or first)) for first, last in found]
 
 
 def _message_count(brief: Brief, slot: Slot) -> int:

@@ -21,6 +21,7 @@ from refold.core.fold import Fold, text_of
 from refold.core.laws import broken
 from refold.core.model import Edit, Event, Hide, Replace, Slot, Summarize, View
 from refold.core.plan import Ask, Proposal, Step
+from refold.core.summary import summary_text
 from refold.display import failure
 from refold.errors import Invalid, RefoldError
 from refold.strategies.answer import checked_answer
@@ -209,7 +210,7 @@ def edit_tokens(edit: Edit, state: Fold, brief: Brief) -> int:
         case Hide():
             return brief.hide_tokens(edit)
         case Summarize():
-            return brief.text_tokens(edit.text)
+            return brief.text_tokens(summary_text(edit))
         case Replace():
             return _replace_tokens(edit, state, brief)
 

@@ -18,13 +18,13 @@ from collections.abc import Sequence, Set
 from msgspec import Struct
 
 from refold.core.laws import units
-from refold.core.model import Edit, Fact, Slot, Span, Summarize, View
+from refold.core.model import Edit, Fact, Prose, Slot, Span, Summarize, View
 from refold.core.plan import Ask
+from refold.core.summary import prose_text
 from refold.ledger.ledger import facts_of, files_in_work, ledger_lines, merged
-from refold.ledger.notes import MESSAGES, SUMMARY, is_summary, messages_of
 from refold.ledger.uses import Used, noted, tools_used
 from refold.strategies.brief import Brief, last_seam, protected, tokens_of
-from refold.strategies.gist.draft import one_line
+from refold.strategies.gist.draft import line_of
 from refold.strategies.gist.passages import per_char
 from refold.strategies.prose import FRAME_TOKENS, SHARE_MAX, cap_tokens, carried
 
@@ -50,7 +50,7 @@ def summarize(brief: Brief) -> list[Edit | Ask]:
     runs = covered(brief.view, keep)
     slots = [slot for run in runs for slot in run]
     new = sum(not slot.standin for slot in slots)
-    if new < RAW_MIN_AGAIN and any(is_summary(slot.notes) for slot in slots):
+    if new < RAW_MIN_AGAIN and any(slot.summary and slot.summary.counted for slot in slots):
         return []
     return [*asks_for(brief, runs, instructions)]
 
@@ -142,13 +142,15 @@ class _Tally(Struct, frozen=True):
 def _draft(brief: Brief, run: Sequence[Slot], ledger: _Ledger) -> Summarize:
     span = Span(run[0].seq, run[-1].last)
     tally = _tally(brief, run)
+    prose, text = _prose_and_text(brief, run, _heading(span, tally), ledger)
     return Summarize(
         batch=brief.batch,
         span=span,
-        text=_text(brief, run, _heading(span, tally), ledger),
-        line=one_line(span, ledger.new),
+        text=text,
+        prose=prose,
+        line=line_of(span, ledger.new),
         facts=ledger.new,
-        notes={SUMMARY: 1, MESSAGES: tally.messages, **noted(tally.tools)},
+        counted=noted(tally.tools, tally.messages),
         reason=REASON,
     )
 
@@ -167,9 +169,10 @@ def _tally(brief: Brief, run: Sequence[Slot]) -> _Tally:
 
 def _count(brief: Brief, slot: Slot) -> tuple[int, Sequence[Slot]]:
     """How many messages a slot stands for, and where their tools are counted."""
-    count = messages_of(slot.notes) if slot.standin else 1
-    if count is not None:
-        return count, [slot]
+    if not slot.standin:
+        return 1, [slot]
+    if slot.summary and slot.summary.counted:
+        return slot.summary.counted.messages, [slot]
     originals = brief.originals(slot.span)
     return len(originals), originals
 
@@ -188,7 +191,9 @@ def _tools_line(tools: dict[str, Used]) -> str:
     return f" Tools used: {', '.join(uses[:TOOLS_SHOWN])}." if uses else ""
 
 
-def _text(brief: Brief, run: Sequence[Slot], heading: str, ledger: _Ledger) -> str:
+def _prose_and_text(
+    brief: Brief, run: Sequence[Slot], heading: str, ledger: _Ledger
+) -> tuple[Prose | None, str]:
     """Prose of earlier summaries, the heading, and of the ledger what fits: so much that a
     writer still has room for its words, in the place of the prose or where there was none yet."""
     count = brief.text_tokens
@@ -196,12 +201,11 @@ def _text(brief: Brief, run: Sequence[Slot], heading: str, ledger: _Ledger) -> s
     shorter = DRAFT_SHARE * replaced
     most = max(0.0, min(cap, shorter) - own - FRAME_TOKENS)
     prose = carried(run, int(CARRIED_SHARE * most), count)
-    beside = (count(prose) if prose else FRAME_TOKENS) + NEW_PROSE_TOKENS
+    beside = (count(prose_text(prose)) if prose else FRAME_TOKENS) + NEW_PROSE_TOKENS
     room = min(LEDGER_SHARE * cap, cap - own - beside, SHARE_MAX * replaced - own - beside)
     if prose:
         least = (1 - CARRIED_SHARE) * most
     else:
         least = min(LEDGER_TOKENS_MIN, LEDGER_SHARE * cap, shorter - own)
-    alone = min(ledger.free_tokens, shorter) - own - (count(prose) if prose else 0)
-    lines = [heading, *ledger.lines(max(room, least, alone, 0))]
-    return "\n".join([prose, *lines] if prose else lines)
+    alone = min(ledger.free_tokens, shorter) - own - (count(prose_text(prose)) if prose else 0)
+    return prose, "\n".join([heading, *ledger.lines(max(room, least, alone, 0))])

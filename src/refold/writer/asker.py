@@ -21,18 +21,17 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from refold.checked import is_of
-from refold.core.model import Fact, Slot, Summarize, Usage
+from refold.core.model import Fact, Prose, Slot, Summarize, Usage
 from refold.core.plan import Ask
+from refold.core.summary import summary_text
 from refold.display import failure, fenced
 from refold.strategies.prose import (
     FRAME_TOKENS,
     PROSE_TOKENS_MIN,
     SHARE_MAX,
     TOKENS_MAX,
-    background,
     cap_tokens,
     capped,
-    parted,
 )
 from refold.writer.accept import Rejected, additions, check, words_of
 from refold.writer.quote import Redact, quoted, shortened
@@ -195,9 +194,9 @@ class Asker:
         words = self._checked_words(question, exchange)
         draft = question.ask.draft
         # Without the prose that the draft carries on: the words are its new form.
-        _, made = parted(draft.text)
+        made = summary_text(replace(draft, prose=None))
         words, added = self._completed(words, made, question)
-        return replace(draft, text=f"{background(words, draft.span, added)}\n{made}")
+        return replace(draft, prose=Prose(words=words, span=draft.span, added=tuple(added)))
 
     def _checked_words(self, question: Question, exchange: _Exchange) -> str:
         """The summary without secrets; Rejected if it may not be on a page."""

@@ -4,7 +4,6 @@ obeyed; the opening, the latest request and pins whole; the same every time."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import pytest
@@ -33,7 +32,6 @@ from tests.strategies.talks import (
 )
 
 WINDOW = 4_000
-_TAG = re.compile(r"#(\d+) (user|agent|tool|system)")
 
 
 def work(turns: int, first: int = 0, lines: int = 12) -> list[Body]:
@@ -74,15 +72,10 @@ def gists(climb: Climb) -> list[Slot]:
     return [slot for slot in climb.state.view().slots if is_gist(slot)]
 
 
-def kept_lines(text: str) -> list[tuple[int, str]]:
+def kept_lines(slot: Slot) -> list[tuple[int, str]]:
     """The lines of a gist with the seq under which they stand; heading and ledger left out."""
-    found, seq = [], 0
-    for line in text.split("\n"):
-        if tag := _TAG.fullmatch(line):
-            seq = int(tag[1])
-        elif seq:
-            found.append((seq, line))
-    return found
+    assert slot.summary is not None
+    return [(quote.seq, line) for quote in slot.summary.quotes for line in quote.lines]
 
 
 def request_seq(log: Sequence[Event], request: str) -> int:
@@ -96,7 +89,7 @@ def test_every_line_of_a_gist_is_a_line_of_the_message_it_is_tagged_with() -> No
     log = log_of(session(20))
     slots = state_of(log).view().slots
     lines = {slot.seq: {line.strip() for line in flat(slot.message).splitlines()} for slot in slots}
-    found = [pair for slot in gists(fold_page(log, 900)) for pair in kept_lines(flat(slot.message))]
+    found = [pair for slot in gists(fold_page(log, 900)) for pair in kept_lines(slot)]
     assert len(found) > 20
     assert all(line in lines[seq] for seq, line in found)
 
@@ -135,7 +128,7 @@ def test_a_request_is_quoted_once_and_not_told_by_the_ledger_as_well() -> None:
         [*session(8), said("user", request), *work(8, 8), said("user", "Go on."), *work(2, 16)]
     )
     page = "\n".join(flat(slot.message) for slot in gists(fold_page(log, 900)))
-    assert page.count(request) == 1 and f"#{request_seq(log, request)} user\n{request}" in page
+    assert page.count(request) == 1 and f"#{request_seq(log, request)} user\n {request}" in page
 
 
 def test_results_in_a_user_message_are_not_kept_as_what_a_user_asked_for() -> None:
@@ -195,7 +188,7 @@ def test_a_first_request_that_leaves_no_room_for_work_is_folded_and_the_next_one
     done = fold_page(log, 1_500)
     assert done.state.tokens <= 1_500
     assert same_slots(state_of(log).view(), done.state.view(), {2})
-    assert "#1 user\nHere are our rules.\n" in flat(gists(done)[0].message)
+    assert "#1 user\n Here are our rules.\n" in flat(gists(done)[0].message)
 
 
 def test_a_first_request_below_half_of_the_window_stays_whole() -> None:
@@ -257,10 +250,10 @@ def test_a_message_between_two_gists_takes_neither_along() -> None:
 def test_when_the_page_is_full_all_gists_become_one_from_the_log() -> None:
     parts = session(12)
     done = fold_page(log_of(parts), 1_200, full=1_900)
-    again = fold_page(grown(done, parts, work(4, 12)), 700, full=1_200)
-    (first,), (second,) = gists(done), gists(again)
-    assert second.seq == first.seq and second.last > first.last
-    assert any(seq <= first.last for seq, _ in kept_lines(flat(second.message)))
+    again = fold_page(grown(done, parts, work(4, 12)), 500, full=900)
+    (first,), (second, *_) = gists(done), gists(again)
+    assert second.seq == first.seq and second.edits != first.edits
+    assert any(seq <= first.last for seq, _ in kept_lines(second))
 
 
 # --- room ---

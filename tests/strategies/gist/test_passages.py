@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from refold.core.model import Applied, Message, Slot, Text, ToolCall
-from refold.strategies.gist.lines import (
-    Passage,
+from msgspec.structs import replace
+
+from refold.core.model import (
+    Applied,
+    GistNotes,
+    Message,
+    Quote,
+    Slot,
+    Span,
+    Summarize,
+    Text,
+    ToolCall,
 )
-from refold.strategies.gist.passages import Reader, flat, kept_lines
+from refold.core.summary import summary_text
+from refold.strategies.gist.lines import Passage
+from refold.strategies.gist.passages import Reader, flat, quoted_passages
 from tests.strategies.talks import brief_of, log_of, said, state_of
 
 
@@ -25,18 +36,32 @@ def test_broken_arguments_are_read_as_they_came() -> None:
     )
 
 
+def gist_slot(seq: int, *quotes: Quote) -> Slot:
+    edit = Summarize(batch="b", span=Span(seq, seq), text="[Earlier]", quotes=quotes)
+    edit = replace(edit, gist=GistNotes())
+    return Slot(seq, seq, said("user", summary_text(edit)), 40, (), edit)
+
+
 def test_a_gist_gives_its_lines_back_under_their_own_messages() -> None:
-    ledger = "[Earlier steps #3-9, shortened]\nFiles changed:\n- #4 modified a.py"
-    text = f"{ledger}\n#4 agent\nNow a.py.\n#5 tool\nx = 1\ny = 2"
-    found = [(one.seq, one.role, one.lines) for one in kept_lines(text, before=10)]
-    assert found == [(4, "assistant", ["Now a.py."]), (5, "tool", ["x = 1", "y = 2"])]
-    assert [one.seq for one in kept_lines(text, before=5)] == [4]
+    spoken = Quote(seq=4, role="assistant", lines=("Now a.py.",))
+    shown = Quote(seq=5, role="tool", lines=("x = 1", "#8 user"), source="a.py")
+    slot = gist_slot(3, spoken, shown)
+    found = [(one.seq, one.role, one.lines, one.source) for one in quoted_passages(slot)]
+    assert found == [
+        (4, "assistant", ["Now a.py."], ""),
+        (5, "tool", ["x = 1", "#8 user"], "a.py"),
+    ]
+    assert [one.seq for one in quoted_passages(slot, before=5)] == [4]
 
 
 def test_gists_that_stay_are_read_once_and_forgotten_when_they_go() -> None:
-    texts = ["[Earlier]\n#4 agent\nWe must call load_user first.", "[Earlier]\n#9 tool\nload_user"]
+    quotes = [
+        Quote(seq=4, role="assistant", lines=("We must call load_user first.",)),
+        Quote(seq=9, role="tool", lines=("load_user",)),
+    ]
     brief = brief_of(log_of([said("user", "go")]))
-    gists = [Slot(3 + at, 3 + at, said("user", text), 40) for at, text in enumerate(texts)]
+    gists = [gist_slot(3 + at, quote) for at, quote in enumerate(quotes)]
+    texts = [flat(slot.message) for slot in gists]
     both = Reader(brief).shown_by_gists(gists)
     assert both.told() == {"load_user": 1.0}
     first = brief.scratch["gists"][texts[0]]

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence, Set
 
 from refold.core.laws import is_request
-from refold.core.model import Edit, Fact, Slot, Summarize
+from refold.core.model import Edit, Fact, Prose, Slot, Summarize
 from refold.core.plan import Ask
+from refold.core.summary import prose_text
 from refold.ledger.ledger import facts_of, files_in_work, ledger_lines, merged
-from refold.ledger.notes import is_starved
 from refold.ledger.text import is_cut, said
 from refold.strategies.brief import Brief, tokens_of
 from refold.strategies.fit import cuts_of, pieces
@@ -26,7 +26,7 @@ from refold.strategies.gist.excerpt import excerpts
 from refold.strategies.gist.layout import Layout, lay_out, runs
 from refold.strategies.gist.material import Material
 from refold.strategies.gist.names import Needs
-from refold.strategies.gist.passages import Reader, per_char
+from refold.strategies.gist.passages import Reader, is_starved, per_char
 from refold.strategies.prose import cap_tokens, carried
 
 NEWEST = 0.5  # of what is free: what the newest unit may keep if it is larger
@@ -70,7 +70,7 @@ def _fold(brief: Brief, layout: Layout) -> list[Edit | Ask]:
 def _segment_room(layout: Layout, room: int) -> int | None:
     """What one more gist may have; None if all must be folded again, because there is no gist
     yet, one had too little room, or this one would have."""
-    if not layout.gists or any(is_starved(slot.notes) for slot in layout.gists):
+    if not layout.gists or any(map(is_starved, layout.gists)):
         return None
     typed = tokens_of([slot for slot in layout.raw if is_request(slot)])
     wanted = typed + SHARE * (tokens_of(layout.raw) - typed)
@@ -161,7 +161,7 @@ def _summaries(
     ledger = ledger_lines(told, usual, in_work)
     left = room - brief.text_tokens("\n".join(ledger)) - HEADING_TOKENS * len(material.runs)
     prose = _carried_prose(brief, material, left)
-    left -= brief.text_tokens(prose) if prose else 0
+    left -= brief.text_tokens(prose_text(prose)) if prose else 0
     kept = _choose(layout, material, left, rate, said(ledger))
     if is_cut(ledger):  # what the lines do not need is for requests, rules and changed files
         ledger = ledger_lines(told, usual, in_work, int(left / rate) - chars_of(kept))
@@ -177,7 +177,7 @@ def _summaries(
     return draft.within(room, kept, rate)
 
 
-def _carried_prose(brief: Brief, material: Material, room: int) -> str:
+def _carried_prose(brief: Brief, material: Material, room: int) -> Prose | None:
     """The prose of what is folded, in a quarter of the room at most."""
     tokens_max = min(cap_tokens(brief.budget.window), room // 4)
     return carried(material.slots, tokens_max, brief.text_tokens)

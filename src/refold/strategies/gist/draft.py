@@ -1,4 +1,4 @@
-"""The text of a gist: a heading, the ledger, and the kept lines, each group under its tag line.
+"""A gist as an edit: a heading, the ledger, and the kept lines as quotes of their messages.
 
 There is one summary per run of messages; the largest has the ledger and the prose. Prices are
 estimates, so the least needed lines are dropped if the texts come out too large. Neighbours:
@@ -7,23 +7,24 @@ estimates, so the least needed lines are dropped if the texts come out too large
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-from refold.core.model import Fact, Slot, Span, Summarize
-from refold.ledger.notes import GIST, NAMES, NOW, STARVED
+from refold.core.model import Fact, GistNotes, Prose, Quote, Slot, Span, Summarize
+from refold.core.summary import summary_text
+from refold.display import cut as shortened
+from refold.display import one_line
 from refold.strategies.brief import Brief
 from refold.strategies.gist.choice import TAG_CHARS, Kept, KeptLines, by_message
-from refold.strategies.gist.lines import Passage, Pieces, cut, names_on
+from refold.strategies.gist.lines import Passage, Pieces, cut
 from refold.strategies.gist.material import Material
-from refold.strategies.gist.names import Needs
-from refold.strategies.tags import tag_line
+from refold.strategies.gist.names import Needs, names_of
 
 TRIES = 4
 FILES_NAMED = 5
 REQUEST_CHARS = 100
+SOURCE_CHARS = 40
 
 
 class Draft(Struct, frozen=True, kw_only=True):
@@ -35,7 +36,7 @@ class Draft(Struct, frozen=True, kw_only=True):
     ledger: list[str]
     facts: tuple[Fact, ...]
     starved: bool
-    prose: str = ""
+    prose: Prose | None = None
 
     def within(self, room: int, kept: Kept, per_char: float) -> list[Summarize]:
         """The summaries in at most `room` tokens; the least needed lines go if it is more."""
@@ -58,27 +59,50 @@ class Draft(Struct, frozen=True, kw_only=True):
         span = Span(run[0].seq, run[-1].last)
         passages = self.material.passages_of(run)
         facts = self.facts if has_ledger else ()
-        front = self._front(_heading(span)) if has_ledger else [_heading(span)]
         return Summarize(
             batch=self.brief.batch,
             span=span,
-            text="\n".join([*front, *_quoted(passages, lines)]),
-            line=one_line(span, facts),
+            text="\n".join([_heading(span), *self.ledger] if has_ledger else [_heading(span)]),
+            prose=self.prose if has_ledger else None,
+            quotes=tuple(self._quotes(passages, lines)),
+            line=line_of(span, facts),
             facts=facts,
-            notes=self._notes(passages, lines),
+            gist=self._notes(passages, lines),
             reason="gist",
         )
 
-    def _front(self, heading: str) -> list[str]:
-        """What stands before the kept lines of the largest run."""
-        front = [heading, *self.ledger]
-        return [self.prose, *front] if self.prose else front
+    def _quotes(self, passages: Sequence[Passage], kept: KeptLines) -> Iterator[Quote]:
+        """The kept lines of these messages."""
+        for one in passages:
+            if pieces := kept.get(one.seq):
+                lines = [self._cut(one.lines[at], pieces[at]) for at in sorted(pieces)]
+                source = shortened(one_line(self.brief.redact(one.source)), SOURCE_CHARS)
+                yield Quote(seq=one.seq, role=one.role, lines=tuple(lines), source=source)
 
-    def _notes(self, passages: Sequence[Passage], lines: KeptLines) -> dict[str, Any]:
+    def _cut(self, line: str, pieces: Pieces) -> str:
+        """The kept parts of a line. Half a secret could not be told by its look, so secrets go
+        before the line is cut."""
+        return line if _is_whole(line, pieces) else cut(self.brief.redact(line), pieces)
+
+    def _names_shown(self, passages: Sequence[Passage], kept: KeptLines) -> set[str]:
+        """The names on what is kept of the lines."""
+        names = set[str]()
+        for one in passages:
+            for at, pieces in kept.get(one.seq, {}).items():
+                line = one.lines[at]
+                is_whole = _is_whole(line, pieces)
+                names.update(one.names[at] if is_whole else names_of(self._cut(line, pieces)))
+        return names
+
+    def _notes(self, passages: Sequence[Passage], lines: KeptLines) -> GistNotes:
         """What a later gist has to know of the names that this one keeps."""
-        names = self.noted.noted(sorted(names_on(passages, lines)))
-        notes: dict[str, Any] = {GIST: 1, NOW: self.noted.now, NAMES: names}
-        return {**notes, STARVED: True} if self.starved else notes
+        names = self.noted.noted(sorted(self._names_shown(passages, lines)))
+        return GistNotes(now=self.noted.now, names=names, starved=self.starved)
+
+
+def _is_whole(line: str, pieces: Pieces) -> bool:
+    """Whether all of a line is kept."""
+    return pieces[0][0] == 0 and pieces[0][1] >= len(line)
 
 
 def _heading(span: Span) -> str:
@@ -88,17 +112,7 @@ def _heading(span: Span) -> str:
     )
 
 
-def _quoted(passages: Sequence[Passage], kept: KeptLines) -> list[str]:
-    """The kept lines of these messages, each message under its tag line."""
-    out: list[str] = []
-    for one in passages:
-        if one.seq in kept:
-            out.append(tag_line(one.seq, one.role))
-            out += [cut(one.lines[at], pieces) for at, pieces in sorted(kept[one.seq].items())]
-    return out
-
-
-def one_line(span: Span, facts: Sequence[Fact]) -> str:
+def line_of(span: Span, facts: Sequence[Fact]) -> str:
     """The shortest form of a span: what was asked last and what was changed."""
     told = "; ".join(filter(None, [_last_request(facts), _changed_files(facts)]))
     return f"{span}: {told or 'earlier steps'}"
@@ -123,7 +137,7 @@ def _last_request(facts: Sequence[Fact]) -> str:
 
 def summary_tokens(brief: Brief, edits: Iterable[Summarize]) -> int:
     """What these summaries take on the page."""
-    return sum(brief.text_tokens(edit.text) for edit in edits)
+    return sum(brief.text_tokens(summary_text(edit)) for edit in edits)
 
 
 def chars_of(kept: Kept) -> int:

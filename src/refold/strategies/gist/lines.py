@@ -13,6 +13,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
+from refold.core.model import Role
 from refold.strategies.gist.names import names_of
 
 PIECE_CHARS = 160
@@ -33,13 +34,14 @@ class Passage(Struct, gc=False):
     numbers of those that a person typed."""
 
     seq: int
-    role: str
+    role: Role
     lines: list[str]
     names: list[tuple[str, ...]]
     typed: Sequence[int] = ()
+    source: str = ""  # of a result: the file or command that it is of
 
 
-def passage(seq: int, role: str, text: str) -> Passage:
+def passage(seq: int, role: Role, text: str) -> Passage:
     """A message by its text."""
     lines = list(filter(None, map(str.strip, text.splitlines())))
     names = [names_of(line[:LINE_CHARS_READ]) for line in lines]
@@ -143,7 +145,7 @@ def cut(line: str, pieces: Pieces) -> str:
     """The kept parts of a line, widened to whole words, with … where something is left out."""
     if pieces[0][0] == 0 and pieces[0][1] >= len(line):
         return line
-    parts = [_widened(line, start, end) for start, end in pieces]
+    parts = [_widened(line, start, end) for start, end in pieces if start < len(line)]
     if pieces[-1][1] < len(line):
         parts.append("…")
     return " ".join(parts)

@@ -11,12 +11,11 @@ from collections.abc import Mapping, Sequence, Set
 from itertools import chain
 
 from refold.core.model import Slot
-from refold.ledger.notes import names_of, now_of
 from refold.strategies.brief import tokens_of
 from refold.strategies.gist.choice import Kept, by_message
 from refold.strategies.gist.lines import Passage, names_on
 from refold.strategies.gist.names import Needs
-from refold.strategies.gist.passages import Reader, is_gist
+from refold.strategies.gist.passages import Reader
 
 
 class Material:
@@ -62,11 +61,12 @@ def _needs(
     needs = Needs(only)
     for slot in slots:
         passages = read.get(slot.seq, ())
-        if is_gist(slot):
-            needs.now = max(needs.now, now_of(slot.notes) - len(passages))
+        noted = slot.summary.gist if slot.summary else None
+        if noted:
+            needs.now = max(needs.now, noted.now - len(passages))
         for one in passages:
             needs.observe(one.role, one.names)
-        if is_gist(slot):
+        if noted:
             # What a gist noted beats what can be seen of it now, wherever it had seen more.
-            needs.recall(now_of(slot.notes), names_of(slot.notes))
+            needs.recall(noted.now, noted.names)
     return needs

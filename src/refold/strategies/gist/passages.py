@@ -18,27 +18,32 @@ from msgspec.structs import replace
 
 from refold.core.fold import text_of
 from refold.core.laws import is_request
-from refold.core.model import Message, Slot, Span, Thinking, ToolCall
-from refold.ledger import notes
+from refold.core.model import Message, Quote, Slot, Span, Thinking, ToolCall, ToolResult
+from refold.ledger.arguments import arguments_of, command_of, paths_of
 from refold.ledger.sentences import MESSAGE_MAX, own_text
 from refold.ledger.todos import stateless
 from refold.ledger.tools import BY_NAME, compact
 from refold.strategies.brief import Brief, tokens_of
 from refold.strategies.gist.lines import Passage, Shown, joined, passage
-from refold.strategies.tags import TAG_LINE, role_of
 
 READ_TOKENS_MAX = 150_000
 READ_WINDOWS_MAX = 2
 READ_AT_ONCE = 200
 REMEMBERED_MAX = 1_000  # messages; the oldest are forgotten first
 CHARS_PER_TOKEN = 4
+SOURCE_CHARS_READ, PATH_PARTS = 2_000, 2
 SAMPLE_SLOTS, SAMPLE_CHARS = 16, 1_000
 PER_CHAR_MIN = 0.05  # tokens
-NOTHING = Passage(0, "", [], [])  # stands for an event that is not a message
+NOTHING = Passage(0, "user", [], [])  # stands for an event that is not a message
 
 
 def is_gist(slot: Slot) -> bool:
-    return slot.standin and notes.is_gist(slot.notes)
+    return slot.summary is not None and slot.summary.gist is not None
+
+
+def is_starved(slot: Slot) -> bool:
+    """Whether a gist had too little room, and should be made again as soon as possible."""
+    return slot.summary is not None and slot.summary.gist is not None and slot.summary.gist.starved
 
 
 def is_typed(slot: Slot) -> bool:
@@ -52,6 +57,7 @@ class Reader:
     def __init__(self, brief: Brief) -> None:
         self.brief = brief
         self.memory: dict[int, Passage] = brief.scratch.setdefault("passages", {})
+        self.sources: dict[str, str] = brief.scratch.setdefault("sources", {})  # by id of the call
         most = min(READ_TOKENS_MAX, READ_WINDOWS_MAX * brief.budget.window)
         self.left = most - tokens_of(brief.slots)
         self._forget_oldest()
@@ -59,6 +65,8 @@ class Reader:
     def _forget_oldest(self) -> None:
         for seq in sorted(self.memory)[:-REMEMBERED_MAX]:
             del self.memory[seq]
+        for id in list(self.sources)[:-REMEMBERED_MAX]:
+            del self.sources[id]
 
     def read(self, slot: Slot) -> list[Passage]:
         """The lines of a message as it came, whatever the page shows of it; of a gist, those of
@@ -73,23 +81,25 @@ class Reader:
         """The newest messages of a gist from the log, the others as far as it quotes them."""
         originals = self._read_back(slot.span)
         first = originals[0].seq if originals else slot.last + 1
-        return [*kept_lines(flat(slot.message), first), *originals]
+        return [*quoted_passages(slot, first), *originals]
 
     def shown(self, slot: Slot) -> Passage:
         """The lines of a message as the page shows it."""
         if slot.edits or slot.standin:
-            return _passage_of(slot)
+            return self._passage_of(slot)
         known = self.memory.get(slot.seq)
         if known is None:
-            known = self.memory[slot.seq] = _passage_of(slot)
+            known = self.memory[slot.seq] = self._passage_of(slot)
         return known
 
     def shown_by_gists(self, gists: Iterable[Slot]) -> Shown:
         """What gists show that stay as they are. Each is read once: what it shows is remembered
         by its text."""
         known: dict[str, Shown] = self.brief.scratch.get("gists", {})
-        texts = [flat(slot.message) for slot in gists]
-        now = {text: known.get(text) or _shown_by_gist(text) for text in texts}
+        now: dict[str, Shown] = {}
+        for slot in gists:
+            text = flat(slot.message)
+            now[text] = known.get(text) or _shown_by_gist(slot)
         self.brief.scratch["gists"] = now
         return joined(now.values())
 
@@ -121,19 +131,40 @@ class Reader:
         memory.update(dict.fromkeys(unread, NOTHING))
         for slot in self.brief.originals(span):
             if memory[slot.seq] is NOTHING:
-                memory[slot.seq] = _passage_of(slot)
+                memory[slot.seq] = self._passage_of(slot)
+
+    def _passage_of(self, slot: Slot) -> Passage:
+        one = passage(slot.seq, slot.message.role, flat(slot.message))
+        one.source = self._source_of(slot.message)
+        if is_request(slot):
+            one.typed = _typed_numbers(one.lines, own_text(slot.message))
+        return one
+
+    def _source_of(self, message: Message) -> str:
+        """The files or commands that the results in a message are of, as far as their calls were
+        read before."""
+        found: dict[str, None] = {}
+        for block in message.blocks:
+            if isinstance(block, ToolCall):
+                self.sources[block.id] = source_of(block)
+            elif isinstance(block, ToolResult):
+                found[self.sources.get(block.call, "")] = None
+        return ", ".join(filter(None, found))[:SOURCE_CHARS_READ]
+
+
+def source_of(call: ToolCall) -> str:
+    """The end of the path or the beginning of the command of a call; nothing if it has neither."""
+    given = arguments_of(call)
+    if paths := paths_of(given):
+        return "/".join(paths[0].split("/")[-PATH_PARTS:])
+    command = command_of(given) or ""
+    text = command if isinstance(command, str) else " ".join(command)
+    return text[:SOURCE_CHARS_READ]
 
 
 def _chars(passages: Iterable[Passage]) -> int:
     """How many characters the lines of these messages have."""
     return sum(len(line) for one in passages for line in one.lines)
-
-
-def _passage_of(slot: Slot) -> Passage:
-    one = passage(slot.seq, slot.message.role, flat(slot.message))
-    if is_request(slot):
-        one.typed = _typed_numbers(one.lines, own_text(slot.message))
-    return one
 
 
 def _typed_numbers(lines: Sequence[str], own: str) -> Sequence[int]:
@@ -145,35 +176,24 @@ def _typed_numbers(lines: Sequence[str], own: str) -> Sequence[int]:
     return [at for at, line in enumerate(lines) if line in whole or line.startswith(last)]
 
 
-def kept_lines(text: str, before: int) -> list[Passage]:
-    """The lines that a gist shows of messages before a seq, under the messages they came from."""
-    quoted = [one for one in _quoted_lines(text) if one[0] < before]
-    return [_quoted_passage(seq, role, lines) for seq, role, lines in quoted]
+def quoted_passages(slot: Slot, before: int = sys.maxsize) -> list[Passage]:
+    """What a gist quotes of messages before a seq."""
+    quotes = slot.summary.quotes if slot.summary else ()
+    return [_quoted_passage(quote) for quote in quotes if quote.seq < before]
 
 
-def _quoted_passage(seq: int, role: str, lines: Sequence[str]) -> Passage:
+def _quoted_passage(quote: Quote) -> Passage:
     """What a gist kept of a message; what it kept of a user's was typed, for the most part."""
-    one = passage(seq, role, "\n".join(lines))
-    if role == "user":
+    one = passage(quote.seq, quote.role, "\n".join(quote.lines))
+    one.source = quote.source
+    if quote.role == "user":
         one.typed = range(len(one.lines))
     return one
 
 
-def _quoted_lines(text: str) -> list[tuple[int, str, list[str]]]:
-    """The messages that a gist quotes: seq, role and lines."""
-    found: list[tuple[int, str, list[str]]] = []
-    for line in text.split("\n"):
-        tag = TAG_LINE.fullmatch(line) if line.startswith("#") else None
-        if tag:
-            found.append((int(tag[1]), role_of(tag[2]), []))
-        elif found:
-            found[-1][2].append(line)
-    return found
-
-
-def _shown_by_gist(text: str) -> Shown:
+def _shown_by_gist(slot: Slot) -> Shown:
     shown = Shown()
-    for one in kept_lines(text, sys.maxsize):
+    for one in quoted_passages(slot):
         shown.add(one)
     return shown
 
