@@ -44,7 +44,7 @@ def intake_heard(store):
 
 
 def result(intake, content):
-    return intake.result("c", read(content), is_error=False, name="", task="", query="")
+    return intake.result("c", read(content), is_error=False, name="", task="", query="", key="")
 
 
 def stub_of(context) -> str:

@@ -18,7 +18,7 @@ DIALECTS = ["openai_chat", "openai_responses", "anthropic", "gemini"]
 
 def worked(**given: Any) -> refold.Context:
     """#1 asks, #2 calls, #3 answers, #4 says, #5 calls twice, #6 and #7 answer, #8 says, #9 asks."""
-    context = opened_in_characters(**given)
+    context = opened_in_characters(**{"window": None, **given})
     context.append({"role": "user", "content": "do it " + "x" * 200})
     context.append(call(1))
     context.append_result("c1", "result one " + "y" * 200)

@@ -98,7 +98,14 @@ WRITINGS: dict[str, Callable[[refold.Context], Any]] = {
     "checkpoint": lambda context: context.checkpoint("here"),
     "restore": lambda context: context.restore("before"),
     "clear": lambda context: context.clear(),
-    "pin": lambda context: context.pin(2),
+    "pin": lambda context: context.pin(3),
+    "note": lambda context: context.note("state", 1),
+    "usage": lambda context: context.record(usage={"input_tokens": 5}),
+    "adopt": lambda context: context.adopt(
+        (context.view.slots[0].seq, context.view.slots[0].last), "text", by="x"
+    ),
+    "hide": lambda context: context.hide(context.view.slots[0].seq),
+    "keyed": lambda context: context.append({"role": "user", "content": "x"}, key="k"),
     "fork": lambda context: context.fork("river"),
     "spawn": lambda context: context.spawn("river", task="look"),
     "put": lambda context: context.artifacts.put("text", name="a.txt"),

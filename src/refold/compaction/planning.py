@@ -107,6 +107,7 @@ def _brief_of(before: View, current: int, target: int, job: Job) -> Brief:
         lossless_enough=lossless,
         messages_max=job.messages_max,
         has_writer=job.has_writer,
+        is_chosen=job.span is not None,
         task=job.task,
         redact=job.redact,
         settings=job.settings,

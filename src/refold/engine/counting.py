@@ -7,11 +7,10 @@ Neighbours: `dialects` parse, `tokens.counter` counts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from refold import dialects
-from refold.checked import check
+from refold.checked import checked
 from refold.core.model import Message
 from refold.dialects.outside import plain_value
 from refold.log.draft import message_checked
@@ -20,8 +19,9 @@ from refold.tokens.counter import Count, count_message, count_system, count_tool
 from refold.tokens.models import model_info
 
 
+@checked
 def count_messages(
-    messages: Sequence[Any],
+    messages: list[Any] | tuple[Any, ...],
     *,
     model: str | None = None,
     system: Any = None,
@@ -31,10 +31,6 @@ def count_messages(
 ) -> int:
     """The tokens of messages in any provider's shape, with a system prompt and tools, as a model
     counts them. Nothing is written."""
-    check("messages", messages, list[Any] | tuple[Any, ...])
-    check("model", model, str | None)
-    check("tools", tools, list[Any] | None)
-    check("dialect", dialect, str | None)
     info = model_info(model)
     count = counter_for(counter, info)
     spoken = dialects.dialect(dialect or info.dialect or dialects.DEFAULT).name

@@ -56,10 +56,10 @@ class Brief(Struct, frozen=True, kw_only=True):
     neither costs anything unless it is called. `task` is what the agent works on now, for
     relevance; `redact` takes secrets out of a text; `settings` are the strategy's own, from the
     configuration; `scratch` outlives the plan: it remembers what is expensive to find out twice,
-    and may be lost at any time.
-    `messages_max` is set where the page has too many messages and not too many tokens;
-    `has_writer` where somebody will put an ask in words. A page that is brought to
-    `lossless_enough` without losing anything is left at that.
+    and may be lost at any time. `messages_max` is set where the page has too many messages and not
+    too many tokens; `has_writer` where somebody will put an ask in words, `is_chosen` where a
+    person named what goes. A page that is brought to `lossless_enough` without losing anything is
+    left at that.
     """
 
     view: View
@@ -75,6 +75,7 @@ class Brief(Struct, frozen=True, kw_only=True):
     lossless_enough: int = 0
     messages_max: int = 0
     has_writer: bool = False
+    is_chosen: bool = False
     task: str = ""
     redact: Callable[[str], str] = str
     settings: dict[str, Any] = {}

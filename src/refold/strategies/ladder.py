@@ -83,13 +83,15 @@ def is_lossless_enough(brief: Brief, done: Climb, page: View) -> bool:
 def _run_rung(state: Fold, brief: Brief, name: str, strategy: Strategy) -> Climb:
     """What one rung makes of the page."""
     before = state.view()
-    shown = before if name == LAST_RUNG else with_excluded(before, brief.config, brief.budget)
+    shown = before
+    if name != LAST_RUNG and not brief.is_chosen:
+        shown = with_excluded(before, brief.config, brief.budget)
     began = process_time()
     settings = {**brief.config.strategy.get(name, {}), **brief.settings}
     if name in BY_TOKENS:
         shown = _without_tail(brief, shown)
     own = replace(brief, view=shown, settings=settings)
-    items, failed = _run_strategy(strategy, own, by_hand=bool(brief.settings))
+    items, failed = _run_strategy(strategy, own, by_hand=brief.is_chosen or bool(brief.settings))
     taken, after, refusal = _try_edits(state, brief, [_draft_of(item) for item in items])
     page = after.view()
     step = Step(

@@ -29,6 +29,7 @@ NOUN = re.compile(
 ALLOWED = {
     "compact.py: calls",  # 1.0 calls
     "depth.py: bytes",  # fixed limits
+    "hide.py: tokens",  # before and after
     "importer.py: bytes",
     "names.py: conversations",  # several, or a fixed number
     "log_check.py: bytes",  # compared with another size

@@ -15,6 +15,7 @@ from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO
 
+from refold.display import number
 from refold.edges.commands.command import Progress, Screen
 from refold.errors import Corrupt, Invalid, NotFound
 
@@ -80,8 +81,8 @@ class Session:
         if self.screen is None:
             return
         for one in store.recovered:
-            what = f"{one.conversation}: {one.size_bytes:,} bytes that were half written"
-            self.screen.note(f"{what} were moved to {one.file}")
+            what = f"{one.conversation}: {number(one.size_bytes, 'byte')} half written"
+            self.screen.note(f"{what}, moved to {one.file}")
 
     def __enter__(self) -> Session:
         return self
