@@ -152,7 +152,8 @@ def test_the_room_that_an_undo_made_goes_with_the_next_undo():
     steps = []
     while undone := context.undo():
         steps.append(undone)
-        rooms = [batch for _, batch in context.view.undoable if batch.startswith("room-")]
+        purposes = context._open.state.purposes
+        rooms = [batch for _, batch in context.view.undoable if purposes.get(batch) == "room"]
         assert rooms == ([undone.made_room] if undone.made_room else [])
         context.request()
     assert len(steps) > 2 and any(step.made_room for step in steps)

@@ -8,7 +8,7 @@ facts go on. Neighbours: the compactor applies the plan like any other, `core.fo
 from __future__ import annotations
 
 from refold.compaction.planning import Job
-from refold.core.fold import ADOPTED, Fold
+from refold.core.fold import Fold
 from refold.core.laws import seams
 from refold.core.model import Message, Slot, Span, Summarize, Text
 from refold.core.plan import Plan, Proposal, Step
@@ -30,7 +30,7 @@ def adopted(state: Fold, job: Job, span: Span, text: str, by: str) -> Plan:
         text=text,
         line=text.strip().splitlines()[0][:LINE_CHARS_MAX],
         facts=facts_of(covered, job.config, tuple(state.facts.values())),
-        reason=ADOPTED,
+        reason=f"adopted from {by}",
     )
     size = sum(slot.tokens for slot in covered)
     step = Step(strategy=by, edits=1, tokens_before=size, tokens_after=tokens)

@@ -26,13 +26,12 @@ from refold.compaction.planning import Job
 from refold.compaction.wish import instructions_of
 from refold.config import Config
 from refold.core.budget import Budget
-from refold.core.model import Message, Span, Text
+from refold.core.model import ADOPTED, BY_HAND, MADE_ROOM, Message, Span, Text
 from refold.core.plan import Plan, Proposal, Receipt
 from refold.errors import Invalid
 from refold.log.draft import Draft
 from refold.log.notices import Notice
 from refold.log.open_log import OpenLog
-from refold.log.undo import BY_HAND, ROOM
 from refold.redaction import redactor
 from refold.strategies.brief import untouched_tokens
 from refold.strategies.registry import check_ladder, check_settings, check_tables
@@ -145,7 +144,7 @@ class Compactor:
     def take_over(self, span: Span, text: str, by: str) -> Receipt:
         """Applies a compaction that was made elsewhere, as one batch."""
         with self._log.reading() as state:
-            job = self.job()
+            job = replace(self.job(), purpose=ADOPTED)
             plan = adopted(state, job, span, self._redact(text), by)
             before = state.view()
             drawn = Drawn(
@@ -159,7 +158,7 @@ class Compactor:
 
     def hide(self, span: Span) -> Receipt:
         """Takes the messages of a span off the page, as one batch."""
-        job = replace(self.job(), span=span, batch=BY_HAND + secrets.token_hex(8))
+        job = replace(self.job(), span=span, purpose=BY_HAND)
         return self.compact_at_once(job)
 
     def _is_repeat(self, job: Job) -> bool:
@@ -272,11 +271,10 @@ class Compactor:
         return receipt
 
     def _drafts(self, plan: Plan, job: Job) -> list[Draft]:
-        """The edits of a plan; the first carries what a refusal taught."""
-        proposals = plan.proposals
-        if job.lesson is not None:
-            first = Proposal(replace(proposals[0].edit, lesson=job.lesson), proposals[0].tokens)
-            proposals = (first, *proposals[1:])
+        """The edits of a plan; the first says what they are for, and what a refusal taught."""
+        first, *others = plan.proposals
+        edit = replace(first.edit, lesson=job.lesson, purpose=job.purpose)
+        proposals = [Proposal(edit, first.tokens), *others]
         return [self._log.draft(p.edit, p.tokens, plan.strategy) for p in proposals]
 
     def _skip(self, plan: Plan) -> Receipt:
@@ -407,9 +405,9 @@ class Compactor:
         return replace(job, messages_max=most)
 
     def _room_job(self, budget: Budget) -> Job:
-        batch = ROOM + secrets.token_hex(8)
         target = planning.room_target(budget)
-        return replace(self.job(), ladder=(planning.MAKE_ROOM,), batch=batch, target=target)
+        ladder = (planning.MAKE_ROOM,)
+        return replace(self.job(), ladder=ladder, purpose=MADE_ROOM, target=target)
 
     def _can_help(self, budget: Budget) -> bool:
         """Whether a compaction can help. Where the fixed part alone is over the trigger it is

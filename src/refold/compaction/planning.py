@@ -64,6 +64,7 @@ class Job(Struct, frozen=True, kw_only=True):
     scratch: dict[str, Any] = {}
     instructions: str = ""
     redact: Callable[[str], str] = str
+    purpose: str = ""  # where this is no ordinary compaction
     lesson: Lesson | None = None  # what a refusal taught, if that is why the page is made shorter
     span: Span | None = None  # what a person chose to hide; then no size is aimed at
 

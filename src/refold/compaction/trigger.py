@@ -20,7 +20,7 @@ from refold.config import Config, When
 from refold.core.budget import Budget, current_tokens
 from refold.core.fold import Fold
 from refold.core.laws import results_of
-from refold.log.undo import BY_HAND, ROOM
+from refold.core.model import BY_HAND, MADE_ROOM
 from refold.strategies.brief import Ages
 from refold.strategies.hide import oldest_units
 
@@ -128,11 +128,10 @@ def last_change(state: Fold) -> tuple[int, str]:
     """The seq of the newest compaction, undo or restore, and its batch; room that an undo made
     necessary is part of the undo, and what was hidden by hand is no compaction. Zero if there is
     none."""
-    passed = (ROOM, BY_HAND)
-    changes = (
-        (seq, batch) for seq, batch in reversed(state.undoable) if not batch.startswith(passed)
-    )
-    return next(changes, (0, ""))
+    for seq, batch in reversed(state.undoable):
+        if state.purposes.get(batch) not in (MADE_ROOM, BY_HAND):
+            return seq, batch
+    return 0, ""
 
 
 def kind_due(state: Fold, budget: Budget, config: Config, moment: Moment) -> tuple[Kind, str]:

@@ -13,8 +13,7 @@ from collections.abc import Mapping
 import msgspec
 
 from refold.core.fold import Fold, text_of
-from refold.core.model import COMPACT_TOOL, ToolCall, ToolResult
-from refold.log.undo import is_room
+from refold.core.model import COMPACT_TOOL, MADE_ROOM, ToolCall, ToolResult
 
 NOTED = "Noted: the conversation will be compacted when this turn has ended."
 INSTRUCTIONS_CHARS_MAX = 2_000
@@ -25,7 +24,7 @@ def is_granted(state: Fold) -> bool:
     ended."""
     if not state.wish_before or not state.slots or state.slots[-1].seq != state.request:
         return False
-    changes = [seq for seq, batch in state.undoable if not is_room(batch)]
+    changes = [seq for seq, batch in state.undoable if state.purposes.get(batch) != MADE_ROOM]
     call = _call(state)
     is_new = not changes or changes[-1] < state.wish_before
     return is_new and call is not None and _is_noted(state, call.id)

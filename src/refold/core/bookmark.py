@@ -32,7 +32,7 @@ from refold.core.model import (
 )
 from refold.core.summary import summary_text
 
-VERSION = 4
+VERSION = 5
 DIGEST_BYTES = 16
 
 
@@ -57,6 +57,7 @@ class Bookmark(msgspec.Struct, array_like=True, kw_only=True):
     checkpoints: dict[str, int]
     facts: list[Fact]
     undoable: list[tuple[int, str]]
+    purposes: dict[str, str]
     lessons: dict[str, Lesson]
     erased_at: int
     times: tuple[int, int, int]
@@ -91,6 +92,7 @@ def kept(state: Fold) -> bytes:
             checkpoints=state.checkpoints,
             facts=list(state.facts.values()),
             undoable=state.undoable,
+            purposes=state.purposes,
             lessons=state.lessons,
             erased_at=state.erased_at,
             times=(state.first_at_ms, state.updated_ms, state.called_ms),
@@ -157,6 +159,7 @@ def resumed(mark: Bookmark, events: Mapping[int, Event]) -> Fold:
     state.artifacts, state.checkpoints = mark.artifacts, mark.checkpoints
     state.facts = {(fact.kind, fact.text): fact for fact in mark.facts}
     state.undoable, state.lessons = list(mark.undoable), mark.lessons
+    state.purposes = mark.purposes
     state.erased_at = mark.erased_at
     state.first_at_ms, state.updated_ms, state.called_ms = mark.times
     state.wish, state.wish_before = mark.wishes

@@ -18,6 +18,8 @@ from msgspec.structs import replace
 
 from refold.core.codec import decode
 from refold.core.model import (
+    ADOPTED,
+    CLEARED,
     COMPACT_TOOL,
     ORIGIN,
     Anchor,
@@ -56,8 +58,6 @@ from refold.core.summary import summary_text
 
 GAP = "…"
 ERASED = "[erased]"
-# The reasons of edits by which a caller takes what was asked off the page: nothing is asked then.
-CLEARED, ADOPTED = "clear", "adopted"
 RESPONSES_KEPT, FACTS_KEPT = 32, 400
 CONTENTS_KEPT = 16  # system prompts, and lists of tools, that a later event may name
 PASSING = ("command", "error", "artifact")
@@ -174,6 +174,7 @@ class Fold:
         self.checkpoints: dict[str, int] = {}
         self.facts: dict[tuple[str, str], Fact] = {}
         self.undoable: list[tuple[int, str]] = []
+        self.purposes: dict[str, str] = {}  # of batches that are no ordinary compactions
         self.lessons: dict[str, Lesson] = {}  # what refusals taught, by model
         self.erased_at = 0  # the seq of the newest erase
         self.first_at_ms = self.updated_ms = 0
@@ -379,6 +380,8 @@ class Fold:
             self.undoable.append((event.seq, edit.batch))
         if edit.lesson is not None:
             self.lessons[edit.lesson.model] = edit.lesson
+        if edit.purpose:
+            self.purposes[edit.batch] = edit.purpose
         match edit:
             case Replace():
                 self._replace(event, edit)
@@ -391,7 +394,7 @@ class Fold:
                 )
             case _:
                 assert_never(edit)
-        if edit.reason in (CLEARED, ADOPTED) and self.slot_at(self.request) is None:
+        if edit.purpose in (CLEARED, ADOPTED) and self.slot_at(self.request) is None:
             self.request = 0
 
     def _replace(self, event: Event, edit: Replace) -> None:

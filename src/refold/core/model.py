@@ -221,6 +221,11 @@ class Lesson(Struct, frozen=True, kw_only=True, omit_defaults=True):
     upto: int = 0
 
 
+# What a batch of edits is for, where it is no ordinary compaction; its first edit says so: room that
+# an undo made necessary, messages that a person chose, an empty page, a compaction made elsewhere.
+MADE_ROOM, BY_HAND, CLEARED, ADOPTED = "room", "hand", "clear", "adopt"
+
+
 class Replace(
     Struct, frozen=True, kw_only=True, tag="replace", tag_field="type", omit_defaults=True
 ):
@@ -234,6 +239,7 @@ class Replace(
     text: str = ""
     reason: str = ""
     lesson: Lesson | None = None
+    purpose: str = ""
 
 
 class Hide(Struct, frozen=True, kw_only=True, tag="hide", tag_field="type", omit_defaults=True):
@@ -244,6 +250,7 @@ class Hide(Struct, frozen=True, kw_only=True, tag="hide", tag_field="type", omit
     notice: str = ""
     reason: str = ""
     lesson: Lesson | None = None
+    purpose: str = ""
 
 
 FactKind = Literal[
@@ -319,6 +326,7 @@ class Summarize(
     counted: SummaryNotes | None = None
     reason: str = ""
     lesson: Lesson | None = None
+    purpose: str = ""
 
 
 Edit = Replace | Hide | Summarize

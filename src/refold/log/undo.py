@@ -4,7 +4,7 @@ of the log, or to keep a message on the page.
 Each function looks at the log as it is and gives the bodies to append, or says why there is nothing
 to do. Nothing is taken away: the fold skips what is switched off. `undo` goes back step by step,
 the newest that stands first; `redo` takes the last of these steps back. Room that had to be made
-after an undo (a batch named `room-…`) belongs to that step and goes with it. Neighbours:
+after an undo (`MADE_ROOM`) belongs to that step and goes with it. Neighbours:
 `core.fold` applies them, `engine.going_back` appends them.
 """
 
@@ -19,9 +19,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from refold.core.codec import decode
-from refold.core.fold import CLEARED, Fold, switches
+from refold.core.fold import Fold, switches
 from refold.core.laws import units
 from refold.core.model import (
+    CLEARED,
+    MADE_ROOM,
     Checkpoint,
     Event,
     Hide,
@@ -39,8 +41,6 @@ from refold.strategies.gist.layout import runs
 
 BATCHES_NAMED = 5
 _HANDLE = re.compile(r"#([0-9]{1,15})")
-ROOM = "room-"  # how the name of a batch begins that made room after an undo
-BY_HAND = "hand-"  # and of one that a person chose: it is no compaction
 
 ChangeKind = Literal["none", "compaction", "restore"]
 
@@ -52,6 +52,7 @@ class Change(Struct, frozen=True, kw_only=True):
     seq: int = 0
     batch: str = ""
     undone_at: int = 0
+    is_room: bool = False
 
     @property
     def kind(self) -> ChangeKind:
@@ -109,8 +110,11 @@ def history(events: Iterable[Event]) -> History:
             if target is not None and event.seq not in off:
                 undone[body.batch or body.seq] = replace(target, undone_at=event.seq)
             continue
-        batch = body.batch if isinstance(body, Replace | Hide | Summarize) else ""
-        changes.setdefault(batch or event.seq, Change(seq=event.seq, batch=batch))
+        edit = body if isinstance(body, Replace | Hide | Summarize) else None
+        batch = edit.batch if edit else ""
+        is_room = edit is not None and edit.purpose == MADE_ROOM
+        change = Change(seq=event.seq, batch=batch, is_room=is_room)
+        changes.setdefault(batch or event.seq, change)
         if event.seq not in off:
             standing.add(batch or event.seq)
     return _sorted_out([changes[key] for key in standing], list(undone.values()))
@@ -120,16 +124,11 @@ def _sorted_out(standing: Sequence[Change], undone: Sequence[Change]) -> History
     standing = sorted(standing, key=lambda change: change.seq)
     undone = sorted(undone, key=lambda change: change.undone_at)
     return History(
-        standing=[change for change in standing if not is_room(change.batch)],
-        undone=[change for change in undone if not is_room(change.batch)],
-        rooms=[change for change in standing if is_room(change.batch)],
-        rooms_undone=[change for change in undone if is_room(change.batch)],
+        standing=[change for change in standing if not change.is_room],
+        undone=[change for change in undone if not change.is_room],
+        rooms=[change for change in standing if change.is_room],
+        rooms_undone=[change for change in undone if change.is_room],
     )
-
-
-def is_room(batch: str) -> bool:
-    """Whether this is a batch that made room after an undo."""
-    return batch.startswith(ROOM)
 
 
 def undoing(past: History) -> list[Revert]:
@@ -194,7 +193,7 @@ def clearing(state: Fold, checkpoint: str = "") -> list[Checkpoint | Hide]:
             going.append(slot)
     batch = secrets.token_hex(8)
     spans = [Span(run[0].seq, run[-1].last) for run in runs(going, staying)]
-    hides = [Hide(batch=batch, span=span, reason=CLEARED) for span in spans]
+    hides = [Hide(batch=batch, span=span, reason="clear", purpose=CLEARED) for span in spans]
     return [*([Checkpoint(name=checkpoint, seq=state.head)] if checkpoint else []), *hides]
 
 

@@ -91,5 +91,5 @@ def test_undo_says_that_the_oldest_had_to_leave(url: str) -> None:
         context.compact("hide", target=20_000)
     lines = printed("undo", "full").splitlines()
     assert lines[0].startswith("Undone: the compaction BATCH, ")
-    reason = "The page would not have fitted: its oldest messages left (batch room-BATCH)."
+    reason = "The page would not have fitted: its oldest messages left (batch BATCH)."
     assert lines[1] == reason
