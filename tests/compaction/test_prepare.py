@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 import refold
+from refold.core.summary import summary_text
 from tests.scripted import GOOD, Scripted, Slow, heard_by, opened, page, summaries, talked
 from tests.turns import names
 
@@ -45,7 +46,7 @@ def test_the_writer_is_asked_ahead_and_the_next_due_request_uses_it() -> None:
     heard = heard_by(context)
     page(context)
     assert len(writer.requests) == asked
-    assert any("make the login work" in summary.text for summary in summaries(context))
+    assert any("make the login work" in summary_text(summary) for summary in summaries(context))
     assert [slot.message for slot in context.view.slots][-len(late) :] == late
     [done] = [notice for notice in heard if notice.name == "compaction-complete"]
     assert done.after == context.stats().current < context.budget.warn_at

@@ -221,8 +221,8 @@ class Lesson(Struct, frozen=True, kw_only=True, omit_defaults=True):
     upto: int = 0
 
 
-# What a batch of edits is for, where it is no ordinary compaction; its first edit says so: room that
-# an undo made necessary, messages that a person chose, an empty page, a compaction made elsewhere.
+# What a batch of edits is for, where it is no ordinary compaction; its first edit says so: room
+# that an undo made necessary, messages a person chose, an empty page, a compaction made elsewhere.
 MADE_ROOM, BY_HAND, CLEARED, ADOPTED = "room", "hand", "clear", "adopt"
 
 

@@ -25,6 +25,7 @@ from refold.core.model import (
     ToolCall,
     ToolResult,
 )
+from refold.core.summary import summary_text
 from refold.errors import Corrupt
 from refold.search.hits import OWN_PREFIX
 
@@ -71,7 +72,7 @@ def documents_of(event: Event, calls: dict[str, str], content: str = "") -> list
         case Checkpoint():
             return _note(event, body.name)
         case Summarize():
-            return _note(event, body.text)
+            return _note(event, summary_text(body))
         case _:
             return []
 

@@ -8,6 +8,7 @@ name and a digest are, `disk` what an error of the operating system means.
 from __future__ import annotations
 
 import os
+import secrets
 import stat
 import time
 from collections.abc import Iterable, Sequence
@@ -47,6 +48,12 @@ def bounded(number: int) -> int:
     """The number, held between 0 and what a seq can be: a limit or an end beyond that means the
     same."""
     return min(max(0, number), SEQ_MAX)
+
+
+def stamp() -> str:
+    """The time, and letters that make it a name nobody else has: two repairs may fall into one
+    millisecond."""
+    return f"{now_ms()}-{secrets.token_hex(4)}"
 
 
 def now_ms() -> int:

@@ -65,7 +65,7 @@ class DamagedLogs:
             if not folder.log.is_current() or self._salvaged(folder) != seen:
                 raise checks.written_meanwhile(conversation, len(seen.pieces))
             metadata = self._metadata_after(folder, events, after)
-            kept = folder.rewrite(events, metadata, checks.now_ms())
+            kept = folder.rewrite(events, metadata, checks.stamp())
         self._folders.close(conversation)
         for reader in self._ancestry.readers(conversation):
             tree.remove_file(self._folders.path(reader, BOOKMARK))

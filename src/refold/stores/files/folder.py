@@ -261,10 +261,10 @@ class Folder:
                 if name.startswith(DAMAGED):
                     os.unlink(self.file(name))
 
-    def rewrite(self, events: Sequence[Event], metadata: Metadata, at_ms: int) -> str:
+    def rewrite(self, events: Sequence[Event], metadata: Metadata, stamp: str) -> str:
         """Puts a log of these events in place and keeps the file that was there; gives its path.
         The caller holds the lock."""
-        kept = self.file(f"{DAMAGED}{at_ms}")
+        kept = self.file(f"{DAMAGED}{stamp}")
         with self._replacing() as fd:
             for event in events:
                 tree.write_all(fd, batch_of([event]))

@@ -246,7 +246,7 @@ class SqliteStore:
     def rewrite(
         self, conversation: str, events: Sequence[Event], *, after: int, seen: Salvage
     ) -> str:
-        kept = f"{self._copy_path(conversation)}{checks.now_ms()}.jsonl"
+        kept = f"{self._copy_path(conversation)}{checks.stamp()}.jsonl"
         with self._writing_to(conversation) as connection:
             if damaged_logs.salvage(connection, conversation) != seen:
                 raise checks.written_meanwhile(conversation, len(seen.pieces))
