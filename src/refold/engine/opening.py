@@ -33,7 +33,7 @@ def open(
     config: Config | Mapping[str, Any] | None = None,
     counter: Callable[[str], int] | str | None = None,
     writer: Writer | None = None,
-    embedder: Embedder | bool | None = None,
+    embedder: Embedder | str | bool | None = None,
     read_only: bool = False,
 ) -> Context:
     """Opens a conversation, new or known; nothing is written before the first append.

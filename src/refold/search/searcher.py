@@ -64,7 +64,7 @@ class Searcher:
         self,
         store: Store,
         *,
-        embedder: Embedder | bool | None = None,
+        embedder: Embedder | str | bool | None = None,
         tell: Tell | None = None,
         path: str | None = None,
     ) -> None:
