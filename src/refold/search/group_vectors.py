@@ -1,9 +1,10 @@
 """Vectors of word groups beside the full text: every word of a query is looked for by its meaning.
 
 One vector of a whole message loses what its words say; with one for every three words a question
-finds "my automobile needs new brakes" by `car` and by `repair`. They are compared with heavier
-weight than single vectors, so who is named by the query and who only asks counts here as well.
-Weights and handicaps were chosen by cross-validation over the talks of `bench/locomo.py`.
+finds "my automobile needs new brakes" by `car` and by `repair`. In talk, which is short messages,
+they weigh more than the full text, so who is named by the query and who only asks counts here as
+well. Weights and handicaps were chosen by cross-validation over the talks of `bench/locomo.py`; for
+the long messages of agents, by `bench/recall.py`.
 Neighbours: `vectors` keeps the rows, `transformer` makes them, `groups` does the arithmetic.
 """
 
@@ -34,7 +35,7 @@ _WORD = re.compile(r"\w+")
 class GroupVectors(Vectors):
     """The vectors of an index by a transformer: some rows for each entry."""
 
-    weight, batch = rank.GROUP_WEIGHT, BATCH
+    batch = BATCH
 
     def __init__(self, index: Index, embedder: Transformer) -> None:
         super().__init__(index, embedder)
@@ -70,6 +71,10 @@ class GroupVectors(Vectors):
             for word in map(str.lower, words)
         ]
         return loaded.near_words(rows, weights)
+
+    def _weight(self, loaded: Loaded) -> float:
+        share = loaded.short_share if isinstance(loaded, groups.Groups) else 0.0
+        return rank.GROUP_WEIGHT_WORK + share * (rank.GROUP_WEIGHT_TALK - rank.GROUP_WEIGHT_WORK)
 
     def _leanings(
         self, query: Query, ranges: Sequence[Range], ids: Sequence[int]

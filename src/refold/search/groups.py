@@ -44,6 +44,7 @@ class Groups:
         self._starts = numpy.concatenate([[0], numpy.cumsum(counts)[:-1]]).astype(numpy.int64)
         self._places = numpy.array(ids, dtype=numpy.int64)
         self._short = numpy.array(short)
+        self.short_share = float(self._short.mean())
 
     def nearness(self, asked: Vector) -> Nearness:
         """How near each entry is to one word."""

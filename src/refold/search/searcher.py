@@ -56,8 +56,8 @@ class Question(Struct, frozen=True, kw_only=True):
 
 
 class Searcher:
-    """Search over one store. `embedder=None` takes the extra `semantic` if it is installed,
-    False none at all. `tell(name, reason)` is called with what a user should know; `said` keeps
+    """Search over one store. `embedder=None` takes the best extra that is installed, False
+    none at all. `tell(name, reason)` is called with what a user should know; `said` keeps
     it as well."""
 
     def __init__(

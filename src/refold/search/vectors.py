@@ -38,10 +38,9 @@ DELETE FROM vectors; UPDATE lanes SET embedded = 0; DELETE FROM facts WHERE name
 
 
 class Vectors:
-    """The vectors of an index by one embedder: `weight` against the full text, made `batch`
-    entries at a time."""
+    """The vectors of an index by one embedder, made for `batch` entries at a time."""
 
-    weight, batch = rank.VECTOR_WEIGHT, 200
+    batch = 200
 
     def __init__(self, index: Index, embedder: Embedder) -> None:
         self.index, self.embedder = index, embedder
@@ -147,10 +146,11 @@ class Vectors:
         own = near.own or near
         least = least_near(own, self.embedder)
         without_words = -mean / deviation
+        weight = self._weight(loaded)
         leanings = self._leanings(query, ranges, loaded.ids)
         for id, value, cosine in zip(loaded.ids, near.values, own.values):
             if id in standardized or cosine >= least:
-                worth = self.weight * (value - near.mean) / (near.deviation or 1.0)
+                worth = weight * (value - near.mean) / (near.deviation or 1.0)
                 worth += leanings.get(id, 0.0)
                 standardized[id] = standardized.get(id, without_words) + worth
         return standardized
@@ -164,6 +164,10 @@ class Vectors:
             return None
         self._check_dimension(len(asked))
         return loaded.nearness(asked)
+
+    def _weight(self, loaded: Loaded) -> float:
+        """How much nearness counts against the full text."""
+        return rank.VECTOR_WEIGHT
 
     def _leanings(
         self, query: Query, ranges: Sequence[Range], ids: Sequence[int]
