@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 import refold
 from refold.errors import Invalid, Unavailable
-from refold.search import embedders, groups, vector_upkeep
+from refold.search import embedders, finding, groups, rank, vector_upkeep, words
 from refold.search.bert import Bert, gelu
 from refold.search.group_vectors import telling_text
+from refold.search.index import EVERYWHERE
 from refold.search.searcher import Searcher
 from refold.search.transformer import GROUPS_MAX, Transformer
 from tests.search import models
@@ -271,3 +272,43 @@ def test_a_neighbour_counts_less_and_only_beside_and_short():
     )
     assert max(near) == near[5] > near[4] == near[3] > near[0]
     assert near[6] > near[4] and near[7] == near[0] == near[8]
+
+
+def test_in_talk_groups_weigh_more_than_among_long_messages():
+    long = "so then they went on and on about nothing at all " * 12
+    weights = []
+    for texts in (["the engine is broken", "hm"] * 6, [long, long] * 6, ["hm", long] * 6):
+        store = memory()
+        talk(store, "a", texts)
+        searcher = Searcher(store, embedder=models.TopicWords())
+        searcher.search("vehicle")
+        vectors = searcher._vectors._vectors
+        weights.append(vectors._weight(vectors._cached[1]))
+    assert weights == pytest.approx(
+        [
+            rank.GROUP_WEIGHT_TALK,
+            rank.GROUP_WEIGHT_WORK,
+            (rank.GROUP_WEIGHT_TALK + rank.GROUP_WEIGHT_WORK) / 2,
+        ]
+    )
+
+
+def test_who_is_named_counts_more_and_a_question_less():
+    store = memory()
+    talk(
+        store,
+        "a",
+        ["Ann: noodles", "Bob: noodles", "Ann: who likes noodles?", *["Bob: hm", "Ann: hm"] * 3],
+    )
+    searcher = Searcher(store, embedder=False)
+    searcher.search("noodles")
+    for query, expected in (
+        ("what did Bob have for supper", [0.0, rank.AUTHOR_LEANING, rank.QUESTION_LEANING]),
+        ("what did Ann and Bob have", [0.0, 0.0, rank.QUESTION_LEANING]),
+        ("noodles", [0.0, 0.0, 0.0]),
+    ):
+        with searcher._upkeep.index() as index:
+            ids = [id for (id,) in index.rows("SELECT id FROM entries ORDER BY id")]
+            asked = words.query_of(query, index.stems)
+            leanings = finding.leanings(index, asked, EVERYWHERE, ids)
+        assert [leanings.get(id, 0.0) for id in ids[:3]] == expected
