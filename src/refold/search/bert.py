@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy
-from msgspec import Struct
+from msgspec import Struct, convert
 from safetensors.numpy import load_file
 
 from refold.errors import Unavailable
@@ -113,10 +113,8 @@ class Bert:
 
 def _shape(path: Path) -> Shape:
     """The shape of a model that can be computed here; Unavailable for another."""
-    import msgspec
-
     try:
-        shape = msgspec.convert(json.loads(path.read_bytes()), Shape)
+        shape = convert(json.loads(path.read_bytes()), Shape)
     except (ValueError, OSError) as error:
         raise Unavailable(f"{path} does not say the shape of a model: {error}") from error
     kind = (shape.model_type, shape.hidden_act, shape.position_embedding_type)
