@@ -33,7 +33,7 @@ def open(
     config: Config | Mapping[str, Any] | None = None,
     counter: Callable[[str], int] | str | None = None,
     writer: Writer | None = None,
-    embedder: Embedder | bool | None = None,
+    embedder: Embedder | str | bool | None = None,
     read_only: bool = False,
 ) -> Context:
     """Opens a conversation, new or known; nothing is written before the first append.
@@ -45,10 +45,10 @@ def open(
     overrides `refold.toml`, `[tool.refold]` and `REFOLD_*`. `counter` is a function from text to
     tokens, or a name: `exact`, `estimate`, a vocabulary. `writer` is the model that puts what is
     compacted in words: any callable from `refold.types.Request` to `refold.types.Answer`, such as
-    `refold.endpoint`. `embedder` makes vectors of texts for `search`; without one, the extra
-    `semantic` does if it is installed, and False means none. With `read_only=True` the conversation
-    must be there (NotFound), nothing in the store's folder changes, whatever is asked, and what
-    would write raises Denied.
+    `refold.endpoint`. `embedder` makes vectors of texts for `search`, or names one
+    (`bert:FOLDER`); without one, the extra `semantic` or `semantic-large` does if it is installed,
+    and False means none. With `read_only=True` the conversation must be there (NotFound), nothing
+    in the store's folder changes, whatever is asked, and what would write raises Denied.
     """
     _check_names(conversation, name)
     effective, _ = loaded(config)
