@@ -142,6 +142,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "artifacts.clean": {},
     "artifacts.remove": {"handle": "art-aaaaaaaaaaaa"},
     "toolbox.tools": {},
+    "toolbox.add_memory": {"files": refold.memory.MemoryFiles(folder="x")},
     "toolbox.call": {"name": "refold_search", "arguments": {"query": "go"}},
     "Context": {"conversation": "other"},
     "refold.open": {"conversation": "other", "store": "memory:"},
