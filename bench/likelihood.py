@@ -31,11 +31,12 @@ from pathlib import Path
 
 from bench.needs import Prompt
 from bench.points import POLICIES, Needed, Point, points_in
-from bench.sessions import Message, data_folder, text_of
+from bench.sessions import Message, data_folder, is_telling, text_of
 from bench.small_model import SmallModel, missing_packages
 from bench.tables import Table, text_of_tables
 
 POINTS, SEED, SHARE = 13, 7, 0.3
+WORST = 10
 DRAWS = 2_000
 INTERVAL = 0.9
 FLOOR, CEILING, OURS, CONTROL = "task only", "everything", "refold", "bag of names"
@@ -236,9 +237,10 @@ def state_of(page: Prompt, one: Needed) -> str:
     if need.name not in page.text:
         return ABSENT
     holding = page.holding(need.name)
-    if any(piece in holding for piece in need.telling or ()):
+    met = [piece for piece in need.held if piece in holding]
+    if any(is_telling(piece, need.name) for piece in met):
         return TELLING
-    return LINE if any(piece in holding for piece in need.held) else BARE
+    return LINE if met else BARE
 
 
 def source_of(one: Needed) -> str:

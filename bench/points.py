@@ -32,17 +32,36 @@ from bench.sessions import (
     tokens_of_text,
 )
 
-TOKENS_MIN, TOKENS_MAX = 3_300, 4_800  # of all that came before a point; four characters each
+TOKENS_MIN, TOKENS_MAX = 3_000, 4_200  # of all that came before a point; four characters each
 TEXT_CHARS_MAX = 800
-ACTION_CHARS_MAX = 500
+ACTION_CHARS_MAX = 360
 ACTIONS = 6
 SEEN_AGO = 6  # messages
 NEEDS_MIN = 3
 FLOOR_MAX = 0.5  # of the budget, for the task and the last step
+ROOMY = 8  # times the budget: a window in which nothing is compacted by itself
 CUT = "\n[…]\n"
 
 
-# --- the controls ---
+# --- policies ---
+
+
+class RefoldNow(Refold):
+    """A page of the budget's size: everything compacted once, at this turn. Turn by turn a page is
+    compacted to well below its window and grows again, so it is smaller than what others send."""
+
+    def start(self, budget: int) -> None:
+        super().start(ROOMY * budget)
+        self.budget = budget
+
+    def prompt(self) -> list[Message]:
+        page = super().prompt()
+        if tokens_of_all(page) <= self.budget:
+            return page
+        self.context.compact(target=self.budget)
+        page = super().prompt()
+        self.context.undo()
+        return page
 
 
 class TaskOnly(Everything):
@@ -75,7 +94,8 @@ def _fitting(log: list[Message], tokens: int) -> str:
 
 POLICIES: dict[str, Callable[[], Policy]] = {
     "everything": Everything,
-    "refold": Refold,
+    "refold": RefoldNow,
+    "refold, turn by turn": Refold,
     "bag of names": BagOfNames,
     "sliding window": SlidingWindow,
     "task only": TaskOnly,
