@@ -10,7 +10,7 @@ draws refold is above a bag of bare names. `--worst` lists the names with the la
 refold's page and everything, and groups them by what the page shows of them: the work list of the
 gist.
 
-    python -m bench.likelihood DATA [--points N] [--seed N] [--share 0.3] [--worst N] [--cache FOLDER]
+    python -m bench.likelihood DATA [--points N] [--seed N] [--share 0.3] [--worst N] [--turn-by-turn]
 
 A model of this size copies and does not plan: compare pages of one kind, and read names before
 tokens. Scores are kept by page in the cache, so a second run reads only pages that changed.
@@ -30,7 +30,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.needs import Prompt
-from bench.points import POLICIES, Needed, Point, points_in
+from bench.points import POLICIES, TURN_BY_TURN, Needed, Point, points_in
+from bench.replay import Policies
 from bench.sessions import Message, data_folder, is_telling, text_of
 from bench.small_model import SmallModel, UnknownLibrary, missing_packages
 from bench.tables import Table, text_of_tables
@@ -169,10 +170,10 @@ class Measured:
         return sum(len(action) for one in self.readings[FLOOR] for action in one.tokens)
 
 
-def measure(points: list[Point], reader: Reader) -> Measured:
-    readings: dict[str, list[Reading]] = {name: [] for name in POLICIES}
+def measure(points: list[Point], reader: Reader, policies: Policies) -> Measured:
+    readings: dict[str, list[Reading]] = {name: [] for name in policies}
     for at, point in enumerate(points, 1):
-        for name, make in POLICIES.items():
+        for name, make in policies.items():
             readings[name].append(reader.read(point, point.page(make())))
         print(f"{at} of {len(points)}: {point.session}", file=sys.stderr, flush=True)
     return Measured(points, readings)
@@ -301,6 +302,7 @@ def run(
     seed: int = SEED,
     share: float = SHARE,
     worst: int = 0,
+    turn_by_turn: bool = False,
     cache: Path = CACHE,
     model: Callable[[], SmallModel] = SmallModel,
 ) -> list[Table] | str:
@@ -315,7 +317,7 @@ def run(
         reader = Reader(model(), cache)
     except UnknownLibrary as error:
         return f"Skipped: {error}; {INSTALL}."
-    found = measure(chosen, reader)
+    found = measure(chosen, reader, {**POLICIES, **(TURN_BY_TURN if turn_by_turn else {})})
     tables = [policy_table(found, share), goal_table(found)]
     if worst:
         gaps = gaps_of(found)
@@ -330,6 +332,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=SEED, help="which sessions")
     parser.add_argument("--share", type=float, default=SHARE, help="of all that came before")
     parser.add_argument("--worst", type=int, default=0, help="list so many names")
+    parser.add_argument(
+        "--turn-by-turn", action="store_true", help="also the page of a running session"
+    )
     parser.add_argument("--cache", type=Path, default=CACHE)
     given = parser.parse_args(arguments)
     found = run(
@@ -338,6 +343,7 @@ def main(arguments: list[str] | None = None) -> None:
         seed=given.seed,
         share=given.share,
         worst=given.worst,
+        turn_by_turn=given.turn_by_turn,
         cache=given.cache,
     )
     print(found if isinstance(found, str) else text_of_tables(found))

@@ -95,11 +95,12 @@ def _fitting(log: list[Message], tokens: int) -> str:
 POLICIES: dict[str, Callable[[], Policy]] = {
     "everything": Everything,
     "refold": RefoldNow,
-    "refold, turn by turn": Refold,
     "bag of names": BagOfNames,
     "sliding window": SlidingWindow,
     "task only": TaskOnly,
 }
+
+TURN_BY_TURN: dict[str, Callable[[], Policy]] = {"refold, turn by turn": Refold}
 
 
 # --- points ---
