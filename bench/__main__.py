@@ -73,7 +73,7 @@ def run_words(given: argparse.Namespace) -> list[Table]:
 
 def run_likelihood(given: argparse.Namespace) -> list[Table] | str:
     points = 2 if given.quick else likelihood.POINTS
-    return likelihood.run(data_folder(given.data), points=points, worst=likelihood.WORST)
+    return likelihood.run(data_folder(given.data), points=points)
 
 
 def run_peers(given: argparse.Namespace) -> list[Table] | str:

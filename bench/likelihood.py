@@ -6,9 +6,9 @@ by teacher forcing, each of the next actions as if it came right after: bits per
 per needed name, a name last seen some messages ago, at its first occurrence. As absolute bits say
 little, each policy's are given as the share of the way from the page with the task alone to the
 page with everything. Intervals are of a paired bootstrap over points, which also says in how many
-draws refold is above a bag of bare names. `--worst` lists the names with the largest gap between
-refold's page and everything, and groups them by what the page shows of them: the work list of the
-gist.
+draws refold is above a bag of bare names. The gaps between refold's page and everything are
+grouped by what the page shows of a name; `--worst` lists the largest, the work list of the gist. It
+quotes the sessions, so it is printed and not kept.
 
     python -m bench.likelihood DATA [--points N] [--seed N] [--share 0.3] [--worst N] [--turn-by-turn]
 
@@ -37,7 +37,6 @@ from bench.small_model import SmallModel, UnknownLibrary, missing_packages
 from bench.tables import Table, text_of_tables
 
 POINTS, SEED, SHARE = 13, 7, 0.3
-WORST = 10
 DRAWS = 2_000
 INTERVAL = 0.9
 FLOOR, CEILING, OURS, CONTROL = "task only", "everything", "refold", "bag of names"
@@ -318,11 +317,9 @@ def run(
     except UnknownLibrary as error:
         return f"Skipped: {error}; {INSTALL}."
     found = measure(chosen, reader, {**POLICIES, **(TURN_BY_TURN if turn_by_turn else {})})
-    tables = [policy_table(found, share), goal_table(found)]
-    if worst:
-        gaps = gaps_of(found)
-        tables += [group_table(gaps), worst_table(gaps, worst)]
-    return tables
+    gaps = gaps_of(found)
+    tables = [policy_table(found, share), goal_table(found), group_table(gaps)]
+    return [*tables, worst_table(gaps, worst)] if worst else tables
 
 
 def main(arguments: list[str] | None = None) -> None:
