@@ -284,7 +284,7 @@ def test_recent_ones_that_exceed_the_limit_go_oldest_first_and_are_named() -> No
     done = climbed(log, importance, keep_recent=5, max_tokens=200)  # M-76
     assert done.state.view().slot_tokens <= 200
     assert done.state.view().slots[-1].seq == 8
-    assert any("unfold #1-7" in text for text in pages(done))
+    assert any("hidden: #1-7" in text for text in pages(done))
 
 
 def test_a_call_and_its_result_go_or_stay_together() -> None:

@@ -19,13 +19,13 @@ from msgspec.structs import replace
 from refold.artifacts import offload
 from refold.artifacts.kinds.registry import SEARCH_RESULTS
 from refold.artifacts.output import FORM, Content, Output
-from refold.artifacts.stub import UNFOLD, stub_of
-from refold.core.arguments import has_tool
+from refold.artifacts.stub import stub_of
 from refold.core.budget import offload_tokens
 from refold.core.model import ORIGIN, Artifact, Message, Origin, Text, ToolResult
 from refold.log.draft import Draft
 from refold.log.notices import Notice
 from refold.log.open_log import OpenLog
+from refold.strategies.reach import unfolder
 from refold.tokens.counter import MESSAGE_TOKENS, count_message
 
 # What no counter of any use exceeds: with them, counting is spared at both ends.
@@ -163,7 +163,7 @@ class Intake:
         self, result: ToolResult, content: Content, origin: Origin, mime: str | None = None
     ) -> tuple[Artifact, ToolResult]:
         """The result with a stub in place of its text, and the artifact that has the text."""
-        tool = UNFOLD if has_tool(self._log.known.tools, UNFOLD) else ""
+        tool = unfolder(self._log.known)
         stub = stub_of(content, origin, self._report_failure, tool=tool)
         artifact = offload.keep(
             self._log.store,

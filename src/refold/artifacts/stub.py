@@ -22,7 +22,6 @@ from refold.display import cut, one_line, plural
 STUB_CHARS_MAX = 2_000
 NAME_CHARS, LOCATION_CHARS = 160, 300
 SAMPLE_CHARS, LOOKED_AT_CHARS = 100_000, 2_000_000
-UNFOLD = "refold_unfold"
 
 
 class Stub(Struct, frozen=True):

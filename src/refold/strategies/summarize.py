@@ -27,6 +27,7 @@ from refold.strategies.brief import Brief, last_seam, protected, tokens_of
 from refold.strategies.gist.draft import line_of
 from refold.strategies.gist.passages import per_char
 from refold.strategies.prose import FRAME_TOKENS, SHARE_MAX, cap_tokens, carried
+from refold.strategies.reach import UNFOLD, unfolder
 
 REASON = "summarize"
 LEDGER_SHARE = 0.55  # of what a summary may have: the ledger; the rest is for prose
@@ -142,7 +143,7 @@ class _Tally(Struct, frozen=True):
 def _draft(brief: Brief, run: Sequence[Slot], ledger: _Ledger) -> Summarize:
     span = Span(run[0].seq, run[-1].last)
     tally = _tally(brief, run)
-    prose, text = _prose_and_text(brief, run, _heading(span, tally), ledger)
+    prose, text = _prose_and_text(brief, run, _heading(brief.view, span, tally), ledger)
     return Summarize(
         batch=brief.batch,
         span=span,
@@ -177,11 +178,12 @@ def _count(brief: Brief, slot: Slot) -> tuple[int, Sequence[Slot]]:
     return len(originals), originals
 
 
-def _heading(span: Span, tally: _Tally) -> str:
+def _heading(view: View, span: Span, tally: _Tally) -> str:
     what = "1 earlier message" if tally.messages == 1 else f"{tally.messages} earlier messages"
+    where = f"; {UNFOLD} {span} gives them whole" if unfolder(view) else ""
     return (
-        f"[Summary of {what}, {span}: background, not a new request; "
-        f"unfold {span} gives them whole.{_tools_line(tally.tools)}]"
+        f"[Summary of {what}, {span}: background, not a new request{where}."
+        f"{_tools_line(tally.tools)}]"
     )
 
 
