@@ -18,6 +18,7 @@ from refold.artifacts.output import Content
 from refold.artifacts.values import Written
 from refold.core.model import Artifact, Origin
 from refold.display import cut, one_line, plural
+from refold.redaction import Redact
 
 STUB_CHARS_MAX = 2_000
 NAME_CHARS, LOCATION_CHARS = 160, 300
@@ -59,13 +60,15 @@ class Stub(Struct, frozen=True):
         return "\n".join(self.looked.excerpt(room)) if self.looked else ""
 
 
-def stub_of(content: Content, origin: Origin, failed: Failed, *, tool: str) -> Stub:
-    """The stub of a content. `failed` is told what failed of that which the program brought: its
-    own kinds and summaries."""
-    text = looked_at(content)
+def stub_of(
+    content: Content, origin: Origin, failed: Failed, *, tool: str, redact: Redact = str
+) -> Stub:
+    """The stub of a content, without secrets: they go before its lines are chosen and cut.
+    `failed` is told what failed of that which the program brought: its own kinds and summaries."""
+    text = redact(looked_at(content))
     if not text:
         return Stub(None, tool=tool)
-    summary = summarized(lambda: sample(content), origin, failed)
+    summary = summarized(lambda: sample(content), origin, failed, redact)
     return Stub(Looked(text, failed), summary, tool)
 
 

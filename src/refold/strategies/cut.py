@@ -43,7 +43,8 @@ def cut(brief: Brief, piece: Piece, tokens_max: int) -> tuple[Edit, int]:
     """The edit that brings a piece to this size if a note fits into it, and the tokens it frees."""
     whole = piece.whole
     size = brief.block_tokens(piece.slot.message, whole)
-    text = "" if isinstance(whole, Thinking) else text_of(whole)
+    # Half a secret could not be told by its look, so secrets go before the text is cut.
+    text = "" if isinstance(whole, Thinking) else brief.redact(text_of(whole))
     room = tokens_max
     for _ in range(TRIES):
         chars = len(text) * room // max(1, size)

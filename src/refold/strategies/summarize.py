@@ -21,6 +21,7 @@ from refold.core.laws import units
 from refold.core.model import Edit, Fact, Prose, Slot, Span, Summarize, View
 from refold.core.plan import Ask
 from refold.core.summary import prose_text
+from refold.ledger.facts import Cutter
 from refold.ledger.ledger import facts_of, files_in_work, ledger_lines, merged
 from refold.ledger.uses import Used, noted, tools_used
 from refold.strategies.brief import Brief, last_seam, protected, tokens_of
@@ -111,7 +112,7 @@ class _Ledger(Struct, frozen=True):
 def _ledger_of(brief: Brief, runs: Sequence[Sequence[Slot]], raw: Sequence[Slot]) -> _Ledger:
     """The ledger with what these runs add to it."""
     known = brief.view.facts
-    new = facts_of(raw, brief.config, known)
+    new = facts_of(raw, brief.config, known, Cutter(brief.redact))
     left = _slots_left(brief, runs)
     in_work = files_in_work(left, brief.config)
     free = 0 if brief.has_writer else _free_tokens(brief, left)
