@@ -30,6 +30,6 @@ def test_chunks_are_handed_on_and_recorded() -> None:
         async with await aio.open("work", store="memory:", model="gpt-4o") as context:
             await context.append({"role": "user", "content": "hi"})
             assert len([one async for one in context.stream(chunks())]) == 1
-            assert len((await context.view()).slots) == 2
+            assert len((await context.view).slots) == 2
 
     asyncio.run(ask())
