@@ -261,6 +261,11 @@ def test_a_plan_says_the_scores_of_what_would_go() -> None:
         item.edit.reason
         for item in climbed(log_of(alternating(21)), importance, keep_recent=0).proposals
     ]
+    assert len(re.findall(r"#\d+ 0\.\d\d", reasons[0])) == 19
+    reasons = [
+        item.edit.reason
+        for item in climbed(log_of(alternating(260)), importance, keep_recent=0).proposals
+    ]
     assert re.fullmatch(r"least important \(0\.\d\d to 0\.\d\d\)", reasons[0])
 
 
