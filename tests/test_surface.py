@@ -106,9 +106,8 @@ def test_async_callers_have_every_method_with_its_signature(wrapper):
         method = name.split(".")[1]
         assert hasattr(wrapper, method), method
         plain = getattr(ROOMS[wrapper], method)
-        if not isinstance(plain, property) and not inspect.isasyncgenfunction(
-            getattr(wrapper, method)
-        ):
+        # A stream that is awaited is another type than one that is not.
+        if not isinstance(plain, property) and method != "stream":
             assert inspect.signature(plain) == inspect.signature(getattr(wrapper, method))
 
 

@@ -20,6 +20,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, M
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from refold.artifacts.artifacts import Artifacts
+from refold.checked import checked
 from refold.config import Config
 from refold.core.budget import Budget
 from refold.core.model import View
@@ -163,9 +164,14 @@ class AsyncContext(_Async):
     fork = _threaded_twin(Context.fork)
     spawn = _threaded_twin(Context.spawn)
 
-    async def stream(self, response: AsyncIterable[Any]) -> AsyncIterator[Any]:
+    @checked
+    def stream(self, response: AsyncIterable[Any]) -> AsyncIterator[Any]:
         """Hands on the chunks of a provider's raw stream, and records the reply once it ends,
         however it ends."""
+        self._wrapped._open.check_writable()
+        return self._streamed(response)
+
+    async def _streamed(self, response: AsyncIterable[Any]) -> AsyncIterator[Any]:
         chunks: list[Any] = []
         try:
             async for chunk in response:

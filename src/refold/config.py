@@ -126,6 +126,9 @@ class Config(
     durability: Durability = "turn"
     # Seconds that a compaction waits for the writer.
     writer_wait_s: float = 30.0
+    # Whether the writer looks at the ledger and its own words once more, and may add what is
+    # missing.
+    writer_checks: bool = False
     # Where secrets are taken out: everywhere, nowhere, or in the channels named; with "emails",
     # addresses go as well.
     redact: bool | tuple[Channel | Literal["emails"], ...] = True

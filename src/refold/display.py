@@ -66,6 +66,16 @@ def cut(text: str, length: int) -> str:
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
+def whole_words(text: str, length: int) -> str:
+    """The beginning of a text in at most so many characters, without the half of a word at its
+    end: half of a secret would not be known as one."""
+    short = text[:length]
+    if len(text) <= length or text[length].isspace() or short[-1:].isspace():
+        return short
+    words = short.rsplit(maxsplit=1)
+    return words[0] if len(words) > 1 else ""
+
+
 def one_line(text: str) -> str:
     """The words of the text with single spaces between them."""
     return " ".join(text.split())
@@ -150,7 +160,7 @@ def failure(error: BaseException) -> str:
     except Exception:  # noqa: BLE001 - the text of an error is its author's code
         said = ""
     name = type(error).__name__
-    plain = cut(f"{name}: {said}" if said else name, FAILURE_CHARS)
+    plain = whole_words(f"{name}: {said}" if said else name, FAILURE_CHARS)
     return plain.encode("utf-8", "replace").decode()
 
 

@@ -447,7 +447,7 @@ def test_one_message_larger_than_the_window_is_cut_and_nothing_is_tried_again():
     context.on("auto-compacting", heard.append)
     context.append({"role": "user", "content": "please read " + "data " * 60_000 + "and answer"})
     request = checked(context)
-    assert "unfold #2" in request["messages"][0]["content"]
+    assert "are cut here: #2 …]" in request["messages"][0]["content"]
     assert context.stats().current <= context.budget.input_max
     checked(context)
     assert len(heard) == 1

@@ -195,7 +195,7 @@ def test_one_message_larger_than_the_window_is_cut_with_a_note_and_unfolds_whole
     request = context.request("openai_chat")
     assert dialects.dialect("openai_chat").check(request) == []
     assert context.stats().current <= context.budget.input_max
-    assert f"unfold #{event.seq}" in json.dumps(request)
+    assert f"are cut here: #{event.seq} " in json.dumps(request)
     assert context.unfold(f"#{event.seq}").text == text
 
 

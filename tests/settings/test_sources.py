@@ -63,6 +63,7 @@ def test_every_setting_can_stand_in_the_environment(name: str, tmp_path: Path) -
     texts = {
         "exclude_tools": "[]",
         "auto": "false",
+        "writer_checks": "true",
         "cache": "false",
         "cache_ttl": "1h",
         "alternate_roles": "true",

@@ -118,8 +118,8 @@ def test_the_placeholder_names_the_handle_and_the_artifact() -> None:
     done = climbed(log, clear, keep=0)
     texts = [shown(slot)[0] for slot in done.state.view().slots if slot.message.role == "tool"]
     assert texts[:2] == [
-        "[cleared; unfold #3 or art-12 to read it]",
-        "[cleared; unfold #5 to read it]",
+        "[cleared: #3 or art-12]",
+        "[cleared: #5]",
     ]
 
 

@@ -43,7 +43,7 @@ def test_a_single_message_larger_than_the_window_is_cut_in_the_middle() -> None:
     (page,) = pages(done)
     assert 90_000 < done.state.view().tokens <= 100_000
     assert page.startswith("start ") and page.endswith(" end")
-    assert "unfold #1 to read all" in page
+    assert "are cut here: #1 …]" in page
 
 
 def test_the_first_request_is_cut_only_above_a_quarter_of_the_window() -> None:
@@ -67,7 +67,7 @@ def test_results_are_cut_before_arguments_and_texts() -> None:
     assert "cut here" in texts[3] and "cut here" not in texts[1] + texts[2]
     done = climbed(log, fit, target=state_of(log).view().tokens - 900)
     texts = pages(done)
-    assert "unfold #4" in texts[3] and "unfold #3" in texts[2] and "cut" not in texts[1]
+    assert "cut here: #4" in texts[3] and "cut here: #3" in texts[2] and "cut" not in texts[1]
 
 
 def test_results_beside_the_latest_request_are_results() -> None:
@@ -135,7 +135,7 @@ def test_arguments_that_are_json_text_stay_json() -> None:
     )
     done = climbed(log_of([said("user", "go"), call, answered("a", "ok")]), fit, target=200)
     (arguments,) = shown(done.state.view().slots[1])
-    assert arguments.startswith('{"…": ') and "unfold #2" in arguments and arguments.endswith("}")
+    assert arguments.startswith('{"…": ') and "#2" in arguments and arguments.endswith("}")
 
 
 def test_two_thousand_small_messages_are_hidden_where_cutting_cannot_help() -> None:

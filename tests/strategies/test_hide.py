@@ -134,7 +134,7 @@ def test_truncating_again_goes_on_behind_the_earlier_range_with_one_notice() -> 
     assert indices(second, 41) == list(range(2, 38))
     assert indices(third, 41) == list(range(2, 38))
     notices = [text for text in pages(third) if "hidden" in text]
-    assert notices == ["[36 earlier messages are hidden; unfold #3-38 to read them.]"]
+    assert notices == ["[36 earlier messages are hidden: #3-38.]"]
     assert pages(third)[1].startswith("m1")
 
 
@@ -203,9 +203,9 @@ def test_a_pinned_message_stays_with_its_pair() -> None:
 
 def test_the_notice_says_how_many_and_the_handle() -> None:
     done = climbed(log_of(alternating(4, 4_000)), hide, preset="none")
-    assert "[1 earlier message is hidden; unfold #4 to read it.]" in pages(done)
+    assert "[1 earlier message is hidden: #4.]" in pages(done)
     done = climbed(log_of(alternating(11)), hide, preset="half")
-    assert "[4 earlier messages are hidden; unfold #3-6 to read them.]" in pages(done)
+    assert "[4 earlier messages are hidden: #3-6.]" in pages(done)
 
 
 def test_a_notice_larger_than_what_it_hides_is_not_worth_it() -> None:
@@ -220,7 +220,7 @@ def test_summaries_go_after_messages() -> None:
     done = climbed(log, hide, target=state_of(log).view().tokens - 300)
     assert any("what was done" in text for text in pages(done))
     all_of_it = climbed(log, hide)
-    assert "[8 earlier messages are hidden; unfold #3-10 to read them.]" in pages(all_of_it)
+    assert "[8 earlier messages are hidden: #3-10.]" in pages(all_of_it)
 
 
 def test_the_edits_touch_nothing_protected() -> None:

@@ -261,6 +261,11 @@ def test_a_plan_says_the_scores_of_what_would_go() -> None:
         item.edit.reason
         for item in climbed(log_of(alternating(21)), importance, keep_recent=0).proposals
     ]
+    assert len(re.findall(r"#\d+ 0\.\d\d", reasons[0])) == 19
+    reasons = [
+        item.edit.reason
+        for item in climbed(log_of(alternating(260)), importance, keep_recent=0).proposals
+    ]
     assert re.fullmatch(r"least important \(0\.\d\d to 0\.\d\d\)", reasons[0])
 
 
@@ -284,7 +289,7 @@ def test_recent_ones_that_exceed_the_limit_go_oldest_first_and_are_named() -> No
     done = climbed(log, importance, keep_recent=5, max_tokens=200)  # M-76
     assert done.state.view().slot_tokens <= 200
     assert done.state.view().slots[-1].seq == 8
-    assert any("unfold #1-7" in text for text in pages(done))
+    assert any("hidden: #1-7" in text for text in pages(done))
 
 
 def test_a_call_and_its_result_go_or_stay_together() -> None:

@@ -77,14 +77,14 @@ def test_pins_stay_and_the_notice_counts_the_hidden() -> None:
     log = log_of([*alternating(21), Pin(seq=5)])
     done = climbed(log, window, keep=3)
     assert left(log, keep=3) == [1, 5, 19, 20, 21]
-    assert "[16 earlier messages are hidden; unfold #2-4, #6-18 to read them.]" in pages(done)
+    assert "[16 earlier messages are hidden: #2-4, #6-18.]" in pages(done)
 
 
 def test_a_window_that_slides_on_has_one_notice() -> None:
     first = climbed(log_of(alternating(41)), window, keep=20)
     second = climbed(log_of(alternating(41)), window, keep=4, state=first.state)
     assert [text for text in pages(second) if "hidden" in text] == [
-        "[36 earlier messages are hidden; unfold #2-37 to read them.]"
+        "[36 earlier messages are hidden: #2-37.]"
     ]
 
 

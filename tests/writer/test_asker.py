@@ -13,6 +13,7 @@ from refold.tokens.counter import ESTIMATE
 from refold.writer import asker as asking
 from refold.writer.accept import Rejected, check
 from refold.writer.asker import Answer, Asker, Request
+from refold.writer.exchange import NO_ROOM
 from tests.scripted import AWS, GOOD, Scripted, heard_by, opened, page, summaries, talked, used
 
 # --- what goes in ---
@@ -319,7 +320,7 @@ def test_no_room_for_prose_is_said_and_is_not_the_writers_fault():
         talked(context, 16, start=16 * round, size=500)
         assert context.compact("summarize").batch
     reasons = {notice.reason for notice in heard if notice.name == "compaction-failed"}
-    assert reasons == {asking.NO_ROOM}
+    assert reasons == {NO_ROOM}
     assert [n.details["asked"] for n in heard if n.name == "compaction-complete"] == [0, 0, 0]
     assert writer.requests == []
     assert not context._compactor._asker.resting

@@ -18,6 +18,7 @@ from msgspec import UNSET, Struct
 from refold.core.arguments import decoded
 from refold.core.model import Origin
 from refold.display import cut, failure, one_line
+from refold.redaction import Redact
 
 DESCRIPTION_CHARS_MAX, SUMMARY_CHARS_MAX = 200, 800
 ARGUMENT_CHARS_MAX = 50
@@ -47,19 +48,24 @@ def register(
     _registered[tool] = _Functions(describe, summarize)
 
 
-def described(tool: str, arguments: str | dict[str, Any], failed: Failed) -> str:
+def described(
+    tool: str, arguments: str | dict[str, Any], failed: Failed, redact: Redact = str
+) -> str:
     """`readFile: /src/index.ts`, `searchCode with 2 argument(s)`, `listFiles`, or what the
-    registered function says."""
+    registered function says, without secrets."""
     values = _values(arguments)
     own, every = _functions(tool)
     describe = own.describe or every.describe
     if describe is None:
-        return _usual_description(tool, values)
+        return _usual_description(tool, values, redact)
     answer = _answer(lambda: describe(deepcopy(values)), f"describe {tool}", failed)
-    return one_line(cut(answer, DESCRIPTION_CHARS_MAX)) or _usual_description(tool, values)
+    said = one_line(cut(redact(answer), DESCRIPTION_CHARS_MAX))
+    return said or _usual_description(tool, values, redact)
 
 
-def summarized(text: Callable[[], str], origin: Origin, failed: Failed) -> str:
+def summarized(
+    text: Callable[[], str], origin: Origin, failed: Failed, redact: Redact = str
+) -> str:
     """What the registered function says of a text; nothing if there is none, or it has nothing
     to say."""
     own, every = _functions(origin.tool)
@@ -67,7 +73,7 @@ def summarized(text: Callable[[], str], origin: Origin, failed: Failed) -> str:
     if summarize is None:
         return ""
     summary = _answer(lambda: summarize(text(), origin), f"summarize {origin.tool}", failed)
-    return cut(summary, SUMMARY_CHARS_MAX)
+    return cut(redact(summary), SUMMARY_CHARS_MAX)
 
 
 def _functions(tool: str) -> tuple[_Functions, _Functions]:
@@ -101,12 +107,13 @@ def _values(arguments: str | dict[str, Any]) -> Any:
     return {"input": arguments} if arguments else {}
 
 
-def _usual_description(tool: str, values: Any) -> str:
+def _usual_description(tool: str, values: Any, redact: Redact) -> str:
     if not isinstance(values, dict) or not values:
         return tool
     first = next(iter(values.values()))
     if not isinstance(first, str):
         return f"{tool} with {len(values)} argument(s)"
+    first = redact(first)
     if len(first) > ARGUMENT_CHARS_MAX:
         first = first[:ARGUMENT_CHARS_MAX] + "..."
     return f"{tool}: {first}"

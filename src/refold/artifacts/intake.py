@@ -19,13 +19,14 @@ from msgspec.structs import replace
 from refold.artifacts import offload
 from refold.artifacts.kinds.registry import SEARCH_RESULTS
 from refold.artifacts.output import FORM, Content, Output
-from refold.artifacts.stub import UNFOLD, stub_of
-from refold.core.arguments import has_tool
+from refold.artifacts.stub import stub_of
 from refold.core.budget import offload_tokens
 from refold.core.model import ORIGIN, Artifact, Message, Origin, Text, ToolResult
 from refold.log.draft import Draft
 from refold.log.notices import Notice
 from refold.log.open_log import OpenLog
+from refold.redaction import redactor
+from refold.strategies.reach import unfolder
 from refold.tokens.counter import MESSAGE_TOKENS, count_message
 
 # What no counter of any use exceeds: with them, counting is spared at both ends.
@@ -57,6 +58,7 @@ class Intake:
         is `bound` to what it read cannot be shown a result shortened later: for it, results in the
         caller's own messages are moved out as early as others."""
         self._config = self._log.config
+        self._redact = redactor(self._config.redact, "summaries")
         self.result_tokens_max = offload_tokens(self._config, window)
         is_early = bound or self._config.offload_tokens is not None
         # In a small window the whole result serves the next steps better than any stub does.
@@ -70,7 +72,10 @@ class Intake:
         for block in message.blocks:
             if isinstance(block, ToolResult) and self._is_large(block, self.message_tokens_max):
                 origin = offload.origin_of(
-                    self._log.log.call(block.call), self._report_failure, name=block.name
+                    self._log.log.call(block.call),
+                    self._report_failure,
+                    name=block.name,
+                    redact=self._redact,
                 )
                 artifact, block = self._move_out(block, "\n".join(_texts(block)), origin)
                 drafts.append(self._log.draft(artifact, by=f"tool:{origin.tool}"))
@@ -102,6 +107,7 @@ class Intake:
             name=given["name"],
             task=given["task"],
             query=given["query"],
+            redact=self._redact,
         )
         drafts = [self._log.draft(one, by=by) for one in self._kept_media(output, origin)]
         about_origin = {**about, ORIGIN: msgspec.to_builtins(origin)}
@@ -163,8 +169,8 @@ class Intake:
         self, result: ToolResult, content: Content, origin: Origin, mime: str | None = None
     ) -> tuple[Artifact, ToolResult]:
         """The result with a stub in place of its text, and the artifact that has the text."""
-        tool = UNFOLD if has_tool(self._log.known.tools, UNFOLD) else ""
-        stub = stub_of(content, origin, self._report_failure, tool=tool)
+        tool = unfolder(self._log.known)
+        stub = stub_of(content, origin, self._report_failure, tool=tool, redact=self._redact)
         artifact = offload.keep(
             self._log.store,
             content,

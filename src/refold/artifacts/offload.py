@@ -25,10 +25,12 @@ from refold.core.arguments import canonical_arguments
 from refold.core.codec import artifact_id
 from refold.core.model import Artifact, Origin, ToolCall
 from refold.errors import Invalid
+from refold.redaction import Redact
 from refold.stores.protocol import Store
 
 TYPES = get_args(get_type_hints(Artifact)["type"])
 CHUNK_CHARS = 256 * 1024
+ARGUMENTS_CHARS = 512
 OWN_TOOLS = ("refold_search", "refold_unfold", "refold_grep", "refold_artifacts")  # see `toolbox`
 SUFFIXES = {
     TEXT: ".txt",
@@ -169,18 +171,26 @@ def _measures_of_bytes(content: bytes) -> tuple[int, int]:
 
 
 def origin_of(
-    call: ToolCall | None, failed: Failed, *, name: str = "", task: str = "", query: str = ""
+    call: ToolCall | None,
+    failed: Failed,
+    *,
+    name: str = "",
+    task: str = "",
+    query: str = "",
+    redact: Redact = str,
 ) -> Origin:
     """Where an artifact came from: the tool, its arguments and their hash, a one-line description.
-    `failed` is told why a describer of the caller's had none."""
+    `failed` is told why a describer of the caller's had none. Secrets go before anything is
+    cut."""
     if call is None:
         return Origin(tool=name, description=name, task=task, query=query)
     arguments = canonical_arguments(call)
+    is_long = len(arguments) > ARGUMENTS_CHARS
     return Origin(
         tool=call.name,
-        arguments=arguments[:512],
+        arguments=redact(arguments)[:ARGUMENTS_CHARS] if is_long else arguments,
         arguments_hash=_arguments_hash(arguments),
-        description=described(call.name, call.arguments, failed),
+        description=described(call.name, call.arguments, failed, redact),
         task=task,
         query=query,
     )

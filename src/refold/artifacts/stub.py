@@ -18,11 +18,12 @@ from refold.artifacts.output import Content
 from refold.artifacts.values import Written
 from refold.core.model import Artifact, Origin
 from refold.display import cut, one_line, plural
+from refold.redaction import Redact
 
 STUB_CHARS_MAX = 2_000
 NAME_CHARS, LOCATION_CHARS = 160, 300
+REDACTED_CHARS = 100_000
 SAMPLE_CHARS, LOOKED_AT_CHARS = 100_000, 2_000_000
-UNFOLD = "refold_unfold"
 
 
 class Stub(Struct, frozen=True):
@@ -32,6 +33,7 @@ class Stub(Struct, frozen=True):
     looked: Looked | None
     summary: str = ""
     tool: str = ""
+    redact: Redact = str
 
     @property
     def kind(self) -> str:
@@ -57,17 +59,22 @@ class Stub(Struct, frozen=True):
         return f"[{said}]"
 
     def _lines(self, room: int) -> str:
-        return "\n".join(self.looked.excerpt(room)) if self.looked else ""
+        return self.redact("\n".join(self.looked.excerpt(room))) if self.looked else ""
 
 
-def stub_of(content: Content, origin: Origin, failed: Failed, *, tool: str) -> Stub:
-    """The stub of a content. `failed` is told what failed of that which the program brought: its
-    own kinds and summaries."""
+def stub_of(
+    content: Content, origin: Origin, failed: Failed, *, tool: str, redact: Redact = str
+) -> Stub:
+    """The stub of a content, without secrets: they go before its lines are chosen and cut, or,
+    where it is so large that this would hold up an append, from the lines that are shown.
+    `failed` is told what failed of that which the program brought: its own kinds and summaries."""
     text = looked_at(content)
+    if len(text) <= REDACTED_CHARS:
+        text = redact(text)
     if not text:
         return Stub(None, tool=tool)
-    summary = summarized(lambda: sample(content), origin, failed)
-    return Stub(Looked(text, failed), summary, tool)
+    summary = summarized(lambda: sample(content), origin, failed, redact)
+    return Stub(Looked(text, failed), summary, tool, redact)
 
 
 def _size_text(artifact: Artifact) -> str:

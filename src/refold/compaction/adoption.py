@@ -13,6 +13,7 @@ from refold.core.laws import seams
 from refold.core.model import Message, Slot, Span, Summarize, Text
 from refold.core.plan import Plan, Proposal, Step
 from refold.errors import Invalid
+from refold.ledger.facts import Cutter
 from refold.ledger.ledger import facts_of
 
 LINE_CHARS_MAX = 160
@@ -29,7 +30,7 @@ def adopted(state: Fold, job: Job, span: Span, text: str, by: str) -> Plan:
         span=Span(covered[0].seq, covered[-1].last),
         text=text,
         line=text.strip().splitlines()[0][:LINE_CHARS_MAX],
-        facts=facts_of(covered, job.config, tuple(state.facts.values())),
+        facts=facts_of(covered, job.config, tuple(state.facts.values()), Cutter(job.redact)),
         reason=f"adopted from {by}",
     )
     size = sum(slot.tokens for slot in covered)

@@ -32,7 +32,8 @@ def rejections(
     log: OpenLog, outcomes: Sequence[Outcome], strategy: str, bill: dict[str, Any]
 ) -> None:
     """Why words of the writer were not taken."""
-    reasons = dict.fromkeys(outcome.reason for outcome in outcomes if outcome.reason)
+    told = (reason for outcome in outcomes for reason in (outcome.reason, outcome.unchecked))
+    reasons = dict.fromkeys(filter(None, told))
     if reasons:
         reason = "; ".join(reasons)
         log.notices.add(

@@ -93,6 +93,7 @@ def _question(ask: Ask, before: View, job: Job, left: int) -> Question | None:
         covered=covered,
         tokens_max=room,
         instructions=job.instructions,
+        checks=job.config.writer_checks,
     )
 
 

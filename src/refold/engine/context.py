@@ -95,6 +95,7 @@ class Context:
         self._reader = ArtifactReader(self._open)
         self.artifacts = Artifacts(self._open, self._reader)
         self.log = LogReader(self._open)
+        self._unknown: set[str] = set()
         self._model.changed += [self._compactor.reconsider, self._resize, self._pages.clear]
         self._open.settled = self._model.follow
         self.update(model=model, window=window, system=system, tools=tools)
@@ -103,6 +104,12 @@ class Context:
     def _resize(self) -> None:
         bound = self._model.info.thinking_bound
         self._intake.resize(self._model.budget.window, bound=bound)
+
+    def _report_unknown_model(self, name: str) -> None:
+        """Says once of each name that nobody knows its window."""
+        if self._model.is_unknown and name not in self._unknown:
+            self._unknown.add(name)
+            self._open.notify("unknown-model", f"{name}: a window of 128,000 is assumed")
 
     def _remark(self, remarks: Sequence[str]) -> None:
         """Queues what an opening has to say."""
@@ -134,8 +141,7 @@ class Context:
             if not all(value is None for value in (system, tools, title, tags, metadata, names)):
                 self._open.check_writable()
             self._model.take(model or self._open.state.meta.model, window)
-            if self._model.is_unknown:
-                self._open.notify("unknown-model", f"{model}: a window of 128,000 is assumed")
+            self._report_unknown_model(model or self._open.known.model or "")
             tagged = tuple(tags) if tags is not None else None
             given = Meta(
                 model=model or None,

@@ -26,7 +26,8 @@ class Stats(Struct, frozen=True, kw_only=True):
     """`breakdown` parts always sum to `current`; its `artifacts` are the messages that show
     stubs of results which were moved out. `inherited` is the part of `billed` that a fork
     brought from its parent. `due` is what the next request will do about the size of the page:
-    nothing, `prune` (below the trigger) or `compact`; `due_reason` says why it does nothing
+    nothing, `prune` (below the trigger), `compact`, or `make-room` (the oldest messages leave,
+    because an undone compaction does not come back); `due_reason` says why it does nothing
     although the page is full. Ages are in milliseconds; 0 messages have none."""
 
     conversation: str

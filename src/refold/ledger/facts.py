@@ -1,13 +1,18 @@
 """Facts as values: those of one kind, how much each is needed, and a text of bearable length.
 
+Secrets go before a text is cut: half of one could not be told by its look.
+
 Neighbours: `ledger` makes facts of what was said and done, `text` writes them for a page.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+
+from msgspec import Struct
 
 from refold.core.model import Fact, FactKind
+from refold.display import cut
 
 RANK_CHANGED = 2  # of files that were changed
 RANK_KEPT = 4  # up to this rank a fact never leaves the ledger
@@ -43,6 +48,23 @@ def rank(fact: Fact) -> int:
             return 9
         case _:
             return 8
+
+
+class Cutter(Struct, frozen=True):
+    """Cuts texts to size. `redact` takes secrets out of those that are cut."""
+
+    redact: Callable[[str], str] = str
+
+    def end(self, text: str, size: int) -> str:
+        """A text that is too long without its end."""
+        return text if len(text) <= size else cut(self.redact(text), size)
+
+    def middle(self, text: str, size: int, seq: int = 0) -> str:
+        """A text that is too long without its middle; `seq` says where all of it is."""
+        return text if len(text) <= size else without_middle(self.redact(text), size, seq)
+
+
+UNCLEANED = Cutter()
 
 
 def without_middle(text: str, size: int, seq: int = 0) -> str:

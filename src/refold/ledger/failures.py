@@ -11,9 +11,9 @@ import re
 from collections.abc import Sequence
 
 from refold.core.model import ErrorState, Fact
-from refold.display import one_line
+from refold.display import one_line, whole_words
 from refold.ledger.actions import Action
-from refold.ledger.facts import of_kind, without_middle
+from refold.ledger.facts import UNCLEANED, Cutter, of_kind
 from refold.ledger.kinds import ON_FILES
 from refold.ledger.outcomes import tests_failed
 from refold.ledger.results import payload
@@ -22,6 +22,7 @@ LABEL_MAX = 120
 LINE_MAX = 300
 OUTPUT_READ = 200_000
 END_READ = 6_000  # characters at each end in which the telling line is looked for
+SECRET_CHARS = 10_000  # read beyond an end, so that a secret that is cut there is known
 FOLDER_READ = 300  # characters in which `cd folder &&` is looked for
 FILTER_MAX = 20  # characters of a filter such as ` | tail -20`
 ARROW = " → "  # between what was tried and how it failed
@@ -38,28 +39,30 @@ _ANSI = re.compile(r"\x1b\[[\d;]{0,12}[a-zA-Z]")
 _REFUSED = ("the user doesn't want to", "the user denied", "user rejected", "[no result recorded]")
 
 
-def error_facts(actions: Sequence[Action], known: Sequence[Fact]) -> list[Fact]:
+def error_facts(
+    actions: Sequence[Action], known: Sequence[Fact], cutter: Cutter = UNCLEANED
+) -> list[Fact]:
     """The failures of these actions, and what became of those that are known."""
     errors = of_kind(known, "error")
     open_errors = {_label_of(fact): fact for fact in errors if fact.state == "open"}
     out: dict[str, Fact] = {}
     for action in actions:
-        label, well = _label(action), went_well(action)
+        label, well = _label(action, cutter), went_well(action)
         if not label or well is None:
             continue
         old = open_errors.pop(label, None)
         if old is not None:
             # It stays where it failed; the run that passed is among the commands.
             out[old.text] = _error(old.text, "resolved", old.seq)
-        failure = None if well else _failure(action, label)
+        failure = None if well else _failure(action, label, cutter)
         if failure is not None:
             open_errors[label] = out[failure.text] = failure
     return list(out.values())
 
 
-def _failure(action: Action, label: str) -> Fact | None:
+def _failure(action: Action, label: str, cutter: Cutter) -> Fact | None:
     """An action that failed as an open error; none if its result tells nothing."""
-    line = telling_line(action.output)
+    line = telling_line(action.output, cutter)
     return _error(f"{label}{ARROW}{line}", "open", action.seq) if line else None
 
 
@@ -82,10 +85,10 @@ def _label_of(error: Fact) -> str:
     return error.text.partition(ARROW)[0]
 
 
-def _label(action: Action) -> str:
+def _label(action: Action, cutter: Cutter) -> str:
     """What was tried, in the words by which a later try is known again."""
     if action.kind == "run" and action.command:
-        return without_middle(one_line(_bare_command(action.command)), LABEL_MAX)
+        return cutter.middle(one_line(_bare_command(action.command)), LABEL_MAX)
     if action.path and action.kind in ON_FILES and not action.command:
         kind = "modify" if action.kind == "create" else action.kind
         return f"{kind} {action.path}"
@@ -118,12 +121,12 @@ def _without_filter(command: str, name: str) -> str:
 # --- what the result says ---
 
 
-def telling_line(output: str) -> str:
+def telling_line(output: str, cutter: Cutter = UNCLEANED) -> str:
     """The line of a failed result that says most: a named exception, else the first with a sign
     of failure in it."""
     if output[:80].lower().startswith(_REFUSED):
         return ""
-    lines = _lines_at_ends(output)
+    lines = _lines_at_ends(output, cutter)
     for line in reversed(lines):
         if _names_exception(line):
             return line[:LINE_MAX]
@@ -134,17 +137,21 @@ def telling_line(output: str) -> str:
     return lines[0][:LINE_MAX] if lines else ""
 
 
-def _lines_at_ends(output: str) -> list[str]:
+def _lines_at_ends(output: str, cutter: Cutter) -> list[str]:
     """The lines at the beginning and the end of an output that can tell something."""
-    text = _ANSI.sub("", payload(output[:OUTPUT_READ]))
-    lines = [line.strip() for line in _ends(text).split("\n")]
+    text = _ANSI.sub("", payload(whole_words(output, OUTPUT_READ)))
+    lines = [line.strip() for line in _ends(text, cutter).split("\n")]
     return [line for line in lines if line and not line.lower().startswith(_UNTELLING)]
 
 
-def _ends(text: str) -> str:
-    """The beginning and the end of a text."""
-    rest = text[END_READ:]
-    return f"{text[:END_READ]}\n{rest[-END_READ:]}"
+def _ends(text: str, cutter: Cutter) -> str:
+    """The beginning and the end of a text, without secrets: a line alone may be half of one."""
+    if len(text) <= 2 * END_READ:
+        return cutter.redact(text)
+    size = END_READ + SECRET_CHARS
+    start = cutter.redact(whole_words(text, size))
+    end = cutter.redact(text[-size:].partition("\n")[2] or text[-size:])
+    return f"{start[:END_READ]}\n{end[-END_READ:]}"
 
 
 def _names_exception(line: str) -> bool:

@@ -16,10 +16,10 @@ from refold.core.laws import is_request
 from refold.core.model import Fact, FileState, Slot, ToolResult
 from refold.display import one_line
 from refold.ledger.actions import Action, actions_of
-from refold.ledger.facts import RANK_KEPT, of_kind, rank, without_middle
+from refold.ledger.facts import RANK_KEPT, UNCLEANED, Cutter, of_kind, rank, without_middle
 from refold.ledger.failures import LABEL_MAX, error_facts, went_well
 from refold.ledger.kinds import ON_FILES
-from refold.ledger.sentences import marked, own_text
+from refold.ledger.sentences import SENTENCE_MAX, marked, own_text
 from refold.ledger.text import ledger_lines
 from refold.ledger.todos import checked, listings, settled_todos
 
@@ -39,31 +39,39 @@ Said = Sequence[tuple[Slot, str]]
 # --- what a span adds ---
 
 
-def facts_of(slots: Sequence[Slot], config: Config, known: Sequence[Fact] = ()) -> tuple[Fact, ...]:
+def facts_of(
+    slots: Sequence[Slot],
+    config: Config,
+    known: Sequence[Fact] = (),
+    cutter: Cutter = UNCLEANED,
+) -> tuple[Fact, ...]:
     """The facts that a span adds to those that are known, or whose state it changes; in order of
     their seq."""
     before = {(fact.kind, fact.text): fact for fact in known}
     new: dict[tuple[str, str], Fact] = {}
-    for fact in _facts_in([slot for slot in slots if not slot.standin], config, known):
+    raw = [slot for slot in slots if not slot.standin]
+    for fact in _facts_in(raw, config, known, cutter):
         key = fact.kind, fact.text
         if _is_news(before.get(key), fact):
             new[key] = fact
     return tuple(sorted(new.values(), key=lambda fact: (fact.seq, fact.kind, fact.text)))
 
 
-def _facts_in(slots: Sequence[Slot], config: Config, known: Sequence[Fact]) -> list[Fact]:
+def _facts_in(
+    slots: Sequence[Slot], config: Config, known: Sequence[Fact], cutter: Cutter
+) -> list[Fact]:
     """All facts of a span, whether they are known or not."""
     actions = actions_of(slots, config)
     speaking = [slot for slot in slots if slot.message.role in ("user", "assistant")]
     said = [(slot, own_text(slot.message)) for slot in speaking]
     return [
-        *_requests(said),
-        *_binding_sentences(said),
-        *_files(actions, known),
-        *_commands(actions),
-        *error_facts(actions, known),
-        *_todos(said, actions, known),
-        *_artifacts(slots, actions),
+        *_requests(said, cutter),
+        *_binding_sentences(said, cutter),
+        *_files(actions, known, cutter),
+        *_commands(actions, cutter),
+        *error_facts(actions, known, cutter),
+        *_todos(said, actions, known, cutter),
+        *_artifacts(slots, actions, cutter),
     ]
 
 
@@ -80,36 +88,38 @@ def _is_news(old: Fact | None, new: Fact) -> bool:
     return new.kind in ("request", "command") and new.seq > old.seq
 
 
-def _requests(said: Said) -> Iterable[Fact]:
+def _requests(said: Said, cutter: Cutter) -> Iterable[Fact]:
+    """The page may show less of a request than its fact has, so secrets go from a short one too."""
     for slot, text in said:
-        words = without_middle(text.strip(), REQUEST_MAX, slot.seq)
-        if words and is_request(slot):
+        if text.strip() and is_request(slot):
+            words = without_middle(cutter.redact(text.strip()), REQUEST_MAX, slot.seq)
             yield Fact(kind="request", text=words, seq=slot.seq)
 
 
-def _binding_sentences(said: Said) -> list[Fact]:
+def _binding_sentences(said: Said, cutter: Cutter) -> list[Fact]:
     """Decisions and constraints; a user's own are marked as such."""
-    assistants = _sentences_by("assistant", said)
-    users = _sentences_by("user", said)
+    assistants = _sentences_by("assistant", said, cutter)
+    users = _sentences_by("user", said, cutter)
     return [*assistants[-ASSISTANT_MAX:], *users]
 
 
-def _sentences_by(role: Literal["assistant", "user"], said: Said) -> list[Fact]:
+def _sentences_by(role: Literal["assistant", "user"], said: Said, cutter: Cutter) -> list[Fact]:
     by_user = role == "user"
     state = "user" if by_user else ""
     facts: list[Fact] = []
     for slot, text in said:
         found = marked(text, by_user=by_user) if slot.message.role == role else []
         for kind, sentence in found[:MESSAGE_MAX]:
-            facts.append(Fact(kind=kind, text=sentence, seq=slot.seq, state=state))
+            words = cutter.end(sentence, SENTENCE_MAX)
+            facts.append(Fact(kind=kind, text=words, seq=slot.seq, state=state))
     return facts
 
 
-def _files(actions: Sequence[Action], known: Sequence[Fact]) -> Iterable[Fact]:
+def _files(actions: Sequence[Action], known: Sequence[Fact], cutter: Cutter) -> Iterable[Fact]:
     """One fact per file: what became of it. Reading a file that was changed tells nothing new."""
     files = {fact.text: fact for fact in of_kind(known, "file")}
     for action in actions:
-        if not _concerns_file(action):
+        if not _concerns_file(action) or _is_secret(action, cutter):
             continue
         old = files.get(action.path)
         state = _file_state(old.state if old else "", action)
@@ -125,6 +135,12 @@ def _concerns_file(action: Action) -> bool:
     if action.kind not in ON_FILES or action.ok is False:
         return False
     return bool(action.path) and not action.path.endswith("/")
+
+
+def _is_secret(action: Action, cutter: Cutter) -> bool:
+    """Whether what a command seems to name as a file is a secret there: `password => 'x'`."""
+    name = action.path.rsplit("/", 1)[-1]
+    return name in action.command and name not in cutter.redact(action.command)
 
 
 def _file_state(old: str, action: Action) -> FileState:
@@ -143,14 +159,14 @@ def _file_state(old: str, action: Action) -> FileState:
             return "deleted"
 
 
-def _commands(actions: Sequence[Action]) -> list[Fact]:
+def _commands(actions: Sequence[Action], cutter: Cutter) -> list[Fact]:
     runs = [action for action in actions if action.kind == "run"]
-    return [_command(action) for action in runs if action.command.strip()]
+    return [_command(action, cutter) for action in runs if action.command.strip()]
 
 
-def _command(action: Action) -> Fact:
+def _command(action: Action, cutter: Cutter) -> Fact:
     """A command that was run, and how it ended."""
-    text = without_middle(action.command.strip(), COMMAND_MAX)
+    text = cutter.middle(action.command.strip(), COMMAND_MAX)
     return Fact(kind="command", text=text, seq=action.seq, state=_command_state(action))
 
 
@@ -160,27 +176,29 @@ def _command_state(action: Action) -> str:
     return {True: "ok", False: "failed", None: ""}[went_well(action)]
 
 
-def _todos(said: Said, actions: Sequence[Action], known: Sequence[Fact]) -> Iterable[Fact]:
-    in_texts = [checked(text, slot.seq) for slot, text in said]
-    found = [*listings(actions, known), *filter(None, in_texts)]
+def _todos(
+    said: Said, actions: Sequence[Action], known: Sequence[Fact], cutter: Cutter
+) -> Iterable[Fact]:
+    in_texts = [checked(text, slot.seq, cutter) for slot, text in said]
+    found = [*listings(actions, known, cutter), *filter(None, in_texts)]
     return settled_todos(found, known).values()
 
 
-def _artifacts(slots: Sequence[Slot], actions: Sequence[Action]) -> Iterable[Fact]:
+def _artifacts(slots: Sequence[Slot], actions: Sequence[Action], cutter: Cutter) -> Iterable[Fact]:
     origins = {(action.result_seq, action.result_block): action for action in reversed(actions)}
     for slot in slots:
         for index, block in enumerate(slot.message.blocks):
             if isinstance(block, ToolResult) and block.artifact:
                 origin = origins.get((slot.seq, index))
-                yield _artifact(block, origin, slot.seq)
+                yield _artifact(block, origin, slot.seq, cutter)
 
 
-def _artifact(result: ToolResult, origin: Action | None, seq: int) -> Fact:
+def _artifact(result: ToolResult, origin: Action | None, seq: int, cutter: Cutter) -> Fact:
     """An artifact and what it came from."""
     name = result.name
     if origin is not None:
         name = origin.path or origin.command or origin.tool
-    label = without_middle(one_line(name), LABEL_MAX)
+    label = cutter.middle(one_line(name), LABEL_MAX)
     return Fact(kind="artifact", text=f"{result.artifact} {label}".strip(), seq=seq)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from refold.core.model import Message, Text
-from refold.display import cut
+from refold.display import whole_words
 from refold.ledger.file_mentions import header
 
 SENTENCE_MIN, SENTENCE_MAX = 12, 300
@@ -82,7 +82,7 @@ _LEAD = re.compile(r"\s{0,40}(?:[#•+*-]{1,6} +)?(?:\d{1,3}[.)] +)?(?:\[[ xX]\]
 
 
 class Marked(NamedTuple):
-    """A sentence as it was said, and what it is."""
+    """A sentence as it was said, whole, and what it is by its first `SENTENCE_MAX` characters."""
 
     kind: Literal["constraint", "decision"]
     sentence: str
@@ -94,7 +94,7 @@ class Marked(NamedTuple):
 def own_text(message: Message) -> str:
     """What the speaker of a message said: without results, and without the sections an agent put
     in."""
-    said = [without_sections(text[:MESSAGE_MAX]) for text in _texts_said(message)]
+    said = [without_sections(whole_words(text, MESSAGE_MAX)) for text in _texts_said(message)]
     return "\n".join(text for text in said if text.strip())
 
 
@@ -166,11 +166,12 @@ def marked(text: str, *, by_user: bool) -> list[Marked]:
 
 def _matching(text: str, rule: re.Pattern[str], decision: re.Pattern[str]) -> Iterator[Marked]:
     for sentence in sentences(text):
-        if sentence.endswith("?"):
+        beginning = sentence[:SENTENCE_MAX]
+        if beginning.endswith("?"):
             continue
-        if rule.search(sentence):
+        if rule.search(beginning):
             yield Marked("constraint", sentence)
-        elif decision.search(sentence):
+        elif decision.search(beginning):
             yield Marked("decision", sentence)
 
 
@@ -180,10 +181,10 @@ def _may_bind(lowered: str) -> bool:
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a text, each cut to a sane length; code and quoted lines have none."""
+    """The sentences of a text; code and quoted lines have none."""
     out: list[str] = []
     is_code = False
-    for line in text[:TEXT_MAX].split("\n"):
+    for line in whole_words(text, TEXT_MAX).split("\n"):
         if line.lstrip().startswith(("```", "~~~")):
             is_code = not is_code
         elif not is_code and not _NOT_PROSE.match(line):
@@ -194,5 +195,4 @@ def sentences(text: str) -> list[str]:
 def _sentences_of_line(line: str) -> list[str]:
     """The sentences after the marks of a list or a heading."""
     text = _LEAD.sub("", line, count=1).strip()
-    parts = [part.strip() for part in _END.split(text) if len(part) >= SENTENCE_MIN]
-    return [cut(part, SENTENCE_MAX) for part in parts]
+    return [part.strip() for part in _END.split(text) if len(part) >= SENTENCE_MIN]

@@ -12,12 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from refold.core.model import Fact, TodoState
-from refold.display import cut, one_line
+from refold.display import one_line, whole_words
 from refold.ledger.actions import Action
-from refold.ledger.facts import of_kind
+from refold.ledger.facts import UNCLEANED, Cutter, of_kind
 from refold.ledger.tools import compact
 
 TODO_MAX = 300
+TODO_READ = 10_000
 ITEMS_MAX = 200
 
 _STATES: dict[str, TodoState] = {
@@ -37,7 +38,7 @@ _TEXT_NAMES = ("content", "step", "description", "title", "subject", "task", "te
 _LIST_NAMES = ("todos", "plan", "items", "tasks", "todolist", "todo_list", "task_list", "todoList")
 _NUMBER_NAMES = ("taskId", "task_id", "id")
 _STATE_NAMES = ("status", "state")
-_CHECK = re.compile(r"[ \t]{0,20}(?:[-*+]|\d{1,3}[.)]) \[([ xX~-])\] +(\S[^\n]{0,1000})")
+_CHECK = re.compile(r"[ \t]{0,20}(?:[-*+]|\d{1,3}[.)]) \[([ xX~-])\] +(\S[^\n]{0,10000})")
 _CREATED = re.compile(r"[Tt]ask #?(\w{1,20}) created")
 
 Item = tuple[str, TodoState]
@@ -52,25 +53,27 @@ class Listing(NamedTuple):
     whole: bool = False
 
 
-def listings(actions: Iterable[Action], known: Sequence[Fact]) -> Iterator[Listing]:
+def listings(
+    actions: Iterable[Action], known: Sequence[Fact], cutter: Cutter = UNCLEANED
+) -> Iterator[Listing]:
     """What the tools that keep lists were told, in order."""
     by_number = {_number_of(fact.text): fact.text for fact in of_kind(known, "todo")}
     for action in actions:
         if action.kind != "todo" or action.ok is False:
             continue
-        items, whole = _complete_list(action.arguments)
+        items, whole = _complete_list(action.arguments, cutter)
         if not items:
-            items = _changed_item(action, by_number)
+            items = _changed_item(action, by_number, cutter)
         if items or whole:
             yield Listing(action.seq, tuple(items), True, whole)
 
 
-def checked(text: str, seq: int) -> Listing | None:
+def checked(text: str, seq: int, cutter: Cutter = UNCLEANED) -> Listing | None:
     """The check list in a text."""
     if "[" not in text:
         return None
     matches = [_CHECK.match(line) for line in text.split("\n") if "] " in line[:40]]
-    items = [(_item_text(match[2]), _CHECK_STATES[match[1]]) for match in matches if match]
+    items = [(_item_text(match[2], cutter), _CHECK_STATES[match[1]]) for match in matches if match]
     return Listing(seq, tuple(items[:ITEMS_MAX]), False) if items else None
 
 
@@ -126,43 +129,43 @@ def _without_state(entry: Any) -> Any:
 # --- what a tool was told ---
 
 
-def _complete_list(arguments: Mapping[str, Any]) -> tuple[list[Item], bool]:
+def _complete_list(arguments: Mapping[str, Any], cutter: Cutter) -> tuple[list[Item], bool]:
     """The items of a complete list, and whether there was one."""
     value = next((arguments[name] for name in _LIST_NAMES if name in arguments), None)
     if isinstance(value, str):
-        listing = checked(value, 0)
+        listing = checked(value, 0, cutter)
         return (list(listing.items), True) if listing else ([], False)
     if not isinstance(value, list):
         return [], False
-    items = [item for entry in value[:ITEMS_MAX] if (item := _item(entry))]
+    items = [item for entry in value[:ITEMS_MAX] if (item := _item(entry, cutter))]
     return items, bool(items) or not value
 
 
-def _item(entry: object) -> Item | None:
+def _item(entry: object, cutter: Cutter) -> Item | None:
     if not isinstance(entry, Mapping):
         return None
     texts = (entry[name] for name in _TEXT_NAMES if isinstance(entry.get(name), str))
     text = next(texts, "")
     if not text.strip():
         return None
-    return _item_text(text), _state_of(entry.get("status", entry.get("state")))
+    return _item_text(text, cutter), _state_of(entry.get("status", entry.get("state")))
 
 
-def _changed_item(action: Action, by_number: dict[str, str]) -> list[Item]:
+def _changed_item(action: Action, by_number: dict[str, str], cutter: Cutter) -> list[Item]:
     """One item that a tool changes by its number, or creates."""
     number = _number_argument(action.arguments)
     if not number:
-        return _created_item(action, by_number)
+        return _created_item(action, by_number, cutter)
     text = by_number.get(number, "")
     if not text or "status" not in action.arguments:
         return []
     return [(text, _state_of(action.arguments["status"]))]
 
 
-def _created_item(action: Action, by_number: dict[str, str]) -> list[Item]:
+def _created_item(action: Action, by_number: dict[str, str], cutter: Cutter) -> list[Item]:
     """The item that a tool creates; its number, where the result tells it, is kept in its text."""
     named = {name: action.arguments.get(name) for name in ("subject", "title")}
-    item = _item(named)
+    item = _item(named, cutter)
     if item is None or not compact(action.tool).endswith(("create", "add")):
         return []
     text = item[0]
@@ -191,5 +194,5 @@ def _state_of(value: object) -> TodoState:
     return _STATES.get(value.lower().strip(), "open")
 
 
-def _item_text(text: str) -> str:
-    return cut(one_line(text[: TODO_MAX * 4]), TODO_MAX)
+def _item_text(text: str, cutter: Cutter) -> str:
+    return cutter.end(one_line(whole_words(text, TODO_READ)), TODO_MAX)

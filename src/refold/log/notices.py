@@ -38,6 +38,7 @@ NoticeName = Literal[
     "compaction-skipped",
     "context-critical",
     "context-warning",
+    "counter-failed",
     "counter-missing",
     "embedder-changed",
     "embedder-failed",

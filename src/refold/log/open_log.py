@@ -27,7 +27,7 @@ from refold.redaction import redactor
 from refold.stores import is_read_only
 from refold.stores.protocol import Store
 from refold.tokens.choice import counter_for
-from refold.tokens.counter import Count
+from refold.tokens.counter import Count, forgiving
 from refold.tokens.models import model_info
 
 Moment = Literal["append", "turn"]
@@ -71,6 +71,7 @@ class OpenLog:
         self.guard = Guard(self.notices.tell)
         self.log = Log(store, conversation)
         self._counter_given = counter
+        self._miscount_told = False
         self.count_for(model or self.state.meta.model)
         self.pending: list[Draft] = []
         self.settled: Callable[[], None] = _do_nothing
@@ -112,9 +113,15 @@ class OpenLog:
     def count_for(self, model: str | None) -> None:
         """Counts for another model from here on, unless the caller brought a counter, and takes
         the settings that are for it."""
-        self.counter = counter_for(self._counter_given, model)
+        self.counter = forgiving(counter_for(self._counter_given, model), self._report_miscount)
         names = (model or "", model_info(model).name)
         self.config = config_for(self._configured, names)
+
+    def _report_miscount(self, reason: str) -> None:
+        """Said once, however many models and texts there are."""
+        if not self._miscount_told:
+            self._miscount_told = True
+            self.notify("counter-failed", f"{reason}; the estimate counts in its place")
 
     def check_open(self) -> None:
         if self.closed:

@@ -20,9 +20,9 @@ _BEGIN = "-----BEGIN "
 _GAP = r"(?:\s|\\[nrt]|[\"',>|+#*]){0,40}+"
 _PRIVATE = re.compile(
     r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----"
-    # Headers, then lines of encoded bytes, which prose after a mere mention of the first line is
-    # not.
-    rf"(?:{_GAP}[A-Za-z-]{{3,20}}: [^\n\\]{{1,100}})*+"
+    # Headers, each up to the end of its line or, where all is on one line, one word; then lines of
+    # encoded bytes, which prose after a mere mention of the first line is not.
+    rf"(?:{_GAP}[A-Za-z-]{{3,20}}: (?:[^\n\\]{{1,100}}+(?=[\n\\])|[^\s\\]{{1,100}}+))*+"
     rf"(?P<body>(?:{_GAP}(?=[A-Za-z0-9+/][a-z]*+[A-Z0-9+/=])[A-Za-z0-9+/=]{{10,}}+)*+)"
     rf"(?P<end>(?:{_GAP}[A-Za-z0-9+/=]{{1,75}}+){{0,2}}"
     rf"{_GAP}-----END [A-Z0-9 ]{{0,30}}PRIVATE KEY(?: BLOCK)?-----)?"

@@ -27,7 +27,7 @@ def hide_span(brief: Brief, span: Span) -> list[Edit | Ask]:
     _check_free(view, run)
     slots = view.slots[run.start : run.stop]
     whole = Span(slots[0].seq, slots[-1].last)
-    notice = notice_of(_message_count(brief, slots), [whole])
+    notice = notice_of(view, _message_count(brief, slots), [whole])
     # A page must not grow because something was taken off it.
     fits = brief.text_tokens(notice) < run_tokens(view.slots, run)
     return [

@@ -29,6 +29,7 @@ from refold.core.model import (
 )
 from refold.core.plan import Ask
 from refold.strategies.brief import Brief, check_choice, check_kind, protected
+from refold.strategies.reach import reach
 from refold.strategies.tool_uses import Use, result_tokens, uses
 
 PRESETS: dict[str, dict[str, int]] = {
@@ -143,7 +144,7 @@ def _clear_uses(brief: Brief, older: Iterable[Use], *, is_fixed: bool) -> Iterat
 
 def _placeholder_tokens(brief: Brief) -> int:
     """The size of a placeholder: what is not larger stays."""
-    placeholder = Text(f"{CLEARED}; unfold #{brief.view.head} to read it]")
+    placeholder = Text(_placeholder(brief, f"#{brief.view.head}"))
     return brief.block_tokens(Message(role="user"), placeholder)
 
 
@@ -165,17 +166,21 @@ def _result_edit(brief: Brief, use: Use) -> Replace:
         batch=brief.batch,
         seq=use.answer.seq,
         block=use.block,
-        text=_result_placeholder(use),
+        text=_result_placeholder(brief, use),
         reason="an old tool result",
     )
 
 
-def _result_placeholder(use: Use) -> str:
+def _result_placeholder(brief: Brief, use: Use) -> str:
     """Names the handle, and the artifact if the result was a stub for one."""
     handles = str(use.answer.span)
     if use.result.artifact:
         handles += f" or {use.result.artifact}"
-    return f"{CLEARED}; unfold {handles} to read it]"
+    return _placeholder(brief, handles)
+
+
+def _placeholder(brief: Brief, handles: str) -> str:
+    return f"{CLEARED}{reach(brief.view, handles, 'to read it')}]"
 
 
 def _is_input_meant(brief: Brief, call: ToolCall) -> bool:
@@ -191,14 +196,14 @@ def _input_edit(brief: Brief, use: Use) -> Replace:
         batch=brief.batch,
         seq=use.caller.seq,
         block=use.call_block,
-        text=_input_placeholder(use),
+        text=_input_placeholder(brief, use),
         reason="the input of an old tool use",
     )
 
 
-def _input_placeholder(use: Use) -> str:
+def _input_placeholder(brief: Brief, use: Use) -> str:
     """Names the handle; as JSON where the arguments came as text."""
-    text = f"{CLEARED}; unfold {use.caller.span}]"
+    text = f"{CLEARED}{reach(brief.view, str(use.caller.span))}]"
     return f'{{"…": "{text}"}}' if isinstance(use.call.arguments, str) else text
 
 

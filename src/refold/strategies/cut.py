@@ -14,6 +14,7 @@ from msgspec import Struct
 from refold.core.fold import shortened, text_of
 from refold.core.model import Block, Edit, Hide, Replace, Slot, Span, Text, Thinking, ToolCall
 from refold.strategies.brief import Brief
+from refold.strategies.reach import reach
 
 HEAD_SHARE = 0.6
 TRIES = 4
@@ -42,11 +43,12 @@ def cut(brief: Brief, piece: Piece, tokens_max: int) -> tuple[Edit, int]:
     """The edit that brings a piece to this size if a note fits into it, and the tokens it frees."""
     whole = piece.whole
     size = brief.block_tokens(piece.slot.message, whole)
-    text = "" if isinstance(whole, Thinking) else text_of(whole)
+    # Half a secret could not be told by its look, so secrets go before the text is cut.
+    text = "" if isinstance(whole, Thinking) else brief.redact(text_of(whole))
     room = tokens_max
     for _ in range(TRIES):
         chars = len(text) * room // max(1, size)
-        short = _without_middle(text, chars, piece.slot.span, size - room)
+        short = _without_middle(text, chars, _note(brief, piece.slot.span, size - room))
         if not short:
             break
         edit = _edit_to(brief, piece, short)
@@ -54,14 +56,19 @@ def cut(brief: Brief, piece: Piece, tokens_max: int) -> tuple[Edit, int]:
         if after <= tokens_max:
             return edit, size - after
         room = min(room * tokens_max // after, room - 1) - 2
-    stub = _edit_to(brief, piece, _stub(piece))
+    stub = _edit_to(brief, piece, _stub(brief, piece))
     return stub, size - _size_after(brief, piece, stub)
 
 
-def _without_middle(text: str, chars: int, span: Span, lost: int) -> str:
+def _note(brief: Brief, span: Span, lost: int) -> str:
+    """Says how much is missing, and where it is."""
+    where = reach(brief.view, str(span), "to read all")
+    return f"\n[… about {lost:,} tokens are cut here{where} …]\n"
+
+
+def _without_middle(text: str, chars: int, note: str) -> str:
     """Head and tail of the text with a note between, in about this many characters; nothing if
     only a note has room."""
-    note = f"\n[… about {lost:,} tokens are cut here; unfold {span} to read all …]\n"
     room = chars - len(note)
     if not text or room < len(note):
         return ""
@@ -76,9 +83,11 @@ def _head_and_tail(text: str, room: int) -> tuple[str, str]:
     return text[:head], text[len(text) - tail :]
 
 
-def _stub(piece: Piece) -> str:
+def _stub(brief: Brief, piece: Piece) -> str:
     """What is left where nothing else has room. Thinking is signed and cannot be reworded."""
-    return "" if isinstance(piece.whole, Thinking) else f"[cut; unfold {piece.slot.span}]"
+    if isinstance(piece.whole, Thinking):
+        return ""
+    return f"[cut{reach(brief.view, str(piece.slot.span))}]"
 
 
 def _edit_to(brief: Brief, piece: Piece, text: str) -> Hide | Replace:

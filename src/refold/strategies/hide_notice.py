@@ -14,21 +14,22 @@ from collections.abc import Callable, Iterable, Sequence
 from refold.core.model import Edit, Hide, Slot, Span, View
 from refold.core.plan import Ask
 from refold.strategies.brief import Brief, first_text, run_tokens, tokens_of
+from refold.strategies.reach import reach
 
 SPANS_NAMED = 4
-_NOTICE = re.compile(r"\[(\d+) earlier messages? (?:is|are) hidden; ")
+_NOTICE = re.compile(r"\[(\d+) earlier messages? (?:is|are) hidden[;:] ")
 _NOTICE_SPAN = re.compile(r"#(\d+)(?:-(\d+))?")
 
 
 # --- the notice ---
 
 
-def notice_of(count: int, spans: Sequence[Span]) -> str:
+def notice_of(view: View, count: int, spans: Sequence[Span]) -> str:
     """One sentence: how many messages are hidden, and the handles that give them back."""
     handles = _handles(spans)
     if count == 1:
-        return f"[1 earlier message is hidden; unfold {handles} to read it.]"
-    return f"[{count} earlier messages are hidden; unfold {handles} to read them.]"
+        return f"[1 earlier message is hidden{reach(view, handles, 'to read it')}.]"
+    return f"[{count} earlier messages are hidden{reach(view, handles, 'to read them')}.]"
 
 
 def _handles(spans: Sequence[Span]) -> str:
@@ -41,7 +42,7 @@ def _handles(spans: Sequence[Span]) -> str:
 def notice_tokens(brief: Brief, handles: int) -> int:
     """The size of a notice with this many handles, estimated before it is known what goes."""
     head = brief.view.head
-    notice = notice_of(len(brief.slots), [Span(head, head)] * handles)
+    notice = notice_of(brief.view, len(brief.slots), [Span(head, head)] * handles)
     return brief.text_tokens(notice)
 
 
@@ -106,7 +107,7 @@ def hide_edits(brief: Brief, going: set[int], reason: Callable[[range], str]) ->
 def _notice_for(brief: Brief, runs: Sequence[range], named: Sequence[Span]) -> str:
     """The notice for what is hidden now, and for the spans that earlier notices named."""
     spans = [_run_span(brief.view, run) for run in runs]
-    return notice_of(_hidden_count(brief, runs), _united([*spans, *named]))
+    return notice_of(brief.view, _hidden_count(brief, runs), _united([*spans, *named]))
 
 
 def _hidden_count(brief: Brief, runs: Sequence[range]) -> int:

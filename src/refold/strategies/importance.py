@@ -38,7 +38,7 @@ THRESHOLD = 0.6
 DIGITS = 6  # of a score: differences after them come from adding floats
 REASON = "least important"
 RESTS = ("hide", "summarize")
-SCORES_TOLD = 6
+SCORES_TOLD = 200  # of one run, each by itself; of a longer one the range
 # Added to every unit's size, so that many tiny messages do not push out one that says something.
 UNIT_TOKENS = 32
 _HANDLES_EXPECTED = 4  # in the notice, when its size must be known before it is written

@@ -21,12 +21,14 @@ from refold.core.laws import units
 from refold.core.model import Edit, Fact, Prose, Slot, Span, Summarize, View
 from refold.core.plan import Ask
 from refold.core.summary import prose_text
+from refold.ledger.facts import Cutter
 from refold.ledger.ledger import facts_of, files_in_work, ledger_lines, merged
 from refold.ledger.uses import Used, noted, tools_used
 from refold.strategies.brief import Brief, last_seam, protected, tokens_of
 from refold.strategies.gist.draft import line_of
 from refold.strategies.gist.passages import per_char
 from refold.strategies.prose import FRAME_TOKENS, SHARE_MAX, cap_tokens, carried
+from refold.strategies.reach import UNFOLD, unfolder
 
 REASON = "summarize"
 LEDGER_SHARE = 0.55  # of what a summary may have: the ledger; the rest is for prose
@@ -110,7 +112,7 @@ class _Ledger(Struct, frozen=True):
 def _ledger_of(brief: Brief, runs: Sequence[Sequence[Slot]], raw: Sequence[Slot]) -> _Ledger:
     """The ledger with what these runs add to it."""
     known = brief.view.facts
-    new = facts_of(raw, brief.config, known)
+    new = facts_of(raw, brief.config, known, Cutter(brief.redact))
     left = _slots_left(brief, runs)
     in_work = files_in_work(left, brief.config)
     free = 0 if brief.has_writer else _free_tokens(brief, left)
@@ -142,7 +144,7 @@ class _Tally(Struct, frozen=True):
 def _draft(brief: Brief, run: Sequence[Slot], ledger: _Ledger) -> Summarize:
     span = Span(run[0].seq, run[-1].last)
     tally = _tally(brief, run)
-    prose, text = _prose_and_text(brief, run, _heading(span, tally), ledger)
+    prose, text = _prose_and_text(brief, run, _heading(brief.view, span, tally), ledger)
     return Summarize(
         batch=brief.batch,
         span=span,
@@ -177,11 +179,12 @@ def _count(brief: Brief, slot: Slot) -> tuple[int, Sequence[Slot]]:
     return len(originals), originals
 
 
-def _heading(span: Span, tally: _Tally) -> str:
+def _heading(view: View, span: Span, tally: _Tally) -> str:
     what = "1 earlier message" if tally.messages == 1 else f"{tally.messages} earlier messages"
+    where = f"; {UNFOLD} {span} gives them whole" if unfolder(view) else ""
     return (
-        f"[Summary of {what}, {span}: background, not a new request; "
-        f"unfold {span} gives them whole.{_tools_line(tally.tools)}]"
+        f"[Summary of {what}, {span}: background, not a new request{where}."
+        f"{_tools_line(tally.tools)}]"
     )
 
 

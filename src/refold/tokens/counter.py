@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, assert_never
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from refold.checked import NUMBER_MAX, shown
 from refold.core.model import Block, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
@@ -44,6 +45,7 @@ class Counter(Struct, frozen=True):
         return self.function(text)
 
 
+CUSTOM = "custom:"
 ESTIMATE = Counter(NAME, estimate, additive=True)
 
 
@@ -54,7 +56,7 @@ def custom(function: Count) -> Counter:
         given = type(function).__name__
         hint = "give counter=callable(text)"
         raise Invalid(f"a counter must be callable, not {given}", hint=hint)
-    name = f"custom:{getattr(function, '__qualname__', type(function).__qualname__)}"
+    name = f"{CUSTOM}{getattr(function, '__qualname__', type(function).__qualname__)}"
 
     def checked(text: str) -> int:
         try:
@@ -65,6 +67,25 @@ def custom(function: Count) -> Counter:
         return _checked_count(name, result)
 
     return Counter(name, checked)
+
+
+def forgiving(counter: Counter, failed: Callable[[str], None]) -> Counter:
+    """A caller's counter, with the estimate for every text at which it fails; `failed` is told the
+    first time. Other counters do not fail."""
+    if not counter.name.startswith(CUSTOM):
+        return counter
+    told: list[str] = []
+
+    def count(text: str) -> int:
+        try:
+            return counter.function(text)
+        except Invalid as error:
+            if not told:
+                told.append(error.message)
+                failed(error.message)
+            return estimate(text)
+
+    return replace(counter, function=count)
 
 
 def _checked_count(name: str, result: object) -> int:

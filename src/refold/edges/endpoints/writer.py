@@ -23,7 +23,8 @@ from refold.errors import Invalid, Unavailable
 from refold.redaction import redacted
 from refold.settings.writer import writer_loaded
 from refold.tokens.models import model_info
-from refold.writer.asker import WINDOW_DEFAULT, Answer, Request
+from refold.writer.asker import Answer, Request
+from refold.writer.exchange import WINDOW_DEFAULT
 
 HOUR_S = 3_600.0
 

@@ -16,6 +16,7 @@ from refold.core.laws import is_request
 from refold.core.model import Edit, Fact, Prose, Slot, Summarize
 from refold.core.plan import Ask
 from refold.core.summary import prose_text
+from refold.ledger.facts import Cutter
 from refold.ledger.ledger import facts_of, files_in_work, ledger_lines, merged
 from refold.ledger.text import is_cut, said
 from refold.strategies.brief import Brief, tokens_of
@@ -194,7 +195,7 @@ def _carried_prose(brief: Brief, material: Material, room: int) -> Prose | None:
 def _facts(brief: Brief, material: Material) -> tuple[Fact, ...]:
     """What the ledger learns from the messages that are folded."""
     raw = [slot for slot in material.slots if not slot.standin]
-    return facts_of(raw, brief.config, brief.view.facts)
+    return facts_of(raw, brief.config, brief.view.facts, Cutter(brief.redact))
 
 
 def _not_quoted(facts: Iterable[Fact], material: Material) -> tuple[Fact, ...]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-from refold.core.model import Fact, GistNotes, Prose, Quote, Slot, Span, Summarize
+from refold.core.model import Fact, GistNotes, Prose, Quote, Slot, Span, Summarize, View
 from refold.core.summary import summary_text
 from refold.display import cut as shortened
 from refold.display import one_line
@@ -20,6 +20,7 @@ from refold.strategies.gist.choice import TAG_CHARS, Kept, KeptLines, by_message
 from refold.strategies.gist.lines import Passage, Pieces, cut
 from refold.strategies.gist.material import Material
 from refold.strategies.gist.names import Needs, names_of
+from refold.strategies.reach import UNFOLD, unfolder
 
 TRIES = 4
 FILES_NAMED = 5
@@ -59,10 +60,11 @@ class Draft(Struct, frozen=True, kw_only=True):
         span = Span(run[0].seq, run[-1].last)
         passages = self.material.passages_of(run)
         facts = self.facts if has_ledger else ()
+        heading = _heading(self.brief.view, span)
         return Summarize(
             batch=self.brief.batch,
             span=span,
-            text="\n".join([_heading(span), *self.ledger] if has_ledger else [_heading(span)]),
+            text="\n".join([heading, *self.ledger] if has_ledger else [heading]),
             prose=self.prose if has_ledger else None,
             quotes=tuple(self._quotes(passages, lines)),
             line=line_of(span, facts),
@@ -105,11 +107,9 @@ def _is_whole(line: str, pieces: Pieces) -> bool:
     return pieces[0][0] == 0 and pieces[0][1] >= len(line)
 
 
-def _heading(span: Span) -> str:
-    return (
-        f"[Earlier steps {span}, quoted by their own lines, not a new request; "
-        f"unfold {span} or any #number.]"
-    )
+def _heading(view: View, span: Span) -> str:
+    where = f"; {UNFOLD} {span} or any #number" if unfolder(view) else ""
+    return f"[Earlier steps {span}, quoted by their own lines, not a new request{where}.]"
 
 
 def line_of(span: Span, facts: Sequence[Fact]) -> str:

@@ -1,0 +1,24 @@
+"""Y-05: of a model that no table knows, it is said once which window is assumed."""
+
+from __future__ import annotations
+
+import refold
+from tests.scripted import heard_by
+
+
+def test_an_unknown_model_is_told_once_however_often_something_is_set() -> None:
+    context = refold.open("work", store="memory:", model="nobody-knows")
+    heard = heard_by(context)
+    context.append({"role": "user", "content": "hi"})
+    for n in range(3):
+        context.update(title=f"title {n}")
+        context.update(model="nobody-knows")
+        context.append({"role": "user", "content": "more"})
+    told = [notice.reason for notice in heard if notice.name == "unknown-model"]
+    assert told == ["nobody-knows: a window of 128,000 is assumed"]
+    context.update(model="another-nobody")
+    context.update(model="gpt-4o")
+    context.update(model="nobody-knows")
+    context.request()
+    told = [notice.reason for notice in heard if notice.name == "unknown-model"]
+    assert [reason.partition(":")[0] for reason in told] == ["nobody-knows", "another-nobody"]
