@@ -161,7 +161,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "refold.conversations.delete": {"names": ["nobody"]},
     "refold.register.strategy": {"name": "mine", "function": lambda brief: []},
     "refold.count_messages": {"messages": []},
-    "refold.register.kind": {"name": "mine", "fits": all, "telling": list},
+    "refold.register.kind": {"name": "mine", "fits": lambda lines: False, "telling": list},
     "refold.register.tool": {"name": "mine"},
     "refold.register.counter": {"model": "mine-1", "function": len},
     "refold.register.models": {"rows": {"mine-1": {"window": 9_000}}},

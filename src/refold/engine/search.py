@@ -12,7 +12,7 @@ from refold.display import suggestion
 from refold.errors import Invalid
 from refold.log.notices import NoticeName
 from refold.log.open_log import OpenLog
-from refold.search.embedders import Embedder
+from refold.search.embedders import Embedder, check_embedder
 from refold.system.moments import Moment
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ class ConversationSearch:
     """Asks the index of one open log's store."""
 
     def __init__(self, log: OpenLog, embedder: Embedder | str | bool | None) -> None:
+        check_embedder(embedder)
         self._log, self._embedder = log, embedder
 
     def search(

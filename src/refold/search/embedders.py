@@ -17,6 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from refold.checked import shown
 from refold.errors import Invalid, Unavailable
 from refold.search.transformer import PACKAGES, Transformer
 
@@ -33,19 +34,24 @@ _TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
 def chosen(embedder: Embedder | str | bool | None) -> Embedder | None:
     """The embedder that was given or named; the best that is installed if none was; none at all
     for False."""
+    check_embedder(embedder)
     if embedder is False:
         return None
     if embedder is None or embedder is True:
         return installed()
-    if isinstance(embedder, str) and embedder.startswith(FOLDER_PREFIX):
+    if isinstance(embedder, str):
         return _transformer(embedder.removeprefix(FOLDER_PREFIX))
-    if callable(embedder):
-        _check_threshold(embedder)
-        return embedder
-    raise Invalid(
-        f"{embedder!r:.100} is not an embedder",
-        hint="a function from a list of texts to vectors, or bert:FOLDER",
-    )
+    _check_threshold(embedder)
+    return embedder
+
+
+def check_embedder(embedder: object) -> None:
+    """Invalid for what is no embedder and names none. One that is named is loaded when it is first
+    needed."""
+    is_named = isinstance(embedder, str) and embedder.startswith(FOLDER_PREFIX)
+    if not (embedder is None or isinstance(embedder, bool) or is_named or callable(embedder)):
+        hint = "give a function from a list of texts to vectors, or bert:FOLDER"
+        raise Invalid(f"embedder is {shown(embedder)}", hint=hint)
 
 
 def _check_threshold(embedder: Embedder) -> None:
