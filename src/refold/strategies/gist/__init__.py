@@ -29,10 +29,10 @@ from refold.strategies.gist.names import Needs
 from refold.strategies.gist.passages import Reader, is_starved, per_char
 from refold.strategies.prose import cap_tokens, carried
 
-NEWEST = 0.5  # of what is free: what the newest unit may keep if it is larger
+NEWEST = 0.6  # of what is free: what the newest unit may keep if it is larger
 # Of what the goal leaves beside the fixed part: what a gist of everything may have, whatever the
 # tail.
-LEAST = 0.56
+LEAST = 0.68
 # Of a span, but for what users said, which stays: what its segment may have at most.
 SHARE = 0.35
 # Of what is to stay free: what one more segment may take of it, before all is folded again.

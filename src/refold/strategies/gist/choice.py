@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 
 from msgspec import Struct
 
-from refold.core.summary import SHORT_CHARS
 from refold.strategies.fit import common_size
 from refold.strategies.gist.coverage import BESIDE, Coverage
 from refold.strategies.gist.lines import (
@@ -35,7 +34,6 @@ from refold.strategies.gist.queue import Queue
 
 LINE_CHARS_MIN = 6  # a shorter line has no room for a name
 TAG_CHARS = 9
-SOURCE_CHARS, SOURCE_MARK_CHARS = 40, 2  # of the source in a tag
 REQUEST_CHARS = 300  # of what was said in one message: kept before others get more
 REQUEST_CHARS_OVER = 40  # a line that is longer by no more than this is kept whole
 
@@ -108,7 +106,6 @@ class Choice:
         self.of_line: dict[int, list[int]] = {}  # the candidates of a line
         self.kept: dict[int, Pieces] = {}
         self.tagged: set[int] = set()  # messages of which something is kept
-        self.sources: set[str] = set()  # of those messages
         self.lone: set[int] = set()  # lines that stood beside a kept one
         self.done: set[int] = set()  # candidates that were taken or had no room
 
@@ -268,16 +265,8 @@ class Choice:
         if at in self.kept:
             size = max(1, size + GAP_CHARS - self._overlap(candidate))
         else:
-            size += 1 if self.text.home[at] in self.tagged else 1 + self._tag_chars(at)
+            size += 1 if self.text.home[at] in self.tagged else 1 + TAG_CHARS
         return size * self.per_char
-
-    def _tag_chars(self, at: int) -> int:
-        """What the tag of a line's message takes, with the source of a result."""
-        source = self.text.span[self.text.home[at]].source
-        if not source:
-            return TAG_CHARS
-        most = SHORT_CHARS if source in self.sources else SOURCE_CHARS
-        return TAG_CHARS + SOURCE_MARK_CHARS + min(len(source), most)
 
     def _overlap(self, candidate: Candidate) -> int:
         """How many characters of a candidate are kept already."""
@@ -352,7 +341,7 @@ class Choice:
         """Keeps a candidate; gives those whose worth may have risen by that."""
         candidate = self.candidates[index]
         at = candidate.at
-        self._tag(self.text.home[at])
+        self.tagged.add(self.text.home[at])
         self.lone.add(self.text.neighbour(at))
         self.kept[at] = merged(self.kept.get(at, []), candidate.start, candidate.end)
         if candidate.start == 0:
@@ -360,11 +349,6 @@ class Choice:
         self._tell(candidate)
         self._pair(at)
         return self._risen(at, index)
-
-    def _tag(self, home: int) -> None:
-        """Notes that something of a message is kept, which names its source."""
-        self.tagged.add(home)
-        self.sources.add(self.text.span[home].source)
 
     def _tell(self, candidate: Candidate) -> None:
         """Counts what a kept candidate tells of its names."""

@@ -16,7 +16,7 @@ from refold.core.summary import summary_text
 from refold.display import cut as shortened
 from refold.display import one_line
 from refold.strategies.brief import Brief
-from refold.strategies.gist.choice import SOURCE_CHARS, TAG_CHARS, Kept, KeptLines, by_message
+from refold.strategies.gist.choice import TAG_CHARS, Kept, KeptLines, by_message
 from refold.strategies.gist.lines import Passage, Pieces, cut
 from refold.strategies.gist.material import Material
 from refold.strategies.gist.names import Needs, names_of
@@ -24,6 +24,7 @@ from refold.strategies.gist.names import Needs, names_of
 TRIES = 4
 FILES_NAMED = 5
 REQUEST_CHARS = 100
+SOURCE_CHARS = 40
 
 
 class Draft(Struct, frozen=True, kw_only=True):
