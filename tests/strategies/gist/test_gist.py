@@ -211,6 +211,18 @@ def test_the_newest_step_stays_even_where_the_target_is_out_of_reach() -> None:
     ]
 
 
+@settings(max_examples=25)
+@given(call_lines=st.integers(80, 300), result_lines=st.integers(4, 20))
+def test_a_short_result_of_a_long_call_stays_whole(call_lines: int, result_lines: int) -> None:
+    """The agent knows what it called, but has not read the result yet."""
+    text = "\n".join(f"step {n} of what the helper is to do" for n in range(call_lines))
+    report = "\n".join(f"commit {n}a7f changed the login" for n in range(result_lines))
+    parts = [*session(12), *used("last", report, tool="ask_helper", task=text)]
+    log = log_of(parts)
+    page = fold_page(log, WINDOW // 2).state.view()
+    assert page.slots[-1].message == state_of(log).view().slots[-1].message
+
+
 # --- later gists ---
 
 

@@ -141,3 +141,29 @@ def test_a_quoted_result_says_which_file_or_command_it_is_of() -> None:
     [gist] = [slot.summary for slot in context.view.slots if slot.summary]
     sources = {quote.source for quote in gist.quotes if quote.role in ("tool", "user")}
     assert {"a/b.py", "make check"} <= sources
+
+
+def tags(*quotes: Quote) -> list[str]:
+    """The tag lines of a gist with these quotes."""
+    edit = Summarize(batch="b", span=Span(1, 9), text="", quotes=quotes)
+    return re.findall(r"^#\d+ \w+.*$", summary_text(edit), re.MULTILINE)
+
+
+def result(seq: int, source: str, *lines: str) -> Quote:
+    return Quote(seq=seq, role="tool", lines=lines, source=source)
+
+
+def test_a_source_is_named_whole_once_and_shortly_after_that() -> None:
+    path, command = "strategy/hooks.go", "make check && make a long list of other things"
+    given = [result(1, path, "a"), result(2, command, "b"), result(3, path, "c")]
+    assert tags(*given) == [f"#1 tool: {path}", f"#2 tool: {command}", "#3 tool: hooks.go"]
+    again = tags(*given, result(4, "", "d"), result(5, command, "e"))
+    assert again[-1] == "#5 tool: make check && make a lo…"
+
+
+def test_a_source_is_not_named_where_the_lines_tell_it() -> None:
+    agent = Quote(seq=1, role="assistant", lines=("file_path: /home/u/src/a.py",))
+    assert tags(agent, result(2, "src/a.py", "x = 1")) == ["#1 agent", "#2 tool"]
+    found = result(3, "home/src", "src/a.py:12: x = 1", "src/b.py-13- y = 2")
+    assert tags(found) == ["#3 tool"]
+    assert tags(result(3, "home/src", *found.lines, "2 matches")) == ["#3 tool: home/src"]

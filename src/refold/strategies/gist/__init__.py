@@ -20,7 +20,7 @@ from refold.ledger.facts import Cutter
 from refold.ledger.ledger import facts_of, files_in_work, ledger_lines, merged
 from refold.ledger.text import is_cut, said
 from refold.strategies.brief import Brief, tokens_of
-from refold.strategies.fit import cuts_of, pieces
+from refold.strategies.fit import common_size, cuts_of, pieces
 from refold.strategies.gist.choice import Kept, choose_lines
 from refold.strategies.gist.draft import Draft, chars_of, summary_tokens
 from refold.strategies.gist.excerpt import excerpts
@@ -30,10 +30,10 @@ from refold.strategies.gist.names import Needs
 from refold.strategies.gist.passages import Reader, is_starved, per_char
 from refold.strategies.prose import cap_tokens, carried
 
-NEWEST = 0.5  # of what is free: what the newest unit may keep if it is larger
+NEWEST = 0.6  # of what is free: what the newest unit may keep if it is larger
 # Of what the goal leaves beside the fixed part: what a gist of everything may have, whatever the
 # tail.
-LEAST = 0.56
+LEAST = 0.68
 # Of a span, but for what users said, which stays: what its segment may have at most.
 SHARE = 0.35
 # Of what is to stay free: what one more segment may take of it, before all is folded again.
@@ -135,16 +135,20 @@ def _clip_newest(
     brief: Brief, layout: Layout, edits: Iterable[Summarize], needs: Needs
 ) -> list[Edit]:
     """The newest unit cut to its share of the page: losing its middle is better than losing all
-    that came before."""
+    that came before. Its largest blocks come down to one size, so that a short result of a long
+    call stays whole: the agent has not read it yet, but knows what it called."""
     excess = _newest_excess(brief, layout, summary_tokens(brief, edits))
     if excess <= 0:
         return []
-    shorter, excess = excerpts(brief, layout.newest, excess, needs)
+    found = pieces(brief, layout.newest)
+    size = common_size([piece.tokens for piece in found], excess)
+    shorter, excess = excerpts(brief, layout.newest, excess, size, needs)
     if excess <= 0:
         return [*shorter]
     done = {(edit.seq, edit.block) for edit in shorter}
-    rest = [piece for piece in pieces(brief, layout.newest) if piece.place not in done]
-    return [*shorter, *cuts_of(brief, rest, excess, (CUT_TOKENS,))[0]]
+    rest = [piece for piece in found if piece.place not in done]
+    floors = (max(size * 3 // 4, CUT_TOKENS), CUT_TOKENS)  # sizes are estimates
+    return [*shorter, *cuts_of(brief, rest, excess, floors)[0]]
 
 
 def _newest_excess(brief: Brief, layout: Layout, gist_tokens: int) -> int:

@@ -43,15 +43,15 @@ class _Result(Struct, frozen=True):
 
 
 def excerpts(
-    brief: Brief, slots: Sequence[Slot], excess: int, needs: Needs
+    brief: Brief, slots: Sequence[Slot], excess: int, size: int, needs: Needs
 ) -> tuple[list[Replace], int]:
-    """Edits that shorten the largest results of these slots by about `excess` tokens, and the
-    excess that is left."""
+    """Edits that shorten the largest results of these slots by about `excess` tokens, none of
+    them below this size, and the excess that is left."""
     edits: list[Replace] = []
     for result in _largest_results(brief, slots):
-        if excess <= 0:
+        if excess <= 0 or result.tokens <= size:
             break
-        edit = _excerpt_edit(brief, result, excess, needs)
+        edit = _excerpt_edit(brief, result, max(size, result.tokens - excess), needs)
         freed = brief.freed_tokens(result.slot, edit) if edit else 0
         if edit and freed > 0:
             edits.append(edit)
@@ -76,10 +76,10 @@ def _is_text(block: Block) -> bool:
     return isinstance(block, ToolResult) and all(isinstance(part, Text) for part in block.content)
 
 
-def _excerpt_edit(brief: Brief, result: _Result, excess: int, needs: Needs) -> Replace | None:
-    """The edit that frees the excess, as far as an eighth of the result stays."""
+def _excerpt_edit(brief: Brief, result: _Result, room: int, needs: Needs) -> Replace | None:
+    """The edit that leaves this many tokens of a result, and an eighth of it in any case."""
     text, tokens = text_of(result.whole), result.tokens
-    room = max(tokens // 8, tokens - excess)
+    room = max(tokens // 8, room)
     spans = excerpt(text, len(text) * room // max(1, tokens), needs)
     if not spans:
         return None

@@ -3,8 +3,8 @@ likely each is needed again.
 
 Only about one name in thirteen is ever needed after a pause. What tells them apart is mostly how
 often the agent itself used a name; then how long ago, in what company, and who else did. The
-weights were fitted on real sessions and rounded. Neighbours: `lines` finds the names on lines,
-`choice` chooses the lines that hold the needed names.
+weights were fitted on real sessions, made flatter, and rounded. Neighbours: `lines` finds the names
+on lines, `choice` chooses the lines that hold the needed names.
 """
 
 from __future__ import annotations
@@ -108,15 +108,15 @@ def kind_of(name: str) -> int:
 
 # --- need ---
 
-BASE = -0.3
-OWN = 2.2  # times the part of the messages holding it that were the agent's own
-LINES = 0.55  # per log(1 + lines that held it)
-USER = 1.0  # a user message held it
-AGE = -0.35  # per log(1 + messages since it was last seen)
-FRESH, FRESH_MESSAGES = 1.0, 10  # seen just now; falls to nothing over so many messages
-CROWD = -0.3  # per log(1 + names in the least crowded message that held it)
-NOW = -0.55  # per log(messages so far): the more there is, the smaller each one's part
-KINDS = (0.0, 0.5, -0.4, -0.4, 0.0, 0.15)
+BASE = -0.85
+OWN = 1.75  # times the part of the messages holding it that were the agent's own
+LINES = 0.45  # per log(1 + lines that held it)
+USER = 0.8  # a user message held it
+AGE = -0.28  # per log(1 + messages since it was last seen)
+FRESH, FRESH_MESSAGES = 0.8, 10  # seen just now; falls to nothing over so many messages
+CROWD = -0.24  # per log(1 + names in the least crowded message that held it)
+NOW = -0.45  # per log(messages so far): the more there is, the smaller each one's part
+KINDS = (0.0, 0.4, -0.3, -0.3, 0.0, 0.12)
 
 Note = list[int]  # a row as a gist notes it
 
