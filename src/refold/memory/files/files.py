@@ -71,10 +71,20 @@ class MemoryFiles:
 
     # --- the tool ---
 
-    def call(self, arguments: str | Mapping[str, Any]) -> FileAnswer:
-        """Carries out a call of the model. Whatever is given, the answer is a text."""
+    def call(
+        self,
+        arguments: str | Mapping[str, Any],
+        *,
+        as_data: bool | None = None,
+        chars_max: int | None = None,
+    ) -> FileAnswer:
+        """Carries out a call of the model. Whatever is given, the answer is a text. `as_data` and
+        `chars_max` are for this answer in the place of what was set for all."""
+        page = text.Page(
+            self._as_data if as_data is None else as_data, chars_max or self._limits.view_chars
+        )
         try:
-            said, is_error = self._carried_out(command_of(arguments)), False
+            said, is_error = self._carried_out(command_of(arguments), page), False
         except RefoldError as error:
             said, is_error = str(error), True
         except OSError as error:
@@ -97,14 +107,14 @@ class MemoryFiles:
 
         return sdk_tool(self, is_async=is_async)
 
-    def _carried_out(self, command: Command) -> str:
+    def _carried_out(self, command: Command, page: text.Page) -> str:
         match command:
             case View():
-                return self._view(command)
+                return self._view(command, page)
             case Create():
                 return self._create(command)
             case StrReplace():
-                return self._str_replace(command)
+                return self._str_replace(command, page)
             case Insert():
                 return self._insert(command)
             case Delete():
@@ -116,7 +126,7 @@ class MemoryFiles:
 
     # --- the commands ---
 
-    def _view(self, command: View) -> str:
+    def _view(self, command: View, page: text.Page) -> str:
         tree, path = self._at(command.path)
         absent = _absent(path)
         kind = tree.kind(path, absent)
@@ -124,17 +134,16 @@ class MemoryFiles:
             raise NotFound(absent)
         if kind == "file":
             document = text.document(tree.read(path, absent), path)
-            page = text.view_of(document, path, command.view_range, self._limits.view_chars)
-            head = f"Here's the content of {path} with line numbers:"
-            return text.answer_of(head, *page, as_data=self._as_data)
+            shown = text.view_of(document, path, command.view_range, page.chars_max)
+            return page.answer(f"Here's the content of {path} with line numbers:", *shown)
         if kind != "folder":
             raise not_followed(kind, path)
         if command.view_range is not None:
             said = "The `view_range` parameter is not allowed when `path` points to a directory."
             raise Invalid(said)
-        return self._listing(tree, path, absent)
+        return self._listing(tree, path, absent, page)
 
-    def _listing(self, tree: Tree, path: MemoryPath, absent: str) -> str:
+    def _listing(self, tree: Tree, path: MemoryPath, absent: str, page: text.Page) -> str:
         entries = tree.entries(path, absent)
         if not path.names:
             entries = self._with_mounts(entries)
@@ -148,8 +157,7 @@ class MemoryFiles:
             f"Here're the files and directories up to {LEVELS} levels deep in {path}, "
             "excluding hidden items and node_modules:"
         )
-        page = text.rows_of(rows, self._limits.view_chars)
-        return text.answer_of(head, *page, as_data=self._as_data)
+        return page.answer(head, *text.rows_of(rows, page.chars_max))
 
     def _with_mounts(self, entries: list[Entry]) -> list[Entry]:
         """The entries of the root, with those of the mounts in the places of their names."""
@@ -165,7 +173,7 @@ class MemoryFiles:
         tree.create(path, self._stored(command.file_text, path))
         return f"File created successfully at: {path}"
 
-    def _str_replace(self, command: StrReplace) -> str:
+    def _str_replace(self, command: StrReplace, page: text.Page) -> str:
         tree, path = self._at(command.path)
         snippet = ""
 
@@ -181,10 +189,8 @@ class MemoryFiles:
         head = "The memory file has been edited."
         if snippet:
             head += " Here is the snippet showing the change (with line numbers):"
-        shown, notice = text.rows_of(snippet.split("\n"), self._limits.view_chars)
-        return text.answer_of(
-            head, shown, notice and "[The snippet is cut.]", as_data=self._as_data
-        )
+        shown, left = text.rows_of(snippet.split("\n"), page.chars_max)
+        return page.answer(head, shown, "[The snippet is cut.]" if left else "")
 
     def _insert(self, command: Insert) -> str:
         tree, path = self._at(command.path)

@@ -71,7 +71,8 @@ def parsed(text: str) -> MemoryPath:
 
 def shown(text: str) -> str:
     """A path as it may stand in an answer: nothing in it is hidden, and it is one line."""
-    return cut(visible(text).replace("\n", "\\n").replace("\t", "\\t"), SHOWN_CHARS)
+    escaped = (char if char.isprintable() else repr(char)[1:-1] for char in visible(text))
+    return cut("".join(escaped), SHOWN_CHARS)
 
 
 def fault(name: str) -> str:

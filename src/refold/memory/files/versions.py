@@ -108,10 +108,11 @@ def changes(tree: Tree, path: MemoryPath | None) -> list[FileChange]:
     name = str(path)
     chosen = []
     for change in reversed(found):
+        before = _name_before(change, name)
         touched = [change.path, change.new_path, *(file.path for file in change.files)]
-        if any(one == name or one.startswith(f"{name}/") for one in touched):
+        if before != name or any(f"{one}/".startswith(f"{name}/") for one in touched):
             chosen.append(change)
-        name = _name_before(change, name)
+        name = before
     return chosen
 
 
