@@ -53,7 +53,7 @@ def check(server: Server, place: Path) -> None:
     assert first["tools"] == [{"type": "memory_20250818", "name": "memory"}]
     results = second["messages"][-1]["content"]
     assert [bool(one.get("is_error")) for one in results] == [False] * 5 + [True] * 5
-    assert "0B\t/memories" in str(results[0])
+    assert "0B\t/memories" in results[0]["content"]
     assert "would escape" in str(results[5]) and "file_text" in str(results[8])
     assert str(place) not in str(results)
     assert (place / "memories/a/b.md").read_text() == "port $& 6432\nmore\n"

@@ -29,7 +29,8 @@ def sdk_tool(files: MemoryFiles, *, is_async: bool) -> Any:
         raise Unavailable(said, hint="pip install -U anthropic") from error
 
     def answered(given: Any) -> str:
-        answer = files.call(given if isinstance(given, dict) else given.to_dict())
+        # The runner gives the input as it came, a caller perhaps a typed command of the SDK.
+        answer = files.call(given.to_dict() if hasattr(given, "to_dict") else given)
         if answer.is_error:
             raise tools.ToolError(answer.text)
         return answer.text
