@@ -137,3 +137,22 @@ def test_a_mount_has_a_plain_name_and_no_mounts_of_its_own(tmp_path):
 
 def test_the_room_is_public():
     assert refold.memory.MemoryFiles is MemoryFiles
+
+
+def test_what_is_no_folder_and_no_author_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for wrong in ("", "~nobody-of-this-name/x", "a\0b", 3):
+        with pytest.raises(Invalid):
+            MemoryFiles(folder=wrong)
+    for wrong in ("", "\ud800", None):
+        with pytest.raises(Invalid):
+            MemoryFiles(folder=str(tmp_path), by=wrong)
+    said(MemoryFiles(folder="~/notes"), "create", "/memories/a", file_text="")
+    assert (tmp_path / "notes/memories/a").exists()
+
+
+def test_a_folder_for_reading_only_that_nobody_wrote_to_is_empty(tmp_path):
+    """Y-76."""
+    files = opened(tmp_path, read_only=True)
+    assert said(files, "view", "/memories").endswith("0B\t/memories")
+    assert files.history() == [] and list(tmp_path.iterdir()) == []

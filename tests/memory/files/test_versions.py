@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import threading
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from refold.errors import Conflict, Denied, Invalid, NotFound
+from refold.memory import FileLimits
 from tests.memory.files.kit import call, contents, opened, said, tree
 
 NOTES = "/memories/notes.md"
@@ -166,3 +168,85 @@ def test_what_a_person_asks_wrongly_is_refused(tmp_path):
     with pytest.raises(Denied):
         files.history("/etc")
     assert files.history() == [] and not call(files, "view", "/memories").is_error
+
+
+# --- forgetting, and what is no longer kept ---
+
+
+def words_on_disk(place: Path, word: str) -> list[str]:
+    return [
+        str(path)
+        for path in place.rglob("*")
+        if path.is_file() and word.encode() in path.read_bytes()
+    ]
+
+
+def test_what_is_forgotten_is_in_no_file_any_more(tmp_path):
+    files = opened(tmp_path)
+    said(files, "create", "/memories/d/a.md", file_text="first hunter2 words\n")
+    said(files, "str_replace", "/memories/d/a.md", old_str="hunter2", new_str="hunter2 hunter3")
+    said(files, "rename", old_path="/memories/d", new_path="/memories/e")
+    said(files, "create", "/memories/d/a.md", file_text="another file, kept\n")
+    said(files, "create", "/memories/same.md", file_text="first hunter2 words\n")
+    assert files.forget("/memories/e/a.md") == 2
+    assert words_on_disk(tmp_path, "hunter3") == []
+    assert words_on_disk(tmp_path, "hunter2") == [str(tree(tmp_path) / "same.md")]
+    files.forget("/memories/same.md")
+    assert words_on_disk(tmp_path, "hunter2") == []
+    assert contents(tree(tmp_path)) == {"d/a.md": "another file, kept\n"}
+    assert files.history()[0].command == "forget"
+    assert files.version("/memories/d/a.md", 9) == "another file, kept\n"
+    files.undo()
+    assert contents(tree(tmp_path)) == {}
+    with pytest.raises(Denied):
+        files.forget("/memories")
+
+
+def test_a_file_that_was_deleted_can_be_forgotten_with_its_folder(tmp_path):
+    files = opened(tmp_path)
+    for name in ("d/a.md", "d/e/b.md"):
+        said(files, "create", f"/memories/{name}", file_text=f"hunter2 {name}")
+    said(files, "delete", "/memories/d/a.md")
+    assert files.forget("/memories/d") == 2
+    assert words_on_disk(tmp_path, "hunter2") == [] and contents(tree(tmp_path)) == {}
+    with pytest.raises(NotFound, match="no longer kept"):
+        files.undo("/memories/d/a.md")
+    assert contents(tree(tmp_path)) == {}
+
+
+def test_contents_of_old_changes_are_let_go(tmp_path, monkeypatch):
+    """Y-73."""
+    monkeypatch.setattr("refold.memory.files.history.DROP_EVERY", 10)
+    files = opened(tmp_path, limits=FileLimits(versions=5))
+    said(files, "create", NOTES, file_text="0\n")
+    for n in range(1, 30):
+        said(files, "str_replace", NOTES, old_str=f"{n - 1}\n", new_str=f"{n}\n")
+    assert len(files.history()) == 30
+    assert files.version(NOTES, 30) == "29\n" and files.version(NOTES, 27) == "26\n"
+    with pytest.raises(NotFound, match="no longer kept"):
+        files.version(NOTES, 3)
+    assert [(line.line, line.seq) for line in files.blame(NOTES)] == [("29", 30)]
+    for _ in range(5):
+        files.undo()
+    assert contents(tree(tmp_path)) == {"notes.md": "24\n"}
+
+
+def test_threads_that_read_the_history_while_it_is_written_see_whole_changes(tmp_path):
+    files = opened(tmp_path)
+    said(files, "create", NOTES, file_text="")
+    seen: list[int] = []
+
+    def read():
+        for _ in range(30):
+            found = files.history()
+            assert [one.seq for one in found] == list(range(len(found), 0, -1))
+            seen.append(len(found))
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    for n in range(30):
+        said(files, "insert", NOTES, insert_line=0, insert_text=str(n))
+    for reader in readers:
+        reader.join()
+    assert len(seen) == 60 and len(files.history()) == 31

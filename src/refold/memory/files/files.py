@@ -15,6 +15,7 @@ from typing import Any, assert_never
 import msgspec
 
 from refold.checked import checked
+from refold.display import is_text
 from refold.errors import Conflict, Denied, Invalid, NotFound, RefoldError
 from refold.memory.files import text, versions
 from refold.memory.files.command import (
@@ -63,6 +64,8 @@ class MemoryFiles:
         refuse_secrets: bool = False,
         as_data: bool = False,
     ) -> None:
+        if not by or not is_text(by):
+            raise Invalid(f"by={by!r:.100} is not a name", hint="who writes: model, reviewer")
         self._place = Place(folder_of(scope) if folder is None else folder)
         self._limits = _limits_checked(limits or LIMITS)
         self._tree = Tree(self._place, self._limits, by=by, read_only=read_only)
@@ -262,6 +265,15 @@ class MemoryFiles:
         that did it; NotFound if there is none, Conflict if the file was changed since."""
         tree, at = self._tree_of(path)
         return versions.undo(tree, at)
+
+    @checked
+    def forget(self, path: str) -> int:
+        """Removes a file or folder with every content that it ever had, for good: this cannot be
+        taken back. Gives how many contents went."""
+        tree, at = self._at(path)
+        if not at.inner:
+            raise Denied(f"{at} is not forgotten as a whole", hint="remove its folder on the disk")
+        return versions.forget(tree, MemoryPath(at.inner))
 
     @checked
     def history(self, path: str = "") -> list[FileChange]:

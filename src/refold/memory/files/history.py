@@ -8,20 +8,24 @@ Neighbours: `tree` writes changes, `versions` reads them.
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterable
+
 import msgspec
 from msgspec import Struct
 
 from refold.core.codec import decode
-from refold.core.model import Note
+from refold.core.model import Event, Note
 from refold.errors import RefoldError, Unavailable
 from refold.log.draft import Draft
-from refold.log.log import Log
+from refold.log.log import Log, now_ms
 from refold.memory.files.path import ROOT
 from refold.memory.files.values import FileChange, FileVersion
 from refold.stores import open_store
 
 LOG = "memory.files"
 KIND = "memory-file"
+DROP_EVERY = 100  # changes
 
 
 class Record(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -37,9 +41,11 @@ class Record(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class History:
     """The history of one folder. Whoever writes holds the lock of the folder."""
 
-    def __init__(self, url: str, *, read_only: bool) -> None:
+    def __init__(self, url: str, *, versions_max: int, read_only: bool) -> None:
         self._store = open_store(url, read_only=read_only)
+        self._versions_max = versions_max
         self._log: Log | None = None
+        self._guard = threading.RLock()  # a log is not for several threads
 
     def keep(self, data: bytes) -> str:
         """Keeps a content; gives its digest."""
@@ -52,31 +58,43 @@ class History:
         """Writes a change, durably."""
         note = Note(kind=KIND, data=msgspec.to_builtins(record))
         try:
-            [event] = self._read_log().append([Draft(body=note, by=by)])
+            with self._guard:
+                [event] = self._read_log().append([Draft(body=note, by=by)])
             self._store.flush()
+            if event.seq % DROP_EVERY == 0:
+                self._drop_old()
         except RefoldError as error:
             raise _unwritable(error) from error
-        return FileChange(
-            seq=event.seq, at_ms=event.at_ms, by=event.by, **msgspec.structs.asdict(record)
-        )
+        return _change(event, record)
 
     def changes(self) -> list[FileChange]:
         """All changes, oldest first."""
-        log = self._read_log()
-        if not log.state.head:
-            return []
-        found = []
-        for event in log.read():
-            note = decode(event) if event.kind == "note" else None
-            if isinstance(note, Note) and note.kind == KIND:
-                record = msgspec.convert(note.data, Record)
-                about = msgspec.structs.asdict(record)
-                found.append(FileChange(seq=event.seq, at_ms=event.at_ms, by=event.by, **about))
-        return found
+        with self._guard:
+            log = self._read_log()
+            events = list(log.read()) if log.state.head else []
+        notes = [(event, decode(event)) for event in events if event.kind == "note"]
+        return [
+            _change(event, msgspec.convert(note.data, Record))
+            for event, note in notes
+            if isinstance(note, Note) and note.kind == KIND
+        ]
 
     def content(self, digest: str) -> bytes:
-        """The bytes of a version."""
+        """The bytes of a version. NotFound if they are no longer kept."""
         return b"".join(self._store.get(digest)) if digest else b""
+
+    def drop(self, digests: Iterable[str]) -> None:
+        """Removes contents for good."""
+        for digest in digests:
+            self._store.drop(digest, before_ms=now_ms() + 1)
+
+    def _drop_old(self) -> None:
+        """Removes the contents that only changes before the newest ones have: those of an agent
+        that never stops writing would fill the disk."""
+        changes = self.changes()
+        newer = [file for change in changes[-self._versions_max :] for file in change.files]
+        older = [file for change in changes[: -self._versions_max] for file in change.files]
+        self.drop(digests_of(older) - digests_of(newer))
 
     def _read_log(self) -> Log:
         """The log with everything that other processes wrote."""
@@ -88,6 +106,16 @@ class History:
 
     def close(self) -> None:
         self._store.close()
+
+
+def digests_of(files: Iterable[FileVersion]) -> set[str]:
+    """The digests of the contents before and after changes of files."""
+    return {digest for file in files for digest in (file.before, file.after) if digest}
+
+
+def _change(event: Event, record: Record) -> FileChange:
+    about = msgspec.structs.asdict(record)
+    return FileChange(seq=event.seq, at_ms=event.at_ms, by=event.by, **about)
 
 
 def _unwritable(error: RefoldError) -> Unavailable:

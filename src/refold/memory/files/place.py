@@ -16,7 +16,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 
 from refold.core.codec import conversation_checked
 from refold.errors import Denied, Invalid
@@ -47,7 +46,9 @@ class Place:
 
     def __init__(self, folder: str) -> None:
         disk.check_name(folder)
-        self.folder = str(Path(folder).absolute())
+        if not folder or os.path.expanduser(folder).startswith("~"):
+            raise Invalid(f"folder={folder!r:.200} is not a folder", hint="give its path")
+        self.folder = os.path.abspath(os.path.expanduser(folder))
         self.tree = os.path.join(self.folder, "memories")
         self.history = f"sqlite:{os.path.join(self.folder, 'history.db')}"
         self._staging = os.path.join(self.folder, "staging")

@@ -169,8 +169,16 @@ class Tree:
     @property
     def history(self) -> History:
         """The history of this folder, opened when it is first needed."""
+        with self._guard:
+            return self._opened_history()
+
+    def _opened_history(self) -> History:
         if self._history is None:
-            self._history = History(self._place.history, read_only=self.read_only)
+            self._history = History(
+                self._place.history,
+                versions_max=self._limits.versions,
+                read_only=self.read_only,
+            )
         return self._history
 
     def record(

@@ -20,6 +20,8 @@ class FileLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     files: Count = 1_000
     # Names in a path, below the root.
     depth: Annotated[int, Meta(ge=1, le=32)] = 8
+    # Changes whose contents are kept, so that they can be taken back.
+    versions: Count = 1_000
     # Characters of one answer; what is longer comes in pages.
     view_chars: Annotated[int, Meta(ge=200, le=1 << 40)] = 32_000
 

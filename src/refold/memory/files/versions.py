@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 
 from refold.errors import Conflict, Invalid, NotFound
+from refold.memory.files.history import digests_of
 from refold.memory.files.path import MemoryPath, parsed
 from refold.memory.files.text import document, lines_of
 from refold.memory.files.tree import Tree
@@ -59,10 +60,10 @@ def _reverse(tree: Tree, staging: int, change: FileChange) -> FileChange:
         if _digest_now(tree, file.path) != file.before:
             said = f"{file.path} was changed since"
             raise Conflict(said, hint="version(path, seq) gives an earlier text of it")
+    kept = {file.path: _kept(tree, file.after) for file in back if file.after}
     undone = tree.record("undo", path, *back, undoes=change.seq)
     for file in back:
-        data = tree.history.content(file.after) if file.after else None
-        tree.put(staging, parsed(file.path), data)
+        tree.put(staging, parsed(file.path), kept.get(file.path))
     return undone
 
 
@@ -82,6 +83,29 @@ def _digest_now(tree: Tree, path: str) -> str:
         return ""
 
 
+def forget(tree: Tree, path: MemoryPath) -> int:
+    """Removes a file or folder and every content that it ever had, for good. Gives how many
+    contents went, also from the versions of other files that had them."""
+    with tree.changing() as staging:
+        changes = tree.history.changes()
+        known = {file.path for change in changes for file in change.files}
+        names = {name for name in known if _is_below(name, str(path))} | _files_at(tree, path)
+        contents = digests_of(file for name in names for _, file in _chain(changes, name))
+        tree.record("forget", path)
+        if tree.kind_or_absent(path) != "absent":
+            tree.put(staging, path, None)
+        tree.history.drop(contents)
+        return len(contents)
+
+
+def _files_at(tree: Tree, path: MemoryPath) -> set[str]:
+    """The files that are at a path or below it now."""
+    kind = tree.kind_or_absent(path)
+    found = tree.entries(path, "") if kind == "folder" else []
+    below = {str(path.below(*one.names)) for one in found if not one.is_folder}
+    return below | ({str(path)} if kind == "file" else set())
+
+
 # --- reading ---
 
 
@@ -90,14 +114,19 @@ def version(tree: Tree, path: MemoryPath, seq: int) -> bytes:
     chain = list(_chain(tree.history.changes(), str(path)))
     for change, file in reversed(chain):
         if change.seq <= seq:
-            return _kept(tree, file.after, path)
+            if file.after:
+                return _kept(tree, file.after)
+            said = f"{path} was not there at that time"
+            raise NotFound(said, hint="history(path) lists its changes")
     raise NotFound(f"{path} has no version {seq}", hint="history(path) lists them")
 
 
-def _kept(tree: Tree, digest: str, path: MemoryPath) -> bytes:
-    if not digest:
-        raise NotFound(f"{path} was not there at that time", hint="history(path) lists its changes")
-    return tree.history.content(digest)
+def _kept(tree: Tree, digest: str) -> bytes:
+    try:
+        return tree.history.content(digest)
+    except NotFound as error:
+        said = "the content of that version is no longer kept"
+        raise NotFound(said, hint="FileLimits.versions says how many are") from error
 
 
 def changes(tree: Tree, path: MemoryPath | None) -> list[FileChange]:
@@ -110,7 +139,7 @@ def changes(tree: Tree, path: MemoryPath | None) -> list[FileChange]:
     for change in reversed(found):
         before = _name_before(change, name)
         touched = [change.path, change.new_path, *(file.path for file in change.files)]
-        if before != name or any(f"{one}/".startswith(f"{name}/") for one in touched):
+        if before != name or any(_is_below(one, name) for one in touched):
             chosen.append(change)
         name = before
     return chosen
@@ -121,10 +150,13 @@ def blame(tree: Tree, path: MemoryPath, data: bytes) -> list[BlamedLine]:
     lines: list[_Line] = []
     known = ""
     for change, file in _chain(tree.history.changes(), str(path)):
+        try:
+            before, after = (_lines(tree, one, path) for one in (file.before, file.after))
+        except (NotFound, Invalid):
+            continue  # no longer kept, or no text
         if file.before != known:
-            lines = _carried(lines, _lines(tree, file.before, path), None)
-        lines = _carried(lines, _lines(tree, file.after, path), change)
-        known = file.after
+            lines = _carried(lines, before, None)
+        lines, known = _carried(lines, after, change), file.after
     lines = _carried(lines, lines_of(document(data, path).text), None)
     return [_blamed(line, change) for line, change in lines]
 
@@ -140,14 +172,21 @@ def _chain(changes: Sequence[FileChange], name: str) -> Iterator[tuple[FileChang
     found = []
     for change in reversed(changes):
         found += [(change, file) for file in change.files if file.path == name]
-        name = _name_before(change, name)
+        before = _name_before(change, name)
+        if change.new_path and before == name and _is_below(name, change.path):
+            break  # What had this name before went elsewhere: it is another file.
+        name = before
     return reversed(found)
+
+
+def _is_below(name: str, folder: str) -> bool:
+    return f"{name}/".startswith(f"{folder}/")
 
 
 def _name_before(change: FileChange, name: str) -> str:
     """What a path was called before a change."""
     new = change.new_path
-    if new and (name == new or name.startswith(f"{new}/")):
+    if new and _is_below(name, new):
         return change.path + name[len(new) :]
     return name
 
