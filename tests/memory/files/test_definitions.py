@@ -152,3 +152,14 @@ def test_a_conversation_takes_the_answer_as_a_result(tmp_path):
     answer = files.call(arguments)
     context.append_result("t1", answer.text, is_error=answer.is_error)
     assert context.request("anthropic")["messages"][-1]["content"][0]["content"]
+
+
+@pytest.mark.parametrize(
+    "hidden", ["\x1b[31m", "\u202e", "\u200b", "\U000e0041", "\0", "\ufeff", "\x9b"], ids=ascii
+)
+def test_characters_that_cannot_be_seen_are_said(tmp_path, hidden):
+    """Y-74."""
+    files = opened(tmp_path)
+    said(files, "create", NOTES, file_text=f"plain\nwith {hidden} inside\n")
+    assert said(files, "view", NOTES).endswith("cannot be seen.]")
+    assert not said(files, "view", NOTES, view_range=[1, 1]).endswith("cannot be seen.]")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 import pytest
@@ -108,3 +109,44 @@ def test_limits_that_are_none_are_refused(tmp_path):
     for wrong in ({"files": 0}, {"depth": 99}, {"file_bytes": "1"}, {"view_chars": 1.5}):
         with pytest.raises(Invalid, match="limits"):
             MemoryFiles(folder=str(tmp_path), limits=FileLimits(**wrong))
+
+
+def test_a_folder_that_is_too_deep_to_keep_is_not_deleted(tmp_path):
+    """Y-73."""
+    files = opened(tmp_path)
+    said(files, "create", NOTES, file_text="x")
+    deep = tree(tmp_path) / "deep"
+    for _ in range(70):
+        deep.mkdir()
+        deep /= "d"
+    for command, given in [
+        ("delete", {"path": "/memories/deep"}),
+        ("rename", {"old_path": "/memories/deep", "new_path": "/memories/b"}),
+    ]:
+        assert "too much" in refused(files, command, **given)
+    assert (tree(tmp_path) / "deep").exists()
+    assert said(files, "view", "/memories").endswith("1B\t/memories/notes.md")
+
+
+def test_no_descriptor_is_left_open(tmp_path):
+    files = opened(tmp_path)
+    said(files, "create", NOTES, file_text="x\n")
+    (tree(tmp_path) / "link").symlink_to("/")
+    before = len(os.listdir("/proc/self/fd"))
+    for path in (
+        NOTES,
+        "/memories",
+        "/memories/link/x",
+        f"{NOTES}/x",
+        "/memories/a/b/c",
+        "/memories/..",
+    ):
+        for command, given in [
+            ("view", {"path": path}),
+            ("create", {"path": path, "file_text": "x"}),
+            ("insert", {"path": path, "insert_line": 0, "insert_text": "x"}),
+            ("rename", {"old_path": path, "new_path": "/memories/link/y"}),
+            ("delete", {"path": f"{path}/nope"}),
+        ]:
+            files.call({"command": command, **given})
+    assert len(os.listdir("/proc/self/fd")) == before

@@ -202,3 +202,16 @@ def test_a_lock_that_is_held_too_long_is_said(tmp_path, monkeypatch):
         assert "busy" in refused(files, "create", "/memories/b.md", file_text="x")
         assert said(files, "view", NOTES)
     assert Path(holder.tree) == tree(tmp_path)
+
+
+def test_a_process_that_was_forked_goes_on_with_the_same_tool(tmp_path):
+    files = opened(tmp_path)
+    said(files, "create", NOTES, file_text="")
+    child = os.fork()
+    if child == 0:
+        answer = call(files, "insert", NOTES, insert_line=0, insert_text="child")
+        os._exit(int(answer.is_error))
+    _, status = os.waitpid(child, 0)
+    said(files, "insert", NOTES, insert_line=0, insert_text="parent")
+    assert status == 0 and contents(tree(tmp_path)) == {"notes.md": "parent\nchild\n"}
+    assert len(files.history()) == 3

@@ -129,11 +129,11 @@ def kind_at(fd: int, name: str) -> Kind:
 
 
 def entries(fd: int, names: tuple[str, ...] = ()) -> Iterator[Entry]:
-    """Every file and folder below a folder, sorted, each folder before what is in it. Links and
-    devices are left out. What is deeper or more than anybody wrote by this tool ends the walk."""
+    """Every file and folder below a folder, sorted, each folder before what is in it. Links,
+    devices and what is deeper than `LEVELS_MAX` are left out."""
     with os.scandir(fd) as found:
         here = sorted(found, key=lambda entry: entry.name)
-    for entry in here[:ENTRIES_MAX]:
+    for entry in here:
         path = (*names, entry.name)
         if entry.is_dir(follow_symlinks=False):
             yield Entry(path, 0, True)

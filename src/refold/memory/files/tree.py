@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from itertools import islice
 
 from refold.errors import Conflict, Denied, Invalid, NotFound
 from refold.memory.files import descriptors
@@ -35,14 +36,23 @@ class Tree:
     # --- reading ---
 
     def entries(self, path: MemoryPath, absent: str) -> list[Entry]:
-        """All files and folders below a folder. A root that nobody wrote to yet is empty."""
+        """The files and folders below a folder, the first ones of very many. A root that nobody
+        wrote to yet is empty."""
         try:
-            with descriptors.opened_folder(self._place.tree, path, absent=absent) as fd:
-                return list(descriptors.entries(fd))
+            with self._folder(path, absent) as fd:
+                return list(islice(descriptors.entries(fd), descriptors.ENTRIES_MAX))
         except NotFound:
             if path.inner:
                 raise
             return []
+
+    def _all_entries(self, path: MemoryPath, absent: str) -> list[Entry]:
+        """All files and folders below a folder. Invalid if they are more than this tool writes."""
+        found = self.entries(path, absent)
+        levels = max((len(one.names) for one in found), default=0)
+        if len(found) >= descriptors.ENTRIES_MAX or levels >= descriptors.LEVELS_MAX:
+            raise Invalid(f"Error: {path} holds too much for this tool; a person put it there")
+        return found
 
     def kind(self, path: MemoryPath, absent: str) -> Kind:
         """What is at the path; the root is always a folder."""
@@ -75,10 +85,10 @@ class Tree:
         with self.changing() as staging:
             if not path.inner:
                 raise Conflict(taken)
-            self._check_depth(path, len(path.inner))
-            self._check_room(path, added=1, data=data, before=b"")
             if self.kind_or_absent(path) != "absent":
                 raise Conflict(taken)
+            self._check_depth(path, len(path.inner))
+            self._check_room(path, added=1, data=data, before=b"")
             with self._folder(path.parent, taken, make=True) as fd:
                 version = FileVersion(path=_inner(path), after=self.history.keep(data))
                 self.record("create", path, version)
@@ -205,7 +215,7 @@ class Tree:
 
     def _versions_below(self, path: MemoryPath, kind: Kind, absent: str) -> Iterator[FileVersion]:
         """What a deletion takes away: the contents of every file."""
-        found = [] if kind == "file" else self.entries(path, absent)
+        found = [] if kind == "file" else self._all_entries(path, absent)
         names = [()] if kind == "file" else [one.names for one in found if not one.is_folder]
         for inner in names:
             file = path.below(*inner)
@@ -220,7 +230,7 @@ class Tree:
 
     def _levels(self, path: MemoryPath, kind: Kind, absent: str) -> int:
         """How many levels there are below a path."""
-        found = self.entries(path, absent) if kind == "folder" else []
+        found = self._all_entries(path, absent) if kind == "folder" else []
         return max((len(one.names) for one in found), default=0)
 
     def _check_room(self, path: MemoryPath, *, added: int, data: bytes, before: bytes) -> None:
