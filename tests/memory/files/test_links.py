@@ -130,7 +130,7 @@ class Swapper(threading.Thread):
             try:
                 return step()
             except OSError:
-                os.rename(self.folder, self.folder.parent / f"made-{time.monotonic_ns()}")
+                os.rename(self.folder, self.aside.parent / f"made-{time.monotonic_ns()}")
 
 
 def race(place, rounds):

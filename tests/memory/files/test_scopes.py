@@ -12,7 +12,7 @@ import pytest
 import refold
 from refold.errors import Denied, Invalid, Unavailable
 from refold.memory import MemoryFiles
-from refold.memory.files.place import folder_of
+from refold.memory.files.place import place_of
 from tests.memory.files.kit import contents, opened, refused, said, tree
 
 
@@ -59,14 +59,14 @@ def test_each_scope_has_a_place_of_its_own(tmp_path, monkeypatch):
 def test_without_a_home_the_system_says_where_the_user_lives(monkeypatch, home):
     """Y-60."""
     environ = {} if home is None else {"HOME": home}
-    assert folder_of("user", environ).startswith(pwd.getpwuid(os.getuid()).pw_dir)
+    assert place_of("user", environ).folder.startswith(pwd.getpwuid(os.getuid()).pw_dir)
 
     def nobody(number):
         raise KeyError(number)
 
     monkeypatch.setattr(pwd, "getpwuid", nobody)
     with pytest.raises(Unavailable, match="home"):
-        folder_of("user", environ)
+        place_of("user", environ)
 
 
 def test_a_folder_for_reading_only_is_read_and_never_written(tmp_path):
@@ -156,3 +156,36 @@ def test_a_folder_for_reading_only_that_nobody_wrote_to_is_empty(tmp_path):
     files = opened(tmp_path, read_only=True)
     assert said(files, "view", "/memories").endswith("0B\t/memories")
     assert files.history() == [] and list(tmp_path.iterdir()) == []
+
+
+def test_a_project_cannot_lead_its_memories_elsewhere(tmp_path, monkeypatch):
+    """Y-62, Y-76."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    said(MemoryFiles("user"), "create", "/memories/private.md", file_text="private")
+    user = tmp_path / "data/refold/memory/user"
+    before = contents(user / "memories")
+    for number, (link, target) in enumerate(
+        [
+            (".refold/memory/project", user),
+            (".refold/memory", user.parent),
+            (".refold/memory/project/history.db", user / "history.db"),
+            (".refold/memory/project/history.artifacts", user / "history.artifacts"),
+            (".refold/memory/project/memories", user / "memories"),
+        ]
+    ):
+        project = tmp_path / str(number)
+        (project / link).parent.mkdir(parents=True)
+        (project / link).symlink_to(target)
+        if link == ".refold/memory":
+            os.rename(user, user.parent / "project")
+        monkeypatch.chdir(project)
+        files = MemoryFiles("project")
+        for command, given in [("view", {}), ("create", {"file_text": "x"}), ("delete", {})]:
+            text = refused(files, command, "/memories/private.md", **given)
+            assert "link" in text and str(tmp_path) not in text
+        if not link.endswith("memories"):
+            with pytest.raises(Denied):
+                files.history()
+        if link == ".refold/memory":
+            os.rename(user.parent / "project", user)
+    assert contents(user / "memories") == before and len(MemoryFiles("user").history()) == 1

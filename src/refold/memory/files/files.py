@@ -32,7 +32,7 @@ from refold.memory.files.command import (
 )
 from refold.memory.files.descriptors import Entry, not_followed
 from refold.memory.files.path import ROOT, MemoryPath, fault, parsed
-from refold.memory.files.place import Place, folder_of
+from refold.memory.files.place import Place, place_of
 from refold.memory.files.tree import Tree
 from refold.memory.files.values import BlamedLine, FileAnswer, FileChange, FileLimits
 from refold.redaction import found
@@ -66,9 +66,9 @@ class MemoryFiles:
     ) -> None:
         if not by or not is_text(by):
             raise Invalid(f"by={by!r:.100} is not a name", hint="who writes: model, reviewer")
-        self._place = Place(folder_of(scope) if folder is None else folder)
+        place = place_of(scope) if folder is None else Place(folder)
         self._limits = _limits_checked(limits or LIMITS)
-        self._tree = Tree(self._place, self._limits, by=by, read_only=read_only)
+        self._tree = Tree(place, self._limits, by=by, read_only=read_only)
         self._mounts = {name: _mounted(name, files) for name, files in (mounts or {}).items()}
         self._refuse_secrets, self._as_data = refuse_secrets, as_data
 

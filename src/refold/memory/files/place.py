@@ -29,29 +29,38 @@ SCOPES = ("user", "project", "agent.NAME")
 LOCK_S = 10.0
 
 
-def folder_of(scope: str, environ: Mapping[str, str] | None = None) -> str:
+def place_of(scope: str, environ: Mapping[str, str] | None = None) -> Place:
     """The place of a scope."""
     kind, _, name = scope.partition(".")
     if scope == "user":
         data = data_folder(os.environ if environ is None else environ)
-        return str(data / "refold" / "memory" / scope)
+        return Place(str(data / "refold" / "memory" / scope))
     if scope == "project" or (kind == "agent" and name):
         conversation_checked(name or scope)
-        return str(project_folder() / "memory" / scope)
+        memory = project_folder() / "memory"
+        return Place(str(memory / scope), plain=(str(memory), str(memory / scope)))
     raise Invalid(f"scope={scope!r:.100} is not a scope", hint=f"one of {', '.join(SCOPES)}")
 
 
 class Place:
-    """The files of one folder of memories."""
+    """The files of one folder of memories. `plain` are folders on the way that may not be links:
+    a project comes from others, who would say where memories are read and written."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, *, plain: tuple[str, ...] = ()) -> None:
         disk.check_name(folder)
         if not folder or os.path.expanduser(folder).startswith("~"):
             raise Invalid(f"folder={folder!r:.200} is not a folder", hint="give its path")
         self.folder = os.path.abspath(os.path.expanduser(folder))
         self.tree = os.path.join(self.folder, "memories")
-        self.history = f"sqlite:{os.path.join(self.folder, 'history.db')}"
         self._staging = os.path.join(self.folder, "staging")
+        history = os.path.join(self.folder, "history")
+        self.history = f"sqlite:{history}.db"
+        self._plain = (*plain, f"{history}.db", f"{history}.artifacts")
+
+    def check(self) -> None:
+        """Denied if a link stands where only a file or folder of ours may be."""
+        if any(map(os.path.islink, self._plain)):
+            raise Denied(f"Error: A link leads away from the place of {ROOT}")
 
     def make(self) -> None:
         """Makes the place and its folders, for the owner alone."""
@@ -62,6 +71,7 @@ class Place:
     @contextmanager
     def locked(self) -> Iterator[int]:
         """A descriptor of the staging folder, while nobody else changes anything here."""
+        self.check()
         self.make()
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         lock = os.open(os.path.join(self.folder, "lock"), flags, descriptors.FILE_MODE)

@@ -71,6 +71,7 @@ class Tree:
     def _folder(
         self, path: MemoryPath, absent: str, *, make: bool = False
     ) -> AbstractContextManager[int]:
+        self._place.check()
         return descriptors.opened_folder(self._place.tree, path, absent=absent, make=make)
 
     def _content(self, fd: int, path: MemoryPath, absent: str) -> Content:
@@ -179,6 +180,7 @@ class Tree:
     @property
     def history(self) -> History:
         """The history of this folder, opened when it is first needed."""
+        self._place.check()
         with self._guard:
             return self._opened_history()
 
