@@ -186,22 +186,43 @@ def test_a_folder_that_is_swapped_for_a_link_leads_nowhere_in_many_rounds(tmp_pa
     race(tmp_path, 20_000)
 
 
-def test_a_swap_between_the_check_and_the_open_is_refused(tmp_path, monkeypatch):
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_swap_between_the_check_and_the_open_is_refused(tmp_path, monkeypatch, number):
     """Y-62."""
     away = outside(tmp_path)
     files = opened(tmp_path)
     said(files, "create", "/memories/d/canary.txt", file_text="own")
-    plain, swapped = os.stat, []
+    plain, looks = os.stat, []
 
     def stat_then_swap(path, **given):
         found = plain(path, **given)
-        if path == "canary.txt" and not swapped:
-            swapped.append(path)
-            own = tree(tmp_path) / "d" / "canary.txt"
-            os.unlink(own)
-            os.symlink(away / "canary.txt", own)
+        if path == "canary.txt":
+            looks.append(path)
+            if len(looks) == number:
+                own = tree(tmp_path) / "d" / "canary.txt"
+                os.unlink(own)
+                os.symlink(away / "canary.txt", own)
         return found
 
     monkeypatch.setattr(os, "stat", stat_then_swap)
     answer = call(files, "view", "/memories/d/canary.txt")
-    assert swapped and answer.is_error and SECRET not in answer.text
+    assert len(looks) == 2 and answer.is_error and SECRET not in answer.text
+
+
+def test_a_pipe_that_is_put_between_the_check_and_the_open_is_not_waited_for(tmp_path, monkeypatch):
+    """Y-62."""
+    files = opened(tmp_path)
+    said(files, "create", "/memories/x.md", file_text="own")
+    plain, looks = os.stat, []
+
+    def stat_then_swap(path, **given):
+        found = plain(path, **given)
+        if path == "x.md":
+            looks.append(path)
+            if len(looks) == 2:
+                os.unlink(tree(tmp_path) / "x.md")
+                os.mkfifo(tree(tmp_path) / "x.md")
+        return found
+
+    monkeypatch.setattr(os, "stat", stat_then_swap)
+    assert "neither a file" in refused(files, "view", "/memories/x.md")
