@@ -141,8 +141,11 @@ import sys
 from refold.memory import MemoryFiles
 files = MemoryFiles(folder=sys.argv[1], by=sys.argv[2])
 for n in range(int(sys.argv[3])):
-    answer = files.call({"command": "insert", "path": "/memories/notes.md", "insert_line": 0,
-                         "insert_text": f"{sys.argv[2]}-{n}"})
+    text = f"{sys.argv[2]}-{n}"
+    arguments = {"command": "insert", "path": "/memories/notes.md", "insert_line": 0, "insert_text": text}
+    answer = files.call(arguments)
+    while "busy" in answer.text:  # A loaded machine may make one of many wait for long.
+        answer = files.call(arguments)
     assert not answer.is_error, answer.text
 """
 
@@ -152,11 +155,11 @@ def test_sixteen_processes_that_insert_lose_nothing(tmp_path):
     files = opened(tmp_path)
     said(files, "create", NOTES, file_text="")
     arguments = [sys.executable, "-c", INSERT, str(tmp_path / "base")]
-    running = [subprocess.Popen([*arguments, f"agent{n}", "5"]) for n in range(16)]
-    assert [process.wait(60) for process in running] == [0] * 16
+    running = [subprocess.Popen([*arguments, f"agent{n}", "4"]) for n in range(16)]
+    assert [process.wait(120) for process in running] == [0] * 16
     lines = contents(tree(tmp_path))["notes.md"].splitlines()
-    assert sorted(lines) == sorted(f"agent{n}-{m}" for n in range(16) for m in range(5))
-    assert len(files.history(NOTES)) == 81
+    assert sorted(lines) == sorted(f"agent{n}-{m}" for n in range(16) for m in range(4))
+    assert len(files.history(NOTES)) == 65
     assert {line.by for line in files.blame(NOTES)} == {f"agent{n}" for n in range(16)}
 
 
@@ -191,6 +194,29 @@ def test_a_change_by_somebody_without_the_lock_is_not_overwritten(tmp_path, monk
     monkeypatch.setattr(os, "fdatasync", interrupted)
     assert "somebody else" in refused(files, "insert", NOTES, insert_line=0, insert_text="x")
     assert contents(tree(tmp_path)) == {"notes.md": "written by an editor\n"}
+
+
+def test_a_list_that_is_read_while_files_come_and_go_is_no_error(tmp_path):
+    """Y-78."""
+    files = opened(tmp_path)
+    said(files, "create", "/memories/d/kept.md", file_text="x")
+    ended = threading.Event()
+
+    def come_and_go() -> None:
+        while not ended.is_set():
+            for n in range(20):
+                (tree(tmp_path) / "d" / str(n)).write_text("x")
+            for n in range(20):
+                (tree(tmp_path) / "d" / str(n)).unlink()
+
+    other = threading.Thread(target=come_and_go)
+    other.start()
+    try:
+        for _ in range(300):
+            assert "kept.md" in said(files, "view", "/memories")
+    finally:
+        ended.set()
+        other.join()
 
 
 def test_a_lock_that_is_held_too_long_is_said(tmp_path, monkeypatch):

@@ -15,7 +15,7 @@ import shutil
 import stat
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Literal
 
 from msgspec import Struct
@@ -140,7 +140,8 @@ def entries(fd: int, names: tuple[str, ...] = ()) -> Iterator[Entry]:
             if len(path) < LEVELS_MAX:
                 yield from _entries_in(fd, path)
         elif entry.is_file(follow_symlinks=False):
-            yield Entry(path, entry.stat(follow_symlinks=False).st_size, False)
+            with suppress(FileNotFoundError):  # Somebody may have deleted it meanwhile.
+                yield Entry(path, entry.stat(follow_symlinks=False).st_size, False)
 
 
 def _entries_in(fd: int, path: tuple[str, ...]) -> Iterator[Entry]:
@@ -202,6 +203,14 @@ def _stamp(found: os.stat_result) -> tuple[int, int, int, int]:
     return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
+def _stamp_now(fd: int, name: str) -> tuple[int, int, int, int] | None:
+    """What the file of that name is now; None if there is none."""
+    try:
+        return _stamp(os.stat(name, dir_fd=fd, follow_symlinks=False))
+    except FileNotFoundError:
+        return None
+
+
 # --- writing ---
 
 
@@ -220,7 +229,7 @@ def replace(staging: int, data: bytes, fd: int, name: str, *, seen: Content) -> 
     the one that was seen: somebody without our lock was faster."""
     staged = _staged(staging, data)
     try:
-        if _stamp(os.stat(name, dir_fd=fd, follow_symlinks=False)) != seen.stamp:
+        if _stamp_now(fd, name) != seen.stamp:
             raise Conflict("Error: The file was changed by somebody else meanwhile. View it again.")
         os.rename(staged, name, src_dir_fd=staging, dst_dir_fd=fd)
     except BaseException:
