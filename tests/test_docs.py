@@ -23,6 +23,7 @@ PUBLIC = {
     "refold.aio",
     "refold.conversations",
     "refold.dialects",
+    "refold.memory",
     "refold.redaction",
     "refold.register",
     "refold.stores",

@@ -14,13 +14,13 @@ import msgspec
 import pytest
 
 import refold
-from refold import aio, conversations, register, testing
+from refold import aio, conversations, memory, register, testing
 from refold import types as brought
 from refold.engine.context import Context
 
 SOURCE = Path(refold.__file__)
 # Public packages that a value may also come from.
-PLACES = (refold, brought, conversations, register, testing, aio)
+PLACES = (refold, brought, conversations, memory, register, testing, aio)
 ROOMS = {
     aio.AsyncContext: Context,
     aio.AsyncLogReader: refold.LogReader,
@@ -84,7 +84,7 @@ def resolved(function: typing.Any) -> dict[str, typing.Any]:
 
 
 SURFACE = [
-    *(pair for owner in ROOMS.values() for pair in public_methods(owner)),
+    *(pair for owner in (*ROOMS.values(), memory.MemoryFiles) for pair in public_methods(owner)),
     *(pair for place in (conversations, register) for pair in public_functions(place)),
     ("refold.open", refold.open),
     ("refold.open_store", refold.open_store),

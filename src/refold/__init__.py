@@ -10,8 +10,9 @@ be folded again.
 
 Here is what you call and what it gives back. `refold.types` has what you may bring,
 `refold.register` makes your own parts known by name, `refold.conversations` works on whole stored
-conversations, `refold.aio` is for async programs and `refold.testing` for tests. Public names are
-imported when they are first used, so that `import refold` costs nothing.
+conversations, `refold.memory` has what outlives them, `refold.aio` is for async programs and
+`refold.testing` for tests. Public names are imported when they are first used, so that
+`import refold` costs nothing.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from refold import aio as aio
     from refold import conversations as conversations
+    from refold import memory as memory
     from refold import register as register
     from refold import testing as testing
     from refold import types as types
@@ -79,7 +81,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_MODULES = ("aio", "conversations", "register", "testing", "types")
+_MODULES = ("aio", "conversations", "memory", "register", "testing", "types")
 _HOMES = {
     "Artifact": "refold.core.model",
     "Artifacts": "refold.artifacts.artifacts",

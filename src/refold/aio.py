@@ -118,6 +118,7 @@ class AsyncArtifacts(_Async):
 class AsyncToolbox(_Async):
     """`context.toolbox`, awaited."""
 
+    add_memory = _threaded(Toolbox.add_memory)
     tools = _threaded(Toolbox.tools)
     call = _threaded(Toolbox.call)
 

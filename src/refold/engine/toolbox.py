@@ -1,5 +1,5 @@
 """Tools for the model, by which it reaches what its page no longer shows: search, unfold, grep,
-list artifacts.
+list artifacts; and, if the caller adds it, the memory tool.
 
 An answer is always text, never an exception: a model can act on "there is no line 900; there are
 lines 1 to 12". It is bounded by what a result may have before it is moved out of the way, so no
@@ -31,6 +31,8 @@ from refold.engine.search import ConversationSearch
 from refold.errors import Invalid, RefoldError
 from refold.log.open_log import OpenLog
 from refold.log.unfold import lines_between
+from refold.memory.files.command import NAME as MEMORY
+from refold.memory.files.files import MemoryFiles
 from refold.search.hits import Hit
 
 TOKENS_MIN, TOKENS_MAX = 200, 8_000
@@ -146,6 +148,13 @@ class Toolbox:
             "refold_grep": self._grep,
             "refold_artifacts": self._list_artifacts,
         }
+        self._memory: MemoryFiles | None = None
+
+    @checked
+    def add_memory(self, files: MemoryFiles) -> None:
+        """Adds the tool `memory` to the others: files under `/memories` that outlive this
+        conversation."""
+        self._memory = files
 
     @checked
     def tools(
@@ -163,12 +172,18 @@ class Toolbox:
             for name in self._runs
         ]
         name = self._model.dialect(dialect)
+        if self._memory is not None:
+            plain.append(self._memory.tool("anthropic" if name == "anthropic" else "json"))
         return dialects.dialect(name).definitions(plain, lost=[])
 
     def call(self, name: str, arguments: str | Mapping[str, Any] | None = None) -> str:
         """Runs one of `tools`. Whatever happens, the answer is a text for the model, and small
         enough for its page."""
         try:
+            if name == MEMORY and self._memory is not None:
+                # A character is hardly ever more than a token.
+                room = max(TOKENS_MIN, self._room())
+                return self._memory.call(arguments or {}, as_data=True, chars_max=room).text
             if not isinstance(name, str) or name not in self._runs:
                 raise Invalid(
                     f"there is no tool {name!r:.100}", hint="tools: " + ", ".join(self._runs)

@@ -200,12 +200,14 @@ def default_store(folder: Path | None = None) -> str:
     one here."""
     if os.environ.get(STORE):
         return text_of(os.environ, STORE)
-    return f"sqlite:{_home((folder or Path.cwd()).resolve()) / FOLDER / DATABASE}"
+    return f"sqlite:{project_folder(folder) / DATABASE}"
 
 
-def _home(here: Path) -> Path:
-    """The nearest folder upwards that has a store, or this one."""
+def project_folder(folder: Path | None = None) -> Path:
+    """Where refold keeps what belongs to this project: the nearest `.refold` upwards, else one
+    here."""
+    here = (folder or Path.cwd()).resolve()
     for place in (here, *here.parents):
         if (place / FOLDER).is_dir():
-            return place
-    return here
+            return place / FOLDER
+    return here / FOLDER

@@ -74,13 +74,24 @@ def _content(request: Request) -> bytes:
 def _place(request: Request, environ: Mapping[str, str]) -> Path:
     """The file that remembers this request."""
     digest = hashlib.sha256(_content(request)).hexdigest()
-    return _data_folder(environ) / "refold" / "allowed" / digest
+    return data_folder(environ) / "refold" / "allowed" / digest
 
 
-def _data_folder(environ: Mapping[str, str]) -> Path:
+def data_folder(environ: Mapping[str, str]) -> Path:
     """The user's own data folder. A relative one would lie in the project, and does not count."""
     named = environ.get("XDG_DATA_HOME", "")
     if os.path.isabs(named):
         return Path(named)
     home = environ.get("HOME", "")
-    return (Path(home) if os.path.isabs(home) else Path.home()) / ".local" / "share"
+    return (Path(home) if os.path.isabs(home) else _home_of_user()) / ".local" / "share"
+
+
+def _home_of_user() -> Path:
+    """The home folder that the system knows for this user, whatever HOME says."""
+    import pwd
+
+    try:
+        return Path(pwd.getpwuid(os.getuid()).pw_dir)
+    except KeyError as error:
+        hint = "XDG_DATA_HOME names a folder for it"
+        raise Unavailable("this user has no home folder", hint=hint) from error

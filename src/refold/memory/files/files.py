@@ -1,0 +1,347 @@
+"""`MemoryFiles`: the memory tool. Six commands in, a text for the model out, never an exception.
+
+A call goes one way: arguments become a command, paths become names, the first name says whether it
+is a mount, and the tree of that folder does the rest. What a person asks (`undo`, `history`,
+`version`, `blame`) is a method of its own and raises errors of the family. Neighbours: `command`,
+`path`, `tree`, `text`, `versions`; `anthropic_sdk` gives it to the runner of that SDK.
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Mapping
+from typing import Any, assert_never
+
+import msgspec
+
+from refold.checked import checked
+from refold.display import is_text
+from refold.errors import Conflict, Denied, Invalid, NotFound, RefoldError
+from refold.memory.files import text, versions
+from refold.memory.files.command import (
+    Command,
+    Create,
+    Delete,
+    Insert,
+    Rename,
+    StrReplace,
+    View,
+    command_of,
+    definition,
+    plain_definition,
+)
+from refold.memory.files.descriptors import Entry, not_followed
+from refold.memory.files.path import ROOT, MemoryPath, fault, parsed
+from refold.memory.files.place import Place, place_of
+from refold.memory.files.tree import Tree
+from refold.memory.files.values import BlamedLine, FileAnswer, FileChange, FileLimits
+from refold.redaction import found
+from refold.system.disk import os_failure
+
+LEVELS = 2  # of a directory that are listed
+LIMITS = FileLimits()
+
+
+class MemoryFiles:
+    """The files under `/memories` of one scope, as a tool for a model.
+
+    `scope` is `user`, `project` or `agent.NAME`; `folder` names another place. `by` is written
+    beside every change. `mounts` shows other folders below the root, each by a name, for reading
+    only where they were opened so. With `refuse_secrets` nothing is stored that looks like a key or
+    a password; with `as_data` what is read back stands between marks.
+    """
+
+    @checked
+    def __init__(
+        self,
+        scope: str = "project",
+        *,
+        folder: str | None = None,
+        by: str = "model",
+        read_only: bool = False,
+        limits: FileLimits | None = None,
+        mounts: Mapping[str, MemoryFiles] | None = None,
+        refuse_secrets: bool = False,
+        as_data: bool = False,
+    ) -> None:
+        if not by or not is_text(by):
+            raise Invalid(f"by={by!r:.100} is not a name", hint="who writes: model, reviewer")
+        place = place_of(scope) if folder is None else Place(folder)
+        self._limits = _limits_checked(limits or LIMITS)
+        self._tree = Tree(place, self._limits, by=by, read_only=read_only)
+        self._mounts = {name: _mounted(name, files) for name, files in (mounts or {}).items()}
+        self._refuse_secrets, self._as_data = refuse_secrets, as_data
+
+    # --- the tool ---
+
+    def call(
+        self,
+        arguments: str | Mapping[str, Any],
+        *,
+        as_data: bool | None = None,
+        chars_max: int | None = None,
+    ) -> FileAnswer:
+        """Carries out a call of the model. Whatever is given, the answer is a text. `as_data` and
+        `chars_max` are for this answer in the place of what was set for all."""
+        page = text.Page(
+            self._as_data if as_data is None else as_data, chars_max or self._limits.view_chars
+        )
+        try:
+            said, is_error = self._carried_out(command_of(arguments), page), False
+        except RefoldError as error:
+            said, is_error = str(error), True
+        except OSError as error:
+            said, is_error = f"Error: {os_failure(error, ROOT)}", True
+        except Exception as error:  # noqa: BLE001 - arguments may be any objects
+            said, is_error = f"Error: the tool failed ({type(error).__name__})", True
+        return FileAnswer(said.encode("utf-8", "replace").decode(), is_error)
+
+    @checked
+    def tool(self, dialect: str = "anthropic") -> dict[str, Any]:
+        """The definition of the tool in the shape that a provider takes: `anthropic` (its own
+        `memory_20250818`), `openai_chat`, `openai_responses`, `gemini`; `json` for name,
+        description and JSON schema."""
+        return plain_definition() if dialect == "json" else definition(dialect)
+
+    @checked
+    def sdk_tool(self, *, is_async: bool = False) -> Any:
+        """The tool for the runner of the Anthropic SDK: `client.beta.messages.tool_runner(…)`."""
+        from refold.memory.files.anthropic_sdk import sdk_tool
+
+        return sdk_tool(self, is_async=is_async)
+
+    def _carried_out(self, command: Command, page: text.Page) -> str:
+        match command:
+            case View():
+                return self._view(command, page)
+            case Create():
+                return self._create(command)
+            case StrReplace():
+                return self._str_replace(command, page)
+            case Insert():
+                return self._insert(command)
+            case Delete():
+                return self._delete(command)
+            case Rename():
+                return self._rename(command)
+            case _:
+                assert_never(command)
+
+    # --- the commands ---
+
+    def _view(self, command: View, page: text.Page) -> str:
+        tree, path = self._at(command.path)
+        absent = _absent(path)
+        kind = tree.kind(path, absent)
+        if kind == "absent":
+            raise NotFound(absent)
+        if kind == "file":
+            document = text.document(tree.read(path, absent), path)
+            shown = text.view_of(document, path, command.view_range, page.chars_max)
+            return page.answer(f"Here's the content of {path} with line numbers:", *shown)
+        if kind != "folder":
+            raise not_followed(kind, path)
+        if command.view_range is not None:
+            said = "The `view_range` parameter is not allowed when `path` points to a directory."
+            raise Invalid(said)
+        return self._listing(tree, path, absent, page)
+
+    def _listing(self, tree: Tree, path: MemoryPath, absent: str, page: text.Page) -> str:
+        entries = tree.entries(path, absent)
+        if not path.names:
+            entries = self._with_mounts(entries)
+        sizes = _sizes(entries)
+        rows = [f"{text.size(sizes[()])}\t{path}"]
+        for entry in entries:
+            if len(entry.names) <= LEVELS and _is_listed(entry):
+                end = "/" if entry.is_folder else ""
+                rows.append(f"{text.size(sizes[entry.names])}\t{path.below(*entry.names)}{end}")
+        head = (
+            f"Here're the files and directories up to {LEVELS} levels deep in {path}, "
+            "excluding hidden items and node_modules:"
+        )
+        return page.answer(head, *text.rows_of(rows, page.chars_max))
+
+    def _with_mounts(self, entries: list[Entry]) -> list[Entry]:
+        """The entries of the root, with those of the mounts in the places of their names."""
+        own = [one for one in entries if one.names[0] not in self._mounts]
+        for name, tree in self._mounts.items():
+            own.append(Entry((name,), 0, True))
+            for one in tree.entries(MemoryPath((name,), 1), ""):
+                own.append(Entry((name, *one.names), one.size_bytes, one.is_folder))
+        return sorted(own, key=lambda one: one.names)
+
+    def _create(self, command: Create) -> str:
+        tree, path = self._at(command.path)
+        tree.create(path, self._stored(command.file_text, path))
+        return f"File created successfully at: {path}"
+
+    def _str_replace(self, command: StrReplace, page: text.Page) -> str:
+        tree, path = self._at(command.path)
+        snippet = ""
+
+        def change(data: bytes) -> bytes:
+            nonlocal snippet
+            before = text.document(data, path)
+            after, snippet = text.replaced(before, command.old_str, command.new_str, path)
+            return self._stored_document(after, path, before)
+
+        tree.edit("str_replace", path, change, absent=_absent(path))
+        if command.old_str == command.new_str:
+            return "No replacement was performed: old_str and new_str are the same."
+        head = "The memory file has been edited."
+        if snippet:
+            head += " Here is the snippet showing the change (with line numbers):"
+        shown, left = text.rows_of(snippet.split("\n"), page.chars_max)
+        return page.answer(head, shown, "[The snippet is cut.]" if left else "")
+
+    def _insert(self, command: Insert) -> str:
+        tree, path = self._at(command.path)
+
+        def change(data: bytes) -> bytes:
+            before = text.document(data, path)
+            after = text.inserted(before, command.insert_line, command.insert_text)
+            return self._stored_document(after, path, before)
+
+        tree.edit("insert", path, change, absent=_gone(path))
+        return f"The file {path} has been edited."
+
+    def _delete(self, command: Delete) -> str:
+        tree, path = self._at(command.path)
+        if not path.inner:
+            raise Denied(f"Cannot delete the {path} directory itself")
+        tree.delete(path, _gone(path))
+        return f"Successfully deleted {path}"
+
+    def _rename(self, command: Rename) -> str:
+        tree, old = self._at(command.old_path)
+        target, new = self._at(command.new_path)
+        taken = f"Error: The destination {new} already exists"
+        if not old.inner:
+            raise Denied(f"Cannot rename the {old} directory itself")
+        if not new.inner:
+            raise Conflict(taken)
+        if tree is not target:
+            raise Invalid(f"Error: {old} cannot be renamed to {new}: they are in different mounts")
+        if new != old and new.names[: len(old.names)] == old.names:
+            raise Invalid(f"Error: {old} cannot be renamed into itself")
+        tree.rename(old, new, absent=_gone(old), taken=taken)
+        return f"Successfully renamed {old} to {new}"
+
+    # --- paths and contents ---
+
+    def _at(self, given: str) -> tuple[Tree, MemoryPath]:
+        """The folder that a path is in: this one, or a mount."""
+        path = parsed(given)
+        if path.names and path.names[0] in self._mounts:
+            return self._mounts[path.names[0]], MemoryPath(path.names, 1)
+        return self._tree, path
+
+    def _stored(self, content: str, path: MemoryPath, before: str = "") -> bytes:
+        """The bytes of a text that may be stored."""
+        if self._refuse_secrets:
+            known = {before[one.start : one.end] for one in found(before)}
+            new = [one for one in found(content) if content[one.start : one.end] not in known]
+            if new:
+                raise Denied(
+                    f"Error: {path} was not written: the text holds a secret ({new[0].kind})"
+                )
+        try:
+            return content.encode()
+        except UnicodeEncodeError as error:
+            raise Invalid(f"Error: The text for {path} has a lone surrogate") from error
+
+    def _stored_document(
+        self, after: text.Document, path: MemoryPath, before: text.Document
+    ) -> bytes:
+        self._stored(after.text, path, before.text)
+        return after.data
+
+    # --- for people ---
+
+    @checked
+    def undo(self, path: str = "") -> FileChange:
+        """Takes back the newest change, of one path or of all, step by step. Gives the change
+        that did it; NotFound if there is none, Conflict if the file was changed since."""
+        tree, at = self._tree_of(path)
+        return versions.undo(tree, at)
+
+    @checked
+    def forget(self, path: str) -> int:
+        """Removes a file or folder with every content that it ever had, for good: this cannot be
+        taken back. Gives how many contents went."""
+        tree, at = self._at(path)
+        if not at.inner:
+            raise Denied(f"{at} is not forgotten as a whole", hint="remove its folder on the disk")
+        return versions.forget(tree, MemoryPath(at.inner))
+
+    @checked
+    def history(self, path: str = "") -> list[FileChange]:
+        """The changes of a file or folder, or all of this scope, newest first."""
+        tree, at = self._tree_of(path)
+        return versions.changes(tree, at)
+
+    @checked
+    def version(self, path: str, seq: int) -> str:
+        """The text of a file as the change `seq` left it."""
+        tree, at = self._at(path)
+        inner = MemoryPath(at.inner)
+        return text.document(versions.version(tree, inner, seq), at).text
+
+    @checked
+    def blame(self, path: str) -> list[BlamedLine]:
+        """The lines of a file, each with who wrote it, when, and by which change."""
+        tree, at = self._at(path)
+        data = tree.read(at, _gone(at))
+        return versions.blame(tree, MemoryPath(at.inner), data)
+
+    def _tree_of(self, path: str) -> tuple[Tree, MemoryPath | None]:
+        if not path:
+            return self._tree, None
+        tree, at = self._at(path)
+        return tree, MemoryPath(at.inner)
+
+    def close(self) -> None:
+        """Lets go of the history. A call after this opens it again."""
+        self._tree.close()
+
+
+def _limits_checked(limits: FileLimits) -> FileLimits:
+    try:
+        return msgspec.convert(msgspec.to_builtins(limits), FileLimits)
+    except msgspec.ValidationError as error:
+        raise Invalid(f"limits: {error}", hint="whole numbers of at least 1") from error
+
+
+def _mounted(name: str, files: MemoryFiles) -> Tree:
+    """The folder to show under a name."""
+    if fault(name) or "/" in name:
+        raise Invalid(f"mounts: {name!r:.100} is not a name", hint="one plain name, such as team")
+    if files._mounts:
+        raise Invalid(f"mounts: {name} has mounts of its own", hint="mount them here instead")
+    return files._tree
+
+
+def _absent(path: MemoryPath) -> str:
+    return f"The path {path} does not exist. Please provide a valid path."
+
+
+def _gone(path: MemoryPath) -> str:
+    return f"Error: The path {path} does not exist"
+
+
+def _sizes(entries: list[Entry]) -> Tally[tuple[str, ...]]:
+    """The bytes of everything that is listed: of a folder, those of all files below it."""
+    sizes: Tally[tuple[str, ...]] = Tally()
+    for entry in entries:
+        for level in range(LEVELS + 1):
+            if level <= len(entry.names):
+                sizes[entry.names[:level]] += entry.size_bytes
+    return sizes
+
+
+def _is_listed(entry: Entry) -> bool:
+    """False for what is hidden, and for names that no path could have."""
+    return not any(
+        name.startswith(".") or name == "node_modules" or fault(name) for name in entry.names
+    )

@@ -1,0 +1,268 @@
+"""One folder of memories on a disk: what the commands do there, within its limits.
+
+Every change holds the lock of the place, reads, checks, is written to the history, and then made
+by one system call. So of two who edit one file, the second edits what the first left. Reading needs
+no lock: a file is replaced whole. Neighbours: `descriptors` touches the disk, `history` keeps what
+was before, `files` knows the commands and their words.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from itertools import islice
+
+from refold.errors import Conflict, Denied, Invalid, NotFound
+from refold.memory.files import descriptors
+from refold.memory.files.descriptors import Content, Entry, Kind
+from refold.memory.files.history import History, Record
+from refold.memory.files.path import ROOT, MemoryPath
+from refold.memory.files.place import Place
+from refold.memory.files.values import FileChange, FileLimits, FileVersion
+
+READ_BYTES_MAX = 1 << 26
+
+
+class Tree:
+    """The visible folder of a place, its lock and its history."""
+
+    def __init__(self, place: Place, limits: FileLimits, *, by: str, read_only: bool) -> None:
+        self._place, self._limits, self._by = place, limits, by
+        self.read_only = read_only
+        self._guard = threading.RLock()
+        self._history: History | None = None
+
+    # --- reading ---
+
+    def entries(self, path: MemoryPath, absent: str) -> list[Entry]:
+        """The files and folders below a folder, the first ones of very many. A root that nobody
+        wrote to yet is empty."""
+        try:
+            with self._folder(path, absent) as fd:
+                return list(islice(descriptors.entries(fd), descriptors.ENTRIES_MAX))
+        except NotFound:
+            if path.inner:
+                raise
+            return []
+
+    def _all_entries(self, path: MemoryPath, absent: str) -> list[Entry]:
+        """All files and folders below a folder. Invalid if they are more than this tool writes."""
+        found = self.entries(path, absent)
+        levels = max((len(one.names) for one in found), default=0)
+        if len(found) >= descriptors.ENTRIES_MAX or levels >= descriptors.LEVELS_MAX:
+            raise Invalid(f"Error: {path} holds too much for this tool; a person put it there")
+        return found
+
+    def kind(self, path: MemoryPath, absent: str) -> Kind:
+        """What is at the path; the root is always a folder."""
+        if not path.inner:
+            return "folder"
+        with self._folder(path.parent, absent) as fd:
+            return descriptors.kind_at(fd, path.names[-1])
+
+    def read(self, path: MemoryPath, absent: str) -> bytes:
+        """The bytes of a file."""
+        if not path.inner:
+            raise Invalid(f"Error: The path {path} is not a file.")
+        with self._folder(path.parent, absent) as fd:
+            return self._content(fd, path, absent).data
+
+    def _folder(
+        self, path: MemoryPath, absent: str, *, make: bool = False
+    ) -> AbstractContextManager[int]:
+        self._place.check()
+        return descriptors.opened_folder(self._place.tree, path, absent=absent, make=make)
+
+    def _content(self, fd: int, path: MemoryPath, absent: str) -> Content:
+        name = path.names[-1]
+        return descriptors.read_file(fd, name, path, absent=absent, bytes_max=READ_BYTES_MAX)
+
+    # --- changing ---
+
+    def create(self, path: MemoryPath, data: bytes) -> None:
+        """Writes a new file; never over another."""
+        taken = f"Error: File {path} already exists"
+        with self.changing() as staging:
+            if not path.inner:
+                raise Conflict(taken)
+            if self.kind_or_absent(path) != "absent":
+                raise Conflict(taken)
+            self._check_depth(path, len(path.inner))
+            self._check_room(path, added=1, data=data, before=b"")
+            with self._folder(path.parent, taken, make=True) as fd:
+                version = FileVersion(path=_inner(path), after=self.history.keep(data))
+                self.record("create", path, version)
+                try:
+                    descriptors.put_new(staging, data, fd, path.names[-1])
+                except FileExistsError as error:
+                    raise Conflict(taken) from error
+
+    def edit(
+        self, command: str, path: MemoryPath, change: Callable[[bytes], bytes], *, absent: str
+    ) -> None:
+        """Puts what `change` makes of a file in its place. Nothing is written if it stays the
+        same."""
+        with self.changing() as staging:
+            if not path.inner:
+                raise Invalid(f"Error: The path {path} is not a file.")
+            with self._folder(path.parent, absent) as fd:
+                seen = self._content(fd, path, absent)
+                data = change(seen.data)
+                if data == seen.data:
+                    return
+                self._check_room(path, added=0, data=data, before=seen.data)
+                self.record(command, path, self._version(path, seen.data, data))
+                descriptors.replace(staging, data, fd, path.names[-1], seen=seen)
+
+    def delete(self, path: MemoryPath, absent: str) -> None:
+        """Removes a file, or a folder with everything in it."""
+        with self.changing() as staging, self._folder(path.parent, absent) as fd:
+            kind = descriptors.kind_at(fd, path.names[-1])
+            if kind == "absent":
+                raise NotFound(absent)
+            if kind not in ("file", "folder"):
+                raise descriptors.not_followed(kind, path)
+            self.record("delete", path, *self._versions_below(path, kind, absent))
+            descriptors.remove(staging, fd, path.names[-1])
+
+    def rename(self, old: MemoryPath, new: MemoryPath, *, absent: str, taken: str) -> None:
+        """Gives a file or folder another path; never over something else."""
+        with self.changing():
+            kind = self.kind_or_absent(old)
+            if kind == "absent":
+                raise NotFound(absent)
+            if kind not in ("file", "folder"):
+                raise descriptors.not_followed(kind, old)
+            self._check_depth(new, len(new.inner) + self._levels(old, kind, absent))
+            if self.kind_or_absent(new) != "absent":
+                raise Conflict(taken)
+            self.record("rename", old, new=new)
+            self.move(old, new)
+
+    @contextmanager
+    def changing(self) -> Iterator[int]:
+        """A descriptor of the staging folder, while nobody else changes anything."""
+        if self.read_only:
+            raise Denied(f"Error: This part of {ROOT} is read-only")
+        with self._guard, self._place.locked() as staging:
+            yield staging
+
+    def kind_or_absent(self, path: MemoryPath) -> Kind:
+        """What is at the path; absent as well if a folder on the way is."""
+        try:
+            return self.kind(path, "")
+        except NotFound:
+            return "absent"
+
+    def put(self, staging: int, path: MemoryPath, data: bytes | None) -> None:
+        """Makes a file have these bytes, or not be there, whatever was before."""
+        name, absent = path.names[-1], f"The path {path} does not exist"
+        with self._folder(path.parent, absent, make=data is not None) as fd:
+            if data is None:
+                descriptors.remove(staging, fd, name)
+            elif descriptors.kind_at(fd, name) == "absent":
+                descriptors.put_new(staging, data, fd, name)
+            else:
+                seen = self._content(fd, path, absent)
+                descriptors.replace(staging, data, fd, name, seen=seen)
+
+    def move(self, old: MemoryPath, new: MemoryPath) -> None:
+        """Gives a file or folder another path."""
+        with (
+            self._folder(old.parent, f"The path {old} does not exist") as source,
+            self._folder(new.parent, f"The path {new} does not exist", make=True) as target,
+        ):
+            descriptors.move(source, old.names[-1], target, new.names[-1])
+
+    # --- history ---
+
+    @property
+    def history(self) -> History:
+        """The history of this folder, opened when it is first needed."""
+        self._place.check()
+        with self._guard:
+            return self._opened_history()
+
+    def _opened_history(self) -> History:
+        if self._history is None:
+            self._history = History(
+                self._place.history,
+                versions_max=self._limits.versions,
+                read_only=self.read_only,
+            )
+        return self._history
+
+    def record(
+        self,
+        command: str,
+        path: MemoryPath,
+        *files: FileVersion,
+        new: MemoryPath | None = None,
+        undoes: int = 0,
+    ) -> FileChange:
+        """Writes a change to the history."""
+        record = Record(
+            command=command,
+            path=_inner(path),
+            new_path=_inner(new) if new else "",
+            files=files,
+            undoes=undoes,
+        )
+        return self.history.append(record, self._by)
+
+    def _version(self, path: MemoryPath, before: bytes, after: bytes) -> FileVersion:
+        keep = self.history.keep
+        return FileVersion(path=_inner(path), before=keep(before), after=keep(after))
+
+    def _versions_below(self, path: MemoryPath, kind: Kind, absent: str) -> Iterator[FileVersion]:
+        """What a deletion takes away: the contents of every file."""
+        found = [] if kind == "file" else self._all_entries(path, absent)
+        names = [()] if kind == "file" else [one.names for one in found if not one.is_folder]
+        for inner in names:
+            file = path.below(*inner)
+            before = self.history.keep(self.read(file, absent))
+            yield FileVersion(path=_inner(file), before=before)
+
+    # --- limits ---
+
+    def _check_depth(self, path: MemoryPath, depth: int) -> None:
+        if depth > self._limits.depth:
+            raise Invalid(f"Error: {path} is more than {self._limits.depth} levels deep")
+
+    def _levels(self, path: MemoryPath, kind: Kind, absent: str) -> int:
+        """How many levels there are below a path."""
+        found = self._all_entries(path, absent) if kind == "folder" else []
+        return max((len(one.names) for one in found), default=0)
+
+    def _check_room(self, path: MemoryPath, *, added: int, data: bytes, before: bytes) -> None:
+        """Invalid if a file, or all of them, would become too large or too many."""
+        limits = self._limits
+        if len(data) > max(limits.file_bytes, len(before) - 1):
+            raise Invalid(
+                f"Error: {path} would have {len(data):,} bytes; a file may have "
+                f"{limits.file_bytes:,}"
+            )
+        sizes = [one.size_bytes for one in self.entries(_root_of(path), "") if not one.is_folder]
+        total = sum(sizes) + len(data) - len(before)
+        if added and len(sizes) + added > limits.files:
+            raise Invalid(f"Error: {ROOT} has {len(sizes):,} files; it may have {limits.files:,}")
+        if len(data) > len(before) and total > limits.total_bytes:
+            raise Invalid(
+                f"Error: {ROOT} would have {total:,} bytes; it may have {limits.total_bytes:,}"
+            )
+
+    def close(self) -> None:
+        if self._history is not None:
+            self._history.close()
+            self._history = None
+
+
+def _inner(path: MemoryPath) -> str:
+    """The path as the history of its own folder has it, wherever that is mounted."""
+    return str(MemoryPath(path.inner))
+
+
+def _root_of(path: MemoryPath) -> MemoryPath:
+    """The folder that a path is in: the root, or a mount."""
+    return MemoryPath(path.names[: path.mounted], path.mounted)
