@@ -35,6 +35,7 @@ from refold.core.model import (
     Hide,
     Lesson,
     Media,
+    Memory,
     Message,
     Meta,
     Note,
@@ -254,7 +255,7 @@ class Fold:
                 self._bill(body)
                 if live and not body.estimated:
                     self._anchor(event, body)
-            case Note():
+            case Note() | Memory():
                 pass
             case Artifact():
                 self.artifacts.append(event.seq)

@@ -161,6 +161,30 @@ class Note(Struct, frozen=True, kw_only=True, omit_defaults=True):
     key: str = ""
 
 
+MEMORY_PREFIX = "memory."  # how the ids of logs begin that hold memories, not conversations
+Trust = Literal["user", "model", "tool", "import"]
+
+
+class Memory(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One version of an entry of a memory: what it says, from when to when that is true (0: until
+    it changes), who said it (`trust`) and where (`source`: a conversation and a seq). `closed` says
+    that it is true no longer. `state` is `waiting` or `rejected` before and after a person looked
+    at it, and `forgotten` once its words are erased: `seal` then knows them again."""
+
+    entry: str
+    version: int = 1
+    content: str = ""
+    tags: tuple[str, ...] = ()
+    metadata: dict[str, Any] = field(default_factory=dict)
+    trust: Trust = "user"
+    source: tuple[str, int] | None = None
+    valid_from_ms: int = 0
+    valid_until_ms: int = 0
+    closed: bool = False
+    state: Literal["", "waiting", "rejected", "forgotten"] = ""
+    seal: str = ""
+
+
 class Origin(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where an artifact came from."""
 
@@ -387,7 +411,10 @@ class Erase(Struct, frozen=True, kw_only=True, omit_defaults=True):
     results: tuple[str, ...] = ()
 
 
-Body = Message | Note | Artifact | Usage | Edit | Revert | Restore | Checkpoint | Meta | Pin | Erase
+Body = (
+    Message | Note | Memory | Artifact | Usage | Edit | Revert | Restore | Checkpoint | Meta | Pin
+    | Erase
+)  # fmt: skip
 
 
 # --- the page ---

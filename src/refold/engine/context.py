@@ -25,7 +25,6 @@ from refold.compaction.hooks import Hook
 from refold.config import Config
 from refold.conversations.names import names_checked
 from refold.core.budget import Budget
-from refold.core.codec import conversation_checked
 from refold.core.model import Checkpoint, Event, Meta, Restore, Span, Totals, View
 from refold.core.plan import Plan, Receipt
 from refold.dialects.beside import plain_system, plain_tools
@@ -48,6 +47,7 @@ from refold.log.keys import stamp
 from refold.log.notes import write_note
 from refold.log.notices import Listener
 from refold.log.open_log import OpenLog
+from refold.log.reading import open_id_checked
 from refold.search.embedders import Embedder
 from refold.stores.protocol import Store
 from refold.system.moments import Moment, happened_ms
@@ -495,7 +495,7 @@ class Context:
         way."""
         with self._open.reading() as state:
             place = state.head if at is None else at
-            self._open.store.fork(self.id, place, conversation_checked(id))
+            self._open.store.fork(self.id, place, open_id_checked(id))
             twin = self._sibling(id)
             # What others call a conversation, only one of two can be.
             names = () if state.meta.names else None
