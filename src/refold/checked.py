@@ -15,6 +15,7 @@ import typing
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache, wraps
 from inspect import Parameter, signature
+from itertools import takewhile
 from types import ModuleType
 from typing import Any, ForwardRef, Literal, ParamSpec, TypeVar, Unpack
 
@@ -35,6 +36,8 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(function)
     def call(*args: P.args, **given: P.kwargs) -> T:
+        if not given and len(args) <= _spec(function).untyped:
+            return function(*args, **given)  # `append` is called for every message
         for name, value, hint in _arguments(function, args, given):
             if hint is not Any:
                 check(name, value, hint)
@@ -100,6 +103,7 @@ class _Spec(typing.NamedTuple):
     rest: tuple[str, Any]  # of what comes after the positional ones
     named: dict[str, Any]
     filters: frozenset[str]  # the names it takes besides its own, if it states them
+    untyped: int  # how many of the first have no type
 
 
 @cache
@@ -116,6 +120,7 @@ def _spec(function: Callable[..., Any]) -> _Spec:
         rest=(rest, hints.get(rest, Any)),
         named={**named, **filters},
         filters=frozenset({**named, **filters} if filters else ()),
+        untyped=sum(1 for _ in takewhile(lambda name: hints[name] is Any, positional)),
     )
 
 

@@ -200,7 +200,7 @@ def checked_message(wire: Any) -> dict[str, Any]:
     if not isinstance(wire, dict):
         raise not_a_message(wire)
     if not isinstance(wire.get("role"), str):
-        raise Invalid(f"a message without a role: {wire!r:.80}", hint=_MESSAGE_HINT)
+        raise Invalid(f"a message without a role: {shown(wire)}", hint=_MESSAGE_HINT)
     return remove_marks(wire)
 
 
@@ -270,7 +270,7 @@ def role_of(wire: Mapping[str, Any], roles: Mapping[str, Role]) -> Role:
     given = wire["role"]
     role = roles.get(given) if isinstance(given, str) else None
     if role is None:
-        raise Invalid(f"{given!r} is not a role", hint=f"one of {', '.join(roles)}")
+        raise Invalid(f"{shown(given)} is not a role", hint=f"one of {', '.join(roles)}")
     return role
 
 

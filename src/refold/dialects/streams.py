@@ -12,6 +12,7 @@ import json
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from refold.checked import shown
 from refold.dialects.outside import encoded, plain
 from refold.dialects.wire import objects_in
 from refold.errors import Invalid
@@ -77,7 +78,7 @@ def assemble(chunks: Iterable[Any]) -> Chunk:
 def _plain_chunk(chunk: Any) -> Chunk:
     wire = plain(encoded(chunk))
     if not isinstance(wire, dict):
-        raise Invalid(f"{chunk!r:.80} is not a chunk of a response", hint=_HINT)
+        raise Invalid(f"{shown(chunk)} is not a chunk of a response", hint=_HINT)
     return wire
 
 

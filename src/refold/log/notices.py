@@ -17,6 +17,7 @@ from typing import Any, Literal, get_args
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from refold.checked import shown
 from refold.core.budget import Budget
 from refold.core.plan import Receipt
 from refold.display import failure, suggestion
@@ -89,7 +90,9 @@ class Notices:
         if name not in NAMES and name != EVERY_NAME:
             raise Invalid(f"there is no notice {name!r}", hint=suggestion(str(name), NAMES))
         if not callable(listener):
-            raise Invalid(f"{listener!r} cannot be called", hint="give a function of one notice")
+            raise Invalid(
+                f"{shown(listener)} cannot be called", hint="give a function of one notice"
+            )
         entry = (name, listener)
         with self._lock:
             self._listeners = [*self._listeners, entry]

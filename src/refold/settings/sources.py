@@ -20,6 +20,7 @@ from typing import Any
 
 import msgspec
 
+from refold.checked import shown
 from refold.config import MODELS, Config, check_names, config_from, given_values
 from refold.display import is_text, nearest
 from refold.errors import Invalid
@@ -46,7 +47,7 @@ def loaded(
     if isinstance(given, Config):
         given = given_values(given)
     elif not isinstance(given, Mapping | None):
-        raise Invalid(f"config is {given!r:.60}", hint="give a Config, or a mapping of settings")
+        raise Invalid(f"config is {shown(given)}", hint="give a Config, or a mapping of settings")
     values: Table = {}
     origins: dict[str, str] = {}
     for origin, table in _sources(given or {}, folder, _environment(environ)):

@@ -16,6 +16,7 @@ from itertools import chain
 from msgspec import Struct
 from msgspec.structs import replace
 
+from refold.checked import shown
 from refold.core.laws import units
 from refold.core.model import Edit, View
 from refold.core.plan import Ask
@@ -111,7 +112,7 @@ def _parts_of_one(weights: dict[str, float]) -> dict[str, float]:
 def _check_weights(given: dict[str, object]) -> None:
     if not given.keys() <= WEIGHTS.keys() or not all(map(_is_weight, given.values())):
         hint = "known: " + ", ".join(WEIGHTS) + "; numbers, none below 0"
-        raise Invalid(f"weights are {given!r}", hint=hint)
+        raise Invalid(f"weights are {shown(given)}", hint=hint)
 
 
 def _is_weight(value: object) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from refold.checked import shown
 from refold.display import suggestion
 from refold.errors import Invalid
 from refold.tokens import exact
@@ -72,7 +73,7 @@ def _by_name(given: str, model: Model) -> Counter:
         return ESTIMATE
     known = (NAME, EXACT, *exact.VOCABULARIES)
     if name not in known:
-        raise Invalid(f"there is no counter {given!r}", hint=suggestion(name, known))
+        raise Invalid(f"there is no counter {shown(given)}", hint=suggestion(name, known))
     if not exact.installed():
         note = f"counter={given!r} needs the extra exact, so the estimate counts; {exact.HINT}"
         return replace(ESTIMATE, note=note)
