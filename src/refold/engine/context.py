@@ -4,7 +4,8 @@ It holds the parts and offers their verbs, and decides nothing itself. `append` 
 to the log; `request` folds it into a page that fits and is valid; everything that makes the page
 shorter is an edit in the log and can be undone. A `Context` may be shared by threads: the open log
 has the one lock, and listeners are called with no lock held. Neighbours: `log.open_log`,
-`compaction` (the model, the compactor), `pages`; the rooms `log`, `artifacts` and `toolbox`.
+`compaction` (the model, the compactor), `pages`; the rooms `log`, `artifacts`,
+`memory` and `toolbox`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
 from refold.artifacts.artifacts import Artifacts, clean_configured
 from refold.artifacts.intake import Intake
@@ -45,7 +46,7 @@ from refold.log import undo
 from refold.log.draft import Draft
 from refold.log.keys import stamp
 from refold.log.notes import write_note
-from refold.log.notices import Listener
+from refold.log.notices import Listener, NoticeName
 from refold.log.open_log import OpenLog
 from refold.log.reading import open_id_checked
 from refold.search.embedders import Embedder
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from refold.log.points import Restored
     from refold.log.undo import Undone
     from refold.log.unfold import Unfolded
+    from refold.memory.semantic import SemanticMemory
     from refold.search.hits import Hit
 
 
@@ -481,6 +483,18 @@ class Context:
             search=self._search,
         )
 
+    @cached_property
+    def memory(self) -> SemanticMemory:
+        """What outlives conversations: entries of this project, and of the user."""
+        from refold.memory.semantic import SemanticMemory
+
+        def tell(name: str, reason: str) -> None:
+            self._open.notify(cast(NoticeName, name), reason)
+
+        return SemanticMemory(
+            self._open.store, embedder=self._embedder, conversation=self.id, tell=tell
+        )
+
     @checked
     def on(self, name: str, listener: Listener) -> Callable[[], None]:
         """Calls the listener with every notice of that name (`*`: all). Gives the function that
@@ -565,6 +579,8 @@ class Context:
             try:
                 self._open.close(self._finish)
             finally:
+                if "memory" in vars(self):
+                    self.memory.close()
                 if self._owns_store:
                     self._open.store.close()
 

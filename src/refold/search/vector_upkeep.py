@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from typing import TypedDict, Unpack
 
 from refold.errors import Denied, Invalid, Unavailable, sentence
 from refold.search import database, sources
@@ -16,13 +17,20 @@ from refold.search.embedders import Embedder
 from refold.search.index import Index, Range
 from refold.search.rank import Matches
 from refold.search.upkeep import Progress, Tell
-from refold.search.vectors import Vectors
+from refold.search.vectors import Compared, DimensionChanged, Vectors
 from refold.search.words import Query
 from refold.stores.protocol import Store
 
 SEARCH_VECTORS, BATCH_VECTORS = 10_000, 200
 EMBEDDER_PAUSE_S = 60.0
 FAILURES = (Unavailable, Invalid, Denied)
+
+
+class Comparison(TypedDict, total=False):
+    """How vectors are compared, where not as usual."""
+
+    least: float | None
+    is_sentence: bool
 
 
 class VectorUpkeep:
@@ -43,15 +51,32 @@ class VectorUpkeep:
         ranges: Sequence[Range],
     ) -> Mapping[int, float]:
         """The scores, with the nearness of vectors in them where there are vectors."""
+        return self.compared(index, query, found, scored, ranges).scores or scored
+
+    def compared(
+        self,
+        index: Index,
+        query: Query,
+        found: Sequence[Matches],
+        scored: dict[int, float],
+        ranges: Sequence[Range],
+        **more: Unpack[Comparison],
+    ) -> Compared:
+        """The same, with the cosines."""
         if not self._is_ready():
-            return scored
+            return Compared(scored, {})
         try:
             with database.translated(index.path):
                 vectors = self._caught_up(index, SEARCH_VECTORS)
-                return vectors.fused(query, found, scored, ranges) or scored
+                try:
+                    return vectors.compared(query, found, scored, ranges, **more)
+                except DimensionChanged as error:
+                    self._tell("embedder-changed", sentence(error))
+                    vectors = self._caught_up(index, SEARCH_VECTORS)
+                    return vectors.compared(query, found, scored, ranges, **more)
         except FAILURES as error:
             self._pause(error)
-            return scored
+            return Compared(scored, {})
 
     def complete(self, index: Index, progress: Progress, done: int) -> None:
         """Makes all vectors that are missing. Progress counts on from the events that are done."""
@@ -80,6 +105,13 @@ class VectorUpkeep:
     def _caught_up(self, index: Index, budget: int) -> Vectors:
         """The vectors, up to date except for what exceeds the budget."""
         vectors = self._vectors_of(index)
+        try:
+            return self._added(vectors, index, budget)
+        except DimensionChanged as error:
+            self._tell("embedder-changed", sentence(error))
+            return self._added(vectors, index, budget)
+
+    def _added(self, vectors: Vectors, index: Index, budget: int) -> Vectors:
         while budget > 0 and index.is_writable:
             ids = vectors.missing(min(BATCH_VECTORS, budget))
             if not ids:

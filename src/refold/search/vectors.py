@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import log, sqrt
 
+from msgspec import Struct
+
 from refold.display import failure
 from refold.errors import RefoldError, Unavailable
 from refold.search import database, rank
@@ -34,6 +36,17 @@ _BETWEEN = "SELECT id, pieces FROM vectors WHERE id BETWEEN ? AND ? ORDER BY id"
 _FORGET = """
 DELETE FROM vectors; UPDATE lanes SET embedded = 0; DELETE FROM facts WHERE name = 'dimension'
 """
+
+
+class DimensionChanged(Unavailable):
+    """The embedder gives vectors of another size than before; those that there were are gone."""
+
+
+class Compared(Struct, frozen=True):
+    """The scores of full text and vectors together, and the cosine of each that was compared."""
+
+    scores: dict[int, float]
+    cosines: dict[int, float]
 
 
 class Vectors:
@@ -111,7 +124,7 @@ class Vectors:
             self._set_fact("dimension", str(dimension))
         elif known != str(dimension):
             self._forget()
-            raise Unavailable(
+            raise DimensionChanged(
                 f"the embedder gave vectors of {dimension} numbers, before of {known}",
                 hint="they are made again",
             )
@@ -125,42 +138,50 @@ class Vectors:
 
     # --- finding ---
 
-    def fused(
+    def compared(
         self,
         query: Query,
         found: Sequence[rank.Matches],
         scored: Mapping[int, float],
         ranges: Sequence[Range],
-    ) -> dict[int, float]:
+        *,
+        least: float | None = None,
+        is_sentence: bool = False,
+    ) -> Compared:
         """The scores of the full text and the nearness of vectors, put together by how far each
-        stands out."""
+        stands out. What has none of the words must have the cosine `least`, if that is given. Of a
+        query that is a sentence, an embedder that is not additive gets every word."""
         total, _ = self.index.size(ranges)
         loaded = self._load(ranges, total, scored)
-        asked = self._query_vector(query, found, total)
+        asked = self._query_vector(query, found, total, is_sentence=is_sentence)
         if asked is None or not len(loaded.ids):
-            return dict(scored)
+            return Compared(dict(scored), {})
         self._check_dimension(len(asked))
         near = loaded.nearness(asked)
         mean, deviation = rank.spread(scored, max(total, len(scored)))
         standardized = {id: (score - mean) / deviation for id, score in scored.items()}
         # What has none of the words must be near on its own: something is always nearest, also to
         # nonsense.
-        least = least_near(near, self.embedder)
+        least = least_near(near, self.embedder) if least is None else least
         without_words = -mean / deviation
+        cosines: dict[int, float] = {}
         for id, value in zip(loaded.ids, near.values):
             if id in standardized or value >= least:
+                cosines[id] = value
                 worth = rank.VECTOR_WEIGHT * (value - near.mean) / (near.deviation or 1.0)
                 standardized[id] = standardized.get(id, without_words) + worth
-        return standardized
+        return Compared(standardized, cosines)
 
     def _query_vector(
-        self, query: Query, found: Sequence[rank.Matches], total: int
+        self, query: Query, found: Sequence[rank.Matches], total: int, *, is_sentence: bool
     ) -> Vector | None:
         """The vector of the query, of length one; None if it has none."""
         entries = _entries_by_word(query, found)
         if is_additive(self.embedder):
             weights = {word: rarity(count, total) for word, count in entries.items()}
             weights.update(dict.fromkeys(query.quiet, QUIET_RARITY))
+        elif is_sentence:
+            weights = {query.text: 1.0}
         else:
             rare = [word for word, count in entries.items() if count <= COMMON_SHARE * total]
             weights = {" ".join(rare) or query.text: 1.0}

@@ -1,0 +1,363 @@
+"""Semantic memory: entries that outlive conversations, as `context.memory` and
+`refold.open_memory` offer them.
+
+    entry = context.memory.store("The database listens on port 6432", tags=["infra"])
+    [found] = context.memory.retrieve("which port does the database use?")
+
+To store is one append to the log of a scope. Merging, closing and ranking follow from that log
+whenever somebody looks. Neighbours: `journal` has the logs, `recall` finds, `fold` decides.
+"""
+
+from __future__ import annotations
+
+import builtins
+import secrets
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Any
+
+from refold.checked import checked
+from refold.core.model import MEMORY_PREFIX, Memory, Trust
+from refold.display import is_text
+from refold.errors import Invalid, NotFound
+from refold.memory.entry import Forgotten, MemoryEntry
+from refold.memory.finder import Asked, Finder
+from refold.memory.fold import Run, Version
+from refold.memory.journal import AGENT, Journal, scope_checked
+from refold.memory.recall import Wanted, is_wanted, recall
+from refold.search.embedders import Embedder
+from refold.search.hits import limit_checked
+from refold.search.upkeep import Progress, Tell
+from refold.settings.sources import user_store
+from refold.stores import open_store
+from refold.stores.protocol import Store
+from refold.system.moments import Moment, happened_ms
+
+CONTENT_CHARS_MAX, TAG_CHARS_MAX, TAGS_MAX = 20_000, 100, 50
+AGENTS_MAX = 1_000
+ID_BYTES = 8
+
+
+class SemanticMemory:
+    """Entries of the scopes `project` and `agent.NAME`, which are in the store that is given, and
+    `user`, which is in the user's own. `conversation` is what new entries name as their source."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        embedder: Embedder | bool | None = None,
+        scope: str = "project",
+        conversation: str = "",
+        tell: Tell | None = None,
+        owns_store: bool = False,
+        user: Callable[[], Store] | None = None,
+    ) -> None:
+        self.scope, self._conversation = scope_checked(scope), conversation
+        self.said: builtins.list[tuple[str, str]] = []
+        self._store, self._embedder, self._listener = store, embedder, tell
+        self._owns_store, self._user = owns_store, user or (lambda: open_store(user_store()))
+        self._lock = threading.RLock()
+        self._journals: dict[str, Journal] = {}
+        self._finders: dict[str, Finder] = {}
+
+    # --- the four verbs ---
+
+    @checked
+    def store(
+        self,
+        content: str,
+        metadata: dict[str, Any] | None = None,
+        *,
+        tags: Sequence[str] = (),
+        scope: str | None = None,
+        trust: Trust = "user",
+        source: int | tuple[str, int] | None = None,
+        at: Moment | None = None,
+        until: Moment | None = None,
+    ) -> MemoryEntry:
+        """Remembers something, and gives the entry with its id. What is remembered already is
+        merged, and counted. `at` and `until` say from when to when it is true; `source` is where
+        it was said: a seq of this conversation, or a conversation and a seq."""
+        body = Memory(
+            entry=_new_id(),
+            content=content_checked(content),
+            metadata=metadata or {},
+            tags=tags_checked(tags),
+            trust=trust,
+            source=self._source(source),
+            valid_from_ms=happened_ms(at) or 0,
+            valid_until_ms=happened_ms(until) or 0,
+        )
+        return self._write(self._journal(scope), body)
+
+    @checked
+    def retrieve(
+        self,
+        query: str,
+        limit: int = 10,
+        *,
+        threshold: float | None = None,
+        tags: Sequence[str] = (),
+        metadata: dict[str, Any] | None = None,
+        scope: str | None = None,
+        as_of: Moment | None = None,
+    ) -> builtins.list[MemoryEntry]:
+        """The entries that answer best, with a score from 0 to 1 and why: what is true now, or what
+        was at `as_of`. `threshold` is the least score; without one it depends on the embedder.
+        Looks in this memory's own scope and the user's, unless one is named."""
+        if not query.strip():
+            raise Invalid("there is nothing to look for", hint="give a word or a few")
+        asked = Asked(query=query, threshold=threshold)
+        with self._lock:
+            now_ms = self._journal(self.scope).now_ms()
+            at_ms = happened_ms(as_of)
+            wanted = Wanted(
+                at_ms=now_ms if at_ms is None else at_ms,
+                now_ms=now_ms,
+                limit=limit_checked(limit),
+                tags=tuple(tags),
+                metadata=metadata or {},
+            )
+            found: builtins.list[MemoryEntry] = []
+            for journal in self._looked_at(scope):
+                found += recall(journal, self._finder(journal), asked, wanted)
+            found.sort(key=lambda entry: entry.score, reverse=True)
+            self._count_use(found[:limit])
+            return found[:limit]
+
+    @checked
+    def update(
+        self,
+        id: str,
+        content: str | None = None,
+        metadata: dict[str, Any] | None = None,
+        *,
+        tags: Sequence[str] | None = None,
+        at: Moment | None = None,
+        until: Moment | None = None,
+    ) -> MemoryEntry:
+        """Gives an entry other words, metadata or tags, from now or `at` on; `until` ends it. What
+        it said before stays in its history."""
+        with self._lock:
+            journal, run = self._named(id)
+            newest = _newest(journal, run)
+            before = newest.body
+            body = Memory(
+                entry=before.entry,
+                version=before.version + 1,
+                content=before.content if content is None else content_checked(content),
+                metadata=before.metadata if metadata is None else metadata,
+                tags=before.tags if tags is None else tags_checked(tags),
+                trust=before.trust,
+                source=before.source,
+                valid_from_ms=happened_ms(at) or 0,
+                valid_until_ms=happened_ms(until) or 0,
+            )
+            return self._write(journal, body)
+
+    @checked
+    def forget(self, id: str) -> Forgotten:
+        """Erases an entry with everything that it ever said, for good: from the log and the index.
+        No rule brings it back. NotFound if there is none."""
+        with self._lock:
+            journal, run = self._named(id)
+            versions = journal.entries().versions_of(run)
+            ids = tuple(dict.fromkeys(one.body.entry for one in versions))
+            seqs = [one.seq for one in versions]
+            said = builtins.list(dict.fromkeys(one.claim.said for one in versions))
+            journal.forget(ids, seqs, said)
+            self._finder(journal).erase(journal.id, seqs, ids)
+            return Forgotten(entries=ids, events=len(seqs))
+
+    # --- looking ---
+
+    @checked
+    def list(
+        self,
+        *,
+        tags: Sequence[str] = (),
+        metadata: dict[str, Any] | None = None,
+        scope: str | None = None,
+        as_of: Moment | None = None,
+        ended: bool = False,
+        limit: int = 100,
+    ) -> builtins.list[MemoryEntry]:
+        """The entries that are true now, or were at `as_of`, the one that changed last first;
+        with `ended`, also those that are true no longer."""
+        limit_checked(limit)
+        with self._lock:
+            at_ms = happened_ms(as_of)
+            now_ms = self._journal(self.scope).now_ms() if at_ms is None else at_ms
+            found = [
+                entry
+                for journal in self._looked_at(scope)
+                for run in journal.entries().runs(None if ended else now_ms)
+                if is_wanted(entry := _entry(journal, run), tags, metadata or {})
+            ]
+        found.sort(key=lambda entry: (entry.updated_ms, entry.id), reverse=True)
+        return found[:limit]
+
+    @checked
+    def history(self, id: str) -> builtins.list[MemoryEntry]:
+        """What an entry said before, and what others said about the same, oldest first, each with
+        the time for which it was true."""
+        with self._lock:
+            journal, run = self._named(id)
+            runs = journal.entries().history(run.entry)
+            return [_entry(journal, one) for one in runs]
+
+    def reindex(self, progress: Progress | None = None) -> None:
+        """Makes the index again, with all vectors: for another embedder, or after damage.
+        `progress(done, all)` is called between batches."""
+        with self._lock:
+            for journal in self._looked_at(None):
+                if journal.entries().head:
+                    finder = self._finder(journal)
+                    finder.rebuild(self._logs_beside(journal), progress or _no_progress)
+
+    # --- the end ---
+
+    def close(self) -> None:
+        """Lets go of the index and the stores. Closing twice is fine."""
+        with self._lock:
+            for finder in self._finders.values():
+                finder.close()
+            user = self._journals.pop("user", None)
+            if user is not None and user.store is not self._store:
+                user.store.close()
+            self._journals.clear()
+            self._finders.clear()
+            if self._owns_store:
+                self._store.close()
+
+    def __enter__(self) -> SemanticMemory:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # --- scopes ---
+
+    def _journal(self, scope: str | None) -> Journal:
+        name = self.scope if scope is None else scope_checked(scope)
+        with self._lock:
+            if name not in self._journals:
+                store = self._user() if name == "user" else self._store
+                self._journals[name] = Journal(store, name)
+            return self._journals[name]
+
+    def _looked_at(self, scope: str | None) -> builtins.list[Journal]:
+        own = ["user"] if self.scope == "user" else [self.scope, "project", "user"]
+        names = own if scope is None else [scope]
+        return [self._journal(name) for name in dict.fromkeys(names)]
+
+    def _named(self, id: str) -> tuple[Journal, Run]:
+        """The entry of an id, wherever it is."""
+        for journal in self._all():
+            run = journal.entries().run_of(id)
+            if run is not None:
+                return journal, run
+        hint = "list() has the ids of all entries"
+        raise NotFound(f"there is no entry {id!r:.100}", hint=hint)
+
+    def _all(self) -> Iterator[Journal]:
+        yield from self._looked_at(None)
+        for scope in self._agents():
+            yield self._journal(scope)
+
+    def _agents(self) -> builtins.list[str]:
+        """The scopes of agents that the store has."""
+        first = MEMORY_PREFIX + AGENT
+        found = self._store.conversations(after=first, limit=AGENTS_MAX)
+        ids = [about.id for about in found if about.id.startswith(first)]
+        return [id.removeprefix(MEMORY_PREFIX) for id in ids]
+
+    def _finder(self, journal: Journal) -> Finder:
+        place = "user" if journal.scope == "user" else ""
+        if place not in self._finders:
+            embedder = self._embedder
+            self._finders[place] = Finder(journal.store, embedder=embedder, tell=self._tell)
+        return self._finders[place]
+
+    def _logs_beside(self, journal: Journal) -> builtins.list[str]:
+        """The logs that one index is made of."""
+        if journal.scope == "user":
+            return [journal.id]
+        journals = [self._journal(scope) for scope in ("project", *self._agents())]
+        return [one.id for one in journals if one.entries().head]
+
+    # --- writing ---
+
+    def _write(self, journal: Journal, body: Memory) -> MemoryEntry:
+        with self._lock:
+            entries = journal.append([body])
+            run = entries.run_of(body.entry)
+            assert run is not None
+            return _entry(journal, run)
+
+    def _source(self, source: int | tuple[str, int] | None) -> tuple[str, int] | None:
+        if source is None or isinstance(source, tuple):
+            return source
+        if not self._conversation:
+            hint = "give a conversation and a seq"
+            raise Invalid(f"source={source} names no conversation", hint=hint)
+        return self._conversation, source
+
+    def _count_use(self, found: Sequence[MemoryEntry]) -> None:
+        for journal in self._journals.values():
+            ids = [entry.id for entry in found if entry.scope == journal.scope]
+            if ids:
+                self._finder(journal).count_use(ids)
+
+    def _tell(self, name: str, reason: str) -> None:
+        self.said.append((name, reason))
+        if self._listener is not None:
+            self._listener(name, reason)
+
+
+def _entry(journal: Journal, run: Run) -> MemoryEntry:
+    return journal.entries().entry(run, journal.scope)
+
+
+def _newest(journal: Journal, run: Run) -> Version:
+    """The newest version of the entry that a state belongs to."""
+    return [one for one in journal.entries().versions_of(run) if one.body.entry == run.entry][-1]
+
+
+def _new_id() -> str:
+    return f"mem-{secrets.token_hex(ID_BYTES)}"
+
+
+def content_checked(content: str) -> str:
+    """The text of an entry, without space around it; Invalid if it is empty, too long, or cannot
+    be written."""
+    text = content.strip()
+    if not text or len(text) > CONTENT_CHARS_MAX:
+        said = f"the content has {len(text):,} characters"
+        raise Invalid(said, hint=f"from 1 to {CONTENT_CHARS_MAX:,}; keep long texts as artifacts")
+    if not is_text(text):
+        raise Invalid("the content holds half a character", hint="give text that UTF-8 can hold")
+    return text
+
+
+def tags_checked(tags: Sequence[str]) -> tuple[str, ...]:
+    """The tags, each once."""
+    out = tuple(dict.fromkeys(tags))
+    if len(out) > TAGS_MAX:
+        raise Invalid(f"{len(out)} tags are too many", hint=f"at most {TAGS_MAX}")
+    for tag in out:
+        if not tag.strip() or len(tag) > TAG_CHARS_MAX or not is_text(tag):
+            hint = f"a text of 1 to {TAG_CHARS_MAX} characters"
+            raise Invalid(f"{tag!a:.100} is not a tag", hint=hint)
+    return out
+
+
+def _no_progress(done: int, total: int) -> None:
+    """Nobody wants to know."""
