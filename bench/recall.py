@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 import apsw
 
+from bench.locomo import embedders
 from bench.sessions import Message, names_in, schema_words, session_of, session_paths, text_of
 from bench.tables import Table, text_of_tables
 from refold.core.model import Message as Said
@@ -58,6 +60,7 @@ class Ours:
         self.log.append([Draft(body=said(message), by="agent")])
 
     def find(self, query: str, depth: int) -> list[int]:
+        self.searcher.complete()
         return [hit.seq for hit in self.searcher.search(query, limit=depth, conversation="session")]
 
 
@@ -158,8 +161,9 @@ def run(folder: Path | None, step: int = 1) -> list[Table] | str:
     makers: dict[str, Callable[[], Ranking]] = {
         "plain BM25": Plain,
         "full text": lambda: Ours(embedder=False),
-        "with vectors": Ours,
     }
+    for name, embedder in embedders().items():
+        makers[name] = partial(Ours, embedder=embedder)
     found: dict[str, list[Score]] = {name: [] for name in makers}
     for number, path in enumerate(session_paths(folder, step)):
         for name, rows in scores(path, number % 2, makers).items():
@@ -179,7 +183,7 @@ def recall_table(found: dict[str, list[Score]]) -> Table:
 def goal_table(found: dict[str, list[Score]]) -> Table:
     table = Table("Sessions, goals", ["what", "refold", "goal", "met"])
     base = _parts(found["plain BM25"])
-    for name in ("full text", "with vectors"):
+    for name in (name for name in found if name != "plain BM25"):
         for which, part in _parts(found[name]).items():
             table.at_least(
                 f"{name}, recall@10, {which}, of plain BM25's", mean(part)[1], mean(base[which])[1]

@@ -131,6 +131,17 @@ def meaning(texts):
     ]
 
 
+def test_an_embedder_is_named_and_refused_as_for_search(store):
+    context = opened(store)
+    ran(context, long("rain and wind"))
+    outputs = outputs_in(context)
+    assert outputs.select("rain", embedder=False)[0].why == outputs.select("rain")[0].why
+    assert "does not hold config.json" in outputs.select("rain", embedder="bert:nowhere")[0].why
+    for wrong in ("no such", 7, [1]):
+        with pytest.raises(Invalid, match="embedder"):
+            outputs.select("rain", embedder=wrong)
+
+
 def test_an_embedder_finds_what_says_the_same_in_other_words(store):
     """T-13: fused with the words; both have a part in the score, and the reason says which."""
     context = opened(store)

@@ -91,7 +91,7 @@ class Artifacts:
         tokens_max: int | None = None,
         among: Sequence[StoredArtifact] | None = None,
         judge: select.Judge | None = None,
-        embedder: Embedder | None = None,
+        embedder: Embedder | str | bool | None = None,
     ) -> Sequence[select.Selected]:
         """The artifacts that a query needs, best first, each with its score and why. Where none
         matches, the newest that fit. `judge` may be a model: it is given the best candidates and

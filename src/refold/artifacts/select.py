@@ -27,7 +27,7 @@ from refold.core.model import Artifact
 from refold.display import failure
 from refold.errors import Corrupt, Invalid, NotFound
 from refold.search.bm25 import Formula, add_term, rarity
-from refold.search.embedders import Embedder
+from refold.search.embedders import Embedder, chosen
 from refold.search.rank import VECTOR_WEIGHT
 from refold.strategies.terms import words
 from refold.system import disk
@@ -81,14 +81,15 @@ def selected(
     query: str,
     bounds: Bounds,
     judge: Judge | None = None,
-    embedder: Embedder | None = None,
+    embedder: Embedder | str | bool | None = None,
 ) -> list[Selected]:
     """The artifacts that match, best first, the newer of two equals before the older. Where none
     does, the newest that fit, in their order. Those whose bytes were cleaned up are left out."""
     _check(bounds)
     ranked = _ranked(store, artifacts, query)
-    if embedder is not None and query.strip():
-        ranked = _fused(store, artifacts, query, ranked, embedder)
+    asked = None if embedder is None else chosen(embedder)
+    if asked is not None and query.strip():
+        ranked = _fused(store, artifacts, query, ranked, asked)
     if not ranked:
         return _newest(artifacts, bounds) if bounds.score_min <= 0 else []
     good = [one for one in ranked if one.score >= bounds.score_min]

@@ -80,7 +80,7 @@ class Context:
         window: int | None = None,
         counter: Count | str | None = None,
         writer: Writer | None = None,
-        embedder: Embedder | bool | None = None,
+        embedder: Embedder | str | bool | None = None,
         owns_store: bool = False,
         remarks: Sequence[str] = (),
     ) -> None:

@@ -33,7 +33,7 @@ def open(
     config: Config | Mapping[str, Any] | None = None,
     counter: Callable[[str], int] | str | None = None,
     writer: Writer | None = None,
-    embedder: Embedder | bool | None = None,
+    embedder: Embedder | str | bool | None = None,
     read_only: bool = False,
 ) -> Context:
     """Opens a conversation, new or known; nothing is written before the first append.
@@ -45,57 +45,62 @@ def open(
     overrides `refold.toml`, `[tool.refold]` and `REFOLD_*`. `counter` is a function from text to
     tokens, or a name: `exact`, `estimate`, a vocabulary. `writer` is the model that puts what is
     compacted in words: any callable from `refold.types.Request` to `refold.types.Answer`, such as
-    `refold.endpoint`. `embedder` makes vectors of texts for `search`; without one, the extra
-    `semantic` does if it is installed, and False means none. With `read_only=True` the conversation
-    must be there (NotFound), nothing in the store's folder changes, whatever is asked, and what
-    would write raises Denied.
+    `refold.endpoint`. `embedder` makes vectors of texts for `search`, or names one
+    (`bert:FOLDER`); without one, the extra `semantic` or `semantic-large` does if it is installed,
+    and False means none. With `read_only=True` the conversation must be there (NotFound), nothing
+    in the store's folder changes, whatever is asked, and what would write raises Denied.
     """
+    _check_names(conversation, name)
+    effective, _ = loaded(config)
+    opened = _opened(store, read_only=read_only)
+    try:
+        id = _id(opened, conversation, name, read_only=read_only)
+        context = Context(
+            opened,
+            id,
+            config=effective,
+            model=model,
+            system=system,
+            tools=tools,
+            window=window,
+            counter=counter,
+            writer=writer,
+            embedder=embedder,
+            owns_store=opened is not store,
+            remarks=[*remarks(config), *unknown_tables(effective.strategy)],
+        )
+        if name is not None and name not in context.view.names:
+            context.update(names=(*context.view.names, name))
+        return context
+    except BaseException:
+        if opened is not store:
+            opened.close()
+        raise
+
+
+def _check_names(conversation: str | None, name: str | None) -> None:
     if conversation is None and name is None:
         raise Invalid("no conversation is named", hint='refold.open("fix-login")')
     if conversation is not None:
         open_id_checked(conversation)
     if name is not None:
         names_checked([name])
+
+
+def _opened(store: str | PathLike[str] | Store | None, *, read_only: bool) -> Store:
+    """The store that is named, or the one that was given."""
     if isinstance(store, PathLike):
         store = fspath(store)
-    effective, _ = loaded(config)
-    given = {
-        "model": model,
-        "system": system,
-        "tools": tools,
-        "window": window,
-        "counter": counter,
-        "writer": writer,
-        "embedder": embedder,
-        "remarks": [*remarks(config), *unknown_tables(effective.strategy)],
-    }
     if store is None or isinstance(store, str):
-        opened = open_store(store or default_store(), read_only=read_only)
-    else:
-        opened = reading_store(store) if read_only else store
-    owns_store = opened is not store
-    try:
-        if read_only:
-            _check_there(opened)
-        id = _id(opened, conversation, name, read_only=read_only)
-        context = Context(opened, id, config=effective, owns_store=owns_store, **given)
-        if name is not None and name not in context.view.names:
-            context.update(names=(*context.view.names, name))
-        return context
-    except BaseException:
-        if owns_store:
-            opened.close()
-        raise
-
-
-def _check_there(store: Store) -> None:
-    if not is_there(store):
-        raise NotFound(f"there is no store {store.url}", hint="check its name")
+        return open_store(store or default_store(), read_only=read_only)
+    return reading_store(store) if read_only else store
 
 
 def _id(store: Store, id: str | None, name: str | None, *, read_only: bool) -> str:
     """The id of the conversation to open. NotFound, with the store that was looked at, if it is
     to be read and is not there."""
+    if read_only and not is_there(store):
+        raise NotFound(f"there is no store {store.url}", hint="check its name")
     if id is None and name is not None:
         id = named(store, name) or id_for(store, name)
     assert id is not None
@@ -103,5 +108,5 @@ def _id(store: Store, id: str | None, name: str | None, *, read_only: bool) -> s
         try:
             store.conversation(id)
         except NotFound as error:
-            raise NotFound(f"{error} in {store.url}", hint=error.hint) from error
+            raise NotFound(f"{error.message} in {store.url}", hint=error.hint) from error
     return id

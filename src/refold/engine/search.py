@@ -42,7 +42,7 @@ def _check_names(filters: Filters) -> None:
 class ConversationSearch:
     """Asks the index of one open log's store."""
 
-    def __init__(self, log: OpenLog, embedder: Embedder | bool | None) -> None:
+    def __init__(self, log: OpenLog, embedder: Embedder | str | bool | None) -> None:
         self._log, self._embedder = log, embedder
 
     def search(

@@ -15,9 +15,10 @@ from msgspec import Struct
 
 from refold.search import database, finding, rank, words
 from refold.search.bm25 import rarity
-from refold.search.embedders import Embedder, chosen, name_of
+from refold.search.embedders import Embedder, chosen, is_additive, name_of
 from refold.search.hits import Filters
 from refold.search.index import Index, Range, range_of
+from refold.search.transformer import Transformer
 from refold.search.upkeep import Progress, Tell, Upkeep, retried
 from refold.search.vector_upkeep import VectorUpkeep
 from refold.search.words import Query
@@ -72,7 +73,7 @@ class Finder:
     know."""
 
     def __init__(
-        self, store: Store, *, embedder: Embedder | bool | None = None, tell: Tell
+        self, store: Store, *, embedder: Embedder | str | bool | None = None, tell: Tell
     ) -> None:
         self._embedder = chosen(embedder)
         path = store.derived_path(INDEX) or database.MEMORY
@@ -98,9 +99,10 @@ class Finder:
             matches = finding.matches(index, query, ranges, FILTERS)
             scored = finding.scored(index, query, matches, ranges, FILTERS)
         least = self._least(threshold)
-        compared = self._vectors.compared(
-            index, query, matches, scored, ranges, least=least, is_sentence=True
-        )
+        # An embedder of sentences is given the whole query; words are weighed only by one of words.
+        weighs = isinstance(self._embedder, Transformer) or _is_additive(self._embedder)
+        weighed = matches if weighs else ()
+        compared = self._vectors.compared(index, query, weighed, scored, ranges, least=least)
         with database.limited(index.connection, WAIT_S):
             allowed = finding.allowed(index, compared.scores, query.required, ranges, FILTERS)
             total, _ = index.size(ranges)
@@ -168,6 +170,10 @@ _USED = """
 INSERT INTO facts VALUES (?, '1')
 ON CONFLICT(name) DO UPDATE SET value = CAST(value AS INTEGER) + 1
 """
+
+
+def _is_additive(embedder: Embedder | None) -> bool:
+    return embedder is not None and is_additive(embedder)
 
 
 def _share(

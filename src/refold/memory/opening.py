@@ -18,7 +18,7 @@ def open_memory(
     scope: str = "project",
     *,
     store: str | PathLike[str] | Store | None = None,
-    embedder: Embedder | bool | None = None,
+    embedder: Embedder | str | bool | None = None,
 ) -> SemanticMemory:
     """Opens the memory of a scope: `user`, `project` or `agent.NAME`. `store` is a URL or a store;
     without one, the user's own or that of this project. Nothing is written before something is

@@ -47,7 +47,7 @@ class SemanticMemory:
         self,
         store: Store,
         *,
-        embedder: Embedder | bool | None = None,
+        embedder: Embedder | str | bool | None = None,
         scope: str = "project",
         conversation: str = "",
         tell: Tell | None = None,
@@ -208,6 +208,7 @@ class SemanticMemory:
             runs = journal.entries().history(run.entry)
             return [_entry(journal, one) for one in runs]
 
+    @checked
     def reindex(self, progress: Progress | None = None) -> None:
         """Makes the index again, with all vectors: for another embedder, or after damage.
         `progress(done, all)` is called between batches."""

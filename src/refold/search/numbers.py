@@ -24,11 +24,13 @@ LENGTH_MIN = 1e-9
 
 
 class Nearness(Struct, frozen=True):
-    """How near each entry is to what was asked, and how these numbers are spread."""
+    """How near each entry is to what was asked, and how these numbers are spread. `own` are the
+    cosines of the entries themselves where the values are something else."""
 
     values: list[float]
     mean: float
     deviation: float
+    own: Nearness | None = None
 
 
 class Loaded(Protocol):

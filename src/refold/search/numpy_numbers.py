@@ -18,7 +18,8 @@ class NumpyNumbers:
 
     def rows(self, given: object, count: int) -> Any:
         rows = numpy.asarray(given, dtype=numpy.float32)
-        if rows.ndim != 2 or len(rows) != count or not numpy.isfinite(rows).all():
+        is_matrix = rows.ndim == 2 and len(rows) == count and rows.shape[1] > 0
+        if not is_matrix or not numpy.isfinite(rows).all():
             raise not_vectors(str(rows.shape), count)
         return rows
 

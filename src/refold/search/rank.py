@@ -31,6 +31,13 @@ _OF_QUESTIONS = tuple((step, ANSWER_SHARE if step == -1 else share) for step, sh
 QUESTION_FACTOR = 0.9
 AUTHOR_FACTOR = 1.25  # more would hide what others say of them
 VECTOR_WEIGHT = 0.5
+# For vectors of word groups: where all entries are long, and where all are short. In talk meaning
+# finds more than words do, in the work of an agent names decide.
+GROUP_WEIGHT_WORK, GROUP_WEIGHT_TALK = 0.3, 1.8
+# A neighbour's groups count less by so many deviations; an entry said by whom the query names
+# counts more by so many, and a question less.
+GROUP_HANDICAPS = ((-2, 1.2), (-1, 1.2), (1, 1.5), (2, 1.5))
+AUTHOR_LEANING, QUESTION_LEANING = 0.6, -0.4
 
 
 class Matches(Struct, frozen=True):

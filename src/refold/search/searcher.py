@@ -56,15 +56,15 @@ class Question(Struct, frozen=True, kw_only=True):
 
 
 class Searcher:
-    """Search over one store. `embedder=None` takes the extra `semantic` if it is installed,
-    False none at all. `tell(name, reason)` is called with what a user should know; `said` keeps
+    """Search over one store. `embedder=None` takes the best extra that is installed, False
+    none at all. `tell(name, reason)` is called with what a user should know; `said` keeps
     it as well."""
 
     def __init__(
         self,
         store: Store,
         *,
-        embedder: Embedder | bool | None = None,
+        embedder: Embedder | str | bool | None = None,
         tell: Tell | None = None,
         path: str | None = None,
     ) -> None:

@@ -9,28 +9,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import TypedDict, Unpack
 
 from refold.errors import Denied, Invalid, Unavailable, sentence
 from refold.search import database, sources
 from refold.search.embedders import Embedder
 from refold.search.index import Index, Range
 from refold.search.rank import Matches
+from refold.search.transformer import Transformer
 from refold.search.upkeep import Progress, Tell
 from refold.search.vectors import Compared, DimensionChanged, Vectors
 from refold.search.words import Query
 from refold.stores.protocol import Store
 
-SEARCH_VECTORS, BATCH_VECTORS = 10_000, 200
+SEARCH_VECTORS, SEARCH_VECTORS_S = 10_000, 10.0
+INDEX_VECTORS = 200
 EMBEDDER_PAUSE_S = 60.0
+_LEFT = "{:,} entries have no vectors yet: search again, or run refold index"
 FAILURES = (Unavailable, Invalid, Denied)
-
-
-class Comparison(TypedDict, total=False):
-    """How vectors are compared, where not as usual."""
-
-    least: float | None
-    is_sentence: bool
 
 
 class VectorUpkeep:
@@ -60,7 +55,7 @@ class VectorUpkeep:
         found: Sequence[Matches],
         scored: dict[int, float],
         ranges: Sequence[Range],
-        **more: Unpack[Comparison],
+        least: float | None = None,
     ) -> Compared:
         """The same, with the cosines."""
         if not self._is_ready():
@@ -68,12 +63,15 @@ class VectorUpkeep:
         try:
             with database.translated(index.path):
                 vectors = self._caught_up(index, SEARCH_VECTORS)
+                left = vectors.missing_count() if index.is_writable else 0
+                if left:
+                    self._tell("index-behind", _LEFT.format(left))
                 try:
-                    return vectors.compared(query, found, scored, ranges, **more)
+                    return vectors.compared(query, found, scored, ranges, least=least)
                 except DimensionChanged as error:
                     self._tell("embedder-changed", sentence(error))
                     vectors = self._caught_up(index, SEARCH_VECTORS)
-                    return vectors.compared(query, found, scored, ranges, **more)
+                    return vectors.compared(query, found, scored, ranges, least=least)
         except FAILURES as error:
             self._pause(error)
             return Compared(scored, {})
@@ -84,7 +82,7 @@ class VectorUpkeep:
         while self._is_ready():
             try:
                 with database.translated(index.path):
-                    missing = self._caught_up(index, BATCH_VECTORS).missing_count()
+                    missing = self._caught_up(index, INDEX_VECTORS).missing_count()
             except FAILURES as error:
                 self._pause(error)
                 return
@@ -103,7 +101,7 @@ class VectorUpkeep:
         self._tell("embedder-failed", f"{sentence(error)}; this answer is by full text alone")
 
     def _caught_up(self, index: Index, budget: int) -> Vectors:
-        """The vectors, up to date except for what exceeds the budget."""
+        """The vectors, up to date except for what exceeds the budget or takes too long."""
         vectors = self._vectors_of(index)
         try:
             return self._added(vectors, index, budget)
@@ -112,8 +110,9 @@ class VectorUpkeep:
             return self._added(vectors, index, budget)
 
     def _added(self, vectors: Vectors, index: Index, budget: int) -> Vectors:
-        while budget > 0 and index.is_writable:
-            ids = vectors.missing(min(BATCH_VECTORS, budget))
+        end_s = time.monotonic() + SEARCH_VECTORS_S
+        while budget > 0 and index.is_writable and time.monotonic() < end_s:
+            ids = vectors.missing(min(vectors.batch, budget))
             if not ids:
                 break
             vectors.add(ids, sources.texts_of(self._store, index.entries(ids)))
@@ -126,8 +125,17 @@ class VectorUpkeep:
         if self._vectors is not None and self._vectors.index is index:
             return self._vectors
         assert self._embedder is not None
-        self._vectors = Vectors(index, self._embedder)
+        self._vectors = _vectors(index, self._embedder)
         notice = self._vectors.adopt_embedder() if index.is_writable else ""
         if notice:
             self._tell("embedder-changed", notice)
         return self._vectors
+
+
+def _vectors(index: Index, embedder: Embedder) -> Vectors:
+    if not isinstance(embedder, Transformer):
+        return Vectors(index, embedder)
+    embedder.check()
+    from refold.search.group_vectors import GroupVectors
+
+    return GroupVectors(index, embedder)

@@ -9,7 +9,8 @@ the texts, `embedders` says what an embedder is, `numbers` does the arithmetic.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from math import log, sqrt
 
 from msgspec import Struct
@@ -50,11 +51,14 @@ class Compared(Struct, frozen=True):
 
 
 class Vectors:
-    """The vectors of an index by one embedder."""
+    """The vectors of an index by one embedder, made for `batch` entries at a time."""
+
+    batch = 200
 
     def __init__(self, index: Index, embedder: Embedder) -> None:
         self.index, self.embedder = index, embedder
         self._numbers = numbers()
+        self.whole_max = self._numbers.whole_max
         self._cached: tuple[object, Loaded] | None = None
 
     # --- adding ---
@@ -97,13 +101,9 @@ class Vectors:
         return list(zip(pieces, self._numbers.blobs(vectors, counts)))
 
     def _embed(self, texts: list[str]) -> Rows:
-        """Vectors as they come; Unavailable if the embedder, the caller's code, gives none."""
-        try:
+        """Vectors as they come."""
+        with asking():
             return self._numbers.rows(self.embedder(texts), len(texts))
-        except RefoldError:
-            raise
-        except Exception as error:
-            raise Unavailable(f"the embedder failed: {failure(error)}") from error
 
     def adopt_embedder(self) -> str:
         """Removes the vectors of another embedder. Gives a notice if there were any."""
@@ -146,42 +146,60 @@ class Vectors:
         ranges: Sequence[Range],
         *,
         least: float | None = None,
-        is_sentence: bool = False,
     ) -> Compared:
         """The scores of the full text and the nearness of vectors, put together by how far each
-        stands out. What has none of the words must have the cosine `least`, if that is given. Of a
-        query that is a sentence, an embedder that is not additive gets every word."""
+        stands out. What has none of the words must have the cosine `least`, if that is given."""
         total, _ = self.index.size(ranges)
         loaded = self._load(ranges, total, scored)
-        asked = self._query_vector(query, found, total, is_sentence=is_sentence)
-        if asked is None or not len(loaded.ids):
+        near = self._nearness(loaded, query, found, total) if len(loaded.ids) else None
+        if near is None:
             return Compared(dict(scored), {})
-        self._check_dimension(len(asked))
-        near = loaded.nearness(asked)
         mean, deviation = rank.spread(scored, max(total, len(scored)))
         standardized = {id: (score - mean) / deviation for id, score in scored.items()}
         # What has none of the words must be near on its own: something is always nearest, also to
         # nonsense.
-        least = least_near(near, self.embedder) if least is None else least
+        own = near.own or near
+        least = least_near(own, self.embedder) if least is None else least
         without_words = -mean / deviation
+        weight = self._weight(loaded)
+        leanings = self._leanings(query, ranges, loaded.ids)
         cosines: dict[int, float] = {}
-        for id, value in zip(loaded.ids, near.values):
-            if id in standardized or value >= least:
-                cosines[id] = value
-                worth = rank.VECTOR_WEIGHT * (value - near.mean) / (near.deviation or 1.0)
+        for id, value, cosine in zip(loaded.ids, near.values, own.values):
+            if id in standardized or cosine >= least:
+                cosines[id] = cosine
+                worth = weight * (value - near.mean) / (near.deviation or 1.0)
+                worth += leanings.get(id, 0.0)
                 standardized[id] = standardized.get(id, without_words) + worth
         return Compared(standardized, cosines)
 
+    def _nearness(
+        self, loaded: Loaded, query: Query, found: Sequence[rank.Matches], total: int
+    ) -> Nearness | None:
+        """How near each entry is to the query; None if the query has no vector."""
+        asked = self._query_vector(query, found, total)
+        if asked is None:
+            return None
+        self._check_dimension(len(asked))
+        return loaded.nearness(asked)
+
+    def _weight(self, loaded: Loaded) -> float:
+        """How much nearness counts against the full text."""
+        return rank.VECTOR_WEIGHT
+
+    def _leanings(
+        self, query: Query, ranges: Sequence[Range], ids: Sequence[int]
+    ) -> Mapping[int, float]:
+        """By how much entries count more or less than their nearness says."""
+        return {}
+
     def _query_vector(
-        self, query: Query, found: Sequence[rank.Matches], total: int, *, is_sentence: bool
+        self, query: Query, found: Sequence[rank.Matches], total: int
     ) -> Vector | None:
         """The vector of the query, of length one; None if it has none."""
-        entries = _entries_by_word(query, found)
+        entries = entries_by_word(query, found)
         if is_additive(self.embedder):
             weights = {word: rarity(count, total) for word, count in entries.items()}
             weights.update(dict.fromkeys(query.quiet, QUIET_RARITY))
-        elif is_sentence:
-            weights = {query.text: 1.0}
         else:
             rare = [word for word, count in entries.items() if count <= COMMON_SHARE * total]
             weights = {" ".join(rare) or query.text: 1.0}
@@ -193,7 +211,7 @@ class Vectors:
         """The vectors to compare with: all in these ranges, or those of what the full text
         found."""
         execute = self.index.connection.execute
-        if total > self._numbers.whole_max:
+        if total > self.whole_max:
             ids = rank.around(set(scored), 2)
             return self._arranged(self.index.rows(_AMONG, (carried(ids),)))
         key = (tuple(ranges), execute("SELECT sum(embedded) FROM lanes").get)
@@ -222,7 +240,18 @@ class Vectors:
         ]
 
 
-def _entries_by_word(query: Query, found: Sequence[rank.Matches]) -> dict[str, int]:
+@contextmanager
+def asking() -> Iterator[None]:
+    """Unavailable if an embedder, which is the caller's code, fails in here."""
+    try:
+        yield
+    except RefoldError:
+        raise
+    except Exception as error:
+        raise Unavailable(f"the embedder failed: {failure(error)}") from error
+
+
+def entries_by_word(query: Query, found: Sequence[rank.Matches]) -> dict[str, int]:
     """In how many entries each single word of the query occurs."""
     pairs = zip(query.terms, found)
     return {term.text: one.entries for term, one in pairs if " " not in term.text}

@@ -14,6 +14,7 @@ from msgspec import Meta, Struct
 
 from refold import dialects
 from refold.errors import Invalid
+from refold.memory.files.path import shown
 
 NAME = "memory"
 NATIVE = {"type": "memory_20250818", "name": NAME}
@@ -78,7 +79,7 @@ def command_of(given: str | Mapping[str, Any]) -> Command:
         return command
     except (msgspec.MsgspecError, RecursionError, UnicodeError, TypeError, ValueError) as error:
         names = ", ".join(str(one.__struct_config__.tag) for one in COMMANDS)
-        said = str(error).replace("$.", "")
+        said = shown(str(error).replace("$.", ""))
         raise Invalid(f"Error: The arguments are wrong: {said}. Commands: {names}") from error
 
 

@@ -89,9 +89,9 @@ class MemoryFiles:
         try:
             said, is_error = self._carried_out(command_of(arguments), page), False
         except RefoldError as error:
-            said, is_error = str(error), True
+            said, is_error = error.message, True
         except OSError as error:
-            said, is_error = f"Error: {os_failure(error, ROOT)}", True
+            said, is_error = f"Error: {os_failure(error, ROOT).message}", True
         except Exception as error:  # noqa: BLE001 - arguments may be any objects
             said, is_error = f"Error: the tool failed ({type(error).__name__})", True
         return FileAnswer(said.encode("utf-8", "replace").decode(), is_error)
