@@ -135,6 +135,7 @@ class AsyncMemory(_Async):
     list = _threaded(SemanticMemory.list)
     history = _threaded(SemanticMemory.history)
     reindex = _threaded(SemanticMemory.reindex)
+    is_empty = _threaded(SemanticMemory.is_empty)
     close = _threaded(SemanticMemory.close)
 
 

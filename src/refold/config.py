@@ -122,6 +122,9 @@ class Config(
     cache_marks: int = 4
     # How long refold's cache marks live; None: as long as the caller's.
     cache_ttl: Literal["5m", "1h"] | None = None
+    # Tokens that memories shown for a request may have; 0: none; None: 3 % of the window, at most
+    # 2,000.
+    memory_tokens: int | None = None
     # When the log is synced to disk: once a turn, with every append, or never.
     durability: Durability = "turn"
     # Seconds that a compaction waits for the writer.

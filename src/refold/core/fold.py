@@ -54,6 +54,7 @@ from refold.core.model import (
     Totals,
     Usage,
     View,
+    shows_memories,
 )
 from refold.core.summary import summary_text
 
@@ -293,8 +294,10 @@ class Fold:
         self.slots.append(Slot(event.seq, event.seq, message, event.tokens))
         self.slot_tokens += event.tokens
         self.counts[message.role] = self.counts.get(message.role, 0) + 1
-        if message.role == "user" and any(
-            not isinstance(block, ToolResult) for block in message.blocks
+        if (
+            message.role == "user"
+            and any(not isinstance(block, ToolResult) for block in message.blocks)
+            and not shows_memories(message)
         ):
             self.request = event.seq
             self.wish, self.wish_before = 0, self.wish

@@ -152,6 +152,14 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
     key: str = ""
 
 
+MEMORIES = "$memories"  # in the metadata of a message that shows memories: the ids of the entries
+
+
+def shows_memories(message: Message) -> bool:
+    """Whether a message only repeats what is remembered: nobody said it here."""
+    return MEMORIES in message.metadata
+
+
 class Note(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Something that is no message and never on the page: a guest's own state, progress, a
     snapshot. `kind` is the guest's name for it, `key` as in a message."""

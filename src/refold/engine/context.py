@@ -40,6 +40,7 @@ from refold.engine.log_reader import LogReader
 from refold.engine.pages import Pages
 from refold.engine.recorder import OnError, Recorder
 from refold.engine.search import ConversationSearch, Filters
+from refold.engine.shown_memories import ShownMemories
 from refold.engine.stats import Stats, inherited, stats_of
 from refold.errors import Conflict, Invalid
 from refold.log import undo
@@ -94,6 +95,7 @@ class Context:
         self._recorder = Recorder(self._open, self._model, self._intake)
         self._pages = Pages(self._open, self._model, self._compactor)
         self._search = ConversationSearch(self._open, embedder)
+        self._memories = ShownMemories(self._open, self._model, self._intake, lambda: self.memory)
         self._reader = ArtifactReader(self._open)
         self.artifacts = Artifacts(self._open, self._reader)
         self.log = LogReader(self._open)
@@ -247,6 +249,7 @@ class Context:
         """The keyword arguments of the provider's next call: valid, fitting, with cache marks, the
         model and, where it must be told, how long the answer may be. Your own `overrides` come
         last. Compacts when due."""
+        self._memories.show()
         return self._pages.request(dialect, overrides)
 
     @checked
@@ -481,6 +484,7 @@ class Context:
             artifacts=self.artifacts,
             reader=self._reader,
             search=self._search,
+            memory=lambda: self.memory,
         )
 
     @cached_property

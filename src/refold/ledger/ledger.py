@@ -13,7 +13,7 @@ from typing import Literal
 
 from refold.config import Config
 from refold.core.laws import is_request
-from refold.core.model import Fact, FileState, Slot, ToolResult
+from refold.core.model import Fact, FileState, Slot, ToolResult, shows_memories
 from refold.display import one_line
 from refold.ledger.actions import Action, actions_of
 from refold.ledger.facts import RANK_KEPT, of_kind, rank, without_middle
@@ -44,7 +44,8 @@ def facts_of(slots: Sequence[Slot], config: Config, known: Sequence[Fact] = ()) 
     their seq."""
     before = {(fact.kind, fact.text): fact for fact in known}
     new: dict[tuple[str, str], Fact] = {}
-    for fact in _facts_in([slot for slot in slots if not slot.standin], config, known):
+    said = [slot for slot in slots if not (slot.standin or shows_memories(slot.message))]
+    for fact in _facts_in(said, config, known):
         key = fact.kind, fact.text
         if _is_news(before.get(key), fact):
             new[key] = fact

@@ -46,6 +46,7 @@ NoticeName = Literal[
     "index-in-memory",
     "index-rebuilt",
     "listener-failed",
+    "memory-failed",
     "overflow-recovered",
     "setting-unused",
     "storage-recovered",

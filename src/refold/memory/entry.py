@@ -32,6 +32,7 @@ class MemoryEntry(Struct, frozen=True, kw_only=True):
     valid_from_ms: int = 0
     valid_until_ms: int | None = None
     rivals: tuple[str, ...] = ()
+    seq: int = 0  # of the newest event that it is made of, in the log of its scope
 
     @property
     def created(self) -> datetime:

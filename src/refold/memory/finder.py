@@ -180,9 +180,9 @@ def _share(
     query: Query, matches: Sequence[rank.Matches], id: int, total: int
 ) -> tuple[float, tuple[str, ...]]:
     """Which of the query's words an entry has, and their share of all, by how rare they are: a word
-    that every entry has says nothing."""
+    that every entry has says half as much as one that only this has."""
     rarest = rarity(1, total) or 1.0
     singles = [pair for pair in zip(query.terms, matches) if " " not in pair[0].text]
     held = [(term, one) for term, one in singles if id in one.occurrences]
-    worth = sum(min(1.0, rarity(one.entries, total) / rarest) for _, one in held)
+    worth = sum(0.5 + 0.5 * min(1.0, rarity(one.entries, total) / rarest) for _, one in held)
     return worth / max(1, len(singles)), tuple(term.text for term, _ in held)

@@ -270,6 +270,7 @@ class Entries:
             valid_from_ms=run.first.from_ms,
             valid_until_ms=ends_ms,
             rivals=self.rivals(run),
+            seq=newest.seq,
         )
         return replace(entry, **more) if more else entry
 

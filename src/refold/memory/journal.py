@@ -86,4 +86,3 @@ class Journal:
         self.append([*seals, *markers])
         for seq in seqs:
             self.store.erase(self.id, seq)
-        self.store.flush()

@@ -93,9 +93,9 @@ def _why(entry: MemoryEntry, found: Found, now_ms: int) -> str:
     return "; ".join(parts)
 
 
-def _order(hit: tuple[Found, MemoryEntry], uses: Mapping[str, int]) -> tuple[float, int, int, str]:
+def _order(hit: tuple[Found, MemoryEntry], uses: Mapping[str, int]) -> tuple[float, int, int, int]:
     found, entry = hit
-    return round(found.rank, 1), uses.get(entry.id, 0), entry.updated_ms, entry.id
+    return round(found.rank, 1), uses.get(entry.id, 0), entry.updated_ms, entry.seq
 
 
 def _newest_rivals_first(entries: list[MemoryEntry]) -> list[MemoryEntry]:
@@ -112,8 +112,8 @@ def _newest_rivals_first(entries: list[MemoryEntry]) -> list[MemoryEntry]:
     return out
 
 
-def _age(entry: MemoryEntry) -> tuple[int, str]:
-    return entry.valid_from_ms, entry.id
+def _age(entry: MemoryEntry) -> tuple[int, int]:
+    return entry.valid_from_ms, entry.seq
 
 
 def _falling(entries: Sequence[MemoryEntry]) -> list[MemoryEntry]:

@@ -25,6 +25,7 @@ from refold.memory.entry import Forgotten, MemoryEntry
 from refold.memory.finder import Asked, Finder
 from refold.memory.fold import Run, Version
 from refold.memory.journal import AGENT, Journal, scope_checked
+from refold.memory.pages import erase_shown
 from refold.memory.recall import Wanted, is_wanted, recall
 from refold.search.embedders import Embedder
 from refold.search.hits import limit_checked
@@ -159,8 +160,9 @@ class SemanticMemory:
 
     @checked
     def forget(self, id: str) -> Forgotten:
-        """Erases an entry with everything that it ever said, for good: from the log and the index.
-        No rule brings it back. NotFound if there is none."""
+        """Erases an entry with everything that it ever said, for good: from the log, the index
+        and the pages of this store that showed it. No rule brings it back. NotFound if there is
+        none."""
         with self._lock:
             journal, run = self._named(id)
             versions = journal.entries().versions_of(run)
@@ -169,7 +171,9 @@ class SemanticMemory:
             said = builtins.list(dict.fromkeys(one.claim.said for one in versions))
             journal.forget(ids, seqs, said)
             self._finder(journal).erase(journal.id, seqs, ids)
-            return Forgotten(entries=ids, events=len(seqs))
+            messages = erase_shown(self._store, ids)
+            journal.store.flush()
+            return Forgotten(entries=ids, events=len(seqs), messages=messages)
 
     # --- looking ---
 
@@ -196,7 +200,7 @@ class SemanticMemory:
                 for run in journal.entries().runs(None if ended else now_ms)
                 if is_wanted(entry := _entry(journal, run), tags, metadata or {})
             ]
-        found.sort(key=lambda entry: (entry.updated_ms, entry.id), reverse=True)
+        found.sort(key=lambda entry: (entry.updated_ms, entry.seq), reverse=True)
         return found[:limit]
 
     @checked
@@ -217,6 +221,11 @@ class SemanticMemory:
                 if journal.entries().head:
                     finder = self._finder(journal)
                     finder.rebuild(self._logs_beside(journal), progress or _no_progress)
+
+    def is_empty(self) -> bool:
+        """Whether nothing was ever stored in the scopes that are looked at."""
+        with self._lock:
+            return not any(journal.entries().head for journal in self._looked_at(None))
 
     # --- the end ---
 
