@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from refold.log.unfold import Unfolded as Unfolded
     from refold.memory.entry import Forgotten as Forgotten
     from refold.memory.entry import MemoryEntry as MemoryEntry
+    from refold.memory.extraction import Taken as Taken
     from refold.memory.opening import open_memory as open_memory
     from refold.memory.semantic import SemanticMemory as SemanticMemory
     from refold.search.hits import Hit as Hit
@@ -127,6 +128,7 @@ _HOMES = {
     "Span": "refold.core.model",
     "Stats": "refold.engine.stats",
     "StoredArtifact": "refold.artifacts.listing",
+    "Taken": "refold.memory.extraction",
     "Toolbox": "refold.engine.toolbox",
     "Trace": "refold.log.trace",
     "Unavailable": "refold.errors",

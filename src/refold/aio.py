@@ -136,6 +136,10 @@ class AsyncMemory(_Async):
     history = _threaded(SemanticMemory.history)
     reindex = _threaded(SemanticMemory.reindex)
     is_empty = _threaded(SemanticMemory.is_empty)
+    take = _threaded(SemanticMemory.take)
+    inbox = _threaded(SemanticMemory.inbox)
+    accept = _threaded(SemanticMemory.accept)
+    reject = _threaded(SemanticMemory.reject)
     close = _threaded(SemanticMemory.close)
 
 

@@ -125,6 +125,9 @@ class Config(
     # Tokens that memories shown for a request may have; 0: none; None: 3 % of the window, at most
     # 2,000.
     memory_tokens: int | None = None
+    # What becomes of facts in messages that a compaction takes off the page: nothing, they are
+    # remembered, or they wait in the inbox of the memory.
+    memory_extract: Literal["off", "keep", "ask"] = "off"
     # When the log is synced to disk: once a turn, with every append, or never.
     durability: Durability = "turn"
     # Seconds that a compaction waits for the writer.

@@ -36,6 +36,7 @@ from refold.dialects.page import Rendered
 from refold.engine import going_back, refresh, spawn
 from refold.engine.changes import changes
 from refold.engine.config_check import check_config
+from refold.engine.extraction import Extraction
 from refold.engine.log_reader import LogReader
 from refold.engine.pages import Pages
 from refold.engine.recorder import OnError, Recorder
@@ -95,6 +96,7 @@ class Context:
         self._recorder = Recorder(self._open, self._model, self._intake)
         self._pages = Pages(self._open, self._model, self._compactor)
         self._search = ConversationSearch(self._open, embedder)
+        self._extraction = Extraction(self._open, lambda: self.memory)
         self._memories = ShownMemories(self._open, self._model, self._intake, lambda: self.memory)
         self._reader = ArtifactReader(self._open)
         self.artifacts = Artifacts(self._open, self._reader)

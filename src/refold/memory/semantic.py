@@ -15,13 +15,16 @@ import secrets
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
+
+from msgspec.structs import replace
 
 from refold.checked import checked
 from refold.core.model import MEMORY_PREFIX, Memory, Trust
 from refold.display import is_text
 from refold.errors import Invalid, NotFound
 from refold.memory.entry import Forgotten, MemoryEntry
+from refold.memory.extraction import Taken
 from refold.memory.finder import Asked, Finder
 from refold.memory.fold import Run, Version
 from refold.memory.journal import AGENT, Journal, scope_checked
@@ -174,6 +177,64 @@ class SemanticMemory:
             messages = erase_shown(self._store, ids)
             journal.store.flush()
             return Forgotten(entries=ids, events=len(seqs), messages=messages)
+
+    # --- what was taken from messages ---
+
+    @checked
+    def take(self, taken: Sequence[Taken], *, waits: bool) -> int:
+        """Remembers what was taken from messages of this conversation, or lets it wait in the
+        inbox; gives how many entries are new. What is known, rejected or forgotten is left out."""
+        with self._lock:
+            journal = self._journal(None)
+            entries = journal.entries()
+            new = [
+                Memory(
+                    entry=_new_id(),
+                    content=one.content,
+                    tags=(one.kind,),
+                    trust=one.trust,
+                    source=(self._conversation, one.seq),
+                    state="waiting" if waits else "",
+                )
+                for one in taken
+                if not entries.knows(one.content) and not entries.is_forgotten(one.content)
+            ]
+            if new:
+                journal.append(new)
+            return len(new)
+
+    def inbox(self) -> builtins.list[MemoryEntry]:
+        """What waits to be accepted or rejected, oldest first."""
+        with self._lock:
+            waiting = [
+                (journal, version)
+                for journal in self._looked_at(None)
+                for version in journal.entries().waiting.values()
+            ]
+            return [_waiting(journal, version) for journal, version in waiting]
+
+    @checked
+    def accept(self, id: str, content: str | None = None) -> MemoryEntry:
+        """Remembers what waits in the inbox, in other words if some are given. From now on it has
+        the trust of a user."""
+        with self._lock:
+            journal, waiting = self._waiting_in_inbox(id)
+            text = waiting.content if content is None else content_checked(content)
+            return self._write(journal, _decided(waiting, text, state=""))
+
+    @checked
+    def reject(self, id: str) -> None:
+        """Takes an entry out of the inbox. No rule brings it back."""
+        with self._lock:
+            journal, waiting = self._waiting_in_inbox(id)
+            journal.append([_decided(waiting, waiting.content, state="rejected")])
+
+    def _waiting_in_inbox(self, id: str) -> tuple[Journal, Memory]:
+        for journal in self._all():
+            version = journal.entries().waiting.get(id)
+            if version is not None:
+                return journal, version.body
+        raise NotFound(f"{id!r:.100} does not wait in the inbox", hint="inbox() has what does")
 
     # --- looking ---
 
@@ -334,6 +395,29 @@ class SemanticMemory:
 
 def _entry(journal: Journal, run: Run) -> MemoryEntry:
     return journal.entries().entry(run, journal.scope)
+
+
+def _waiting(journal: Journal, version: Version) -> MemoryEntry:
+    body = version.body
+    return MemoryEntry(
+        id=body.entry,
+        content=body.content,
+        scope=journal.scope,
+        tags=body.tags,
+        metadata=body.metadata,
+        trust=body.trust,
+        source=body.source,
+        created_ms=version.at_ms,
+        updated_ms=version.at_ms,
+        valid_from_ms=version.from_ms,
+        seq=version.seq,
+    )
+
+
+def _decided(waiting: Memory, content: str, *, state: Literal["", "rejected"]) -> Memory:
+    """The next version of an entry that a person looked at."""
+    version = waiting.version + 1
+    return replace(waiting, version=version, content=content, trust="user", state=state)
 
 
 def _newest(journal: Journal, run: Run) -> Version:

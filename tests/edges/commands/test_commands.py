@@ -67,6 +67,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "memory update": {"entry": "MEMORY", "content": "The port is 7001"},
     "memory forget": {"entry": "MEMORY", "yes": True},
     "memory history": {"entry": "MEMORY"},
+    "memory inbox": {},
     "search": {"query": ["login"], "full_text": True},
     "index": {"rebuild": True, "full_text": True},
     "scan": {"all": True},

@@ -64,6 +64,7 @@ COMMANDS = {
     "memory update": Entry("memory.update", "Give what is remembered other words or tags."),
     "memory forget": Entry("memory.forget", "Erase what is remembered for good."),
     "memory history": Entry("memory.history", "Show what was remembered of the same before."),
+    "memory inbox": Entry("memory.inbox", "Show, accept or reject what waits to be remembered."),
     "search": Entry("search", "Find messages and artifacts by what they say."),
     "index": Entry("index", "Bring the search index up to date."),
     "scan": Entry("scan", "Find secrets in stored conversations."),
