@@ -19,7 +19,7 @@ RATIOS = ("warn_ratio", "compact_ratio", "critical_ratio")
 NUMBERS = (
     "artifacts_days", "artifacts_bytes", "artifacts_count", "tokens_cap", "keep_recent",
     "writer_wait_s", "reserve_tokens", "output_tokens", "offload_tokens",
-    "messages_cap", "checkpoint_every", "cache_marks", "cache_life_s",
+    "messages_cap", "checkpoint_every", "cache_marks", "cache_life_s", "memory_tokens",
 )  # fmt: skip
 
 MODELS = "models"
