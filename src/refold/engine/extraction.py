@@ -8,6 +8,7 @@ else. Neighbours: `memory.extraction` reads the messages, `memory.semantic` keep
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from refold.core.codec import decode
 from refold.core.model import Message
@@ -15,7 +16,9 @@ from refold.errors import RefoldError, sentence
 from refold.log.notices import Notice
 from refold.log.open_log import OpenLog
 from refold.memory.extraction import taken_from
-from refold.memory.semantic import SemanticMemory
+
+if TYPE_CHECKING:
+    from refold.memory.semantic import SemanticMemory
 
 
 class Extraction:

@@ -11,7 +11,7 @@ a tool said, or what was imported, waits until a person has accepted it. Neighbo
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from refold.artifacts.intake import Intake
 from refold.compaction.active_model import ActiveModel
@@ -22,7 +22,9 @@ from refold.display import fenced, moment, one_line
 from refold.errors import RefoldError, sentence
 from refold.log.open_log import OpenLog
 from refold.memory.entry import MemoryEntry
-from refold.memory.semantic import SemanticMemory
+
+if TYPE_CHECKING:
+    from refold.memory.semantic import SemanticMemory
 
 BY = "memory"
 SHARE, TOKENS_MAX = 0.03, 2_000

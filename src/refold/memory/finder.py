@@ -52,10 +52,12 @@ class Found(Struct, frozen=True):
 
 
 class Asked(Struct, frozen=True, kw_only=True):
-    """What is asked of the index: a query, and the least strength of a hit, if one is given."""
+    """What is asked of the index: a query, the least strength of a hit if one is given, and how
+    many are looked at closely."""
 
     query: str
     threshold: float | None = None
+    most: int = 300
 
 
 def threshold_of(embedder: Embedder) -> float:
@@ -90,11 +92,12 @@ class Finder:
             if mark is None or not query.all_terms:
                 return []
             ranges = (range_of(mark.number),)
-            return self._ranked(index, query, ranges, asked.threshold)
+            return self._ranked(index, query, ranges, asked)
 
     def _ranked(
-        self, index: Index, query: Query, ranges: Sequence[Range], threshold: float | None
+        self, index: Index, query: Query, ranges: Sequence[Range], asked: Asked
     ) -> list[Found]:
+        threshold = asked.threshold
         with database.limited(index.connection, WAIT_S):
             matches = finding.matches(index, query, ranges, FILTERS)
             scored = finding.scored(index, query, matches, ranges, FILTERS)
@@ -106,9 +109,10 @@ class Finder:
         with database.limited(index.connection, WAIT_S):
             allowed = finding.allowed(index, compared.scores, query.required, ranges, FILTERS)
             total, _ = index.size(ranges)
-            rows = index.entries(sorted(allowed))
+            best = rank.best({id: compared.scores[id] for id in allowed}, asked.most)
+            rows = index.entries([id for id, _ in best])
         found = []
-        for id in allowed & rows.keys():
+        for id in rows:
             cosine = compared.cosines.get(id)
             share, held = _share(query, matches, id, total)
             near = cosine if cosine is not None and cosine >= least else 0.0

@@ -40,6 +40,7 @@ from refold.system.moments import Moment, happened_ms
 
 CONTENT_CHARS_MAX, TAG_CHARS_MAX, TAGS_MAX = 20_000, 100, 50
 AGENTS_MAX = 1_000
+HITS_MAX = 300
 ID_BYTES = 8
 
 
@@ -113,7 +114,10 @@ class SemanticMemory:
         Looks in this memory's own scope and the user's, unless one is named."""
         if not query.strip():
             raise Invalid("there is nothing to look for", hint="give a word or a few")
-        asked = Asked(query=query, threshold=threshold)
+        is_narrow = bool(tags or metadata or as_of is not None)
+        asked = Asked(
+            query=query, threshold=threshold, most=10_000 if is_narrow else max(HITS_MAX, 3 * limit)
+        )
         with self._lock:
             now_ms = self._journal(self.scope).now_ms()
             at_ms = happened_ms(as_of)
