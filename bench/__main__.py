@@ -2,8 +2,8 @@
 
     python -m bench [turns|compaction|fidelity|probes|peers|all …] [--quick] [--data FOLDER] [--date DATE]
 
-Sections that are not run keep their former text. `peers` takes long (it installs other libraries)
-and is not in `all`.
+Sections that are not run keep their former text. `peers` (it installs other libraries) and
+`likelihood` (a small model reads every page) take long and are not in `all`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from bench import (
     copies,
     fidelity,
     hostile,
+    likelihood,
     locomo,
     outputs,
     peers,
@@ -70,6 +71,11 @@ def run_words(given: argparse.Namespace) -> list[Table]:
     return words.run(paths)
 
 
+def run_likelihood(given: argparse.Namespace) -> list[Table] | str:
+    points = 2 if given.quick else likelihood.POINTS
+    return likelihood.run(data_folder(given.data), points=points)
+
+
 def run_peers(given: argparse.Namespace) -> list[Table] | str:
     return peers.run(quick=given.quick)
 
@@ -79,6 +85,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], list[Table] | str]] = {
     "compaction": run_compaction,
     "fidelity": run_fidelity,
     "words": run_words,
+    "likelihood": run_likelihood,
     "probes": run_probes,
     "outputs": lambda given: outputs.run((20,)) if given.quick else outputs.run(),
     "peers": run_peers,
@@ -89,7 +96,8 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], list[Table] | str]] = {
     "copies": lambda given: copies.run(data_folder(given.data), quick=given.quick),
     "hostile": lambda given: hostile.run(200) if given.quick else hostile.run(),
 }
-ALL = [name for name in SECTIONS if name != "peers"]
+LONG = ("peers", "likelihood")
+ALL = [name for name in SECTIONS if name not in LONG]
 
 
 # --- the file ---
@@ -122,7 +130,7 @@ def main(arguments: list[str] | None = None) -> None:
         "what",
         nargs="*",
         choices=[*SECTIONS, "all", []],
-        help="default: all, which leaves out peers",
+        help=f"default: all, which leaves out {' and '.join(LONG)}",
     )
     parser.add_argument(
         "--quick", action="store_true", help="small sizes, to see that it runs; writes no file"

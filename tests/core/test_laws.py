@@ -22,6 +22,7 @@ from refold.core.laws import (
     without_thinking,
 )
 from refold.core.model import (
+    CLEARED,
     Erase,
     Hide,
     Message,
@@ -236,7 +237,7 @@ def test_a_system_prompt_from_the_beginning_changes_nothing():
 
 def test_after_a_clear_nothing_is_asked():
     """What an assistant says on a cleared page breaks no law."""
-    cleared = Hide(batch="b", span=Span(1, 1), reason="clear")
+    cleared = Hide(batch="b", span=Span(1, 1), purpose=CLEARED)
     said = Message(role="assistant", blocks=(Text("hello"),))
     view = fold(sealed([user("a"), cleared, said]))
     assert (view.request, broken(view)) == (0, [])

@@ -9,9 +9,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import refold
 from refold.core.fold import fold
+from refold.core.laws import broken
 from refold.errors import Invalid
 
 MAY = datetime(2026, 5, 1, 10, 11, 12, 345_000, tzinfo=UTC)
@@ -367,3 +369,33 @@ def test_exports_carry_notes_and_redacted_ones_redact_them(context, tmp_path):
     assert secret in whole.read_text()
     assert "settings" in redacted.read_text()
     assert secret not in redacted.read_text()
+
+
+# --- what triers found ---
+
+
+def test_a_page_that_another_compacted_breaks_no_law(context):
+    context.append(user("hello"))
+    first = context.view.slots[0].seq
+    context.adopt((first, first), "They said hello.", by="x")
+    assert context.view.request == 0
+    assert broken(context.view) == []
+
+
+def test_a_message_that_brings_its_key_is_held_to_it(context):
+    context.append(user("hello"), key="k")
+    again = context.view.slots[0].message
+    assert context.append(again) == []
+    with pytest.raises(Invalid, match="key"):
+        context.append(replace(again, key="a\x00b"))
+    assert len(context.view.slots) == 1
+
+
+@pytest.mark.parametrize("value", [None, 1.5, [], {}, b"5"])
+@pytest.mark.parametrize("field", ["input", "output", "cache_read", "upto", "replied"])
+def test_a_usage_of_wrong_types_is_refused(context, field, value):
+    context.append(user("hello"))
+    head = context.view.head
+    with pytest.raises(Invalid):
+        context.record(usage=refold.Usage(**{field: value}))
+    assert context.view.head == head

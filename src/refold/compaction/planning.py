@@ -109,6 +109,7 @@ def _brief_of(before: View, current: int, target: int, job: Job) -> Brief:
         messages_max=job.messages_max,
         has_writer=job.has_writer,
         is_chosen=job.span is not None,
+        is_asked=_asked(job),
         task=job.task,
         redact=job.redact,
         settings=job.settings,
@@ -187,7 +188,7 @@ def _plan(before: View, done: Climb, job: Job, current: int, target: int) -> Pla
         tokens_before=current,
         tokens_after=current_tokens(after, job.budget.factor),
         target=target,
-        reason=why_missed(after, target, job)
+        reason=why_missed(before, after, target, job)
         if done.proposals
         else why_nothing(done.steps, before),
     )
@@ -236,7 +237,7 @@ def why_nothing(steps: Sequence[Step], before: View) -> str:
     return "nothing can be shortened" if steps else "the page is below its target already"
 
 
-def why_missed(after: View, target: int, job: Job) -> str:
+def why_missed(before: View, after: View, target: int, job: Job) -> str:
     """Why the page is above its target, in words; empty if it is not."""
     factor = job.budget.factor
     missed = current_tokens(after, factor) - target
@@ -246,6 +247,9 @@ def why_missed(after: View, target: int, job: Job) -> str:
     if fixed > target:
         held = "system, tools, pins and the latest request alone"
         return f"{missed:,} tokens too many: {held} have {fixed:,}"
+    known = {(slot.seq, slot.last) for slot in before.slots if slot.standin}
+    if not _asked(job) and any((slot.seq, slot.last) in known for slot in after.slots):
+        return f"{missed:,} tokens too many: earlier summaries stay, and the cached page with them"
     tried = "+".join(job.ladder)
     return f"{missed:,} tokens too many: {tried} found nothing else that may go"
 
@@ -276,7 +280,7 @@ def measured(plan: Plan, before: View, after: View, job: Job) -> Plan:
     """The plan with its numbers taken from the pages before and after it was carried out."""
     return replace(
         plan,
-        reason=why_missed(after, plan.target, job),
+        reason=why_missed(before, after, plan.target, job),
         items=items_of(plan.proposals, before),
         price=_price(before, after, job),
         tokens_before=current_tokens(before, job.budget.factor),

@@ -17,7 +17,8 @@ from collections.abc import Iterable
 from refold.conversations.listing import meta_of
 from refold.core.codec import conversation_checked
 from refold.display import cut, is_text
-from refold.errors import Corrupt, Invalid, NotFound
+from refold.errors import Invalid, NotFound
+from refold.log.log import Log
 from refold.log.reading import conversations
 from refold.stores.protocol import Store
 
@@ -46,10 +47,11 @@ def named(store: Store, name: str) -> str | None:
     """The id of the conversation that has this name; None if none has. Invalid, with their ids, if
     several have."""
     made_for_it = _first_id(name)
-    if _has_name(store, made_for_it, name):
-        return made_for_it
-    found = [
-        about.id for about in conversations(store) if name in (meta_of(store, about).names or ())
+    found = [made_for_it] if _has_name(store, made_for_it, name) else []
+    found += [
+        about.id
+        for about in conversations(store)
+        if about.id != made_for_it and name in (meta_of(store, about).names or ())
     ]
     if len(found) > 1:
         ids = ", ".join(found[:IDS_SHOWN]) + (", …" if len(found) > IDS_SHOWN else "")
@@ -61,7 +63,7 @@ def named(store: Store, name: str) -> str | None:
 def _has_name(store: Store, id: str, name: str) -> bool:
     try:
         return name in (meta_of(store, store.conversation(id)).names or ())
-    except (NotFound, Corrupt):
+    except NotFound:
         return False
 
 
@@ -78,15 +80,23 @@ def id_of_named(store: Store, name: str) -> str:
 
 
 def id_for(store: Store, name: str) -> str:
-    """An id for a new conversation of this name, by which nobody is known yet."""
+    """An id for a new conversation of this name, by which nobody is known yet; or the id under
+    which another process has made it since it was looked for."""
     first = _first_id(_name_checked(name))
     for number in range(1, IDS_TRIED + 1):
         id = first if number == 1 else f"{first}-{number}"
-        try:
-            store.conversation(id)
-        except NotFound:
+        if not _is_there(store, id) or _has_name(store, id, name):
             return id
+        Log(store, id)  # Corrupt if it cannot be read: it may have the name
     raise Invalid(f"{IDS_TRIED} conversations were made for this name", hint="give an id")
+
+
+def _is_there(store: Store, id: str) -> bool:
+    try:
+        store.conversation(id)
+    except NotFound:
+        return False
+    return True
 
 
 def _first_id(name: str) -> str:

@@ -398,8 +398,10 @@ class Fold:
                 )
             case _:
                 assert_never(edit)
-        if edit.purpose in (CLEARED, ADOPTED) and self.slot_at(self.request) is None:
-            self.request = 0
+        if edit.purpose in (CLEARED, ADOPTED):
+            asked = self.slot_at(self.request)
+            if asked is None or asked.standin:
+                self.request = 0
 
     def _replace(self, event: Event, edit: Replace) -> None:
         index = self._index(edit.seq)

@@ -15,6 +15,7 @@ from typing import Any
 from refold.checked import shown
 from refold.dialects.outside import encoded, plain
 from refold.dialects.wire import objects_in
+from refold.display import failure
 from refold.errors import Invalid
 
 CUT_OFF = "cut_off"
@@ -71,7 +72,11 @@ def assemble(chunks: Iterable[Any]) -> Chunk:
         raise Invalid("a stream without a chunk is not a response", hint=_HINT)
     for is_ours, make in _MAKERS:
         if any(map(is_ours, wires)):
-            return make(wires)
+            try:
+                return make(wires)
+            except (LookupError, TypeError, ValueError, AttributeError) as error:
+                said = f"these chunks make no response: {failure(error)}"
+                raise Invalid(said, hint=_HINT) from error
     raise Invalid(f"{wires[0]!r:.80} is not a chunk of a response", hint=_HINT)
 
 

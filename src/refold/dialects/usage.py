@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from refold.core.model import Usage
 from refold.dialects import openai_responses
 from refold.dialects.anthropic.parse import usage_of as anthropic_usage
@@ -17,6 +19,7 @@ from refold.dialects.gemini.parse import usage_of as gemini_usage
 from refold.dialects.openai_chat.parse import usage_of as chat_usage
 from refold.dialects.openai_responses.parse import usage_of as responses_usage
 from refold.dialects.outside import plain
+from refold.display import failure
 from refold.errors import Invalid
 
 _RESPONSES_ONLY = ("input_tokens_details", "total_tokens")
@@ -26,7 +29,7 @@ _ACCEPTED = "a provider's usage object, or refold.Usage"
 def read_usage(usage: Any, preferred: str) -> Usage:
     """What a provider's usage says, or a `Usage` as it is; Invalid for anything else."""
     if isinstance(usage, Usage):
-        return usage
+        return _checked(usage)
     fields = plain(usage)
     if not isinstance(fields, dict):
         raise Invalid(f"usage is a {type(usage).__name__}", hint=f"give {_ACCEPTED}")
@@ -35,6 +38,14 @@ def read_usage(usage: Any, preferred: str) -> Usage:
         named = ", ".join(list(map(str, fields))[:5]) or "nothing"
         raise Invalid(f"usage has no counts that refold knows: {named}", hint=f"give {_ACCEPTED}")
     return read
+
+
+def _checked(usage: Usage) -> Usage:
+    """The usage, if every field has its type: constructors do not look."""
+    try:
+        return msgspec.convert(msgspec.to_builtins(usage), Usage)
+    except (msgspec.ValidationError, TypeError, ValueError, OverflowError) as error:
+        raise Invalid(f"usage: {failure(error)}", hint="counts are whole numbers") from error
 
 
 def _read(fields: dict[str, Any], preferred: str) -> Usage | None:

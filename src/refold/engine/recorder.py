@@ -42,6 +42,7 @@ class Recorder:
 
     def append(self, message: Any, by: str | None, stamp: Stamp = NOW) -> list[Event]:
         parsed = self._parse(message)
+        stamp = stamp.of(parsed[0].key if parsed else "")
         if stamp.key:
             parsed = [replace(one, key=stamp.key) for one in parsed]
         with self._log.guard:

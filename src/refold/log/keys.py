@@ -66,16 +66,25 @@ class Stamp(Struct, frozen=True):
     at_ms: int | None = None
     key: str = ""
 
+    def of(self, key: str) -> Stamp:
+        """The same for a message that brings a key of its own, unless the caller gave one."""
+        return self if self.key or not key else Stamp(self.at_ms, key_checked(key))
+
 
 NOW = Stamp()
 
 
 def stamp(at: Moment | None, key: str) -> Stamp:
-    """What a caller said of the thing it appends; Invalid for a key that cannot be one."""
+    """What a caller said of the thing it appends."""
+    return Stamp(happened_ms(at), key_checked(key))
+
+
+def key_checked(key: str) -> str:
+    """The key itself; Invalid if it is too long to be one, or cannot be written."""
     if len(key) > KEY_CHARS_MAX or not key.isprintable():
         hint = f"give at most {KEY_CHARS_MAX} printable characters, or a digest of the long one"
         raise Invalid(f"key has {len(key):,} characters, or some that do not print", hint=hint)
-    return Stamp(happened_ms(at), key)
+    return key
 
 
 def append_once(

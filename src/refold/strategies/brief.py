@@ -58,8 +58,8 @@ class Brief(Struct, frozen=True, kw_only=True):
     configuration; `scratch` outlives the plan: it remembers what is expensive to find out twice,
     and may be lost at any time. `messages_max` is set where the page has too many messages and not
     too many tokens; `has_writer` where somebody will put an ask in words, `is_chosen` where a
-    person named what goes. A page that is brought to `lossless_enough` without losing anything is
-    left at that.
+    person named what goes, `is_asked` where the target was named and is not to be exceeded. A page
+    that is brought to `lossless_enough` without losing anything is left at that.
     """
 
     view: View
@@ -76,6 +76,7 @@ class Brief(Struct, frozen=True, kw_only=True):
     messages_max: int = 0
     has_writer: bool = False
     is_chosen: bool = False
+    is_asked: bool = False
     task: str = ""
     redact: Callable[[str], str] = str
     settings: dict[str, Any] = {}

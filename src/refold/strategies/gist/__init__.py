@@ -60,21 +60,23 @@ def gist(brief: Brief) -> list[Edit | Ask]:
 
 def _fold(brief: Brief, layout: Layout) -> list[Edit | Ask]:
     room = layout.goal - layout.fixed - layout.tail_tokens
-    share = _segment_room(layout, room - tokens_of(layout.gists))
+    over = 0 if brief.is_asked else OVER * layout.spare * layout.free
+    share = _segment_room(layout, room - tokens_of(layout.gists) + over)
     if share is not None:
         return _fold_new(brief, layout, share)
     least = int(LEAST * min(layout.free / 2, layout.goal - layout.fixed))
-    return _fold_all(brief, layout, max(room, least), starved=room < STARVED * least)
+    starved = room < STARVED * least
+    return _fold_all(brief, layout, room if brief.is_asked else max(room, least), starved=starved)
 
 
-def _segment_room(layout: Layout, room: int) -> int | None:
+def _segment_room(layout: Layout, room: float) -> int | None:
     """What one more gist may have; None if all must be folded again, because there is no gist
     yet, one had too little room, or this one would have."""
     if not layout.gists or any(map(is_starved, layout.gists)):
         return None
     typed = tokens_of([slot for slot in layout.raw if is_request(slot)])
     wanted = typed + SHARE * (tokens_of(layout.raw) - typed)
-    share = int(min(wanted, room + OVER * layout.spare * layout.free))
+    share = int(min(wanted, room))
     return share if share >= wanted / 2 else None
 
 
@@ -86,7 +88,7 @@ def _fold_new(brief: Brief, layout: Layout, room: int) -> list[Edit | Ask]:
     material = _material(brief, layout, layout.raw, layout.gists)
     if material is None:
         return []
-    return [*_summaries(brief, layout, material, room, starved=False)]
+    return [*_summaries(brief, layout, material, room - _small(material, layout), starved=False)]
 
 
 def _fold_all(brief: Brief, layout: Layout, room: int, *, starved: bool) -> list[Edit | Ask]:
@@ -95,7 +97,8 @@ def _fold_all(brief: Brief, layout: Layout, room: int, *, starved: bool) -> list
     material = _material(brief, layout, everything, [])
     if material is None:
         return []
-    edits = _summaries(brief, layout, material, room, starved=starved)
+    left = room - _small(material, layout)
+    edits = _summaries(brief, layout, material, left, starved=starved)
     return [*edits, *_clip_newest(brief, layout, edits, material.needs)]
 
 
@@ -112,6 +115,11 @@ def _material(
         else:
             kept += run
     return Material(Reader(brief), large, kept, frozen) if large else None
+
+
+def _small(material: Material, layout: Layout) -> int:
+    """What the runs take that stay because they are so small."""
+    return tokens_of(material.kept) - tokens_of(layout.kept)
 
 
 def _clip_request(brief: Brief, layout: Layout) -> list[Edit]:

@@ -136,7 +136,7 @@ def _spare_and_goal(brief: Brief, fixed: int, free: int) -> tuple[float, int]:
     untouched = untouched_tokens(brief.view)
     untouched -= request_excess(brief.view, untouched, full)
     spare = (full - brief.target) / max(1, full - untouched)
-    if spare > 1 - brief.budget.target_ratio + MEANT:
+    if brief.is_asked or spare > 1 - brief.budget.target_ratio + MEANT:
         return spare, brief.target
     return spare, full - int(spare * free)
 

@@ -25,7 +25,7 @@ class Material:
     def __init__(
         self, reader: Reader, runs: list[list[Slot]], kept: Sequence[Slot], frozen: Sequence[Slot]
     ) -> None:
-        self.runs, self.frozen = runs, frozen
+        self.runs, self.kept, self.frozen = runs, kept, frozen
         self.largest = max(runs, key=tokens_of)
         self.slots = [slot for run in runs for slot in run]
         self.read = {slot.seq: reader.read(slot) for slot in self.slots}
