@@ -15,18 +15,17 @@ import secrets
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Literal
-
-from msgspec.structs import replace
+from typing import Any
 
 from refold.checked import checked
 from refold.core.model import MEMORY_PREFIX, Memory, Trust
-from refold.display import is_text
 from refold.errors import Invalid, NotFound
 from refold.memory.entry import Forgotten, MemoryEntry
 from refold.memory.extraction import Taken
 from refold.memory.finder import Asked, Finder
 from refold.memory.fold import Run, Version
+from refold.memory.given import content_checked, tags_checked
+from refold.memory.inbox import decided, waiting_entry
 from refold.memory.journal import AGENT, Journal, scope_checked
 from refold.memory.pages import erase_shown
 from refold.memory.recall import Wanted, is_wanted, recall
@@ -38,7 +37,6 @@ from refold.stores import open_store
 from refold.stores.protocol import Store
 from refold.system.moments import Moment, happened_ms
 
-CONTENT_CHARS_MAX, TAG_CHARS_MAX, TAGS_MAX = 20_000, 100, 50
 AGENTS_MAX = 1_000
 HITS_MAX = 300
 ID_BYTES = 8
@@ -215,7 +213,7 @@ class SemanticMemory:
                 for journal in self._looked_at(None)
                 for version in journal.entries().waiting.values()
             ]
-            return [_waiting(journal, version) for journal, version in waiting]
+            return [waiting_entry(version, journal.scope) for journal, version in waiting]
 
     @checked
     def accept(self, id: str, content: str | None = None) -> MemoryEntry:
@@ -224,14 +222,14 @@ class SemanticMemory:
         with self._lock:
             journal, waiting = self._waiting_in_inbox(id)
             text = waiting.content if content is None else content_checked(content)
-            return self._write(journal, _decided(waiting, text, state=""))
+            return self._write(journal, decided(waiting, text, state=""))
 
     @checked
     def reject(self, id: str) -> None:
         """Takes an entry out of the inbox. No rule brings it back."""
         with self._lock:
             journal, waiting = self._waiting_in_inbox(id)
-            journal.append([_decided(waiting, waiting.content, state="rejected")])
+            journal.append([decided(waiting, waiting.content, state="rejected")])
 
     def _waiting_in_inbox(self, id: str) -> tuple[Journal, Memory]:
         for journal in self._all():
@@ -401,29 +399,6 @@ def _entry(journal: Journal, run: Run) -> MemoryEntry:
     return journal.entries().entry(run, journal.scope)
 
 
-def _waiting(journal: Journal, version: Version) -> MemoryEntry:
-    body = version.body
-    return MemoryEntry(
-        id=body.entry,
-        content=body.content,
-        scope=journal.scope,
-        tags=body.tags,
-        metadata=body.metadata,
-        trust=body.trust,
-        source=body.source,
-        created_ms=version.at_ms,
-        updated_ms=version.at_ms,
-        valid_from_ms=version.from_ms,
-        seq=version.seq,
-    )
-
-
-def _decided(waiting: Memory, content: str, *, state: Literal["", "rejected"]) -> Memory:
-    """The next version of an entry that a person looked at."""
-    version = waiting.version + 1
-    return replace(waiting, version=version, content=content, trust="user", state=state)
-
-
 def _newest(journal: Journal, run: Run) -> Version:
     """The newest version of the entry that a state belongs to."""
     return [one for one in journal.entries().versions_of(run) if one.body.entry == run.entry][-1]
@@ -431,30 +406,6 @@ def _newest(journal: Journal, run: Run) -> Version:
 
 def _new_id() -> str:
     return f"mem-{secrets.token_hex(ID_BYTES)}"
-
-
-def content_checked(content: str) -> str:
-    """The text of an entry, without space around it; Invalid if it is empty, too long, or cannot
-    be written."""
-    text = content.strip()
-    if not text or len(text) > CONTENT_CHARS_MAX:
-        said = f"the content has {len(text):,} characters"
-        raise Invalid(said, hint=f"from 1 to {CONTENT_CHARS_MAX:,}; keep long texts as artifacts")
-    if not is_text(text):
-        raise Invalid("the content holds half a character", hint="give text that UTF-8 can hold")
-    return text
-
-
-def tags_checked(tags: Sequence[str]) -> tuple[str, ...]:
-    """The tags, each once."""
-    out = tuple(dict.fromkeys(tags))
-    if len(out) > TAGS_MAX:
-        raise Invalid(f"{len(out)} tags are too many", hint=f"at most {TAGS_MAX}")
-    for tag in out:
-        if not tag.strip() or len(tag) > TAG_CHARS_MAX or not is_text(tag):
-            hint = f"a text of 1 to {TAG_CHARS_MAX} characters"
-            raise Invalid(f"{tag!a:.100} is not a tag", hint=hint)
-    return out
 
 
 def _no_progress(done: int, total: int) -> None:
