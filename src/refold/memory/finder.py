@@ -160,11 +160,11 @@ class Finder:
             index.connection.executemany("DELETE FROM facts WHERE name = ?", names)
 
     @retried
-    def rebuild(self, logs: Sequence[str], progress: Progress) -> None:
+    def rebuild(self, logs: Sequence[str], progress: Progress | None) -> None:
         """Throws the index away and makes it again, with all vectors."""
         with self._upkeep.index(rebuild=True) as index:
             self._upkeep.freshen(index, logs, EVENTS_MAX)
-            self._vectors.complete(index, progress, 0)
+            self._vectors.complete(index, progress or (lambda done, total: None), 0)
 
     def close(self) -> None:
         self._upkeep.close()

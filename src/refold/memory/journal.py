@@ -15,7 +15,7 @@ from refold.core.model import MEMORY_PREFIX, Event, Memory
 from refold.errors import Invalid, NotFound
 from refold.log.draft import Draft
 from refold.log.log import Log
-from refold.memory.fold import Entries, sealed
+from refold.memory.fold import Entries, Run, Version, sealed
 from refold.stores.protocol import Store
 
 AGENT = "agent."
@@ -58,6 +58,11 @@ class Journal:
         for event in events:
             body = decode(event)
             self._entries.add(event.seq, event.at_ms, body if isinstance(body, Memory) else None)
+
+    def newest(self, run: Run) -> Version:
+        """The newest version of the entry that a state belongs to."""
+        versions = self.entries().versions_of(run)
+        return [one for one in versions if one.body.entry == run.entry][-1]
 
     def now_ms(self) -> int:
         return self._opened().clock()

@@ -23,7 +23,7 @@ from refold.errors import Invalid, NotFound
 from refold.memory.entry import Forgotten, MemoryEntry
 from refold.memory.extraction import Taken
 from refold.memory.finder import Asked, Finder
-from refold.memory.fold import Run, Version
+from refold.memory.fold import Run
 from refold.memory.given import content_checked, tags_checked
 from refold.memory.inbox import decided, waiting_entry
 from refold.memory.journal import AGENT, Journal, scope_checked
@@ -148,7 +148,7 @@ class SemanticMemory:
         it said before stays in its history."""
         with self._lock:
             journal, run = self._named(id)
-            newest = _newest(journal, run)
+            newest = journal.newest(run)
             before = newest.body
             body = Memory(
                 entry=before.entry,
@@ -283,7 +283,9 @@ class SemanticMemory:
             for journal in self._looked_at(None):
                 if journal.entries().head:
                     finder = self._finder(journal)
-                    finder.rebuild(self._logs_beside(journal), progress or _no_progress)
+                    finder.rebuild(
+                        self._logs_beside(journal), progress or (lambda done, total: None)
+                    )
 
     def is_empty(self) -> bool:
         """Whether nothing was ever stored in the scopes that are looked at."""
@@ -399,14 +401,5 @@ def _entry(journal: Journal, run: Run) -> MemoryEntry:
     return journal.entries().entry(run, journal.scope)
 
 
-def _newest(journal: Journal, run: Run) -> Version:
-    """The newest version of the entry that a state belongs to."""
-    return [one for one in journal.entries().versions_of(run) if one.body.entry == run.entry][-1]
-
-
 def _new_id() -> str:
     return f"mem-{secrets.token_hex(ID_BYTES)}"
-
-
-def _no_progress(done: int, total: int) -> None:
-    """Nobody wants to know."""
