@@ -24,6 +24,12 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("search" if config.option.markexpr == "soak" else "steady")
 
 
+@pytest.fixture(autouse=True)
+def no_memories_of_this_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user's own store is a new one in every test."""
+    monkeypatch.setenv("REFOLD_USER_STORE", f"sqlite:{tmp_path}/user/refold.db")
+
+
 @pytest.fixture(params=["memory", "sqlite"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The address of a new store. Tests of other kinds have a fixture `url` of their own."""

@@ -40,6 +40,7 @@ ROOMS = {
     "": refold.Context,
     "log.": refold.LogReader,
     "artifacts.": refold.Artifacts,
+    "memory.": refold.SemanticMemory,
     "toolbox.": refold.Toolbox,
 }
 # Answers a model, which can do nothing with an exception: tests/engine/test_toolbox.py.
@@ -85,6 +86,7 @@ def test_async_callers_have_the_same_checks():
         aio.AsyncContext: refold.Context,
         aio.AsyncLogReader: refold.LogReader,
         aio.AsyncArtifacts: refold.Artifacts,
+        aio.AsyncMemory: refold.SemanticMemory,
         aio.AsyncToolbox: refold.Toolbox,
     }
     for wrapper, room in wrapped.items():
@@ -141,11 +143,22 @@ CALLS: dict[str, dict[str, Any]] = {
     "artifacts.grep": {"pattern": "x"},
     "artifacts.clean": {},
     "artifacts.remove": {"handle": "art-aaaaaaaaaaaa"},
+    "memory.store": {"content": "x"},
+    "memory.retrieve": {"query": "x"},
+    "memory.update": {"id": "mem-0"},
+    "memory.forget": {"id": "mem-0"},
+    "memory.take": {"taken": [], "waits": True},
+    "memory.accept": {"id": "mem-0"},
+    "memory.reject": {"id": "mem-0"},
+    "memory.list": {},
+    "memory.history": {"id": "mem-0"},
+    "memory.reindex": {},
     "toolbox.tools": {},
     "toolbox.add_memory": {"files": refold.memory.MemoryFiles(folder="x")},
     "toolbox.call": {"name": "refold_search", "arguments": {"query": "go"}},
     "Context": {"conversation": "other"},
     "refold.open": {"conversation": "other", "store": "memory:"},
+    "refold.open_memory": {"store": "memory:"},
     "refold.open_store": {"url": "memory:"},
     "refold.model_info": {"name": "gpt-4o"},
     "refold.tool_calls": {"response": {"role": "assistant", "content": "x"}},

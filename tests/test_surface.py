@@ -25,6 +25,7 @@ ROOMS = {
     aio.AsyncContext: Context,
     aio.AsyncLogReader: refold.LogReader,
     aio.AsyncArtifacts: refold.Artifacts,
+    aio.AsyncMemory: refold.SemanticMemory,
     aio.AsyncToolbox: refold.Toolbox,
 }
 
@@ -87,6 +88,7 @@ SURFACE = [
     *(pair for owner in (*ROOMS.values(), memory.MemoryFiles) for pair in public_methods(owner)),
     *(pair for place in (conversations, register) for pair in public_functions(place)),
     ("refold.open", refold.open),
+    ("refold.open_memory", refold.open_memory),
     ("refold.open_store", refold.open_store),
 ]
 

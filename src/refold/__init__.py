@@ -74,6 +74,11 @@ if TYPE_CHECKING:
     from refold.log.undo import Undone as Undone
     from refold.log.unfold import Part as Part
     from refold.log.unfold import Unfolded as Unfolded
+    from refold.memory.entry import Forgotten as Forgotten
+    from refold.memory.entry import MemoryEntry as MemoryEntry
+    from refold.memory.extraction import Taken as Taken
+    from refold.memory.opening import open_memory as open_memory
+    from refold.memory.semantic import SemanticMemory as SemanticMemory
     from refold.search.hits import Hit as Hit
     from refold.stores import open_store as open_store
     from refold.tokens.models import Model as Model
@@ -96,10 +101,12 @@ _HOMES = {
     "Denied": "refold.errors",
     "Difference": "refold.log.points",
     "Event": "refold.core.model",
+    "Forgotten": "refold.memory.entry",
     "Hit": "refold.search.hits",
     "Invalid": "refold.errors",
     "LogReader": "refold.engine.log_reader",
     "Matches": "refold.artifacts.artifacts",
+    "MemoryEntry": "refold.memory.entry",
     "Message": "refold.core.model",
     "Model": "refold.tokens.models",
     "NotFound": "refold.errors",
@@ -116,10 +123,12 @@ _HOMES = {
     "Rendered": "refold.dialects.page",
     "Restored": "refold.log.points",
     "Selected": "refold.artifacts.select",
+    "SemanticMemory": "refold.memory.semantic",
     "Slot": "refold.core.model",
     "Span": "refold.core.model",
     "Stats": "refold.engine.stats",
     "StoredArtifact": "refold.artifacts.listing",
+    "Taken": "refold.memory.extraction",
     "Toolbox": "refold.engine.toolbox",
     "Trace": "refold.log.trace",
     "Unavailable": "refold.errors",
@@ -132,6 +141,7 @@ _HOMES = {
     "endpoint": "refold.edges.endpoints.writer",
     "model_info": "refold.tokens.models",
     "open": "refold.engine.opening",
+    "open_memory": "refold.memory.opening",
     "open_store": "refold.stores",
     "tool_calls": "refold.dialects",
 }

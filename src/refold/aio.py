@@ -29,8 +29,18 @@ from refold.engine import opening
 from refold.engine.context import Context
 from refold.engine.log_reader import LogReader
 from refold.engine.toolbox import Toolbox
+from refold.memory.opening import open_memory as _open_memory
+from refold.memory.semantic import SemanticMemory
 
-__all__ = ["AsyncArtifacts", "AsyncContext", "AsyncLogReader", "AsyncToolbox", "open"]
+__all__ = [
+    "AsyncArtifacts",
+    "AsyncContext",
+    "AsyncLogReader",
+    "AsyncMemory",
+    "AsyncToolbox",
+    "open",
+    "open_memory",
+]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -114,6 +124,24 @@ class AsyncArtifacts(_Async):
     grep = _threaded(Artifacts.grep)
     clean = _threaded(Artifacts.clean)
     remove = _threaded(Artifacts.remove)
+
+
+class AsyncMemory(_Async):
+    """`context.memory`, awaited."""
+
+    store = _threaded(SemanticMemory.store)
+    retrieve = _threaded(SemanticMemory.retrieve)
+    update = _threaded(SemanticMemory.update)
+    forget = _threaded(SemanticMemory.forget)
+    list = _threaded(SemanticMemory.list)
+    history = _threaded(SemanticMemory.history)
+    reindex = _threaded(SemanticMemory.reindex)
+    is_empty = _threaded(SemanticMemory.is_empty)
+    take = _threaded(SemanticMemory.take)
+    inbox = _threaded(SemanticMemory.inbox)
+    accept = _threaded(SemanticMemory.accept)
+    reject = _threaded(SemanticMemory.reject)
+    close = _threaded(SemanticMemory.close)
 
 
 class AsyncToolbox(_Async):
@@ -200,6 +228,11 @@ class AsyncContext(_Async):
         return AsyncArtifacts(self._wrapped.artifacts)
 
     @functools.cached_property
+    def memory(self) -> AsyncMemory:
+        """What outlives conversations."""
+        return AsyncMemory(self._wrapped.memory)
+
+    @functools.cached_property
     def toolbox(self) -> AsyncToolbox:
         """Tools by which the model reaches what its page no longer shows."""
         return AsyncToolbox(self._wrapped.toolbox)
@@ -231,6 +264,11 @@ def _opener(
 
     functools.update_wrapper(opener, function)
     return opener
+
+
+async def open_memory(*args: Any, **given: Any) -> AsyncMemory:
+    """`refold.open_memory`, awaited."""
+    return AsyncMemory(await _run(_open_memory, args, given))
 
 
 open = _opener(opening.open)

@@ -19,7 +19,7 @@ RATIOS = ("warn_ratio", "compact_ratio", "critical_ratio")
 NUMBERS = (
     "artifacts_days", "artifacts_bytes", "artifacts_count", "tokens_cap", "keep_recent",
     "writer_wait_s", "reserve_tokens", "output_tokens", "offload_tokens",
-    "messages_cap", "checkpoint_every", "cache_marks", "cache_life_s",
+    "messages_cap", "checkpoint_every", "cache_marks", "cache_life_s", "memory_tokens",
 )  # fmt: skip
 
 MODELS = "models"
@@ -122,6 +122,12 @@ class Config(
     cache_marks: int = 4
     # How long refold's cache marks live; None: as long as the caller's.
     cache_ttl: Literal["5m", "1h"] | None = None
+    # Tokens that memories shown for a request may have; 0: none; None: 3 % of the window, at most
+    # 2,000.
+    memory_tokens: int | None = None
+    # What becomes of facts in messages that a compaction takes off the page: nothing, they are
+    # remembered, or they wait in the inbox of the memory.
+    memory_extract: Literal["off", "keep", "ask"] = "off"
     # When the log is synced to disk: once a turn, with every append, or never.
     durability: Durability = "turn"
     # Seconds that a compaction waits for the writer.

@@ -106,7 +106,7 @@ def test_an_embedder_whose_vectors_change_their_length_is_noticed_and_they_are_m
     try:
         assert isinstance(searcher.search("vehicle"), list)
         assert (
-            searcher.said[-1][0] == "embedder-failed"
+            searcher.said[-1][0] == "embedder-changed"
             and "of 5 numbers, before of 4" in searcher.said[-1][1]
         )
         talk(store, "a", ["a new engine"])

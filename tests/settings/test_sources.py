@@ -53,6 +53,7 @@ def test_a_variable_that_is_nearly_a_setting_is_refused_with_its_name(
 def test_every_setting_can_stand_in_the_environment(name: str, tmp_path: Path) -> None:
     value = {
         "durability": "none",
+        "memory_extract": "ask",
         "ladder": '["hide"]',
         "dialect": "anthropic",
         "tool_kinds": "{}",

@@ -23,7 +23,7 @@ from refold.core.model import Conversation, Event, is_cleanup
 from refold.display import number
 from refold.errors import Conflict, Corrupt, Invalid, NotFound, sentence
 from refold.log.draft import check_depth
-from refold.log.reading import artifact_of, chain_at
+from refold.log.reading import artifact_of, chain_at, open_id_checked
 from refold.stores.protocol import Store
 from refold.system import disk
 
@@ -160,7 +160,7 @@ def import_document(
     decoded, about = _decoded(document, name)
     events = _checked_events(decoded, about, name)
     contents = _checked_contents(decoded, events, name)
-    wanted = codec.conversation_checked(about.id if id is None else id)
+    wanted = open_id_checked(about.id if id is None else id)
     free = _free_id(store, wanted, events[-1], fixed=id is not None)
     for content in contents:
         store.put([content.content], suffix=content.suffix)

@@ -30,6 +30,7 @@ from refold.core.model import (
     Edit,
     Erase,
     Event,
+    Memory,
     Message,
     Meta,
     Note,
@@ -52,6 +53,7 @@ REPAIR = "refold verify says what is wrong, refold repair mends it"
 _TYPES: dict[str, Any] = {
     "message": Message,
     "note": Note,
+    "memory": Memory,
     "artifact": Artifact,
     "usage": Usage,
     "edit": Edit,

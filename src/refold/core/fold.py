@@ -35,6 +35,7 @@ from refold.core.model import (
     Hide,
     Lesson,
     Media,
+    Memory,
     Message,
     Meta,
     Note,
@@ -53,6 +54,7 @@ from refold.core.model import (
     Totals,
     Usage,
     View,
+    shows_memories,
 )
 from refold.core.summary import summary_text
 
@@ -254,7 +256,7 @@ class Fold:
                 self._bill(body)
                 if live and not body.estimated:
                     self._anchor(event, body)
-            case Note():
+            case Note() | Memory():
                 pass
             case Artifact():
                 self.artifacts.append(event.seq)
@@ -292,8 +294,10 @@ class Fold:
         self.slots.append(Slot(event.seq, event.seq, message, event.tokens))
         self.slot_tokens += event.tokens
         self.counts[message.role] = self.counts.get(message.role, 0) + 1
-        if message.role == "user" and any(
-            not isinstance(block, ToolResult) for block in message.blocks
+        if (
+            message.role == "user"
+            and any(not isinstance(block, ToolResult) for block in message.blocks)
+            and not shows_memories(message)
         ):
             self.request = event.seq
             self.wish, self.wish_before = 0, self.wish

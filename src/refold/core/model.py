@@ -152,6 +152,14 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
     key: str = ""
 
 
+MEMORIES = "$memories"  # in the metadata of a message that shows memories: the ids of the entries
+
+
+def shows_memories(message: Message) -> bool:
+    """Whether a message only repeats what is remembered: nobody said it here."""
+    return MEMORIES in message.metadata
+
+
 class Note(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Something that is no message and never on the page: a guest's own state, progress, a
     snapshot. `kind` is the guest's name for it, `key` as in a message."""
@@ -159,6 +167,30 @@ class Note(Struct, frozen=True, kw_only=True, omit_defaults=True):
     kind: str
     data: Any = None
     key: str = ""
+
+
+MEMORY_PREFIX = "memory."  # how the ids of logs begin that hold memories, not conversations
+Trust = Literal["user", "model", "tool", "import"]
+
+
+class Memory(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One version of an entry of a memory: what it says, from when to when that is true (0: until
+    it changes), who said it (`trust`) and where (`source`: a conversation and a seq). `closed` says
+    that it is true no longer. `state` is `waiting` or `rejected` before and after a person looked
+    at it, and `forgotten` once its words are erased: `seal` then knows them again."""
+
+    entry: str
+    version: int = 1
+    content: str = ""
+    tags: tuple[str, ...] = ()
+    metadata: dict[str, Any] = field(default_factory=dict)
+    trust: Trust = "user"
+    source: tuple[str, int] | None = None
+    valid_from_ms: int = 0
+    valid_until_ms: int = 0
+    closed: bool = False
+    state: Literal["", "waiting", "rejected", "forgotten"] = ""
+    seal: str = ""
 
 
 class Origin(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -387,7 +419,10 @@ class Erase(Struct, frozen=True, kw_only=True, omit_defaults=True):
     results: tuple[str, ...] = ()
 
 
-Body = Message | Note | Artifact | Usage | Edit | Revert | Restore | Checkpoint | Meta | Pin | Erase
+Body = (
+    Message | Note | Memory | Artifact | Usage | Edit | Revert | Restore | Checkpoint | Meta | Pin
+    | Erase
+)  # fmt: skip
 
 
 # --- the page ---

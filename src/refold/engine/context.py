@@ -4,7 +4,8 @@ It holds the parts and offers their verbs, and decides nothing itself. `append` 
 to the log; `request` folds it into a page that fits and is valid; everything that makes the page
 shorter is an edit in the log and can be undone. A `Context` may be shared by threads: the open log
 has the one lock, and listeners are called with no lock held. Neighbours: `log.open_log`,
-`compaction` (the model, the compactor), `pages`; the rooms `log`, `artifacts` and `toolbox`.
+`compaction` (the model, the compactor), `pages`; the rooms `log`, `artifacts`,
+`memory` and `toolbox`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
 from refold.artifacts.artifacts import Artifacts, clean_configured
 from refold.artifacts.intake import Intake
@@ -25,7 +26,6 @@ from refold.compaction.hooks import Hook
 from refold.config import Config
 from refold.conversations.names import names_checked
 from refold.core.budget import Budget
-from refold.core.codec import conversation_checked
 from refold.core.model import Checkpoint, Event, Meta, Restore, Span, Totals, View
 from refold.core.plan import Plan, Receipt
 from refold.dialects.beside import plain_system, plain_tools
@@ -36,18 +36,21 @@ from refold.dialects.page import Rendered
 from refold.engine import going_back, refresh, spawn
 from refold.engine.changes import changes
 from refold.engine.config_check import check_config
+from refold.engine.extraction import Extraction
 from refold.engine.log_reader import LogReader
 from refold.engine.pages import Pages
 from refold.engine.recorder import OnError, Recorder
 from refold.engine.search import ConversationSearch, Filters
+from refold.engine.shown_memories import ShownMemories
 from refold.engine.stats import Stats, inherited, stats_of
 from refold.errors import Conflict, Invalid
 from refold.log import undo
 from refold.log.draft import Draft
 from refold.log.keys import stamp
 from refold.log.notes import write_note
-from refold.log.notices import Listener
+from refold.log.notices import Listener, NoticeName
 from refold.log.open_log import OpenLog
+from refold.log.reading import open_id_checked
 from refold.search.embedders import Embedder
 from refold.stores.protocol import Store
 from refold.system.moments import Moment, happened_ms
@@ -59,6 +62,7 @@ if TYPE_CHECKING:
     from refold.log.points import Restored
     from refold.log.undo import Undone
     from refold.log.unfold import Unfolded
+    from refold.memory.semantic import SemanticMemory
     from refold.search.hits import Hit
 
 
@@ -92,6 +96,8 @@ class Context:
         self._recorder = Recorder(self._open, self._model, self._intake)
         self._pages = Pages(self._open, self._model, self._compactor)
         self._search = ConversationSearch(self._open, embedder)
+        self._extraction = Extraction(self._open, lambda: self.memory)
+        self._memories = ShownMemories(self._open, self._model, self._intake, lambda: self.memory)
         self._reader = ArtifactReader(self._open)
         self.artifacts = Artifacts(self._open, self._reader)
         self.log = LogReader(self._open)
@@ -251,6 +257,7 @@ class Context:
         """The keyword arguments of the provider's next call: valid, fitting, with cache marks, the
         model and, where it must be told, how long the answer may be. Your own `overrides` come
         last. Compacts when due."""
+        self._memories.show()
         return self._pages.request(dialect, overrides)
 
     @checked
@@ -485,6 +492,19 @@ class Context:
             artifacts=self.artifacts,
             reader=self._reader,
             search=self._search,
+            memory=lambda: self.memory,
+        )
+
+    @cached_property
+    def memory(self) -> SemanticMemory:
+        """What outlives conversations: entries of this project, and of the user."""
+        from refold.memory.semantic import SemanticMemory
+
+        def tell(name: str, reason: str) -> None:
+            self._open.notify(cast(NoticeName, name), reason)
+
+        return SemanticMemory(
+            self._open.store, embedder=self._embedder, conversation=self.id, tell=tell
         )
 
     @checked
@@ -501,7 +521,7 @@ class Context:
         way."""
         with self._open.reading() as state:
             place = state.head if at is None else at
-            self._open.store.fork(self.id, place, conversation_checked(id))
+            self._open.store.fork(self.id, place, open_id_checked(id))
             twin = self._sibling(id)
             # What others call a conversation, only one of two can be.
             names = () if state.meta.names else None
@@ -571,6 +591,8 @@ class Context:
             try:
                 self._open.close(self._finish)
             finally:
+                if "memory" in vars(self):
+                    self.memory.close()
                 if self._owns_store:
                     self._open.store.close()
 

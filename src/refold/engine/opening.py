@@ -9,9 +9,9 @@ from typing import Any
 from refold.checked import checked
 from refold.config import Config
 from refold.conversations.names import id_for, named, names_checked
-from refold.core.codec import conversation_checked
 from refold.engine.context import Context
 from refold.errors import Invalid, NotFound
+from refold.log.reading import open_id_checked
 from refold.search.embedders import Embedder
 from refold.settings.sources import default_store, loaded, remarks
 from refold.stores import is_there, open_store, reading_store
@@ -82,7 +82,7 @@ def _check_names(conversation: str | None, name: str | None) -> None:
     if conversation is None and name is None:
         raise Invalid("no conversation is named", hint='refold.open("fix-login")')
     if conversation is not None:
-        conversation_checked(conversation)
+        open_id_checked(conversation)
     if name is not None:
         names_checked([name])
 

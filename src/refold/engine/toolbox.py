@@ -27,12 +27,20 @@ from refold.compaction.active_model import ActiveModel
 from refold.compaction.wish import NOTED
 from refold.core.model import COMPACT_TOOL
 from refold.display import cut, fenced, moment, number, one_line
+from refold.engine import memory_tools
+from refold.engine.memory_tools import (
+    ForgetArguments,
+    MemoryTools,
+    RecallArguments,
+    RememberArguments,
+)
 from refold.engine.search import ConversationSearch
 from refold.errors import Invalid, RefoldError
 from refold.log.open_log import OpenLog
 from refold.log.unfold import lines_between
 from refold.memory.files.command import NAME as MEMORY
 from refold.memory.files.files import MemoryFiles
+from refold.memory.semantic import SemanticMemory
 from refold.search.hits import Hit
 
 TOKENS_MIN, TOKENS_MAX = 200, 8_000
@@ -96,7 +104,7 @@ class _CompactArguments(_Arguments):
 
 class _Tool(Struct, frozen=True):
     about: str
-    arguments: type[_Arguments]
+    arguments: type[Struct]
     is_usual: bool = True  # whether it is offered without being asked for by name
 
 
@@ -123,6 +131,9 @@ _TOOLS = {
         _CompactArguments,
         is_usual=False,
     ),
+    "remember": _Tool(memory_tools.ABOUT["remember"], RememberArguments, is_usual=False),
+    "recall": _Tool(memory_tools.ABOUT["recall"], RecallArguments, is_usual=False),
+    "forget": _Tool(memory_tools.ABOUT["forget"], ForgetArguments, is_usual=False),
 }
 
 
@@ -139,6 +150,7 @@ class Toolbox:
         artifacts: Artifacts,
         reader: ArtifactReader,
         search: ConversationSearch,
+        memory: Callable[[], SemanticMemory],
     ) -> None:
         self._log, self._counter, self._model, self._intake = log, log.counter, model, intake
         self._artifacts, self._reader, self._search = artifacts, reader, search
@@ -149,6 +161,7 @@ class Toolbox:
             "refold_artifacts": self._list_artifacts,
         }
         self._memory: MemoryFiles | None = None
+        self._memory_tools = MemoryTools(memory)
 
     @checked
     def add_memory(self, files: MemoryFiles) -> None:
@@ -161,7 +174,8 @@ class Toolbox:
         self, dialect: str | None = None, *, also: Sequence[str] = ()
     ) -> list[dict[str, Any]]:
         """The definitions in the shape that a provider takes: add them to your own. `also` names
-        those that are off unless they are asked for: `refold_compact`."""
+        those that are off unless they are asked for: `refold_compact`, `remember`, `recall`,
+        `forget`."""
         self._switch_on(also)
         plain = [
             {
@@ -201,7 +215,17 @@ class Toolbox:
                 hint = "tools: " + ", ".join(_TOOLS)
                 raise Invalid(f"there is no tool {name!r:.100}", hint=hint)
             if not _TOOLS[name].is_usual:
-                self._runs[name] = self._note_wish
+                self._runs[name] = self._unusual(name)
+
+    def _unusual(self, name: str) -> Callable[[Any], str]:
+        """What runs a tool that is offered by name only."""
+        runs: dict[str, Callable[[Any], str]] = {
+            COMPACT_TOOL: self._note_wish,
+            "remember": self._memory_tools.remember,
+            "recall": self._recall,
+            "forget": self._memory_tools.forget,
+        }
+        return runs[name]
 
     # --- the tools ---
 
@@ -209,6 +233,10 @@ class Toolbox:
         if not self._log.config.auto:
             raise Invalid("automatic compaction is off", hint="go on without it")
         return NOTED
+
+    def _recall(self, given: RecallArguments) -> str:
+        rows = [_row(row) for row in self._memory_tools.recall(given)]
+        return self._rows(rows, f"{len(rows)} remembered", "forget takes the id.")
 
     def _search_past(self, given: _SearchArguments) -> str:
         rows = [_hit_row(hit) for hit in self._search.search(given.query, limit=given.limit)]
@@ -305,7 +333,7 @@ class Toolbox:
         return shown[:end] if len(shown) < len(text) and end >= len(shown) // 2 else shown
 
 
-def _given(arguments: type[_Arguments], given: str | Mapping[str, Any] | None) -> _Arguments:
+def _given(arguments: type[Struct], given: str | Mapping[str, Any] | None) -> Struct:
     """The arguments of a call, whatever form they came in."""
     try:
         read = (
@@ -317,7 +345,7 @@ def _given(arguments: type[_Arguments], given: str | Mapping[str, Any] | None) -
         raise Invalid(f"the arguments are wrong: {error}", hint=f"arguments: {known}") from error
 
 
-def _schema(arguments: type[_Arguments]) -> dict[str, Any]:
+def _schema(arguments: type[Struct]) -> dict[str, Any]:
     _, parts = msgspec.json.schema_components([arguments], ref_template="{name}")
     [schema] = parts.values()
     return {key: value for key, value in schema.items() if key != "title"}

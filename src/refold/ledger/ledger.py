@@ -13,7 +13,7 @@ from typing import Literal
 
 from refold.config import Config
 from refold.core.laws import is_request
-from refold.core.model import Fact, FileState, Slot, ToolResult
+from refold.core.model import Fact, FileState, Slot, ToolResult, shows_memories
 from refold.display import one_line
 from refold.ledger.actions import Action, actions_of
 from refold.ledger.facts import RANK_KEPT, UNCLEANED, Cutter, of_kind, rank, without_middle
@@ -49,8 +49,8 @@ def facts_of(
     their seq."""
     before = {(fact.kind, fact.text): fact for fact in known}
     new: dict[tuple[str, str], Fact] = {}
-    raw = [slot for slot in slots if not slot.standin]
-    for fact in _facts_in(raw, config, known, cutter):
+    said = [slot for slot in slots if not (slot.standin or shows_memories(slot.message))]
+    for fact in _facts_in(said, config, known, cutter):
         key = fact.kind, fact.text
         if _is_news(before.get(key), fact):
             new[key] = fact

@@ -17,6 +17,7 @@ from refold.core import codec
 from refold.core.model import (
     Block,
     Body,
+    Memory,
     Message,
     Meta,
     Note,
@@ -124,6 +125,8 @@ def _free_values(body: Body) -> list[Any]:
             return [body.system, body.tools, body.metadata]
         case Note():
             return [body.data]
+        case Memory():
+            return [body.metadata]
         case _:
             return []
 

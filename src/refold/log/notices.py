@@ -47,6 +47,7 @@ NoticeName = Literal[
     "index-in-memory",
     "index-rebuilt",
     "listener-failed",
+    "memory-failed",
     "overflow-recovered",
     "setting-unused",
     "storage-recovered",

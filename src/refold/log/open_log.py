@@ -15,13 +15,13 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 from refold.config import Config, config_for
-from refold.core.codec import conversation_checked
 from refold.core.fold import Fold, merged
 from refold.core.model import Body, Event, Meta
 from refold.errors import Denied, Invalid, NotFound
 from refold.log.draft import Draft
 from refold.log.log import Fresh, Log
 from refold.log.notices import Notice, NoticeName, Notices
+from refold.log.reading import open_id_checked
 from refold.log.undo import checkpointing
 from refold.redaction import redactor
 from refold.stores import is_read_only
@@ -64,7 +64,7 @@ class OpenLog:
         counter: Count | str | None = None,
         model: str | None = None,
     ) -> None:
-        self.id = conversation_checked(conversation)
+        self.id = open_id_checked(conversation)
         self.store, self._configured = store, config
         self.is_read_only = is_read_only(store)
         self.notices = Notices(redactor(config.redact, "logs"))

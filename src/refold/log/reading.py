@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 
 from refold.core import codec
-from refold.core.model import Artifact, Conversation, Event
-from refold.errors import Corrupt
+from refold.core.model import MEMORY_PREFIX, Artifact, Conversation, Event
+from refold.errors import Corrupt, Invalid
 from refold.stores.protocol import Store
 
 READ_EVENTS = 500
@@ -20,14 +20,27 @@ LIST_CONVERSATIONS = 200
 
 
 def conversations(store: Store) -> Iterator[Conversation]:
-    """All conversations of a store, by id."""
+    """All conversations of a store, by id. A log of memories is none."""
     after = ""
     while True:
         page = store.conversations(after=after, limit=LIST_CONVERSATIONS)
-        yield from page
+        yield from (about for about in page if not is_memory(about.id))
         if len(page) < LIST_CONVERSATIONS:
             return
         after = page[-1].id
+
+
+def is_memory(id: str) -> bool:
+    """Whether the log of this id holds memories, which outlive conversations."""
+    return id.lower().startswith(MEMORY_PREFIX)
+
+
+def open_id_checked(id: str) -> str:
+    """The id itself, if a conversation may have it."""
+    if is_memory(codec.conversation_checked(id)):
+        said = f"{id!r} is the name of a memory, not of a conversation"
+        raise Invalid(said, hint="refold.open_memory opens a memory; choose another id")
+    return id
 
 
 def pages_of(

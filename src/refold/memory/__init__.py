@@ -1,4 +1,5 @@
-"""What outlives a conversation. `MemoryFiles` is the memory tool: files under `/memories`."""
+"""What outlives a conversation. `MemoryFiles` is the memory tool: files under `/memories`; entries
+are opened by `refold.open_memory`."""
 
 from refold.memory.files.files import MemoryFiles
 from refold.memory.files.values import (

@@ -19,6 +19,7 @@ from refold.core.model import (
     Block,
     Checkpoint,
     Event,
+    Memory,
     Message,
     Meta,
     Summarize,
@@ -31,6 +32,7 @@ from refold.search.hits import OWN_PREFIX
 
 PIECE_CHARS = 4_000
 TEXT_CHARS_MAX = 4_000_000
+MEMORY_TOOL = "memory"
 # `Caroline: …` at the beginning of a message names who speaks, where a transcript has more people
 # than roles.
 _AUTHOR = re.compile(r"([A-Z][\w'.-]{1,30}): ")
@@ -69,6 +71,8 @@ def documents_of(event: Event, calls: dict[str, str], content: str = "") -> list
         case Meta():
             texts = [body.title or "", *(body.tags or ()), _system_text(body.system)]
             return _note(event, " ".join(texts))
+        case Memory():
+            return _memory(event, body)
         case Checkpoint():
             return _note(event, body.name)
         case Summarize():
@@ -160,6 +164,14 @@ def _piece_end(content: str, start: int) -> int:
 def _note(event: Event, text: str) -> list[Document]:
     note = text.strip()[:TEXT_CHARS_MAX]
     return [Document(event.seq, event.kind, event.at_ms, note)] if note else []
+
+
+def _memory(event: Event, memory: Memory) -> list[Document]:
+    """What an entry of a memory says, with its tags. It stands by itself, so it is marked as of a
+    tool: it borrows no words from those before and after it."""
+    text = " ".join([memory.content, *memory.tags]).strip()[:TEXT_CHARS_MAX]
+    tools = (MEMORY_TOOL,)
+    return [Document(event.seq, "message", event.at_ms, text, tools=tools)] if text else []
 
 
 def _system_text(system: object) -> str:

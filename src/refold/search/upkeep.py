@@ -147,12 +147,14 @@ class Upkeep:
         """A conversation as it was at the last catching up, or as it is now."""
         return self._known.get(id) or self._store.conversation(id)
 
-    def freshen(self, index: Index, wanted: Sequence[str] | None) -> None:
+    def freshen(
+        self, index: Index, wanted: Sequence[str] | None, budget: int | None = None
+    ) -> None:
         """Catches up before a search. What cannot be written now is reported; the search goes on
         with what is there."""
         try:
             with database.translated(self.path):
-                left = self._catch_up(index, SEARCH_EVENTS, wanted)
+                left = self._catch_up(index, budget or SEARCH_EVENTS, wanted)
         except Unavailable as error:
             self._tell("index-behind", f"{error.message}; the newest messages may be missing")
             return

@@ -17,7 +17,7 @@ from refold.search.index import Index, Range
 from refold.search.rank import Matches
 from refold.search.transformer import Transformer
 from refold.search.upkeep import Progress, Tell
-from refold.search.vectors import Vectors
+from refold.search.vectors import Compared, DimensionChanged, Vectors
 from refold.search.words import Query
 from refold.stores.protocol import Store
 
@@ -46,18 +46,35 @@ class VectorUpkeep:
         ranges: Sequence[Range],
     ) -> Mapping[int, float]:
         """The scores, with the nearness of vectors in them where there are vectors."""
+        return self.compared(index, query, found, scored, ranges).scores or scored
+
+    def compared(
+        self,
+        index: Index,
+        query: Query,
+        found: Sequence[Matches],
+        scored: dict[int, float],
+        ranges: Sequence[Range],
+        least: float | None = None,
+    ) -> Compared:
+        """The same, with the cosines."""
         if not self._is_ready():
-            return scored
+            return Compared(scored, {})
         try:
             with database.translated(index.path):
                 vectors = self._caught_up(index, SEARCH_VECTORS)
                 left = vectors.missing_count() if index.is_writable else 0
                 if left:
                     self._tell("index-behind", _LEFT.format(left))
-                return vectors.fused(query, found, scored, ranges) or scored
+                try:
+                    return vectors.compared(query, found, scored, ranges, least=least)
+                except DimensionChanged as error:
+                    self._tell("embedder-changed", sentence(error))
+                    vectors = self._caught_up(index, SEARCH_VECTORS)
+                    return vectors.compared(query, found, scored, ranges, least=least)
         except FAILURES as error:
             self._pause(error)
-            return scored
+            return Compared(scored, {})
 
     def complete(self, index: Index, progress: Progress, done: int) -> None:
         """Makes all vectors that are missing. Progress counts on from the events that are done."""
@@ -86,6 +103,13 @@ class VectorUpkeep:
     def _caught_up(self, index: Index, budget: int) -> Vectors:
         """The vectors, up to date except for what exceeds the budget or takes too long."""
         vectors = self._vectors_of(index)
+        try:
+            return self._added(vectors, index, budget)
+        except DimensionChanged as error:
+            self._tell("embedder-changed", sentence(error))
+            return self._added(vectors, index, budget)
+
+    def _added(self, vectors: Vectors, index: Index, budget: int) -> Vectors:
         end_s = time.monotonic() + SEARCH_VECTORS_S
         while budget > 0 and index.is_writable and time.monotonic() < end_s:
             ids = vectors.missing(min(vectors.batch, budget))

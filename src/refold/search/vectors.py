@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import log, sqrt
 
+from msgspec import Struct
+
 from refold.display import failure
 from refold.errors import RefoldError, Unavailable
 from refold.search import database, rank
@@ -35,6 +37,17 @@ _BETWEEN = "SELECT id, pieces FROM vectors WHERE id BETWEEN ? AND ? ORDER BY id"
 _FORGET = """
 DELETE FROM vectors; UPDATE lanes SET embedded = 0; DELETE FROM facts WHERE name = 'dimension'
 """
+
+
+class DimensionChanged(Unavailable):
+    """The embedder gives vectors of another size than before; those that there were are gone."""
+
+
+class Compared(Struct, frozen=True):
+    """The scores of full text and vectors together, and the cosine of each that was compared."""
+
+    scores: dict[int, float]
+    cosines: dict[int, float]
 
 
 class Vectors:
@@ -111,7 +124,7 @@ class Vectors:
             self._set_fact("dimension", str(dimension))
         elif known != str(dimension):
             self._forget()
-            raise Unavailable(
+            raise DimensionChanged(
                 f"the embedder gave vectors of {dimension} numbers, before of {known}",
                 hint="they are made again",
             )
@@ -125,35 +138,39 @@ class Vectors:
 
     # --- finding ---
 
-    def fused(
+    def compared(
         self,
         query: Query,
         found: Sequence[rank.Matches],
         scored: Mapping[int, float],
         ranges: Sequence[Range],
-    ) -> dict[int, float]:
+        *,
+        least: float | None = None,
+    ) -> Compared:
         """The scores of the full text and the nearness of vectors, put together by how far each
-        stands out."""
+        stands out. What has none of the words must have the cosine `least`, if that is given."""
         total, _ = self.index.size(ranges)
         loaded = self._load(ranges, total, scored)
         near = self._nearness(loaded, query, found, total) if len(loaded.ids) else None
         if near is None:
-            return dict(scored)
+            return Compared(dict(scored), {})
         mean, deviation = rank.spread(scored, max(total, len(scored)))
         standardized = {id: (score - mean) / deviation for id, score in scored.items()}
         # What has none of the words must be near on its own: something is always nearest, also to
         # nonsense.
         own = near.own or near
-        least = least_near(own, self.embedder)
+        least = least_near(own, self.embedder) if least is None else least
         without_words = -mean / deviation
         weight = self._weight(loaded)
         leanings = self._leanings(query, ranges, loaded.ids)
+        cosines: dict[int, float] = {}
         for id, value, cosine in zip(loaded.ids, near.values, own.values):
             if id in standardized or cosine >= least:
+                cosines[id] = cosine
                 worth = weight * (value - near.mean) / (near.deviation or 1.0)
                 worth += leanings.get(id, 0.0)
                 standardized[id] = standardized.get(id, without_words) + worth
-        return standardized
+        return Compared(standardized, cosines)
 
     def _nearness(
         self, loaded: Loaded, query: Query, found: Sequence[rank.Matches], total: int

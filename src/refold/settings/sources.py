@@ -25,9 +25,10 @@ from refold.config import MODELS, Config, check_names, config_from, given_values
 from refold.display import is_text, nearest
 from refold.errors import Invalid
 from refold.settings import anthropic_edits, magenta
+from refold.settings.trust import data_folder
 
 PREFIX = "REFOLD_"
-STORE = f"{PREFIX}STORE"
+STORE, USER_STORE = f"{PREFIX}STORE", f"{PREFIX}USER_STORE"
 WRITER = "writer"
 NEARLY = 0.82  # how alike two names are when one is the other misspelled
 FOLDER = ".refold"
@@ -194,6 +195,14 @@ def value_of(text: str) -> Any:
     except (ValueError, RecursionError):
         lowered = text.strip().lower()
         return {"true": True, "false": False}.get(lowered, text)
+
+
+def user_store(environ: Mapping[str, str] | None = None) -> str:
+    """`REFOLD_USER_STORE`, or the store of this user, in the folder for a user's own data."""
+    known = os.environ if environ is None else environ
+    if known.get(USER_STORE):
+        return text_of(known, USER_STORE)
+    return f"sqlite:{data_folder(known) / 'refold' / DATABASE}"
 
 
 def default_store(folder: Path | None = None) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from refold.core.model import Edit, Replace
+from refold.core.model import Edit, Hide, Replace, shows_memories
 from refold.core.plan import Ask
 from refold.ledger.results import payload
 from refold.ledger.shell_reads import END
@@ -54,14 +54,28 @@ def _edits(brief: Brief, size: int) -> list[Edit | Ask]:
     for copy, notice in _unneeded(copies, size):
         gone.setdefault((copy.seq, copy.block), []).append((copy.start, copy.end, notice))
     return [
-        Replace(
-            batch=brief.batch,
-            seq=seq,
-            block=block,
-            text=_exchange(copies.texts[seq, block], parts),
-            reason="a later copy is on the page",
-        )
-        for (seq, block), parts in sorted(gone.items())
+        *_memories(brief),
+        *(
+            Replace(
+                batch=brief.batch,
+                seq=seq,
+                block=block,
+                text=_exchange(copies.texts[seq, block], parts),
+                reason="a later copy is on the page",
+            )
+            for (seq, block), parts in sorted(gone.items())
+        ),
+    ]
+
+
+def _memories(brief: Brief) -> list[Hide]:
+    """Memories that were shown for an earlier request leave whole: they are in the memory still,
+    and are shown again when they are needed."""
+    shown = [slot for slot in brief.slots if shows_memories(slot.message) and not slot.edits]
+    return [
+        Hide(batch=brief.batch, span=slot.span, reason="memories of an earlier request")
+        for slot in shown
+        if slot.seq < brief.view.request and slot.seq not in brief.view.pins
     ]
 
 

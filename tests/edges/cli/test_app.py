@@ -27,7 +27,8 @@ def test_refold_alone_prints_its_help() -> None:
 
 
 def test_every_command_has_help_that_fits_its_line_and_is_ascii() -> None:
-    listing = run("--help").stdout + run("artifacts", "--help").stdout
+    groups = [run(group, "--help").stdout for group in ("artifacts", "memory")]
+    listing = run("--help").stdout + "".join(groups)
     assert "...\n" not in listing.replace("[ARGS]...", "") and listing.isascii()
     for name, entry in COMMANDS.items():
         result = run(*name.split(), "--help")

@@ -61,6 +61,13 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "artifacts grep": {"pattern": "login", "limit": 2},
     "artifacts clean": {"keep_count": 0, "older_than": "30d"},
     "artifacts delete": {"artifact": "ARTIFACT", "yes": True},
+    "memory list": {"tag": ["infra"], "ended": True},
+    "memory add": {"content": "The port is 7000", "tag": ["infra"]},
+    "memory search": {"query": "port", "limit": 3},
+    "memory update": {"entry": "MEMORY", "content": "The port is 7001"},
+    "memory forget": {"entry": "MEMORY", "yes": True},
+    "memory history": {"entry": "MEMORY"},
+    "memory inbox": {},
     "search": {"query": ["login"], "full_text": True},
     "index": {"rebuild": True, "full_text": True},
     "scan": {"all": True},
@@ -77,9 +84,10 @@ def arguments(name: str, url: str) -> Any:
     with refold.open("fix-login", store=url) as context:
         [artifact] = [one.artifact for one in context.artifacts.list()]
         context.log.export("exported.json")
+        memory = context.memory.store("The port is 6999", tags=["infra"]).id
         batch = context.compact("hide", target=60).batch if "BATCH" in str(EXAMPLES[name]) else ""
     text = json.dumps(EXAMPLES[name]).replace("ARTIFACT", artifact.id).replace("STORE", url)
-    text = text.replace("BATCH", batch)
+    text = text.replace("BATCH", batch).replace("MEMORY", memory)
     return msgspec.json.decode(text, type=load(name).arguments)
 
 

@@ -30,6 +30,9 @@ READING: dict[str, tuple[tuple[str, ...], ...]] = {
     "artifacts list": (("work",), ("work", "--match", "login")),
     "artifacts show": (("work", "ARTIFACT"), ("work", "ARTIFACT", "--lines", "2")),
     "artifacts grep": (("work", "login"),),
+    "memory list": ((), ("--ended", "--scope", "user")),
+    "memory search": (("login",), ("port", "--scope", "project")),
+    "memory history": (("MEMORY",),),
     "scan": (("--all",),),
     "verify": ((), ("work",)),
     "doctor": ((),),
@@ -79,17 +82,20 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         context.undo()
     context.compact("hide", target=60)
     context.append({"role": "user", "content": "no bookmark of this yet"})
+    context.memory.store("The port is 6432")
     store.close()
     return inner / ".refold"
 
 
 def test_reading_commands_leave_every_byte_as_it_was(place: Path) -> None:
     [artifact] = re.findall(r"art-\w+", run("artifacts", "list", "work").stdout)[:1]
+    [memory] = re.findall(r"mem-\w+", run("memory", "list").stdout)
     before = contents(place)
     assert before
     for name, cases in READING.items():
         for case in cases:
-            words = [word.replace("ARTIFACT", artifact) for word in (*name.split(), *case)]
+            named = [word.replace("ARTIFACT", artifact) for word in (*name.split(), *case)]
+            words = [word.replace("MEMORY", memory) for word in named]
             result = run(*words)
             assert result.exit_code == 0, (words, result.output)
             assert contents(place) == before, words
@@ -125,7 +131,7 @@ def test_reading_beside_a_killed_writer_moves_nothing(place: Path) -> None:
     before = everything(place)
     for name, cases in READING.items():
         for case in cases:
-            if name != "doctor" and "ARTIFACT" not in case:
+            if name != "doctor" and not {"ARTIFACT", "MEMORY"} & {*case}:
                 result = run(*name.split(), *case)
                 assert result.exit_code == 0, (name, case, result.output)
                 assert everything(place) == before, (name, case)

@@ -58,6 +58,13 @@ COMMANDS = {
     "artifacts delete": Entry(
         "artifacts.delete", "Remove one artifact for good, also one that the page names."
     ),
+    "memory list": Entry("memory.list_", "List what is remembered across conversations."),
+    "memory add": Entry("memory.add", "Remember something across conversations."),
+    "memory search": Entry("memory.search", "Find what is remembered, with the reason."),
+    "memory update": Entry("memory.update", "Give what is remembered other words or tags."),
+    "memory forget": Entry("memory.forget", "Erase what is remembered for good."),
+    "memory history": Entry("memory.history", "Show what was remembered of the same before."),
+    "memory inbox": Entry("memory.inbox", "Show, accept or reject what waits to be remembered."),
     "search": Entry("search", "Find messages and artifacts by what they say."),
     "index": Entry("index", "Bring the search index up to date."),
     "scan": Entry("scan", "Find secrets in stored conversations."),
@@ -67,7 +74,10 @@ COMMANDS = {
     "doctor": Entry("doctor", "Check this installation."),
     "demo": Entry("demo", "Play an agent session with and without refold."),
 }
-GROUPS = {"artifacts": "List, show, search and remove stored artifacts."}
+GROUPS = {
+    "artifacts": "List, show, search and remove stored artifacts.",
+    "memory": "List, add, find, change and forget what outlives conversations.",
+}
 
 
 def load(name: str) -> Command[Any, Any]:

@@ -1,0 +1,35 @@
+"""`refold memory add`: something is remembered."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from refold.edges.commands.command import Arguments, Command, Result, Screen
+from refold.edges.commands.memory import CONTENT, SCOPE, TAG, memory_of
+from refold.edges.commands.session import Session
+from refold.memory.entry import MemoryEntry
+
+
+class AddArguments(Arguments, frozen=True, kw_only=True):
+    content: Annotated[str, CONTENT]
+    scope: Annotated[str, SCOPE] = "project"
+    tag: Annotated[tuple[str, ...], TAG] = ()
+
+
+class Added(Result, frozen=True, kw_only=True):
+    entry: MemoryEntry
+
+
+def run(session: Session, arguments: AddArguments) -> Added:
+    with memory_of(session, arguments.scope) as memory:
+        return Added(entry=memory.store(arguments.content, tags=arguments.tag))
+
+
+def show(added: Added, screen: Screen) -> None:
+    entry = added.entry
+    known = f", said {entry.count} times" if entry.count > 1 else ""
+    screen.line(f"Remembered as {entry.id}{known}.")
+    screen.line(f"Forget it with: refold memory forget {entry.id}")
+
+
+COMMAND = Command(name="memory add", on="store", arguments=AddArguments, run=run, show=show)

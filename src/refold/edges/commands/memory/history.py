@@ -1,0 +1,32 @@
+"""`refold memory history`: what an entry said before, and what else was said of the same."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from refold.edges.commands.command import Arguments, Command, Screen
+from refold.edges.commands.memory import ENTRY, Entries, memory_of, show_entries
+from refold.edges.commands.session import Session
+
+
+class HistoryArguments(Arguments, frozen=True, kw_only=True):
+    entry: Annotated[str, ENTRY]
+
+
+def run(session: Session, arguments: HistoryArguments) -> Entries:
+    with memory_of(session) as memory:
+        return Entries(entries=tuple(memory.history(arguments.entry)))
+
+
+def show(history: Entries, screen: Screen) -> None:
+    show_entries(history.entries, screen, "Nothing is remembered of it.")
+
+
+COMMAND = Command(
+    name="memory history",
+    on="store",
+    reads=True,
+    arguments=HistoryArguments,
+    run=run,
+    show=show,
+)

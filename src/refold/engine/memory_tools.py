@@ -1,0 +1,74 @@
+"""What a model may do with the memory: remember, recall, forget. Off unless they are named.
+
+What a model remembers has the trust `model`. Neighbours: `toolbox` offers the tools and bounds
+their answers, `memory.semantic` does the work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from refold.display import moment, one_line
+from refold.errors import Invalid
+from refold.memory.entry import MemoryEntry
+from refold.memory.semantic import SemanticMemory
+
+ToolScope = Annotated[
+    str, Meta(description="project: for all work here. user: for this user everywhere.")
+]
+
+
+class RememberArguments(Struct, forbid_unknown_fields=True, kw_only=True):
+    content: Annotated[str, Meta(description="One fact, in a sentence that stands by itself.")]
+    tags: Annotated[list[str], Meta(description="A few words to sort it by.")] = []
+    scope: ToolScope = "project"
+
+
+class RecallArguments(Struct, forbid_unknown_fields=True, kw_only=True):
+    query: Annotated[str, Meta(description="What you want to know.")]
+    limit: Annotated[int, Meta(ge=1, le=50, description="How many at most.")] = 10
+
+
+class ForgetArguments(Struct, forbid_unknown_fields=True, kw_only=True):
+    id: Annotated[str, Meta(description="mem-..., as recall shows it.")]
+
+
+ABOUT = {
+    "remember": "Keep a fact for later conversations: a decision, a preference, a place, a name.",
+    "recall": "Find what was remembered in earlier conversations, with the ids for forget.",
+    "forget": "Erase a remembered fact for good, when the user wants that.",
+}
+
+
+class MemoryTools:
+    """The three tools over a memory that is opened when it is first asked."""
+
+    def __init__(self, memory: Callable[[], SemanticMemory]) -> None:
+        self._memory = memory
+
+    def remember(self, given: RememberArguments) -> str:
+        if given.scope not in ("project", "user"):
+            raise Invalid(f"there is no scope {given.scope!r:.100}", hint="scopes: project, user")
+        memory = self._memory()
+        entry = memory.store(given.content, tags=given.tags, scope=given.scope, trust="model")
+        known = f", said {entry.count} times now" if entry.count > 1 else ""
+        return f"[Remembered as {entry.id}{known}.]"
+
+    def recall(self, given: RecallArguments) -> list[str]:
+        """The rows of what was found."""
+        return [row_of(entry) for entry in self._memory().retrieve(given.query, given.limit)]
+
+    def forget(self, given: ForgetArguments) -> str:
+        gone = self._memory().forget(given.id)
+        return f"[Forgotten for good, {len(gone.entries)} said in all.]"
+
+
+def row_of(entry: MemoryEntry) -> str:
+    """An entry on one line, with its date and where it is from."""
+    source = f", {entry.source[0]} #{entry.source[1]}" if entry.source else ""
+    doubt = ", others say something else" if entry.rivals else ""
+    about = f"{moment(entry.updated_ms)}, {entry.trust}{source}{doubt}"
+    return f"{entry.id} ({about}): {one_line(entry.content)}"

@@ -1,0 +1,192 @@
+"""Which events of a log of memories answer a query: the ranking of `search`, over an index of its
+own.
+
+The index is a file beside the store (`memory.db`), derived from the logs and disposable like that
+of search; it also counts how often an entry was of use. A hit has words of the query, or is near it
+by its vector: how near is enough depends on the embedder. Neighbours: `search` ranks, `recall`
+makes entries of what was found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from refold.search import database, finding, rank, words
+from refold.search.bm25 import rarity
+from refold.search.embedders import Embedder, chosen, is_additive, name_of
+from refold.search.hits import Filters
+from refold.search.index import Index, Range, range_of
+from refold.search.transformer import Transformer
+from refold.search.upkeep import Progress, Tell, Upkeep, retried
+from refold.search.vector_upkeep import VectorUpkeep
+from refold.search.words import Query
+from refold.stores.protocol import Store
+
+INDEX = "memory.db"
+WAIT_S = 5.0
+EVENTS_MAX = 1_000_000  # that are indexed at once
+# The least cosine that means something, by how the name of the embedder begins. That of the extra
+# `semantic` is measured (`search.embedders`); the others are what their makers' examples show.
+THRESHOLDS = {
+    "text-embedding-ada-002": 0.78,
+    "text-embedding-3": 0.35,
+    "all-minilm": 0.4,
+    "nomic-embed": 0.6,
+    "bge-": 0.6,
+}
+THRESHOLD = 0.7
+FILTERS = Filters(kinds=("message",))
+
+
+class Found(Struct, frozen=True):
+    """An event that answers: its order among all (`rank`), how well by itself from 0 to 1, its
+    cosine if it has a vector, and the words of the query that it has."""
+
+    seq: int
+    rank: float
+    strength: float
+    cosine: float | None
+    words: tuple[str, ...]
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """What is asked of the index: a query, the least strength of a hit if one is given, and how
+    many are looked at closely."""
+
+    query: str
+    threshold: float | None = None
+    most: int = 300
+
+
+def threshold_of(embedder: Embedder) -> float:
+    """How near an embedder's vectors must be to mean something: by itself, by its name, or 0.7."""
+    own = getattr(embedder, "threshold", None)
+    if own is not None:
+        return float(own)
+    name = name_of(embedder).lower()
+    known = (least for begin, least in THRESHOLDS.items() if name.startswith(begin))
+    return next(known, THRESHOLD)
+
+
+class Finder:
+    """Searches the memories of one store. `tell(name, reason)` is called with what a user should
+    know."""
+
+    def __init__(
+        self, store: Store, *, embedder: Embedder | str | bool | None = None, tell: Tell
+    ) -> None:
+        self._embedder = chosen(embedder)
+        path = store.derived_path(INDEX) or database.MEMORY
+        self._upkeep = Upkeep(store, path, tell=tell)
+        self._vectors = VectorUpkeep(store, self._embedder, tell=tell)
+
+    @retried
+    def found(self, log: str, asked: Asked) -> list[Found]:
+        """The events of a log that answer, the best first."""
+        with self._upkeep.index() as index:
+            self._upkeep.freshen(index, [log], EVENTS_MAX)
+            mark = index.mark(log)
+            query = words.query_of(asked.query, index.stems)
+            if mark is None or not query.all_terms:
+                return []
+            ranges = (range_of(mark.number),)
+            return self._ranked(index, query, ranges, asked)
+
+    def _ranked(
+        self, index: Index, query: Query, ranges: Sequence[Range], asked: Asked
+    ) -> list[Found]:
+        threshold = asked.threshold
+        with database.limited(index.connection, WAIT_S):
+            matches = finding.matches(index, query, ranges, FILTERS)
+            scored = finding.scored(index, query, matches, ranges, FILTERS)
+        least = self._least(threshold)
+        # An embedder of sentences is given the whole query; words are weighed only by one of words.
+        weighs = isinstance(self._embedder, Transformer) or _is_additive(self._embedder)
+        weighed = matches if weighs else ()
+        compared = self._vectors.compared(index, query, weighed, scored, ranges, least=least)
+        with database.limited(index.connection, WAIT_S):
+            allowed = finding.allowed(index, compared.scores, query.required, ranges, FILTERS)
+            total, _ = index.size(ranges)
+            best = rank.best({id: compared.scores[id] for id in allowed}, asked.most)
+            rows = index.entries([id for id, _ in best])
+        found = []
+        for id in rows:
+            cosine = compared.cosines.get(id)
+            share, held = _share(query, matches, id, total)
+            near = cosine if cosine is not None and cosine >= least else 0.0
+            strength = min(1.0, max(share, near))
+            if strength > 0 if threshold is None else strength >= threshold:
+                score = compared.scores[id]
+                found.append(Found(rows[id].seq, score, strength, cosine, held))
+        return sorted(found, key=lambda one: (one.rank, one.seq), reverse=True)
+
+    def _least(self, threshold: float | None) -> float:
+        if threshold is not None or self._embedder is None:
+            return THRESHOLD if threshold is None else threshold
+        return threshold_of(self._embedder)
+
+    # --- use ---
+
+    @retried
+    def uses(self, entries: Sequence[str]) -> dict[str, int]:
+        """How often these entries were given as an answer."""
+        names = [f"used {id}" for id in entries]
+        marks = ",".join("?" * len(names))
+        with self._upkeep.index() as index:
+            query = f"SELECT name, value FROM facts WHERE name IN ({marks})"
+            rows = index.rows(query, tuple(names))
+        return {name.removeprefix("used "): int(value) for name, value in rows}
+
+    @retried
+    def count_use(self, entries: Iterable[str]) -> None:
+        """Counts that these entries were given as an answer. What cannot be written is lost."""
+        with self._upkeep.index() as index:
+            if index.is_writable:
+                index.connection.executemany(_USED, [(f"used {id}",) for id in entries])
+
+    # --- what must leave, and what must come again ---
+
+    @retried
+    def erase(self, log: str, seqs: Sequence[int], entries: Sequence[str]) -> None:
+        """Removes what these events said from the index, if there is one."""
+        if not self._upkeep.has_file():
+            self._upkeep.close()
+            return
+        with self._upkeep.index() as index:
+            index.erase(log, seqs)
+            names = [(f"used {id}",) for id in entries]
+            index.connection.executemany("DELETE FROM facts WHERE name = ?", names)
+
+    @retried
+    def rebuild(self, logs: Sequence[str], progress: Progress | None) -> None:
+        """Throws the index away and makes it again, with all vectors."""
+        with self._upkeep.index(rebuild=True) as index:
+            self._upkeep.freshen(index, logs, EVENTS_MAX)
+            self._vectors.complete(index, progress or (lambda done, total: None), 0)
+
+    def close(self) -> None:
+        self._upkeep.close()
+
+
+_USED = """
+INSERT INTO facts VALUES (?, '1')
+ON CONFLICT(name) DO UPDATE SET value = CAST(value AS INTEGER) + 1
+"""
+
+
+def _is_additive(embedder: Embedder | None) -> bool:
+    return embedder is not None and is_additive(embedder)
+
+
+def _share(
+    query: Query, matches: Sequence[rank.Matches], id: int, total: int
+) -> tuple[float, tuple[str, ...]]:
+    """Which of the query's words an entry has, and their share of all, by how rare they are: a word
+    that every entry has says half as much as one that only this has."""
+    rarest = rarity(1, total) or 1.0
+    singles = [pair for pair in zip(query.terms, matches) if " " not in pair[0].text]
+    held = [(term, one) for term, one in singles if id in one.occurrences]
+    worth = sum(0.5 + 0.5 * min(1.0, rarity(one.entries, total) / rarest) for _, one in held)
+    return worth / max(1, len(singles)), tuple(term.text for term, _ in held)

@@ -1,0 +1,307 @@
+"""What a log of memories says: which entries there are, which were merged, and what is true when.
+
+Pure: the same events give the same entries, added one by one or all at once. An event is one
+version of an entry. Versions that claim something about the same (`claim`) are a group, ordered by
+when they became true; in it, the same value said again is merged into the entry that said it first,
+and where only one value can be true each ends the one before. Groups are settled when somebody
+looks, so adding an event costs nothing but itself. Neighbours: `claim` reads sentences, `journal`
+brings the events, `memory` asks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from refold.core.model import Memory, Trust
+from refold.memory.claim import Claim, claim_of, ends
+from refold.memory.entry import MemoryEntry
+
+FOREVER_MS = 1 << 62
+_TRUSTED: tuple[Trust, ...] = ("user", "model", "import", "tool")
+
+
+class Version(Struct, frozen=True):
+    """One event: where it stands, when it was written, what it says and claims."""
+
+    seq: int
+    at_ms: int
+    body: Memory
+    claim: Claim
+
+    @property
+    def from_ms(self) -> int:
+        """From when it is true: as given, else from when it was said."""
+        return self.body.valid_from_ms or self.at_ms
+
+
+class Run(Struct):
+    """One entry as it stood for a while: the version that began it, and what was merged into it.
+    `until_ms` is FOREVER_MS while nothing ended it; `heir` is the seq of what did."""
+
+    versions: list[Version]
+    until_ms: int = FOREVER_MS
+    heir: int = 0
+
+    @property
+    def first(self) -> Version:
+        return self.versions[0]
+
+    @property
+    def entry(self) -> str:
+        return self.first.body.entry
+
+    def holds_at(self, at_ms: int) -> bool:
+        return self.first.from_ms <= at_ms < self.until_ms
+
+
+class Entries:
+    """The fold. `head` is the seq that it has seen last."""
+
+    def __init__(self) -> None:
+        self.head = 0
+        self.waiting: dict[str, Version] = {}
+        self.seals: list[str] = []
+        self._versions: dict[str, list[Version]] = {}
+        self._forgotten: set[str] = set()
+        self._groups: dict[str, dict[int, Version]] = {}
+        self._settled: dict[str, list[Run]] = {}
+        # Versions that end what others claim: by the sentence, or the first word of the value.
+        self._enders: dict[str, dict[int, Version]] = {}
+        self._group_of: dict[int, str] = {}
+
+    # --- adding ---
+
+    def add(self, seq: int, at_ms: int, body: Memory | None) -> None:
+        """Takes the next event; None for one that was erased."""
+        self.head = seq
+        if body is not None and body.state == "forgotten":
+            self._forget(body)
+        elif body is not None and body.entry not in self._forgotten:
+            self._take(Version(seq, at_ms, body, claim_of(body.content)))
+
+    def _take(self, version: Version) -> None:
+        body = version.body
+        before = self._versions.setdefault(body.entry, [])
+        for one in before:
+            self._settled.pop(self._group_of.get(one.seq, ""), None)
+        before.append(version)
+        self.waiting.pop(body.entry, None)
+        if body.state == "waiting":
+            self.waiting[body.entry] = version
+        elif not body.state and not body.closed:
+            self._place(version)
+
+    def _place(self, version: Version) -> None:
+        claim = version.claim
+        group = claim.about or f"={claim.said}"
+        self._groups.setdefault(group, {})[version.seq] = version
+        self._group_of[version.seq] = group
+        self._settled.pop(group, None)
+        if key := _ender_key(claim):
+            self._enders.setdefault(key, {})[version.seq] = version
+            self._settled.clear()
+
+    def _forget(self, body: Memory) -> None:
+        self._forgotten.add(body.entry)
+        self.waiting.pop(body.entry, None)
+        if body.seal:
+            self.seals.append(body.seal)
+        for version in self._versions.pop(body.entry, ()):
+            group = self._group_of.pop(version.seq, "")
+            if group:
+                del self._groups[group][version.seq]
+                self._settled.pop(group, None)
+            if self._enders.get(_ender_key(version.claim), {}).pop(version.seq, None):
+                self._settled.clear()
+
+    # --- settling ---
+
+    def _runs(self, group: str) -> list[Run]:
+        if group not in self._settled:
+            self._settled[group] = self._settle(group)
+        return self._settled[group]
+
+    def _settle(self, group: str) -> list[Run]:
+        """The entries of a group, in the order in which they became true."""
+        runs: list[Run] = []
+        for version in sorted(self._groups[group].values(), key=_by_time):
+            run = self._open_run(runs, version)
+            if run is not None:
+                run.versions.append(version)
+                if version.body.entry == run.entry:
+                    run.until_ms = min(run.until_ms, self._own_end(version))
+                continue
+            if version.claim.is_single and runs:
+                self._end(runs[-1], version)
+            ended = self._own_end(version)
+            runs.append(Run([version], ended))
+        for run in runs:
+            for ender in self._enders_of(run.first.claim):
+                if _is_ended_by(run, ender):
+                    self._end(run, ender)
+        return runs
+
+    def _enders_of(self, claim: Claim) -> Iterator[Version]:
+        """The versions that may end what is claimed."""
+        for key in (claim.said, *claim.value.split()):
+            yield from self._enders.get(key, {}).values()
+
+    def _open_run(self, runs: list[Run], version: Version) -> Run | None:
+        """The entry that says the same and is still true when this is said."""
+        claim = version.claim
+        candidates = runs[-1:] if claim.is_single else runs
+        for run in candidates:
+            is_same = run.first.claim.value == claim.value
+            if is_same and (version.from_ms < run.until_ms or run.entry == version.body.entry):
+                return run
+        return None
+
+    def _end(self, run: Run, by: Version) -> None:
+        if by.from_ms < run.until_ms:
+            run.until_ms, run.heir = by.from_ms, by.seq
+
+    def _own_end(self, version: Version) -> int:
+        """When a version ends by itself: by its date, or by the next version of its entry."""
+        until = version.body.valid_until_ms or FOREVER_MS
+        for later in self._versions[version.body.entry]:
+            is_other = later.claim.said != version.claim.said or later.body.closed
+            if later.seq > version.seq and is_other:
+                return min(until, later.from_ms)
+        return until
+
+    # --- looking ---
+
+    def runs(self, at_ms: int | None = None) -> Iterator[Run]:
+        """Every entry that is true at a time; without one, whatever was ever true."""
+        for group in list(self._groups):
+            for run in self._runs(group):
+                if at_ms is None or run.holds_at(at_ms):
+                    yield run
+
+    def run_at(self, seq: int) -> Run | None:
+        """The entry that the event at a seq is part of."""
+        group = self._group_of.get(seq)
+        if group is None:
+            return None
+        return next(run for run in self._runs(group) if any(one.seq == seq for one in run.versions))
+
+    def run_of(self, entry: str) -> Run | None:
+        """The newest state of an entry, or of the one that it was merged into."""
+        for version in reversed(self._versions.get(entry, ())):
+            run = self.run_at(version.seq)
+            if run is not None:
+                return run
+        return None
+
+    def history(self, entry: str) -> list[Run]:
+        """What was ever said by an entry, or about what it speaks of, oldest first."""
+        found: dict[int, Run] = {}
+        for version in self._versions.get(entry, ()):
+            group = self._group_of.get(version.seq)
+            for run in self._runs(group) if group else ():
+                if version.claim.about or any(one.seq == version.seq for one in run.versions):
+                    found[run.first.seq] = run
+        own = self.run_of(entry)
+        for run in [*self.runs()] if own and own.first.claim.left else ():
+            if own and run.heir == own.first.seq:
+                found[run.first.seq] = run
+        return sorted(found.values(), key=lambda run: _by_time(run.first))
+
+    def versions_of(self, run: Run) -> list[Version]:
+        """Every event of the entries that a state is made of, and of those that were ever merged
+        with one of them."""
+        ids = dict.fromkeys(one.body.entry for one in run.versions)
+        looked: set[str] = set()
+        while left := [id for id in ids if id not in looked]:
+            for version in self._versions[left[0]]:
+                merged = self.run_at(version.seq)
+                ids.update(
+                    dict.fromkeys(one.body.entry for one in merged.versions) if merged else {}
+                )
+            looked.add(left[0])
+        return [version for id in ids for version in self._versions[id]]
+
+    def is_forgotten(self, content: str) -> bool:
+        """Whether these words were forgotten, and must not be brought back by a rule."""
+        said = claim_of(content).said
+        return any(hmac.compare_digest(seal, sealed(said, seal[:32])) for seal in self.seals)
+
+    def knows(self, content: str) -> bool:
+        """Whether an entry says this, or a person rejected it."""
+        claim = claim_of(content)
+        group = self._groups.get(claim.about or f"={claim.said}", {})
+        return any(one.claim.said == claim.said for one in group.values()) or any(
+            versions[-1].body.state in ("waiting", "rejected")
+            and versions[-1].claim.said == claim.said
+            for versions in self._versions.values()
+        )
+
+    def rivals(self, run: Run) -> tuple[str, ...]:
+        """Entries that are true as well and say something else about the same."""
+        if not run.first.claim.is_rival or run.until_ms != FOREVER_MS:
+            return ()
+        group = self._group_of[run.first.seq]
+        others = (one for one in self._runs(group) if one is not run)
+        return tuple(one.entry for one in others if one.until_ms == FOREVER_MS)
+
+    def entry(self, run: Run, scope: str, **more: Any) -> MemoryEntry:
+        """A state as a caller sees it."""
+        newest = run.versions[-1]
+        ends_ms = None if run.until_ms == FOREVER_MS else run.until_ms
+        metadata = {key: one for version in run.versions for key, one in _data(version)}
+        entry = MemoryEntry(
+            id=run.entry,
+            content=newest.body.content,
+            scope=scope,
+            tags=tuple(dict.fromkeys(tag for one in run.versions for tag in one.body.tags)),
+            metadata=metadata,
+            count=len({one.body.entry for one in run.versions}),
+            version=newest.body.version if newest.body.entry == run.entry else _newest(run),
+            trust=min((one.body.trust for one in run.versions), key=_TRUSTED.index),
+            source=next((one.body.source for one in run.versions if one.body.source), None),
+            created_ms=self._versions[run.entry][0].at_ms,
+            updated_ms=newest.at_ms,
+            valid_from_ms=run.first.from_ms,
+            valid_until_ms=ends_ms,
+            rivals=self.rivals(run),
+            seq=newest.seq,
+        )
+        return replace(entry, **more) if more else entry
+
+
+def _ender_key(claim: Claim) -> str:
+    return claim.ended or claim.left.partition(" ")[0]
+
+
+def _is_ended_by(run: Run, ender: Version) -> bool:
+    if _by_time(ender) <= _by_time(run.first) or ender.body.entry == run.entry:
+        return False
+    claim = ender.claim
+    if claim.ended:
+        return run.first.claim.said == claim.ended
+    return ends(claim, run.first.claim)
+
+
+def _by_time(version: Version) -> tuple[int, int]:
+    return version.from_ms, version.seq
+
+
+def _data(version: Version) -> Iterable[tuple[str, Any]]:
+    return version.body.metadata.items()
+
+
+def _newest(run: Run) -> int:
+    return max(one.body.version for one in run.versions if one.body.entry == run.entry)
+
+
+def sealed(said: str, key: str) -> str:
+    """By what words are known again that are kept no longer: the key, and a keyed hash of them."""
+    secret = bytes.fromhex(key)
+    digest = hashlib.blake2b(said.encode("utf-8", "replace"), key=secret, digest_size=16)
+    return key + digest.hexdigest()

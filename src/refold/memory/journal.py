@@ -1,0 +1,93 @@
+"""One scope's log of memories, held open with its fold.
+
+`user` is in the user's own store, `project` and `agent.NAME` are in the project's. Writing is one
+append; what other processes wrote is read before anything is answered. Neighbours: `log` writes,
+`fold` reads.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+
+from refold.core.codec import conversation_checked, decode
+from refold.core.model import MEMORY_PREFIX, Event, Memory
+from refold.errors import Invalid, NotFound
+from refold.log.draft import Draft
+from refold.log.log import Log
+from refold.memory.fold import Entries, Run, Version, sealed
+from refold.stores.protocol import Store
+
+AGENT = "agent."
+PAGE_EVENTS = 1_000
+KEY_BYTES = 16
+
+
+def scope_checked(scope: str) -> str:
+    """The scope itself, if it is one."""
+    if scope in ("user", "project"):
+        return scope
+    if scope.startswith(AGENT) and scope != AGENT:
+        conversation_checked(MEMORY_PREFIX + scope)
+        return scope
+    hint = "scopes: user, project, agent.NAME"
+    raise Invalid(f"scope: there is no scope {scope!r:.100}", hint=hint)
+
+
+class Journal:
+    """The memories of one scope. Not locked: its owner sees to it."""
+
+    def __init__(self, store: Store, scope: str) -> None:
+        self.store, self.scope = store, scope
+        self.id = MEMORY_PREFIX + scope
+        self._entries = Entries()
+        self._log: Log | None = None
+
+    def entries(self) -> Entries:
+        """What the log says now."""
+        while True:
+            try:
+                page = self.store.read(self.id, after=self._entries.head, limit=PAGE_EVENTS)
+            except NotFound:
+                return self._entries
+            self._fold(page)
+            if len(page) < PAGE_EVENTS:
+                return self._entries
+
+    def _fold(self, events: Sequence[Event]) -> None:
+        for event in events:
+            body = decode(event)
+            self._entries.add(event.seq, event.at_ms, body if isinstance(body, Memory) else None)
+
+    def newest(self, run: Run) -> Version:
+        """The newest version of the entry that a state belongs to."""
+        versions = self.entries().versions_of(run)
+        return [one for one in versions if one.body.entry == run.entry][-1]
+
+    def now_ms(self) -> int:
+        return self._opened().clock()
+
+    def _opened(self) -> Log:
+        if self._log is None:
+            self._log = Log(self.store, self.id)
+        return self._log
+
+    def append(self, bodies: Sequence[Memory]) -> Entries:
+        """Writes versions of entries; gives what the log says with them."""
+        events = self._opened().append([Draft(body=body, by=body.trust) for body in bodies])
+        if events[0].seq == self._entries.head + 1:
+            self._fold(events)
+        return self.entries()
+
+    def forget(self, run_entries: Sequence[str], seqs: Sequence[int], said: Sequence[str]) -> None:
+        """Erases these events. That the entries are forgotten is written first, so that nobody
+        sees them however this ends."""
+        markers = [Memory(entry=entry, state="forgotten") for entry in run_entries]
+        keys = [secrets.token_hex(KEY_BYTES) for _ in said]
+        seals = [
+            Memory(entry=run_entries[0], state="forgotten", seal=sealed(text, key))
+            for text, key in zip(said, keys)
+        ]
+        self.append([*seals, *markers])
+        for seq in seqs:
+            self.store.erase(self.id, seq)

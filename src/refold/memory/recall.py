@@ -1,0 +1,126 @@
+"""Entries that answer a query, the best first: what was found, as it stands at a time.
+
+The index finds events; the fold says which entry each is part of and whether it is true then. An
+event that something moved away from leads to what it moved to. Equal hits are ordered by use and by
+age, and of entries that code cannot decide between the newest stands first. Neighbours: `finder`
+finds, `fold` knows, `semantic` asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from refold.display import number
+from refold.memory.entry import MemoryEntry
+from refold.memory.finder import Asked, Finder, Found
+from refold.memory.fold import Entries, Run
+from refold.memory.journal import Journal
+
+HEIRS_MAX = 20
+DAY_MS = 86_400_000
+
+
+class Wanted(Struct, frozen=True, kw_only=True):
+    """What an entry must be besides answering, and when."""
+
+    at_ms: int
+    now_ms: int
+    limit: int
+    tags: tuple[str, ...] = ()
+    metadata: dict[str, Any] = {}
+
+
+def is_wanted(entry: MemoryEntry, tags: Sequence[str], metadata: Mapping[str, Any]) -> bool:
+    """Whether an entry has all these tags and these values."""
+    missing = object()
+    return set(tags) <= set(entry.tags) and all(
+        entry.metadata.get(key, missing) == value for key, value in metadata.items()
+    )
+
+
+def recall(journal: Journal, finder: Finder, asked: Asked, wanted: Wanted) -> list[MemoryEntry]:
+    """The entries of one scope that answer."""
+    entries = journal.entries()
+    if not entries.head or not wanted.limit:
+        return []
+    best: dict[str, tuple[Found, Run]] = {}
+    for one in finder.found(journal.id, asked):
+        run = _standing(entries, one.seq, wanted.at_ms)
+        if run is not None:
+            best.setdefault(run.entry, (one, run))
+    hits = [(found, _entry(entries, run, journal, found, wanted)) for found, run in best.values()]
+    left = [hit for hit in hits if is_wanted(hit[1], wanted.tags, wanted.metadata)]
+    uses = finder.uses([entry.id for _, entry in left])
+    left.sort(key=lambda hit: _order(hit, uses), reverse=True)
+    return _falling(_newest_rivals_first([entry for _, entry in left]))[: wanted.limit]
+
+
+def _standing(entries: Entries, seq: int, at_ms: int) -> Run | None:
+    """What the event at a seq says at a time: its own entry, or what it moved to."""
+    run = entries.run_at(seq)
+    for _ in range(HEIRS_MAX):
+        if run is None or run.holds_at(at_ms):
+            return run
+        heir = entries.run_at(run.heir) if run.until_ms <= at_ms and run.heir else None
+        run = heir if heir is not None and heir.first.claim.left else None
+    return None
+
+
+def _entry(
+    entries: Entries, run: Run, journal: Journal, found: Found, wanted: Wanted
+) -> MemoryEntry:
+    entry = entries.entry(run, journal.scope)
+    return replace(entry, score=found.strength, why=_why(entry, found, wanted.now_ms))
+
+
+def _why(entry: MemoryEntry, found: Found, now_ms: int) -> str:
+    """By what an entry answers, in words."""
+    parts = []
+    if found.words:
+        parts.append("words: " + ", ".join(found.words))
+    if found.cosine is not None:
+        parts.append(f"cosine {found.cosine:.2f}")
+    if entry.count > 1:
+        parts.append(f"said {entry.count} times")
+    days = max(0, now_ms - entry.updated_ms) // DAY_MS
+    parts.append(f"{number(days, 'day')} old" if days else "from today")
+    if entry.rivals:
+        parts.append("others say something else: " + ", ".join(entry.rivals))
+    return "; ".join(parts)
+
+
+def _order(hit: tuple[Found, MemoryEntry], uses: Mapping[str, int]) -> tuple[float, int, int, int]:
+    found, entry = hit
+    return round(found.rank, 1), uses.get(entry.id, 0), entry.updated_ms, entry.seq
+
+
+def _newest_rivals_first(entries: list[MemoryEntry]) -> list[MemoryEntry]:
+    """The same places, those of rivals given to them by their age."""
+    places: dict[frozenset[str], list[int]] = {}
+    for at, entry in enumerate(entries):
+        if entry.rivals:
+            places.setdefault(frozenset((entry.id, *entry.rivals)), []).append(at)
+    out = list(entries)
+    for taken in places.values():
+        newest = sorted((entries[at] for at in taken), key=_age, reverse=True)
+        for at, entry in zip(taken, newest):
+            out[at] = entry
+    return out
+
+
+def _age(entry: MemoryEntry) -> tuple[int, int]:
+    return entry.valid_from_ms, entry.seq
+
+
+def _falling(entries: Sequence[MemoryEntry]) -> list[MemoryEntry]:
+    """The entries with scores that never rise: one that stands behind another is no better."""
+    out: list[MemoryEntry] = []
+    score = 1.0
+    for entry in entries:
+        score = min(score, max(0.0, entry.score))
+        out.append(replace(entry, score=round(score, 4)))
+    return out

@@ -1,0 +1,41 @@
+"""The words by which `claim` reads a sentence. English; a sentence in another language claims only
+itself, unless it has one of these signs: `=`, `:` and a number."""
+
+from __future__ import annotations
+
+_FILLERS = "a an the that please note remember also just now currently today very really fyi"
+_SELF = "i we me us my our you"
+_IS = "is are was were equals"
+# Verbs of which one thing at a time is true: with a preposition, or after `is`.
+_SINGLE = """
+live work run listen reside sit stay cost weigh report belong base locate host deploy name call own
+maintain manage schedule plan
+"""
+_MANY = "use have prefer like want need require support contain keep set"
+_PREPOSITIONS = "in at for on to by as from with"
+# What has one value at a time: a subject that ends in one of these, or has one of those below.
+_ATTRIBUTES = """
+address age backend birthday branch budget capital city code color colour country currency database
+date deadline default domain editor email employer endpoint extension folder format framework goal
+height host hostname job key language level license licence limit locale location login maximum
+minimum mode model name nickname number password path phase phone platform port price priority
+pronouns provider purpose rate region release repo repository role salary schedule shell size stage
+state status street style theme threshold timeout timezone title url username value vendor version
+wage website weight zone
+"""
+_ONE_OF = "favourite favorite preferred default current main primary official latest next"
+# Words that stand for a value like a number does.
+_SHAPED = """
+monday tuesday wednesday thursday friday saturday sunday january february march april may june july
+august september october november december true false off yes no
+"""
+
+FILLERS, SELF, IS = (frozenset(text.split()) for text in (_FILLERS, _SELF, _IS))
+SINGLE, MANY = frozenset(_SINGLE.split()), frozenset(_MANY.split())
+PREPOSITIONS, SHAPED = frozenset(_PREPOSITIONS.split()), frozenset(_SHAPED.split())
+ATTRIBUTES, ONE_OF = frozenset(_ATTRIBUTES.split()), frozenset(_ONE_OF.split())
+IRREGULAR = {
+    **dict.fromkeys(("has", "had", "have", "having"), "have"),
+    **dict.fromkeys(("using", "used", "uses"), "use"),
+    **dict.fromkeys(("running", "runs"), "run"),
+}
