@@ -378,7 +378,7 @@ class Context:
     def redo(self) -> Undone:
         """Switches on again what was undone last. Gives what that was, false if there was
         nothing."""
-        return going_back.redo(self._open, self._model, self._compactor)
+        return going_back.redo(self._open, self._model)
 
     @checked
     def revert(self, batch: str) -> None:
