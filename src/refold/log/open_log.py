@@ -77,6 +77,7 @@ class OpenLog:
         self.closed = False
         self._recovered_told = 0
         self._report_recovered()
+        self._report_shorter()
 
     @property
     def state(self) -> Fold:
@@ -195,6 +196,12 @@ class OpenLog:
                 size = f"{one.size_bytes:,} bytes that no append had acknowledged"
                 self.notify("storage-recovered", f"{size} were moved to {one.file}")
         self._recovered_told = len(recovered)
+
+    def _report_shorter(self) -> None:
+        """Says that the log once had more events than it has now."""
+        if ended_at := self.log.ended_at:
+            what = f"the log ends at event {self.state.head}, but it had {ended_at}"
+            self.notify("storage-recovered", f"{what}: what came after is lost")
 
     def _report_bookmark(self) -> None:
         """Says once why the next open will have to read the whole log."""
