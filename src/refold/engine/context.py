@@ -134,8 +134,7 @@ class Context:
             if not all(value is None for value in (system, tools, title, tags, metadata, names)):
                 self._open.check_writable()
             self._model.take(model or self._open.state.meta.model, window)
-            if self._model.is_unknown:
-                self._open.notify("unknown-model", f"{model}: a window of 128,000 is assumed")
+            self._model.tell_unknown()
             tagged = tuple(tags) if tags is not None else None
             given = Meta(
                 model=model or None,
@@ -262,9 +261,10 @@ class Context:
 
     @property
     def view(self) -> View:
-        """The page as a value: slots, sums, pins, usage."""
-        with self._open.reading() as state:
-            return state.view()
+        """The page as a value: slots, sums, pins, usage; title, tags, metadata, names and model as
+        `update` set them, written or not."""
+        with self._open.reading():
+            return self._open.view()
 
     @property
     def budget(self) -> Budget:
@@ -321,11 +321,13 @@ class Context:
         return self._compactor.compact(job)
 
     @checked
-    def adopt(self, span: tuple[int, int], text: str, *, by: str) -> Receipt:
+    def adopt(self, span: tuple[int | str, int | str], text: str, *, by: str) -> Receipt:
         """Takes over a compaction that was made elsewhere: the text stands for the messages from
-        the first seq to the last, the latest request included if it is one of them. Pins stay.
-        One batch, which `undo` takes back."""
-        return self._compactor.take_over(Span(*span), text, by)
+        the first (41 or `#41`) to the last, the latest request included if it is one of them. Pins
+        stay. One batch, which `undo` takes back."""
+        first, last = span
+        named = Span(undo.seq_of(first), undo.seq_of(last))
+        return self._compactor.take_over(named, text, by)
 
     def prepare(self) -> bool:
         """Plans the next compaction and asks the writer ahead, once the page is at the warning
@@ -490,11 +492,11 @@ class Context:
     # --- other conversations ---
 
     @checked
-    def fork(self, id: str, *, at: int | None = None) -> Context:
-        """A new conversation that shares this log up to `at` (the head) and then goes its own
-        way."""
+    def fork(self, id: str, *, at: int | str | None = None) -> Context:
+        """A new conversation that shares this log up to `at` (41 or `#41`; the head unless given)
+        and then goes its own way."""
         with self._open.reading() as state:
-            place = state.head if at is None else at
+            place = state.head if at is None else undo.seq_of(at)
             self._open.store.fork(self.id, place, conversation_checked(id))
             twin = self._sibling(id)
             # What others call a conversation, only one of two can be.

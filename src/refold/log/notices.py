@@ -54,6 +54,9 @@ NoticeName = Literal[
 ]
 NAMES: tuple[str, ...] = get_args(NoticeName)
 
+# Keys of what no compaction remedies.
+LASTING = ("unreachable", "unknown-model")
+
 
 class Notice(Struct, frozen=True, kw_only=True):
     """Something a caller may want to know. Fields that do not apply to its name are empty."""
@@ -117,7 +120,7 @@ class Notices:
 
     def rearm(self) -> None:
         """Allows what a compaction may have remedied to be said again."""
-        self._told_once &= {"unreachable"}
+        self._told_once = {key for key in self._told_once if key.startswith(LASTING)}
 
     def watch(self, current: int, budget: Budget, *, can_help: bool = False) -> None:
         """Warns when the page is getting full, and again when it is nearly full and no compaction

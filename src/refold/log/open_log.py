@@ -14,10 +14,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
+from msgspec.structs import replace
+
 from refold.config import Config, config_for
 from refold.core.codec import conversation_checked
 from refold.core.fold import Fold, merged
-from refold.core.model import Body, Event, Meta
+from refold.core.model import Body, Event, Meta, View
 from refold.errors import Denied, Invalid, NotFound
 from refold.log.draft import Draft
 from refold.log.log import Fresh, Log
@@ -92,6 +94,21 @@ class OpenLog:
             if isinstance(draft.body, Meta):
                 known = merged(known, self.state.spelt_out(draft.body))
         return known
+
+    def view(self) -> View:
+        """The page, named as the log will name it once everything pending is written."""
+        view = self.state.view()
+        if not self.pending:
+            return view
+        known = self.known
+        return replace(
+            view,
+            title=known.title or "",
+            tags=known.tags or (),
+            metadata=known.metadata or {},
+            names=known.names or (),
+            model=known.model or "",
+        )
 
     # --- reading ---
 
