@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import refold
-from refold.errors import OverBudget
+from refold.errors import Invalid, OverBudget
 
 
 def test_what_was_set_is_seen_before_it_is_written() -> None:
@@ -55,3 +55,23 @@ def test_a_handle_names_a_place_to_fork_from_and_a_span_to_adopt() -> None:
         context.append({"role": "assistant", "content": f"answer {n}"})
     assert [slot.seq for slot in context.fork("d", at="#2").view.slots] == [1, 2]
     assert context.adopt(("#2", "#5"), "what was said", by="me").batch
+
+
+def test_what_is_printed_is_one_line() -> None:
+    context = refold.open("c", store="memory:")
+    [event] = context.append({"role": "user", "content": "hi"})
+    assert repr(context) == "<Context 'c': 1 messages in memory:>"
+    assert repr(event).startswith("<Event #1 message by user, ")
+    assert repr(context.compact()).startswith("<Receipt: nothing was done (")
+    for n in range(9):
+        context.append({"role": "user", "content": f"question {n} " + "words " * 90})
+        context.append({"role": "assistant", "content": f"answer {n} " + "words " * 90})
+    receipt = context.compact("gist", target=200)
+    assert repr(receipt).startswith(f"<Receipt {receipt.batch}: gist, ")
+
+
+@pytest.mark.parametrize("name", ["compacted", "compact", "compaction"])
+def test_a_notice_is_suggested_by_its_first_word(name: str) -> None:
+    context = refold.open("c", store="memory:")
+    with pytest.raises(Invalid, match="compaction-complete"):
+        context.on(name, print)

@@ -575,6 +575,10 @@ class Context:
             clean_configured(self.artifacts, self._open)
         self._search.close()
 
+    def __repr__(self) -> str:
+        messages = sum(self._open.state.counts.values())
+        return f"<Context {self.id!r}: {messages:,} messages in {self._open.store.url}>"
+
     def __enter__(self) -> Context:
         return self
 

@@ -26,6 +26,7 @@ from refold.errors import Invalid
 REARM_POINTS = 5.0
 WAITING_MAX = 100
 EVERY_NAME = "*"
+ALIKE_CHARS = 6
 
 NoticeName = Literal[
     "artifact-kept",
@@ -76,6 +77,14 @@ class Notice(Struct, frozen=True, kw_only=True):
 Listener = Callable[[Notice], Awaitable[None] | None]
 
 
+def _meant(name: str) -> str:
+    """The hint for a name that no notice has: of one word, all that begin like it."""
+    alike = [known for known in NAMES if known.startswith(name[:ALIKE_CHARS])]
+    if "-" in name or len(name) < ALIKE_CHARS or not alike:
+        return suggestion(name, NAMES)
+    return f"did you mean {' or '.join(alike)}?"
+
+
 class Notices:
     """The listeners, and what has not been told yet."""
 
@@ -91,7 +100,7 @@ class Notices:
         """Calls the listener with every notice of that name; gives the function that stops it.
         Invalid for a name that no notice has."""
         if name not in NAMES and name != EVERY_NAME:
-            raise Invalid(f"there is no notice {name!r}", hint=suggestion(str(name), NAMES))
+            raise Invalid(f"there is no notice {name!r}", hint=_meant(str(name)))
         if not callable(listener):
             raise Invalid(
                 f"{shown(listener)} cannot be called", hint="give a function of one notice"
