@@ -134,7 +134,7 @@ async def run() -> None:
 def test_an_async_program_passes_strict_type_checking(tmp_path):
     good, bad = tmp_path / "good.py", tmp_path / "bad.py"
     good.write_text(ASYNC_PROGRAM)
-    bad.write_text(ASYNC_PROGRAM.replace("at=1", 'at="one"').replace('role="user"', "rle=1"))
+    bad.write_text(ASYNC_PROGRAM.replace("at=1", "at=1.5").replace('role="user"', "rle=1"))
     command = [sys.executable, "-m", "mypy", "--strict", "--no-incremental", str(good), str(bad)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert "good.py" not in done.stdout, done.stdout

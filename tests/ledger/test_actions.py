@@ -98,13 +98,38 @@ def told(name: str, arguments: Any) -> list[tuple[str, str, int, int]]:
             [("modify", "a.py", 1, 0)],
         ),
         ("apply_patch", {"input": "*** Begin Patch\n*** Add File: n\n+x"}, [("create", "n", 1, 0)]),
-        ("anything", {"command": "rm x"}, [("run", "", 1, 0), ("delete", "x", 1, 0)]),
+        ("sandbox_exec", {"command": "rm x"}, [("run", "", 1, 0), ("delete", "x", 1, 0)]),
+        ("remote_bash_tool", {"cmd": "make"}, [("run", "", 1, 0)]),
+        ("mcp__box__launch", {"script": "make"}, [("run", "", 1, 0)]),
     ],
 )
 def test_a_call_is_known_by_its_name_and_arguments(
     name: str, arguments: Any, expected: list[Any]
 ) -> None:
     assert told(name, arguments) == expected
+
+
+@pytest.mark.parametrize("key", ["script", "command", "cmd", "command_line"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ticket_lookup",
+        "anything",
+        "explain_shell",
+        "check_run",
+        "approve_command",
+        "ticket",
+        "update_shell",
+        "save_command",
+        "",
+    ],
+)
+def test_an_argument_alone_does_not_say_that_a_command_ran(name: str, key: str) -> None:
+    """Only a tool whose name, or configured kind, says that it runs commands has run one."""
+    arguments = {"ticket": 1, key: "rm wipe_1.sh"}
+    assert {action.kind for action in done(name, arguments)}.isdisjoint({"run", "delete"})
+    config = Config(tool_kinds={name: "run"})
+    assert done(name, arguments, config=config)[0].kind == "run"
 
 
 def test_arguments_may_be_json_text() -> None:

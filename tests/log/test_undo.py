@@ -3,7 +3,11 @@ itself."""
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import refold
 from refold.core.laws import broken
@@ -260,3 +264,62 @@ def test_a_handle_names_a_message_wherever_a_seq_does():
     for wrong in ("2", "#", "#2-3", "two", "#" + "9" * 40):
         with pytest.raises(refold.Invalid):
             context.pin(wrong)
+
+
+def test_redo_gives_back_a_page_that_was_due():
+    """Found by a newcomer: room that the redo made stayed."""
+    context = opened(window=16_000)
+    context.append({"role": "user", "content": "go"})
+    for n in range(50):
+        context.append(call(n))
+        context.append_result(f"c{n}", f"def f{n}(x): return x + {n}\n" * 60)
+        if n == 30:
+            context.compact()
+    before = context.view.slots
+    assert context.stats().due != "none"
+    assert context.undo().made_room
+    assert context.redo() and context.view.slots == before
+
+
+CHANGES = ("compact", "hide", "clear", "checkpoint", "restore", "pin", "undo", "redo", "compact")
+STEPS = st.sampled_from(("turn", "large", "large", "turn", "large", "request", "meta", *CHANGES))
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps=st.lists(STEPS, min_size=2, max_size=25), depth=st.integers(1, 3))
+def test_redo_after_undo_is_the_same_page(steps, depth):
+    context = opened_in_characters(window=6_000)
+    for n, step in enumerate(["turn", *steps]):
+        _take(context, step, n)
+    pages = []
+    for _ in range(depth):
+        pages.append(context.view.slots)
+        if not context.undo():
+            pages.pop()
+            break
+    for page in reversed(pages):
+        assert context.redo() and context.view.slots == page
+
+
+def _take(context, step, n):
+    if step in ("turn", "large"):
+        context.append({"role": "user", "content": f"question {n}"})
+        content = f"answer {n} " + "words of it " * (150 if step == "large" else 5)
+        context.append({"role": "assistant", "content": content})
+    elif step == "hide":
+        _hide_oldest(context)
+    elif step == "restore":
+        context.restore(max(1, context.view.head - 4))
+    elif step == "pin" and context.view.slots:
+        context.pin(context.view.slots[-1].seq)
+    elif step == "meta":
+        context.update(title=f"title {n}")
+    elif step in ("compact", "clear", "checkpoint", "undo", "redo", "request"):
+        getattr(context, step)()
+
+
+def _hide_oldest(context):
+    slots = [slot for slot in context.view.slots if not slot.standin]
+    if len(slots) > 3:
+        with contextlib.suppress(Invalid):  # a pin
+            context.hide(slots[0].seq)

@@ -6,13 +6,18 @@ from __future__ import annotations
 import os
 import random
 import tracemalloc
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+import refold
+from refold.conversations.repairer import repair
+from refold.conversations.verifier import verify
 from refold.core import codec
 from refold.core.model import Event
 from refold.errors import Corrupt, Invalid, RefoldError
+from refold.stores import open_store
 from refold.stores.contract.kit import TEXT, grown, sealed
 from refold.stores.files import FilesStore
 from refold.stores.files.lines import batch_of
@@ -326,3 +331,44 @@ def test_long_events_are_read_back_and_longer_ones_refused(tmp_path: Path) -> No
         )
     assert store.conversation("log").head == 5
     store.close()
+
+
+@pytest.mark.parametrize("kept", [0, 2])
+def test_a_log_that_lost_its_end_does_not_open_in_silence(tmp_path: Path, kept: int) -> None:
+    """Found by a newcomer: an emptied log opened as a new conversation, and verify said nothing."""
+    url = f"files:{tmp_path}/w"
+    with refold.open("e", store=url) as context:
+        for n in range(5):
+            context.append({"role": "user", "content": f"hi {n}"})
+    log = tmp_path / "w/conversations/e/messages.jsonl"
+    log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:kept]))
+    with closing(open_store(url)) as store:
+        assert verify(store).problems
+    if kept:
+        _opens_with_a_notice(url)
+    else:
+        with pytest.raises(Corrupt, match="refold repair"):
+            refold.open("e", store=url)
+        with closing(open_store(url)) as store:
+            assert repair(store, "e").lost
+            assert verify(store).problems == ()
+        refold.open("e", store=url).close()
+
+
+def _opens_with_a_notice(url: str) -> None:
+    told: list[refold.Notice] = []
+    with refold.open("e", store=url) as context:
+        context.on("storage-recovered", told.append)
+        context.append({"role": "user", "content": "x"})
+    assert [notice.reason for notice in told] == [
+        "the log ends at event 2, but it had 5: what came after is lost"
+    ]
+
+
+def test_a_fork_that_wrote_nothing_yet_is_not_emptied(tmp_path: Path) -> None:
+    url = f"files:{tmp_path}/w"
+    with refold.open("a", store=url) as context:
+        context.append({"role": "user", "content": "hi"})
+        context.fork("b").close()
+    with refold.open("b", store=url) as twin:
+        assert [slot.seq for slot in twin.view.slots] == [1]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import refold
 from refold.errors import Invalid, NotFound
 from refold.stores import open_store
 from refold.stores.contract.kit import grown
@@ -95,3 +96,18 @@ def test_a_flush_is_one_sync_and_none_when_nothing_was_appended(place: str, tmp_
     trace = (tmp_path / "trace").read_text()
     between = [part.count("sync(") for part in trace.split('"acked')][1:-1]
     assert between == [1] * 5, trace
+
+
+@pytest.mark.parametrize(
+    "name", ["sqlite:.refold/refold.db", "files:.refold/tree", "sqlite:own/a.db"]
+)
+def test_git_leaves_the_folder_of_a_project_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with refold.open("c", store=name) as context:
+        context.append({"role": "user", "content": "hi"})
+    ignoring = [str(path.relative_to(tmp_path)) for path in tmp_path.rglob(".gitignore")]
+    assert ignoring == ([".refold/.gitignore"] if ".refold" in name else [])
+    if ignoring:
+        assert (tmp_path / ".refold/.gitignore").read_text() == "*\n"

@@ -104,6 +104,13 @@ class ActiveModel:
         """Whether a model was named that no table knows, so that its window is a guess."""
         return bool(self._name) and not self.info.known and not self.window
 
+    def tell_unknown(self) -> None:
+        """Says once of each model that its window is a guess."""
+        if self.is_unknown:
+            reason = f"{self._name}: a window of 128,000 is assumed"
+            notice = Notice(name="unknown-model", reason=reason)
+            self._log.notices.add_once(f"unknown-model {self._name}", notice)
+
     def dialect(self, asked: str | None = None) -> str:
         """The wire format asked for, else the configured one, the model's, or that of the last
         reply."""

@@ -38,6 +38,9 @@ class Event(Struct, frozen=True, kw_only=True):
     def erased(self) -> bool:
         return not self.salt
 
+    def __repr__(self) -> str:
+        return f"<Event #{self.seq} {self.kind} by {self.by}, {self.tokens:,} tokens>"
+
 
 def is_cleanup(event: Event) -> bool:
     """Whether the event says that an artifact's bytes are gone: it names the artifact again, and

@@ -120,6 +120,12 @@ class Receipt(_Account, frozen=True, kw_only=True):
     messages_after: int = 0
     messages_hidden: int = 0
 
+    def __repr__(self) -> str:
+        if not self.batch:
+            return f"<Receipt: nothing was done ({self.reason or 'nothing to do'})>"
+        sizes = f"{self.tokens_before:,} to {self.tokens_after:,} tokens"
+        return f"<Receipt {self.batch}: {self.strategy}, {sizes}>"
+
 
 def price_of(
     before: View, after: View, *, per_token: float | None = None, expired: bool = False

@@ -101,7 +101,6 @@ class Context:
         self._reader = ArtifactReader(self._open)
         self.artifacts = Artifacts(self._open, self._reader)
         self.log = LogReader(self._open)
-        self._unknown: set[str] = set()
         self._model.changed += [self._compactor.reconsider, self._resize, self._pages.clear]
         self._open.settled = self._model.follow
         self.update(model=model, window=window, system=system, tools=tools)
@@ -110,12 +109,6 @@ class Context:
     def _resize(self) -> None:
         bound = self._model.info.thinking_bound
         self._intake.resize(self._model.budget.window, bound=bound)
-
-    def _report_unknown_model(self, name: str) -> None:
-        """Says once of each name that nobody knows its window."""
-        if self._model.is_unknown and name not in self._unknown:
-            self._unknown.add(name)
-            self._open.notify("unknown-model", f"{name}: a window of 128,000 is assumed")
 
     def _remark(self, remarks: Sequence[str]) -> None:
         """Queues what an opening has to say."""
@@ -147,7 +140,7 @@ class Context:
             if not all(value is None for value in (system, tools, title, tags, metadata, names)):
                 self._open.check_writable()
             self._model.take(model or self._open.state.meta.model, window)
-            self._report_unknown_model(model or self._open.known.model or "")
+            self._model.tell_unknown()
             tagged = tuple(tags) if tags is not None else None
             given = Meta(
                 model=model or None,
@@ -275,9 +268,10 @@ class Context:
 
     @property
     def view(self) -> View:
-        """The page as a value: slots, sums, pins, usage."""
-        with self._open.reading() as state:
-            return state.view()
+        """The page as a value: slots, sums, pins, usage; title, tags, metadata, names and model as
+        `update` set them, written or not."""
+        with self._open.reading():
+            return self._open.view()
 
     @property
     def budget(self) -> Budget:
@@ -334,11 +328,13 @@ class Context:
         return self._compactor.compact(job)
 
     @checked
-    def adopt(self, span: tuple[int, int], text: str, *, by: str) -> Receipt:
+    def adopt(self, span: tuple[int | str, int | str], text: str, *, by: str) -> Receipt:
         """Takes over a compaction that was made elsewhere: the text stands for the messages from
-        the first seq to the last, the latest request included if it is one of them. Pins stay.
-        One batch, which `undo` takes back."""
-        return self._compactor.take_over(Span(*span), text, by)
+        the first (41 or `#41`) to the last, the latest request included if it is one of them. Pins
+        stay. One batch, which `undo` takes back."""
+        first, last = span
+        named = Span(undo.seq_of(first), undo.seq_of(last))
+        return self._compactor.take_over(named, text, by)
 
     def prepare(self) -> bool:
         """Plans the next compaction and asks the writer ahead, once the page is at the warning
@@ -391,7 +387,7 @@ class Context:
     def redo(self) -> Undone:
         """Switches on again what was undone last. Gives what that was, false if there was
         nothing."""
-        return going_back.redo(self._open, self._model, self._compactor)
+        return going_back.redo(self._open, self._model)
 
     @checked
     def revert(self, batch: str) -> None:
@@ -516,11 +512,11 @@ class Context:
     # --- other conversations ---
 
     @checked
-    def fork(self, id: str, *, at: int | None = None) -> Context:
-        """A new conversation that shares this log up to `at` (the head) and then goes its own
-        way."""
+    def fork(self, id: str, *, at: int | str | None = None) -> Context:
+        """A new conversation that shares this log up to `at` (41 or `#41`; the head unless given)
+        and then goes its own way."""
         with self._open.reading() as state:
-            place = state.head if at is None else at
+            place = state.head if at is None else undo.seq_of(at)
             self._open.store.fork(self.id, place, open_id_checked(id))
             twin = self._sibling(id)
             # What others call a conversation, only one of two can be.
@@ -600,6 +596,10 @@ class Context:
         if not self._open.is_read_only:
             clean_configured(self.artifacts, self._open)
         self._search.close()
+
+    def __repr__(self) -> str:
+        messages = sum(self._open.state.counts.values())
+        return f"<Context {self.id!r}: {messages:,} messages in {self._open.store.url}>"
 
     def __enter__(self) -> Context:
         return self

@@ -1,11 +1,14 @@
 """Undo and redo, carried out: what the log says is to be written, and room on the page after it.
 
 A page that an undo makes too large is not compacted again: its oldest messages leave instead, as a
-batch that the answer names. Neighbours: `log.undo` says what is written, `compaction.compactor`
-makes room.
+batch that the answer names. A redo gives back the very page that the undo was asked on, and nothing
+leaves it: if that page is too large, the next request makes room. Neighbours: `log.undo` says what
+is written, `compaction.compactor` makes room.
 """
 
 from __future__ import annotations
+
+from msgspec.structs import replace
 
 from refold.compaction.active_model import ActiveModel
 from refold.compaction.compactor import Compactor
@@ -19,34 +22,30 @@ def undo(log: OpenLog, model: ActiveModel, compactor: Compactor) -> Undone:
     with log.reading() as state:
         past = history(log.log.read() if state.head else ())
         change = past.standing[-1] if past.standing else Change()
-        return _write(log, model, compactor, change, undoing(past))
+        undone = _write(log, model, change, undoing(past))
+        if not undone:
+            return undone
+        room = compactor.make_room()
+        return replace(undone, made_room=room, tokens_after=model.current)
 
 
-def redo(log: OpenLog, model: ActiveModel, compactor: Compactor) -> Undone:
+def redo(log: OpenLog, model: ActiveModel) -> Undone:
     """Switches on again what was undone last."""
     with log.reading() as state:
         past = history(log.log.read() if state.head else ())
         change = past.undone[-1] if past.undone else Change()
-        return _write(log, model, compactor, change, redoing(past))
+        return _write(log, model, change, redoing(past))
 
 
-def _write(
-    log: OpenLog,
-    model: ActiveModel,
-    compactor: Compactor,
-    change: Change,
-    reverts: list[Revert],
-) -> Undone:
+def _write(log: OpenLog, model: ActiveModel, change: Change, reverts: list[Revert]) -> Undone:
     if not reverts:
         return Undone()
     before = model.current
     log.append([log.draft(revert) for revert in reverts])
-    made_room = compactor.make_room()
     return Undone(
         batch=change.batch,
         seq=change.seq,
         kind=change.kind,
         tokens_before=before,
         tokens_after=model.current,
-        made_room=made_room,
     )

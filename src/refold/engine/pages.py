@@ -71,9 +71,17 @@ class Pages:
         raise OverBudget(
             f"the page has {current:,} tokens, but a request may have {budget.input_max:,}"
             f" of a window of {budget.window:,}",
-            hint="shorten the system prompt, the tools or the pins, "
-            "or use a model with a larger window",
+            hint=self._advice(),
         )
+
+    def _advice(self) -> str:
+        """What to do about a page that is too large."""
+        advice = (
+            "shorten the system prompt, the tools or the pins, or use a model with a larger window"
+        )
+        if self._log.config.auto:
+            return advice
+        return f"automatic compaction is off (auto=False): call compact(); or {advice}"
 
     def _preview(self, dialect: str | None) -> Rendered:
         """The request for the page as the log has it: whoever only reads makes no room."""

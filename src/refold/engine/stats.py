@@ -72,7 +72,7 @@ def stats_of(
         return replace(
             stats_of_view(view, budget, now_ms=log.log.clock()),
             conversation=log.id,
-            title=title_of(log.store, log.id, view.title),
+            title=title_of(log.store, log.id, log.known.title or ""),
             model=model.info.name,
             artifacts=artifacts,
             due=due,

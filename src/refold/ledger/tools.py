@@ -93,6 +93,16 @@ _BY_VERB: dict[str, ActionKind] = {
     "query": "search", "lookup": "search", "grep": "search", "resolve": "search",
     "browse": "search",
 }  # fmt: skip
+# Words by which a name that is not known says that the tool runs what it is given. Arguments never
+# say it: a ticket may have a script, a log line a command.
+_RUNNERS = names(
+    "run exec execute executor invoke launch bash shell sh zsh fish powershell pwsh terminal tmux "
+    "ssh subprocess repl console"
+)
+_TELLING_VERBS = names(
+    "explain describe check validate verify lint review parse format log record note schedule "
+    "suggest plan propose dry preview approve"
+)
 _WORDS = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 
 
@@ -103,10 +113,20 @@ def compact(name: str) -> str:
 
 
 @lru_cache(maxsize=4_096)
-def verb(name: str) -> str:
-    """The first word of a name."""
-    words = _WORDS.findall(_without_prefix(name)[:80])
-    return words[0].lower() if words else ""
+def _words(name: str) -> tuple[str, ...]:
+    """The words that a name is made of."""
+    return tuple(word.lower() for word in _WORDS.findall(_without_prefix(name)[:80]))
+
+
+@lru_cache(maxsize=4_096)
+def _says_it_runs(name: str) -> bool:
+    """Whether a name that is not known is that of a tool which runs commands."""
+    words = _words(name)
+    if not words or words[0] in _TELLING_VERBS:
+        return False
+    if _BY_VERB.get(words[0], "run") != "run":
+        return False
+    return not _RUNNERS.isdisjoint(words)
 
 
 def _without_prefix(name: str) -> str:
@@ -139,10 +159,11 @@ def _editor_kind(arguments: Mapping[str, Any]) -> ActionKind:
 
 def _guessed_kind(name: str, *, has_path: bool, has_command: bool) -> ActionKind:
     """The kind by the first word of a name that is not known."""
-    guess = _BY_VERB.get(verb(name), "other")
+    words = _words(name)
+    guess = _BY_VERB.get(words[0], "other") if words else "other"
     if guess == "search":
         return "search"
-    if has_command:
+    if has_command and _says_it_runs(name):
         return "run"
     return guess if has_path and guess != "run" else "other"
 

@@ -53,6 +53,7 @@ class Log:
         self.clock = clock or now_ms
         self.marked = 0  # the head at the last bookmark
         self.bookmark_fault = ""  # why the last one could not be kept
+        self.ended_at = 0  # the head of a bookmark that the log, as it was opened, did not reach
         self._tried = 0  # the head when one was to be kept last
         self.state = self._opened()
 
@@ -70,6 +71,7 @@ class Log:
     def _resumed(self, mark: bookmark.Bookmark) -> Fold | None:
         """The fold by the bookmark and the tail, if the bookmark still fits the log."""
         tail = self.store.read(self.conversation, after=mark.head - 1, limit=PAGE_EVENTS)
+        self.ended_at = 0 if tail else mark.head
         if not tail or tail[0].seq != mark.head or tail[0].chain != mark.chain:
             return None
         events = self._events(bookmark.needed(mark))

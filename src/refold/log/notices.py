@@ -26,6 +26,7 @@ from refold.errors import Invalid
 REARM_POINTS = 5.0
 WAITING_MAX = 100
 EVERY_NAME = "*"
+ALIKE_CHARS = 6
 
 NoticeName = Literal[
     "artifact-kept",
@@ -56,6 +57,9 @@ NoticeName = Literal[
 ]
 NAMES: tuple[str, ...] = get_args(NoticeName)
 
+# Keys of what no compaction remedies.
+LASTING = ("unreachable", "unknown-model")
+
 
 class Notice(Struct, frozen=True, kw_only=True):
     """Something a caller may want to know. Fields that do not apply to its name are empty."""
@@ -75,6 +79,14 @@ class Notice(Struct, frozen=True, kw_only=True):
 Listener = Callable[[Notice], Awaitable[None] | None]
 
 
+def _meant(name: str) -> str:
+    """The hint for a name that no notice has: of one word, all that begin like it."""
+    alike = [known for known in NAMES if known.startswith(name[:ALIKE_CHARS])]
+    if "-" in name or len(name) < ALIKE_CHARS or not alike:
+        return suggestion(name, NAMES)
+    return f"did you mean {' or '.join(alike)}?"
+
+
 class Notices:
     """The listeners, and what has not been told yet."""
 
@@ -90,7 +102,7 @@ class Notices:
         """Calls the listener with every notice of that name; gives the function that stops it.
         Invalid for a name that no notice has."""
         if name not in NAMES and name != EVERY_NAME:
-            raise Invalid(f"there is no notice {name!r}", hint=suggestion(str(name), NAMES))
+            raise Invalid(f"there is no notice {name!r}", hint=_meant(str(name)))
         if not callable(listener):
             raise Invalid(
                 f"{shown(listener)} cannot be called", hint="give a function of one notice"
@@ -119,7 +131,7 @@ class Notices:
 
     def rearm(self) -> None:
         """Allows what a compaction may have remedied to be said again."""
-        self._told_once &= {"unreachable"}
+        self._told_once = {key for key in self._told_once if key.startswith(LASTING)}
 
     def watch(self, current: int, budget: Budget, *, can_help: bool = False) -> None:
         """Warns when the page is getting full, and again when it is nearly full and no compaction

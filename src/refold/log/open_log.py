@@ -14,9 +14,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
+from msgspec.structs import replace
+
 from refold.config import Config, config_for
 from refold.core.fold import Fold, merged
-from refold.core.model import Body, Event, Meta
+from refold.core.model import Body, Event, Meta, View
 from refold.errors import Denied, Invalid, NotFound
 from refold.log.draft import Draft
 from refold.log.log import Fresh, Log
@@ -78,6 +80,7 @@ class OpenLog:
         self.closed = False
         self._recovered_told = 0
         self._report_recovered()
+        self._report_shorter()
 
     @property
     def state(self) -> Fold:
@@ -92,6 +95,21 @@ class OpenLog:
             if isinstance(draft.body, Meta):
                 known = merged(known, self.state.spelt_out(draft.body))
         return known
+
+    def view(self) -> View:
+        """The page, named as the log will name it once everything pending is written."""
+        view = self.state.view()
+        if not self.pending:
+            return view
+        known = self.known
+        return replace(
+            view,
+            title=known.title or "",
+            tags=known.tags or (),
+            metadata=known.metadata or {},
+            names=known.names or (),
+            model=known.model or "",
+        )
 
     # --- reading ---
 
@@ -202,6 +220,12 @@ class OpenLog:
                 size = f"{one.size_bytes:,} bytes that no append had acknowledged"
                 self.notify("storage-recovered", f"{size} were moved to {one.file}")
         self._recovered_told = len(recovered)
+
+    def _report_shorter(self) -> None:
+        """Says that the log once had more events than it has now."""
+        if ended_at := self.log.ended_at:
+            what = f"the log ends at event {self.state.head}, but it had {ended_at}"
+            self.notify("storage-recovered", f"{what}: what came after is lost")
 
     def _report_bookmark(self) -> None:
         """Says once why the next open will have to read the whole log."""

@@ -21,6 +21,7 @@ from typing import IO
 
 from refold.errors import Corrupt, Denied, Invalid, RefoldError, Unavailable
 
+PROJECT_FOLDER = ".refold"  # where a project's own store lies
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 LOCK_S = 10.0
 PAUSE_S = 0.000_2
@@ -73,8 +74,16 @@ def make_folder(folder: str, *, durable: bool = True) -> None:
     except FileExistsError:
         return
     os.chmod(folder, 0o700)
+    if os.path.basename(folder) == PROJECT_FOLDER:
+        _keep_from_git(folder)
     if durable:
         sync_folder(parent)
+
+
+def _keep_from_git(folder: str) -> None:
+    """Tells git to leave the folder alone: conversations are not to be committed by accident."""
+    with suppress(OSError), open(os.path.join(folder, ".gitignore"), "x", encoding="ascii") as file:
+        file.write("*\n")
 
 
 @contextmanager

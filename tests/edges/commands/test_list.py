@@ -19,6 +19,13 @@ def test_an_empty_store_lists_nothing_and_stays_empty(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
+def test_a_tag_that_none_has_is_named(url: str) -> None:
+    assert (
+        "no conversations with the tag nosuch in"
+        in run("list", "--store", url, "--tag", "nosuch").stdout
+    )
+
+
 def test_list_shows_id_title_messages_tokens_time_and_parent(url: str) -> None:
     with refold.open("fix-login", store=url) as context:
         context.fork("branch", at=9)

@@ -55,6 +55,7 @@ class Row(Struct, frozen=True, kw_only=True):
 class Listed(Result, frozen=True, kw_only=True):
     store: str
     conversations: tuple[Row, ...]
+    tag: str = ""
 
     @property
     def damaged(self) -> dict[str, str]:
@@ -69,7 +70,8 @@ class Listed(Result, frozen=True, kw_only=True):
 def run(session: Session, arguments: ListArguments) -> Listed:
     store = session.store
     chosen = newest(store, tag=arguments.tag)[: arguments.limit]
-    return Listed(store=store.url, conversations=tuple(_row(store, about) for about in chosen))
+    rows = tuple(_row(store, about) for about in chosen)
+    return Listed(store=store.url, conversations=rows, tag=arguments.tag)
 
 
 def _row(store: Store, about: Conversation) -> Row:
@@ -137,7 +139,8 @@ def _current_tokens(page: Sized, model: str | None) -> int:
 
 def show(listed: Listed, screen: Screen) -> None:
     if not listed.conversations:
-        screen.line(f"There are no conversations in {listed.store}.")
+        tagged = f" with the tag {listed.tag}" if listed.tag else ""
+        screen.line(f"There are no conversations{tagged} in {listed.store}.")
         return
     heads: tuple[str, ...] = ("ID", "TITLE", ">MESSAGES", ">TOKENS", "UPDATED", "PARENT")
     rows = [_cells(row) for row in listed.conversations]

@@ -31,6 +31,7 @@ class Unfolded(Result, frozen=True, kw_only=True):
     handle: str
     level: str
     text: str
+    asked: Level = "full"
 
 
 def run(session: Session, arguments: UnfoldArguments) -> Unfolded:
@@ -38,11 +39,17 @@ def run(session: Session, arguments: UnfoldArguments) -> Unfolded:
     with session.context() as context:
         found = context.unfold(arguments.handle, level=arguments.level, lines=span)
     return Unfolded(
-        conversation=context.id, handle=found.handle, level=found.level, text=found.text
+        conversation=context.id,
+        handle=found.handle,
+        level=found.level,
+        text=found.text,
+        asked=arguments.level,
     )
 
 
 def show(unfolded: Unfolded, screen: Screen) -> None:
+    if unfolded.level != unfolded.asked:
+        screen.note(f"{unfolded.handle} has no summary: this is all of it.")
     screen.line(unfolded.text)
 
 

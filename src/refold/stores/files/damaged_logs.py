@@ -44,7 +44,9 @@ class DamagedLogs:
 
     def _salvaged(self, folder: Folder) -> Salvage:
         known = folder.metadata
-        pieces = (*self._inherited(known), *pieces_of(folder.log))
+        pieces: tuple[Piece, ...] = (*self._inherited(known), *pieces_of(folder.log))
+        if folder.is_emptied:
+            pieces += (f"{folder.log.path} is empty: all events that it had",)
         return Salvage(pieces=pieces, parent=known.parent, parent_seq=known.parent_seq)
 
     def _inherited(self, known: Metadata) -> Iterator[Piece]:

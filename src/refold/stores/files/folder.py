@@ -114,6 +114,17 @@ class Folder:
                 raise
             with self.exclusive():
                 self.log.refresh()
+        if self.log.newest is None and self.is_emptied:
+            what = f"{self.log.path} is empty, but its bookmark is of events that it had"
+            raise Corrupt(what, hint=codec.REPAIR)
+
+    @property
+    def is_emptied(self) -> bool:
+        """Whether the log lost all its events: a bookmark is only kept of a log that has some. A
+        fork has those of its parent."""
+        if os.fstat(self.log.fd).st_size or self.metadata.parent:
+            return False
+        return self.bookmark() is not None
 
     @property
     def head(self) -> int:
