@@ -39,10 +39,23 @@ def ready_to_think(request: Wire) -> Wire:
         return request
     if not all(isinstance(message, dict) for message in messages):
         return request
-    said = _with_loop_said(messages)
-    if said[-1].get("role") == "assistant":
-        said = [*said, {"role": "user", "content": _GO_ON}]
+    said = ended_by_user(_with_loop_said(messages))
     return request if said is messages else {**request, "messages": said}
+
+
+def ended_by_user(messages: list[Wire]) -> list[Wire]:
+    """The messages with a user speaking last: newer models refuse to go on with an answer, older
+    ones where it ends with white space. An answer that paused in a tool of the provider is sent
+    back as it is."""
+    if not messages or messages[-1].get("role") != "assistant" or _has_paused(messages[-1]):
+        return messages
+    return [*messages, {"role": "user", "content": _GO_ON}]
+
+
+def _has_paused(message: Wire) -> bool:
+    """Whether an answer ends with a call of a tool that the provider runs, or with its result."""
+    kind = (objects_in(message.get("content")) or [{}])[-1].get("type")
+    return isinstance(kind, str) and kind.endswith(("_tool_use", "_tool_result"))
 
 
 def _is_thinking_on(request: Wire) -> bool:
