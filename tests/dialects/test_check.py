@@ -287,6 +287,7 @@ def test_openai_faults_beside_the_messages_are_found(request_: dict[str, Any], f
             },
             "a prefill while thinking",
         ),
+        ({"max_tokens": 8, "thinking": {"type": "enabled", "budget_tokens": 8}}, "not above the"),
         ({"messages": [U, PREFILL], "model": "claude-opus-4-6"}, "which this model refuses"),
         ({"messages": [U, says("assistant", text("x "))]}, "ends with white space"),
         ({"messages": [U, SYSTEM, U], "model": "claude-sonnet-4-5-20250929"}, "model refuses"),

@@ -136,6 +136,13 @@ class ActiveModel:
         most = min(OUTPUT_DEFAULT, self.info.output or OUTPUT_DEFAULT, self.budget.reserve)
         return max(1, most) if given is None else given
 
+    @property
+    def output_max(self) -> int:
+        """How long an answer to the page may be at most: what the model gives, and what its window
+        has left."""
+        left = self.budget.window - self.current
+        return min(self.info.output or left, left)
+
     # --- limits ---
 
     @property

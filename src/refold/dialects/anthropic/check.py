@@ -54,6 +54,7 @@ def check(request: Mapping[str, Any]) -> list[str]:
     if not faults:
         faults += _order_faults(request, messages)
         faults += _pair_faults(messages)
+    faults += _budget_faults(request)
     faults += _system_faults(request.get("system", ""))
     faults += _tools_faults(request.get("tools", []))
     return [*faults, *_mark_faults(request)]
@@ -267,6 +268,14 @@ def _leads(content: list[dict[str, Any]], count: int) -> bool:
 
 
 # --- beside the messages ---
+
+
+def _budget_faults(request: Mapping[str, Any]) -> Faults:
+    """The thinking is part of what the answer may be long."""
+    thinking, most = request.get("thinking"), request.get("max_tokens")
+    budget = thinking.get("budget_tokens") if isinstance(thinking, dict) else None
+    if isinstance(budget, int) and isinstance(most, int) and budget >= most:
+        yield f"max_tokens: {most}, which is not above the thinking budget of {budget}"
 
 
 def _system_faults(system: Any) -> Faults:
