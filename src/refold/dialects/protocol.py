@@ -21,12 +21,13 @@ FindCalls = Callable[[], Message | None]
 
 class Reply(Struct, frozen=True, kw_only=True):
     """A provider's response, taken apart: the answer as a message, and what it was billed
-    (without `upto`)."""
+    (without `upto`). `results` are those that came inside the calls they answer."""
 
     message: Message
     usage: Usage | None
     finished: str = ""
     is_stream: bool = False
+    results: tuple[Message, ...] = ()
 
 
 MARKS_MAX = 4  # what a provider takes in one request

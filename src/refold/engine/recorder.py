@@ -144,6 +144,7 @@ class Recorder:
             if usage is not None:
                 billed = self._model.received(usage, upto=shown, replied=True)
                 drafts.append(Draft(body=billed, by="model"))
+            drafts += [draft for one in reply.results for draft in self._intake.message(one, None)]
             events = self._log.append(drafts, at_ms=at_ms)
             self._log.sync("turn")
             return events
