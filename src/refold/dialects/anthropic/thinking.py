@@ -44,8 +44,11 @@ def _with_room_to_think(request: Wire, output_max: int) -> Wire:
     budget = thinking.get("budget_tokens") if isinstance(thinking, dict) else None
     if not _is_thinking_on(request) or type(budget) is not int or type(answer) is not int:
         return request
-    if budget + min(answer, _ANSWER_MIN) > output_max:
-        what = f"{budget:,} tokens of thinking do not fit: at most {max(0, output_max):,} are left"
+    least = min(answer, _ANSWER_MIN)
+    if budget + least > output_max:
+        what = (
+            f"{budget:,} tokens of thinking and {least:,} of an answer do not fit in {output_max:,}"
+        )
         hint = "lower budget_tokens, or set reserve_tokens so that pages leave room for it"
         raise Invalid(what, hint=hint)
     return {**request, "max_tokens": min(budget + answer, output_max)}
