@@ -46,7 +46,8 @@ ARRANGEMENTS: dict[str, Arrangement] = {
 }
 WINDOWS = (3_000, 8_000, 32_000)
 MODELS = ("claude-sonnet-4-5", "gpt-4o", "claude-3-opus", "gemini-2.5-pro", "somebody/unknown")
-THINKING = {"thinking": {"type": "enabled", "budget_tokens": 1_024}}
+# With a limit of its own: the windows of these stories leave no room for a budget.
+THINKING = {"thinking": {"type": "enabled", "budget_tokens": 1_024}, "max_tokens": 2_048}
 REFUSALS = (
     "prompt is too long: 9000 tokens > 2500 maximum",
     "This model's maximum context length is 6000 tokens.",

@@ -47,7 +47,7 @@ def test_a_report_moves_anchor_calibration_and_totals_only_within_its_bounds(tok
     usage = Usage(response="r", model="m", input=tokens, upto=1, counted=PAGE)
     view = fold(sealed([user(), usage], tokens=[PAGE, 0]))
     moved = (view.anchor is not None, view.totals != Totals())
-    assert moved == (PAGE / 4 <= tokens <= 4 * PAGE,) * 2
+    assert moved == (PAGE / 4 <= tokens <= 4 * PAGE, tokens <= 4 * PAGE)
     assert bool(view.calibration) == (PAGE / 2 <= tokens <= 2 * PAGE)
 
 
@@ -60,7 +60,7 @@ def test_a_number_that_no_call_has_moves_nothing(field: str, tokens: int) -> Non
 
 
 @pytest.mark.parametrize(
-    ("messages", "reported"), [(40, 250_000), (40, 2_000_000), (1, 10_000_000), (40, -5), (40, 9)]
+    ("messages", "reported"), [(40, 250_000), (40, 2_000_000), (1, 10_000_000), (40, -5)]
 )
 def test_one_wrong_number_neither_empties_the_page_nor_ends_the_conversation(
     messages: int, reported: int, tmp_path: Any
@@ -82,6 +82,20 @@ def test_one_wrong_number_neither_empties_the_page_nor_ends_the_conversation(
     assert again.stats().billed == Totals() and again.view.anchor is None
     kinds = [event.kind for event in again.log.events()]
     assert kinds.count("usage") == 3
+
+
+def test_a_report_of_little_input_is_billed_and_moves_no_size() -> None:
+    tool = {"name": "f", "description": "x" * 2_000, "input_schema": {"type": "object"}}
+    context = refold.open("x", store="memory:", model="claude-sonnet-4-5", tools=[tool])
+    context.append({"role": "user", "content": "hi"})
+    context.request()
+    before = context.stats().current
+    context.record(answer(40, output=4_000))
+    billed = context.stats().billed
+    assert (billed.calls, billed.input, billed.output) == (1, 40, 4_000)
+    assert billed.cost == pytest.approx(40 * 3e-6 + 4_000 * 15e-6) and not billed.unpriced
+    assert context.view.anchor is None and not context.view.calibration
+    assert context.stats().current >= before
 
 
 @pytest.mark.parametrize("tokens", [2**62, -(2**62), 150_000])

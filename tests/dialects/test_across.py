@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import refold
 from refold.core.model import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
@@ -208,7 +210,7 @@ def test_system_messages_inside_the_conversation_become_marked_user_text_for_ant
         {"role": "user", "content": "hi"},
         {"role": "user", "content": "<system>\nrule\n</system>"},
         {"role": "user", "content": "hi"},
-        {"role": "system", "content": "new"},
+        {"role": "user", "content": "<system>\nnew\n</system>"},
     ]
 
 
@@ -243,15 +245,16 @@ def test_system_messages_that_lead_the_page_join_the_system_prompt(
         system("more", "and more", dialect=source),
         user(),
         answer(Text("hello")),
+        user("more"),
     ]
     request = requested(page, system=given)
     assert request["system"] == [{"type": "text", "text": text} for text in prompt]
-    assert [wire["role"] for wire in request["messages"]] == ["user", "assistant"]
+    assert [wire["role"] for wire in request["messages"]] == ["user", "assistant", "user"]
     marked = requested(page, system=given, marks=[1, 2])
     assert [block.get("cache_control") is not None for block in marked["system"]] == [False] * (
         len(prompt) - 1
     ) + [True]
-    assert ["cache_control" in str(wire) for wire in marked["messages"]] == [True, False]
+    assert ["cache_control" in str(wire) for wire in marked["messages"]] == [True, False, False]
     assert anthropic.check(request) == anthropic.check(marked) == []
 
 
@@ -289,6 +292,7 @@ def test_a_list_of_openai_comes_back_equal_from_anthropic(prompt: str | None) ->
         there.append(wire)
     sent = there.request("anthropic")
     assert anthropic.check(sent) == []
+    assert sent["messages"].pop() == {"role": "user", "content": "(go on)"}
     back.update(system=sent["system"])
     for wire in sent["messages"]:
         back.append(wire)
@@ -314,14 +318,63 @@ def test_leading_system_messages_come_back_equal_from_gemini() -> None:
     ]
 
 
-def test_a_prefill_is_kept_and_reported() -> None:
-    lost: list[str] = []
-    rendered = anthropic.render([user(), answer(Text("The answer is"))], lost)
-    request = anthropic.request(rendered, system=None, tools=None, marks=[], lost=lost)
-    assert request["messages"] == rendered
-    assert lost == [
-        "the conversation ends with the assistant: a prefill, which newer models refuse"
-    ]
+@pytest.mark.parametrize("text", ["The answer is", "The answer is ", "x\n"])
+def test_a_page_that_ends_with_the_assistant_ends_with_a_user_for_anthropic(text: str) -> None:
+    """Newer models refuse a prefill, older ones one that ends with white space."""
+    request = requested([user(), answer(Text(text))])
+    assert request["messages"][-1] == {"role": "user", "content": "(go on)"}
+    named = {**request, "model": "claude-sonnet-5"}
+    assert anthropic.check(named) == anthropic.check({**named, "thinking": THINKING}) == []
+
+
+THINKING = {"type": "adaptive"}
+
+
+def test_an_answer_that_paused_in_a_tool_of_the_provider_is_sent_back_as_it_is() -> None:
+    use = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}
+    [paused] = anthropic.parse({"role": "assistant", "content": [use]})
+    assert requested([user(), paused])["messages"][-1] == {"role": "assistant", "content": [use]}
+
+
+TURNS = {
+    "user": {"role": "user", "content": "a"},
+    "assistant": {"role": "assistant", "content": "b"},
+    "system": {"role": "system", "content": "Be brief"},
+}
+CLAUDES = ["claude-3-5-haiku", "claude-sonnet-4-5", "claude-opus-4-8", "claude-sonnet-5-5"]
+
+
+@given(
+    turns=st.lists(st.sampled_from(sorted(TURNS)), min_size=1, max_size=8),
+    model=st.sampled_from(CLAUDES),
+)
+def test_no_order_of_messages_gives_claude_a_system_message(turns: list[str], model: str) -> None:
+    context = refold.open("x", store="memory:", model=model)
+    for role in turns:
+        context.append(TURNS[role])
+    request = context.request()
+    roles = [message["role"] for message in request["messages"]]
+    assert "system" not in roles and roles[-1] == "user"
+    assert anthropic.check(request) == []
+    assert str(request).count("Be brief") == turns.count("system")
+
+
+@pytest.mark.parametrize("name", ["anthropic", "gemini", "openai_chat", "openai_responses"])
+@pytest.mark.parametrize("text", [None, "", " \n"])
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_system_message_that_says_nothing_is_not_sent(
+    name: str, text: str | None, place: int
+) -> None:
+    context, spoken = (refold.open(n, store="memory:", model="claude-sonnet-4-5") for n in "xy")
+    silent = Message(
+        role="system", blocks=() if text is None else (Text(text),), metadata={"note": 1}
+    )
+    turns: list[Any] = [TURNS["user"], TURNS["assistant"], TURNS["user"]]
+    for turn in turns:
+        spoken.append(turn)
+    for turn in [*turns[:place], silent, *turns[place:]]:
+        context.append(turn)
+    assert context.request(name) == spoken.request(name)
 
 
 def test_ids_are_mapped_alike_in_calls_and_results() -> None:

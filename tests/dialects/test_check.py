@@ -125,6 +125,8 @@ OPENAI_FAULTS: list[tuple[str, list[Any], str]] = [
     ),
 ]
 
+PREFILL = {"role": "assistant", "content": "x"}
+SYSTEM = {"role": "system", "content": "s"}
 ANTHROPIC_FAULTS: list[tuple[str, list[Any], str]] = [
     ("no messages", [], "at least one message"),
     ("not an object", [None], "not an object"),
@@ -285,6 +287,12 @@ def test_openai_faults_beside_the_messages_are_found(request_: dict[str, Any], f
             },
             "a prefill while thinking",
         ),
+        ({"max_tokens": 8, "thinking": {"type": "enabled", "budget_tokens": 8}}, "not above the"),
+        ({"messages": [U, PREFILL], "model": "claude-opus-4-6"}, "which this model refuses"),
+        ({"messages": [U, says("assistant", text("x "))]}, "ends with white space"),
+        ({"messages": [U, SYSTEM, U], "model": "claude-sonnet-4-5-20250929"}, "model refuses"),
+        ({"messages": [U, SYSTEM, U], "model": "claude-3-5-haiku-latest"}, "model refuses"),
+        ({"messages": [U, PREFILL, SYSTEM, U], "model": "claude-opus-4-8"}, "not follow a user's"),
     ],
 )
 def test_anthropic_faults_beside_the_messages_are_found(
@@ -321,3 +329,5 @@ def test_sound_requests_have_no_faults() -> None:
         )
         == []
     )
+    for model in ("claude-opus-4-8", "claude-sonnet-5-5", "us.anthropic.claude-opus-5-v1:0"):
+        assert anthropic.check({"messages": [U, SYSTEM, U], "model": model}) == []

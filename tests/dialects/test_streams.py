@@ -186,9 +186,55 @@ def test_a_stream_that_was_cut_off_is_recorded_as_such(name: str) -> None:
         context = opened(name)
         events = bodies(context.record(STREAMS[name][:count]))
         if not STREAMS[name][count - 1].get("usage") and "finish" not in str(STREAMS[name][:count]):
-            assert events[0].metadata == {CUT_OFF: True}
+            said = [event for event in events if isinstance(event, Message)]
+            assert all(event.metadata == {CUT_OFF: True} for event in said)
         context.append({"role": "user", "content": "go on"})
         assert dialects.dialect(name).check(context.request()) == []
+        assert "(empty)" not in str(context.request())
+
+
+START = {
+    "type": "message_start",
+    "message": {
+        "id": "msg_1", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5",
+        "content": [], "usage": {"input_tokens": 40, "output_tokens": 1},
+    },
+}  # fmt: skip
+
+
+THINKS = {
+    "type": "content_block_start", "index": 0,
+    "content_block": {"type": "thinking", "thinking": "", "signature": ""},
+}  # fmt: skip
+
+
+def delta(kind: str, **fields: str) -> dict[str, Any]:
+    return {"type": "content_block_delta", "index": 0, "delta": {"type": kind, **fields}}
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [[], [delta("text_delta", text=" ")], [THINKS, delta("thinking_delta", thinking="Hm")]],
+    ids=["nothing", "blank", "thinking"],
+)
+def test_a_stream_cut_off_before_its_answer_records_only_its_usage(chunks: list[Any]) -> None:
+    context = opened("anthropic")
+    before = context.request()
+    for _ in range(2):
+        context.record([START, *chunks])
+    assert [event.kind for event in context.log.events()] == ["message", "usage"]
+    assert context.stats().billed.calls == 1 and context.request() == before
+    silent = opened("openai_chat")
+    assert silent.record([{"choices": [{"index": 0, "delta": {"role": "assistant"}}]}]) == []
+    assert len(silent.view.slots) == 1
+
+
+def test_the_output_of_an_anthropic_stream_that_was_cut_off_is_estimated() -> None:
+    context = opened("anthropic")
+    message, usage = bodies(context.record([START, delta("text_delta", text="word " * 200)]))
+    assert isinstance(message, Message) and usage.input == 40
+    assert usage.estimated and 150 < usage.output < 600
+    assert context.request()["messages"][-1] == {"role": "user", "content": "(go on)"}
 
 
 def test_usage_that_a_stream_leaves_out_is_estimated_and_marked() -> None:

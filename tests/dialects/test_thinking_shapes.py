@@ -218,7 +218,7 @@ def test_the_loop_of_a_model_that_thinks_stays_as_it_is() -> None:
     context.append({"role": "assistant", "content": [thought, call]})
     context.append_result("t1", "r")
     request = context.request(**ON)
-    assert request == {**context.request(), **ON}
+    assert request == {**context.request(), **ON, "max_tokens": 8_192 + 1_024}
     assert dialects.dialect("anthropic").check(request) == []
 
 

@@ -18,7 +18,7 @@ from refold import dialects
 from refold.compaction.trigger import Moment
 from refold.config import Config
 from refold.core.budget import Budget, budget_for, current_tokens, factor_of
-from refold.core.fold import is_plausible
+from refold.core.fold import is_plausible, is_possible
 from refold.core.model import Lesson, Meta, Usage
 from refold.dialects import DIALECTS
 from refold.dialects.overflow import LIMIT_MIN
@@ -143,6 +143,13 @@ class ActiveModel:
         most = min(OUTPUT_DEFAULT, self.info.output or OUTPUT_DEFAULT, self.budget.reserve)
         return max(1, most) if given is None else given
 
+    @property
+    def output_max(self) -> int:
+        """How long an answer to the page may be at most: what the model gives, and what its window
+        has left."""
+        left = self.budget.window - self.current
+        return min(self.info.output or left, left)
+
     # --- limits ---
 
     @property
@@ -224,10 +231,10 @@ class ActiveModel:
 
     def received(self, usage: Usage, *, upto: int, replied: bool) -> Usage:
         """A reported usage as it is written to the log: with its cost and our own count of the
-        request that showed the log up to `upto`. Says so if it cannot be true: then it is kept,
-        and nothing follows from it."""
+        request that showed the log up to `upto`. Says so if it cannot be the size of that: then it
+        is kept, no size follows from it, and no bill either if it is too large."""
         counted = self._log.state.shown_tokens(upto)
-        cost = self.cost(usage) if is_plausible(usage, counted) else None
+        cost = self.cost(usage) if is_possible(usage, counted) else None
         if not is_plausible(usage, counted):
             reason = f"{usage.input:,} input tokens were reported for a page of about {counted:,}"
             notice = Notice(name="usage-ignored", tokens=usage.input, reason=reason)

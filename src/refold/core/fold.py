@@ -306,9 +306,9 @@ class Fold:
 
     def _bill(self, usage: Usage) -> None:
         """Adds a report to the totals, also one that was switched off: so only what it says
-        itself may decide whether it can be true."""
+        itself may decide whether it can be true. One of little input was billed all the same."""
         self.responses = [*self.responses[1 - RESPONSES_KEPT :], usage.response]
-        if not is_plausible(usage, usage.counted):
+        if not is_possible(usage, usage.counted):
             return
         t = self.totals
         self.totals = Totals(
@@ -518,14 +518,18 @@ class Fold:
 
 
 def is_plausible(usage: Usage, shown: int) -> bool:
-    """Whether a report can be true of a request that we counted as `shown`, 0 where we do not
+    """Whether a report tells how large a request is that we counted as `shown`, 0 where we do not
     know. A count of nothing says nothing, and is no error."""
+    is_enough = usage.input == 0 or usage.input >= shown * USAGE_MIN
+    return is_enough and is_possible(usage, shown)
+
+
+def is_possible(usage: Usage, shown: int) -> bool:
+    """Whether such a request may have been billed like this."""
     read = (usage.input, usage.cache_read, usage.cache_write)
     written = (usage.output, usage.reasoning)
     most = shown * USAGE_MAX + USAGE_FRAME_TOKENS if shown else TOKENS_MAX
-    if min(*read, *written) < 0 or max(read) > most or max(written) > TOKENS_MAX:
-        return False
-    return usage.input == 0 or usage.input >= shown * USAGE_MIN
+    return min(*read, *written) >= 0 and max(read) <= most and max(written) <= TOKENS_MAX
 
 
 def _is_wish(block: Block) -> bool:

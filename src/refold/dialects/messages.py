@@ -17,6 +17,7 @@ from refold.core.laws import groups, settled, without_thinking
 from refold.core.model import Message, Slot
 from refold.dialects import MARKED, REASONED
 from refold.dialects.protocol import Dialect
+from refold.dialects.system import is_silent
 
 Wire = dict[str, Any]
 
@@ -32,7 +33,9 @@ def page_messages(
     slots: Sequence[Slot], dialect: Dialect, *, settle: bool, thinking_from: int = 0
 ) -> list[PageMessage]:
     """The slots in the dialect's format; `settle` puts them in lawful order first."""
-    ordered = settled(slots)[0] if settle else slots
+    ordered = slots
+    if settle:
+        ordered = [slot for slot in settled(slots)[0] if not is_silent(slot.message)]
     ordered = without_thinking(ordered, thinking_from)
     return [
         message

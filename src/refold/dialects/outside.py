@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -153,10 +153,31 @@ def _attributes(value: Any) -> Any:
         return dataclasses.asdict(value)
     if isinstance(value, msgspec.Struct):
         return msgspec.to_builtins(value)
-    if fields := _own_fields(value):
-        return {name: field for name, field in fields.items() if not name.startswith("_")}
+    _refuse_unread(value)
+    fields = _own_fields(value).items()
+    if public := {name: field for name, field in fields if not name.startswith("_")}:
+        return public
     hint = "pass plain dicts, lists, text and finite numbers"
     raise Invalid(f"{shown(value)} is not JSON", hint=hint)
+
+
+def _refuse_unread(value: Any) -> None:
+    """Invalid for what only leads to a response, with what to call."""
+    kind = type(value)
+    names = {*dir(kind), *_own_fields(value)}
+    if isinstance(value, Awaitable):
+        what, hint = "was not awaited", "await it, and pass what it gives"
+    elif {"parse", "http_response"} <= names:
+        what, hint = "is a raw HTTP response", "pass what its .parse() gives"
+    elif {"json", "status_code"} <= names:
+        what, hint = "is an HTTP response", "pass what its .json() gives"
+    elif "__enter__" in names:
+        what, hint = "was not entered", "use: with … as stream, and pass the stream"
+    elif "__aenter__" in names:
+        what, hint = "was not entered", "use: async with … as stream, and pass the stream"
+    else:
+        return
+    raise Invalid(f"{shown(value)} {what}", hint=hint)
 
 
 def _own_fields(value: Any) -> dict[str, Any]:

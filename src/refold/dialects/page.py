@@ -21,6 +21,7 @@ from refold.core.model import Message, Slot, View
 from refold.dialects import MARKED
 from refold.dialects.messages import unmarked
 from refold.dialects.protocol import REFOLDS, CacheMarks, Dialect
+from refold.dialects.system import is_silent
 from refold.dialects.wire import at, copied
 
 MARKS_MAX = 3
@@ -135,7 +136,8 @@ class Page:
         overdue = dict(self.overdue)
         ordered, repairs = settled(slots, opens=not self.opened, overdue=overdue)
         ordered = without_thinking(ordered, self.thinking_from)
-        messages = self.dialect.render(list(map(self._unmarked, ordered)), lost)
+        said = [self._unmarked(slot) for slot in ordered if not is_silent(slot.message)]
+        messages = self.dialect.render(said, lost)
         opens = any(map(opens_page, ordered))
         return _Unit(slots, messages, lost, repairs, opens, overdue)
 

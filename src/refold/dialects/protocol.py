@@ -21,12 +21,13 @@ FindCalls = Callable[[], Message | None]
 
 class Reply(Struct, frozen=True, kw_only=True):
     """A provider's response, taken apart: the answer as a message, and what it was billed
-    (without `upto`)."""
+    (without `upto`). `results` are those that came inside the calls they answer."""
 
     message: Message
     usage: Usage | None
     finished: str = ""
     is_stream: bool = False
+    results: tuple[Message, ...] = ()
 
 
 MARKS_MAX = 4  # what a provider takes in one request
@@ -101,9 +102,10 @@ class Dialect(Protocol):
         a stable prefix; marked on copies, the messages given are never changed."""
         ...
 
-    def finished(self, request: dict[str, Any]) -> dict[str, Any]:
+    def finished(self, request: dict[str, Any], *, output_max: int | None = None) -> dict[str, Any]:
         """The whole call, the caller's own keywords in it, as the provider takes it: a keyword may
-        ask something of the messages. The messages given are never changed."""
+        ask something of the messages, or of the limit of the answer, which may be raised to
+        `output_max` unless that is None. The messages given are never changed."""
         ...
 
     def check(self, request: Mapping[str, Any]) -> list[str]:
@@ -118,6 +120,6 @@ def answering_by_id(message: Message, find_calls: FindCalls) -> Message:
     return message
 
 
-def finished_as_it_is(request: dict[str, Any]) -> dict[str, Any]:
-    """`finished` for providers where no keyword asks anything of the messages."""
+def finished_as_it_is(request: dict[str, Any], *, output_max: int | None = None) -> dict[str, Any]:
+    """`finished` for providers where no keyword asks anything of the rest."""
     return request

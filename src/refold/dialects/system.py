@@ -51,6 +51,14 @@ def system_text(message: Message) -> str:
     return "\n\n".join(map(shown_text, said))
 
 
+def is_silent(message: Message) -> bool:
+    """Whether this is a system message that says nothing: notes of a caller, kept in its
+    metadata."""
+    if message.role != "system":
+        return False
+    return all(isinstance(block, Text) and not block.text.strip() for block in message.blocks)
+
+
 def as_system(text: str) -> str:
     """What the system says in the middle of a conversation, as text that a user message may
     carry."""

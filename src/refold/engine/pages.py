@@ -40,7 +40,9 @@ class Pages:
         """The whole call, with the caller's own keywords last."""
         rendered = self.render(dialect)
         spoken = dialects.dialect(self._model.dialect(dialect))
-        return spoken.finished({**rendered.request, **overrides})
+        is_given = spoken.output_limit in overrides
+        most = None if is_given else self._model.output_max
+        return spoken.finished({**rendered.request, **overrides}, output_max=most)
 
     def page(self, dialect: str | None, *, settle: bool) -> list[PageMessage]:
         """The messages on the page, each with the slots it came from. Nothing is compacted or

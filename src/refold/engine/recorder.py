@@ -18,7 +18,7 @@ from refold.artifacts import output as outputs
 from refold.artifacts.intake import Intake, ResultFields
 from refold.compaction.active_model import ActiveModel
 from refold.core.laws import calls_of, is_request, results_of
-from refold.core.model import Event, Message, Slot, Usage
+from refold.core.model import Block, Event, Message, Slot, Text, Thinking, Usage
 from refold.dialects.protocol import Reply
 from refold.dialects.streams import CHUNKS_MAX, CUT_OFF, is_stream, take_chunk
 from refold.dialects.usage import read_usage
@@ -92,7 +92,7 @@ class Recorder:
             response = chunks
         reply = dialects.reply(response, self._model.dialect())
         if given is not None:
-            reply = replace(reply, usage=given)
+            reply = replace(reply, usage=given, is_stream=False)
         return self._record(reply, shown, at_ms)
 
     def record_usage(
@@ -131,22 +131,39 @@ class Recorder:
             self._record(dialects.reply(chunks, self._model.dialect()), shown)
 
     def _record(self, reply: Reply, shown: int, at_ms: int | None = None) -> list[Event]:
-        message = reply.message
-        if reply.finished == CUT_OFF:
+        """Appends a reply and its usage. Of a stream that was cut off before the answer began, only
+        the usage."""
+        message, is_cut = reply.message, reply.finished == CUT_OFF
+        if is_cut:
             message = replace(message, metadata={**message.metadata, CUT_OFF: True})
+        is_empty = is_cut and says_nothing(message)
         with self._log.reading():
-            usage = reply.usage
-            if usage is not None and self._is_recorded(usage, message):
+            usage = self._billed(reply, is_empty=is_empty)
+            if usage is not None and self._is_recorded(usage, None if is_empty else message):
                 return []
-            if usage is None and reply.is_stream:
-                usage = self._estimated(message)
-            drafts = self._intake.message(message, "model")
+            drafts = [] if is_empty else self._intake.message(message, "model")
             if usage is not None:
-                billed = self._model.received(usage, upto=shown, replied=True)
+                billed = self._model.received(usage, upto=shown, replied=not is_empty)
                 drafts.append(Draft(body=billed, by="model"))
+            drafts += [draft for one in reply.results for draft in self._intake.message(one, None)]
+            if not drafts:
+                return []
             events = self._log.append(drafts, at_ms=at_ms)
             self._log.sync("turn")
             return events
+
+    def _billed(self, reply: Reply, *, is_empty: bool) -> Usage | None:
+        """What a reply was billed, as it says, or as we estimate where its stream said nothing of
+        its end: the count at the beginning of a stream is not that of its answer."""
+        said = reply.usage
+        if not reply.is_stream or (is_empty and said is None):
+            return said
+        if said is None:
+            return self._estimated(reply.message)
+        if reply.finished != CUT_OFF:
+            return said
+        output = 0 if is_empty else self._estimated(reply.message).output
+        return replace(said, output=output, estimated=True) if said.output < output // 2 else said
 
     def _check_call(self, call: str) -> None:
         """Refuses the result of a call that nobody made. One that the page no longer shows is
@@ -185,11 +202,14 @@ class Recorder:
             return [message_checked(message)]
         return dialects.parse(message, self._model.dialect())
 
-    def _is_recorded(self, usage: Usage, message: Message) -> bool:
+    def _is_recorded(self, usage: Usage, message: Message | None) -> bool:
         """Whether the very reply is the latest on the page: an id alone says nothing, some servers
-        give the same one again, and what is off the page or was asked since needs its answer."""
+        give the same one again, and what is off the page or was asked since needs its answer. A
+        reply without a message has nothing but its id."""
         if not usage.response or usage.response not in self._log.state.responses:
             return False
+        if message is None:
+            return True
         seq = _latest_reply(self._log.state.slots)
         body = Draft(body=message, by="model").encoded
         return bool(seq) and any(event.body == body for event in self._log.log.read(seq - 1, seq))
@@ -210,3 +230,14 @@ def unanswered(slots: Sequence[Slot]) -> list[str]:
     answered = {id for slot in slots for id in results_of(slot.message)}
     called = [id for slot in slots for id in calls_of(slot.message)]
     return [id for id in called if id not in answered]
+
+
+def says_nothing(message: Message) -> bool:
+    """Whether a message has no text, no call, and no thinking that could be sent back."""
+    return all(map(_is_nothing, message.blocks))
+
+
+def _is_nothing(block: Block) -> bool:
+    if isinstance(block, Thinking):
+        return not (block.signature or block.data)
+    return isinstance(block, Text) and not block.text.strip()

@@ -26,6 +26,10 @@ from refold.dialects.wire import objects_in
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
+# Both orders that names of models have had: claude-3-5-haiku, claude-opus-4-8.
+_VERSION = re.compile(r"claude-(?:(\d)(?:-(\d))?-[a-z]|[a-z]+-(\d+)(?:-(\d{1,2})(?!\d))?)")
+# From these versions on, models refuse an answer to go on with, and take system messages.
+_NO_PREFILL, _SYSTEM_INSIDE = (4, 6), (4, 8)
 _MARKS_MAX = 4
 _ROLES = ("user", "assistant", "system")
 _SOURCES = {
@@ -38,6 +42,8 @@ _ELSE = frozenset({
     "browser_state",
 })  # fmt: skip
 
+Version = tuple[int, int] | None
+
 
 def check(request: Mapping[str, Any]) -> list[str]:
     """Every fault that the provider would refuse the request for."""
@@ -48,6 +54,7 @@ def check(request: Mapping[str, Any]) -> list[str]:
     if not faults:
         faults += _order_faults(request, messages)
         faults += _pair_faults(messages)
+    faults += _budget_faults(request)
     faults += _system_faults(request.get("system", ""))
     faults += _tools_faults(request.get("tools", []))
     return [*faults, *_mark_faults(request)]
@@ -166,15 +173,47 @@ _BLOCKS: dict[str, tuple[tuple[str, ...], Callable[[dict[str, Any]], Faults]]] =
 
 
 def _order_faults(request: Mapping[str, Any], messages: list[dict[str, Any]]) -> Faults:
-    first, last = messages[0]["role"], messages[-1]["role"]
+    first = messages[0]["role"]
     thinking = request.get("thinking")
     is_on = isinstance(thinking, dict) and thinking.get("type") != "disabled"
     if first != "user":
         yield f"messages[0]: the first message is {first}, not user"
-    if last == "assistant" and is_on:
-        yield f"messages[{len(messages) - 1}]: a prefill while thinking is on"
+    version = _version(request.get("model"))
+    if messages[-1]["role"] == "assistant":
+        place = f"messages[{len(messages) - 1}]"
+        yield from (f"{place}: {fault}" for fault in _prefill_faults(messages[-1], version, is_on))
+    yield from _place_faults(messages, version)
     if is_on:
         yield from _loop_faults(messages)
+
+
+def _version(model: Any) -> Version:
+    """The version in a model's name; None where no model is named, or it has no such version."""
+    found = _VERSION.search(model) if isinstance(model, str) else None
+    return None if found is None else (int(found[1] or found[3]), int(found[2] or found[4] or 0))
+
+
+def _prefill_faults(message: dict[str, Any], version: Version, is_on: bool) -> Faults:
+    """The faults of an answer that the model is to go on with."""
+    if is_on:
+        yield "a prefill while thinking is on"
+    elif version is not None and version >= _NO_PREFILL:
+        yield "a prefill, which this model refuses"
+    content = message["content"]
+    text = content if isinstance(content, str) else content[-1].get("text", "")
+    if text != text.rstrip():
+        yield "a prefill that ends with white space"
+
+
+def _place_faults(messages: list[dict[str, Any]], version: Version) -> Faults:
+    """The faults of system messages: newer models take them directly after a user's."""
+    for index, message in enumerate(messages[1:], start=1):
+        if message["role"] != "system":
+            continue
+        if version is not None and version < _SYSTEM_INSIDE:
+            yield f"messages[{index}]: a system message, which this model refuses"
+        elif messages[index - 1]["role"] != "user":
+            yield f"messages[{index}]: a system message that does not follow a user's"
 
 
 def _loop_faults(messages: list[dict[str, Any]]) -> Faults:
@@ -229,6 +268,14 @@ def _leads(content: list[dict[str, Any]], count: int) -> bool:
 
 
 # --- beside the messages ---
+
+
+def _budget_faults(request: Mapping[str, Any]) -> Faults:
+    """The thinking is part of what the answer may be long."""
+    thinking, most = request.get("thinking"), request.get("max_tokens")
+    budget = thinking.get("budget_tokens") if isinstance(thinking, dict) else None
+    if isinstance(budget, int) and isinstance(most, int) and budget >= most:
+        yield f"max_tokens: {most}, which is not above the thinking budget of {budget}"
 
 
 def _system_faults(system: Any) -> Faults:

@@ -15,10 +15,11 @@ from refold.dialects.anthropic.ids import distinct
 from refold.dialects.anthropic.marks import given_ttl, mark_of, marked, with_marks_in_order
 from refold.dialects.anthropic.parse import parse_plain
 from refold.dialects.anthropic.render import ELSEWHERE
+from refold.dialects.anthropic.thinking import ended_by_user
 from refold.dialects.anthropic.tools import definitions
 from refold.dialects.protocol import REFOLDS, CacheMarks
 from refold.dialects.system import as_system, leading, system_text, text_blocks
-from refold.dialects.wire import objects_in, report, same
+from refold.dialects.wire import objects_in, same
 
 _SYSTEM = ("system", ELSEWHERE)
 _ROLE = itemgetter("role")
@@ -38,12 +39,12 @@ def request(
     """The keyword arguments of the call. With marks, the system prompt (or the tools) and the
     marked messages, newest first, end cacheable prefixes, four in all; marks that were given
     give way, unless the caller's are the ones that count. System messages that lead the page
-    follow the system prompt."""
+    follow the system prompt. A user speaks last."""
     unmarked = caching.by != "caller"
     defined = definitions(tools, lost, unmarked=unmarked)
     lead = leading(messages, _SYSTEM)
     prompt = _prompt(system, messages[:lead], unmarked=unmarked)
-    said = distinct(_by_user(messages[lead:], lost))
+    said = ended_by_user(distinct(_by_user(messages[lead:])))
     beginning = {"system": prompt} if prompt else {}
     ending = {"tools": defined} if defined else {}
     made = {**beginning, "messages": said, **ending}
@@ -66,23 +67,17 @@ def _prompt(system: Any, lead: Sequence[Wire], *, unmarked: bool) -> str | list[
     return text_blocks([system, *map(_system_text, lead)], unmarked=unmarked)
 
 
-def _by_user(messages: list[Wire], lost: list[str]) -> list[Wire]:
-    """The messages, a user's first: what another provider's system says among them, or the system
-    alone, is said by the user. Reports an end that is not a user's."""
-    if messages and messages[-1]["role"] == "assistant":
-        report(
-            lost, "the conversation ends with the assistant: a prefill, which newer models refuse"
-        )
-    begins = messages[0]["role"] if messages else ""
-    roles = _SYSTEM if begins in _SYSTEM else (ELSEWHERE,)
-    if frozenset(roles).isdisjoint(map(_ROLE, messages)):
+def _by_user(messages: list[Wire]) -> list[Wire]:
+    """The messages; what the system says among them is said by the user. Most models refuse a
+    system message there, the newest take it only in some places."""
+    if frozenset(_SYSTEM).isdisjoint(map(_ROLE, messages)):
         return messages
-    return [_said_by_user(message, roles) for message in messages]
+    return list(map(_said_by_user, messages))
 
 
-def _said_by_user(message: Wire, roles: Sequence[str]) -> Wire:
-    """The message, said by the user if it has one of these roles."""
-    if message["role"] not in roles:
+def _said_by_user(message: Wire) -> Wire:
+    """The message, said by the user if the system says it."""
+    if message["role"] not in _SYSTEM:
         return message
     return {"role": "user", "content": as_system(_system_text(message))}
 

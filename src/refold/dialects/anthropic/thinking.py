@@ -1,10 +1,11 @@
-"""A request with thinking on, in the middle of a tool loop that began without it.
+"""A request with thinking on: its limit, and a tool loop that began without it.
 
 While thinking is on, Anthropic wants every answer of the open tool loop to begin with thinking, and
 a user to speak last. An answer of another model has no thinking that Claude takes: its calls and
 their results are said as text, so nothing of them is lost, and the loop begins after them. What
-Claude answers then stays as it is. Neighbours: `request` made the request; `engine.pages` calls
-this once the caller's keywords are in it.
+Claude answers then stays as it is. A thinking budget is part of `max_tokens`, so it is added to the
+answer's share, unless the caller set the limit. Neighbours: `request` made the request;
+`engine.pages` calls this once the caller's keywords are in it.
 """
 
 from __future__ import annotations
@@ -14,21 +15,43 @@ from typing import Any
 
 from refold.dialects.anthropic.marks import MARK, with_marks_in_order
 from refold.dialects.wire import EMPTY, objects_in
+from refold.errors import Invalid
 
 _THINKING = ("thinking", "redacted_thinking")
 _MEDIA = ("image", "document")
 _GO_ON = "(go on)"
+# So many tokens, or what was asked if that is less, an answer needs beside the thinking.
+_ANSWER_MIN = 1_024
 
 Wire = dict[str, Any]
 
 
-def finished(request: Wire) -> Wire:
+def finished(request: Wire, *, output_max: int | None = None) -> Wire:
     """The whole call as the provider takes it: ready to think, if it is to, and with no more than
     four cache marks, where keywords brought some of their own."""
     made = ready_to_think(request)
+    if output_max is not None:
+        made = _with_room_to_think(made, output_max)
     beginning = [*objects_in(made.get("system")), *objects_in(made.get("tools"))]
     is_marked_twice = sum(MARK in block for block in beginning) > 1
     return with_marks_in_order(made) if MARK in made or is_marked_twice else made
+
+
+def _with_room_to_think(request: Wire, output_max: int) -> Wire:
+    """The request with a limit that holds the thinking and the answer. Invalid if the model or
+    the page leaves no room for both."""
+    thinking, answer = request.get("thinking"), request.get("max_tokens")
+    budget = thinking.get("budget_tokens") if isinstance(thinking, dict) else None
+    if not _is_thinking_on(request) or type(budget) is not int or type(answer) is not int:
+        return request
+    least = min(answer, _ANSWER_MIN)
+    if budget + least > output_max:
+        what = (
+            f"{budget:,} tokens of thinking and {least:,} of an answer do not fit in {output_max:,}"
+        )
+        hint = "lower budget_tokens, or set reserve_tokens so that pages leave room for it"
+        raise Invalid(what, hint=hint)
+    return {**request, "max_tokens": min(budget + answer, output_max)}
 
 
 def ready_to_think(request: Wire) -> Wire:
@@ -39,10 +62,23 @@ def ready_to_think(request: Wire) -> Wire:
         return request
     if not all(isinstance(message, dict) for message in messages):
         return request
-    said = _with_loop_said(messages)
-    if said[-1].get("role") == "assistant":
-        said = [*said, {"role": "user", "content": _GO_ON}]
+    said = ended_by_user(_with_loop_said(messages))
     return request if said is messages else {**request, "messages": said}
+
+
+def ended_by_user(messages: list[Wire]) -> list[Wire]:
+    """The messages with a user speaking last: newer models refuse to go on with an answer, older
+    ones where it ends with white space. An answer that paused in a tool of the provider is sent
+    back as it is."""
+    if not messages or messages[-1].get("role") != "assistant" or _has_paused(messages[-1]):
+        return messages
+    return [*messages, {"role": "user", "content": _GO_ON}]
+
+
+def _has_paused(message: Wire) -> bool:
+    """Whether an answer ends with a call of a tool that the provider runs, or with its result."""
+    kind = (objects_in(message.get("content")) or [{}])[-1].get("type")
+    return isinstance(kind, str) and kind.endswith(("_tool_use", "_tool_result"))
 
 
 def _is_thinking_on(request: Wire) -> bool:

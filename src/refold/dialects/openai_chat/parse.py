@@ -5,6 +5,7 @@ Neighbours: `render` is the way out, `form` keeps what is unusual.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,7 +33,16 @@ from refold.dialects.outside import (
     text_in,
 )
 from refold.dialects.protocol import Reply
-from refold.dialects.wire import Same, alike, at, equality, is_text_part, media_of_url, same
+from refold.dialects.wire import (
+    Same,
+    alike,
+    at,
+    equality,
+    is_text_part,
+    media_of_url,
+    objects_in,
+    same,
+)
 
 _USUAL = Usual(NAME, usual, own_part)
 _ROLES: dict[str, Role] = {
@@ -82,11 +92,29 @@ def is_response(response: Mapping[str, Any]) -> bool:
 
 
 def parse(message: Any) -> list[Message]:
-    """A wire message as messages."""
+    """A wire message as messages: results that came inside their calls stand behind it."""
     wire = plain(message)
     if isinstance(wire, dict) and is_response(wire):
-        return [reply(message).message]
-    return [_parse_plain(checked_message(wire), equality(message))]
+        made = reply(message)
+        return [made.message, *made.results]
+    checked = checked_message(wire)
+    results = _take_results(checked)
+    return [_parse_plain(checked, equality(message)), *results]
+
+
+def _take_results(wire: dict[str, Any]) -> list[Message]:
+    """Takes the results out of the calls of a message: no provider takes them there."""
+    if wire["role"] != "assistant":
+        return []
+    calls = [call for call in objects_in(wire.get("tool_calls")) if "result" in call]
+    given = [(call.get("id"), call.pop("result")) for call in calls]
+    return [_result_message(id, result) for id, result in given if result is not None]
+
+
+def _result_message(id: Any, result: Any) -> Message:
+    """The result of a call as a message of its own; what is not text, as JSON."""
+    text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
+    return _parse_plain({"role": "tool", "tool_call_id": id, "content": text}, same)
 
 
 def _parse_plain(wire: dict[str, Any], same: Same) -> Message:
@@ -207,11 +235,14 @@ def reply(response: Any) -> Reply:
     """A chat completion taken apart (its first choice), or a bare assistant message."""
     wire = plain(response)
     if not isinstance(wire, dict) or not is_response(wire):
-        return Reply(message=parse(response)[0], usage=None)
+        message, *results = parse(response)
+        return Reply(message=message, usage=None, results=tuple(results))
     choice: Any = wire["choices"][0] if wire["choices"] else None
-    answer = _answer(choice)
-    message = _parse_plain(checked_message(answer), same if type(response) is dict else alike)
-    return Reply(message=message, usage=usage_of(wire), finished=text_in(choice, "finish_reason"))
+    answer = checked_message(_answer(choice))
+    given = tuple(_take_results(answer))
+    message = _parse_plain(answer, same if type(response) is dict else alike)
+    finished = text_in(choice, "finish_reason")
+    return Reply(message=message, usage=usage_of(wire), finished=finished, results=given)
 
 
 def _answer(choice: Any) -> dict[str, Any]:

@@ -198,7 +198,7 @@ def _parse_answer(items: list[Item], equal: Same) -> Message:
 def _message(role: Role, items: list[Item], placed: Placed, equal: Same) -> Message:
     """The message; its form is kept only if the dialect's usual rendering is not the items
     again."""
-    metadata = take_metadata(items[0]) if len(items) == 1 else {}
+    metadata = {key: value for item in items for key, value in take_metadata(item).items()}
     message = formless(role, placed, NAME, metadata)
     if equal(items, usual(message)):
         return message
