@@ -319,7 +319,11 @@ class Folder:
         return bookmark if codec.digest_of(b"", bookmark) == digest else None
 
     def keep_bookmark(self, bookmark: bytes) -> None:
-        """Replaces the bookmark; the caller holds the lock. Not synced: it can be made again."""
+        """Replaces the bookmark; the caller holds the lock. It is not synced, because it can be
+        made again, but the log is: a bookmark of events that a power loss took would look like
+        damage."""
+        if self.durable:
+            self.sync()
         content = codec.digest_of(b"", bookmark) + bookmark
         tree.replace_file(self.file(BOOKMARK), content, durable=False)
 

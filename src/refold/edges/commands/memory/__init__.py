@@ -34,7 +34,7 @@ class Entries(Result, frozen=True, kw_only=True):
 def memory_of(session: Session, scope: str = "project") -> Iterator[SemanticMemory]:
     """The memory of a scope, in the store of this project; that of a user in the user's own."""
     memory = SemanticMemory(
-        session.target,
+        session.store,
         scope=scope,
         user=lambda: session.open_store(user_store(), creates=True),
     )
