@@ -145,7 +145,9 @@ def filled(context) -> str:
     context.on("compaction-complete", lambda notice: batches.append(notice.receipt.batch))
     context.append({"role": "user", "content": "go"})
     while not batches:
-        work(context, 20, size=20_000)
+        talk(context, 4, size=12_000)
+        context.append({"role": "user", "content": "go on"})
+        context.request()
     return batches[0]
 
 

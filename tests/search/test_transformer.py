@@ -237,7 +237,7 @@ def test_a_real_folder_is_searched_from_the_front_door(folder):
 
 @pytest.mark.parametrize("given", ["bert", "onnx:folder", "", 7, [1]])
 def test_what_names_no_embedder_is_refused(given):
-    with pytest.raises(Invalid, match="^embedder is "):
+    with pytest.raises(Invalid, match=r"^embedder is "):
         embedders.chosen(given)
 
 
