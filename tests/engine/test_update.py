@@ -60,7 +60,7 @@ def test_a_handle_names_a_place_to_fork_from_and_a_span_to_adopt() -> None:
 def test_what_is_printed_is_one_line() -> None:
     context = refold.open("c", store="memory:")
     [event] = context.append({"role": "user", "content": "hi"})
-    assert repr(context) == "<Context 'c': 1 messages in memory:>"
+    assert repr(context) == "<Context 'c': 1 message in memory:>"
     assert repr(event).startswith("<Event #1 message by user, ")
     assert repr(context.compact()).startswith("<Receipt: nothing was done (")
     for n in range(9):

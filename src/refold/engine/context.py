@@ -33,6 +33,7 @@ from refold.dialects.messages import PageMessage
 from refold.dialects.outside import plain_value
 from refold.dialects.overflow import overflow_of
 from refold.dialects.page import Rendered
+from refold.display import number
 from refold.engine import going_back, refresh, spawn
 from refold.engine.changes import changes
 from refold.engine.config_check import check_config
@@ -599,7 +600,7 @@ class Context:
 
     def __repr__(self) -> str:
         messages = sum(self._open.state.counts.values())
-        return f"<Context {self.id!r}: {messages:,} messages in {self._open.store.url}>"
+        return f"<Context {self.id!r}: {number(messages, 'message')} in {self._open.store.url}>"
 
     def __enter__(self) -> Context:
         return self
