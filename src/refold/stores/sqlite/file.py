@@ -57,6 +57,8 @@ def beside(path: str, name: str) -> str:
 def connect(path: str, *, writing: bool) -> apsw.Connection | None:
     """A connection to the database, made if it is missing and we are writing; None if there is
     nothing to read."""
+    if not writing and not os.path.lexists(path):
+        return None  # asked for at every turn of a conversation without memories
     with CONNECTING:
         refuse_strange_links(path)
         refuse_strange_files(path)
