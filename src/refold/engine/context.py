@@ -537,8 +537,8 @@ class Context:
         model: str | None = None,
     ) -> Context:
         """A conversation for another agent, in the same store. It is told the task, a summary
-        (the ledger, unless one is given) and the artifacts named here; it never sees a message of
-        this conversation."""
+        (the ledger, which quotes your requests, unless one is given) and the artifacts named here,
+        and sees no other message of this conversation."""
         with self._open.reading() as state:
             given = spawn.chosen([one.artifact for one in self.artifacts.list()], artifacts)
             opening = spawn.handed_over(

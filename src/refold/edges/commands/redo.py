@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from msgspec.structs import asdict
+
 from refold.edges.commands.command import Arguments, Command, Screen
-from refold.edges.commands.page_change import page_size, sizes
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import number, show_undo
-from refold.edges.commands.undo import Step, past_of, show_step
+from refold.edges.commands.undo import Step, show_step, take_step
+from refold.engine.context import Context
 
 
 class Redone(Step, frozen=True, kw_only=True):
@@ -14,22 +16,8 @@ class Redone(Step, frozen=True, kw_only=True):
 
 
 def run(session: Session, arguments: Arguments) -> Redone:
-    with session.context(writes=True) as context:
-        before = page_size(context)
-        done = context.redo()
-        after = page_size(context)
-    past = past_of(session)
-    return Redone(
-        conversation=context.id,
-        redone=bool(done),
-        kind=done.kind,
-        batch=done.batch,
-        seq=done.seq,
-        made_room=done.made_room,
-        undo_steps=len(past.standing),
-        redo_steps=len(past.undone),
-        **sizes(before, after),
-    )
+    step = take_step(session, Context.redo)
+    return Redone(**asdict(step), redone=step.kind != "none")
 
 
 def show(step: Redone, screen: Screen) -> None:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from msgspec.structs import asdict
+
 from refold.edges.commands.command import Arguments, Command, Screen
 from refold.edges.commands.page_change import PageChange, page_size, sizes, sizes_text
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import number
+from refold.engine.context import Context
 from refold.log.reading import pages_of
 from refold.log.undo import ChangeKind, History, history
+from refold.log.undo import Undone as Change
 
 
 class Step(PageChange, frozen=True, kw_only=True):
@@ -28,14 +34,19 @@ class Undone(Step, frozen=True, kw_only=True):
 
 
 def run(session: Session, arguments: Arguments) -> Undone:
+    step = take_step(session, Context.undo)
+    return Undone(**asdict(step), undone=step.kind != "none")
+
+
+def take_step(session: Session, take: Callable[[Context], Change]) -> Step:
+    """Undoes or redoes one step, and says what it did."""
     with session.context(writes=True) as context:
         before = page_size(context)
-        done = context.undo()
+        done = take(context)
         after = page_size(context)
-    past = past_of(session)
-    return Undone(
+    past = _past_of(session)
+    return Step(
         conversation=context.id,
-        undone=bool(done),
         kind=done.kind,
         batch=done.batch,
         seq=done.seq,
@@ -46,7 +57,7 @@ def run(session: Session, arguments: Arguments) -> Undone:
     )
 
 
-def past_of(session: Session) -> History:
+def _past_of(session: Session) -> History:
     """What stands in the conversation asked for, and what was undone."""
     store, id = session.store, session.conversation
     pages = pages_of(store, id, last=store.conversation(id).head)
