@@ -38,7 +38,7 @@ DOORS = {
     ("aio", "engine"),
     ("types", "engine"),
 }
-CORE_LINES_MAX = 2_600
+CORE_LINES_MAX = 2_700
 IMPURE = {
     "os",
     "time",

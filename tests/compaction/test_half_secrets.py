@@ -12,8 +12,8 @@ import refold
 from refold.artifacts.offload import origin_of
 from refold.config import Config
 from refold.core.codec import decode
-from refold.core.fold import text_of
 from refold.core.model import Artifact, Block, Message, Span, ToolCall, ToolResult
+from refold.core.shortened import text_of
 from refold.display import failure, whole_words
 from refold.ledger.facts import Cutter
 from refold.ledger.failures import telling_line

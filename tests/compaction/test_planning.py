@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import refold
 from refold.compaction.planning import items_of
-from refold.core.fold import text_of
 from refold.core.laws import broken
+from refold.core.shortened import text_of
 from tests.scripted import GOOD, Scripted, heard_by, opened, page, talked, used
 from tests.turns import call, opened_in_characters, talk
 

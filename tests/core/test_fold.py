@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from refold.core import bookmark
 from refold.core.codec import check, from_line, seal, to_line
-from refold.core.fold import Fold, fold, folded, kept_lines, switches
+from refold.core.fold import Fold, fold, folded
 from refold.core.model import (
     Event,
     Hide,
@@ -22,6 +22,8 @@ from refold.core.model import (
     Usage,
     View,
 )
+from refold.core.shortened import kept_lines
+from refold.core.switches import switches
 from tests.core.logs import bodies, call, logs, result, sealed, user
 
 

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import refold
-from refold.core.fold import edited
 from refold.core.laws import units
 from refold.core.model import (
     Media,
@@ -26,6 +25,7 @@ from refold.core.model import (
     ToolCall,
     ToolResult,
 )
+from refold.core.shortened import edited
 from refold.dialects import anthropic, dialect, gemini, openai_chat, parse
 from refold.dialects.gemini.fields import UNSIGNED, answering
 from refold.errors import Invalid

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from refold.core.fold import edited
 from refold.core.laws import settled, without_thinking
 from refold.core.model import (
     Media,
@@ -23,6 +22,7 @@ from refold.core.model import (
     ToolCall,
     ToolResult,
 )
+from refold.core.shortened import edited
 from refold.dialects import anthropic, dialect_of, openai_chat, parse
 from refold.dialects import openai_responses as responses
 from refold.errors import Invalid

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from refold.core.fold import edited
 from refold.core.model import Message, Opaque, Replace, Text, Thinking, ToolCall, ToolResult
+from refold.core.shortened import edited
 from refold.dialects import anthropic, dialect, openai_chat
 from tests.dialects import shapes
 from tests.dialects.test_golden import lawful, stored

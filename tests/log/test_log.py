@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import refold
 from refold.core import codec
-from refold.core.fold import folded, switches
+from refold.core.fold import folded
 from refold.core.model import (
     Artifact,
     Checkpoint,
@@ -32,6 +32,7 @@ from refold.core.model import (
     ToolResult,
     Usage,
 )
+from refold.core.switches import switches
 from refold.errors import Invalid, RefoldError, Unavailable
 from refold.log.draft import Draft
 from refold.log.log import Log

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from refold.config import Config
 from refold.core.budget import budget_for
 from refold.core.codec import decode
-from refold.core.fold import Fold, folded, switches, text_of
+from refold.core.fold import Fold, folded
 from refold.core.model import (
     Body,
     Event,
@@ -29,6 +29,8 @@ from refold.core.model import (
     ToolResult,
     View,
 )
+from refold.core.shortened import text_of
+from refold.core.switches import switches
 from refold.strategies.brief import Brief, Strategy
 from refold.strategies.ladder import Climb, climb
 from tests.core.logs import bodies, sealed

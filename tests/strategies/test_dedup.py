@@ -9,7 +9,6 @@ import pytest
 
 from refold.config import Config
 from refold.core.budget import budget_for
-from refold.core.fold import text_of
 from refold.core.model import (
     Body,
     Event,
@@ -25,6 +24,7 @@ from refold.core.model import (
     ToolResult,
     View,
 )
+from refold.core.shortened import text_of
 from refold.strategies.brief import Brief
 from refold.strategies.copies import NOTICE_START
 from refold.strategies.dedup import NOTICE_MAX, dedup

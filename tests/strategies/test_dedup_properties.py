@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from refold.core.fold import text_of
 from refold.core.laws import broken
 from refold.core.model import Body, Message, Pin, Replace, Span, Text
+from refold.core.shortened import text_of
 from refold.strategies.dedup import dedup
 from refold.strategies.ladder import climb
 from refold.strategies.registry import rungs

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import refold
-from refold.core.fold import text_of
+from refold.core.shortened import text_of
 from refold.strategies import registry
 from tests.scripted import heard_by
 from tests.turns import names, opened_in_characters, talk

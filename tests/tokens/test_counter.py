@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.core.fold import edited
 from refold.core.model import (
     Block,
     Media,
@@ -23,6 +22,7 @@ from refold.core.model import (
     ToolCall,
     ToolResult,
 )
+from refold.core.shortened import edited
 from refold.errors import Invalid
 from refold.tokens.counter import (
     ESTIMATE,

@@ -19,8 +19,9 @@ from msgspec import Struct
 
 from refold.artifacts.listing import StoredArtifact, listed
 from refold.core.codec import ARTIFACT_ID
-from refold.core.fold import Fold, text_of
+from refold.core.fold import Fold
 from refold.core.model import CLEANER, Artifact, Block, Conversation, ToolResult
+from refold.core.shortened import text_of
 from refold.errors import Conflict, Corrupt, Invalid, NotFound
 from refold.log.draft import Draft
 from refold.log.log import Log

@@ -18,8 +18,8 @@ from refold import dialects
 from refold.compaction.trigger import Moment
 from refold.config import Config
 from refold.core.budget import Budget, budget_for, current_tokens, factor_of
-from refold.core.fold import is_plausible, is_possible
 from refold.core.model import Lesson, Meta, Usage
+from refold.core.reported import is_plausible, is_possible
 from refold.dialects import DIALECTS
 from refold.dialects.overflow import LIMIT_MIN
 from refold.dialects.protocol import Dialect

@@ -12,8 +12,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from refold.core.fold import Fold, text_of
+from refold.core.fold import Fold
 from refold.core.model import COMPACT_TOOL, MADE_ROOM, ToolCall, ToolResult
+from refold.core.shortened import text_of
 
 NOTED = "Noted: the conversation will be compacted when this turn has ended."
 INSTRUCTIONS_CHARS_MAX = 2_000

@@ -13,8 +13,10 @@ from msgspec.structs import replace
 from refold.core import bookmark
 from refold.core.bookmark import Bookmark
 from refold.core.codec import decode
-from refold.core.fold import REACHING, merged, text_of
+from refold.core.fold import merged
 from refold.core.model import Conversation, Message, Meta, ToolResult
+from refold.core.shortened import text_of
+from refold.core.switches import REACHING
 from refold.display import cut, one_line, plain_text
 from refold.errors import Corrupt, Invalid, NotFound, RefoldError
 from refold.log.log import Log

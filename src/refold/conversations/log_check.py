@@ -15,7 +15,6 @@ from typing import Literal
 import msgspec
 
 from refold.core import codec
-from refold.core.fold import text_of
 from refold.core.model import (
     Artifact,
     Conversation,
@@ -25,6 +24,7 @@ from refold.core.model import (
     ToolResult,
     is_cleanup,
 )
+from refold.core.shortened import text_of
 from refold.errors import Corrupt, Invalid, NotFound, RefoldError
 from refold.log.reading import READ_EVENTS
 from refold.log.unfold import references

@@ -16,7 +16,6 @@ from typing import NamedTuple, assert_never
 
 from refold.conversations.listing import UNTITLED, title_of
 from refold.core import codec
-from refold.core.fold import ERASED, text_of
 from refold.core.model import (
     Artifact,
     Block,
@@ -31,6 +30,7 @@ from refold.core.model import (
     ToolResult,
     is_cleanup,
 )
+from refold.core.shortened import ERASED, text_of
 from refold.display import counted, inline, markdown_fence, moment, number, plural, visible
 from refold.log.reading import events_of
 from refold.stores.protocol import Store

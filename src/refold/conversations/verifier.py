@@ -17,8 +17,9 @@ from msgspec.structs import replace
 from refold import dialects
 from refold.conversations.log_check import PROBLEMS_MAX, Contents, LogCheck, Part, Problem
 from refold.core import bookmark, laws
-from refold.core.fold import Fold, folded, switches
+from refold.core.fold import Fold, folded
 from refold.core.model import Conversation, View
+from refold.core.switches import switches
 from refold.dialects.page import Page
 from refold.display import failure
 from refold.errors import Corrupt, RefoldError

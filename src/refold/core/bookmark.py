@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from refold.core.codec import decode, digest_of
-from refold.core.fold import Fold, edited, skeleton, standin
+from refold.core.fold import Fold
 from refold.core.model import (
     Anchor,
     Applied,
@@ -30,6 +30,7 @@ from refold.core.model import (
     Totals,
     View,
 )
+from refold.core.shortened import edited, skeleton, standin
 from refold.core.summary import summary_text
 
 VERSION = 5

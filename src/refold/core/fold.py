@@ -13,7 +13,6 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from typing import Any, assert_never
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
 from refold.core.codec import decode
@@ -34,12 +33,10 @@ from refold.core.model import (
     Fact,
     Hide,
     Lesson,
-    Media,
     Memory,
     Message,
     Meta,
     Note,
-    Opaque,
     Pin,
     Replace,
     Restore,
@@ -47,8 +44,6 @@ from refold.core.model import (
     Slot,
     Span,
     Summarize,
-    Text,
-    Thinking,
     ToolCall,
     ToolResult,
     Totals,
@@ -56,78 +51,16 @@ from refold.core.model import (
     View,
     shows_memories,
 )
+from refold.core.reported import is_plausible, is_possible, reported_reply
+from refold.core.shortened import edited, skeleton, standin
 from refold.core.summary import summary_text
+from refold.core.switches import REACHING, Switches, switches
 
-GAP = "…"
-ERASED = "[erased]"
 RESPONSES_KEPT, FACTS_KEPT = 32, 400
 CONTENTS_KEPT = 16  # system prompts, and lists of tools, that a later event may name
 PASSING = ("command", "error", "artifact")
 CALIBRATION_STEP = 0.4
-REPLY_RATIO_MAX, SPARE_TOKENS = 4, 1_000
 CALIBRATION_MIN, CALIBRATION_MAX = 0.5, 2.0
-# What a provider may report of a request, in parts of our own count; beside it a frame that every
-# request has, however short.
-USAGE_MIN, USAGE_MAX, USAGE_FRAME_TOKENS = 0.25, 4, 100
-TOKENS_MAX = 1 << 24  # more than any model reads or writes in one call
-
-
-class Switches(Struct, frozen=True):
-    """What the log says about itself: events that are off, pins that hold, bodies erased, the
-    newest replace of each block, and the messages that have a block with more than one."""
-
-    off: frozenset[int] = frozenset()
-    pins: frozenset[int] = frozenset()
-    erased: dict[int, Erase] = field(default_factory=dict)
-    winners: dict[tuple[int, int], int] = field(default_factory=dict)
-    again: frozenset[int] = frozenset()
-
-
-REACHING = frozenset({"revert", "restore", "erase"})  # such an event always reaches back
-CONTROLS = frozenset({"revert", "restore", "pin", "erase", "edit"})
-
-
-def switches(events: Iterable[Event]) -> Switches:
-    """The first walk. Only control events are decoded."""
-    controls = [(event.seq, decode(event)) for event in events if event.kind in CONTROLS]
-    off: set[int] = set()
-    batches_off: set[str] = set()
-    pins: dict[int, bool] = {}
-    erased: dict[int, Erase] = {}
-    winners: dict[tuple[int, int], int] = {}
-    again: set[int] = set()
-    # The span that the newest live restore so far has switched off, open at both ends.
-    off_from = off_to = 0
-    spans: list[tuple[int, int]] = []
-    for seq, body in reversed(controls):
-        if isinstance(body, Erase):
-            erased[body.seq] = body
-        if seq in off or off_from < seq < off_to:
-            off.add(seq)
-            continue
-        match body:
-            case Revert(batch=batch) if batch:
-                batches_off.add(batch)
-            case Revert(seq=target) if target < seq:
-                off.add(target)
-            case Restore(seq=target):
-                off_from, off_to = target, seq
-                spans.append((target, seq))
-            case Pin():
-                pins.setdefault(body.seq, body.on)
-            case Replace() | Hide() | Summarize() if body.batch in batches_off:
-                off.add(seq)
-            case Replace(seq=target, block=block):
-                if winners.setdefault((target, block), seq) != seq:
-                    again.add(target)
-            case _:
-                continue
-    off.update(seq for first, last in spans for seq in range(first + 1, last))
-    # A message that was reverted cannot be pinned.
-    held = frozenset(seq for seq, on in pins.items() if on and seq not in off)
-    return Switches(
-        off=frozenset(off), pins=held, erased=erased, winners=winners, again=frozenset(again)
-    )
 
 
 def fold(events: Iterable[Event]) -> View:
@@ -517,30 +450,8 @@ class Fold:
         return self._view
 
 
-def is_plausible(usage: Usage, shown: int) -> bool:
-    """Whether a report tells how large a request is that we counted as `shown`, 0 where we do not
-    know. A count of nothing says nothing, and is no error."""
-    is_enough = usage.input == 0 or usage.input >= shown * USAGE_MIN
-    return is_enough and is_possible(usage, shown)
-
-
-def is_possible(usage: Usage, shown: int) -> bool:
-    """Whether such a request may have been billed like this."""
-    read = (usage.input, usage.cache_read, usage.cache_write)
-    written = (usage.output, usage.reasoning)
-    most = shown * USAGE_MAX + USAGE_FRAME_TOKENS if shown else TOKENS_MAX
-    return min(*read, *written) >= 0 and max(read) <= most and max(written) <= TOKENS_MAX
-
-
 def _is_wish(block: Block) -> bool:
     return isinstance(block, ToolCall) and block.name == COMPACT_TOOL
-
-
-def reported_reply(usage: Usage, reply: int) -> int:
-    """What the reply adds to the next request: the provider's count without the reasoning, which
-    is not sent back, or our own where that cannot be the reply alone."""
-    reported = usage.output - usage.reasoning
-    return reported if 0 < reported <= REPLY_RATIO_MAX * reply + SPARE_TOKENS else reply
 
 
 def merged(known: Meta, meta: Meta) -> Meta:
@@ -558,89 +469,3 @@ def bounded(facts: dict[tuple[str, str], Fact]) -> dict[tuple[str, str], Fact]:
     passing = [key for key, fact in facts.items() if fact.kind in PASSING or fact.state == "read"]
     gone = set(passing[: max(0, spare)]) | set(list(facts)[: max(0, len(facts) - 2 * FACTS_KEPT)])
     return {key: fact for key, fact in facts.items() if key not in gone} if gone else facts
-
-
-# --- how an edit shows ---
-
-
-def standin(
-    first: int, last: int, text: str, event: Event, summary: Summarize | None = None
-) -> Slot:
-    """The slot that stands for a span."""
-    message = Message(role="user", blocks=(Text(text),))
-    applied = (Applied(event.seq, -1, event.tokens),)
-    return Slot(first, last, message, event.tokens, applied, summary)
-
-
-def edited(message: Message, edit: Replace, original: Message | None = None) -> Message:
-    """The message with one block shortened, from the original where the block has been shortened
-    before."""
-    blocks = list(message.blocks)
-    blocks[edit.block] = shortened((original or message).blocks[edit.block], edit)
-    return replace(message, blocks=tuple(blocks))
-
-
-def shortened(block: Block, edit: Replace) -> Block:
-    """The block as the edit shows it: the kept lines of its text, or the notice. Thinking can
-    only go whole."""
-    text = edit.text if edit.keep is None else kept_lines(text_of(block), edit.keep)
-    match block:
-        case ToolResult():
-            return replace(block, content=(Text(text),) if text else ())
-        case ToolCall():
-            return replace(
-                block, arguments={"…": text} if isinstance(block.arguments, dict) else text
-            )
-        case Thinking():
-            return Thinking()
-        case Text() | Media() | Opaque():
-            return Text(text)
-        case _:
-            assert_never(block)
-
-
-def kept_lines(text: str, keep: tuple[Span, ...]) -> str:
-    """The lines of a text that stay, gaps shown as an ellipsis with the count of lines left out."""
-    lines = text.split("\n")
-    shown: list[str] = []
-    at = 1
-    for span in keep:
-        first, last = max(span.first, at), min(span.last, len(lines))
-        if first > last:
-            continue
-        if first > at:
-            shown.append(f"{GAP} {first - at} lines")
-        shown.extend(lines[first - 1 : last])
-        at = last + 1
-    if at <= len(lines):
-        shown.append(f"{GAP} {len(lines) + 1 - at} lines")
-    return "\n".join(shown)
-
-
-def text_of(block: Block) -> str:
-    """The text of a block as it may be read, searched and counted; media have none."""
-    match block:
-        case Text() | Thinking() | Opaque():
-            return block.text
-        case ToolResult():
-            return "\n".join(part.text for part in block.content if not isinstance(part, Media))
-        case ToolCall():
-            given = block.arguments
-            return (
-                given
-                if isinstance(given, str)
-                else "\n".join(f"{key}: {value}" for key, value in given.items())
-            )
-        case Media():
-            return ""
-        case _:
-            assert_never(block)
-
-
-def skeleton(erase: Erase | None) -> Message:
-    """What stands in the place of an erased message: its shape without its words."""
-    if erase is None or not (erase.calls or erase.results):
-        return Message(role=erase.role if erase else "user", blocks=(Text(ERASED),))
-    calls = tuple(ToolCall(id, "erased", {}) for id in erase.calls)
-    results = tuple(ToolResult(id, (Text(ERASED),)) for id in erase.results)
-    return Message(role=erase.role, blocks=(*calls, *results))

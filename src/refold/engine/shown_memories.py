@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from refold.artifacts.intake import Intake
 from refold.compaction.active_model import ActiveModel
-from refold.core.fold import Fold, text_of
+from refold.core.fold import Fold
 from refold.core.laws import is_request
 from refold.core.model import MEMORIES, Message, Slot, Text
+from refold.core.shortened import text_of
 from refold.display import fenced, moment, one_line
 from refold.errors import RefoldError, sentence
 from refold.log.open_log import OpenLog

@@ -16,9 +16,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from refold.config import Config
-from refold.core.fold import text_of
 from refold.core.laws import NO_RESULT
 from refold.core.model import Message, Slot
+from refold.core.shortened import text_of
 from refold.ledger.arguments import (
     arguments_of,
     code_of,

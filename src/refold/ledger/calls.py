@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from refold.core.fold import text_of
 from refold.core.model import Block, Message, Text, ToolCall, ToolResult
+from refold.core.shortened import text_of
 from refold.ledger.file_mentions import Header, content_start, header
 
 

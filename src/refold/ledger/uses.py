@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from refold.core.arguments import arguments_text
-from refold.core.fold import text_of
 from refold.core.model import Slot, SummaryNotes, ToolCall, ToolResult
+from refold.core.shortened import text_of
 from refold.ledger.outcomes import exit_status, failed
 
 USES_MAX = 3

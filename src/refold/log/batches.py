@@ -14,8 +14,9 @@ from msgspec.structs import replace
 
 from refold.core.budget import current_tokens, factor_of
 from refold.core.codec import decode
-from refold.core.fold import Fold, folded, switches
+from refold.core.fold import Fold, folded
 from refold.core.model import Event, Hide, Replace, Summarize
+from refold.core.switches import switches
 
 
 class Batch(Struct, frozen=True, kw_only=True):

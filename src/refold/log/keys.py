@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from msgspec import Struct
 
 from refold.core.codec import decode
-from refold.core.fold import REACHING, switches
 from refold.core.model import Event, Message, Note
+from refold.core.switches import REACHING, switches
 from refold.errors import Invalid
 from refold.log.draft import Draft
 from refold.log.log import Log

@@ -24,9 +24,10 @@ from refold.core.codec import (
     seal,
     uuid7,
 )
-from refold.core.fold import REACHING, Fold, folded, switches
+from refold.core.fold import Fold, folded
 from refold.core.laws import calls_of
 from refold.core.model import Body, Event, Message, Slot, Span, ToolCall
+from refold.core.switches import REACHING, switches
 from refold.errors import Conflict, Corrupt, NotFound, RefoldError, sentence
 from refold.log.draft import Draft
 from refold.stores.protocol import Store

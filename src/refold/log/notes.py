@@ -12,8 +12,8 @@ from typing import Any
 from msgspec import Struct
 
 from refold.core.codec import decode
-from refold.core.fold import switches
 from refold.core.model import Event, Note
+from refold.core.switches import switches
 from refold.errors import Invalid
 from refold.log.keys import Keys, Stamp, append_once
 from refold.log.log import Log

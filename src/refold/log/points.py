@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from refold.config import Config
 from refold.core.codec import decode
-from refold.core.fold import fold, switches
+from refold.core.fold import fold
 from refold.core.laws import is_request
 from refold.core.model import (
     Body,
@@ -32,6 +32,7 @@ from refold.core.model import (
     Usage,
     View,
 )
+from refold.core.switches import switches
 from refold.ledger.file_changes import changed_files
 from refold.log.log import Log
 from refold.log.reading import artifact_of

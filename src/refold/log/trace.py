@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from refold.config import Config
 from refold.core.codec import decode, unknown_in
-from refold.core.fold import CONTROLS, Switches, switches
 from refold.core.model import (
     Block,
     Body,
@@ -31,6 +30,7 @@ from refold.core.model import (
     Summarize,
     ToolResult,
 )
+from refold.core.switches import CONTROLS, Switches, switches
 from refold.ledger.file_changes import made_stale
 from refold.log.log import Log, message_of
 from refold.log.undo import message_event

@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from refold.core.codec import decode
-from refold.core.fold import Fold, switches
+from refold.core.fold import Fold
 from refold.core.laws import units
 from refold.core.model import (
     CLEARED,
@@ -35,6 +35,7 @@ from refold.core.model import (
     Span,
     Summarize,
 )
+from refold.core.switches import switches
 from refold.errors import Invalid, NotFound
 from refold.log.log import Log
 from refold.strategies.gist.layout import runs

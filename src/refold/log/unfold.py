@@ -18,7 +18,6 @@ from itertools import chain
 from msgspec import Struct
 
 from refold.core.codec import ARTIFACT_ID, decode
-from refold.core.fold import text_of
 from refold.core.model import (
     Artifact,
     Block,
@@ -33,6 +32,7 @@ from refold.core.model import (
     ToolResult,
     is_cleanup,
 )
+from refold.core.shortened import text_of
 from refold.core.summary import summary_text
 from refold.display import moment, nearest
 from refold.errors import Invalid, NotFound

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from refold.core.codec import decode
-from refold.core.fold import text_of
 from refold.core.model import (
     Artifact,
     Block,
@@ -26,6 +25,7 @@ from refold.core.model import (
     ToolCall,
     ToolResult,
 )
+from refold.core.shortened import text_of
 from refold.core.summary import summary_text
 from refold.errors import Corrupt
 from refold.search.hits import OWN_PREFIX

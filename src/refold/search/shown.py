@@ -8,8 +8,8 @@ tell, the answer is that nobody knows. Neighbours: `core.bookmark` keeps the fol
 from __future__ import annotations
 
 from refold.core import bookmark
-from refold.core.fold import CONTROLS
 from refold.core.model import Conversation, Event
+from refold.core.switches import CONTROLS
 from refold.log.log import Log
 from refold.stores.protocol import Store
 

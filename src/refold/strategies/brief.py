@@ -17,7 +17,6 @@ from msgspec.structs import replace
 from refold.checked import shown
 from refold.config import Config
 from refold.core.budget import Budget
-from refold.core.fold import shortened
 from refold.core.laws import is_request, units
 from refold.core.model import (
     Block,
@@ -32,6 +31,7 @@ from refold.core.model import (
     View,
 )
 from refold.core.plan import Ask
+from refold.core.shortened import shortened
 from refold.errors import Invalid
 
 # Of what is free: what the latest request may have where all of it leaves nothing for the rest.

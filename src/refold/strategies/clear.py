@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
-from refold.core.fold import text_of
 from refold.core.laws import is_request
 from refold.core.model import (
     Block,
@@ -28,6 +27,7 @@ from refold.core.model import (
     View,
 )
 from refold.core.plan import Ask
+from refold.core.shortened import text_of
 from refold.strategies.brief import Brief, check_choice, check_kind, protected
 from refold.strategies.reach import reach
 from refold.strategies.tool_uses import Use, result_tokens, uses

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from refold.config import Config
-from refold.core.fold import GAP, text_of
 from refold.core.model import Block, Media, Opaque, Slot, Text, ToolResult
+from refold.core.shortened import GAP, text_of
 from refold.ledger.actions import Action, actions_of, spellings_of
 from refold.ledger.file_mentions import excerpts
 from refold.ledger.kinds import CHANGES

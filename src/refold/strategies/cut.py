@@ -11,8 +11,8 @@ import json
 
 from msgspec import Struct
 
-from refold.core.fold import shortened, text_of
 from refold.core.model import Block, Edit, Hide, Replace, Slot, Span, Text, Thinking, ToolCall
+from refold.core.shortened import shortened, text_of
 from refold.strategies.brief import Brief
 from refold.strategies.reach import reach
 

@@ -16,7 +16,6 @@ from collections.abc import Iterable, Sequence, Set
 from msgspec.structs import replace
 
 from refold.core.budget import page_tokens
-from refold.core.fold import text_of
 from refold.core.model import (
     Block,
     Edit,
@@ -32,6 +31,7 @@ from refold.core.model import (
     View,
 )
 from refold.core.plan import Ask
+from refold.core.shortened import text_of
 from refold.strategies.brief import Brief, tokens_of, with_units
 from refold.strategies.cut import TRIES, Piece, cut
 from refold.strategies.hide import first_request, hide

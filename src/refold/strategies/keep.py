@@ -13,9 +13,9 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 
-from refold.core.fold import text_of
 from refold.core.model import Edit, Replace, Span, Text
 from refold.core.plan import Ask
+from refold.core.shortened import text_of
 from refold.strategies.brief import Brief, protected, tail_start
 from refold.strategies.terms import words
 from refold.strategies.tool_uses import Use, result_tokens, uses

@@ -17,10 +17,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from refold.core.codec import kind_of
-from refold.core.fold import Fold, text_of
+from refold.core.fold import Fold
 from refold.core.laws import broken
 from refold.core.model import Edit, Event, Hide, Replace, Slot, Summarize, View
 from refold.core.plan import Ask, Proposal, Step
+from refold.core.shortened import text_of
 from refold.core.summary import summary_text
 from refold.display import failure
 from refold.errors import Invalid, RefoldError

@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from refold.core.fold import text_of
 from refold.core.model import Message, Role, ToolResult
+from refold.core.shortened import text_of
 from refold.strategies.brief import Brief
 from refold.strategies.terms import mentioning, weight, words
 

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
 from refold.core.arguments import arguments_text
-from refold.core.fold import text_of
 from refold.core.laws import settled
 from refold.core.model import Block, Media, Slot, Thinking, ToolCall, ToolResult
+from refold.core.shortened import text_of
 from refold.display import cut, one_line
 from refold.ledger.uses import tools_used
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from refold.core.fold import GAP
 from refold.core.model import Media, Message, Role, Text, ToolCall, ToolResult
+from refold.core.shortened import GAP
 from refold.dialects.foreign import Accepts, Translation, as_it_is, media_as_note, with_file_name
 from refold.dialects.form import UNREADABLE, Misfit, filled
 from refold.dialects.openai_responses.items import (

@@ -9,8 +9,8 @@ from typing import Literal
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from refold.core.codec import decode, digest_of
-from refold.core.fold import ERASED
 from refold.core.model import Body, Event, Hide, Message, Replace, Summarize
+from refold.core.shortened import ERASED
 from refold.edges.commands.command import Screen
 from refold.edges.commands.text import short_line
 from refold.errors import NotFound

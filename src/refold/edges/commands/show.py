@@ -13,8 +13,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from refold.core.fold import ERASED
 from refold.core.model import Applied, Block, Event, Message, Role, Slot, Span, View
+from refold.core.shortened import ERASED
 from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.events import EventRow, State, body_bytes, body_of, event_row, summary
 from refold.edges.commands.session import Session

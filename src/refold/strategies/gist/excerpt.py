@@ -13,8 +13,8 @@ from itertools import chain
 
 from msgspec import Struct
 
-from refold.core.fold import text_of
 from refold.core.model import Block, Replace, Slot, Span, Text, ToolResult
+from refold.core.shortened import text_of
 from refold.strategies.brief import Brief
 from refold.strategies.gist.choice import choose_lines
 from refold.strategies.gist.lines import Passage, Shown, passage

@@ -16,9 +16,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from refold.core.fold import text_of
 from refold.core.laws import is_request
 from refold.core.model import Message, Quote, Slot, Span, Thinking, ToolCall, ToolResult
+from refold.core.shortened import text_of
 from refold.ledger.arguments import arguments_of, command_of, paths_of
 from refold.ledger.sentences import MESSAGE_MAX, own_text
 from refold.ledger.todos import stateless

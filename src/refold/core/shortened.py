@@ -1,0 +1,116 @@
+"""How an edit shows: a block with some of its lines, a text in the place of a span, the shape of an
+erased message. And what the text of a block is.
+
+Nothing here knows the log. Neighbours: `fold` applies edits by these functions, strategies and
+search read texts by them.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from msgspec.structs import replace
+
+from refold.core.model import (
+    Applied,
+    Block,
+    Erase,
+    Event,
+    Media,
+    Message,
+    Opaque,
+    Replace,
+    Slot,
+    Span,
+    Summarize,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
+
+GAP = "…"
+ERASED = "[erased]"
+
+
+def standin(
+    first: int, last: int, text: str, event: Event, summary: Summarize | None = None
+) -> Slot:
+    """The slot that stands for a span."""
+    message = Message(role="user", blocks=(Text(text),))
+    applied = (Applied(event.seq, -1, event.tokens),)
+    return Slot(first, last, message, event.tokens, applied, summary)
+
+
+def edited(message: Message, edit: Replace, original: Message | None = None) -> Message:
+    """The message with one block shortened, from the original where the block has been shortened
+    before."""
+    blocks = list(message.blocks)
+    blocks[edit.block] = shortened((original or message).blocks[edit.block], edit)
+    return replace(message, blocks=tuple(blocks))
+
+
+def shortened(block: Block, edit: Replace) -> Block:
+    """The block as the edit shows it: the kept lines of its text, or the notice. Thinking can
+    only go whole."""
+    text = edit.text if edit.keep is None else kept_lines(text_of(block), edit.keep)
+    match block:
+        case ToolResult():
+            return replace(block, content=(Text(text),) if text else ())
+        case ToolCall():
+            return replace(
+                block, arguments={"…": text} if isinstance(block.arguments, dict) else text
+            )
+        case Thinking():
+            return Thinking()
+        case Text() | Media() | Opaque():
+            return Text(text)
+        case _:
+            assert_never(block)
+
+
+def kept_lines(text: str, keep: tuple[Span, ...]) -> str:
+    """The lines of a text that stay, gaps shown as an ellipsis with the count of lines left out."""
+    lines = text.split("\n")
+    shown: list[str] = []
+    at = 1
+    for span in keep:
+        first, last = max(span.first, at), min(span.last, len(lines))
+        if first > last:
+            continue
+        if first > at:
+            shown.append(f"{GAP} {first - at} lines")
+        shown.extend(lines[first - 1 : last])
+        at = last + 1
+    if at <= len(lines):
+        shown.append(f"{GAP} {len(lines) + 1 - at} lines")
+    return "\n".join(shown)
+
+
+def text_of(block: Block) -> str:
+    """The text of a block as it may be read, searched and counted; media have none."""
+    match block:
+        case Text() | Thinking() | Opaque():
+            return block.text
+        case ToolResult():
+            return "\n".join(part.text for part in block.content if not isinstance(part, Media))
+        case ToolCall():
+            given = block.arguments
+            return (
+                given
+                if isinstance(given, str)
+                else "\n".join(f"{key}: {value}" for key, value in given.items())
+            )
+        case Media():
+            return ""
+        case _:
+            assert_never(block)
+
+
+def skeleton(erase: Erase | None) -> Message:
+    """What stands in the place of an erased message: its shape without its words."""
+    if erase is None or not (erase.calls or erase.results):
+        return Message(role=erase.role if erase else "user", blocks=(Text(ERASED),))
+    calls = tuple(ToolCall(id, "erased", {}) for id in erase.calls)
+    results = tuple(ToolResult(id, (Text(ERASED),)) for id in erase.results)
+    return Message(role=erase.role, blocks=(*calls, *results))
