@@ -76,6 +76,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "allow": {},
     "doctor": {},
     "demo": {"fast": True},
+    "help": {"command": "compact"},
 }
 
 

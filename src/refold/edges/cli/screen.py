@@ -37,12 +37,19 @@ COERCED = ("C.UTF-8", "C.utf8")
 
 
 class Screen:
-    """Where a command prints, and how much the terminal can show."""
+    """Where a command prints, and how much the terminal can show. A chat makes its screen with
+    `is_shell=False`."""
 
     def __init__(
-        self, *, json_output: bool = False, no_color: bool = False, out: TextIO | None = None
+        self,
+        *,
+        json_output: bool = False,
+        no_color: bool = False,
+        out: TextIO | None = None,
+        is_shell: bool = True,
     ) -> None:
         self.out = out or sys.stdout
+        self.is_shell = is_shell
         self.json_output, self.no_color = json_output, no_color
         self.is_utf8 = is_utf8(self.out, os.environ)
         self.is_terminal = self.out.isatty()

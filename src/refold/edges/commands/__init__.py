@@ -15,10 +15,12 @@ if TYPE_CHECKING:
 
 
 class Entry(NamedTuple):
-    """Where a command is, and what it does, in one line: a list of commands loads none of them."""
+    """Where a command is, and what it does, in one line: a list of commands loads none of them.
+    One that is for the shell only makes no sense inside a conversation."""
 
     module: str
     summary: str
+    is_shell_only: bool = False
 
 
 COMMANDS = {
@@ -72,7 +74,8 @@ COMMANDS = {
     "repair": Entry("repair", "Make a damaged conversation readable again."),
     "allow": Entry("allow", "Allow what the files of this project name: a server and a key."),
     "doctor": Entry("doctor", "Check this installation."),
-    "demo": Entry("demo", "Play an agent session with and without refold."),
+    "demo": Entry("demo", "Play an agent session with and without refold.", is_shell_only=True),
+    "help": Entry("help_", "List the commands, or say what one takes."),
 }
 GROUPS = {
     "artifacts": "List, show, search and remove stored artifacts.",

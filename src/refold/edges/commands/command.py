@@ -25,12 +25,16 @@ Part = str | tuple[str, str]  # a text, or a style and a text
 Progress = Callable[[str, int, int], None]  # what is being done, how much is done, of how much
 
 POSITIONAL = {"positional": True}  # `extra` of an argument that is given by its position
+TEXT = {"positional": True, "takes_rest": True}  # the same for a text of several words
 
 
 class Screen(Protocol):
-    """Where a person reads: text is shown as it is and can never steer the terminal."""
+    """Where a person reads: text is shown as it is and can never steer the terminal. `is_shell`
+    says whether commands are given there as `refold undo ID`; else they are lines of a chat,
+    `/undo`."""
 
     out: TextIO
+    is_shell: bool
     json_output: bool
     no_color: bool
     is_utf8: bool
@@ -51,7 +55,8 @@ class Screen(Protocol):
 class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a command takes. A field's `Meta` has its help (`description`), its bounds, and in
     `extra`: `positional`, `metavar`, `short` (a second, short name), `bare` (the value of an
-    option that is given without one)."""
+    option that is given without one), `takes_rest` (a text up to the end of the line),
+    `completes` (what kind of name is written there)."""
 
 
 class Result(Struct, frozen=True, kw_only=True):

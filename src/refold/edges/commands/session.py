@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 class Session:
     """One use of the commands. `store_url` and `conversation` are those asked for; a conversation
     may be named by its id, or as `@1` for the newest. `screen` is None where nobody is watching.
-    With `read_only`, stores refuse every write."""
+    With `read_only`, stores refuse every write. `holding` is for a program that has its
+    conversation open, such as a chat."""
 
     def __init__(
         self,
@@ -43,6 +44,25 @@ class Session:
         self.store_url, self._name, self._read_only = store_url, conversation, read_only
         self.screen, self.stdin = screen, stdin
         self._stores: list[Store] = []
+        self._held: Context | None = None
+
+    @classmethod
+    def holding(
+        cls,
+        context: Context,
+        store: Store,
+        *,
+        screen: Screen | None = None,
+        stdin: BinaryIO | None = None,
+    ) -> Session:
+        """A session about a conversation that is open already, and stays open: commands work on
+        the caller's own context and store. Close it after each command."""
+        session = cls(conversation=context.id, screen=screen, stdin=stdin)
+        session._held = context
+        # A cached property: from here on, these are the stores of the session.
+        session.store = session.target = store
+        session.config = context.config
+        return session
 
     # --- the store ---
 
@@ -129,6 +149,9 @@ class Session:
     ) -> Iterator[Context]:
         """The conversation asked for, held open; NotFound if it does not exist. What a command
         `writes` is kept like an agent's."""
+        if self._held is not None and window is None and writer is None:
+            yield self._held
+            return
         from refold.engine.context import Context
 
         id = self.store.conversation(self.conversation).id

@@ -40,6 +40,13 @@ def line_span(lines: str) -> tuple[int, int]:
     return first, int(last or -1)
 
 
+def call(screen: Screen, name: str, conversation: str = "", *words: str) -> str:
+    """How a command is written where the screen is: `refold undo ID` in a shell, `/undo` in a
+    chat, which has its conversation."""
+    first = ("refold", name, conversation) if screen.is_shell else (f"/{name}",)
+    return " ".join(word for word in (*first, *words) if word)
+
+
 def show_undo(conversation: str, screen: Screen, command: str = "undo") -> None:
     """Says how to take back what was done."""
-    screen.line(("dim", f"Undo with: refold {command} {conversation}"))
+    screen.line(("dim", f"Undo with: {call(screen, command, conversation)}"))

@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from msgspec import Meta
 
 from refold.display import cut, moment, one_line
-from refold.edges.commands.command import Result, Screen
+from refold.edges.commands.command import TEXT, Result, Screen
 from refold.edges.commands.session import Session
 from refold.memory.entry import MemoryEntry
 from refold.memory.semantic import SemanticMemory
 from refold.settings.sources import user_store
 
 ENTRY = Meta(description="The id of the entry.", extra={"positional": True, "metavar": "ENTRY"})
-CONTENT = Meta(description="What it says.", extra={"positional": True, "metavar": "CONTENT"})
+CONTENT = Meta(description="What it says.", extra=TEXT)
 SCOPE = Meta(description="Whose memory: project, user or agent.NAME.")
 TAG = Meta(description="A tag; may be given several times.")
 SHOWN_CHARS = 100
