@@ -196,7 +196,7 @@ def test_a_question_shows_its_argument_as_text(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr("click.confirm", confirm)
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
-    Screen().confirm("Remove a\x1b[2J\u202eb\u200bc\nRemove nothing for good?")
+    Screen().confirm("Remove a\x1b[2J\u202eb\u200bc\nRemove nothing for good?", "x")
     [question] = asked
     assert question.isascii() and not STEERING.search(question) and "\n" not in question
     assert "\\x1b[2J\\u202eb\\u200bc" in question

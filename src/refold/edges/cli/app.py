@@ -17,11 +17,12 @@ from typing import Any, NoReturn
 
 import click
 
-from refold.display import is_text, suggestion
+from refold.display import is_text, nearest, suggestion
 from refold.edges.cli.options import HELP, output_options, parameters
 from refold.edges.cli.screen import Screen
 from refold.edges.commands import COMMANDS, GROUPS, load
 from refold.edges.commands.command import Command, Document, Result
+from refold.edges.commands.parameters import parameters_of
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import short_line
 from refold.errors import OUTCOMES, Invalid, RefoldError
@@ -32,6 +33,7 @@ The commands below work on a store: the .refold folder of this project, unless -
 another."""
 INTERRUPTED, PIPE_CLOSED = 130, 141
 MESSAGE_MAX = 2_000
+MISSPELT_MIN = 0.8
 
 
 # --- the commands ---
@@ -58,7 +60,7 @@ class Commands(click.Group):
         name = self.prefix + cmd_name
         if name in GROUPS:
             return Commands(
-                f"{name} ", name=cmd_name, help=GROUPS[name], params=[*output_options()]
+                f"{name} ", name=cmd_name, help=_group_help(name), params=[*output_options()]
             )
         return _as_click(load(name)) if name in COMMANDS else None
 
@@ -75,13 +77,32 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         known = self.list_commands(ctx)
-        if args[0] not in known:
-            hint = suggestion(args[0], known)
-            raise click.UsageError(f"there is no command {short_line(args[0], 40)!r}; {hint}", ctx)
-        return super().resolve_command(ctx, args)
+        if args[0] in known:
+            return super().resolve_command(ctx, args)
+        own = self.prefix.strip()
+        if own in COMMANDS and not _is_misspelt(args, known):
+            # A group that is a command itself: `refold context ID`.
+            return own, _as_click(load(own)), args
+        hint = suggestion(args[0], known)
+        raise click.UsageError(f"there is no command {short_line(args[0], 40)!r}; {hint}", ctx)
 
     def main(self, args: Sequence[str] | None = None, *_: Any, **__: Any) -> NoReturn:
         sys.exit(outcome(list(sys.argv[1:] if args is None else args)))
+
+
+def _is_misspelt(args: list[str], known: list[str]) -> bool:
+    """Whether the first word is a misspelt command, and not the id that a group's own command
+    takes: that stands alone, and looks like none of the commands."""
+    words = [arg for arg in args if not arg.startswith("-")]
+    return len(words) > 1 or bool(words and nearest(words[0], known, alike_min=MISSPELT_MIN))
+
+
+def _group_help(name: str) -> str:
+    if name not in COMMANDS:
+        return GROUPS[name]
+    taken = "".join(f" [{one.shown}]" for one in parameters_of(load(name)))
+    own = f"refold {name} ID{taken}: {COMMANDS[name].summary}"
+    return f"{GROUPS[name]}\n\n{own}"
 
 
 @click.pass_context

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
-import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TextIO
@@ -24,6 +24,7 @@ from msgspec.structs import astuple, fields
 from refold.display import one_line, visible
 from refold.edges.commands.command import Part, Progress, Result, builtins_of
 from refold.edges.commands.text import short_line
+from refold.edges.displays.width import width
 from refold.errors import OUTCOMES, Invalid, RefoldError
 
 if TYPE_CHECKING:
@@ -31,7 +32,17 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 CELL_MAX = 60
-STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+STYLES = {
+    "bold": "1",
+    "dim": "2",
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "blue": "34",
+    "magenta": "35",
+    "cyan": "36",
+    "bright_cyan": "96",
+}
 UTF8 = ("utf-8", "utf8")
 COERCED = ("C.UTF-8", "C.utf8")
 
@@ -54,6 +65,11 @@ class Screen:
         self.is_utf8 = is_utf8(self.out, os.environ)
         self.is_terminal = self.out.isatty()
         self.has_color = self.is_terminal and not no_color and wants_color(os.environ)
+
+    @property
+    def columns(self) -> int:
+        """The width of the terminal as it is now; 80 where there is none."""
+        return shutil.get_terminal_size().columns
 
     def line(self, *parts: Part) -> None:
         """Prints parts of one line, or of several if a text has newlines."""
@@ -80,10 +96,10 @@ class Screen:
         """Prints a line about a result, beside it: on standard error."""
         Screen(out=sys.stderr).line(f"refold: {text}")
 
-    def confirm(self, question: str) -> None:
-        """Asks on a terminal; Invalid elsewhere, where --yes must say it."""
+    def confirm(self, question: str, reason: str) -> None:
+        """Asks on a terminal; Invalid, for that reason, elsewhere, where --yes must say it."""
         if not self._can_ask:
-            raise Invalid("what this removes cannot be brought back", hint="confirm it with --yes")
+            raise Invalid(reason, hint="confirm it with --yes")
         if not self.ask(question):
             raise click.Abort
 
@@ -213,19 +229,6 @@ def _progress_bar() -> Bar:
     columns = (description, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     console = Console(file=sys.stderr, markup=False, emoji=False, highlight=False)
     return Progress(*columns, console=console, transient=True)
-
-
-def width(text: str) -> int:
-    """The columns that a text takes on a terminal."""
-    if text.isascii():
-        return len(text)
-    return sum(map(_character_width, text))
-
-
-def _character_width(character: str) -> int:
-    if unicodedata.combining(character):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 def _column_widths(lines: list[list[str]]) -> list[int]:

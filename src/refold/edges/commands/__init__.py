@@ -24,10 +24,31 @@ class Entry(NamedTuple):
 
 
 COMMANDS = {
+    "context": Entry("context.summary", "Show a conversation at a glance."),
+    "context messages": Entry("context.messages", "List all messages, or those of one role."),
+    "context artifacts": Entry("artifacts.list_", "List the artifacts, without their contents."),
+    "context show": Entry("artifacts.show", "Show what an artifact holds."),
+    "context stats": Entry("stats", "Show tokens, counts and cost."),
+    "context status": Entry("context.status", "Show how full the window is, and with what."),
+    "context add": Entry("context.add", "Keep a file, and show it to the model."),
+    "context add-folder": Entry("context.add_folder", "Show the model which files a folder has."),
+    "context add-search": Entry("context.add_search", "Show the model lines that have a text."),
+    "context prune": Entry("context.prune", "Hide the messages that matter least."),
+    "context clear": Entry("clear", "Take everything but pins off the page."),
+    "context compact": Entry("compact", "Make the page shorter."),
+    "context summarize": Entry("context.summarize", "Put older messages into a summary."),
+    "context export": Entry("export", "Write the conversation to a file."),
+    "context checkpoint": Entry("checkpoint", "Give this place a name."),
+    "context restore": Entry("restore", "Go back to a place; without one, list them."),
+    "context search": Entry("context.search", "Find messages and memories by what they say."),
     "list": Entry("list_", "List the conversations of the store, newest first."),
     "show": Entry("show", "Show the page of a conversation as the model sees it."),
+    "page": Entry("page", "Show the page as the model reads it, with what is folded."),
     "unfold": Entry("unfold", "Show the originals behind a handle."),
     "stats": Entry("stats", "Show size, counts and cost of a conversation."),
+    "cost": Entry("cost", "Show what was billed, and where the cached prefix broke."),
+    "model": Entry("model", "Show the model, or go on with another."),
+    "tools": Entry("tools", "List the tools that the model is told of."),
     "update": Entry("update", "Set the title, the tags, the names or the model of a conversation."),
     "compact": Entry("compact", "Make the page of a conversation shorter."),
     "undo": Entry("undo", "Take back the newest compaction or restore."),
@@ -78,12 +99,14 @@ COMMANDS = {
     "help": Entry("help_", "List the commands, or say what one takes."),
 }
 GROUPS = {
+    "context": "Show, fill and shorten what a conversation holds.",
     "artifacts": "List, show, search and remove stored artifacts.",
     "memory": "List, add, find, change and forget what outlives conversations.",
 }
 
 
 def load(name: str) -> Command[Any, Any]:
-    """The command of that name; KeyError if there is none."""
+    """The command of that name; KeyError if there is none. One that stands in the table twice is
+    the same command under either name."""
     found: Command[Any, Any] = import_module(f"{__name__}.{COMMANDS[name].module}").COMMAND
-    return found
+    return found if found.name == name else found.renamed(name)

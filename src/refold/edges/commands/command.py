@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TextIO, TypeV
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from refold.edges.commands import COMMANDS
 
@@ -40,6 +41,8 @@ class Screen(Protocol):
     is_utf8: bool
     has_color: bool
 
+    @property
+    def columns(self) -> int: ...
     def line(self, *parts: Part) -> None: ...
     def text(self, text: str) -> None: ...
     def block(self, text: str) -> None: ...
@@ -47,7 +50,7 @@ class Screen(Protocol):
     def table(self, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None: ...
     def document(self, chunks: Iterable[bytes]) -> None: ...
     def note(self, text: str) -> None: ...
-    def confirm(self, question: str) -> None: ...
+    def confirm(self, question: str, reason: str) -> None: ...
     def ask(self, question: str) -> bool: ...
     def progress(self, doing: str) -> AbstractContextManager[Progress | None]: ...
 
@@ -106,6 +109,10 @@ class Command(Struct, Generic[A, R], frozen=True, kw_only=True):
     def summary(self) -> str:
         """What it does, in one line, as the table says."""
         return COMMANDS[self.name].summary
+
+    def renamed(self, name: str) -> Command[A, R]:
+        """The same command under another name of the table."""
+        return replace(self, name=name)
 
 
 def builtins_of(value: object) -> Any:

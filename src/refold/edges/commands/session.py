@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from refold.stores.protocol import Store
     from refold.writer.asker import Writer
 
+FOR_GOOD = "what this removes cannot be brought back"
+
 
 class Session:
     """One use of the commands. `store_url` and `conversation` are those asked for; a conversation
@@ -45,6 +47,7 @@ class Session:
         self.screen, self.stdin = screen, stdin
         self._stores: list[Store] = []
         self._held: Context | None = None
+        self.has_writer = False
 
     @classmethod
     def holding(
@@ -54,11 +57,13 @@ class Session:
         *,
         screen: Screen | None = None,
         stdin: BinaryIO | None = None,
+        has_writer: bool = False,
     ) -> Session:
         """A session about a conversation that is open already, and stays open: commands work on
-        the caller's own context and store. Close it after each command."""
+        the caller's own context and store. `has_writer` says that the context was given one.
+        Close the session after each command."""
         session = cls(conversation=context.id, screen=screen, stdin=stdin)
-        session._held = context
+        session._held, session.has_writer = context, has_writer
         # A cached property: from here on, these are the stores of the session.
         session.store = session.target = store
         session.config = context.config
@@ -124,6 +129,10 @@ class Session:
             raise Invalid("no conversation is named", hint="refold list shows their ids")
         return self.find(self._name)
 
+    def check_conversation(self) -> None:
+        """NotFound if the conversation asked for does not exist: before other work is begun."""
+        self.store.conversation(self.conversation)
+
     def find(self, name: str) -> str:
         """The id that a name stands for: itself, or `@1` for the newest, `@2` for the one before
         it. NotFound, with the store that was looked at, if there is none."""
@@ -174,13 +183,18 @@ class Session:
         is watching."""
         return nullcontext() if self.screen is None else self.screen.progress(doing)
 
-    def confirm(self, question: str, yes: bool) -> None:
-        """Asks before something is removed for good; Invalid where nobody can be asked."""
+    def confirm(self, question: str, yes: bool, reason: str = FOR_GOOD) -> None:
+        """Asks before something is taken away; Invalid, for that reason, where nobody can be
+        asked."""
         if yes:
             return
         if self.screen is None:
-            raise Invalid("what this removes cannot be brought back", hint="confirm it with --yes")
-        self.screen.confirm(question)
+            raise Invalid(reason, hint="confirm it with --yes")
+        self.screen.confirm(question, reason)
+
+    def ask(self, question: str) -> bool:
+        """The answer of whoever is watching; no, where nobody is."""
+        return self.screen is not None and self.screen.ask(question)
 
 
 def _check_there(store: Store) -> Store:

@@ -1,0 +1,200 @@
+"""A conversation as a picture for a terminal with colors: the window by part, how its size went,
+what is largest, what is pinned, and what to do next.
+
+Lines are lists of texts and styled texts, never wider than the columns that are given. Neighbours:
+`bar`, `sparkline`, `parts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from msgspec import Struct
+
+from refold.core.model import Span
+from refold.display import number, one_line
+from refold.edges.displays.bar import LOOKS, bar
+from refold.edges.displays.overview import Overview
+from refold.edges.displays.parts import NAMES, WindowPart
+from refold.edges.displays.phrases import percent_of
+from refold.edges.displays.sparkline import marks, sparkline
+from refold.edges.displays.width import fitted, padded, width
+from refold.tokens.models import dollars
+
+Text = str | tuple[str, str]
+Line = list[Text]
+Call = Callable[..., str]  # how a command is written: its name, then its words
+
+COLUMNS_MIN, COLUMNS_MAX = 20, 100
+SQUARE = "■"
+LEVELS = {"ok": "green", "warn": "yellow", "compact": "red", "critical": "red"}
+PINS_SHOWN = 10
+
+
+class Large(Struct, frozen=True, kw_only=True):
+    """A slot of the page that costs much."""
+
+    seq: int
+    last: int
+    part: str
+    tokens: int
+    text: str
+    is_pinned: bool = False
+    is_request: bool = False
+
+
+class Panel(Struct, frozen=True, kw_only=True):
+    """What is drawn."""
+
+    overview: Overview
+    model: str
+    level: str
+    warn_at: int
+    compact_at: int
+    parts: tuple[WindowPart, ...]
+    history: tuple[tuple[int, int], ...]
+    compactions: tuple[int, ...]
+    largest: tuple[Large, ...]
+    pins: tuple[int, ...]
+
+
+def panel_lines(shown: Panel, columns: int, call: Call) -> list[Line]:
+    """The picture, in so many columns."""
+    room = max(COLUMNS_MIN, min(columns, COLUMNS_MAX))
+    return [
+        *_heading(shown, room),
+        [],
+        *_window(shown, room),
+        *_over_time(shown, room),
+        *_largest(shown, room, call),
+        [],
+        *_next(shown, room, call),
+    ]
+
+
+def _heading(shown: Panel, room: int) -> Iterator[Line]:
+    seen = shown.overview
+    title = fitted(f"{seen.conversation}: {one_line(seen.title)}", room, "…")
+    yield [("bold", title)]
+    percent = f"{1_000 * seen.current // seen.window / 10:.1f}%"
+    used = f"{seen.current:,} / {seen.window:,} tokens"
+    model = one_line(shown.model or "unknown model")
+    yield [
+        (LEVELS.get(shown.level, "green"), f"{percent} full"),
+        fitted(f", {used}, {model}", room - len(percent) - 5, "…"),
+    ]
+    messages = number(sum(seen.messages.values()), "message")
+    artifacts = number(sum(seen.artifacts.values()), "artifact")
+    compactions = number(len(shown.compactions), "compaction")
+    facts = f"{messages}, {artifacts}, {compactions}, {dollars(seen.cost)}"
+    yield [("dim", fitted(facts, room, "…"))]
+
+
+def _window(shown: Panel, room: int) -> Iterator[Line]:
+    yield [*bar(shown.parts, room)]
+    yield [("dim", _thresholds(shown, room))]
+    whole = sum(part.tokens for part in shown.parts)
+    for part in shown.parts:
+        style, cell = LOOKS[part.name]
+        square = SQUARE if cell == "█" else cell
+        size = f"{part.tokens:>11,} {_share(part.tokens, whole):>6}"
+        name = fitted(NAMES[part.name], room - 3 - len(size), "…")
+        yield [(style, square), f" {padded(name, min(24, room - 3 - len(size)))} {size}"]
+
+
+def _thresholds(shown: Panel, room: int) -> str:
+    """Under the bar: where a warning comes, and where a compaction."""
+    window = max(1, shown.overview.window)
+    line = ""
+    for at, text in ((shown.warn_at, "^warns"), (shown.compact_at, "^compacts")):
+        column = min(room - len(text), room * at // window)
+        if column > len(line):
+            line = line.ljust(column) + text
+    return line
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{1_000 * part // max(1, whole) / 10:.1f}%"
+
+
+def _over_time(shown: Panel, room: int) -> Iterator[Line]:
+    line = sparkline(shown.history, shown.overview.window, room)
+    if not line:
+        return
+    yield []
+    yield [("bold", fitted("Size over the conversation", room, "…"))]
+    yield [("cyan", line)]
+    if shown.compactions:
+        first, last = shown.history[0][0], shown.history[-1][0]
+        yield [("yellow", marks(shown.compactions, first, last, room))]
+        noun = "compaction" if len(shown.compactions) == 1 else "compactions"
+        yield [("yellow", "▲"), ("dim", f" {len(shown.compactions)} {noun}")]
+
+
+def _largest(shown: Panel, room: int, call: Call) -> Iterator[Line]:
+    if not shown.largest:
+        return
+    yield []
+    yield [("bold", "Largest")]
+    handles = [str(Span(one.seq, one.last)) for one in shown.largest]
+    size = max(map(len, handles))
+    for one, handle in zip(shown.largest, handles, strict=True):
+        share = percent_of(one.tokens, shown.overview.current)
+        head = f" {handle.ljust(size)} {one.tokens:>9,} {share:>3}% "
+        advice = _advice(one, call)
+        left = room - 1 - len(head) - width(advice) - 2
+        if left < 8:
+            yield [(LOOKS[one.part][0], SQUARE), fitted(f"{head}{advice}", room - 1, "…")]
+            continue
+        text = padded(fitted(one_line(one.text), left, "…"), left)
+        yield [(LOOKS[one.part][0], SQUARE), head, text, ("dim", f"  {advice}")]
+
+
+def _advice(one: Large, call: Call) -> str:
+    """What can be done about it."""
+    if one.is_pinned:
+        return f"pinned; {call('unpin', str(one.seq))}"
+    if one.is_request:
+        return "the latest request stays"
+    if one.part == "summaries":
+        return call("unfold", str(Span(one.seq, one.last)))
+    return call("hide", str(one.seq))
+
+
+def _next(shown: Panel, room: int, call: Call) -> Iterator[Line]:
+    pins = ", ".join(f"#{seq}" for seq in shown.pins[:PINS_SHOWN])
+    more = len(shown.pins) - PINS_SHOWN
+    pinned = f"Pinned: {pins or 'nothing'}" + (f" and {more:,} more" if more > 0 else "")
+    yield [fitted(pinned, room, "…")]
+    yield [("bold", "Next: "), fitted(_todo(shown, call), room - 6, "…")]
+
+
+def _todo(shown: Panel, call: Call) -> str:
+    """One sentence: what a person should do now."""
+    left = shown.compact_at - shown.overview.current
+    if shown.level == "ok":
+        return f"nothing; {number(max(0, left), 'token')} until a compaction"
+    if left > 0:
+        return f"{call('compact')} (by itself in {number(left, 'token')})"
+    return f"{call('compact')}, or the next request does it"
+
+
+def comparison_lines(before: int, after: int, window: int, columns: int) -> list[Line]:
+    """The window before and after a compaction, as two bars."""
+    room = max(COLUMNS_MIN, min(columns, COLUMNS_MAX))
+    return [
+        _measure("Before", before, window, room, "red"),
+        _measure("After", after, window, room, "green"),
+    ]
+
+
+def _measure(name: str, tokens: int, window: int, room: int, style: str) -> Line:
+    size = f" {percent_of(tokens, window):>3}% {tokens:>9,}"
+    cells = max(4, room - 7 - len(size))
+    filled = min(cells, round(cells * tokens / max(1, window)))
+    return [f"{name:<7}", (style, "█" * filled), ("dim", "░" * (cells - filled)), size]
+
+
+def shown_width(line: Sequence[Text]) -> int:
+    """The columns that a line takes."""
+    return sum(width(part if isinstance(part, str) else part[1]) for part in line)
