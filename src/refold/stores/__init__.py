@@ -15,7 +15,15 @@ from refold.errors import Invalid
 from refold.stores.protocol import Store
 from refold.stores.read_only import ReadOnlyStore
 
-__all__ = ["Store", "is_read_only", "is_same_place", "is_there", "open_store", "reading_store"]
+__all__ = [
+    "Store",
+    "is_read_only",
+    "is_same_place",
+    "is_there",
+    "open_store",
+    "reading_store",
+    "telling",
+]
 
 
 @checked
@@ -44,6 +52,14 @@ def reading_store(store: Store) -> Store:
         return ReadOnlyStore(store, owns=False)
     is_on_disk = store.url.partition(":")[0] in ("sqlite", "files")
     return open_store(store.url, read_only=True) if is_on_disk else ReadOnlyStore(store, owns=False)
+
+
+def telling(store: Store, listener: Callable[[str, int], None]) -> Store:
+    """The same store, to be read only, which says how far it was read: the conversation, and how
+    many events in all. It stays open."""
+    from refold.stores.told import ToldStore
+
+    return ToldStore(store, listener)
 
 
 def is_read_only(store: Store) -> bool:

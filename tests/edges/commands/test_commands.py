@@ -98,6 +98,9 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "allow": {},
     "doctor": {},
     "demo": {"fast": True},
+    "watch": {"seconds": 0.0, "every": 0.1},
+    "statusline": {"conversation": "fix-login", "short": True},
+    "completion": {"shell": "bash"},
     "help": {"command": "compact"},
 }
 

@@ -29,6 +29,8 @@ READING: dict[str, tuple[tuple[str, ...], ...]] = {
     "page": (("work",), ("work", "1")),
     "cost": (("work",),),
     "tools": (("work",),),
+    "watch": (("work", "--seconds", "0"),),
+    "statusline": (("work",), ("work", "--short", "--color")),
     "list": ((), ("--tag", "x")),
     "show": (("work",), ("work", "--all"), ("work", "--seq", "2"), ("work", "--handle", "#4")),
     "unfold": (("work", "#4-6"), ("work", "5", "--level", "line")),

@@ -61,7 +61,9 @@ def test_where_nobody_watches_there_is_no_progress_and_nobody_to_ask() -> None:
 
 
 READING = [
-    name for name in COMMANDS if load(name).on != "nothing" and name not in ("import", "doctor")
+    name
+    for name in COMMANDS
+    if load(name).on != "nothing" and name not in ("import", "doctor", "statusline")
 ]
 
 

@@ -87,7 +87,13 @@ def test_generated_patterns_mean_what_git_means(
     (repository / ".gitignore").write_text("\n".join(top) + "\n")
     (repository / "src" / ".gitignore").write_text("\n".join(below) + "\n")
     try:
-        assert ours(repository) == of_git(repository)
+        listed = of_git(repository)
+        assert ours(repository) == listed
+        inside = {name.removeprefix("src/") for name in listed if name.startswith("src/")}
+        # A folder that is asked for by its name is looked into, also if git leaves it out.
+        assert ours(repository / "src") >= inside
+        if "src/.gitignore" in listed:
+            assert ours(repository / "src") == inside
     finally:
         (repository / "src" / ".gitignore").unlink()
 

@@ -75,6 +75,11 @@ class Screen:
         """Prints parts of one line, or of several if a text has newlines."""
         self.out.write("".join(self._shown(part) for part in parts) + "\n")
 
+    def back(self, lines: int) -> None:
+        """Takes back so many lines that were printed last, on a terminal that can."""
+        if lines and self.has_color:
+            self.out.write(f"\x1b[{lines}F\x1b[J")
+
     def text(self, text: str) -> None:
         """Prints a text without ending the line."""
         self.out.write(self._escaped(text))

@@ -96,6 +96,15 @@ COMMANDS = {
     "allow": Entry("allow", "Allow what the files of this project name: a server and a key."),
     "doctor": Entry("doctor", "Check this installation."),
     "demo": Entry("demo", "Play an agent session with and without refold.", is_shell_only=True),
+    "watch": Entry(
+        "watch", "Follow a conversation that another process writes.", is_shell_only=True
+    ),
+    "statusline": Entry(
+        "statusline", "Print one line for a status line or a prompt.", is_shell_only=True
+    ),
+    "completion": Entry(
+        "completion", "Print what a shell needs to complete words.", is_shell_only=True
+    ),
     "help": Entry("help_", "List the commands, or say what one takes."),
 }
 GROUPS = {

@@ -29,7 +29,10 @@ from refold.strategies.registry import check_settings
 
 CONFIGURED = "configured"
 OWN_OPTIONS = ("target", "task", "instructions")
-STRATEGY = Meta(description="By default, the configured ladder.", extra={"metavar": "NAME"})
+STRATEGY = Meta(
+    description="By default, the configured ladder.",
+    extra={"metavar": "NAME", "completes": "strategy"},
+)
 TARGET = Meta(description="The size to reach, in tokens.", ge=0)
 TASK = Meta(
     description="What the agent works on, for relevance; by default the latest request.",

@@ -67,7 +67,7 @@ def show(chosen: Chosen, screen: Screen) -> None:
         guess = f"This model is not known; a window of {number(chosen.window, 'token')} is assumed"
         screen.line(("yellow", f"{guess}{hint}"))
     if chosen.due != "none":
-        screen.line(("yellow", "The page is too large for it: the next request makes it shorter."))
+        screen.line(("yellow", "The next request makes the page shorter first."))
     if chosen.before and chosen.before != chosen.model:
         back = call(screen, "model", chosen.conversation, chosen.before)
         screen.line(("dim", f"Go back with: {back}"))

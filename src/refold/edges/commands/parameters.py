@@ -44,7 +44,8 @@ class Parameter(Struct, frozen=True, kw_only=True):
     def shown(self) -> str:
         """How a usage line names it: `ID`, `[NAME]...`, `--limit N`."""
         if self.option:
-            return self.option if self.kind == "flag" else f"{self.option} {self.metavar}"
+            value = self.metavar or ("TEXT" if self.kind == "text" else "N")
+            return self.option if self.kind == "flag" else f"{self.option} {value}"
         name = self.metavar if self.is_required else f"[{self.metavar}]"
         return f"{name}..." if self.is_many or self.takes_rest else name
 

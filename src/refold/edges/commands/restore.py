@@ -13,14 +13,17 @@ from msgspec import Meta, Struct, convert
 
 from refold.core.model import Usage
 from refold.edges.commands import points
-from refold.edges.commands.command import POSITIONAL, Arguments, Command, Result, Screen
+from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.events import MessageRow, message_rows, show_messages
 from refold.edges.commands.position import POINT_HELP, point_seq
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import number, short_line, show_undo
 from refold.tokens.models import dollars
 
-POINT = Meta(description=f"{POINT_HELP} Without one, the points are listed.", extra=POSITIONAL)
+POINT = Meta(
+    description=f"{POINT_HELP} Without one, the points are listed.",
+    extra={"positional": True, "completes": "point"},
+)
 DRY_RUN = Meta(description="Say what would be switched off, and change nothing.")
 FILES_SHOWN = 20
 

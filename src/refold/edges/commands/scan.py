@@ -13,7 +13,8 @@ from refold.edges.commands.session import Session
 from refold.edges.commands.text import number, show_damage
 
 NAMES = Meta(
-    description="The conversations; by default all.", extra={"positional": True, "metavar": "ID"}
+    description="The conversations; by default all.",
+    extra={"positional": True, "metavar": "ID", "completes": "conversation"},
 )
 DOUBTFUL = Meta(description="Also show what is more likely a fixture than a secret.")
 

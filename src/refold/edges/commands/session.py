@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from refold.display import number
 from refold.edges.commands.command import Progress, Screen
-from refold.errors import Corrupt, Invalid, NotFound
+from refold.errors import Corrupt, Invalid, NotFound, RefoldError
 
 if TYPE_CHECKING:
     from refold.config import Config
@@ -182,6 +182,33 @@ class Session:
         """What shows progress while a block runs: `show(what, done, total)`; None where nobody
         is watching."""
         return nullcontext() if self.screen is None else self.screen.progress(doing)
+
+    @contextmanager
+    def followed(self, doing: str, conversation: str | None = None) -> Iterator[Store]:
+        """The store, to be read while progress is shown: of one conversation, or of all."""
+        with self.progress(doing) as progress:
+            if progress is None:
+                yield self.store
+                return
+            from refold.stores import telling
+
+            total = self._events(conversation)
+
+            def tell(id: str, done: int) -> None:
+                progress(f"{doing} {id}", min(done, total), total)
+
+            yield telling(self.store, tell)
+
+    def _events(self, conversation: str | None) -> int:
+        """How many events there are, of one conversation or of all; 0 where that cannot be read,
+        which is then for the work itself to say."""
+        from refold.log.reading import conversations
+
+        try:
+            about = [one for one in conversations(self.store) if conversation in (None, one.id)]
+        except RefoldError:
+            return 0
+        return sum(one.head for one in about)
 
     def confirm(self, question: str, yes: bool, reason: str = FOR_GOOD) -> None:
         """Asks before something is taken away; Invalid, for that reason, where nobody can be

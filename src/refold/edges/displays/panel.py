@@ -29,6 +29,7 @@ COLUMNS_MIN, COLUMNS_MAX = 20, 100
 SQUARE = "■"
 LEVELS = {"ok": "green", "warn": "yellow", "compact": "red", "critical": "red"}
 PINS_SHOWN = 10
+TEXT_COLUMNS_MIN = 8
 
 
 class Large(Struct, frozen=True, kw_only=True):
@@ -143,8 +144,9 @@ def _largest(shown: Panel, room: int, call: Call) -> Iterator[Line]:
         head = f" {handle.ljust(size)} {one.tokens:>9,} {share:>3}% "
         advice = _advice(one, call)
         left = room - 1 - len(head) - width(advice) - 2
-        if left < 8:
-            yield [(LOOKS[one.part][0], SQUARE), fitted(f"{head}{advice}", room - 1, "…")]
+        if left < TEXT_COLUMNS_MIN:
+            text = fitted(one_line(one.text), max(1, room - 1 - len(head)), "…")
+            yield [(LOOKS[one.part][0], SQUARE), fitted(head, room - 1), text]
             continue
         text = padded(fitted(one_line(one.text), left, "…"), left)
         yield [(LOOKS[one.part][0], SQUARE), head, text, ("dim", f"  {advice}")]
@@ -157,7 +159,8 @@ def _advice(one: Large, call: Call) -> str:
     if one.is_request:
         return "the latest request stays"
     if one.part == "summaries":
-        return call("unfold", str(Span(one.seq, one.last)))
+        # Without its sign: in a shell it would begin a comment.
+        return call("unfold", str(Span(one.seq, one.last)).removeprefix("#"))
     return call("hide", str(one.seq))
 
 
@@ -166,17 +169,19 @@ def _next(shown: Panel, room: int, call: Call) -> Iterator[Line]:
     more = len(shown.pins) - PINS_SHOWN
     pinned = f"Pinned: {pins or 'nothing'}" + (f" and {more:,} more" if more > 0 else "")
     yield [fitted(pinned, room, "…")]
-    yield [("bold", "Next: "), fitted(_todo(shown, call), room - 6, "…")]
+    todo, more_words = _todo(shown, call)
+    whole = f"{todo}{more_words}"
+    yield [("bold", "Next: "), fitted(whole if width(whole) <= room - 6 else todo, room - 6, "…")]
 
 
-def _todo(shown: Panel, call: Call) -> str:
-    """One sentence: what a person should do now."""
+def _todo(shown: Panel, call: Call) -> tuple[str, str]:
+    """What a person should do now, and a few words more where there is room."""
     left = shown.compact_at - shown.overview.current
     if shown.level == "ok":
-        return f"nothing; {number(max(0, left), 'token')} until a compaction"
+        return "nothing", f"; {number(max(0, left), 'token')} until a compaction"
     if left > 0:
-        return f"{call('compact')} (by itself in {number(left, 'token')})"
-    return f"{call('compact')}, or the next request does it"
+        return call("compact"), f" (by itself in {number(left, 'token')})"
+    return call("compact"), ", or the next request does it"
 
 
 def comparison_lines(before: int, after: int, window: int, columns: int) -> list[Line]:
@@ -186,6 +191,12 @@ def comparison_lines(before: int, after: int, window: int, columns: int) -> list
         _measure("Before", before, window, room, "red"),
         _measure("After", after, window, room, "green"),
     ]
+
+
+def meter(tokens: int, window: int, level: str, columns: int) -> Line:
+    """How full the window is, as one line."""
+    room = max(COLUMNS_MIN, min(columns, COLUMNS_MAX))
+    return _measure("Window", tokens, window, room, LEVELS.get(level, "green"))
 
 
 def _measure(name: str, tokens: int, window: int, room: int, style: str) -> Line:

@@ -67,9 +67,9 @@ def warning(used: int, window: int) -> str:
     return f"Context usage at {tokens_of(used, window)}"
 
 
-def advice(used: int, window: int) -> str:
+def advice(used: int, window: int, compact: str = "/compact") -> str:
     """`Context usage at 82% - Consider using /compact`."""
-    return f"Context usage at {percent_of(used, window)}% - Consider using /compact"
+    return f"Context usage at {percent_of(used, window)}% - Consider using {compact}"
 
 
 def compacting(percent: float, strategy: str) -> str:

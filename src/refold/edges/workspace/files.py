@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from refold.edges.workspace.ignored import FILE, NEVER, Pattern, is_ignored, patterns_of
+from refold.edges.workspace.place import is_below
 
 PATTERNS_BYTES_MAX = 1_000_000
 
@@ -30,12 +31,33 @@ class Found(NamedTuple):
 def walk(top: str, *, depth_max: int) -> Iterator[Found]:
     """What lies below a folder, each folder before what is in it. The caller stops when it has
     enough; what cannot be read is left out."""
-    yield from _walk(top, "", 1, depth_max, [])
+    folder = os.path.realpath(top)
+    root = _root(folder)
+    names = [] if folder == root else os.path.relpath(folder, root).split(os.sep)
+    above: list[Pattern] = []
+    for count in range(len(names)):
+        above += _patterns(os.path.join(root, *names[:count]), "/".join(names[:count]))
+    skipped = len("/".join(names)) + 1 if names else 0
+    for one in _walk(folder, "/".join(names), 1, depth_max, above):
+        yield one._replace(path=one.path[skipped:])
+
+
+def _root(folder: str) -> str:
+    """Where the patterns begin that hold for a folder: its repository, else the current folder
+    if it lies in that, else itself."""
+    place = folder
+    while not os.path.exists(os.path.join(place, ".git")):
+        if place == os.path.dirname(place):
+            here = os.path.realpath(os.getcwd())
+            return here if is_below(folder, here) else folder
+        place = os.path.dirname(place)
+    return place
 
 
 def _walk(
     folder: str, below: str, depth: int, depth_max: int, above: list[Pattern]
 ) -> Iterator[Found]:
+    """The same, with paths from the root."""
     patterns = [*above, *_patterns(folder, below)]
     for entry in _entries(folder):
         path = f"{below}/{entry.name}" if below else entry.name

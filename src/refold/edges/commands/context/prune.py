@@ -18,6 +18,7 @@ from refold.edges.commands.compact_result import Compacted, Planned
 from refold.edges.commands.compaction_shown import show as show_compaction
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import number
+from refold.strategies.registry import BUILT_IN
 
 STRATEGY = Meta(
     description="By default relevance.", extra={"metavar": "NAME", "completes": "strategy"}
@@ -38,9 +39,18 @@ def run(session: Session, arguments: PruneArguments) -> Planned | Compacted:
         with session.context() as context:
             target = context.budget.window // 2
     given = CompactArguments(
-        strategies=(arguments.strategy,), target=target, dry_run=arguments.dry_run
+        strategies=(arguments.strategy,),
+        target=target,
+        settings=_size(arguments.strategy, target),
+        dry_run=arguments.dry_run,
     )
     return compact(session, given)
+
+
+def _size(strategy: str, target: int) -> tuple[str, ...]:
+    """The size as a setting, for strategies that have a size of their own."""
+    _, settings = BUILT_IN.get(strategy, ("", {}))
+    return (f"max_tokens={target}",) if "max_tokens" in settings else ()
 
 
 def show(done: Planned | Compacted, screen: Screen) -> None:
