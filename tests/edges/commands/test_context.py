@@ -292,7 +292,13 @@ def test_a_misspelt_command_gets_the_nearest_in_the_shell(url: str) -> None:
     assert "did you mean messages?" in refused("context", "mesages", "fix-login")
     assert "did you mean messages?" in refused("context", "mesages")
     assert "'nothing-like-it'" in refused("context", "nothing-like-it")
-    assert run("context", "fix-login", "--plain").exit_code == 0
+    for given in (
+        ("fix-login", "--plain"),
+        ("--plain", "fix-login"),
+        ("fix-login", "--store", url),
+    ):
+        assert run("context", *given).exit_code == 0
+    assert run("context", "--store", url, "fix-login").stdout.startswith("Context Summary")
     assert run("context", "--help").stdout.startswith("Usage: refold context")
 
 

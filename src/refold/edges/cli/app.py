@@ -34,6 +34,7 @@ another."""
 INTERRUPTED, PIPE_CLOSED = 130, 141
 MESSAGE_MAX = 2_000
 MISSPELT_MIN = 0.8
+OUTPUT = ("--json", "--no-color", "--debug")
 
 
 # --- the commands ---
@@ -77,12 +78,12 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         known = self.list_commands(ctx)
+        name = self.prefix + args[0]
+        if name in GROUPS and name in COMMANDS and _is_own(name, args[1:]):
+            # A group that is a command itself: `refold context ID`.
+            return args[0], _as_click(load(name)), args[1:]
         if args[0] in known:
             return super().resolve_command(ctx, args)
-        own = self.prefix.strip()
-        if own in COMMANDS and not _is_misspelt(args, known):
-            # A group that is a command itself: `refold context ID`.
-            return own, _as_click(load(own)), args
         hint = suggestion(args[0], known)
         raise click.UsageError(f"there is no command {short_line(args[0], 40)!r}; {hint}", ctx)
 
@@ -90,11 +91,16 @@ class Commands(click.Group):
         sys.exit(outcome(list(sys.argv[1:] if args is None else args)))
 
 
-def _is_misspelt(args: list[str], known: list[str]) -> bool:
-    """Whether the first word is a misspelt command, and not the id that a group's own command
-    takes: that stands alone, and looks like none of the commands."""
-    words = [arg for arg in args if not arg.startswith("-")]
-    return len(words) > 1 or bool(words and nearest(words[0], known, alike_min=MISSPELT_MIN))
+def _is_own(group: str, args: list[str]) -> bool:
+    """Whether the words after a group are for the command of its name, and not one of those in
+    it, perhaps misspelt: an id stands alone, and looks like none of them."""
+    known = [name.split()[-1] for name in COMMANDS if name.startswith(f"{group} ")]
+    if not args or args[0] in known or args[0] in (*HELP["help_option_names"], *OUTPUT):
+        return False
+    if args[0].startswith("-"):
+        return True
+    is_alone = len(args) == 1 or args[1].startswith("-")
+    return is_alone and not nearest(args[0], known, alike_min=MISSPELT_MIN)
 
 
 def _group_help(name: str) -> str:

@@ -35,6 +35,7 @@ BREAK_TOKENS_MIN = 1_024  # providers cache nothing that is shorter
 BREAK_SHARE_MIN = 0.1
 EXPIRES_S = 300
 BREAKS_SHOWN = 10
+TELLING = ("usage", "edit", "revert", "restore", "meta")  # kinds of events: others are not decoded
 
 
 class CostArguments(Arguments, frozen=True, kw_only=True):
@@ -111,7 +112,7 @@ def _sum(costs: Iterable[float | None]) -> float | None:
 def _calls(events: Iterable[Event]) -> Iterator[_Call]:
     since = ""
     for event in events:
-        body = decode(event)
+        body = decode(event) if event.kind in TELLING else None
         if isinstance(body, Usage):
             yield _Call(seq=event.seq, at_ms=event.at_ms, usage=body, since=since)
             since = ""

@@ -69,7 +69,7 @@ def run(session: Session, arguments: PageArguments) -> Page | Unfolded:
             conversation=context.id,
             system=_text(view.system),
             parts=tuple(_parts(view.slots)),
-            tokens=view.tokens,
+            tokens=context.stats().current,
         )
 
 

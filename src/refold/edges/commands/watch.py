@@ -15,16 +15,17 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from refold.core.model import Event, Message
-from refold.display import number, one_line
+from refold.core.model import Event, Message, Usage
+from refold.display import number
 from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.events import body_of, event_row, summary
 from refold.edges.commands.session import Session
 from refold.edges.displays.panel import Line, meter
-from refold.edges.displays.phrases import tokens_of
-from refold.edges.displays.width import fitted
+from refold.edges.displays.phrases import percent_of, tokens_of
+from refold.edges.displays.width import fitted, harmless
 from refold.engine.context import Context
 from refold.log.unfold import body_text
+from refold.tokens.models import dollars
 
 TEXT_CHARS = 300
 NEWEST = 12
@@ -101,11 +102,16 @@ def _update(context: Context, after: int) -> Update:
 def _happened(event: Event) -> Happened:
     row = event_row(event)
     body = body_of(row)
-    if isinstance(body, Message):
-        text = f"[{body.role.capitalize()}] {body_text(body)[:TEXT_CHARS]}"
-    else:
-        text = summary(row).removeprefix(f"#{event.seq} ")
-    return Happened(seq=event.seq, at_ms=event.at_ms, kind=event.kind, text=one_line(text))
+    match body:
+        case Message():
+            text = f"[{body.role.capitalize()}] {body_text(body)[:TEXT_CHARS]}"
+        case Usage():
+            cached = f"{percent_of(body.cache_read, body.input)}% from the cache"
+            said = f"{number(body.input, 'token')} in ({cached}), {body.output:,} out"
+            text = f"billed: {said}, {dollars(body.cost)}"
+        case _:
+            text = summary(row).removeprefix(f"#{event.seq} ")
+    return Happened(seq=event.seq, at_ms=event.at_ms, kind=event.kind, text=harmless(text))
 
 
 # --- shown ---
@@ -142,7 +148,7 @@ def _picture(id: str, update: Update, newest: list[Happened], columns: int) -> l
     """The lines of the picture; none is wider than the terminal, so it can be drawn over."""
     room = max(20, columns - 1)
     counts = f"{number(update.messages, 'message')}, {number(update.compactions, 'compaction')}"
-    heading = fitted(f"{one_line(id)} at #{update.head}: {counts}", room, "…")
+    heading = fitted(f"{harmless(id)} at #{update.head}: {counts}", room, "…")
     lines: list[Line] = [
         [("bold", heading)],
         meter(update.current, update.window, update.level, room),

@@ -12,8 +12,8 @@ from datetime import UTC, datetime, tzinfo
 
 from msgspec import Struct
 
-from refold.display import counted, one_line, plural
-from refold.edges.displays.width import fitted
+from refold.display import counted, plural
+from refold.edges.displays.width import fitted, harmless
 from refold.tokens.models import dollars
 
 LINE_COLUMNS = 60
@@ -76,7 +76,7 @@ def overview_lines(seen: Overview, zone: tzinfo | None = None, call: str = "/con
 def _facts(seen: Overview, zone: tzinfo | None) -> Iterator[str]:
     percent = 1_000 * seen.current // seen.window / 10
     yield f"Conversation: {seen.conversation}"
-    yield f'Title: "{one_line(seen.title)}"'
+    yield f'Title: "{harmless(seen.title)}"'
     yield f"Messages: {counted(Counter(_by_role(seen.messages)))}"
     types = {plural(type, count): count for type, count in seen.artifacts.items()}
     yield f"Artifacts: {counted(Counter(types))}"
@@ -107,7 +107,7 @@ def _recent(messages: tuple[Said, ...]) -> Iterator[str]:
         yield ""
         yield "Recent messages:"
     for one in messages[-MESSAGES_SHOWN:]:
-        yield f"  [{one.role.capitalize()}] {fitted(one_line(one.text), LINE_COLUMNS)}"
+        yield f"  [{one.role.capitalize()}] {fitted(harmless(one.text), LINE_COLUMNS)}"
 
 
 def _artifacts(seen: Overview) -> Iterator[str]:
@@ -118,7 +118,7 @@ def _artifacts(seen: Overview) -> Iterator[str]:
         kind = TYPES.get(one.type, "custom")
         noun = "result" if kind == "search" else "line"
         size = f"{one.lines:,} {noun}" + ("" if one.lines == 1 else "s")
-        yield f"  {one.id}: {fitted(one_line(one.name), LINE_COLUMNS)} ({kind}, {size})"
+        yield f"  {one.id}: {fitted(harmless(one.name), LINE_COLUMNS)} ({kind}, {size})"
     more = sum(seen.artifacts.values()) - len(seen.first[:ARTIFACTS_SHOWN])
     if more > 0:
         yield f"  ... +{more:,} more"

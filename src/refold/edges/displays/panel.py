@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec import Struct
 
 from refold.core.model import Span
-from refold.display import number, one_line
+from refold.display import number
 from refold.edges.displays.bar import LOOKS, bar
 from refold.edges.displays.overview import Overview
 from refold.edges.displays.parts import NAMES, WindowPart
 from refold.edges.displays.phrases import percent_of
 from refold.edges.displays.sparkline import marks, sparkline
-from refold.edges.displays.width import fitted, padded, width
+from refold.edges.displays.width import fitted, harmless, padded, width
 from refold.tokens.models import dollars
 
 Text = str | tuple[str, str]
@@ -30,6 +30,8 @@ SQUARE = "■"
 LEVELS = {"ok": "green", "warn": "yellow", "compact": "red", "critical": "red"}
 PINS_SHOWN = 10
 TEXT_COLUMNS_MIN = 8
+NARROW = 36  # below so many columns, numbers of tokens give way
+PERCENT_MAX = 999
 
 
 class Large(Struct, frozen=True, kw_only=True):
@@ -75,11 +77,11 @@ def panel_lines(shown: Panel, columns: int, call: Call) -> list[Line]:
 
 def _heading(shown: Panel, room: int) -> Iterator[Line]:
     seen = shown.overview
-    title = fitted(f"{seen.conversation}: {one_line(seen.title)}", room, "…")
+    title = fitted(harmless(f"{seen.conversation}: {seen.title}"), room, "…")
     yield [("bold", title)]
     percent = f"{1_000 * seen.current // seen.window / 10:.1f}%"
     used = f"{seen.current:,} / {seen.window:,} tokens"
-    model = one_line(shown.model or "unknown model")
+    model = harmless(shown.model or "unknown model")
     yield [
         (LEVELS.get(shown.level, "green"), f"{percent} full"),
         fitted(f", {used}, {model}", room - len(percent) - 5, "…"),
@@ -98,9 +100,10 @@ def _window(shown: Panel, room: int) -> Iterator[Line]:
     for part in shown.parts:
         style, cell = LOOKS[part.name]
         square = SQUARE if cell == "█" else cell
-        size = f"{part.tokens:>11,} {_share(part.tokens, whole):>6}"
-        name = fitted(NAMES[part.name], room - 3 - len(size), "…")
-        yield [(style, square), f" {padded(name, min(24, room - 3 - len(size)))} {size}"]
+        share = f"{_share(part.tokens, whole):>6}"
+        size = f"{part.tokens:>11,} {share}" if room >= NARROW else share
+        left = min(24, room - 3 - len(size))
+        yield [(style, square), f" {padded(fitted(NAMES[part.name], left, '…'), left)} {size}"]
 
 
 def _thresholds(shown: Panel, room: int) -> str:
@@ -144,11 +147,11 @@ def _largest(shown: Panel, room: int, call: Call) -> Iterator[Line]:
         head = f" {handle.ljust(size)} {one.tokens:>9,} {share:>3}% "
         advice = _advice(one, call)
         left = room - 1 - len(head) - width(advice) - 2
+        said = harmless(one.text)
         if left < TEXT_COLUMNS_MIN:
-            text = fitted(one_line(one.text), max(1, room - 1 - len(head)), "…")
-            yield [(LOOKS[one.part][0], SQUARE), fitted(head, room - 1), text]
+            yield [(LOOKS[one.part][0], SQUARE), fitted(f"{head}{said}", room - 1, "…")]
             continue
-        text = padded(fitted(one_line(one.text), left, "…"), left)
+        text = padded(fitted(said, left, "…"), left)
         yield [(LOOKS[one.part][0], SQUARE), head, text, ("dim", f"  {advice}")]
 
 
@@ -200,8 +203,10 @@ def meter(tokens: int, window: int, level: str, columns: int) -> Line:
 
 
 def _measure(name: str, tokens: int, window: int, room: int, style: str) -> Line:
-    size = f" {percent_of(tokens, window):>3}% {tokens:>9,}"
-    cells = max(4, room - 7 - len(size))
+    size = f" {min(PERCENT_MAX, percent_of(tokens, window)):>3}%"
+    if room >= NARROW:
+        size += f" {tokens:>10,}"
+    cells = room - 7 - len(size)
     filled = min(cells, round(cells * tokens / max(1, window)))
     return [f"{name:<7}", (style, "█" * filled), ("dim", "░" * (cells - filled)), size]
 

@@ -3,7 +3,14 @@ combining ones. A row that is measured so has its border in the right place."""
 
 from __future__ import annotations
 
+from refold.display import one_line, visible
+
 ELLIPSIS = "..."
+
+
+def harmless(text: str) -> str:
+    """A text of others as a part of one line, as a screen shows it: only so can it be measured."""
+    return visible(one_line(text))
 
 
 def width(text: str) -> int:
