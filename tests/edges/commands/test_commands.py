@@ -4,6 +4,7 @@ gives a result that can be encoded."""
 from __future__ import annotations
 
 import ast
+import io
 import json
 import re
 import shlex
@@ -20,6 +21,7 @@ import refold.edges.commands
 from refold.edges.cli.screen import Screen
 from refold.edges.commands import COMMANDS, GROUPS, load
 from refold.edges.commands.command import Result, builtins_of
+from refold.edges.commands.line import table
 from refold.edges.commands.session import Session
 from refold.errors import OUTCOMES, Invalid
 from tests.edges.cli.rooms import run
@@ -195,6 +197,17 @@ def test_a_command_shows_its_result(
         assert capsys.readouterr() == ("", "")
         command.show(result, Screen())
     assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", table())
+def test_in_a_chat_no_command_speaks_of_the_shell(name: str, url: str) -> None:
+    command, given = load(name), arguments(name, url)
+    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+    screen = Screen(out=out, is_shell=False)
+    with Session(store_url=url, conversation="fix-login", screen=screen) as session:
+        command.show(command.run(session, given), screen)
+    assert isinstance(out.buffer, io.BytesIO)
+    assert not re.search(r"\brefold [a-z]", out.buffer.getvalue().decode())
 
 
 @pytest.mark.parametrize("name", ["delete", "sweep", "artifacts delete"])

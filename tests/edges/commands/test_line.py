@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.edges.commands import COMMANDS, load
-from refold.edges.commands.line import Line, parse, split, table
+from refold.edges.commands.line import Line, as_lines, parse, split, table
 from refold.edges.commands.parameters import parameters_of
 from refold.errors import Invalid, RefoldError
 from tests.edges.commands.test_commands import EXAMPLES
@@ -113,6 +113,24 @@ def test_any_line_is_a_command_or_invalid(text: str, name: str) -> None:
             assert isinstance(parse(line), Line)
         except RefoldError as error:
             assert isinstance(error, Invalid) and error.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("Nothing is lost: refold undo takes it back.", "Nothing is lost: /undo takes it back."),
+        ("refold show fix-login --all --brief names", "/show --all --brief names"),
+        ("refold list shows their ids", "/list shows their ids"),
+        ("refold page ID", "/page"),
+        ("refold memory forget mem-1", "/memory forget mem-1"),
+        ("refold artifacts clean --help", "/artifacts clean --help"),
+        ("refold demo plays", "refold demo plays"),
+        ("upgrade refold", "upgrade refold"),
+        ("refold unfold ID #41 reads a message, refold undo", "/unfold #41 reads a message, /undo"),
+    ],
+)
+def test_a_hint_for_the_shell_is_said_for_the_chat(text: str, line: str) -> None:
+    assert as_lines(text, "fix-login") == line
 
 
 def test_what_is_for_the_shell_only_is_not_in_the_table() -> None:

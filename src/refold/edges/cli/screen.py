@@ -71,6 +71,12 @@ class Screen:
         """The width of the terminal as it is now; 80 where there is none."""
         return shutil.get_terminal_size().columns
 
+    def call(self, name: str, conversation: str = "", *words: str) -> str:
+        """How a command is written here: `refold undo ID` in a shell, `/undo` in a chat, which
+        has its conversation."""
+        first = ("refold", name, conversation) if self.is_shell else (f"/{name}",)
+        return " ".join(word for word in (*first, *words) if word)
+
     def line(self, *parts: Part) -> None:
         """Prints parts of one line, or of several if a text has newlines."""
         self.out.write("".join(self._shown(part) for part in parts) + "\n")

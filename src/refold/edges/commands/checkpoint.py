@@ -41,7 +41,7 @@ def show(marked: Marked, screen: Screen) -> None:
     moved = f", and no longer #{marked.moved_from}" if marked.moved_from else ""
     screen.line(("bold", f'"{name}"'), f" is {marked.conversation} at #{marked.seq}{moved}.")
     quoted = f'"{name}"' if " " in name else name
-    screen.line(("dim", f"Go back with: refold restore {marked.conversation} {quoted}"))
+    screen.line(("dim", f"Go back with: {screen.call('restore', marked.conversation, quoted)}"))
 
 
 COMMAND = Command(

@@ -82,7 +82,7 @@ def _free_name(id: str) -> str:
 
 def show(cleared: Cleared, screen: Screen) -> None:
     if cleared.backup is not UNSET:
-        screen.line(f"Backup: {cleared.backup}; refold import reads it again.")
+        screen.line(f"Backup: {cleared.backup}; {screen.call('import')} reads it again.")
     if cleared.slots_before == cleared.slots_after:
         screen.line(f"Nothing was done: the page of {cleared.conversation} is clear already.")
         return

@@ -7,7 +7,7 @@ from msgspec import UNSET
 
 from refold.edges.commands.command import Screen
 from refold.edges.commands.compact_result import Compacted, Compaction, Planned, WriterUse
-from refold.edges.commands.text import call, number, short_line, show_undo
+from refold.edges.commands.text import number, short_line, show_undo
 from refold.edges.displays.box import compaction_box
 from refold.edges.displays.panel import comparison_lines
 from refold.edges.displays.phrases import short_number
@@ -54,7 +54,7 @@ def _show_receipt(done: Compacted, screen: Screen) -> None:
     _show_effect(done, screen)
     if done.writer is not UNSET:
         _show_writer(done.writer, screen)
-    lists = call(screen, "receipts", done.conversation)
+    lists = screen.call("receipts", done.conversation)
     screen.line(f"Batch {done.batch}; {lists} lists all.")
     show_undo(done.conversation, screen)
 

@@ -116,7 +116,7 @@ def show(exported: Exported | Document, screen: Screen) -> None:
     )
     if exported.secrets:
         held = f"It contains {number(exported.secrets, 'secret')}"
-        advice = f"see refold scan {exported.conversation}, or use --redacted"
+        advice = f"see {screen.call('scan', '', exported.conversation)}, or use --redacted"
         screen.line(("yellow", f"{held}: {advice}."))
 
 

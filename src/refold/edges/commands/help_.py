@@ -9,8 +9,9 @@ from msgspec import Meta, Struct
 from refold.display import suggestion
 from refold.edges.commands import COMMANDS, GROUPS, load
 from refold.edges.commands.command import Arguments, Command, Result, Screen
+from refold.edges.commands.line import as_lines
 from refold.edges.commands.parameters import Parameter, parameters_of
-from refold.edges.commands.text import call, short_line
+from refold.edges.commands.text import short_line
 from refold.errors import NotFound
 
 NAME = Meta(
@@ -113,19 +114,19 @@ def show(result: Topics | Explained, screen: Screen) -> None:
 
 def _show_topics(listed: tuple[Topic, ...], screen: Screen) -> None:
     here = [one for one in listed if screen.is_shell or not one.is_shell_only]
-    size = max((len(call(screen, one.name)) for one in here), default=0)
+    size = max((len(screen.call(one.name)) for one in here), default=0)
     for one in here:
-        screen.line(("cyan", call(screen, one.name).ljust(size)), f"  {one.summary}")
+        screen.line(("cyan", screen.call(one.name).ljust(size)), f"  {one.summary}")
 
 
 def _show_explained(result: Explained, screen: Screen) -> None:
     id = "ID" if result.on == "conversation" else ""
     words = [one.usage for one in result.arguments]
     options = ["[OPTIONS]"] if result.options else []
-    screen.line(("bold", "Usage: "), call(screen, result.name, id, *words, *options))
+    screen.line(("bold", "Usage: "), screen.call(result.name, id, *words, *options))
     screen.line(f"  {result.summary}")
     if result.details:
-        screen.line(f"  {result.details}")
+        screen.line(f"  {result.details if screen.is_shell else as_lines(result.details)}")
     rows = (*result.arguments, *result.options)
     size = max((len(one.usage) for one in rows), default=0)
     for one in rows:

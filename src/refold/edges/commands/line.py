@@ -24,6 +24,7 @@ from refold.errors import Invalid
 HELP_OPTIONS = ("--help", "-h")
 # A word: an option's name up to its value, then a text between quotes or anything but spaces.
 _WORD = re.compile(r"""(--[\w-]+=)?(?:"((?:\\.|[^"\\])*)"|'([^']*)')(?=\s|$)|\S+""")
+_SHELL_CALL = re.compile(r"\brefold [a-z][a-z-]*(?: [^\s.,;:()]+){0,2}")
 _ESCAPED = re.compile(r'\\(["\\])')
 
 
@@ -65,6 +66,24 @@ def _unquoted(found: re.Match[str]) -> str:
     if double is None and single is None:
         return found[0]
     return option + (single if double is None else _ESCAPED.sub(r"\1", double))
+
+
+def as_lines(text: str, conversation: str = "") -> str:
+    """A text of ours that names commands of the shell, for a chat: `refold undo ID` is `/undo`.
+    For hints of errors and help, never for content."""
+    return _SHELL_CALL.sub(lambda found: _as_line(found, conversation), text)
+
+
+def _as_line(found: re.Match[str], conversation: str) -> str:
+    words, known = found[0].split()[1:], table()
+    for count in (2, 1):
+        name = " ".join(words[:count])
+        if len(words) >= count and name in known:
+            after = words[count:]
+            # The chat has its conversation.
+            is_named = after[:1] in (["ID"], [conversation])
+            return " ".join([f"/{name}", *after[is_named:]])
+    return found[0]
 
 
 # --- which command ---

@@ -9,7 +9,7 @@ from msgspec import Meta
 from refold.display import nearest, number
 from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.session import Session
-from refold.edges.commands.text import call, short_line
+from refold.edges.commands.text import short_line
 from refold.edges.displays.phrases import tokens_of
 from refold.tokens.models import model_info, table
 
@@ -69,7 +69,7 @@ def show(chosen: Chosen, screen: Screen) -> None:
     if chosen.due != "none":
         screen.line(("yellow", "The next request makes the page shorter first."))
     if chosen.before and chosen.before != chosen.model:
-        back = call(screen, "model", chosen.conversation, chosen.before)
+        back = screen.call("model", chosen.conversation, chosen.before)
         screen.line(("dim", f"Go back with: {back}"))
 
 

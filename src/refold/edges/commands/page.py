@@ -17,7 +17,6 @@ from refold.core.model import Slot
 from refold.display import number
 from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.session import Session
-from refold.edges.commands.text import call
 from refold.engine.context import Context
 from refold.errors import NotFound
 from refold.log.unfold import body_text
@@ -122,7 +121,7 @@ def show(result: Page | Unfolded, screen: Screen) -> None:
         ("bold", f"{number(len(result.parts), 'message')}, {number(result.tokens, 'token')}")
     )
     if folded:
-        unfold = call(screen, "page", result.conversation, "N")
+        unfold = screen.call("page", result.conversation, "N")
         screen.line(f"{number(folded, 'folded part')}; unfold one with: {unfold}")
 
 

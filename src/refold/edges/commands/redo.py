@@ -27,7 +27,8 @@ def show(step: Redone, screen: Screen) -> None:
     show_step(step, screen, done="Redone")
     if step.redo_steps:
         left = number(step.redo_steps, "step")
-        screen.line(("dim", f"Further with: refold redo {step.conversation} ({left} left)"))
+        further = screen.call("redo", step.conversation)
+        screen.line(("dim", f"Further with: {further} ({left} left)"))
     show_undo(step.conversation, screen)
 
 

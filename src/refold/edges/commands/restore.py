@@ -114,9 +114,8 @@ def _show_restoration(done: Restoration, screen: Screen) -> None:
     _show_files(done.files, screen)
     _show_billed(done.billed, screen)
     if done.dry_run:
-        screen.line(
-            f"Nothing was changed. Do it with: refold restore {done.conversation} {done.seq}"
-        )
+        again = screen.call("restore", done.conversation, str(done.seq))
+        screen.line(f"Nothing was changed. Do it with: {again}")
     else:
         show_undo(done.conversation, screen)
 

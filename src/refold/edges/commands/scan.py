@@ -77,7 +77,9 @@ def show(done: Scanned, screen: Screen) -> None:
     if done.truncated:
         screen.line(f"Only the first {len(done.findings):,} are shown.")
     for artifact in done.unread:
-        screen.line(("yellow", f"{artifact} has no content here; refold verify says why."))
+        screen.line(
+            ("yellow", f"{artifact} has no content here; {screen.call('verify')} says why.")
+        )
     conversations = number(done.conversations, "conversation")
     events, artifacts = number(done.events, "event"), number(done.artifacts, "artifact")
     screen.line(f"{conversations}, {events}, {artifacts} scanned: ", _verdict(done))

@@ -22,7 +22,7 @@ def short_line(text: str, most: int) -> str:
 def show_damage(damaged: Mapping[str, str], screen: Screen) -> None:
     """Says which conversations could not be read."""
     for id, reason in damaged.items():
-        advice = f"{short_line(reason, 300)}; refold verify {id} says more."
+        advice = f"{short_line(reason, 300)}; {screen.call('verify', '', id)} says more."
         screen.line(("red", f"{id} is damaged: "), advice)
 
 
@@ -40,13 +40,6 @@ def line_span(lines: str) -> tuple[int, int]:
     return first, int(last or -1)
 
 
-def call(screen: Screen, name: str, conversation: str = "", *words: str) -> str:
-    """How a command is written where the screen is: `refold undo ID` in a shell, `/undo` in a
-    chat, which has its conversation."""
-    first = ("refold", name, conversation) if screen.is_shell else (f"/{name}",)
-    return " ".join(word for word in (*first, *words) if word)
-
-
 def show_undo(conversation: str, screen: Screen, command: str = "undo") -> None:
     """Says how to take back what was done."""
-    screen.line(("dim", f"Undo with: {call(screen, command, conversation)}"))
+    screen.line(("dim", f"Undo with: {screen.call(command, conversation)}"))

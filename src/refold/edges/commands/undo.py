@@ -73,9 +73,10 @@ def show(step: Undone, screen: Screen) -> None:
         )
     if step.undo_steps:
         steps = number(step.undo_steps, "step")
-        screen.line(("dim", f"Further back with: refold undo {step.conversation} ({steps} left)"))
+        further = screen.call("undo", step.conversation)
+        screen.line(("dim", f"Further back with: {further} ({steps} left)"))
     if step.redo_steps:
-        screen.line(("dim", f"Redo with: refold redo {step.conversation}"))
+        screen.line(("dim", f"Redo with: {screen.call('redo', step.conversation)}"))
 
 
 def show_step(step: Step, screen: Screen, *, done: str) -> None:

@@ -12,7 +12,7 @@ from refold.core.model import Artifact, ArtifactType, Origin
 from refold.display import fenced, one_line
 from refold.edges.commands.command import Result, Screen
 from refold.edges.commands.session import Session
-from refold.edges.commands.text import call, number, short_line
+from refold.edges.commands.text import number, short_line
 
 SHOWN_CHARS = 16_000
 HEAD_LINES, HEAD_CHARS = 40, 4_000
@@ -87,5 +87,5 @@ def show(done: Added, screen: Screen) -> None:
     screen.line(("bold", f"Added {name}"), kept)
     if done.stopped:
         screen.line(("yellow", f"Not everything: {done.stopped}."))
-    back = call(screen, "restore", done.conversation, str(done.before))
+    back = screen.call("restore", done.conversation, str(done.before))
     screen.line(("dim", f"Go back with: {back}"))

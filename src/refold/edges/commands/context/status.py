@@ -9,7 +9,6 @@ from msgspec import Meta
 
 from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.session import Session
-from refold.edges.commands.text import call
 from refold.edges.displays.box import usage_box
 from refold.edges.displays.parts import page_parts
 from refold.edges.displays.phrases import advice, header
@@ -73,7 +72,7 @@ def show(status: Status, screen: Screen) -> None:
     for line in lines:
         screen.line(line)
     if status.level != "ok":
-        compact = call(screen, "compact", status.conversation)
+        compact = screen.call("compact", status.conversation)
         screen.line(("yellow", advice(status.current, status.window, compact)))
 
 

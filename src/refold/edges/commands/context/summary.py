@@ -17,7 +17,6 @@ from refold.core.model import Slot, View
 from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.context.history import Size, sizes
 from refold.edges.commands.session import Session
-from refold.edges.commands.text import call
 from refold.edges.displays.overview import (
     ARTIFACTS_SHOWN,
     MESSAGES_SHOWN,
@@ -162,7 +161,7 @@ def show(summary: Summary, screen: Screen) -> None:
         pins=summary.pins,
     )
     for parts in panel_lines(
-        shown, screen.columns, lambda name, *words: call(screen, name, id, *words)
+        shown, screen.columns, lambda name, *words: screen.call(name, id, *words)
     ):
         screen.line(*parts)
 
