@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from msgspec import UNSET
 
+from refold.display import one_line
 from refold.edges.commands.command import Screen
 from refold.edges.commands.compact_result import Compacted, Compaction, Planned, WriterUse
 from refold.edges.commands.text import number, short_line, show_undo
@@ -75,7 +76,7 @@ def _show_effect(done: Compacted, screen: Screen) -> None:
     pins = f", {number(done.pins, 'pin')} among them" if done.pins else ""
     screen.line(f"Stayed: {number(done.active, 'message')} of {done.messages:,}{pins}")
     if done.summary:
-        screen.line(f'Summary: "{short_line(done.summary, SUMMARY_CHARS)}"')
+        screen.line(f'Summary: "{short_line(one_line(done.summary), SUMMARY_CHARS)}"')
     if not done.reached:
         missed = f"The target of {number(done.target, 'token')} was not reached: {done.reason}."
         screen.line(("yellow", missed))
