@@ -29,6 +29,7 @@ from bench import (
     probes,
     recall,
     search,
+    terminal,
     tokens,
     turns,
     words,
@@ -95,6 +96,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], list[Table] | str]] = {
     "search": lambda given: search.run(20_000) if given.quick else search.run(),
     "copies": lambda given: copies.run(data_folder(given.data), quick=given.quick),
     "hostile": lambda given: hostile.run(200) if given.quick else hostile.run(),
+    "terminal": lambda given: terminal.run(1_000, runs=5) if given.quick else terminal.run(),
 }
 LONG = ("peers", "likelihood")
 ALL = [name for name in SECTIONS if name not in LONG]
