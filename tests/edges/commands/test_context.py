@@ -272,6 +272,12 @@ def test_in_a_box_the_first_sign_is_its_border(chat: Chat) -> None:
     assert chat.text("/context status --box").startswith("+---")
 
 
+def test_one_line_for_the_top_of_a_program(chat: Chat) -> None:
+    """Y-95"""
+    percent = int(chat.context.stats().percent)
+    assert chat.text("/context status --header") == f"Context: 16/16 msgs ({percent}%)\n"
+
+
 def test_the_text_of_a_compaction_is_short(chat: Chat) -> None:
     """Y-90"""
     lines = chat.text("/compact --strategy gist --target 60").splitlines()

@@ -105,15 +105,18 @@ def _compact(session: Session, arguments: CompactArguments) -> Compacted:
     # Without a writer, whoever says what matters says what the page should stay about.
     task = arguments.task or ("" if has_writer else arguments.instructions)
     with session.context(window=arguments.window, writer=writer, writes=True) as context:
+        settings = _settings(arguments, context)
         stop = context.on("*", notices.append)
-        receipt = context.compact(
-            *arguments.strategies,
-            target=arguments.target,
-            task=task,
-            instructions=arguments.instructions if has_writer else "",
-            **_settings(arguments, context),
-        )
-        stop()
+        try:
+            receipt = context.compact(
+                *arguments.strategies,
+                target=arguments.target,
+                task=task,
+                instructions=arguments.instructions if has_writer else "",
+                **settings,
+            )
+        finally:
+            stop()
         summary, stats = _summary(context.view, receipt), context.stats()
     return Compacted(
         **_account(context, receipt),

@@ -1,9 +1,9 @@
-"""`refold context status`: how full the window is, and what fills it; as a box if that is asked
-for."""
+"""`refold context status`: how full the window is, and what fills it; as a box or as one line if
+that is asked for."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -15,10 +15,12 @@ from refold.edges.displays.phrases import advice, header
 from refold.edges.displays.usage import usage_lines
 
 BOX = Meta(description="As a box: messages on the page and in all.")
+HEADER = Meta(description="As one line: messages on the page and in all, and how full it is.")
 
 
 class StatusArguments(Arguments, frozen=True, kw_only=True):
     box: Annotated[bool, BOX] = False
+    header: Annotated[bool, HEADER] = False
 
 
 class Status(Result, frozen=True, kw_only=True):
@@ -35,7 +37,7 @@ class Status(Result, frozen=True, kw_only=True):
     summaries: int
     oldest_age_ms: int
     parts: dict[str, int]
-    box: bool
+    form: Literal["usage", "box", "header"]
 
 
 def run(session: Session, arguments: StatusArguments) -> Status:
@@ -54,31 +56,31 @@ def run(session: Session, arguments: StatusArguments) -> Status:
         summaries=stats.summaries,
         oldest_age_ms=stats.oldest_age_ms,
         parts=parts,
-        box=arguments.box,
+        form="box" if arguments.box else "header" if arguments.header else "usage",
     )
 
 
 def show(status: Status, screen: Screen) -> None:
-    if status.box:
-        lines = usage_box(status.active, status.messages, status.summaries)
-    else:
-        lines = usage_lines(
-            current=status.current,
-            window=status.window,
-            messages=status.messages,
-            oldest_age_ms=status.oldest_age_ms,
-            parts=status.parts,
-        )
-    for line in lines:
+    for line in _lines(status):
         screen.line(line)
-    if status.level != "ok":
+    if status.level != "ok" and status.form != "header":
         compact = screen.call("compact", status.conversation)
         screen.line(("yellow", advice(status.current, status.window, compact)))
 
 
-def header_of(status: Status) -> str:
-    """The line for the top of a program: `Context: 45/120 msgs (37%)`."""
-    return header(status.active, status.messages, int(status.percent))
+def _lines(status: Status) -> list[str]:
+    match status.form:
+        case "box":
+            return usage_box(status.active, status.messages, status.summaries)
+        case "header":
+            return [header(status.active, status.messages, int(status.percent))]
+    return usage_lines(
+        current=status.current,
+        window=status.window,
+        messages=status.messages,
+        oldest_age_ms=status.oldest_age_ms,
+        parts=status.parts,
+    )
 
 
 COMMAND = Command(
