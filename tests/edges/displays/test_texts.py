@@ -77,10 +77,10 @@ def test_a_glance_names_only_what_is_there() -> None:
     empty = replace(
         SEEN, messages={}, artifacts={}, recent=(), first=(), created_ms=0, cost=None, current=0
     )
-    text = joined(overview_lines(empty, UTC, call="refold context"))
+    text = joined(overview_lines(empty, UTC, call=lambda name: f"refold context {name} x"))
     assert "Recent" not in text and "Artifacts:\n" not in text and "more" not in text
     assert "Messages: 0\nArtifacts: 0\nTokens: 0 / 200,000 (0.0%)\nCost: n/a\n\nRun" in text
-    assert "Run 'refold context messages' to see all messages" in text
+    assert "Run 'refold context messages x' to see all messages" in text
     long = replace(SEEN, recent=(Said(role="user", text="漢字 \n" * 40),))
     [line] = [line for line in overview_lines(long, UTC) if line.startswith("  [User]")]
     assert line.endswith("...") and width(line) <= len("  [User] ") + 60

@@ -7,7 +7,7 @@ given. Neighbour: the command `context` gathers what is shown.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, tzinfo
 
 from msgspec import Struct
@@ -20,10 +20,12 @@ LINE_COLUMNS = 60
 MESSAGES_SHOWN, ARTIFACTS_SHOWN = 4, 3
 ROLES = ("system", "user", "assistant", "tool")
 TYPES = {"file": "file", "search_result": "search", "command_output": "command"}
-HINTS = (
-    "Run '{call} messages' to see all messages",
-    "Run '{call} artifacts' to see all artifacts",
-)
+Call = Callable[[str], str]  # how a command of the group is written
+
+
+def in_chat(name: str) -> str:
+    """How a chat writes a command of the group."""
+    return f"/context {name}"
 
 
 class Said(Struct, frozen=True, kw_only=True):
@@ -59,9 +61,9 @@ class Overview(Struct, frozen=True, kw_only=True):
     first: tuple[Kept, ...]
 
 
-def overview_lines(seen: Overview, zone: tzinfo | None = None, call: str = "/context") -> list[str]:
-    """The lines; `call` is how the commands are written that show more."""
-    hints = [hint.format(call=call) for hint in HINTS]
+def overview_lines(seen: Overview, zone: tzinfo | None = None, call: Call = in_chat) -> list[str]:
+    """The lines, and how to see more."""
+    hints = [f"Run '{call(name)}' to see all {name}" for name in ("messages", "artifacts")]
     return [
         "Context Summary",
         "",

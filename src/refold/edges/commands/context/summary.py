@@ -145,7 +145,9 @@ def _large(slot: Slot, view: View, scale: float) -> Large:
 def show(summary: Summary, screen: Screen) -> None:
     id = summary.overview.conversation
     if summary.plain or not (screen.has_color and screen.is_utf8):
-        for line in overview_lines(summary.overview, call=_group(screen)):
+        for line in overview_lines(
+            summary.overview, call=lambda name: screen.call(f"context {name}", id)
+        ):
             screen.line(line)
         return
     shown = Panel(
@@ -164,10 +166,6 @@ def show(summary: Summary, screen: Screen) -> None:
         shown, screen.columns, lambda name, *words: screen.call(name, id, *words)
     ):
         screen.line(*parts)
-
-
-def _group(screen: Screen) -> str:
-    return "refold context" if screen.is_shell else "/context"
 
 
 COMMAND = Command(
