@@ -120,20 +120,27 @@ def _show_topics(listed: tuple[Topic, ...], screen: Screen) -> None:
 
 
 def _show_explained(result: Explained, screen: Screen) -> None:
-    id = "ID" if result.on == "conversation" else ""
-    words = [one.usage for one in result.arguments]
-    options = ["[OPTIONS]"] if result.options else []
-    screen.line(("bold", "Usage: "), screen.call(result.name, id, *words, *options))
+    screen.line(("bold", "Usage: "), _usage(result, screen))
     screen.line(f"  {result.summary}")
     if result.details:
         screen.line(f"  {result.details if screen.is_shell else as_lines(result.details)}")
-    rows = (*result.arguments, *result.options)
-    size = max((len(one.usage) for one in rows), default=0)
-    for one in rows:
-        screen.line(("cyan", f"  {one.usage.ljust(size)}"), f"  {one.help}")
+    _show_taken((*result.arguments, *result.options), screen)
     if result.inside:
         screen.line()
         _show_topics(result.inside, screen)
+
+
+def _usage(result: Explained, screen: Screen) -> str:
+    id = "ID" if result.on == "conversation" else ""
+    words = [one.usage for one in result.arguments]
+    options = ["[OPTIONS]"] if result.options else []
+    return screen.call(result.name, id, *words, *options)
+
+
+def _show_taken(rows: tuple[Taken, ...], screen: Screen) -> None:
+    size = max((len(one.usage) for one in rows), default=0)
+    for one in rows:
+        screen.line(("cyan", f"  {one.usage.ljust(size)}"), f"  {one.help}")
 
 
 COMMAND = Command(

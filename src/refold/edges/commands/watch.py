@@ -149,17 +149,19 @@ def _picture(id: str, update: Update, newest: list[Happened], columns: int) -> l
     room = max(20, columns - 1)
     counts = f"{number(update.messages, 'message')}, {number(update.compactions, 'compaction')}"
     heading = fitted(f"{harmless(id)} at #{update.head}: {counts}", room, "…")
-    lines: list[Line] = [
+    return [
         [("bold", heading)],
         meter(update.current, update.window, update.level, room),
         [],
+        *(_event_line(event, room) for event in newest),
+        [("dim", fitted("Ctrl-C ends it; the conversation goes on.", room))],
     ]
-    for event in newest:
-        style = {"edit": "yellow", "message": "cyan"}.get(event.kind, "dim")
-        head = f"{_clock(event.at_ms)} #{event.seq} "
-        lines.append([(style, head), fitted(event.text, max(1, room - len(head)), "…")])
-    lines.append([("dim", fitted("Ctrl-C ends it; the conversation goes on.", room))])
-    return lines
+
+
+def _event_line(event: Happened, room: int) -> Line:
+    style = {"edit": "yellow", "message": "cyan"}.get(event.kind, "dim")
+    head = f"{_clock(event.at_ms)} #{event.seq} "
+    return [(style, head), fitted(event.text, max(1, room - len(head)), "…")]
 
 
 def _clock(at_ms: int) -> str:

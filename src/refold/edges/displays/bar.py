@@ -45,12 +45,15 @@ def dealt(sizes: Sequence[int], cells: int) -> list[int]:
     counts = [int(share) for share in exact]
     if sum(size > 0 for size in sizes) <= cells:
         counts = [max(count, 1) if size else 0 for count, size in zip(counts, sizes, strict=True)]
-    order = sorted(range(len(sizes)), key=lambda at: counts[at] - exact[at])
-    at = 0
-    while sum(counts) < cells:
-        counts[order[at % len(order)]] += 1
-        at += 1
+    return _filled(counts, exact, cells)
+
+
+def _filled(counts: list[int], exact: list[float], cells: int) -> list[int]:
+    """Cells that are left go to those that were rounded down most; one that was rounded up to be
+    seen takes its cell from the largest."""
+    order = sorted(range(len(counts)), key=lambda at: counts[at] - exact[at])
+    for at in order[: max(0, cells - sum(counts))]:
+        counts[at] += 1
     while sum(counts) > cells:
-        # One that was rounded up to be seen takes its cell from the largest.
         counts[counts.index(max(counts))] -= 1
     return counts

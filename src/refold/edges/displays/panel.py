@@ -77,20 +77,27 @@ def panel_lines(shown: Panel, columns: int, call: Call) -> list[Line]:
 
 def _heading(shown: Panel, room: int) -> Iterator[Line]:
     seen = shown.overview
-    title = fitted(harmless(f"{seen.conversation}: {seen.title}"), room, "…")
-    yield [("bold", title)]
-    percent = f"{1_000 * seen.current // seen.window / 10:.1f}%"
-    used = f"{seen.current:,} / {seen.window:,} tokens"
+    title = harmless(f"{seen.conversation}: {seen.title}")
+    yield [("bold", fitted(title, room, "…"))]
+    yield _fullness(shown, room)
+    yield [("dim", fitted(_counts(shown), room, "…"))]
+
+
+def _fullness(shown: Panel, room: int) -> Line:
+    """`45.3% full, 7,255 / 16,000 tokens, MODEL`."""
+    seen = shown.overview
+    full = f"{_share(seen.current, seen.window)} full"
     model = harmless(shown.model or "unknown model")
-    yield [
-        (LEVELS.get(shown.level, "green"), f"{percent} full"),
-        fitted(f", {used}, {model}", room - len(percent) - 5, "…"),
-    ]
+    sizes = f", {seen.current:,} / {seen.window:,} tokens, {model}"
+    return [(LEVELS.get(shown.level, "green"), full), fitted(sizes, room - len(full), "…")]
+
+
+def _counts(shown: Panel) -> str:
+    seen = shown.overview
     messages = number(sum(seen.messages.values()), "message")
     artifacts = number(sum(seen.artifacts.values()), "artifact")
     compactions = number(len(shown.compactions), "compaction")
-    facts = f"{messages}, {artifacts}, {compactions}, {dollars(seen.cost)}"
-    yield [("dim", fitted(facts, room, "…"))]
+    return f"{messages}, {artifacts}, {compactions}, {dollars(seen.cost)}"
 
 
 def _window(shown: Panel, room: int) -> Iterator[Line]:
@@ -98,12 +105,18 @@ def _window(shown: Panel, room: int) -> Iterator[Line]:
     yield [("dim", _thresholds(shown, room))]
     whole = sum(part.tokens for part in shown.parts)
     for part in shown.parts:
-        style, cell = LOOKS[part.name]
-        square = SQUARE if cell == "█" else cell
-        share = f"{_share(part.tokens, whole):>6}"
-        size = f"{part.tokens:>11,} {share}" if room >= NARROW else share
-        left = min(24, room - 3 - len(size))
-        yield [(style, square), f" {padded(fitted(NAMES[part.name], left, '…'), left)} {size}"]
+        yield _legend(part, whole, room)
+
+
+def _legend(part: WindowPart, whole: int, room: int) -> Line:
+    """One part: its color, its name, its size."""
+    style, cell = LOOKS[part.name]
+    size = f"{_share(part.tokens, whole):>6}"
+    if room >= NARROW:
+        size = f"{part.tokens:>11,} {size}"
+    left = min(24, room - 3 - len(size))
+    name = padded(fitted(NAMES[part.name], left, "…"), left)
+    return [(style, SQUARE if cell == "█" else cell), f" {name} {size}"]
 
 
 def _thresholds(shown: Panel, room: int) -> str:
@@ -140,19 +153,24 @@ def _largest(shown: Panel, room: int, call: Call) -> Iterator[Line]:
         return
     yield []
     yield [("bold", "Largest")]
-    handles = [str(Span(one.seq, one.last)) for one in shown.largest]
-    size = max(map(len, handles))
-    for one, handle in zip(shown.largest, handles, strict=True):
+    size = max(len(_handle(one)) for one in shown.largest)
+    for one in shown.largest:
         share = percent_of(one.tokens, shown.overview.current)
-        head = f" {handle.ljust(size)} {one.tokens:>9,} {share:>3}% "
-        advice = _advice(one, call)
-        left = room - 1 - len(head) - width(advice) - 2
-        said = harmless(one.text)
-        if left < TEXT_COLUMNS_MIN:
-            yield [(LOOKS[one.part][0], SQUARE), fitted(f"{head}{said}", room - 1, "…")]
-            continue
-        text = padded(fitted(said, left, "…"), left)
-        yield [(LOOKS[one.part][0], SQUARE), head, text, ("dim", f"  {advice}")]
+        head = f" {_handle(one).ljust(size)} {one.tokens:>9,} {share:>3}% "
+        square = LOOKS[one.part][0], SQUARE
+        yield [square, *_item(head, harmless(one.text), _advice(one, call), room - 1)]
+
+
+def _handle(one: Large) -> str:
+    return str(Span(one.seq, one.last))
+
+
+def _item(head: str, text: str, advice: str, room: int) -> Line:
+    """An item with its text and, where there is room for both, what can be done about it."""
+    left = room - len(head) - width(advice) - 2
+    if left < TEXT_COLUMNS_MIN:
+        return [fitted(f"{head}{text}", room, "…")]
+    return [head, padded(fitted(text, left, "…"), left), ("dim", f"  {advice}")]
 
 
 def _advice(one: Large, call: Call) -> str:
@@ -163,7 +181,7 @@ def _advice(one: Large, call: Call) -> str:
         return "the latest request stays"
     if one.part == "summaries":
         # Without its sign: in a shell it would begin a comment.
-        return call("unfold", str(Span(one.seq, one.last)).removeprefix("#"))
+        return call("unfold", _handle(one).removeprefix("#"))
     return call("hide", str(one.seq))
 
 

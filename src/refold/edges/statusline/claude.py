@@ -36,24 +36,24 @@ def claude_line(given: bytes, *, short: bool, color: bool) -> str:
         return ""
     if not fields:
         return ""
-    window = _whole(_object(fields.get("context_window")).get("context_window_size"))
-    window = window or (WINDOW_LARGE if fields.get("exceeds_200k_tokens") else WINDOW_DEFAULT)
-    usage = _usage(fields)
+    window, usage = _window(fields), _usage(fields)
     used = _used(fields, usage, window)
     percent = 0 if used is None else percent_of(used, window)
-    context = context_part(used, window, short=short)
-    if short:
-        return joined([context], percent, color=color)
-    read = _whole(usage.get("cache_read_input_tokens"))
-    parts = [
-        _product(fields),
-        name_part(_model(fields)),
-        context,
-        cost_part(_cost(fields)),
-        cache_part(read, sum(_whole(usage.get(name)) for name in USED)),
-        urgent_part(percent, "/compact"),
-    ]
+    parts = [context_part(used, window, short=short)]
+    if not short:
+        parts = [_product(fields), name_part(_model(fields)), *parts]
+        parts += [cost_part(_cost(fields)), _cache(usage), urgent_part(percent, "/compact")]
     return joined(parts, percent, color=color)
+
+
+def _window(fields: Fields) -> int:
+    told = _whole(_object(fields.get("context_window")).get("context_window_size"))
+    return told or (WINDOW_LARGE if fields.get("exceeds_200k_tokens") else WINDOW_DEFAULT)
+
+
+def _cache(usage: Fields) -> str:
+    read = _whole(usage.get("cache_read_input_tokens"))
+    return cache_part(read, sum(_whole(usage.get(name)) for name in USED))
 
 
 def _product(fields: Fields) -> str:

@@ -7,7 +7,7 @@ from refold import __version__
 from refold.compaction.limits import budget_of
 from refold.config import config_for
 from refold.conversations.listing import id_of
-from refold.core.budget import current_tokens
+from refold.core.budget import Budget, current_tokens
 from refold.core.fold import Fold
 from refold.edges.displays.phrases import percent_of
 from refold.edges.statusline.parts import (
@@ -39,22 +39,20 @@ def conversation_line(name: str, url: str, *, short: bool, color: bool) -> str:
 
 def _line(store: Store, id: str, *, short: bool, color: bool) -> str:
     state = Log(store, store.conversation(id).id).state
+    budget = _budget(state)
+    used = current_tokens(state, budget.factor)
+    parts = [context_part(used, budget.window, short=short)]
+    if not short:
+        model = name_part(state.meta.model or "unknown model")
+        urgent = "refold compact soon" if used >= budget.warn_at else ""
+        parts = [f"{PRODUCT} v{__version__}", model, *parts, *_bill(state), urgent]
+    return joined(parts, percent_of(used, budget.window), color=color)
+
+
+def _budget(state: Fold) -> Budget:
     info = model_info(state.meta.model or None)
     config = config_for(loaded()[0], (state.meta.model or "", info.name))
-    budget = budget_of(state, config, info)
-    used = current_tokens(state, budget.factor)
-    percent = percent_of(used, budget.window)
-    context = context_part(used, budget.window, short=short)
-    if short:
-        return joined([context], percent, color=color)
-    parts = [
-        f"{PRODUCT} v{__version__}",
-        name_part(state.meta.model or "unknown model"),
-        context,
-        *_bill(state),
-        "refold compact soon" if used >= budget.warn_at else "",
-    ]
-    return joined(parts, percent, color=color)
+    return budget_of(state, config, info)
 
 
 def _bill(state: Fold) -> list[str]:

@@ -42,13 +42,18 @@ def run(session: Session, arguments: AddFolderArguments) -> Added:
     found = list(islice(walk(str(path), depth_max=arguments.depth), arguments.limit + 1))
     listed = found[: arguments.limit]
     text = "\n".join([f"{path.name}/", *map(_line, listed)])
-    stopped = ""
-    if len(found) > len(listed):
-        stopped = f"only the first {arguments.limit:,} files and folders are listed"
-    elif any(one.is_deeper for one in listed):
-        stopped = f"folders below {arguments.depth} levels are not looked into"
-    shown = f"{name.rstrip('/')}/" if name != "." else f"{path.name}/"
-    return added(session, text, name=shown, type="file", stopped=stopped)
+    stopped = _stopped(listed, arguments, is_cut=len(found) > len(listed))
+    shown = path.name if name == "." else name.rstrip("/")
+    return added(session, text, name=f"{shown}/", type="file", stopped=stopped)
+
+
+def _stopped(listed: list[Found], arguments: AddFolderArguments, *, is_cut: bool) -> str:
+    """Why it is not everything; empty if it is."""
+    if is_cut:
+        return f"only the first {arguments.limit:,} files and folders are listed"
+    if any(one.is_deeper for one in listed):
+        return f"folders below {arguments.depth} levels are not looked into"
+    return ""
 
 
 def _line(one: Found) -> str:
