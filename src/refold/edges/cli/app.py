@@ -17,7 +17,8 @@ from typing import Any, NoReturn
 
 import click
 
-from refold.display import is_text, suggestion
+from refold.checked import quoted
+from refold.display import is_text, one_line, suggestion
 from refold.edges.cli.options import HELP, output_options, parameters
 from refold.edges.cli.screen import Screen
 from refold.edges.commands import COMMANDS, GROUPS, load
@@ -77,7 +78,9 @@ class Commands(click.Group):
         known = self.list_commands(ctx)
         if args[0] not in known:
             hint = suggestion(args[0], known)
-            raise click.UsageError(f"there is no command {short_line(args[0], 40)!r}; {hint}", ctx)
+            raise click.UsageError(
+                f"there is no command {quoted(one_line(args[0]), 40)}; {hint}", ctx
+            )
         return super().resolve_command(ctx, args)
 
     def main(self, args: Sequence[str] | None = None, *_: Any, **__: Any) -> NoReturn:
