@@ -30,7 +30,7 @@ class RefoldError(Exception):
         super().__init__(self.message)
 
     def __str__(self) -> str:
-        return f"{self.message}; {self.hint}" if self.hint else self.message
+        return with_hint(self.message, self.hint)
 
 
 def _without_secrets(text: str) -> str:
@@ -39,6 +39,11 @@ def _without_secrets(text: str) -> str:
     from refold.redaction.redact import redacted
 
     return redacted(text) if text else ""
+
+
+def with_hint(message: str, hint: str) -> str:
+    """What an error says, and what to do next."""
+    return message + ("" if not hint else " " if message.endswith("?") else "; ") + hint
 
 
 def sentence(error: BaseException) -> str:

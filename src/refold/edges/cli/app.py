@@ -25,7 +25,7 @@ from refold.edges.commands import COMMANDS, GROUPS, load
 from refold.edges.commands.command import Command, Document, Result
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import short_line
-from refold.errors import OUTCOMES, Invalid, RefoldError
+from refold.errors import OUTCOMES, Invalid, RefoldError, with_hint
 
 ABOUT = """Keep all of an agent's conversation, and send the best page that fits.
 
@@ -250,9 +250,7 @@ def _redact_setting() -> bool | tuple[str, ...]:
 
 
 def _print_error(message: str, hint: str) -> None:
-    text = short_line(message, MESSAGE_MAX)
-    if hint:
-        text = f"{text}; {short_line(hint, MESSAGE_MAX)}"
+    text = with_hint(short_line(message, MESSAGE_MAX), short_line(hint, MESSAGE_MAX))
     Screen(out=sys.stderr).line(f"refold: {text}")
 
 
