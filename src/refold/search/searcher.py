@@ -169,7 +169,10 @@ class Searcher:
             taken = found[at : at + question.limit - len(hits)]
             at += len(taken)
             self._add_hits(hits, index, wanted, taken)
-        return [self._placed(hit, question.conversations) for hit in hits.values()]
+        placed = [self._placed(hit, question.conversations) for hit in hits.values()]
+        # Whoever asked for one tool is not told of the others that were called beside it.
+        asked = question.filters.tool
+        return placed if asked is None else [replace(hit, tool=asked) for hit in placed]
 
     def _add_hits(
         self,
@@ -212,7 +215,7 @@ class Searcher:
             marks=marks,
             kind=entry.kind,
             role=entry.role,
-            tool=entry.tools[0] if entry.tools else "",
+            tool=", ".join(entry.tools),
             at_ms=entry.at_ms,
             artifact=document.artifact,
             line=lines_before + 1 if document.artifact else 0,
