@@ -25,6 +25,8 @@ from refold.errors import Invalid
 P = ParamSpec("P")
 T = TypeVar("T")
 SHOWN_CHARS = 60
+# No secret that begins where it would be shown ends behind this, but for a key of many lines.
+LOOKED_AT_CHARS = 4_096
 # Beyond this, JSON readers no longer tell two whole numbers apart.
 NUMBER_MAX = 1 << 53
 _BY_PLACE = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
@@ -70,9 +72,18 @@ def shown(value: object) -> str:
     """A value in few characters, with its type; its type alone where it cannot be shown."""
     kind = type(value).__name__
     try:
-        return f"{value!r:.{SHOWN_CHARS}} ({kind})"
+        return f"{quoted(value, SHOWN_CHARS)} ({kind})"
     except Exception:  # noqa: BLE001 - a representation is the caller's code
         return f"a {kind}"
+
+
+def quoted(value: object, chars_max: int = 100) -> str:
+    """A value as an error quotes it: in few characters, without the secrets that it holds. They
+    are taken out first, because half of one, where it was cut, is not known as one."""
+    from refold.redaction.redact import redacted
+
+    looked_at = value[:LOOKED_AT_CHARS] if isinstance(value, str | bytes) else value
+    return redacted(repr(looked_at)[:LOOKED_AT_CHARS])[:chars_max]
 
 
 # --- which argument has which type ---

@@ -12,6 +12,7 @@ import json
 import re
 from typing import Any
 
+from refold.checked import quoted
 from refold.core.model import Opaque
 from refold.dialects.wire import plain_id, report, shown_text
 
@@ -31,7 +32,7 @@ def fitting_name(name: Any, dialect: str, length_max: int, lost: list[str]) -> s
     if isinstance(name, str) and len(name) <= length_max and _NAME.fullmatch(name):
         return name
     fit = plain_id(name if isinstance(name, str) else "tool", length_max)
-    report(lost, f"the tool {name!r:.80} is called {fit} here: {dialect} takes no such name")
+    report(lost, f"the tool {quoted(name, 80)} is called {fit} here: {dialect} takes no such name")
     return fit
 
 
@@ -67,7 +68,7 @@ def refused_text(part: Any, dialect: str, lost: list[str]) -> str:
     kind = part.get("type") if isinstance(part, dict) else type(part).__name__
     text = _text_in(part, kind)
     fate = "sent as text" if text else "not sent"
-    report(lost, f"a part of type {kind!r:.40} is {fate}: {dialect} takes no such part there")
+    report(lost, f"a part of type {quoted(kind, 40)} is {fate}: {dialect} takes no such part there")
     return text
 
 

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from refold import dialects
 from refold.artifacts import output as outputs
 from refold.artifacts.intake import Intake, ResultFields
+from refold.checked import quoted
 from refold.compaction.active_model import ActiveModel
 from refold.core.laws import calls_of, is_request, results_of
 from refold.core.model import Block, Event, Message, Slot, Text, Thinking, Usage
@@ -172,7 +173,7 @@ class Recorder:
             return
         waiting = unanswered(self._log.state.slots)
         raise Invalid(
-            f"nobody made a call {call!r:.80}",
+            f"nobody made a call {quoted(call, 80)}",
             hint=suggestion(call, waiting) if waiting else "no call is waiting for its result",
         )
 

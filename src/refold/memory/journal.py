@@ -10,6 +10,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 
+from refold.checked import quoted
 from refold.core.codec import conversation_checked, decode
 from refold.core.model import MEMORY_PREFIX, Event, Memory
 from refold.errors import Invalid, NotFound
@@ -31,7 +32,7 @@ def scope_checked(scope: str) -> str:
         conversation_checked(MEMORY_PREFIX + scope)
         return scope
     hint = "scopes: user, project, agent.NAME"
-    raise Invalid(f"scope: there is no scope {scope!r:.100}", hint=hint)
+    raise Invalid(f"scope: there is no scope {quoted(scope)}", hint=hint)
 
 
 class Journal:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
-from refold.checked import checked
+from refold.checked import checked, quoted
 from refold.core.model import MEMORY_PREFIX, Memory, Trust
 from refold.errors import Invalid, NotFound
 from refold.memory.entry import Forgotten, MemoryEntry
@@ -236,7 +236,7 @@ class SemanticMemory:
             version = journal.entries().waiting.get(id)
             if version is not None:
                 return journal, version.body
-        raise NotFound(f"{id!r:.100} does not wait in the inbox", hint="inbox() has what does")
+        raise NotFound(f"{quoted(id)} does not wait in the inbox", hint="inbox() has what does")
 
     # --- looking ---
 
@@ -340,7 +340,7 @@ class SemanticMemory:
             if run is not None:
                 return journal, run
         hint = "list() has the ids of all entries"
-        raise NotFound(f"there is no entry {id!r:.100}", hint=hint)
+        raise NotFound(f"there is no entry {quoted(id)}", hint=hint)
 
     def _all(self) -> Iterator[Journal]:
         yield from self._looked_at(None)

@@ -17,7 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from refold.checked import shown
+from refold.checked import quoted, shown
 from refold.errors import Invalid, Unavailable
 from refold.search.transformer import PACKAGES, Transformer
 
@@ -58,7 +58,7 @@ def _check_threshold(embedder: Embedder) -> None:
     known = getattr(embedder, "threshold", None)
     if known is not None and not isinstance(known, (int, float)):
         raise Invalid(
-            f"embedder: its threshold {known!r:.100} is not a number", hint="the least cosine"
+            f"embedder: its threshold {quoted(known)} is not a number", hint="the least cosine"
         )
 
 

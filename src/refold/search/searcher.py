@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from refold.checked import quoted
 from refold.core.model import Event
 from refold.errors import Corrupt, Invalid, NotFound, Unavailable
 from refold.search import database, finding, sources, words
@@ -106,7 +107,7 @@ class Searcher:
         quotes"` make a phrase that must be there. Looks in all conversations unless some are
         named; times are ms or datetimes. Answers of refold's own tools are found only by `tool`."""
         if not isinstance(newest, bool):
-            raise Invalid(f"newest={newest!r:.100} is neither True nor False", hint="newest=True")
+            raise Invalid(f"newest={quoted(newest)} is neither True nor False", hint="newest=True")
         if not isinstance(query, str) or not query.strip():
             raise Invalid("there is nothing to search for", hint="give a word or a few")
         question = Question(
@@ -168,7 +169,10 @@ class Searcher:
             taken = found[at : at + question.limit - len(hits)]
             at += len(taken)
             self._add_hits(hits, index, wanted, taken)
-        return [self._placed(hit, question.conversations) for hit in hits.values()]
+        placed = [self._placed(hit, question.conversations) for hit in hits.values()]
+        # Whoever asked for one tool is not told of the others that were called beside it.
+        asked = question.filters.tool
+        return placed if asked is None else [replace(hit, tool=asked) for hit in placed]
 
     def _add_hits(
         self,
@@ -211,7 +215,7 @@ class Searcher:
             marks=marks,
             kind=entry.kind,
             role=entry.role,
-            tool=entry.tools[0] if entry.tools else "",
+            tool=", ".join(entry.tools),
             at_ms=entry.at_ms,
             artifact=document.artifact,
             line=lines_before + 1 if document.artifact else 0,
@@ -313,7 +317,8 @@ def _conversation_ids(
     """The conversations that were asked for, each once; None for all."""
     if conversations is not None and not isinstance(conversations, IDS_TYPES):
         raise Invalid(
-            f"conversations={conversations!r:.100} is not a list", hint="conversation= takes one id"
+            f"conversations={quoted(conversations)} is not a list",
+            hint="conversation= takes one id",
         )
     if conversation is None and conversations is None:
         return None
@@ -321,5 +326,5 @@ def _conversation_ids(
     ids += conversations or ()
     for id in ids:
         if not is_text(id):
-            raise Invalid(f"conversation: {id!r:.100} is not an id", hint="refold list has them")
+            raise Invalid(f"conversation: {quoted(id)} is not an id", hint="refold list has them")
     return list(dict.fromkeys(ids))

@@ -27,11 +27,13 @@ class Recovery(Struct, frozen=True, kw_only=True):
 class Salvage(Struct, frozen=True, kw_only=True):
     """What lies in the place of a log that may be damaged: events in the order in which they lie,
     those of ancestors first, and a text in the place of what is not an event. `parent_seq` is
-    where the log leaves its parent."""
+    where the log leaves its parent; `copy` is a file with what the whole store was, where it had to
+    be written again before this log could be read."""
 
     pieces: tuple[Event | str, ...]
     parent: str = ""
     parent_seq: int = 0
+    copy: str = ""
 
 
 class Store(Protocol):

@@ -17,14 +17,15 @@ from typing import Any, NoReturn
 
 import click
 
-from refold.display import is_text, suggestion
+from refold.checked import quoted
+from refold.display import is_text, one_line, suggestion
 from refold.edges.cli.options import HELP, output_options, parameters
 from refold.edges.cli.screen import Screen
 from refold.edges.commands import COMMANDS, GROUPS, load
 from refold.edges.commands.command import Command, Document, Result
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import short_line
-from refold.errors import OUTCOMES, Invalid, RefoldError
+from refold.errors import OUTCOMES, Invalid, RefoldError, with_hint
 
 ABOUT = """Keep all of an agent's conversation, and send the best page that fits.
 
@@ -77,7 +78,9 @@ class Commands(click.Group):
         known = self.list_commands(ctx)
         if args[0] not in known:
             hint = suggestion(args[0], known)
-            raise click.UsageError(f"there is no command {short_line(args[0], 40)!r}; {hint}", ctx)
+            raise click.UsageError(
+                f"there is no command {quoted(one_line(args[0]), 40)}; {hint}", ctx
+            )
         return super().resolve_command(ctx, args)
 
     def main(self, args: Sequence[str] | None = None, *_: Any, **__: Any) -> NoReturn:
@@ -247,9 +250,7 @@ def _redact_setting() -> bool | tuple[str, ...]:
 
 
 def _print_error(message: str, hint: str) -> None:
-    text = short_line(message, MESSAGE_MAX)
-    if hint:
-        text = f"{text}; {short_line(hint, MESSAGE_MAX)}"
+    text = with_hint(short_line(message, MESSAGE_MAX), short_line(hint, MESSAGE_MAX))
     Screen(out=sys.stderr).line(f"refold: {text}")
 
 

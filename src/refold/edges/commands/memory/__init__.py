@@ -31,10 +31,13 @@ class Entries(Result, frozen=True, kw_only=True):
 
 
 @contextmanager
-def memory_of(session: Session, scope: str = "project") -> Iterator[SemanticMemory]:
-    """The memory of a scope, in the store of this project; that of a user in the user's own."""
+def memory_of(
+    session: Session, scope: str = "project", *, creates: bool = False
+) -> Iterator[SemanticMemory]:
+    """The memory of a scope, in the store of this project; that of a user in the user's own. A
+    store that was named must be there, unless the command creates it."""
     memory = SemanticMemory(
-        session.store,
+        session.target if creates else session.store,
         scope=scope,
         user=lambda: session.open_store(user_store(), creates=True),
     )

@@ -21,7 +21,7 @@ class Added(Result, frozen=True, kw_only=True):
 
 
 def run(session: Session, arguments: AddArguments) -> Added:
-    with memory_of(session, arguments.scope) as memory:
+    with memory_of(session, arguments.scope, creates=True) as memory:
         return Added(entry=memory.store(arguments.content, tags=arguments.tag))
 
 
