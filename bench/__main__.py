@@ -24,6 +24,7 @@ from bench import (
     hostile,
     likelihood,
     locomo,
+    mirror,
     outputs,
     peers,
     probes,
@@ -94,6 +95,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], list[Table] | str]] = {
     "recall": lambda given: recall.run(data_folder(given.data), step=20 if given.quick else 1),
     "search": lambda given: search.run(20_000) if given.quick else search.run(),
     "copies": lambda given: copies.run(data_folder(given.data), quick=given.quick),
+    "mirror": lambda given: mirror.run(500, 300) if given.quick else mirror.run(),
     "hostile": lambda given: hostile.run(200) if given.quick else hostile.run(),
 }
 LONG = ("peers", "likelihood")

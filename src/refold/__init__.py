@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from refold.engine.context import Context as Context
     from refold.engine.counting import count_messages as count_messages
     from refold.engine.log_reader import LogReader as LogReader
+    from refold.engine.mirror import Mirrored as Mirrored
     from refold.engine.opening import open as open
     from refold.engine.stats import Stats as Stats
     from refold.engine.toolbox import Toolbox as Toolbox
@@ -108,6 +109,7 @@ _HOMES = {
     "Matches": "refold.artifacts.artifacts",
     "MemoryEntry": "refold.memory.entry",
     "Message": "refold.core.model",
+    "Mirrored": "refold.engine.mirror",
     "Model": "refold.tokens.models",
     "NotFound": "refold.errors",
     "Noted": "refold.log.notes",

@@ -159,6 +159,7 @@ class AsyncContext(_Async):
 
     append = _threaded(Context.append)
     append_result = _threaded(Context.append_result)
+    mirror = _threaded(Context.mirror)
     record = _threaded(Context.record)
     note = _threaded(Context.note)
     recover = _threaded(Context.recover)

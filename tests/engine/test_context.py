@@ -364,3 +364,12 @@ def test_closing_cleans_up_by_the_configuration(tmp_path):
         pytest.raises(NotFound, match="was cleaned up on"),
     ):
         context.unfold(id)
+
+
+def test_an_update_before_the_first_append_keeps_the_model_that_was_opened_with():
+    with refold.open("c", store="memory:", model="claude-sonnet-5-5") as context:
+        window = context.budget.window
+        context.update(title="a title")
+        assert context.budget.window == window
+        [event] = context.append({"role": "user", "content": "hi"})
+        assert b'"anthropic"' in event.body

@@ -26,10 +26,12 @@ from refold.compaction.planning import Job
 from refold.compaction.wish import instructions_of
 from refold.config import Config
 from refold.core.budget import Budget
+from refold.core.fold import Fold
 from refold.core.model import ADOPTED, BY_HAND, MADE_ROOM, Message, Span, Text
 from refold.core.plan import Plan, Proposal, Receipt
 from refold.errors import Invalid
 from refold.log.draft import Draft
+from refold.log.log import Fresh
 from refold.log.notices import Notice
 from refold.log.open_log import OpenLog
 from refold.redaction import redactor
@@ -151,7 +153,7 @@ class Compactor:
                 plan=replace(plan, target=self._model.current),
                 before=before,
                 after=before,
-                fresh=unedited(state, plan),
+                fresh=self._fresh(state, plan),
                 measured=False,
             )
             return self._apply(drawn, job) or Receipt(reason=EDITED)
@@ -224,8 +226,13 @@ class Compactor:
         before = state.view()
         plan, after = planning.drawn_up(state, job)
         clean = prose.without_secrets(plan, self._redact, job.count)
-        fresh, measured = unedited(state, clean), clean is plan
+        fresh, measured = self._fresh(state, clean), clean is plan
         return Drawn(plan=clean, before=before, after=after, fresh=fresh, measured=measured)
+
+    def _fresh(self, state: Fold, plan: Plan) -> Fresh:
+        """Whether a plan for this page still fits a later one, of the same log."""
+        id, is_unedited = self._log.id, unedited(state, plan)
+        return lambda later: self._log.id == id and is_unedited(later)
 
     def _questions(self, drawn: Drawn, job: Job, *, auto: bool) -> list[Question]:
         """What the writer is asked for this plan; nothing without one, and nothing automatically
@@ -365,6 +372,11 @@ class Compactor:
         """Looks at the page again: what was enough for other limits may be too little for
         these."""
         self._settled_at = None
+
+    def move(self) -> None:
+        """The log is another one now: what was found out or prepared was for the other."""
+        self._settled_at, self._skipped_at, self._prepared = None, -1, None
+        self._scratch.clear()
 
     def _due(self) -> trigger.Due:
         state, budget = self._log.state, self._model.budget

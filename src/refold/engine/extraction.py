@@ -30,6 +30,10 @@ class Extraction:
         if log.config.memory_extract != "off" and not log.is_read_only:
             log.notices.on("compaction-complete", self._extract)
 
+    def move(self) -> None:
+        """The log is another one now; what was taken before is known by its words."""
+        self._upto = 0
+
     def _extract(self, notice: Notice) -> None:
         try:
             taken = taken_from(self._hidden())

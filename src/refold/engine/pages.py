@@ -148,3 +148,8 @@ class Pages:
     def clear(self) -> None:
         """Forgets what was rendered, because it was for another model."""
         self._pages.clear()
+
+    def move(self) -> None:
+        """The log is another one now, and nothing of it was shown yet."""
+        self.clear()
+        self.shown, self._is_answered = self._log.state.head, True

@@ -39,6 +39,11 @@ class Keys:
         self._catch_up()
         return key in self._known
 
+    def forget(self) -> None:
+        """The log is another one now."""
+        self._known.clear()
+        self._head = 0
+
     def _catch_up(self) -> None:
         head = self._log.state.head
         if head == self._head:

@@ -57,7 +57,7 @@ class SemanticMemory:
         owns_store: bool = False,
         user: Callable[[], Store] | None = None,
     ) -> None:
-        self.scope, self._conversation = scope_checked(scope), conversation
+        self.scope, self.conversation = scope_checked(scope), conversation
         self.said: builtins.list[tuple[str, str]] = []
         self._store, self._embedder, self._listener = store, embedder, tell
         self._owns_store, self._user = owns_store, user or (lambda: open_store(user_store()))
@@ -195,7 +195,7 @@ class SemanticMemory:
                     content=one.content,
                     tags=(one.kind,),
                     trust=one.trust,
-                    source=(self._conversation, one.seq),
+                    source=(self.conversation, one.seq),
                     state="waiting" if waits else "",
                 )
                 for one in taken
@@ -380,10 +380,10 @@ class SemanticMemory:
     def _source(self, source: int | tuple[str, int] | None) -> tuple[str, int] | None:
         if source is None or isinstance(source, tuple):
             return source
-        if not self._conversation:
+        if not self.conversation:
             hint = "give a conversation and a seq"
             raise Invalid(f"source={source} names no conversation", hint=hint)
-        return self._conversation, source
+        return self.conversation, source
 
     def _count_use(self, found: Sequence[MemoryEntry]) -> None:
         for journal in self._journals.values():
