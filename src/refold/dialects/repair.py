@@ -26,10 +26,15 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]+")
 _BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_"
 
 
+def is_fitting(name: Any, length_max: int) -> bool:
+    """Whether providers take this as the name of a tool."""
+    return isinstance(name, str) and len(name) <= length_max and bool(_NAME.fullmatch(name))
+
+
 def fitting_name(name: Any, dialect: str, length_max: int, lost: list[str]) -> str:
     """The name of a tool in characters that the provider takes; the same for the same name."""
-    if isinstance(name, str) and len(name) <= length_max and _NAME.fullmatch(name):
-        return name
+    if is_fitting(name, length_max):
+        return name  # type: ignore[no-any-return]
     fit = plain_id(name if isinstance(name, str) else "tool", length_max)
     report(lost, f"the tool {name!r:.80} is called {fit} here: {dialect} takes no such name")
     return fit

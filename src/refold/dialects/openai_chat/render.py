@@ -26,7 +26,6 @@ from refold.dialects.wire import (
     data_url,
     is_gone,
     is_text,
-    only_text,
     plain_id,
     report,
     shown_text,
@@ -42,10 +41,7 @@ def render(messages: Sequence[Message], lost: list[str]) -> list[dict[str, Any]]
     """Lawful messages in this wire format. What it cannot say is described in `lost`."""
     rendering = _Rendering(lost)
     for message in messages:
-        text = only_text(message)
-        if text is not None and not rendering.held:
-            rendering.out.append({"role": message.role, "content": text.text})
-        else:
+        if not rendering.add_plain(message):
             rendering.add(message)
     rendering.release()
     return rendering.out
@@ -59,6 +55,24 @@ class _Rendering:
         self.lost, self.out = lost, list[dict[str, Any]]()
         self.held: list[dict[str, Any]] = []
         self.long: set[str] = set()
+
+    def add_plain(self, message: Message) -> bool:
+        """Puts out a message that is one text, or the result of one call with one text: nearly
+        all are. False for any other."""
+        if len(message.blocks) != 1 or message.form is not None:
+            return False
+        block = message.blocks[0]
+        if type(block) is Text and not self.held:
+            self.out.append({"role": message.role, "content": block.text})
+            return True
+        if type(block) is not ToolResult or block.is_error or len(block.content) != 1:
+            return False
+        part = block.content[0]
+        if type(part) is not Text:
+            return False
+        call = self._id(block.call)
+        self.out.append({"role": "tool", "tool_call_id": call, "content": part.text})
+        return True
 
     def add(self, message: Message) -> None:
         own = message.dialect == NAME
