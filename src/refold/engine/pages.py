@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from refold import dialects
 from refold.compaction.active_model import ActiveModel
 from refold.compaction.compactor import Compactor
+from refold.core.budget import current_tokens
 from refold.core.laws import thinking_from
 from refold.dialects import openai_chat
 from refold.dialects.messages import PageMessage, page_messages
@@ -112,13 +113,14 @@ class Pages:
         rendered = page.render(view)
         if rendered.is_empty:
             raise Invalid("there is no message on the page", hint="append a user message")
-        fields = self._model.call_fields(page.dialect)
-        rendered = replace(rendered, request={**fields, **rendered.request})
+        call = {**self._model.call_fields(page.dialect), **rendered.request}
         if page.dialect.name == openai_chat.name and self._alternates():
-            rendered = replace(rendered, request=alternating(rendered.request))
+            call = alternating(call)
+        rendered = replace(rendered, request=call)
         self.shown, self._is_answered = view.head, False
         # Whatever a compaction could do has been done: a page that is still full is worth a word.
-        self._log.notices.watch(self._model.current, self._model.budget)
+        budget = self._model.budget
+        self._log.notices.watch(current_tokens(self._log.state, budget.factor), budget)
         self._log.sync("turn")
         return rendered
 
