@@ -195,7 +195,7 @@ class Choice:
             if len(line) > PIECE_CHARS:
                 for (start, end), held in windows(line, names).items():
                     self.add(at, start, end, held)
-            elif sum([need[name] for name in names]) >= least * (len(line) + 1):
+            elif sum(map(need.__getitem__, names)) >= least * (len(line) + 1):
                 self.add(at, 0, len(line), names)
         return Queue([self._density(candidate) for candidate in self.candidates], self.floor)
 
