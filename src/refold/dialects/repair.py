@@ -22,6 +22,7 @@ KNOWN_PARTS = frozenset({
     "image_url", "input_audio", "file", "refusal", "input_text", "output_text", "input_image",
     "input_file",
 })  # fmt: skip
+_ENCODE = json.JSONEncoder(ensure_ascii=False).encode  # `json.dumps` makes one for every call
 _NAME = re.compile(r"[a-zA-Z0-9_-]+")
 _BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_"
 
@@ -44,7 +45,7 @@ def argument_text(arguments: Any) -> str:
     """The arguments of a call as text; an object without fields for none."""
     if isinstance(arguments, str):
         return arguments
-    return "{}" if arguments is None else json.dumps(arguments, ensure_ascii=False)
+    return "{}" if arguments is None else _ENCODE(arguments)
 
 
 def is_base64(data: Any) -> bool:

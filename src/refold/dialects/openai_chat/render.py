@@ -7,7 +7,6 @@ Neighbours: `parse` is the way in, `form` fills in what is unusual.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,6 +20,7 @@ from refold.dialects.foreign import (
 )
 from refold.dialects.form import Rename, filled
 from refold.dialects.openai_chat.repair import NAME, repaired
+from refold.dialects.repair import argument_text
 from refold.dialects.wire import (
     copied,
     data_url,
@@ -196,7 +196,7 @@ def _usual_call(call: ToolCall, id: str, own: bool) -> dict[str, Any]:
     if not isinstance(arguments, str):
         if own:
             return {"id": id, "name": call.name, "arguments": copied(arguments)}
-        arguments = json.dumps(arguments, ensure_ascii=False)
+        arguments = argument_text(arguments)
     return {"id": id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
 
 
