@@ -39,6 +39,16 @@ def test_a_new_conversation_starts_with_the_memories_that_answer(url):
         assert view.request == view.slots[0].seq and shows_memories(view.slots[1].message)
 
 
+@pytest.mark.parametrize("is_own", [False, True])
+def test_the_first_memory_is_shown_to_whoever_had_looked_in_vain(url, is_own):
+    with opened(url, "first") as context, opened(url, "second") as other:
+        assert "memory" not in say(context, "Connect to the staging database")
+        context.append({"role": "assistant", "content": "where is it?"})
+        writer = context if is_own else other
+        writer.memory.store("The staging database is on port 6432")
+        assert "port 6432" in say(context, "Connect to the staging database now")
+
+
 def test_they_are_shown_once_while_visible_and_never_in_a_tool_loop(url):
     with opened(url) as context:
         context.memory.store("The staging database is on port 6432")

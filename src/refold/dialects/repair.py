@@ -23,14 +23,20 @@ KNOWN_PARTS = frozenset({
     "image_url", "input_audio", "file", "refusal", "input_text", "output_text", "input_image",
     "input_file",
 })  # fmt: skip
+_ENCODE = json.JSONEncoder(ensure_ascii=False).encode  # `json.dumps` makes one for every call
 _NAME = re.compile(r"[a-zA-Z0-9_-]+")
 _BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_"
 
 
+def is_fitting(name: Any, length_max: int) -> bool:
+    """Whether providers take this as the name of a tool."""
+    return isinstance(name, str) and len(name) <= length_max and bool(_NAME.fullmatch(name))
+
+
 def fitting_name(name: Any, dialect: str, length_max: int, lost: list[str]) -> str:
     """The name of a tool in characters that the provider takes; the same for the same name."""
-    if isinstance(name, str) and len(name) <= length_max and _NAME.fullmatch(name):
-        return name
+    if is_fitting(name, length_max):
+        return name  # type: ignore[no-any-return]
     fit = plain_id(name if isinstance(name, str) else "tool", length_max)
     report(lost, f"the tool {quoted(name, 80)} is called {fit} here: {dialect} takes no such name")
     return fit
@@ -40,7 +46,7 @@ def argument_text(arguments: Any) -> str:
     """The arguments of a call as text; an object without fields for none."""
     if isinstance(arguments, str):
         return arguments
-    return "{}" if arguments is None else json.dumps(arguments, ensure_ascii=False)
+    return "{}" if arguments is None else _ENCODE(arguments)
 
 
 def is_base64(data: Any) -> bool:

@@ -279,8 +279,7 @@ class Context:
         """The keyword arguments of the provider's next call: valid, fitting, with cache marks, the
         model and, where it must be told, how long the answer may be. Your own `overrides` come
         last. Compacts when due."""
-        self._memories.show()
-        return self._pages.request(dialect, overrides)
+        return self._pages.request(dialect, overrides, self._memories.show)
 
     @checked
     def render(self, dialect: str | None = None) -> Rendered:

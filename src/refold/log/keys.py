@@ -81,6 +81,8 @@ NOW = Stamp()
 
 def stamp(at: Moment | None, key: str) -> Stamp:
     """What a caller said of the thing it appends."""
+    if at is None and not key:
+        return NOW
     return Stamp(happened_ms(at), key_checked(key))
 
 

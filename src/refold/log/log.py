@@ -222,7 +222,7 @@ class Log:
     def _folded_ahead(self, events: Sequence[Event]) -> Fold | None:
         """The fold with events that reach back, before they are written: a log that cannot be
         folded is not written to. None if none of them does."""
-        if not any(event.kind in REACHING for event in events):
+        if REACHING.isdisjoint([event.kind for event in events]):
             return None
         last = self.state.head
         found = switches(chain(self.read(last=last), events))

@@ -84,7 +84,8 @@ class SqliteStore:
         self._numbers: dict[str, int] = {}
         self._heads: dict[str, int] = {}  # of logs that nobody else has written to since `_version`
         self._rows: dict[str, log.Row] = {}  # the rows of logs without a parent, likewise
-        self._memory = self._numbers, self._heads, self._rows
+        self._absent: dict[str, bool] = {}  # the logs that were looked for in vain, likewise
+        self._memory = self._numbers, self._heads, self._rows, self._absent
         self._version = -1
         self._ends: dict[str, int] = {}  # of logs that may have had more, on broken pages
         self._broken = ""  # the copy of a database that had such pages
@@ -114,6 +115,8 @@ class SqliteStore:
         connection, unchanged = self._connection_to(conversation), self._nobody_wrote()
         if unchanged and self._heads.get(conversation) == after:
             return []
+        if conversation in self._absent:
+            raise checks.unknown(conversation)
         end = checks.SEQ_MAX if last is None else checks.bounded(last)
         bounds = checks.bounded(after), end, checks.bounded(limit)
         row = self._rows.get(conversation)
@@ -132,7 +135,10 @@ class SqliteStore:
         """The events, read together with the conversation's row; the row of a log without a
         parent is remembered."""
         with database.transaction(connection, "BEGIN"):
-            row = log.known(connection, conversation)
+            row = log.find(connection, conversation)
+            if row is None:
+                self._absent[conversation] = True
+                raise checks.unknown(conversation)
             found = log.span(connection, row, *bounds)
         if row.parent is None:
             self._rows[conversation] = row
@@ -148,6 +154,7 @@ class SqliteStore:
         self._version = version
         self._heads.clear()
         self._rows.clear()
+        self._absent.clear()
         return False
 
     @_guarded
@@ -165,6 +172,7 @@ class SqliteStore:
             with database.transaction(connection, "BEGIN IMMEDIATE"):
                 number = log.append_batch(connection, conversation, events, expect)
             self._numbers[conversation] = number
+            self._absent.pop(conversation, None)
         self._heads[conversation] = events[-1].seq
         self._note_write()
 
@@ -204,6 +212,7 @@ class SqliteStore:
         codec.conversation_checked(new)
         with self._writing_to(conversation) as connection:
             log.fork(connection, conversation, at, new)
+        self._absent.pop(new, None)
         self._note_write()
 
     @_guarded
