@@ -104,6 +104,7 @@ class OpenLog:
         if not self.pending:
             return view
         known = self.known
+        sized = self._pending_tokens(view)
         return replace(
             view,
             title=known.title or "",
@@ -111,7 +112,23 @@ class OpenLog:
             metadata=known.metadata or {},
             names=known.names or (),
             model=known.model or "",
+            system=known.system,
+            tools=known.tools,
+            system_tokens=sized[0],
+            tools_tokens=sized[1],
         )
+
+    def _pending_tokens(self, view: View) -> tuple[int, int]:
+        """The sizes of the system prompt and of the tools, once what is pending is written."""
+        system, tools = view.system_tokens, view.tools_tokens
+        for draft in self.pending:
+            if not isinstance(draft.body, Meta):
+                continue
+            if draft.body.system is not None or draft.body.system_seq is not None:
+                system = draft.tokens
+            if draft.body.tools is not None or draft.body.tools_seq is not None:
+                tools = draft.tokens
+        return system, tools
 
     # --- reading ---
 
