@@ -296,8 +296,8 @@ class Context:
 
     @property
     def view(self) -> View:
-        """The page as a value: slots, sums, pins, usage; system prompt, tools, title, tags, metadata,
-        names and model as `update` set them, written or not."""
+        """The page as a value: slots, sums, pins, usage; system prompt, tools, title, tags,
+        metadata, names and model as `update` set them, written or not."""
         with self._open.reading():
             return self._open.view()
 
