@@ -88,9 +88,25 @@ def _files(path: str, read_only: bool) -> Store:
     return FilesStore(os.path.expanduser(path), read_only=read_only)
 
 
+def _postgres(scheme: str) -> Callable[[str, bool], Store]:
+    def opened(rest: str, read_only: bool) -> Store:
+        try:
+            from refold.stores.postgres.store import PostgresStore
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] not in ("psycopg", "psycopg_pool"):
+                raise
+            said = f"a store in PostgreSQL needs the package {error.name}"
+            raise Invalid(said, hint="pip install 'refold[postgres]'") from error
+        return PostgresStore(f"{scheme}:{rest}", read_only=read_only)
+
+    return opened
+
+
 _OPENERS: dict[str, Callable[[str, bool], Store]] = {
     "memory": _memory,
     "sqlite": _sqlite,
     "files": _files,
+    "postgresql": _postgres("postgresql"),
+    "postgres": _postgres("postgres"),
 }
-_KNOWN = "stores are memory:, sqlite:PATH, files:DIR, or a path that ends in .db"
+_KNOWN = "stores are memory:, sqlite:PATH, files:DIR, postgresql://…, or a path that ends in .db"

@@ -1,0 +1,143 @@
+"""Every statement that the store sends, besides those that make the tables.
+
+Each names one org, and those about a log name one conversation: no statement needs rows of two, so
+that an engine which places rows by these columns sends each to one place. The list of
+conversations is the one that walks over an org. `tests/stores/test_postgres_statements.py` reads
+them all. Neighbours: `schema` has the tables; `log`, `families`, `contents`, `damaged_logs` send.
+"""
+
+from __future__ import annotations
+
+from refold.stores.postgres.schema import NAME
+
+_ROW = """
+    conversation, head, chain, title, parent, parent_seq, at_ms, updated_ms
+"""
+_EVENT = "seq, at_ms, tokens, chain, kind, author, id, counter, digest, salt, body"
+_GIVEN = """
+    unnest(%(seq)s::bigint[], %(at_ms)s::bigint[], %(tokens)s::bigint[], %(chains)s::bytea[],
+           %(kind)s::bytea[], %(author)s::bytea[], %(id)s::bytea[], %(counter)s::bytea[],
+           %(digest)s::bytea[], %(salt)s::bytea[], %(body)s::bytea[]) AS given
+"""
+_ONE_LOG = "org = %(org)s AND conversation = %(conversation)s"
+
+# --- conversations ---
+
+LIST = f"""
+SELECT {_ROW} FROM {NAME}.conversations
+WHERE org = %(org)s AND conversation > %(after)s ORDER BY conversation LIMIT %(limit)s
+"""
+ROW = f"SELECT {_ROW} FROM {NAME}.conversations WHERE {_ONE_LOG}"
+ROW_LOCKED = f"{ROW} FOR UPDATE"
+CREATE = f"""
+INSERT INTO {NAME}.conversations(org, {_ROW})
+VALUES (%(org)s, %(conversation)s, %(head)s, %(chain)s, %(title)s, %(parent)s, %(parent_seq)s,
+        %(at_ms)s, %(updated_ms)s)
+ON CONFLICT DO NOTHING
+"""
+REPLACE_ROW = f"""
+UPDATE {NAME}.conversations SET head = %(head)s, chain = %(chain)s, parent = %(parent)s,
+    parent_seq = %(parent_seq)s, updated_ms = %(updated_ms)s
+WHERE {_ONE_LOG}
+"""
+RETITLE = f"UPDATE {NAME}.conversations SET title = %(title)s WHERE {_ONE_LOG}"
+DELETE_ROW = f"DELETE FROM {NAME}.conversations WHERE {_ONE_LOG}"
+
+# --- events ---
+
+# The row of the conversation comes with every event: what is there and what is unknown are told
+# from one moment, in one question.
+READ = f"""
+SELECT c.parent, c.parent_seq, e.seq, e.at_ms, e.tokens, e.chain, e.kind, e.author, e.id,
+       e.counter, e.digest, e.salt, e.body
+FROM {NAME}.conversations c
+LEFT JOIN {NAME}.events e ON e.org = c.org AND e.conversation = c.conversation
+    AND e.seq > %(after)s AND e.seq <= %(last)s
+WHERE c.org = %(org)s AND c.conversation = %(conversation)s
+ORDER BY e.seq LIMIT %(limit)s
+"""
+SPAN = f"""
+SELECT {_EVENT} FROM {NAME}.events
+WHERE {_ONE_LOG} AND seq > %(after)s AND seq <= %(last)s ORDER BY seq LIMIT %(limit)s
+"""
+METAS = f"""
+SELECT {_EVENT} FROM {NAME}.events
+WHERE {_ONE_LOG} AND seq > %(after)s AND seq <= %(last)s AND kind = %(kind)s ORDER BY seq DESC
+"""
+# The row lock of the conversation is what orders all who append: a seq is given and becomes
+# visible under it, so no reader ever meets a lower number after a higher one.
+APPEND = f"""
+WITH moved AS (
+    UPDATE {NAME}.conversations
+    SET head = %(head)s, chain = %(chain)s, updated_ms = %(updated_ms)s,
+        title = coalesce(%(title)s, title)
+    WHERE {_ONE_LOG} AND head = %(expect)s RETURNING org, conversation)
+INSERT INTO {NAME}.events(org, conversation, {_EVENT})
+SELECT moved.org, moved.conversation, given.* FROM moved, {_GIVEN}
+"""
+BEGIN_LOG = f"""
+WITH made AS (
+    INSERT INTO {NAME}.conversations(org, {_ROW})
+    VALUES (%(org)s, %(conversation)s, %(head)s, %(chain)s, coalesce(%(title)s, ''::bytea), '', 0,
+            %(begun_ms)s, %(updated_ms)s)
+    ON CONFLICT DO NOTHING RETURNING org, conversation)
+INSERT INTO {NAME}.events(org, conversation, {_EVENT})
+SELECT made.org, made.conversation, given.* FROM made, {_GIVEN}
+"""
+INSERT_EVENTS = f"""
+INSERT INTO {NAME}.events(org, conversation, {_EVENT})
+SELECT %(org)s, %(conversation)s, given.* FROM {_GIVEN}
+"""
+# A commit that comes after another waits for the standby to have both.
+CONFIRM = f"UPDATE {NAME}.conversations SET head = head WHERE {_ONE_LOG}"
+ERASE = f"UPDATE {NAME}.events SET body = '', salt = '' WHERE {_ONE_LOG} AND seq = %(seq)s"
+DELETE_EVENTS = f"DELETE FROM {NAME}.events WHERE {_ONE_LOG}"
+
+# --- what belongs to a conversation ---
+
+FORKS = f"""
+SELECT fork FROM {NAME}.forks WHERE {_ONE_LOG} AND fork_seq >= %(seq)s ORDER BY fork
+"""
+PUT_FORK = f"""
+INSERT INTO {NAME}.forks(org, conversation, fork, fork_seq)
+VALUES (%(org)s, %(conversation)s, %(fork)s, %(fork_seq)s)
+ON CONFLICT (org, conversation, fork) DO UPDATE SET fork_seq = excluded.fork_seq
+"""
+DELETE_FORK = f"DELETE FROM {NAME}.forks WHERE {_ONE_LOG} AND fork = %(fork)s"
+BOOKMARK = f"SELECT bookmark FROM {NAME}.bookmarks WHERE {_ONE_LOG}"
+KEEP_BOOKMARK = f"""
+WITH known AS (SELECT org, conversation FROM {NAME}.conversations WHERE {_ONE_LOG} FOR KEY SHARE)
+INSERT INTO {NAME}.bookmarks(org, conversation, bookmark)
+SELECT org, conversation, %(bookmark)s FROM known
+ON CONFLICT (org, conversation) DO UPDATE SET bookmark = excluded.bookmark
+"""
+DELETE_BOOKMARK = f"DELETE FROM {NAME}.bookmarks WHERE {_ONE_LOG}"
+KEEP_DAMAGED = f"""
+INSERT INTO {NAME}.damaged(org, conversation, stamp, pieces)
+VALUES (%(org)s, %(conversation)s, %(stamp)s, %(pieces)s)
+"""
+DELETE_DAMAGED = f"DELETE FROM {NAME}.damaged WHERE {_ONE_LOG}"
+
+# --- contents: they belong to the org ---
+
+_ONE_CONTENT = "org = %(org)s AND digest = %(digest)s"
+# One clock for all machines: that of the database.
+_NOW_MS = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+CONTENT = f"SELECT size_bytes FROM {NAME}.contents WHERE {_ONE_CONTENT}"
+PUT_AGAIN = f"""
+UPDATE {NAME}.contents SET put_ms = {_NOW_MS} WHERE {_ONE_CONTENT} AND size_bytes = (
+    SELECT coalesce(sum(octet_length(bytes)), 0) FROM {NAME}.chunks WHERE {_ONE_CONTENT})
+"""
+PUT_CONTENT = f"""
+INSERT INTO {NAME}.contents(org, digest, size_bytes, put_ms)
+VALUES (%(org)s, %(digest)s, %(size_bytes)s, {_NOW_MS})
+ON CONFLICT (org, digest) DO UPDATE
+SET size_bytes = excluded.size_bytes, put_ms = excluded.put_ms
+"""
+PUT_CHUNK = f"""
+INSERT INTO {NAME}.chunks(org, digest, number, bytes)
+VALUES (%(org)s, %(digest)s, %(number)s, %(bytes)s)
+"""
+CHUNK = f"SELECT bytes FROM {NAME}.chunks WHERE {_ONE_CONTENT} AND number = %(number)s"
+DROP_CONTENT = f"DELETE FROM {NAME}.contents WHERE {_ONE_CONTENT} AND put_ms < %(before_ms)s"
+DROP_CHUNKS = f"DELETE FROM {NAME}.chunks WHERE {_ONE_CONTENT}"
