@@ -93,9 +93,9 @@ def _postgres(scheme: str) -> Callable[[str, bool], Store]:
         try:
             from refold.stores.postgres.store import PostgresStore
         except ModuleNotFoundError as error:
-            if (error.name or "").partition(".")[0] not in ("psycopg", "psycopg_pool"):
+            if (error.name or "").partition(".")[0] != "psycopg":
                 raise
-            said = f"a store in PostgreSQL needs the package {error.name}"
+            said = "a store in PostgreSQL needs the package psycopg"
             raise Invalid(said, hint="pip install 'refold[postgres]'") from error
         return PostgresStore(f"{scheme}:{rest}", read_only=read_only)
 

@@ -19,7 +19,8 @@ from refold.core import codec
 from refold.errors import Corrupt
 from refold.stores import checks
 from refold.stores.postgres import statements
-from refold.stores.postgres.connections import Connections, Link
+from refold.stores.postgres.connections import Connections
+from refold.stores.postgres.link import Link
 
 CHUNK_BYTES = 256 * 1024
 IN_MEMORY_BYTES = 1024 * 1024

@@ -16,7 +16,7 @@ from refold.core.model import Conversation, Event
 from refold.errors import Corrupt
 from refold.stores import checks
 from refold.stores.postgres import families, log, statements
-from refold.stores.postgres.connections import Link
+from refold.stores.postgres.link import Link
 from refold.stores.postgres.log import Place
 from refold.stores.protocol import Salvage
 

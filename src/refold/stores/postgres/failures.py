@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 
 import psycopg
-from psycopg_pool import PoolTimeout
 
 from refold.errors import Corrupt, Denied, Invalid, RefoldError, Unavailable
 
@@ -45,10 +44,6 @@ def failure(error: Exception, place: str) -> RefoldError:
     match error:
         case RefoldError():
             return error
-        case PoolTimeout():
-            hint = "more connections_max in the URL, or fewer threads"
-            said = f"{place}: all connections of this store are in use"
-            return Unavailable(said, retry_after_s=SOON_S, hint=hint)
         case psycopg.Error(sqlstate=str(code)):
             return _by_code(code, f"{place}: {_first_line(error)}")
         case psycopg.OperationalError() | psycopg.InterfaceError():

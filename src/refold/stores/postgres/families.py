@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from refold.core.model import Conversation
 from refold.stores import checks
 from refold.stores.postgres import log, statements
-from refold.stores.postgres.connections import Link
+from refold.stores.postgres.link import Link
 from refold.stores.postgres.log import Place
 
 

@@ -17,7 +17,7 @@ from refold.core.model import Conversation, Event
 from refold.errors import Corrupt
 from refold.stores import checks
 from refold.stores.postgres import statements
-from refold.stores.postgres.connections import Link
+from refold.stores.postgres.link import Link
 
 META = b"meta"
 

@@ -18,10 +18,10 @@ from refold.core import codec
 from refold.core.model import Conversation, Event
 from refold.stores import checks
 from refold.stores.postgres import address, contents, damaged_logs, families, log, statements
-from refold.stores.postgres.connections import Connections, Link, Way
+from refold.stores.postgres.connections import Connections
+from refold.stores.postgres.link import Link, Way
 from refold.stores.postgres.log import Place
 from refold.stores.protocol import Recovery, Salvage
-from refold.system import process_fork
 
 R = TypeVar("R")
 
@@ -38,7 +38,6 @@ class PostgresStore:
         self.url = self._address.url
         self.org = self._address.org
         self._connections = Connections(self._address, read_only=read_only)
-        process_fork.watch(self._connections)
 
     # --- logs ---
 
