@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 START_S = 30
-# Small and quick, but durable: fsync stays on, because what is shown here is durability.
+# Small, but durable.
 SETTINGS = {
     "listen_addresses": "'127.0.0.1'",
     "shared_buffers": "32MB",
@@ -104,14 +104,16 @@ class Server:
         self.url = f"postgresql://refold@127.0.0.1:{port}/work"
 
     @classmethod
-    def made(cls, folder: Path, name: str = "primary") -> Server:
+    def made(
+        cls, folder: Path, name: str = "primary", settings: dict[str, str] | None = None
+    ) -> Server:
         """A new cluster, running, with the database `work`."""
         server = cls(folder / name, free_port())
         call(
             binary("initdb"), "-D", str(server.data), "-U", "refold", "-A", "trust", "-E", "UTF8",
             "--locale=C", "--no-sync",
         )  # fmt: skip
-        server.configure(SETTINGS)
+        server.configure({**SETTINGS, **(settings or {})})
         server.start()
         server.psql("CREATE DATABASE work", database="postgres")
         return server
@@ -219,9 +221,10 @@ class Server:
 
 
 @contextlib.contextmanager
-def running(name: str = "primary") -> Iterator[Server]:
+def running(settings: dict[str, str] | None = None) -> Iterator[Server]:
+    """A server of its own, killed at the end."""
     with own_folder() as folder:
-        server = Server.made(folder, name)
+        server = Server.made(folder, settings=settings)
         try:
             yield server
         finally:

@@ -12,7 +12,8 @@ from tests.real.postgres.cluster import Bouncer, Server, running
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
-    with running() as one:
+    # Nothing is killed here, so nothing has to reach the disk.
+    with running({"fsync": "off"}) as one:
         yield one
 
 

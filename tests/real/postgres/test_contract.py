@@ -3,8 +3,6 @@ transaction mode."""
 
 from __future__ import annotations
 
-import gc
-
 import pytest
 
 from refold.stores import Store, contract, open_store
@@ -26,16 +24,12 @@ class PostgresPlace:
 
 
 @pytest.mark.parametrize("clause", contract.CLAUSES, ids=contract.name)
-@pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_the_store_keeps_the_contract(clause: contract.Clause, server: Server) -> None:
     clause(lambda: PostgresPlace(server.url))
-    gc.collect()
 
 
 @pytest.mark.parametrize("clause", contract.CLAUSES, ids=contract.name)
-@pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_the_store_keeps_the_contract_behind_a_pooler(
     clause: contract.Clause, bouncer: Bouncer
 ) -> None:
     clause(lambda: PostgresPlace(bouncer.url))
-    gc.collect()

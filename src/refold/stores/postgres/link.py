@@ -63,6 +63,9 @@ class Link(psycopg.Connection[tuple[Any, ...]]):  # type: ignore[misc, unused-ig
         as done; by the place in the server's source it is told apart in every language."""
         self.is_unsure |= diagnostic.source_function == "SyncRepWaitForLSN"
 
+    def __del__(self) -> None:
+        """No warning: a store that nobody uses any more need not have been closed."""
+
     @property
     def is_idle(self) -> bool:
         """Whether it can be used again."""
