@@ -16,12 +16,12 @@ ROOT = Path(refold.__file__).parent / "stores" / "postgres"
 TABLE = re.compile(rf"CREATE TABLE {schema.NAME}\.(\w+)\((.*?)\n\)", re.DOTALL)
 TABLES = dict(TABLE.findall(schema.TABLES))
 STATEMENTS = {name: value for name, value in vars(statements).items() if name.isupper() and not name.startswith("_") and name != "NAME"}  # fmt: skip
-WALKS_OVER_AN_ORG = {"LIST"}
+WALKS_OVER_AN_ORG = {"LIST", "MARKS", "SIZE", "AUTHORS", "POSTINGS", "ENTRIES"}
 MODULES = sorted(path for path in ROOT.glob("*.py") if path.name not in ("schema.py", "statements.py"))  # fmt: skip
 
 
 def columns_of(table: str) -> list[str]:
-    types = r"(?:text|bytea|bigint)\b"
+    types = r"(?:text|bytea|bigint|boolean|tsvector|double)\b"
     return re.findall(rf"(?:^|,)\s*(\w+) {types}", TABLES[table])
 
 

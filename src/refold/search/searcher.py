@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from refold.core.model import Event
 from refold.errors import Corrupt, Invalid, NotFound, Unavailable
-from refold.search import database, finding, sources, words
+from refold.search import database, finding, served_finding, sources, words
 from refold.search.documents import Document
 from refold.search.embedders import Embedder, chosen
 from refold.search.hits import (
@@ -27,11 +27,13 @@ from refold.search.hits import (
 )
 from refold.search.index import EVERYWHERE, Entry, Index, Range, range_of
 from refold.search.newest import newest_matches
+from refold.search.served import ServedIndex, ServedUpkeep
 from refold.search.shown import ShownMessages
 from refold.search.snippets import Wanted, snippet_of, wanted_of
 from refold.search.upkeep import SEARCH_EVENTS, Progress, Tell, Upkeep, index_path, retried
 from refold.search.vector_upkeep import VectorUpkeep
 from refold.search.words import Query
+from refold.stores import terms_of
 from refold.stores.protocol import Store
 from refold.system.moments import Moment, ms_of
 
@@ -71,10 +73,17 @@ class Searcher:
         self.store = store
         self.said: list[tuple[str, str]] = []
         self._listener = tell
-        place = index_path(store) if path is None else path
-        self._upkeep = Upkeep(store, place, tell=self._tell)
+        self._upkeep = self._chosen_upkeep(path)
         self._vectors = VectorUpkeep(store, chosen(embedder), tell=self._tell)
         self._shown = ShownMessages(store)
+
+    def _chosen_upkeep(self, path: str | None) -> Upkeep:
+        """The index that the store keeps itself, if it does; else a file, or memory."""
+        terms = terms_of(self.store) if path is None else None
+        if terms is not None:
+            return ServedUpkeep(self.store, terms, tell=self._tell)
+        place = index_path(self.store) if path is None else path
+        return Upkeep(self.store, place, tell=self._tell)
 
     @property
     def path(self) -> str:
@@ -135,6 +144,12 @@ class Searcher:
             return self._hits(index, wanted_of(query, index.tokens), found, question)
 
     def _found(self, index: Index, query: Query, question: Question) -> list[Scored]:
+        if isinstance(index, ServedIndex):
+            scope = served_finding.scope_of(index, question.conversations)
+            search = served_finding.Search(index, query, scope, question.filters)
+            if question.newest:
+                return served_finding.newest_matches(search, question.limit + SPARE)
+            return served_finding.best_matches(search, 2 * question.limit + SPARE)
         ranges = _ranges(index, question.conversations)
         if not question.newest:
             return self._ranked(index, query, ranges, question)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from refold.core.model import Conversation, Event
 from refold.errors import Corrupt
 from refold.stores import checks
-from refold.stores.postgres import families, log, statements
+from refold.stores.postgres import families, log, statements, terms
 from refold.stores.postgres.link import Link
 from refold.stores.postgres.log import Place
 from refold.stores.protocol import Salvage
@@ -45,6 +45,7 @@ def rewrite(link: Link, place: Place, events: Sequence[Event], after: int, seen:
     if salvage(link, place) != seen:
         raise checks.written_meanwhile(about.id, about.head)
     link.ask(statements.DELETE_EVENTS, place.named())
+    terms.forget(link, place)
     if events:
         log.insert(link, place, events)
     for reader in families.readers(link, place, 0):

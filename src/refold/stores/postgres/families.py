@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from refold.core.model import Conversation
 from refold.stores import checks
-from refold.stores.postgres import log, statements
+from refold.stores.postgres import log, statements, terms
 from refold.stores.postgres.link import Link
 from refold.stores.postgres.log import Place
 
@@ -72,6 +72,7 @@ def erase(link: Link, place: Place, seq: int) -> None:
     holder = log.known(link, home, locked=True)
     [event] = log.span(link, home, holder, seq - 1, seq, 1)
     link.ask(statements.ERASE, home.named(seq=seq))
+    terms.erase(link, home, [seq])
     gave_title = checks.title_in([event]) is not None
     for reader in readers(link, home, seq):
         forget_derived(link, reader, titles=gave_title)
@@ -114,6 +115,7 @@ def delete(link: Link, place: Place) -> None:
         statements.DELETE_ROW,
     ):
         link.ask(statement, place.named())
+    terms.forget(link, place)
     leave_parent(link, place, about)
 
 

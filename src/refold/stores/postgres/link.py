@@ -52,7 +52,16 @@ class Link(psycopg.Connection[tuple[Any, ...]]):  # type: ignore[misc, unused-ig
 
     def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
         """An answer that does not come is given up, and the connection with it."""
-        return super().wait(gen, interval, ANSWER_S if timeout is None else timeout)
+        if timeout is not None:
+            return super().wait(gen, interval, timeout)
+        try:
+            return super().wait(gen, interval, ANSWER_S)
+        except psycopg.errors._WaitTimeout as error:
+            self.close()
+            said = (
+                f"no answer in {ANSWER_S:g} s; a commit may be waiting for a standby that is gone"
+            )
+            raise psycopg.OperationalError(said) from error
 
     def ask(self, statement: str, values: dict[str, Any]) -> Any:
         """The cursor of a statement, its rows in binary."""

@@ -66,6 +66,30 @@ CREATE TABLE {NAME}.chunks(
     bytes bytea NOT NULL,
     PRIMARY KEY (org, digest, number)
 );
+CREATE TABLE {NAME}.search_marks(
+    org text COLLATE "C" NOT NULL, conversation text COLLATE "C" NOT NULL, head bigint NOT NULL,
+    chain bytea NOT NULL, parent text COLLATE "C" NOT NULL, parent_seq bigint NOT NULL,
+    PRIMARY KEY (org, conversation)
+);
+CREATE TABLE {NAME}.search_lanes(
+    org text COLLATE "C" NOT NULL, conversation text COLLATE "C" NOT NULL, lane bigint NOT NULL,
+    entries bigint NOT NULL, context_words double precision NOT NULL,
+    PRIMARY KEY (org, conversation, lane)
+);
+CREATE TABLE {NAME}.search_authors(
+    org text COLLATE "C" NOT NULL, conversation text COLLATE "C" NOT NULL, author bytea NOT NULL,
+    entries bigint NOT NULL,
+    PRIMARY KEY (org, conversation, author)
+);
+CREATE TABLE {NAME}.search_entries(
+    org text COLLATE "C" NOT NULL, conversation text COLLATE "C" NOT NULL, lane bigint NOT NULL,
+    position bigint NOT NULL, seq bigint NOT NULL, at_ms bigint NOT NULL, words bigint NOT NULL,
+    role bytea NOT NULL, tools bytea NOT NULL, author bytea NOT NULL, start bigint NOT NULL,
+    asks boolean NOT NULL, is_own boolean NOT NULL, terms tsvector NOT NULL,
+    PRIMARY KEY (org, conversation, lane, position)
+);
+CREATE INDEX search_terms ON {NAME}.search_entries USING gin (terms);
+CREATE INDEX search_seqs ON {NAME}.search_entries (org, conversation, seq);
 """
 
 _VERSIONS = r"""

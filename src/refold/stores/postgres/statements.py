@@ -2,7 +2,7 @@
 
 Each names one org, and those about a log name one conversation: no statement needs rows of two, so
 that an engine which places rows by these columns sends each to one place. The list of
-conversations is the one that walks over an org. `tests/stores/test_postgres_statements.py` reads
+conversations and a search walk over an org. `tests/stores/test_postgres_statements.py` reads
 them all. Neighbours: `schema` has the tables; `log`, `families`, `contents`, `damaged_logs` send.
 """
 
@@ -141,3 +141,90 @@ VALUES (%(org)s, %(digest)s, %(number)s, %(bytes)s)
 CHUNK = f"SELECT bytes FROM {NAME}.chunks WHERE {_ONE_CONTENT} AND number = %(number)s"
 DROP_CONTENT = f"DELETE FROM {NAME}.contents WHERE {_ONE_CONTENT} AND put_ms < %(before_ms)s"
 DROP_CHUNKS = f"DELETE FROM {NAME}.chunks WHERE {_ONE_CONTENT}"
+
+# --- the search index ---
+
+_ENTRY = """
+    lane, position, seq, at_ms, words, role, tools, author, start, asks, is_own
+"""
+_IN_SCOPE = """(%(conversations)s::text[] IS NULL OR EXISTS (
+    SELECT FROM unnest(%(conversations)s::text[], %(lasts)s::bigint[]) AS scope(id, last)
+    WHERE scope.id = e.conversation AND e.seq <= scope.last))"""
+_AMONG = """
+    (%(conversations)s::text[] IS NULL OR conversation = ANY(%(conversations)s::text[]))
+"""
+MARKS = f"""
+SELECT conversation, head, chain, parent, parent_seq FROM {NAME}.search_marks
+WHERE org = %(org)s AND {_AMONG}
+"""
+ENTER_MARK = f"""
+INSERT INTO {NAME}.search_marks(org, conversation, head, chain, parent, parent_seq)
+VALUES (%(org)s, %(conversation)s, %(head)s, %(chain)s, %(parent)s, %(parent_seq)s)
+ON CONFLICT DO NOTHING
+"""
+MOVE_MARK = f"""
+UPDATE {NAME}.search_marks SET head = %(head)s, chain = %(chain)s
+WHERE {_ONE_LOG} AND head = %(after)s
+"""
+LANES = f"""
+SELECT lane, entries, context_words, ARRAY(
+    SELECT e.words FROM {NAME}.search_entries e
+    WHERE e.org = %(org)s AND e.conversation = %(conversation)s AND e.lane = l.lane
+    AND e.position >= l.entries - 2 ORDER BY e.position)
+FROM {NAME}.search_lanes l WHERE org = %(org)s AND conversation = %(conversation)s
+"""
+SET_LANE = f"""
+INSERT INTO {NAME}.search_lanes(org, conversation, lane, entries, context_words)
+VALUES (%(org)s, %(conversation)s, %(lane)s, %(entries)s, %(context_words)s)
+ON CONFLICT (org, conversation, lane) DO UPDATE
+SET entries = excluded.entries, context_words = excluded.context_words
+"""
+COUNT_AUTHOR = f"""
+INSERT INTO {NAME}.search_authors AS a (org, conversation, author, entries)
+VALUES (%(org)s, %(conversation)s, %(author)s, %(entries)s)
+ON CONFLICT (org, conversation, author) DO UPDATE SET entries = a.entries + excluded.entries
+"""
+ADD_ENTRIES = f"""
+INSERT INTO {NAME}.search_entries(org, conversation, {_ENTRY}, terms)
+SELECT %(org)s, %(conversation)s, given.* FROM unnest(
+    %(lane)s::bigint[], %(position)s::bigint[], %(seq)s::bigint[], %(at_ms)s::bigint[],
+    %(words)s::bigint[], %(role)s::bytea[], %(tools)s::bytea[], %(author)s::bytea[],
+    %(start)s::bigint[], %(asks)s::boolean[], %(is_own)s::boolean[], %(terms)s::tsvector[]) AS given
+"""
+FORGET_MARK = f"DELETE FROM {NAME}.search_marks WHERE {_ONE_LOG}"
+FORGET_LANES = f"DELETE FROM {NAME}.search_lanes WHERE {_ONE_LOG}"
+FORGET_AUTHORS = f"DELETE FROM {NAME}.search_authors WHERE {_ONE_LOG}"
+FORGET_ENTRIES = f"DELETE FROM {NAME}.search_entries WHERE {_ONE_LOG}"
+ERASE_ENTRIES = f"""
+DELETE FROM {NAME}.search_entries WHERE {_ONE_LOG} AND seq = ANY(%(seqs)s::bigint[])
+"""
+SIZE = f"""
+SELECT coalesce(sum(entries), 0)::bigint, coalesce(sum(context_words), 0)
+FROM {NAME}.search_lanes WHERE org = %(org)s AND {_AMONG}
+"""
+AUTHORS = f"""
+SELECT author, sum(entries)::bigint FROM {NAME}.search_authors
+WHERE org = %(org)s AND {_AMONG} GROUP BY author
+"""
+# A phrase counts once; of single terms the places are counted.
+POSTINGS = f"""
+SELECT conversation, lane, position, coalesce((
+    SELECT sum(cardinality(word.positions)) FROM unnest(e.terms) AS word
+    WHERE word.lexeme = ANY(%(counted)s::text[])), 1)::bigint
+FROM {NAME}.search_entries e
+WHERE org = %(org)s AND terms @@ %(sought)s::tsquery AND lane = ANY(%(lanes)s::bigint[])
+    AND (%(role)s::bytea IS NULL OR role = %(role)s::bytea)
+    AND (%(tool)s::bytea IS NULL OR position(%(tool)s::bytea IN tools) > 0)
+    AND (%(since_ms)s::bigint IS NULL OR at_ms >= %(since_ms)s::bigint)
+    AND (%(until_ms)s::bigint IS NULL OR at_ms <= %(until_ms)s::bigint)
+    AND NOT (is_own AND %(without_own)s::boolean)
+    AND {_IN_SCOPE}
+ORDER BY at_ms DESC, conversation DESC, e.position DESC LIMIT %(most)s
+"""
+ENTRIES = f"""
+SELECT e.conversation, {_ENTRY.replace("position", "e.position").replace("lane", "e.lane")}
+FROM unnest(%(conversations)s::text[], %(lane)s::bigint[], %(places)s::bigint[])
+    AS asked(conversation, lane, place)
+JOIN {NAME}.search_entries e ON e.org = %(org)s AND e.conversation = asked.conversation
+    AND e.lane = asked.lane AND e.position = asked.place
+"""

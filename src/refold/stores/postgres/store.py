@@ -21,6 +21,7 @@ from refold.stores.postgres import address, contents, damaged_logs, families, lo
 from refold.stores.postgres.connections import Connections
 from refold.stores.postgres.link import Link, Way
 from refold.stores.postgres.log import Place
+from refold.stores.postgres.terms import PostgresTerms
 from refold.stores.protocol import Recovery, Salvage
 
 R = TypeVar("R")
@@ -38,6 +39,7 @@ class PostgresStore:
         self.url = self._address.url
         self.org = self._address.org
         self._connections = Connections(self._address, read_only=read_only)
+        self.terms = PostgresTerms(self._connections, self.org)
 
     # --- logs ---
 
