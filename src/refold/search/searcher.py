@@ -87,8 +87,8 @@ class Searcher:
 
     @property
     def path(self) -> str:
-        """The index's file, or `:memory:`."""
-        return self._upkeep.path
+        """The index's file, `:memory:`, or the store that keeps it."""
+        return self.store.url if isinstance(self._upkeep, ServedUpkeep) else self._upkeep.path
 
     def _tell(self, name: str, reason: str) -> None:
         self.said.append((name, reason))

@@ -72,7 +72,7 @@ class Link(psycopg.Connection[tuple[Any, ...]]):  # type: ignore[misc, unused-ig
         as done; by the place in the server's source it is told apart in every language."""
         self.is_unsure |= diagnostic.source_function == "SyncRepWaitForLSN"
 
-    def __del__(self) -> None:
+    def __del__(self, *_: object) -> None:
         """No warning: a store that nobody uses any more need not have been closed."""
 
     @property
