@@ -19,11 +19,9 @@ from refold.stores.postgres.log import Place
 def fork(link: Link, place: Place, at: int, new: str) -> None:
     """A new conversation that shares the log up to `at`; no event is copied."""
     about = log.known(link, place, locked=True)
-    if there := log.described(link, place.sibling(new)):
-        if link.is_again and _is_fork_of(there, about, at):
-            return
-        raise checks.taken(new, there.head)
     if not 1 <= at <= about.head:
+        if there := log.described(link, place.sibling(new)):
+            raise checks.taken(new, there.head)
         raise checks.outside(about.id, at, about.head)
     chain, at_ms = about.chain, about.updated_ms
     if at < about.head:
@@ -40,7 +38,9 @@ def fork(link: Link, place: Place, at: int, new: str) -> None:
         updated_ms=at_ms,
     )
     if not link.ask(statements.CREATE, _row_values(place.sibling(new), made)).rowcount:
-        raise checks.taken(new, 0)
+        there = log.known(link, place.sibling(new))
+        if not (link.is_again and _is_fork_of(there, about, at)):
+            raise checks.taken(new, there.head)
     link.ask(statements.PUT_FORK, place.named(fork=new, fork_seq=at))
 
 

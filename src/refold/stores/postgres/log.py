@@ -167,18 +167,26 @@ def _dense(events: list[Event], after: int) -> list[Event]:
 def append(link: Link, place: Place, events: Sequence[Event], expect: int) -> bool:
     """Writes all events on top of head `expect`. False, and nothing written, if the head is
     another."""
-    title = checks.title_in(events)
+    title, newest = checks.title_in(events), events[-1]
     values = place.named(
         expect=expect,
-        head=events[-1].seq,
-        chain=events[-1].chain,
+        head=newest.seq,
+        chain=newest.chain,
         title=None if title is None else title.encode(),
         begun_ms=events[0].at_ms,
-        updated_ms=events[-1].at_ms,
-        **columns(events),
+        updated_ms=newest.at_ms,
     )
-    statement = statements.APPEND if expect else statements.BEGIN_LOG
-    return bool(link.ask(statement, values).rowcount)
+    values.update(row_of(newest) if len(events) == 1 else columns(events))
+    return bool(link.ask(_APPENDING[expect > 0, len(events) == 1], values).rowcount)
+
+
+# By whether there is a log, and whether it is one event.
+_APPENDING = {
+    (True, True): statements.APPEND_ONE,
+    (True, False): statements.APPEND,
+    (False, True): statements.BEGIN_LOG_ONE,
+    (False, False): statements.BEGIN_LOG,
+}
 
 
 def confirm(link: Link, place: Place, events: Sequence[Event], expect: int) -> None:
@@ -201,21 +209,29 @@ def insert(link: Link, place: Place, events: Sequence[Event]) -> None:
     link.ask(statements.INSERT_EVENTS, place.named(**columns(events)))
 
 
+def row_of(event: Event) -> dict[str, Any]:
+    """An event as a statement takes it."""
+    return {
+        "seq": event.seq,
+        "at_ms": event.at_ms,
+        "tokens": event.tokens,
+        "chain": event.chain,
+        "kind": event.kind.encode(),
+        "author": event.by.encode(),
+        "id": event.id.encode(),
+        "counter": event.counter.encode(),
+        "digest": event.digest,
+        "salt": event.salt,
+        "body": event.body,
+    }
+
+
 def columns(events: Sequence[Event]) -> dict[str, list[Any]]:
     """Events as the arrays that a statement takes apart."""
-    return {
-        "seq": [event.seq for event in events],
-        "at_ms": [event.at_ms for event in events],
-        "tokens": [event.tokens for event in events],
-        "chains": [event.chain for event in events],
-        "kind": [event.kind.encode() for event in events],
-        "author": [event.by.encode() for event in events],
-        "id": [event.id.encode() for event in events],
-        "counter": [event.counter.encode() for event in events],
-        "digest": [event.digest for event in events],
-        "salt": [event.salt for event in events],
-        "body": [event.body for event in events],
-    }
+    rows = [row_of(event) for event in events]
+    found = {name: [row[name] for row in rows] for name in rows[0]}
+    found["chains"] = found.pop("chain")  # `chain` is that of the conversation
+    return found
 
 
 # --- titles ---
