@@ -75,6 +75,7 @@ class Searcher:
         self._listener = tell
         self._upkeep = self._chosen_upkeep(path)
         self._vectors = VectorUpkeep(store, chosen(embedder), tell=self._tell)
+        self._embedder_asked = embedder is not None and embedder is not False
         self._shown = ShownMessages(store)
 
     def _chosen_upkeep(self, path: str | None) -> Upkeep:
@@ -145,6 +146,7 @@ class Searcher:
 
     def _found(self, index: Index, query: Query, question: Question) -> list[Scored]:
         if isinstance(index, ServedIndex):
+            self._tell_of_missing_vectors()
             scope = served_finding.scope_of(index, question.conversations)
             search = served_finding.Search(index, query, scope, question.filters)
             if question.newest:
@@ -156,6 +158,13 @@ class Searcher:
         with database.limited(index.connection, SEARCH_WAIT_S):
             most = question.limit + SPARE
             return newest_matches(index, query, ranges, question.filters, most)
+
+    def _tell_of_missing_vectors(self) -> None:
+        """Tells once that an embedder which was asked for has nothing to do here."""
+        if self._embedder_asked:
+            self._embedder_asked = False
+            reason = f"{self.store.url} keeps no vectors: answers are by full text alone"
+            self._tell("embedder-failed", reason)
 
     def _ranked(
         self, index: Index, query: Query, ranges: Sequence[Range], question: Question

@@ -18,7 +18,7 @@ from tests.search import (
     test_newest,
     test_searcher,
 )
-from tests.search.talks import full_text, seqs, talk
+from tests.search.talks import Topics, full_text, seqs, talk
 from tests.search.test_bounds import *  # noqa: F403
 from tests.search.test_dates import *  # noqa: F403
 from tests.search.test_finding import *  # noqa: F403
@@ -158,6 +158,14 @@ def test_who_only_reads_searches_what_is_indexed_and_is_told_what_is_missing(pla
     assert reader.search("zebra") == []
     assert [name for name, _ in reader.said] == ["index-behind"]
     store.close()
+
+
+def test_an_embedder_that_was_asked_for_is_told_that_there_are_no_vectors(store: Store) -> None:
+    talk(store, "a", ["the walrus sleeps"])
+    for asked, told in ((None, []), (False, []), (Topics(), ["embedder-failed"])):
+        searcher = Searcher(store, embedder=asked)
+        assert seqs(searcher.search("walrus")) == seqs(searcher.search("walrus")) == [1]
+        assert [name for name, _ in searcher.said] == told
 
 
 def test_a_very_long_text_and_very_long_words_are_found(store: Store) -> None:
