@@ -9,6 +9,7 @@ import pytest
 
 from refold.search.searcher import Searcher
 from refold.stores import Store, open_store
+from refold.stores.protocol import Phrases, Sought
 from tests.real.postgres.cluster import Server
 from tests.real.postgres.conftest import fresh_org
 from tests.search import (
@@ -158,6 +159,16 @@ def test_who_only_reads_searches_what_is_indexed_and_is_told_what_is_missing(pla
     assert reader.search("zebra") == []
     assert [name for name, _ in reader.said] == ["index-behind"]
     store.close()
+
+
+def test_how_often_a_term_occurs_is_known_exactly(store: Store) -> None:
+    """Up to what a tsvector keeps of one term."""
+    times = [1, 2, 3, 7, 20, 50, 100, 200, 255]
+    talk(store, "a", [f"zebra {'walrus ' * count}" for count in times])
+    full_text(store).search("walrus")
+    sought = Sought(all_of=(Phrases((("walru",), ("zebra",))),), lanes=(0,))
+    found = store.terms.postings(sought, None, 100)
+    assert sorted(count for _, count in found) == [count + 1 for count in times]
 
 
 def test_an_embedder_that_was_asked_for_is_told_that_there_are_no_vectors(store: Store) -> None:

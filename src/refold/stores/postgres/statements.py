@@ -215,11 +215,10 @@ AUTHORS = f"""
 SELECT author, sum(entries)::bigint FROM {NAME}.search_authors
 WHERE org = %(org)s AND {_AMONG} GROUP BY author
 """
-# A phrase counts once; of single terms the places are counted.
+# How often a term occurs is told by its rank: taking the vector apart costs a hundred times more.
 POSTINGS = f"""
-SELECT conversation, lane, position, coalesce((
-    SELECT sum(cardinality(word.positions)) FROM unnest(e.terms) AS word
-    WHERE word.lexeme = ANY(%(counted)s::text[])), 1)::bigint
+SELECT conversation, lane, position,
+    ARRAY(SELECT ts_rank(e.terms, one) FROM unnest(%(counted)s::tsquery[]) AS one)
 FROM {NAME}.search_entries e
 WHERE org = %(org)s AND terms @@ %(sought)s::tsquery AND lane = ANY(%(lanes)s::bigint[])
     AND (%(role)s::bytea IS NULL OR role = %(role)s::bytea)

@@ -9,8 +9,10 @@ through what others say. Limits of `tsvector`: places above 16,383 are all the l
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 from refold.stores import checks
@@ -29,6 +31,10 @@ from refold.stores.protocol import (
 )
 
 PLACE_MAX, PLACES_MAX, TERM_CHARS_MAX, VECTOR_BYTES_MAX = 16_383, 255, 200, 900_000
+# What `ts_rank` gives for a term by how often it occurs, each lowered to half the way from the one
+# before: floats of the server have seven digits.
+_SUMS = list(accumulate(0.1 / 1.64493406685 / number**2 for number in range(1, 257)))
+_RANKS = [(before + rank) / 2 for before, rank in zip([0.0, *_SUMS], _SUMS)]
 _FORGET = (
     statements.FORGET_ENTRIES,
     statements.FORGET_AUTHORS,
@@ -142,7 +148,7 @@ class PostgresTerms:
         rows = self._rows(
             statements.POSTINGS,
             sought=" & ".join(f"({self._query(one)})" for one in sought.all_of),
-            counted=[self._lexeme(term) for one in sought.all_of for term in _single(one)],
+            counted=[_quoted(self._lexeme(term)) for one in sought.all_of for term in _single(one)],
             lanes=list(sought.lanes),
             role=_bytes(sought.role),
             tool=_bytes(sought.tool),
@@ -153,7 +159,10 @@ class PostgresTerms:
             lasts=None if scope is None else [checks.bounded(last) for last in scope.values()],
             most=most,
         )
-        return [((conversation, lane, place), times) for conversation, lane, place, times in rows]
+        return [
+            ((conversation, lane, place), sum(map(occurrences, ranks)) or 1)
+            for conversation, lane, place, ranks in rows
+        ]
 
     def entries(self, places: Sequence[TermPlace]) -> list[TermEntry]:
         rows = self._rows(
@@ -198,6 +207,12 @@ class PostgresTerms:
         if sought.is_prefix:
             phrases = [[*terms[:-1], f"{terms[-1]}:*"] for terms in phrases]
         return " | ".join(f"({' <-> '.join(terms)})" for terms in phrases)
+
+
+def occurrences(rank: float) -> int:
+    """How often a term occurs of which `ts_rank` gives this: it adds up the inverse squares of as
+    many numbers."""
+    return bisect(_RANKS, rank)
 
 
 def _single(sought: Phrases) -> list[str]:
