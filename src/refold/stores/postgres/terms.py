@@ -16,9 +16,9 @@ from itertools import accumulate
 from typing import Any
 
 from refold.stores import checks
-from refold.stores.postgres import statements
+from refold.stores.postgres import schema, statements
 from refold.stores.postgres.connections import Connections
-from refold.stores.postgres.link import Link
+from refold.stores.postgres.link import Link, Way
 from refold.stores.postgres.log import Place
 from refold.stores.protocol import (
     Phrases,
@@ -31,6 +31,7 @@ from refold.stores.protocol import (
 )
 
 PLACE_MAX, PLACES_MAX, TERM_CHARS_MAX, VECTOR_BYTES_MAX = 16_383, 255, 200, 900_000
+MANY, ANALYZED_SHARE = 200, 0.1
 # What `ts_rank` gives for a term by how often it occurs, each lowered to half the way from the one
 # before: floats of the server have seven digits.
 _SUMS = list(accumulate(0.1 / 1.64493406685 / number**2 for number in range(1, 257)))
@@ -111,7 +112,16 @@ class PostgresTerms:
                 link.ask(statements.ADD_ENTRIES, place.named(**self._columns(entries)))
             return True
 
-        return self._connections.run(add)
+        is_added = self._connections.run(add)
+        if is_added and len(entries) >= MANY:
+            self._settle(len(entries))
+        return is_added
+
+    def _settle(self, added: int) -> None:
+        """Lets the server make its index ready, after much was added."""
+        self._connections.run(lambda link: link.execute(schema.CLEAN), way=Way.ALONE)
+        if added >= ANALYZED_SHARE * self.size(None)[0]:
+            self._connections.run(lambda link: link.execute(schema.ANALYZE), way=Way.ALONE)
 
     def _columns(self, entries: Sequence[TermEntry]) -> dict[str, list[Any]]:
         """Entries as the arrays that a statement takes apart."""
