@@ -32,7 +32,7 @@ def with_standby(primary: Server, name: str, port: int | None = None) -> Server:
 
 def test_a_standby_takes_over_and_nothing_is_lost() -> None:
     with own_folder() as folder:
-        primary = Server.made(folder, "server_0")
+        primary = Server.made(folder, "server_0", {"fsync": "off"})
         standby = with_standby(primary, "server_1")
         hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
         url = f"postgresql://refold@{hosts}/work?org={fresh_org()}&wait_s=60"
