@@ -13,10 +13,10 @@ import pytest
 
 import refold
 from refold.core import codec
-from refold.errors import Corrupt, Denied, Invalid, NotFound, RefoldError, Unavailable
+from refold.errors import Conflict, Corrupt, Denied, Invalid, NotFound, RefoldError, Unavailable
 from refold.stores import Store, open_store
 from refold.stores.contract.kit import grown, sealed
-from refold.stores.postgres import link, schema
+from refold.stores.postgres import connections, link, schema
 from tests.real.postgres.cluster import Bouncer, Server, running
 from tests.real.postgres.conftest import fresh_org
 
@@ -165,6 +165,58 @@ def test_more_threads_than_connections_wait_for_their_turn(server: Server) -> No
     assert {about.id: about.head for about in store.conversations()} == dict.fromkeys(logs, 5)
     assert len(server.backends()) < 40
     store.close()
+
+
+# --- answers that are lost ---
+
+
+@pytest.fixture
+def lost(monkeypatch: pytest.MonkeyPatch):
+    """Every piece of work is done, its answer lost, and done again."""
+    kept: dict[int, object] = {}
+
+    def bounded_and_lost(one: link.Link, work, way):
+        done = link.bounded(one, work, way)
+        if not one.is_again:
+            kept[len(kept)] = done
+            raise psycopg.OperationalError("the connection was lost on the way back")
+        return done
+
+    monkeypatch.setattr(connections, "bounded", bounded_and_lost)
+    return kept
+
+
+def test_what_was_done_and_not_heard_of_is_done_once(store: Store, lost: dict[int, object]) -> None:
+    events = grown(store, "log", 4)
+    store.append("log", more := sealed(events[-1], [b"{}"] * 3), expect=4)
+    assert store.read("log") == events + more
+    store.fork("log", 5, "fork")
+    own = grown(store, "fork", 2, before=more[0])
+    store.keep_bookmark("fork", b"mark")
+    digest = store.put([b"content" * 100_000])
+    store.erase("fork", 6)
+    assert store.read("fork", after=6) == own[1:] and store.read("fork", after=5)[0].erased
+    assert b"".join(store.get(digest)) == b"content" * 100_000
+    assert store.rewrite("log", events[:2], after=0, seen=store.salvage("log")) == ""
+    assert store.read("log") == events[:2]
+    assert store.drop(digest, before_ms=1 << 42)
+    store.delete("fork")
+    store.delete("log")
+    assert store.conversations() == [] and len(lost) > 20
+
+
+def test_a_conflict_stays_a_conflict_however_often_it_is_asked(
+    store: Store, lost: dict[int, object]
+) -> None:
+    events = grown(store, "log", 3)
+    with pytest.raises(Conflict):
+        store.append("log", sealed(events[0], [b"other"]), expect=1)
+    grown(store, "other", 1)
+    with pytest.raises(Conflict):
+        store.fork("log", 2, "other")
+    with pytest.raises(NotFound):
+        store.erase("log", 9)
+    assert store.read("log") == events
 
 
 # --- a fork of the process ---
