@@ -7,12 +7,14 @@ import re
 
 import pytest
 
+from refold.search.searcher import Searcher
 from refold.stores import Store, contract, open_store
 from refold.stores.contract import machine
 from refold.stores.postgres import schema
 from refold.stores.postgres.store import PostgresStore
 from tests.real.postgres.cluster import Bouncer, Server
 from tests.real.postgres.conftest import fresh_org
+from tests.search.talks import talk
 
 
 class PostgresPlace:
@@ -62,6 +64,21 @@ def test_tables_that_are_placed_by_org_and_conversation_keep_the_contract(
             clause(lambda: PostgresPlace(url))
     spread = "SELECT count(DISTINCT tableoid) FROM refold_1.events"
     assert server.psql(spread, "parted") == "4"
+
+
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1", "EUC_JP"])
+def test_the_encoding_of_the_database_does_not_matter(encoding: str, server: Server) -> None:
+    name = f"in_{encoding.lower()}"
+    made = f"CREATE DATABASE {name} ENCODING '{encoding}' TEMPLATE template0 LOCALE 'C'"
+    server.psql(made, "postgres")
+    place = PostgresPlace(server.url.replace("/work", f"/{name}"))
+    for clause in contract.logs.CLAUSES:
+        clause(lambda: PostgresPlace(server.url.replace("/work", f"/{name}")))
+    store = place.open()
+    talk(store, "a", ["ein Walroß schläft", "海象は眠る", "el niño 🦭 duerme"])
+    for query, seq in (("walroß", 1), ("海象", 2), ("眠", 2), ("nino", 3)):
+        assert [hit.seq for hit in Searcher(store, embedder=False).search(query)] == [seq]
+    store.close()
 
 
 def parted(tables: str) -> str:

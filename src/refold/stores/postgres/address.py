@@ -24,6 +24,7 @@ DEFAULTS = {
     "connect_timeout": "5",
     "target_session_attrs": "read-write",
     "application_name": "refold",
+    "client_encoding": "UTF8",
     "keepalives_idle": "10",
     "keepalives_interval": "5",
     "keepalives_count": "3",
