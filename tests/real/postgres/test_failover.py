@@ -6,11 +6,13 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import threading
 import time
 
 from refold.stores import open_store
+from refold.stores.contract.kit import grown, sealed
 from tests.real.postgres.client import check_nothing_lost_or_doubled, wait_for_more
-from tests.real.postgres.cluster import Server, own_folder
+from tests.real.postgres.cluster import Server, own_folder, running
 from tests.real.postgres.conftest import fresh_org
 from tests.real.postgres.test_kills import load
 
@@ -28,6 +30,27 @@ def with_standby(primary: Server, name: str, port: int | None = None) -> Server:
     primary.psql("SELECT pg_reload_conf()", "postgres")
     primary.wait_until(STREAMING)
     return standby
+
+
+def test_a_server_that_takes_no_writes_for_a_while_costs_a_wait() -> None:
+    """As in a planned handing over: connections live, writes are refused."""
+    with running({"fsync": "off"}) as server:
+        store = open_store(f"{server.url}?wait_s=30")
+        events = grown(store, "log", 2)
+        read_only(server, "on")
+        server.wait_until("SHOW default_transaction_read_only", "on")
+        release = threading.Timer(1.0, read_only, (server, "off"))
+        release.start()
+        began = time.monotonic()
+        store.append("log", sealed(events[-1], [b"{}"]), expect=2)
+        assert time.monotonic() - began > 0.5 and store.conversation("log").head == 3
+        release.join()
+        store.close()
+
+
+def read_only(server: Server, value: str) -> None:
+    server.psql(f"ALTER SYSTEM SET default_transaction_read_only = {value}", "postgres")
+    server.psql("SELECT pg_reload_conf()", "postgres")
 
 
 def test_a_standby_takes_over_and_nothing_is_lost() -> None:

@@ -82,6 +82,8 @@ class Connections:
             try:
                 return bounded(link, work, way)
             except psycopg.Error as error:
+                if failures.is_read_only(error):
+                    link.close()  # the next one goes to the server that can be written to
                 if failures.is_layout(error):
                     self._is_ready = False
                     self._explain(link)

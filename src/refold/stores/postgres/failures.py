@@ -39,6 +39,11 @@ def is_layout(error: BaseException) -> bool:
     return isinstance(error, psycopg.Error) and error.sqlstate in _LAYOUT
 
 
+def is_read_only(error: BaseException) -> bool:
+    """Whether the server takes no writes: it has handed over, or is about to."""
+    return isinstance(error, psycopg.Error) and error.sqlstate == "25006"
+
+
 def failure(error: Exception, place: str) -> RefoldError:
     """The error of the family for what was raised; raise it `from` the original."""
     match error:

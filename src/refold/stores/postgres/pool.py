@@ -27,7 +27,7 @@ _OF_PARENTS: list[Link] = []
 
 
 class Pool:
-    """The connections of one store; `lent` counts those in use."""
+    """The connections of one store, at most as many as its address says."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
