@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -449,6 +450,16 @@ store.close()
     )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) < 30
+
+
+def test_a_machine_without_room_for_an_artifact_says_so_and_keeps_nothing(
+    store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    with pytest.raises(RefoldError) as refusal:
+        store.put([b"x" * 500_000] * 4)
+    assert "artifact" in str(refusal.value) and refusal.value.hint
+    assert store.put([b"small"]) and store.conversations() == []
 
 
 # --- a standby that is gone ---

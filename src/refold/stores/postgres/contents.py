@@ -21,6 +21,7 @@ from refold.stores import checks
 from refold.stores.postgres import statements
 from refold.stores.postgres.connections import Connections
 from refold.stores.postgres.link import Link
+from refold.system import disk
 
 CHUNK_BYTES = 256 * 1024
 IN_MEMORY_BYTES = 1024 * 1024
@@ -42,9 +43,12 @@ def taken(chunks: Iterable[bytes]) -> Iterator[Content]:
         for chunk in chunks:
             try:
                 hasher.update(chunk)
+                size += file.write(chunk)
             except TypeError as error:
                 raise checks.not_bytes(error) from error
-            size += file.write(chunk)
+            except OSError as error:
+                doing = "cannot keep an artifact on its way to the database"
+                raise disk.os_failure(error, doing) from error
         yield Content(hasher.hexdigest(), size, file)
 
 
