@@ -12,10 +12,18 @@ from collections.abc import Callable
 from refold.checked import checked
 from refold.display import is_text
 from refold.errors import Invalid
-from refold.stores.protocol import Store
+from refold.stores.protocol import Store, Terms
 from refold.stores.read_only import ReadOnlyStore
 
-__all__ = ["Store", "is_read_only", "is_same_place", "is_there", "open_store", "reading_store"]
+__all__ = [
+    "Store",
+    "is_read_only",
+    "is_same_place",
+    "is_there",
+    "open_store",
+    "reading_store",
+    "terms_of",
+]
 
 
 @checked
@@ -49,6 +57,13 @@ def reading_store(store: Store) -> Store:
 def is_read_only(store: Store) -> bool:
     """Whether the store refuses every write."""
     return isinstance(store, ReadOnlyStore)
+
+
+def terms_of(store: Store) -> Terms | None:
+    """The search index that a store keeps itself; None for one that leaves it to files."""
+    behind = store.store if isinstance(store, ReadOnlyStore) else store
+    terms: Terms | None = getattr(behind, "terms", None)
+    return terms
 
 
 def is_same_place(first: Store, second: Store) -> bool:
@@ -88,9 +103,25 @@ def _files(path: str, read_only: bool) -> Store:
     return FilesStore(os.path.expanduser(path), read_only=read_only)
 
 
+def _postgres(scheme: str) -> Callable[[str, bool], Store]:
+    def opened(rest: str, read_only: bool) -> Store:
+        try:
+            from refold.stores.postgres.store import PostgresStore
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] != "psycopg":
+                raise
+            said = "a store in PostgreSQL needs the package psycopg"
+            raise Invalid(said, hint="pip install 'refold[postgres]'") from error
+        return PostgresStore(f"{scheme}:{rest}", read_only=read_only)
+
+    return opened
+
+
 _OPENERS: dict[str, Callable[[str, bool], Store]] = {
     "memory": _memory,
     "sqlite": _sqlite,
     "files": _files,
+    "postgresql": _postgres("postgresql"),
+    "postgres": _postgres("postgres"),
 }
-_KNOWN = "stores are memory:, sqlite:PATH, files:DIR, or a path that ends in .db"
+_KNOWN = "stores are memory:, sqlite:PATH, files:DIR, postgresql://…, or a path that ends in .db"
