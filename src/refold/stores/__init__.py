@@ -7,7 +7,8 @@ store is imported when its URL is opened, so that a program that uses none of th
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from refold.checked import checked
 from refold.display import is_text
@@ -15,7 +16,27 @@ from refold.errors import Invalid
 from refold.stores.protocol import Store
 from refold.stores.read_only import ReadOnlyStore
 
-__all__ = ["Store", "is_read_only", "is_same_place", "is_there", "open_store", "reading_store"]
+if TYPE_CHECKING:
+    from refold.core.model import Event
+
+__all__ = [
+    "Store", "batch_of", "events_in", "is_read_only", "is_same_place", "is_there",
+    "open_store", "reading_store",
+]  # fmt: skip
+
+
+def batch_of(events: Sequence[Event]) -> bytes:
+    """Events as lines, each as it is kept, for a body of HTTP."""
+    from refold.stores import lines
+
+    return lines.batch_of(events)
+
+
+def events_in(batch: bytes, *, most: int) -> list[Event]:
+    """The events of such lines, at most so many. Corrupt or Invalid if they are something else."""
+    from refold.stores import lines
+
+    return lines.events_in(batch, most=most)
 
 
 @checked

@@ -1,0 +1,79 @@
+"""Organizations: each has a store of its own, so no question of one can touch what is another's.
+
+On SQLite that is a database file for each, in one folder; on PostgreSQL a column that every key
+begins with. The server's own logs (tokens, the audit log) lie in one more, whose name no URL can
+spell. Neighbours: `stores` open what is named here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+
+from refold.errors import Invalid
+from refold.stores import open_store
+from refold.stores.protocol import Store
+
+ORG = re.compile(r"[a-z0-9][a-z0-9-]{0,38}")
+OWN = "_server"
+
+
+def org_checked(org: str) -> str:
+    """The name itself; Invalid if no organization can have it."""
+    if not isinstance(org, str) or not ORG.fullmatch(org):
+        hint = "1 to 39 small letters, digits and dashes, such as acme"
+        raise Invalid(f"{org!r:.80} is not the name of an organization", hint=hint)
+    return org
+
+
+class Orgs:
+    """Opens the store of an organization when it is first asked for: only somebody with a token
+    of that organization comes so far, so there are never more than were created."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._lock = threading.Lock()
+        self._open: dict[str, Store] = {}
+
+    @property
+    def is_local(self) -> bool:
+        """Whether writes of several conversations share one sync: they share one file."""
+        return not self.url.startswith(("postgres:", "postgresql:"))
+
+    def store(self, org: str) -> Store:
+        """The store of an organization."""
+        return self._opened(org_checked(org))
+
+    @property
+    def own(self) -> Store:
+        """The store of the server itself."""
+        return self._opened(OWN)
+
+    def _opened(self, org: str) -> Store:
+        with self._lock:
+            store = self._open.get(org)
+            if store is None:
+                store = self._open[org] = open_store(self._place(org))
+            return store
+
+    def _place(self, org: str) -> str:
+        scheme, _, rest = self.url.partition(":")
+        if scheme == "memory":
+            return self.url
+        if scheme in ("sqlite", "files"):
+            name = f"{org}.db" if scheme == "sqlite" else org
+            return f"{scheme}:{os.path.join(os.path.expanduser(rest), name)}"
+        joint = "&" if "?" in self.url else "?"
+        return f"{self.url}{joint}org={org}"
+
+    def known(self) -> list[str]:
+        """The organizations that are open here, for the metrics."""
+        with self._lock:
+            return [org for org in self._open if org != OWN]
+
+    def close(self) -> None:
+        with self._lock:
+            for store in self._open.values():
+                store.close()
+            self._open.clear()
