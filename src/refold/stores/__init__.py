@@ -109,9 +109,20 @@ def _files(path: str, read_only: bool) -> Store:
     return FilesStore(os.path.expanduser(path), read_only=read_only)
 
 
+def _remote(scheme: str) -> Callable[[str, bool], Store]:
+    def opened(rest: str, read_only: bool) -> Store:
+        from refold.stores.remote import RemoteStore
+
+        return RemoteStore(f"{scheme}:{rest}")
+
+    return opened
+
+
 _OPENERS: dict[str, Callable[[str, bool], Store]] = {
     "memory": _memory,
     "sqlite": _sqlite,
     "files": _files,
+    "http": _remote("http"),
+    "https": _remote("https"),
 }
-_KNOWN = "stores are memory:, sqlite:PATH, files:DIR, or a path that ends in .db"
+_KNOWN = "stores are memory:, sqlite:PATH, files:DIR, https://HOST/ORG, or a path that ends in .db"

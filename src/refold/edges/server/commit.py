@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from refold.core.codec import continues
 from refold.core.model import Event
 from refold.edges.server.logs import chain_before, check_chain
 from refold.errors import RefoldError, Unavailable
@@ -99,9 +100,11 @@ class GroupCommit:
         id, events, expect = waiting.conversation, waiting.events, waiting.expect
         end = self._ends.pop(id, None)
         try:
-            is_known = end is not None and end[0] == expect
-            before = end[1] if end and is_known else chain_before(self._store, id, expect)
-            check_chain(events, before)
+            # Another process may have begun the log anew: then only the store knows its end.
+            goes_on = end is not None and end[0] == expect and bool(events)
+            if not (end and goes_on and continues(events[0], end[1])):
+                end = expect, chain_before(self._store, id, expect)
+            check_chain(events, end[1])
             self._store.append(id, events, expect=expect)
         except Exception as error:
             return error

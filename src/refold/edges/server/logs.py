@@ -21,7 +21,8 @@ from refold.stores import batch_of, events_in
 from refold.stores.protocol import Salvage, Store
 
 BASE = "/api/v1/orgs/{org}/context"
-EVENTS_MAX = 1_000
+EVENTS_MAX = 1_000  # in one answer
+BATCH_MAX = 10_000  # in one append
 LIST_MAX = 1_000
 BYTES_MAX = 8 * 1024 * 1024  # of events in one answer, above the first
 
@@ -146,7 +147,7 @@ def append(call: Call) -> Head:
 def events_checked(batch: bytes) -> list[Event]:
     """The events of a body; Invalid where it holds something else."""
     try:
-        return events_in(batch, most=EVENTS_MAX)
+        return events_in(batch, most=BATCH_MAX)
     except RefoldError as error:
         raise Invalid(
             error.message, hint="one event a line, as `refold export` has them"
@@ -175,9 +176,10 @@ def chain_before(store: Store, id: str, expect: int) -> bytes:
 
 
 def read_bookmark(call: Call) -> Plain:
-    call.store.conversation(call.id)
     data = call.store.bookmark(call.id)
-    return Plain(data or b"", mime="application/octet-stream", status=200 if data else 204)
+    if data is None:
+        raise NotFound(f"{call.id!r} has no bookmark", hint="it can be made again from the log")
+    return Plain(data, mime="application/octet-stream")
 
 
 def keep_bookmark(call: Call) -> None:
