@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from refold.core.model import Event
 
 __all__ = [
-    "Store", "batch_of", "events_in", "is_read_only", "is_same_place", "is_there",
-    "open_store", "reading_store",
+    "Store", "batch_of", "events_in", "is_on_this_disk", "is_read_only", "is_same_place", "is_there",
+    "open_store", "place_of_org", "reading_store",
 ]  # fmt: skip
 
 
@@ -75,6 +75,23 @@ def is_read_only(store: Store) -> bool:
 def is_same_place(first: Store, second: Store) -> bool:
     """Whether both keep their data in one place. Every `memory:` store has a place of its own."""
     return first is second or (first.url == second.url and first.url != "memory:")
+
+
+def place_of_org(url: str, org: str) -> str:
+    """Where an organization has its own store, in a place for many: a file or a folder each on
+    this disk, the organization's rows in a database."""
+    scheme, _, rest = url.partition(":")
+    if scheme == "memory":
+        return url
+    if scheme in ("sqlite", "files"):
+        name = f"{org}.db" if scheme == "sqlite" else org
+        return f"{scheme}:{os.path.join(os.path.expanduser(rest), name)}"
+    return f"{url}{'&' if '?' in url else '?'}org={org}"
+
+
+def is_on_this_disk(url: str) -> bool:
+    """Whether the place is on this machine, so that writes of several logs can share one sync."""
+    return url.partition(":")[0] in ("memory", "sqlite", "files")
 
 
 def is_there(store: Store) -> bool:

@@ -7,12 +7,11 @@ spell. Neighbours: `stores` open what is named here.
 
 from __future__ import annotations
 
-import os
 import re
 import threading
 
 from refold.errors import Invalid
-from refold.stores import open_store
+from refold.stores import is_on_this_disk, open_store, place_of_org
 from refold.stores.protocol import Store
 
 ORG = re.compile(r"[a-z0-9][a-z0-9-]{0,38}")
@@ -31,15 +30,15 @@ class Orgs:
     """Opens the store of an organization when it is first asked for: only somebody with a token
     of that organization comes so far, so there are never more than were created."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
+    def __init__(self, place: str) -> None:
+        self.place = place
         self._lock = threading.Lock()
         self._open: dict[str, Store] = {}
 
     @property
     def is_local(self) -> bool:
         """Whether writes of several conversations share one sync: they share one file."""
-        return not self.url.startswith(("postgres:", "postgresql:"))
+        return is_on_this_disk(self.place)
 
     def store(self, org: str) -> Store:
         """The store of an organization."""
@@ -54,18 +53,8 @@ class Orgs:
         with self._lock:
             store = self._open.get(org)
             if store is None:
-                store = self._open[org] = open_store(self._place(org))
+                store = self._open[org] = open_store(place_of_org(self.place, org))
             return store
-
-    def _place(self, org: str) -> str:
-        scheme, _, rest = self.url.partition(":")
-        if scheme == "memory":
-            return self.url
-        if scheme in ("sqlite", "files"):
-            name = f"{org}.db" if scheme == "sqlite" else org
-            return f"{scheme}:{os.path.join(os.path.expanduser(rest), name)}"
-        joint = "&" if "?" in self.url else "?"
-        return f"{self.url}{joint}org={org}"
 
     def known(self) -> list[str]:
         """The organizations that are open here, for the metrics."""
