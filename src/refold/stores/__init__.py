@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from refold.core.model import Event
 
 __all__ = [
-    "Store", "batch_of", "events_in", "is_on_this_disk", "is_read_only", "is_same_place", "is_there",
-    "open_store", "place_of_org", "reading_store",
+    "Store", "batch_of", "events_in", "is_on_this_disk", "is_read_only", "is_same_place",
+    "is_there", "open_store", "place_of_org", "reading_store",
 ]  # fmt: skip
 
 
