@@ -186,7 +186,7 @@ def test_every_route_for_every_caller(tmp_path):
                 for secret, expected in (
                     ("", 401), ("rft_wrong", 401), (revoked_secret, 401), (expired, 401), (other, 404),
                 ):  # fmt: skip
-                    it.server._wrong._levels.clear()
+                    it.server.gate._wrong._levels.clear()
                     answer = await it.call(method.upper(), url, secret=secret)
                     wanted = 200 if level == "open" else expected
                     assert answer.status_code == wanted, (method, path, secret, answer.text)
@@ -275,7 +275,6 @@ def test_a_revoked_token_is_refused_at_once_and_its_stream_ends(tmp_path):
         assert (await it.call("GET", "conversations", secret=secret)).status_code == 200
         it.server.tokens.revoke(token.id)
         assert (await it.call("GET", "conversations", secret=secret)).status_code == 401
-        assert not it.server._is_valid(token)
 
     served(tmp_path, work)
 
@@ -336,7 +335,7 @@ def test_what_is_too_large_is_refused_before_it_is_read(tmp_path):
 def test_a_full_server_says_so_at_once(tmp_path):
     async def work(it: Served):
         it.server._running = 256
-        answer = await it.call("GET", "/health", secret="")
+        answer = await it.call("GET", "conversations")
         assert (answer.status_code, answer.headers["retry-after"]) == (429, "1")
         it.server._running = 0
 

@@ -21,9 +21,11 @@ from refold.edges.server.route import Chunks, Lines, Plain
 from refold.errors import OUTCOMES, Conflict, RefoldError, Unavailable
 
 # What only HTTP knows.
-STATUSES = {"unauthorized": 401, "too-large": 413, "busy": 429}
+STATUSES = {"unauthorized": 401, "not-allowed": 405, "too-large": 413, "busy": 429}
 _HIDDEN = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
 JSON = "application/json"
+# Whoever does not read what was asked for is left; what is small lies in the socket's buffer.
+SEND_S, SMALL_BYTES = 60.0, 32 * 1024
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
@@ -50,7 +52,12 @@ class Answer:
         start = {"type": "http.response.start", "status": self.status, "headers": self._headers}
         await send(start)
         if self._stream is None:
-            await send(_part(b"" if scope["method"] == "HEAD" else self._body, more=False))
+            body = b"" if scope["method"] == "HEAD" else self._body
+            if len(body) <= SMALL_BYTES:
+                await send(_part(body, more=False))
+            else:
+                async with asyncio.timeout(SEND_S):
+                    await send(_part(body, more=False))
             return
         sending = asyncio.create_task(self._send_parts(self._stream, send))
         leaving = asyncio.create_task(_left(receive))
@@ -63,7 +70,8 @@ class Answer:
 
     async def _send_parts(self, stream: AsyncIterator[bytes], send: Send) -> None:
         async for part in stream:
-            await send(_part(part, more=True))
+            async with asyncio.timeout(SEND_S):
+                await send(_part(part, more=True))
         await send(_part(b"", more=False))
 
 

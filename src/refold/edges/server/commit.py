@@ -17,8 +17,9 @@ from msgspec import Struct
 
 from refold.core.codec import continues
 from refold.core.model import Event
+from refold.edges.server.limits import Busy
 from refold.edges.server.logs import chain_before, check_chain
-from refold.errors import RefoldError, Unavailable
+from refold.errors import RefoldError
 from refold.stores.protocol import Store
 
 QUEUE_MAX = 2_000
@@ -51,12 +52,12 @@ class GroupCommit:
         return self._queue.qsize()
 
     async def append(self, conversation: str, events: Sequence[Event], expect: int) -> None:
-        """Returns once the events are durable. Unavailable if too many wait already."""
+        """Returns once the events are durable. Busy if too many wait already."""
         answer: asyncio.Future[None] = self._loop.create_future()
         try:
             self._queue.put_nowait(Waiting(conversation, events, expect, answer))
         except queue.Full:
-            raise Unavailable(f"{QUEUE_MAX:,} appends are waiting", retry_after_s=1.0) from None
+            raise Busy(f"{QUEUE_MAX:,} appends are waiting", retry_after_s=1.0) from None
         await answer
 
     def close(self) -> None:

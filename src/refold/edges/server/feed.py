@@ -3,23 +3,33 @@
 It promises nothing: a client that missed a hint finds out by comparing heads, and must. A cursor is
 the place in this process' own count; a client that comes with another process' cursor, or one that
 is too old, is told to compare all heads (`rescan`). What other processes write is found by looking
-at the heads each second, and only while somebody waits. Neighbours: `app` tells of appends.
+at the heads each second, from before the first cursor is given until nobody has listened for a
+while; then all cursors are forgotten. Neighbours: `app` tells of appends, `listening` answers.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
 import secrets
+import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from msgspec import Struct
 
+from refold.errors import RefoldError
 from refold.log.reading import conversations
 from refold.stores.protocol import Store
 
 KEPT_MAX = 10_000
 POLL_S = 1.0
+SHARE_MAX = 0.1  # of the time that looking at the heads may take
+LINGER_S = 60.0
+InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
+log = logging.getLogger("refold.server")
 
 
 class Change(Struct, frozen=True):
@@ -59,6 +69,11 @@ class Feed:
         self._came.set()
         self._came = asyncio.Event()
 
+    def forget(self) -> None:
+        """Begins anew: every cursor that was given is unknown from here on."""
+        self._process = secrets.token_hex(6)
+        self._newest.clear()
+
     async def wait(self, cursor: str, wait_s: float) -> Changes:
         """What changed since the cursor, at once if something did, else when it does, or nothing
         after so long."""
@@ -94,19 +109,50 @@ class Feed:
         return found[::-1]
 
 
-async def follow_store(
-    feed: Feed, store: Callable[[], Store], in_thread: Callable[..., object]
-) -> None:
-    """Tells a feed what other processes write, while anybody listens to it."""
-    known: dict[str, int] = {}
-    while True:
-        await asyncio.sleep(POLL_S)
-        if not feed.listeners:
-            known.clear()
-            continue
-        heads = await in_thread(lambda: {one.id: one.head for one in conversations(store())})  # type: ignore[misc]
-        assert isinstance(heads, dict)
-        for id, head in heads.items():
-            if known and known.get(id) != head:
-                feed.tell(id, head)
-        known = heads
+class Follower:
+    """Tells a feed what other processes write."""
+
+    def __init__(self, feed: Feed, store: Callable[[], Store], in_thread: InThread) -> None:
+        self._feed, self._store, self._in_thread = feed, store, in_thread
+        self._heads: dict[str, int] | None = None
+        self._looking = asyncio.Lock()
+        self._took_s = 0.0
+
+    async def ready(self) -> None:
+        """Returns once the heads are known, so that no later change is missed."""
+        if self._heads is None:
+            await self._look()
+
+    async def follow(self) -> None:
+        """Looks at the heads, again and again, while anybody listens."""
+        listened = time.monotonic()
+        while True:
+            await asyncio.sleep(max(POLL_S, self._took_s / SHARE_MAX))
+            now = time.monotonic()
+            if self._feed.listeners:
+                listened = now
+            if now - listened < LINGER_S:
+                await self._try_look()
+            elif self._heads is not None:
+                self._heads = None
+                self._feed.forget()
+
+    async def _try_look(self) -> None:
+        try:
+            await self._look()
+        except RefoldError as error:
+            log.warning(json.dumps({"event": "feed", "error": error.code}))
+
+    async def _look(self) -> None:
+        async with self._looking:
+            began = time.monotonic()
+            heads: dict[str, int] = await self._in_thread(self._heads_now)
+            self._took_s = time.monotonic() - began
+            if self._heads is not None:
+                for id, head in heads.items():
+                    if self._heads.get(id) != head:
+                        self._feed.tell(id, head)
+            self._heads = heads
+
+    def _heads_now(self) -> dict[str, int]:
+        return {one.id: one.head for one in conversations(self._store())}

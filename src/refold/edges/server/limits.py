@@ -18,7 +18,9 @@ BUCKETS_MAX = 10_000
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """What a server is told. Sizes in bytes, times in seconds."""
+    """What a server is told. Sizes in bytes, times in seconds. `held_bytes` is what all bodies
+    have that are being read or written; `calls_at_once` are those at work: whoever is slow to
+    send or to listen is not."""
 
     body_bytes: int = 24 * 1024 * 1024
     artifact_bytes: int = 1024 * 1024 * 1024
@@ -27,7 +29,9 @@ class Limits(Struct, frozen=True, kw_only=True):
     wrong_tokens_per_minute: int = 30
     calls_at_once: int = 256
     listeners: int = 2_000
-    read_s: float = 30.0
+    held_bytes: int = 256 * 1024 * 1024
+    body_s: float = 30.0
+    upload_s: float = 600.0
     header_s: float = 15.0
     call_s: float = 60.0
 

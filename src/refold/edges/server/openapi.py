@@ -25,6 +25,7 @@ ERRORS = {
     "401": "There is no token, or none that is valid.",
     "403": "The token does not allow this.",
     "404": "There is no such thing in this organization.",
+    "405": "The path is not for this method.",
     "409": "The log has grown since it was read.",
     "413": "Too large.",
     "429": "Too many calls; Retry-After says when to come back.",

@@ -7,13 +7,16 @@ spell. Neighbours: `stores` open what is named here.
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 
 from refold.errors import Invalid
+from refold.redaction import redacted
 from refold.stores import is_on_this_disk, open_store, place_of_org
 from refold.stores.protocol import Store
 
+SCHEMES = ("sqlite", "files", "postgresql", "postgres")
 ORG = re.compile(r"[a-z0-9][a-z0-9-]{0,38}")
 OWN = "_server"
 
@@ -26,14 +29,31 @@ def org_checked(org: str) -> str:
     return org
 
 
+def place_checked(place: str) -> str:
+    """The place itself; Invalid if it cannot hold organizations."""
+    scheme, _, rest = place.partition(":")
+    if scheme not in SCHEMES or not rest:
+        said = f"a server cannot keep its organizations in {redacted(place)!r:.200}"
+        raise Invalid(said, hint="sqlite:FOLDER, or postgresql://USER@HOST/DATABASE")
+    if scheme in ("sqlite", "files") and os.path.isfile(os.path.expanduser(rest)):
+        said = f"{rest!r:.200} is a file, and a server needs a folder: each organization has a file"
+        raise Invalid(said, hint="refold copy brings conversations into an organization")
+    return place
+
+
 class Orgs:
     """Opens the store of an organization when it is first asked for: only somebody with a token
     of that organization comes so far, so there are never more than were created."""
 
     def __init__(self, place: str) -> None:
-        self.place = place
+        self.place = place_checked(place)
         self._lock = threading.Lock()
         self._open: dict[str, Store] = {}
+
+    @property
+    def shown_place(self) -> str:
+        """The place without its password."""
+        return redacted(self.place)
 
     @property
     def is_local(self) -> bool:

@@ -48,10 +48,10 @@ class Call(Struct, frozen=True, kw_only=True):
 
     def asked(self, type: type[S]) -> S:
         """The query as a value; Invalid with the name of what is wrong."""
-        try:
-            return msgspec.convert(dict(self.query), type, strict=False)
-        except msgspec.ValidationError as error:
-            raise Invalid(f"the query is not as it should be: {error}") from error
+        return asked_of(self.query, type)
+
+    def with_body(self, body: bytes | Iterator[bytes]) -> Call:
+        return msgspec.structs.replace(self, body=body)
 
     def given(self, type: type[S]) -> S:
         """The body as a value."""
@@ -65,6 +65,14 @@ class Call(Struct, frozen=True, kw_only=True):
     def chunks(self) -> Iterator[bytes]:
         """The body of a route that streams it."""
         return iter([self.body] if isinstance(self.body, bytes) else self.body)
+
+
+def asked_of(query: Mapping[str, str], type: type[S]) -> S:
+    """A query as a value; Invalid with the name of what is wrong."""
+    try:
+        return msgspec.convert(dict(query), type, strict=False)
+    except msgspec.ValidationError as error:
+        raise Invalid(f"the query is not as it should be: {error}") from error
 
 
 class Lines(Struct, frozen=True):

@@ -35,6 +35,21 @@ class Health(Struct, frozen=True, kw_only=True):
     protocol: int = PROTOCOL
 
 
+class TokenAbout(Struct, frozen=True, kw_only=True):
+    """What a caller may know of its own token. `expires_ms` is 0 for one that never does."""
+
+    id: str
+    org: str
+    scope: str
+    expires_ms: int
+
+
+def _token(call: Call) -> TokenAbout:
+    token = call.token
+    assert token is not None
+    return TokenAbout(id=token.id, org=token.org, scope=token.scope, expires_ms=token.expires_ms)
+
+
 def _feed(call: Call) -> Changes:
     raise AssertionError("the application answers this itself")
 
@@ -60,9 +75,26 @@ feed_route = Route(
 )
 
 
+token_route = Route(
+    method="GET",
+    path=f"{BASE}/token",
+    summary="Say what the caller's token may do, and until when.",
+    level="read",
+    run=_token,
+    gives=TokenAbout,
+)
+
+
 def table(server: Server) -> list[Route]:
     """All routes of a server."""
-    routes = [*logs.ROUTES, *contents.ROUTES, *forms.ROUTES, *finding.ROUTES, feed_route]
+    routes = [
+        *logs.ROUTES,
+        *contents.ROUTES,
+        *forms.ROUTES,
+        *finding.ROUTES,
+        feed_route,
+        token_route,
+    ]
 
     def metrics(call: Call) -> Plain:
         return Plain(server.metrics.text(server.gauges()).encode())

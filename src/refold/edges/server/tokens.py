@@ -35,6 +35,7 @@ BYTES = 32
 NAME_CHARS_MAX = 100
 DAYS_MAX = 3_650
 Scope = Literal["read", "write", "admin"]
+State = Literal["valid", "expired", "revoked"]
 
 
 class Token(Struct, frozen=True, kw_only=True):
@@ -49,7 +50,7 @@ class Token(Struct, frozen=True, kw_only=True):
     expires_ms: int = 0
     revoked_ms: int = 0
 
-    def state(self, now_ms: int) -> Literal["valid", "expired", "revoked"]:
+    def state(self, now_ms: int) -> State:
         if self.revoked_ms:
             return "revoked"
         return "expired" if self.expires_ms and now_ms >= self.expires_ms else "valid"

@@ -3,8 +3,8 @@ one of our errors.
 
 A call that may be repeated without harm is tried again when the server is busy or the connection
 breaks: reading, and appending, which the chain of an event makes safe to repeat. The token goes to
-the one address it was given for; redirects are not followed. Neighbours: `store` says what is
-called.
+the one address it was given for; redirects are not followed. A token that is refused is read again,
+once: the user may have logged in anew. Neighbours: `store` says what is called.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from refold.system import process_fork
 if TYPE_CHECKING:
     import httpx
 
-CONNECT_S, READ_S, DEADLINE_S = 5.0, 30.0, 30.0
+CONNECT_S, READ_S, DEADLINE_S, CHECK_S = 5.0, 30.0, 30.0, 5.0
 PAUSE_S, PAUSE_S_MAX = 0.2, 5.0
 ANSWER_BYTES_MAX = 64 * 1024 * 1024
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -64,11 +64,23 @@ class Failure(Struct, kw_only=True):
     head: int = 0
 
 
-class Client:
-    """Calls one organization's routes on one server."""
+class TokenAbout(Struct, kw_only=True):
+    """What a server says of a token."""
 
-    def __init__(self, place: str, *, deadline_s: float = DEADLINE_S) -> None:
+    id: str
+    scope: str
+    expires_ms: int = 0
+
+
+class Client:
+    """Calls one organization's routes on one server, with the token of the user's login unless
+    another is given."""
+
+    def __init__(
+        self, place: str, *, token: str | None = None, deadline_s: float = DEADLINE_S
+    ) -> None:
         self.place = place
+        self._given, self._token = token, token
         parts = urlsplit(place)
         self._org = parts.path.strip("/")
         self._base = f"{parts.scheme}://{parts.netloc}/api/v1/orgs/{self._org}/context"
@@ -143,13 +155,28 @@ class Client:
     def _request(
         self, method: str, path: str, query: Any, content: Any, *, stream: bool
     ) -> httpx.Response:
+        """The response, of a second try if the user has logged in again since the first."""
+        token = self._known_token()
+        response = self._sent(token, method, path, query, content, stream)
+        if response.status_code != 401 or not isinstance(content, bytes | None):
+            return response
+        self._token = None
+        newer = self._known_token()
+        if newer == token:
+            return response
+        response.close()
+        return self._sent(newer, method, path, query, content, stream)
+
+    def _sent(
+        self, token: str, method: str, path: str, query: Any, content: Any, stream: bool
+    ) -> httpx.Response:
         client = self._opened()
         request = client.build_request(
             method,
             f"{self._base}/{path}",
             params=query,
             content=content,
-            headers={"Authorization": f"Bearer {self._token()}"},
+            headers={"Authorization": f"Bearer {token}"},
         )
         return self._translated(lambda: client.send(request, stream=stream))
 
@@ -170,10 +197,13 @@ class Client:
                 weakref.finalize(self, self._client.close)
             return self._client
 
-    def _token(self) -> str:
-        token = logins.token_for(self.place, os.environ)
+    def _known_token(self) -> str:
+        token = self._token or self._given or logins.token_for(self.place, os.environ)
         if token is None:
             raise Denied(f"not logged in to {self.place}", hint=f"refold login {self.place}")
+        if not token.isascii() or not token.isprintable() or " " in token:
+            raise Invalid("that is not a token", hint="it begins with rft_")
+        self._token = token
         return token
 
     def before_fork(self) -> None:
@@ -234,6 +264,15 @@ class Client:
     def _not_understood(self, why: object) -> Unavailable:
         said = f"{self.place} gave an answer that is not understood: {why}"
         return Unavailable(said, hint="is that the address of a refold server?")
+
+
+def token_checked(place: str, token: str) -> TokenAbout:
+    """What the server says of a token for a place. Denied if it refuses the token."""
+    client = Client(place, token=token, deadline_s=CHECK_S)
+    try:
+        return client.value(TokenAbout, "GET", "token")
+    finally:
+        client.close()
 
 
 def place_checked(url: str) -> str:
