@@ -29,6 +29,7 @@ from refold.settings.trust import data_folder
 
 PREFIX = "REFOLD_"
 STORE, USER_STORE = f"{PREFIX}STORE", f"{PREFIX}USER_STORE"
+SERVER_STORE = f"{PREFIX}SERVER_STORE"
 WRITER = "writer"
 NEARLY = 0.82  # how alike two names are when one is the other misspelled
 FOLDER = ".refold"
@@ -203,6 +204,15 @@ def user_store(environ: Mapping[str, str] | None = None) -> str:
     if known.get(USER_STORE):
         return text_of(known, USER_STORE)
     return f"sqlite:{data_folder(known) / 'refold' / DATABASE}"
+
+
+def server_store(environ: Mapping[str, str] | None = None) -> str:
+    """`REFOLD_SERVER_STORE`, or a folder in the user's own data folder: where a team server on
+    this machine keeps its organizations."""
+    known = _environment(environ)
+    if known.get(SERVER_STORE):
+        return text_of(known, SERVER_STORE)
+    return f"sqlite:{data_folder(known) / 'refold' / 'server'}"
 
 
 def default_store(folder: Path | None = None) -> str:

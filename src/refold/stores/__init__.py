@@ -7,7 +7,8 @@ store is imported when its URL is opened, so that a program that uses none of th
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from refold.checked import checked
 from refold.display import is_text
@@ -15,15 +16,27 @@ from refold.errors import Invalid
 from refold.stores.protocol import Store, Terms
 from refold.stores.read_only import ReadOnlyStore
 
+if TYPE_CHECKING:
+    from refold.core.model import Event
+
 __all__ = [
-    "Store",
-    "is_read_only",
-    "is_same_place",
-    "is_there",
-    "open_store",
-    "reading_store",
-    "terms_of",
-]
+    "Store", "batch_of", "events_in", "is_on_this_disk", "is_read_only", "is_same_place",
+    "is_there", "open_store", "place_of_org", "reading_store", "terms_of",
+]  # fmt: skip
+
+
+def batch_of(events: Sequence[Event]) -> bytes:
+    """Events as lines, each as it is kept, for a body of HTTP."""
+    from refold.stores import lines
+
+    return lines.batch_of(events)
+
+
+def events_in(batch: bytes, *, most: int) -> list[Event]:
+    """The events of such lines, at most so many. Corrupt or Invalid if they are something else."""
+    from refold.stores import lines
+
+    return lines.events_in(batch, most=most)
 
 
 @checked
@@ -69,6 +82,23 @@ def terms_of(store: Store) -> Terms | None:
 def is_same_place(first: Store, second: Store) -> bool:
     """Whether both keep their data in one place. Every `memory:` store has a place of its own."""
     return first is second or (first.url == second.url and first.url != "memory:")
+
+
+def place_of_org(url: str, org: str) -> str:
+    """Where an organization has its own store, in a place for many: a file or a folder each on
+    this disk, the organization's rows in a database."""
+    scheme, _, rest = url.partition(":")
+    if scheme == "memory":
+        return url
+    if scheme in ("sqlite", "files"):
+        name = f"{org}.db" if scheme == "sqlite" else org
+        return f"{scheme}:{os.path.join(os.path.expanduser(rest), name)}"
+    return f"{url}{'&' if '?' in url else '?'}org={org}"
+
+
+def is_on_this_disk(url: str) -> bool:
+    """Whether the place is on this machine, so that writes of several logs can share one sync."""
+    return url.partition(":")[0] in ("memory", "sqlite", "files")
 
 
 def is_there(store: Store) -> bool:
@@ -117,11 +147,25 @@ def _postgres(scheme: str) -> Callable[[str, bool], Store]:
     return opened
 
 
+def _remote(scheme: str) -> Callable[[str, bool], Store]:
+    def opened(rest: str, read_only: bool) -> Store:
+        from refold.stores.remote import RemoteStore
+
+        return RemoteStore(f"{scheme}:{rest}")
+
+    return opened
+
+
 _OPENERS: dict[str, Callable[[str, bool], Store]] = {
     "memory": _memory,
     "sqlite": _sqlite,
     "files": _files,
     "postgresql": _postgres("postgresql"),
     "postgres": _postgres("postgres"),
+    "http": _remote("http"),
+    "https": _remote("https"),
 }
-_KNOWN = "stores are memory:, sqlite:PATH, files:DIR, postgresql://…, or a path that ends in .db"
+_KNOWN = (
+    "stores are memory:, sqlite:PATH, files:DIR, postgresql://…, https://HOST/ORG,"
+    " or a path that ends in .db"
+)

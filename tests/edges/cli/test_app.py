@@ -13,7 +13,7 @@ import pytest
 
 import refold
 from refold.edges.cli.options import parameters
-from refold.edges.commands import COMMANDS, load
+from refold.edges.commands import COMMANDS, GROUPS, load
 from refold.errors import OUTCOMES
 from tests.edges.cli.rooms import program, run
 
@@ -27,7 +27,7 @@ def test_refold_alone_prints_its_help() -> None:
 
 
 def test_every_command_has_help_that_fits_its_line_and_is_ascii() -> None:
-    groups = [run(group, "--help").stdout for group in ("artifacts", "memory")]
+    groups = [run(group, "--help").stdout for group in GROUPS]
     listing = run("--help").stdout + "".join(groups)
     assert "...\n" not in listing.replace("[ARGS]...", "") and listing.isascii()
     for name, entry in COMMANDS.items():

@@ -71,11 +71,19 @@ COMMANDS = {
     "verify": Entry("verify", "Check that everything is as it was written."),
     "repair": Entry("repair", "Make a damaged conversation readable again."),
     "allow": Entry("allow", "Allow what the files of this project name: a server and a key."),
+    "serve": Entry("serve", "Serve a store to a team, over HTTP."),
+    "token create": Entry("token.create", "Create a token for an organization of a team server."),
+    "token list": Entry("token.list_", "List the tokens of a team server."),
+    "token revoke": Entry("token.revoke", "End a token for good."),
+    "token audit": Entry("token.audit", "Show who read and erased what in an organization."),
+    "login": Entry("login", "Keep a token for a team server, and check it."),
+    "logout": Entry("logout", "Forget the token for a team server."),
     "doctor": Entry("doctor", "Check this installation."),
     "demo": Entry("demo", "Play an agent session with and without refold."),
 }
 GROUPS = {
     "artifacts": "List, show, search and remove stored artifacts.",
+    "token": "Create, list and revoke the tokens of a team server, and show its audit log.",
     "memory": "List, add, find, change and forget what outlives conversations.",
 }
 

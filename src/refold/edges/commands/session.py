@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from refold.stores.protocol import Store
     from refold.writer.asker import Writer
 
+SECRET_BYTES_MAX = 10_000
+
 
 class Session:
     """One use of the commands. `store_url` and `conversation` are those asked for; a conversation
@@ -158,6 +160,16 @@ class Session:
         if self.screen is None:
             raise Invalid("what this removes cannot be brought back", hint="confirm it with --yes")
         self.screen.confirm(question)
+
+    def secret(self, question: str) -> str:
+        """A secret that is typed at the terminal and not shown, or the first line of standard
+        input in a pipe."""
+        typed = None if self.screen is None else self.screen.secret(question)
+        if typed is None and self.stdin is not None:
+            typed = self.stdin.readline(SECRET_BYTES_MAX).decode("utf-8", "replace")
+        if not typed or not typed.strip():
+            raise Invalid("no secret was given", hint="type it, or pipe it to standard input")
+        return typed.strip()
 
 
 def _check_there(store: Store) -> Store:
