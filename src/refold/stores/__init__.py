@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Store", "batch_of", "events_in", "is_on_this_disk", "is_read_only", "is_same_place",
-    "is_there", "open_store", "place_of_org", "reading_store", "terms_of",
+    "is_there", "open_store", "place_of_org", "reading_store", "server_place", "server_token",
+    "terms_of",
 ]  # fmt: skip
 
 
@@ -94,6 +95,20 @@ def place_of_org(url: str, org: str) -> str:
         name = f"{org}.db" if scheme == "sqlite" else org
         return f"{scheme}:{os.path.join(os.path.expanduser(rest), name)}"
     return f"{url}{'&' if '?' in url else '?'}org={org}"
+
+
+def server_place(url: str) -> str:
+    """The address of an organization on a team's server; Invalid if it is none."""
+    from refold.stores.remote import place_checked
+
+    return place_checked(url)
+
+
+def server_token(token: str) -> str:
+    """The token of a team's server; Invalid if it cannot be one."""
+    from refold.stores.remote import token_checked
+
+    return token_checked(token)
 
 
 def is_on_this_disk(url: str) -> bool:

@@ -12,7 +12,7 @@ from refold.display import moment
 from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.session import Session
 from refold.settings import logins
-from refold.stores.remote import place_checked, token_checked
+from refold.stores import server_place, server_token
 
 URL = Meta(
     description="The organization on the server: https://HOST/ORG.",
@@ -35,9 +35,9 @@ class LoggedIn(Result, frozen=True, kw_only=True):
 
 
 def run(session: Session, arguments: LoginArguments) -> LoggedIn:
-    place = place_checked(arguments.url)
+    place = server_place(arguments.url)
     secret = session.secret(f"Token for {place}")
-    about = token_checked(place, secret)
+    about = server_token(place, secret)
     file = logins.keep(place, secret, os.environ)
     return LoggedIn(
         url=place, token=about.id, scope=about.scope, expires_ms=about.expires_ms, file=str(file)

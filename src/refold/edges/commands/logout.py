@@ -9,7 +9,7 @@ from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.login import URL
 from refold.edges.commands.session import Session
 from refold.settings import logins
-from refold.stores.remote import place_checked
+from refold.stores import server_place
 
 
 class LogoutArguments(Arguments, frozen=True, kw_only=True):
@@ -24,7 +24,7 @@ class LoggedOut(Result, frozen=True, kw_only=True):
 
 
 def run(session: Session, arguments: LogoutArguments) -> LoggedOut:
-    place = place_checked(arguments.url)
+    place = server_place(arguments.url)
     return LoggedOut(url=place, was_known=logins.forget(place, os.environ))
 
 
