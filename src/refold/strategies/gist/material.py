@@ -26,7 +26,7 @@ class Material:
         self, reader: Reader, runs: list[list[Slot]], kept: Sequence[Slot], frozen: Sequence[Slot]
     ) -> None:
         self.runs, self.kept, self.frozen = runs, kept, frozen
-        self.largest = max(runs, key=tokens_of)
+        self.largest = max(runs, key=tokens_of, default=[])
         self.slots = [slot for run in runs for slot in run]
         self.read = {slot.seq: reader.read(slot) for slot in self.slots}
         self.passages = self.passages_of(self.slots)
