@@ -26,6 +26,7 @@ from refold.strategies.gist.draft import Draft, chars_of, summary_tokens
 from refold.strategies.gist.excerpt import excerpts
 from refold.strategies.gist.layout import Layout, lay_out, runs
 from refold.strategies.gist.material import Material
+from refold.strategies.gist.mentions import list_share
 from refold.strategies.gist.names import Needs
 from refold.strategies.gist.passages import Reader, is_starved, per_char
 from refold.strategies.prose import cap_tokens, carried
@@ -174,6 +175,8 @@ def _summaries(
     left = room - brief.text_tokens("\n".join(ledger)) - HEADING_TOKENS * len(material.runs)
     prose = _carried_prose(brief, material, left)
     left -= brief.text_tokens(prose_text(prose)) if prose else 0
+    for_names = int(left * list_share(left, material.chars * rate))
+    left -= for_names
     kept = _choose(layout, material, left, rate, said(ledger))
     if is_cut(ledger):  # what the lines do not need is for requests, rules and changed files
         ledger = ledger_lines(told, usual, in_work, int(left / rate) - chars_of(kept))
@@ -186,7 +189,8 @@ def _summaries(
         starved=starved,
         prose=prose,
     )
-    return draft.within(room, kept, rate)
+    edits = draft.within(room - for_names, kept, rate)
+    return draft.with_names(edits, room, rate) if for_names else edits
 
 
 def _carried_prose(brief: Brief, material: Material, room: int) -> Prose | None:
