@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+import refold
 from refold.core.model import Body, Summarize
 from refold.strategies.gist import gist
 from refold.strategies.gist.lines import passage
@@ -75,6 +76,29 @@ def test_a_name_that_a_line_gives_away_as_a_secret_is_not_listed() -> None:
         return text.replace("password: hunter_2x9", "password: [secret]")
 
     assert without_secrets(["hunter_2x9", "jane_doe"], [lines], redact) == ["jane_doe"]
+
+
+def test_a_path_is_listed_as_it_was_written() -> None:
+    lines = passage(1, "tool", "open /srv/app/a.py\nsee src/b.py, x/etc/c.py, (/etc/c.py)")
+    names = ["srv/app/a.py", "src/b.py", "etc/c.py", "x/etc/c.py"]
+    line = names_line(names, [lines, passage(2, "tool", "/etc/c.py")])
+    assert line == MARK + "/srv/app/a.py, src/b.py, /etc/c.py, x/etc/c.py"
+
+
+def test_a_target_far_below_the_page_is_for_what_was_said_and_not_for_the_newest_results() -> None:
+    context = refold.open("far", store="memory:", window=200_000)
+    context.append({"role": "user", "content": "Fix the login of every shop."})
+    for n in range(60):
+        given = {"name": "read_file", "arguments": f'{{"path": "/srv/app/shop_{n}.py"}}'}
+        call = {"id": f"c{n}", "type": "function", "function": given}
+        rows = [f"def handler_{n}_{i}(request):  # answers the login route" for i in range(40)]
+        context.append({"role": "assistant", "content": f"Now shop_{n}.", "tool_calls": [call]})
+        context.append({"role": "tool", "tool_call_id": f"c{n}", "content": "\n".join(rows)})
+    assert context.compact(target=2_000).tokens_after <= 2_000
+    messages = context.request(dialect="openai_chat")["messages"]
+    text = "\n".join(str(message["content"]) for message in messages)
+    assert f"{MARK}/srv/app/shop_" in text
+    assert "are hidden" not in text
 
 
 # --- on the page ---

@@ -125,7 +125,7 @@ def _listing(edit: Summarize, names: Sequence[str], material: Material) -> Summa
         return edit
     noted = material.needs_of(set(names)).noted(names)
     notes = replace(edit.gist, names={**edit.gist.names, **noted})
-    return replace(edit, text=f"{edit.text}\n{names_line(names)}", gist=notes)
+    return replace(edit, text=f"{edit.text}\n{names_line(names, material.passages)}", gist=notes)
 
 
 def _is_whole(line: str, pieces: Pieces) -> bool:

@@ -29,9 +29,20 @@ def list_share(room: float, text: float) -> float:
     return min(SHARE_MOST, max(0.0, SHARE * tightness))
 
 
-def names_line(names: Sequence[str]) -> str:
-    """The list as the page shows it."""
-    return MARK + ", ".join(names)
+def names_line(names: Sequence[str], passages: Iterable[Passage] = ()) -> str:
+    """The list as the page shows it, paths that begin at the root with their slash."""
+    paths = {name for name in names if "/" in name}
+    rooted = set[str]()
+    for one in passages:
+        for line, held in zip(one.lines, one.names):
+            rooted.update(name for name in paths.intersection(held) if _is_rooted(name, line))
+    return MARK + ", ".join(f"/{name}" if name in rooted else name for name in names)
+
+
+def _is_rooted(name: str, line: str) -> bool:
+    """Whether a line has the path with a slash before it that does not belong to a longer one."""
+    at = line.find(f"/{name}")
+    return at == 0 or (at > 0 and not line[at - 1].isalnum() and line[at - 1] not in "._-/")
 
 
 def further_names(needs: Needs, page: str, chars: int) -> list[str]:
@@ -45,12 +56,17 @@ def further_names(needs: Needs, page: str, chars: int) -> list[str]:
             continue
         for shorter in [one for one in found if one in name]:
             del found[shorter]
-            left += len(shorter) + 2
-        left -= len(name) + 2
+            left += _price(shorter)
+        left -= _price(name)
         if left < 0:
             break
         found[name] = None
     return list(found)
+
+
+def _price(name: str) -> int:
+    """What a name takes in the list: with a comma, a path with its slash."""
+    return len(name) + (3 if "/" in name else 2)
 
 
 def _is_part(name: str, found: Iterable[str]) -> bool:
