@@ -18,10 +18,11 @@ from refold.stores.read_only import ReadOnlyStore
 
 if TYPE_CHECKING:
     from refold.core.model import Event
+    from refold.stores.remote.client import TokenAbout
 
 __all__ = [
-    "Store", "batch_of", "events_in", "is_on_this_disk", "is_read_only", "is_same_place",
-    "is_there", "open_store", "place_of_org", "reading_store", "server_place", "server_token",
+    "Store", "asked_token", "batch_of", "events_in", "is_on_this_disk", "is_read_only",
+    "is_same_place", "is_there", "open_store", "place_of_org", "reading_store", "server_place",
     "terms_of",
 ]  # fmt: skip
 
@@ -104,11 +105,11 @@ def server_place(url: str) -> str:
     return place_checked(url)
 
 
-def server_token(token: str) -> str:
-    """The token of a team's server; Invalid if it cannot be one."""
+def asked_token(place: str, token: str) -> TokenAbout:
+    """What a team's server says of a token for a place; Denied if it refuses the token."""
     from refold.stores.remote import token_checked
 
-    return token_checked(token)
+    return token_checked(place, token)
 
 
 def is_on_this_disk(url: str) -> bool:

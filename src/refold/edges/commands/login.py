@@ -12,7 +12,7 @@ from refold.display import moment
 from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.session import Session
 from refold.settings import logins
-from refold.stores import server_place, server_token
+from refold.stores import asked_token, server_place
 
 URL = Meta(
     description="The organization on the server: https://HOST/ORG.",
@@ -37,7 +37,7 @@ class LoggedIn(Result, frozen=True, kw_only=True):
 def run(session: Session, arguments: LoginArguments) -> LoggedIn:
     place = server_place(arguments.url)
     secret = session.secret(f"Token for {place}")
-    about = server_token(place, secret)
+    about = asked_token(place, secret)
     file = logins.keep(place, secret, os.environ)
     return LoggedIn(
         url=place, token=about.id, scope=about.scope, expires_ms=about.expires_ms, file=str(file)
