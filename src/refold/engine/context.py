@@ -97,7 +97,7 @@ class Context:
         self._recorder = Recorder(self._open, self._model, self._intake)
         self._pages = Pages(self._open, self._model, self._compactor)
         self._search = ConversationSearch(self._open, embedder)
-        self._extraction = Extraction(self._open, lambda: self.memory)
+        self._extraction = Extraction(self._open, lambda: self.memory, self._compactor.asker)
         self._memories = ShownMemories(self._open, self._model, self._intake, lambda: self.memory)
         self._reader = ArtifactReader(self._open)
         self.artifacts = Artifacts(self._open, self._reader)

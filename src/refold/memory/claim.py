@@ -128,6 +128,7 @@ def _statement(said: str, raw: list[str]) -> Claim:
 
 _ONE_VALUE = frozenset(map(_stem, SINGLE))
 _VERBS = IS | _ONE_VALUE | frozenset(map(_stem, MANY))
+_UNTELLING = IS | SELF | PREPOSITIONS | {"of", "and", "or", "it", "this", "user"}
 _NOUNS, _ADJECTIVES = frozenset(map(_stem, ATTRIBUTES)), frozenset(map(_stem, ONE_OF))
 
 
@@ -159,6 +160,12 @@ def _after_verb(words: list[str], at: int) -> int:
 
 def _is_shaped(word: str) -> bool:
     return bool(_NUMBER.fullmatch(word)) or word in SHAPED
+
+
+def telling_words(said: str) -> str:
+    """The telling words of a sentence in no order: the same for one that says it another way."""
+    words = {word.removesuffix("'s").removesuffix("’s") for word in said.split()}
+    return " ".join(sorted(words - _UNTELLING))
 
 
 def ends(move: Claim, claim: Claim) -> bool:

@@ -12,18 +12,20 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from refold.core.model import Memory, Trust
-from refold.memory.claim import Claim, claim_of, ends
+from refold.memory.claim import Claim, claim_of, ends, telling_words
 from refold.memory.entry import MemoryEntry
 
 FOREVER_MS = 1 << 62
 _TRUSTED: tuple[Trust, ...] = ("user", "model", "import", "tool")
+ACCEPTED: tuple[Trust, ...] = ("user", "model")  # the others wait until a person accepts them
+_UNACCEPTED = "?"  # how the groups of those begin: they end nothing that somebody said
 
 
 class Version(Struct, frozen=True):
@@ -38,6 +40,10 @@ class Version(Struct, frozen=True):
     def from_ms(self) -> int:
         """From when it is true: as given, else from when it was said."""
         return self.body.valid_from_ms or self.at_ms
+
+    @property
+    def is_accepted(self) -> bool:
+        return self.body.trust in ACCEPTED
 
 
 class Run(Struct):
@@ -66,6 +72,9 @@ class Entries:
     def __init__(self) -> None:
         self.head = 0
         self.waiting: dict[str, Version] = {}
+        # What was forgotten and may not be erased everywhere yet, by entry.
+        self.unfinished: dict[str, list[Version]] = {}
+        self._rejected: dict[str, Version] = {}
         self.seals: list[str] = []
         self._versions: dict[str, list[Version]] = {}
         self._forgotten: set[str] = set()
@@ -92,27 +101,37 @@ class Entries:
             self._settled.pop(self._group_of.get(one.seq, ""), None)
         before.append(version)
         self.waiting.pop(body.entry, None)
+        self._rejected.pop(body.entry, None)
         if body.state == "waiting":
             self.waiting[body.entry] = version
+        elif body.state == "rejected":
+            self._rejected[body.entry] = version
         elif not body.state and not body.closed:
             self._place(version)
 
     def _place(self, version: Version) -> None:
         claim = version.claim
-        group = claim.about or f"={claim.said}"
+        group = _group(claim, is_accepted=version.is_accepted)
         self._groups.setdefault(group, {})[version.seq] = version
         self._group_of[version.seq] = group
         self._settled.pop(group, None)
-        if key := _ender_key(claim):
+        key = _ender_key(claim)
+        if key and version.is_accepted:
             self._enders.setdefault(key, {})[version.seq] = version
             self._settled.clear()
 
     def _forget(self, body: Memory) -> None:
         self._forgotten.add(body.entry)
         self.waiting.pop(body.entry, None)
+        self._rejected.pop(body.entry, None)
         if body.seal:
             self.seals.append(body.seal)
-        for version in self._versions.pop(body.entry, ()):
+        versions = self._versions.pop(body.entry, [])
+        if body.closed:
+            self.unfinished.pop(body.entry, None)
+        else:
+            self.unfinished.setdefault(body.entry, []).extend(versions)
+        for version in versions:
             group = self._group_of.pop(version.seq, "")
             if group:
                 del self._groups[group][version.seq]
@@ -170,7 +189,8 @@ class Entries:
         """When a version ends by itself: by its date, or by the next version of its entry."""
         until = version.body.valid_until_ms or FOREVER_MS
         for later in self._versions[version.body.entry]:
-            is_other = later.claim.said != version.claim.said or later.body.closed
+            is_same = later.claim.said == version.claim.said and not later.body.closed
+            is_other = not is_same or later.is_accepted != version.is_accepted
             if later.seq > version.seq and is_other:
                 return min(until, later.from_ms)
         return until
@@ -199,6 +219,10 @@ class Entries:
                 return run
         return None
 
+    def newest(self, entry: str) -> Version:
+        """The newest version of an entry."""
+        return self._versions[entry][-1]
+
     def history(self, entry: str) -> list[Run]:
         """What was ever said by an entry, or about what it speaks of, oldest first."""
         found: dict[int, Run] = {}
@@ -213,34 +237,53 @@ class Entries:
                 found[run.first.seq] = run
         return sorted(found.values(), key=lambda run: _by_time(run.first))
 
-    def versions_of(self, run: Run) -> list[Version]:
-        """Every event of the entries that a state is made of, and of those that were ever merged
-        with one of them."""
-        ids = dict.fromkeys(one.body.entry for one in run.versions)
+    def versions_of(self, entries: Iterable[str]) -> list[Version]:
+        """Every event of these entries, of those that were ever merged with one of them, and of
+        those that wait or were rejected and say the same."""
+        ids = dict.fromkeys(entries)
         looked: set[str] = set()
         while left := [id for id in ids if id not in looked]:
             for version in self._versions[left[0]]:
                 merged = self.run_at(version.seq)
-                ids.update(
-                    dict.fromkeys(one.body.entry for one in merged.versions) if merged else {}
-                )
+                ids.update(_entries_of(merged.versions if merged else ()))
+                ids.update(_entries_of(self._set_aside(version.claim.said)))
             looked.add(left[0])
         return [version for id in ids for version in self._versions[id]]
 
+    def _set_aside(self, said: str) -> Iterator[Version]:
+        """What says this, and waits for a person or was rejected by one."""
+        for version in (*self.waiting.values(), *self._rejected.values()):
+            if version.claim.said == said:
+                yield version
+
+    def has(self, entry: str) -> bool:
+        """Whether there is such an entry, also one that waits or was rejected."""
+        return entry in self._versions
+
+    def chosen(self, wanted: Callable[[Sequence[Version]], bool]) -> list[str]:
+        """The entries whose versions are wanted."""
+        return [entry for entry, versions in self._versions.items() if wanted(versions)]
+
+    def unaccepted(self, at_ms: int) -> Iterator[Run]:
+        """What is true as far as tools and imports say, and no person accepted."""
+        for group in [name for name in self._groups if name.startswith(_UNACCEPTED)]:
+            yield from (run for run in self._runs(group) if run.holds_at(at_ms))
+
     def is_forgotten(self, content: str) -> bool:
         """Whether these words were forgotten, and must not be brought back by a rule."""
-        said = claim_of(content).said
-        return any(hmac.compare_digest(seal, sealed(said, seal[:32])) for seal in self.seals)
+        claim = claim_of(content)
+        return any(
+            hmac.compare_digest(seal, sealed(words, seal[:32]))
+            for seal in self.seals
+            for words in (claim.said, telling_words(claim.said))
+        )
 
     def knows(self, content: str) -> bool:
         """Whether an entry says this, or a person rejected it."""
         claim = claim_of(content)
-        group = self._groups.get(claim.about or f"={claim.said}", {})
-        return any(one.claim.said == claim.said for one in group.values()) or any(
-            versions[-1].body.state in ("waiting", "rejected")
-            and versions[-1].claim.said == claim.said
-            for versions in self._versions.values()
-        )
+        groups = (self._groups.get(_group(claim, is_accepted=is_ok), {}) for is_ok in (True, False))
+        said = (version.claim.said for group in groups for version in group.values())
+        return claim.said in said or any(self._set_aside(claim.said))
 
     def rivals(self, run: Run) -> tuple[str, ...]:
         """Entries that are true as well and say something else about the same."""
@@ -273,6 +316,16 @@ class Entries:
             seq=newest.seq,
         )
         return replace(entry, **more) if more else entry
+
+
+def _group(claim: Claim, *, is_accepted: bool) -> str:
+    """By what versions are compared: what they are about, else what they say."""
+    group = claim.about or f"={claim.said}"
+    return group if is_accepted else _UNACCEPTED + group
+
+
+def _entries_of(versions: Iterable[Version]) -> dict[str, None]:
+    return dict.fromkeys(one.body.entry for one in versions)
 
 
 def _ender_key(claim: Claim) -> str:

@@ -7,20 +7,19 @@ append; what other processes wrote is read before anything is answered. Neighbou
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from refold.core.codec import conversation_checked, decode
 from refold.core.model import MEMORY_PREFIX, Event, Memory
 from refold.errors import Invalid, NotFound
 from refold.log.draft import Draft
 from refold.log.log import Log
-from refold.memory.fold import Entries, Run, Version, sealed
+from refold.log.reading import pages_of
+from refold.memory.fold import Entries
 from refold.stores.protocol import Store
 
 AGENT = "agent."
 PAGE_EVENTS = 1_000
-KEY_BYTES = 16
 
 
 def scope_checked(scope: str) -> str:
@@ -59,10 +58,16 @@ class Journal:
             body = decode(event)
             self._entries.add(event.seq, event.at_ms, body if isinstance(body, Memory) else None)
 
-    def newest(self, run: Run) -> Version:
-        """The newest version of the entry that a state belongs to."""
-        versions = self.entries().versions_of(run)
-        return [one for one in versions if one.body.entry == run.entry][-1]
+    def events(self) -> Iterator[Event]:
+        """The whole log."""
+        for page in pages_of(self.store, self.id, last=self.entries().head, size=PAGE_EVENTS):
+            yield from page
+
+    def markers(self, entries: set[str]) -> list[Memory]:
+        """What was written when these entries were forgotten."""
+        bodies = (decode(event) for event in self.events())
+        memories = (body for body in bodies if isinstance(body, Memory))
+        return [one for one in memories if one.state == "forgotten" and one.entry in entries]
 
     def now_ms(self) -> int:
         return self._opened().clock()
@@ -78,16 +83,3 @@ class Journal:
         if events[0].seq == self._entries.head + 1:
             self._fold(events)
         return self.entries()
-
-    def forget(self, run_entries: Sequence[str], seqs: Sequence[int], said: Sequence[str]) -> None:
-        """Erases these events. That the entries are forgotten is written first, so that nobody
-        sees them however this ends."""
-        markers = [Memory(entry=entry, state="forgotten") for entry in run_entries]
-        keys = [secrets.token_hex(KEY_BYTES) for _ in said]
-        seals = [
-            Memory(entry=run_entries[0], state="forgotten", seal=sealed(text, key))
-            for text, key in zip(said, keys)
-        ]
-        self.append([*seals, *markers])
-        for seq in seqs:
-            self.store.erase(self.id, seq)

@@ -18,26 +18,24 @@ from types import TracebackType
 from typing import Any
 
 from refold.checked import checked
-from refold.core.model import MEMORY_PREFIX, Memory, Trust
+from refold.core.model import Memory, Trust
 from refold.errors import Invalid, NotFound
 from refold.memory.entry import Forgotten, MemoryEntry
 from refold.memory.extraction import Taken
-from refold.memory.finder import Asked, Finder
+from refold.memory.finder import Asked
 from refold.memory.fold import Run
+from refold.memory.forgetting import Which, stores_checked, which_checked
 from refold.memory.given import content_checked, tags_checked
-from refold.memory.inbox import decided, waiting_entry
-from refold.memory.journal import AGENT, Journal, scope_checked
-from refold.memory.pages import erase_shown
+from refold.memory.inbox import decided, ended_bodies, taken_bodies, undecided, undecided_body
+from refold.memory.journal import Journal
 from refold.memory.recall import Wanted, is_wanted, recall
+from refold.memory.scopes import Scopes
 from refold.search.embedders import Embedder
 from refold.search.hits import limit_checked
 from refold.search.upkeep import Progress, Tell
-from refold.settings.sources import user_store
-from refold.stores import open_store
 from refold.stores.protocol import Store
 from refold.system.moments import Moment, happened_ms
 
-AGENTS_MAX = 1_000
 HITS_MAX = 300
 ID_BYTES = 8
 
@@ -57,13 +55,12 @@ class SemanticMemory:
         owns_store: bool = False,
         user: Callable[[], Store] | None = None,
     ) -> None:
-        self.scope, self._conversation = scope_checked(scope), conversation
         self.said: builtins.list[tuple[str, str]] = []
-        self._store, self._embedder, self._listener = store, embedder, tell
-        self._owns_store, self._user = owns_store, user or (lambda: open_store(user_store()))
+        self._store, self._owns_store, self._listener = store, owns_store, tell
+        self._conversation = conversation
+        self._scopes = Scopes(store, scope, embedder=embedder, tell=self._tell, user=user)
+        self.scope = self._scopes.own
         self._lock = threading.RLock()
-        self._journals: dict[str, Journal] = {}
-        self._finders: dict[str, Finder] = {}
 
     # --- the four verbs ---
 
@@ -93,7 +90,7 @@ class SemanticMemory:
             valid_from_ms=happened_ms(at) or 0,
             valid_until_ms=happened_ms(until) or 0,
         )
-        return self._write(self._journal(scope), body)
+        return self._write(self._scopes.journal(scope), body)
 
     @checked
     def retrieve(
@@ -117,7 +114,7 @@ class SemanticMemory:
             query=query, threshold=threshold, most=10_000 if is_narrow else max(HITS_MAX, 3 * limit)
         )
         with self._lock:
-            now_ms = self._journal(self.scope).now_ms()
+            now_ms = self._scopes.journal().now_ms()
             at_ms = happened_ms(as_of)
             wanted = Wanted(
                 at_ms=now_ms if at_ms is None else at_ms,
@@ -127,8 +124,8 @@ class SemanticMemory:
                 metadata=metadata or {},
             )
             found: builtins.list[MemoryEntry] = []
-            for journal in self._looked_at(scope):
-                found += recall(journal, self._finder(journal), asked, wanted)
+            for journal in self._scopes.looked_at(scope):
+                found += recall(journal, self._scopes.finder(journal), asked, wanted)
             found.sort(key=lambda entry: entry.score, reverse=True)
             self._count_use(found[:limit])
             return found[:limit]
@@ -148,8 +145,7 @@ class SemanticMemory:
         it said before stays in its history."""
         with self._lock:
             journal, run = self._named(id)
-            newest = journal.newest(run)
-            before = newest.body
+            before = journal.entries().newest(run.entry).body
             body = Memory(
                 entry=before.entry,
                 version=before.version + 1,
@@ -164,63 +160,73 @@ class SemanticMemory:
             return self._write(journal, body)
 
     @checked
-    def forget(self, id: str) -> Forgotten:
-        """Erases an entry with everything that it ever said, for good: from the log, the index
-        and the pages of this store that showed it. No rule brings it back. NotFound if there is
-        none."""
+    def forget(
+        self,
+        id: str | None = None,
+        *,
+        tag: str | None = None,
+        before: Moment | None = None,
+        said_in: str | None = None,
+        scope: str | None = None,
+        source: bool = False,
+        stores: Sequence[str] = (),
+    ) -> Forgotten:
+        """Erases an entry with everything that it ever said, for good: from the log, the index,
+        and the conversations that showed it, in this store and in `stores`. Or all entries with a
+        tag, last said `before` a time, or said in a conversation. With `source`, also the messages
+        that said it. No rule brings it back. NotFound if there is no such entry."""
+        which = Which(tag=tag, before_ms=happened_ms(before), said_in=said_in)
+        which_checked(id, which)
+        others = stores_checked(stores)
+        done = Forgotten()
         with self._lock:
-            journal, run = self._named(id)
-            versions = journal.entries().versions_of(run)
-            ids = tuple(dict.fromkeys(one.body.entry for one in versions))
-            seqs = [one.seq for one in versions]
-            said = builtins.list(dict.fromkeys(one.claim.said for one in versions))
-            journal.forget(ids, seqs, said)
-            self._finder(journal).erase(journal.id, seqs, ids)
-            messages = erase_shown(self._store, ids)
-            journal.store.flush()
-            return Forgotten(entries=ids, events=len(seqs), messages=messages)
+            meant = [(self._holder(id), [id])] if id is not None else self._meant(which, scope)
+            for journal, ids in meant:
+                done += self._scopes.forgetter(journal).forget(ids, source=source, others=others)
+        return done
+
+    def _meant(self, which: Which, scope: str | None) -> Iterator[tuple[Journal, list[str]]]:
+        for journal in self._scopes.looked_at(scope):
+            if ids := journal.entries().chosen(which.fits):
+                yield journal, ids
+
+    def _holder(self, id: str) -> Journal:
+        """The journal that has an entry, also one that waits or was rejected."""
+        for journal in self._scopes.all():
+            if journal.entries().has(id):
+                return journal
+        raise _no_entry(id)
 
     # --- what was taken from messages ---
 
     @checked
-    def take(self, taken: Sequence[Taken], *, waits: bool) -> int:
+    def take(self, taken: Sequence[Taken], *, waits: bool, ended: Sequence[str] = ()) -> int:
         """Remembers what was taken from messages of this conversation, or lets it wait in the
-        inbox; gives how many entries are new. What is known, rejected or forgotten is left out."""
+        inbox; gives how many entries are new. What is known, rejected or forgotten is left out,
+        and what only a tool said waits in any case. What is `ended` is true no longer."""
         with self._lock:
-            journal = self._journal(None)
+            journal = self._scopes.journal()
             entries = journal.entries()
-            new = [
-                Memory(
-                    entry=_new_id(),
-                    content=one.content,
-                    tags=(one.kind,),
-                    trust=one.trust,
-                    source=(self._conversation, one.seq),
-                    state="waiting" if waits else "",
-                )
-                for one in taken
-                if not entries.knows(one.content) and not entries.is_forgotten(one.content)
-            ]
-            if new:
-                journal.append(new)
+            new = taken_bodies(
+                entries, taken, conversation=self._conversation, waits=waits, new_id=_new_id
+            )
+            old = ended_bodies(entries, ended, journal.now_ms()) if entries.head else []
+            if new or old:
+                journal.append([*new, *old])
             return len(new)
 
     def inbox(self) -> builtins.list[MemoryEntry]:
-        """What waits to be accepted or rejected, oldest first."""
+        """What waits to be accepted or rejected, oldest first; what tools or imports said waits as
+        well."""
         with self._lock:
-            waiting = [
-                (journal, version)
-                for journal in self._looked_at(None)
-                for version in journal.entries().waiting.values()
-            ]
-            return [waiting_entry(version, journal.scope) for journal, version in waiting]
+            return [entry for journal in self._scopes.looked_at() for entry in undecided(journal)]
 
     @checked
     def accept(self, id: str, content: str | None = None) -> MemoryEntry:
         """Remembers what waits in the inbox, in other words if some are given. From now on it has
         the trust of a user."""
         with self._lock:
-            journal, waiting = self._waiting_in_inbox(id)
+            journal, waiting = self._undecided(id)
             text = waiting.content if content is None else content_checked(content)
             return self._write(journal, decided(waiting, text, state=""))
 
@@ -228,14 +234,14 @@ class SemanticMemory:
     def reject(self, id: str) -> None:
         """Takes an entry out of the inbox. No rule brings it back."""
         with self._lock:
-            journal, waiting = self._waiting_in_inbox(id)
+            journal, waiting = self._undecided(id)
             journal.append([decided(waiting, waiting.content, state="rejected")])
 
-    def _waiting_in_inbox(self, id: str) -> tuple[Journal, Memory]:
-        for journal in self._all():
-            version = journal.entries().waiting.get(id)
-            if version is not None:
-                return journal, version.body
+    def _undecided(self, id: str) -> tuple[Journal, Memory]:
+        for journal in self._scopes.all():
+            body = undecided_body(journal, id)
+            if body is not None:
+                return journal, body
         raise NotFound(f"{id!r:.100} does not wait in the inbox", hint="inbox() has what does")
 
     # --- looking ---
@@ -256,10 +262,10 @@ class SemanticMemory:
         limit_checked(limit)
         with self._lock:
             at_ms = happened_ms(as_of)
-            now_ms = self._journal(self.scope).now_ms() if at_ms is None else at_ms
+            now_ms = self._scopes.journal().now_ms() if at_ms is None else at_ms
             found = [
                 entry
-                for journal in self._looked_at(scope)
+                for journal in self._scopes.looked_at(scope)
                 for run in journal.entries().runs(None if ended else now_ms)
                 if is_wanted(entry := _entry(journal, run), tags, metadata or {})
             ]
@@ -280,30 +286,24 @@ class SemanticMemory:
         """Makes the index again, with all vectors: for another embedder, or after damage.
         `progress(done, all)` is called between batches."""
         with self._lock:
-            for journal in self._looked_at(None):
+            for journal in self._scopes.looked_at():
                 if journal.entries().head:
-                    finder = self._finder(journal)
+                    finder = self._scopes.finder(journal)
                     finder.rebuild(
-                        self._logs_beside(journal), progress or (lambda done, total: None)
+                        self._scopes.logs_beside(journal), progress or (lambda done, total: None)
                     )
 
     def is_empty(self) -> bool:
         """Whether nothing was ever stored in the scopes that are looked at."""
         with self._lock:
-            return not any(journal.entries().head for journal in self._looked_at(None))
+            return not any(journal.entries().head for journal in self._scopes.looked_at())
 
     # --- the end ---
 
     def close(self) -> None:
         """Lets go of the index and the stores. Closing twice is fine."""
         with self._lock:
-            for finder in self._finders.values():
-                finder.close()
-            user = self._journals.pop("user", None)
-            if user is not None and user.store is not self._store:
-                user.store.close()
-            self._journals.clear()
-            self._finders.clear()
+            self._scopes.close()
             if self._owns_store:
                 self._store.close()
 
@@ -318,57 +318,15 @@ class SemanticMemory:
     ) -> None:
         self.close()
 
-    # --- scopes ---
-
-    def _journal(self, scope: str | None) -> Journal:
-        name = self.scope if scope is None else scope_checked(scope)
-        with self._lock:
-            if name not in self._journals:
-                store = self._user() if name == "user" else self._store
-                self._journals[name] = Journal(store, name)
-            return self._journals[name]
-
-    def _looked_at(self, scope: str | None) -> builtins.list[Journal]:
-        own = ["user"] if self.scope == "user" else [self.scope, "project", "user"]
-        names = own if scope is None else [scope]
-        return [self._journal(name) for name in dict.fromkeys(names)]
+    # --- writing ---
 
     def _named(self, id: str) -> tuple[Journal, Run]:
         """The entry of an id, wherever it is."""
-        for journal in self._all():
+        for journal in self._scopes.all():
             run = journal.entries().run_of(id)
             if run is not None:
                 return journal, run
-        hint = "list() has the ids of all entries"
-        raise NotFound(f"there is no entry {id!r:.100}", hint=hint)
-
-    def _all(self) -> Iterator[Journal]:
-        yield from self._looked_at(None)
-        for scope in self._agents():
-            yield self._journal(scope)
-
-    def _agents(self) -> builtins.list[str]:
-        """The scopes of agents that the store has."""
-        first = MEMORY_PREFIX + AGENT
-        found = self._store.conversations(after=first, limit=AGENTS_MAX)
-        ids = [about.id for about in found if about.id.startswith(first)]
-        return [id.removeprefix(MEMORY_PREFIX) for id in ids]
-
-    def _finder(self, journal: Journal) -> Finder:
-        place = "user" if journal.scope == "user" else ""
-        if place not in self._finders:
-            embedder = self._embedder
-            self._finders[place] = Finder(journal.store, embedder=embedder, tell=self._tell)
-        return self._finders[place]
-
-    def _logs_beside(self, journal: Journal) -> builtins.list[str]:
-        """The logs that one index is made of."""
-        if journal.scope == "user":
-            return [journal.id]
-        journals = [self._journal(scope) for scope in ("project", *self._agents())]
-        return [one.id for one in journals if one.entries().head]
-
-    # --- writing ---
+        raise _no_entry(id)
 
     def _write(self, journal: Journal, body: Memory) -> MemoryEntry:
         with self._lock:
@@ -386,10 +344,10 @@ class SemanticMemory:
         return self._conversation, source
 
     def _count_use(self, found: Sequence[MemoryEntry]) -> None:
-        for journal in self._journals.values():
+        for journal in self._scopes.opened():
             ids = [entry.id for entry in found if entry.scope == journal.scope]
             if ids:
-                self._finder(journal).count_use(ids)
+                self._scopes.finder(journal).count_use(ids)
 
     def _tell(self, name: str, reason: str) -> None:
         self.said.append((name, reason))
@@ -399,6 +357,10 @@ class SemanticMemory:
 
 def _entry(journal: Journal, run: Run) -> MemoryEntry:
     return journal.entries().entry(run, journal.scope)
+
+
+def _no_entry(id: str) -> NotFound:
+    return NotFound(f"there is no entry {id!r:.100}", hint="list() has the ids of all entries")
 
 
 def _new_id() -> str:
