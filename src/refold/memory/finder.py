@@ -9,7 +9,7 @@ makes entries of what was found.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -17,7 +17,7 @@ from refold.search import database, finding, rank, words
 from refold.search.bm25 import rarity
 from refold.search.embedders import Embedder, chosen, is_additive, name_of
 from refold.search.hits import Filters
-from refold.search.index import Index, Range, range_of
+from refold.search.index import Index, Range, carried, range_of
 from refold.search.transformer import Transformer
 from refold.search.upkeep import Progress, Tell, Upkeep, retried
 from refold.search.vector_upkeep import VectorUpkeep
@@ -79,29 +79,28 @@ class Finder:
     ) -> None:
         self._embedder = chosen(embedder)
         path = store.derived_path(INDEX) or database.MEMORY
-        self._upkeep = Upkeep(store, path, tell=tell)
+        self._upkeep = Upkeep(store, path, tell=tell, apart=True)
         self._vectors = VectorUpkeep(store, self._embedder, tell=tell)
 
     @retried
-    def found(self, log: str, asked: Asked) -> list[Found]:
-        """The events of a log that answer, the best first."""
+    def found(self, log: str, asked: Asked) -> Iterable[Found]:
+        """The events of a log that answer, the best first; each is looked at when it is taken."""
         with self._upkeep.index() as index:
             self._upkeep.freshen(index, [log], EVENTS_MAX)
             mark = index.mark(log)
             query = words.query_of(asked.query, index.stems)
             if mark is None or not query.all_terms:
-                return []
+                return ()
             ranges = (range_of(mark.number),)
             return self._ranked(index, query, ranges, asked)
 
     def _ranked(
         self, index: Index, query: Query, ranges: Sequence[Range], asked: Asked
-    ) -> list[Found]:
-        threshold = asked.threshold
+    ) -> Iterable[Found]:
         with database.limited(index.connection, WAIT_S):
             matches = finding.matches(index, query, ranges, FILTERS)
             scored = finding.scored(index, query, matches, ranges, FILTERS)
-        least = self._least(threshold)
+        least = self._least(asked.threshold)
         # An embedder of sentences is given the whole query; words are weighed only by one of words.
         weighs = isinstance(self._embedder, Transformer) or _is_additive(self._embedder)
         weighed = matches if weighs else ()
@@ -110,17 +109,17 @@ class Finder:
             allowed = finding.allowed(index, compared.scores, query.required, ranges, FILTERS)
             total, _ = index.size(ranges)
             best = rank.best({id: compared.scores[id] for id in allowed}, asked.most)
-            rows = index.entries([id for id, _ in best])
-        found = []
-        for id in rows:
-            cosine = compared.cosines.get(id)
-            share, held = _share(query, matches, id, total)
-            near = cosine if cosine is not None and cosine >= least else 0.0
-            strength = min(1.0, max(share, near))
-            if strength > 0 if threshold is None else strength >= threshold:
-                score = compared.scores[id]
-                found.append(Found(rows[id].seq, score, strength, cosine, held))
-        return sorted(found, key=lambda one: (one.rank, one.seq), reverse=True)
+            seqs = dict(index.rows(_SEQS, (carried(id for id, _ in best),)))
+        weights = _weights(query, matches, total)
+        candidates = (
+            _found(seqs[id], score, compared.cosines.get(id), id, weights, least)
+            for id, score in best
+            if id in seqs
+        )
+        threshold = asked.threshold
+        if threshold is None:
+            return (one for one in candidates if one.strength > 0)
+        return (one for one in candidates if one.strength >= threshold)
 
     def _least(self, threshold: float | None) -> float:
         if threshold is not None or self._embedder is None:
@@ -170,6 +169,7 @@ class Finder:
         self._upkeep.close()
 
 
+_SEQS = "SELECT id, seq FROM entries WHERE id IN carray(?)"
 _USED = """
 INSERT INTO facts VALUES (?, '1')
 ON CONFLICT(name) DO UPDATE SET value = CAST(value AS INTEGER) + 1
@@ -180,13 +180,30 @@ def _is_additive(embedder: Embedder | None) -> bool:
     return embedder is not None and is_additive(embedder)
 
 
-def _share(
-    query: Query, matches: Sequence[rank.Matches], id: int, total: int
-) -> tuple[float, tuple[str, ...]]:
-    """Which of the query's words an entry has, and their share of all, by how rare they are: a word
-    that every entry has says half as much as one that only this has."""
+class _Weight(Struct, frozen=True):
+    """What a word of the query says: which entries have it, and what share it is of all."""
+
+    word: str
+    holders: Mapping[int, int]
+    share: float
+
+
+def _weights(query: Query, matches: Sequence[rank.Matches], total: int) -> list[_Weight]:
+    """The single words of a query, by how rare they are: one that every entry has says half as
+    much as one that only one has."""
     rarest = rarity(1, total) or 1.0
     singles = [pair for pair in zip(query.terms, matches) if " " not in pair[0].text]
-    held = [(term, one) for term, one in singles if id in one.occurrences]
-    worth = sum(0.5 + 0.5 * min(1.0, rarity(one.entries, total) / rarest) for _, one in held)
-    return worth / max(1, len(singles)), tuple(term.text for term, _ in held)
+    shares = [0.5 + 0.5 * min(1.0, rarity(one.entries, total) / rarest) for _, one in singles]
+    return [
+        _Weight(term.text, one.occurrences, share / len(singles))
+        for (term, one), share in zip(singles, shares)
+    ]
+
+
+def _found(
+    seq: int, score: float, cosine: float | None, id: int, weights: Sequence[_Weight], least: float
+) -> Found:
+    held = [one for one in weights if id in one.holders]
+    near = cosine if cosine is not None and cosine >= least else 0.0
+    strength = min(1.0, max(sum(one.share for one in held), near))
+    return Found(seq, score, strength, cosine, tuple(one.word for one in held))

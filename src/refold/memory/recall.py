@@ -20,8 +20,11 @@ from refold.memory.finder import Asked, Finder, Found
 from refold.memory.fold import Entries, Run
 from refold.memory.journal import Journal
 
-HEIRS_MAX = 20
+HEIRS_MAX, SPARE = 20, 20
 DAY_MS = 86_400_000
+
+
+Hit = tuple[Found, MemoryEntry]
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
@@ -47,16 +50,27 @@ def recall(journal: Journal, finder: Finder, asked: Asked, wanted: Wanted) -> li
     entries = journal.entries()
     if not entries.head or not wanted.limit:
         return []
-    best: dict[str, tuple[Found, Run]] = {}
-    for one in finder.found(journal.id, asked):
-        run = _standing(entries, one.seq, wanted.at_ms)
-        if run is not None:
-            best.setdefault(run.entry, (one, run))
-    hits = [(found, _entry(entries, run, journal, found, wanted)) for found, run in best.values()]
-    left = [hit for hit in hits if is_wanted(hit[1], wanted.tags, wanted.metadata)]
-    uses = finder.uses([entry.id for _, entry in left])
-    left.sort(key=lambda hit: _order(hit, uses), reverse=True)
-    return _falling(_newest_rivals_first([entry for _, entry in left]))[: wanted.limit]
+    hits: list[Hit] = []
+    seen: set[str] = set()
+    for found in finder.found(journal.id, asked):
+        if _is_enough(hits, found, wanted.limit):
+            break
+        run = _standing(entries, found.seq, wanted.at_ms)
+        if run is None or run.entry in seen:
+            continue
+        seen.add(run.entry)
+        entry = _entry(entries, run, journal, found, wanted)
+        if is_wanted(entry, wanted.tags, wanted.metadata):
+            hits.append((found, entry))
+    uses = finder.uses([entry.id for _, entry in hits])
+    hits.sort(key=lambda hit: _order(hit, uses), reverse=True)
+    return _falling(_newest_rivals_first([entry for _, entry in hits]))[: wanted.limit]
+
+
+def _is_enough(hits: Sequence[Hit], found: Found, limit: int) -> bool:
+    """Whether nothing that comes from here on can be among the first so many: some more are looked
+    at for rivals, and all that are equal to the last."""
+    return len(hits) >= limit + SPARE and _tier(found) < _tier(hits[limit - 1][0])
 
 
 def _standing(entries: Entries, seq: int, at_ms: int) -> Run | None:
@@ -93,9 +107,14 @@ def _why(entry: MemoryEntry, found: Found, now_ms: int) -> str:
     return "; ".join(parts)
 
 
-def _order(hit: tuple[Found, MemoryEntry], uses: Mapping[str, int]) -> tuple[float, int, int, int]:
+def _order(hit: Hit, uses: Mapping[str, int]) -> tuple[float, int, int, int]:
     found, entry = hit
-    return round(found.rank, 1), uses.get(entry.id, 0), entry.updated_ms, entry.seq
+    return _tier(found), uses.get(entry.id, 0), entry.updated_ms, entry.seq
+
+
+def _tier(found: Found) -> float:
+    """What counts as equal: use and age decide in it."""
+    return round(found.rank, 1)
 
 
 def _newest_rivals_first(entries: list[MemoryEntry]) -> list[MemoryEntry]:

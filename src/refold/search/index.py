@@ -78,11 +78,14 @@ def range_of(number: int) -> Range:
 
 
 class Index:
-    """An open index, with a `notice` if something had to be done to open it. Not locked: its owner
-    sees to it that one thread at a time uses it."""
+    """An open index, with a `notice` if something had to be done to open it. Its entries are
+    `apart` if those before and after one have nothing to do with it, as in a log of memories. Not
+    locked: its owner sees to it that one thread at a time uses it."""
 
-    def __init__(self, path: str = database.MEMORY, *, copy_of: str = "") -> None:
-        self.path = path
+    def __init__(
+        self, path: str = database.MEMORY, *, copy_of: str = "", apart: bool = False
+    ) -> None:
+        self.path, self.apart = path, apart
         self.notice: database.Notice | None = None
         if copy_of:
             self.connection = database.copy(copy_of)
@@ -170,6 +173,8 @@ class Index:
 
     def _context_words(self, first: int, sizes: Sequence[int], total: float) -> float:
         """The sum of all context lengths with entries of these sizes added, from `first` on."""
+        if self.apart:
+            return total + sum(sizes)
         before = [size for (size,) in self.connection.execute(_WORDS_BEFORE, (first - 2, first))]
         for size in sizes:
             total += rank.added_context_words(before[-2:], size)

@@ -101,6 +101,18 @@ def scores(
     return dict(out)
 
 
+def scores_apart(
+    found: Sequence[Matches], words: Mapping[int, int], total: int, mean: float
+) -> dict[int, float]:
+    """The same for entries that take nothing from their neighbours."""
+    out: defaultdict[int, float] = defaultdict(float)
+    norms = {id: BM25.norm(size, mean) for id, size in words.items()}
+    for one in found:
+        counts = {id: times for id, times in one.occurrences.items() if id in norms}
+        add_term(out, counts, norms, BM25.most(one.worth(total)))
+    return dict(out)
+
+
 def borrowed(
     occurrences: Mapping[int, int], kept: set[int], words: Mapping[int, int], asking: Set[int]
 ) -> dict[int, float]:

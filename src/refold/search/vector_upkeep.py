@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from refold.errors import Denied, Invalid, Unavailable, sentence
 from refold.search import database, sources
+from refold.search.apart_vectors import ApartVectors
 from refold.search.embedders import Embedder
 from refold.search.index import Index, Range
 from refold.search.rank import Matches
@@ -134,7 +135,7 @@ class VectorUpkeep:
 
 def _vectors(index: Index, embedder: Embedder) -> Vectors:
     if not isinstance(embedder, Transformer):
-        return Vectors(index, embedder)
+        return ApartVectors(index, embedder) if index.apart else Vectors(index, embedder)
     embedder.check()
     from refold.search.group_vectors import GroupVectors
 
