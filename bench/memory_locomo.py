@@ -55,7 +55,9 @@ def line(turns: list[Turn], taken: Taken) -> str:
     return f"{turns[taken.seq][2].partition(':')[0]}: {taken.content}"
 
 
-def memory_of(turns: list[Turn], taken: Iterable[Taken], embedder: Embedder | bool) -> SemanticMemory:
+def memory_of(
+    turns: list[Turn], taken: Iterable[Taken], embedder: Embedder | bool
+) -> SemanticMemory:
     memory = SemanticMemory(MemoryStore(), embedder=embedder, user=MemoryStore)
     for one in taken:
         memory.store(line(turns, one), source=("talk", one.seq + 1), at=turns[one.seq][1])
@@ -73,7 +75,9 @@ def memories_found(memory: SemanticMemory, turns: list[Turn], question: str) -> 
         yield turns[entry.source[1] - 1][0], estimate(entry.content)
 
 
-def fitting(pieces: Iterable[Piece], room: int, known: frozenset[str] = frozenset()) -> tuple[set[str], int]:
+def fitting(
+    pieces: Iterable[Piece], room: int, known: frozenset[str] = frozenset()
+) -> tuple[set[str], int]:
     """The turns that are shown, and the room that is left. What is known already is left out."""
     shown: set[str] = set()
     for id, tokens in pieces:

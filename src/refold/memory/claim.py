@@ -27,7 +27,10 @@ from refold.memory.vocabulary import (
 )
 
 _WORD = re.compile(r"[^\W_]+(?:[.:/@_+\\'’-]+[^\W_]+)*")
-_ASSIGNED = re.compile(r"(?<=\w)\s*(?:=|:(?=\s))\s*")
+# `port: 6432` gives a value; `Caroline: I moved to …` is somebody who speaks.
+_ASSIGNED = re.compile(
+    r"(?<=\w)\s*(?:=|:(?=\s)(?!\s+(?:i|we|he|she|they|you|it|my|our)\b)(?!\s+(?:\S+\s+){6}))\s*"
+)
 _SHORT_FORMS = (
     (re.compile(r"(?<=[a-z])['’]re\b"), " are"),
     (re.compile(r"\b(it|that|he|she|there|here)['’]s\b"), r"\1 is"),

@@ -12,7 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from refold.memory.synonyms import SYNONYM_WEIGHT, Synonyms
 from refold.search import database, finding, rank, words
 from refold.search.bm25 import rarity
 from refold.search.embedders import Embedder, chosen, is_additive, name_of
@@ -21,7 +23,7 @@ from refold.search.index import Index, Range, carried, range_of
 from refold.search.transformer import Transformer
 from refold.search.upkeep import Progress, Tell, Upkeep, retried
 from refold.search.vector_upkeep import VectorUpkeep
-from refold.search.words import Query
+from refold.search.words import Query, Term
 from refold.stores.protocol import Store
 
 INDEX = "memory.db"
@@ -81,6 +83,7 @@ class Finder:
         path = store.derived_path(INDEX) or database.MEMORY
         self._upkeep = Upkeep(store, path, tell=tell, apart=True)
         self._vectors = VectorUpkeep(store, self._embedder, tell=tell)
+        self._synonyms: Synonyms | None = None
 
     @retried
     def found(self, log: str, asked: Asked) -> Iterable[Found]:
@@ -97,9 +100,11 @@ class Finder:
     def _ranked(
         self, index: Index, query: Query, ranges: Sequence[Range], asked: Asked
     ) -> Iterable[Found]:
+        alike = self._synonyms_of(index).of(query)
+        wider = replace(query, terms=(*query.terms, *alike.values()))
         with database.limited(index.connection, WAIT_S):
-            matches = finding.matches(index, query, ranges, FILTERS)
-            scored = finding.scored(index, query, matches, ranges, FILTERS)
+            matches = finding.matches(index, wider, ranges, FILTERS)
+            scored = finding.scored(index, wider, matches, ranges, FILTERS)
         least = self._least(asked.threshold)
         # An embedder of sentences is given the whole query; words are weighed only by one of words.
         weighs = isinstance(self._embedder, Transformer) or _is_additive(self._embedder)
@@ -110,7 +115,7 @@ class Finder:
             total, _ = index.size(ranges)
             best = rank.best({id: compared.scores[id] for id in allowed}, asked.most)
             seqs = dict(index.rows(_SEQS, (carried(id for id, _ in best),)))
-        weights = _weights(query, matches, total)
+        weights = _weights(query, alike, matches, total)
         candidates = (
             _found(seqs[id], score, compared.cosines.get(id), id, weights, least)
             for id, score in best
@@ -120,6 +125,11 @@ class Finder:
         if threshold is None:
             return (one for one in candidates if one.strength > 0)
         return (one for one in candidates if one.strength >= threshold)
+
+    def _synonyms_of(self, index: Index) -> Synonyms:
+        if self._synonyms is None:
+            self._synonyms = Synonyms(index.stems)
+        return self._synonyms
 
     def _least(self, threshold: float | None) -> float:
         if threshold is not None or self._embedder is None:
@@ -181,21 +191,35 @@ def _is_additive(embedder: Embedder | None) -> bool:
 
 
 class _Weight(Struct, frozen=True):
-    """What a word of the query says: which entries have it, and what share it is of all."""
+    """What a word of the query says: which entries have it, which have one that means the same, and
+    what share it is of all."""
 
     word: str
     holders: Mapping[int, int]
+    alike: Mapping[int, int]
     share: float
 
+    def held_by(self, id: int) -> float:
+        if id in self.holders:
+            return self.share
+        return self.share * SYNONYM_WEIGHT if id in self.alike else 0.0
 
-def _weights(query: Query, matches: Sequence[rank.Matches], total: int) -> list[_Weight]:
+    def shown_for(self, id: int) -> str:
+        return self.word if id in self.holders else f"like {self.word}"
+
+
+def _weights(
+    query: Query, alike: Mapping[str, Term], matches: Sequence[rank.Matches], total: int
+) -> list[_Weight]:
     """The single words of a query, by how rare they are: one that every entry has says half as
     much as one that only one has."""
     rarest = rarity(1, total) or 1.0
-    singles = [pair for pair in zip(query.terms, matches) if " " not in pair[0].text]
+    own, others = matches[: len(query.terms)], matches[len(query.terms) :]
+    found = {text: one.occurrences for text, one in zip(alike, others)}
+    singles = [pair for pair in zip(query.terms, own) if " " not in pair[0].text]
     shares = [0.5 + 0.5 * min(1.0, rarity(one.entries, total) / rarest) for _, one in singles]
     return [
-        _Weight(term.text, one.occurrences, share / len(singles))
+        _Weight(term.text, one.occurrences, found.get(term.text, {}), share / len(singles))
         for (term, one), share in zip(singles, shares)
     ]
 
@@ -203,7 +227,7 @@ def _weights(query: Query, matches: Sequence[rank.Matches], total: int) -> list[
 def _found(
     seq: int, score: float, cosine: float | None, id: int, weights: Sequence[_Weight], least: float
 ) -> Found:
-    held = [one for one in weights if id in one.holders]
+    held = [one for one in weights if one.held_by(id)]
     near = cosine if cosine is not None and cosine >= least else 0.0
-    strength = min(1.0, max(sum(one.share for one in held), near))
-    return Found(seq, score, strength, cosine, tuple(one.word for one in held))
+    strength = min(1.0, max(sum(one.held_by(id) for one in held), near))
+    return Found(seq, score, strength, cosine, tuple(one.shown_for(id) for one in held))

@@ -20,7 +20,7 @@ from refold.memory.finder import Asked, Finder, Found
 from refold.memory.fold import Entries, Run
 from refold.memory.journal import Journal
 
-HEIRS_MAX, SPARE = 20, 20
+HEIRS_MAX, SPARE, RIVALS_SHOWN = 20, 20, 3
 DAY_MS = 86_400_000
 
 
@@ -103,13 +103,17 @@ def _why(entry: MemoryEntry, found: Found, now_ms: int) -> str:
     days = max(0, now_ms - entry.updated_ms) // DAY_MS
     parts.append(f"{number(days, 'day')} old" if days else "from today")
     if entry.rivals:
-        parts.append("others say something else: " + ", ".join(entry.rivals))
+        others = ", ".join(entry.rivals[:RIVALS_SHOWN])
+        more = (
+            f" and {len(entry.rivals) - RIVALS_SHOWN} more" if entry.rivals[RIVALS_SHOWN:] else ""
+        )
+        parts.append(f"others say something else: {others}{more}")
     return "; ".join(parts)
 
 
 def _order(hit: Hit, uses: Mapping[str, int]) -> tuple[float, int, int, int]:
     found, entry = hit
-    return _tier(found), uses.get(entry.id, 0), entry.updated_ms, entry.seq
+    return _tier(found), uses.get(entry.id, 0), *_age(entry)
 
 
 def _tier(found: Found) -> float:
@@ -118,11 +122,12 @@ def _tier(found: Found) -> float:
 
 
 def _newest_rivals_first(entries: list[MemoryEntry]) -> list[MemoryEntry]:
-    """The same places, those of rivals given to them by their age."""
-    places: dict[frozenset[str], list[int]] = {}
+    """The same places, those of rivals that answer equally well given to them by their age."""
+    places: dict[object, list[int]] = {}
     for at, entry in enumerate(entries):
         if entry.rivals:
-            places.setdefault(frozenset((entry.id, *entry.rivals)), []).append(at)
+            group = frozenset((entry.id, *entry.rivals)), round(entry.score, 1)
+            places.setdefault(group, []).append(at)
     out = list(entries)
     for taken in places.values():
         newest = sorted((entries[at] for at in taken), key=_age, reverse=True)

@@ -59,7 +59,7 @@ class ApartVectors(Vectors):
             return Compared(dict(scored), {})
         if least is None:
             least = least_near(self.embedder, total, near.mean, near.deviation)
-        weight = rank.VECTOR_WEIGHT / (near.deviation or 1.0)
+        weight = rank.APART_WEIGHT / (near.deviation or 1.0)
         rows = ((id, cosine, weight * (cosine - near.mean)) for id, cosine in near.cosines.items())
         return fused(scored, total, rows, least)
 

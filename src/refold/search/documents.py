@@ -168,7 +168,9 @@ def _note(event: Event, text: str) -> list[Document]:
 def _memory(event: Event, memory: Memory) -> list[Document]:
     """What an entry of a memory says, with its tags."""
     text = " ".join([memory.content, *memory.tags]).strip()[:TEXT_CHARS_MAX]
-    return [Document(event.seq, "message", event.at_ms, text)] if text else []
+    author = _AUTHOR.match(text)
+    name = author[1] if author else ""
+    return [Document(event.seq, "message", event.at_ms, text, author=name)] if text else []
 
 
 def _system_text(system: object) -> str:
