@@ -24,6 +24,7 @@ from bench import (
     hostile,
     likelihood,
     locomo,
+    memory,
     outputs,
     peers,
     probes,
@@ -93,6 +94,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], list[Table] | str]] = {
     "locomo": lambda given: locomo.run(data_folder(given.data)),
     "recall": lambda given: recall.run(data_folder(given.data), step=20 if given.quick else 1),
     "search": lambda given: search.run(20_000) if given.quick else search.run(),
+    "memory": lambda given: memory.run(data_folder(given.data), quick=given.quick),
     "copies": lambda given: copies.run(data_folder(given.data), quick=given.quick),
     "hostile": lambda given: hostile.run(200) if given.quick else hostile.run(),
 }

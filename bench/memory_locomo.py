@@ -2,8 +2,8 @@
 
 Rules take sentences from every talk, at most a fifth of its tokens, and store them with the turn
 that they come from. A question is answered three ways within 2,000 tokens: by the turns that search
-finds, by memories alone, and by both: search has most of the room, and memories whose turns are not
-there yet fill the rest. Recall is the share of a question's evidence turns that is shown, whole or
+finds, by memories alone, and by both, as on a page: memories come first and have 600 tokens, and
+turns that they do not show yet fill the rest. Recall is the share of a question's evidence turns that is shown, whole or
 by a sentence of it, averaged over the questions. Both speakers are people, so both count as users.
 
     python -m bench.memory_locomo FOLDER
@@ -95,10 +95,10 @@ def recalled(
         found = list(turns_found(ranking, sizes, text))
         entries = list(memories_found(memory, turns, text))
         alone, _ = fitting(found, TOKENS)
-        most, room = fitting(found, TOKENS - MEMORY_TOKENS)
-        rest, _ = fitting(entries, room + MEMORY_TOKENS, frozenset(most))
+        first, room = fitting(entries, MEMORY_TOKENS)
+        rest, _ = fitting(found, TOKENS - MEMORY_TOKENS + room, frozenset(first))
         only, _ = fitting(entries, TOKENS)
-        shares = (len(wanted & shown) / len(wanted) for shown in (alone, only, most | rest))
+        shares = (len(wanted & shown) / len(wanted) for shown in (alone, only, first | rest))
         yield Shown(*shares)
 
 
