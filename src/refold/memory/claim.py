@@ -35,9 +35,8 @@ _SHORT_FORMS = (
     (re.compile(r"(?<=[a-z])['’]re\b"), " are"),
     (re.compile(r"\b(it|that|he|she|there|here)['’]s\b"), r"\1 is"),
     (re.compile(r"(?<=[a-z])n['’]t\b"), " not"),
-    # What is being done is done: "we are using" says "we use".
-    (re.compile(r"\b(?:am|is|are)\s+(?=\w+ing\b)"), ""),
 )
+_BEING_DONE = re.compile(r"\b(?:am|is|are)\s+(?=\w+ing\b)")
 _LEFT = re.compile(
     r"\b(?:moved?|switch(?:ed)?|changed?|migrated?|upgraded?|renamed?|went|relocated?)\b"
     r"(?P<what>[^.;]{0,80}?)\bfrom\s+(?P<old>[^.;]{1,80}?)\s+to\s+(?P<new>[^.;]{1,80})"
@@ -75,17 +74,21 @@ def claim_of(content: str) -> Claim:
     if ended:
         without = text[: ended.start()] + " " + text[ended.end() :]
         return Claim(said, ended=" ".join(_words(_WORD.findall(without))))
-    left = _LEFT.search(text)
+    left = _LEFT.search(text) if "from" in text else None
     if left:
         return _move(said, text, left)
     return _statement(said, raw)
 
 
 def _plain(content: str) -> str:
-    text = _ASSIGNED.sub(" is ", content.casefold())
-    for pattern, long in _SHORT_FORMS:
-        text = pattern.sub(long, text)
-    return text
+    text = content.casefold()
+    if "=" in text or ":" in text:
+        text = _ASSIGNED.sub(" is ", text)
+    if "'" in text or "’" in text:
+        for pattern, long in _SHORT_FORMS:
+            text = pattern.sub(long, text)
+    # What is being done is done: "we are using" says "we use".
+    return _BEING_DONE.sub("", text) if "ing" in text else text
 
 
 def _words(raw: list[str]) -> list[str]:
