@@ -167,7 +167,7 @@ class Noting:
     def __init__(self, facts: str) -> None:
         self.facts, self.asked = facts, []
 
-    def __call__(self, request: refold.types.WriterRequest) -> str:
+    def __call__(self, request: refold.types.Request) -> str:
         if "worth remembering" not in request.prompt:
             return "Goal: to help. Done: little so far."
         self.asked.append(request.prompt)

@@ -106,6 +106,10 @@ class Context:
         self._open.settled = self._model.follow
         self.update(model=model, window=window, system=system, tools=tools)
         self._remark(remarks)
+        if self.config.memory_vectors or self.config.memory_embedder:
+            from refold.memory.opening import settings_of
+
+            settings_of(self.config, embedder)  # what is not known is said now, not in a request
 
     def _resize(self) -> None:
         bound = self._model.info.thinking_bound
@@ -495,13 +499,20 @@ class Context:
     @cached_property
     def memory(self) -> SemanticMemory:
         """What outlives conversations: entries of this project, and of the user."""
+        from refold.memory.opening import settings_of
         from refold.memory.semantic import SemanticMemory
 
         def tell(name: str, reason: str) -> None:
             self._open.notify(cast(NoticeName, name), reason)
 
+        settings = settings_of(self.config, self._embedder)
         return SemanticMemory(
-            self._open.store, embedder=self._embedder, conversation=self.id, tell=tell
+            self._open.store,
+            embedder=settings.embedder,
+            vectors=settings.vectors,
+            threshold=settings.threshold,
+            conversation=self.id,
+            tell=tell,
         )
 
     @checked

@@ -10,10 +10,12 @@ makes entries of what was found.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from refold.memory.outside_vectors import OutsideVectors, outside_of
 from refold.memory.synonyms import SYNONYM_WEIGHT, Synonyms
 from refold.search import database, finding, rank, words
 from refold.search.bm25 import rarity
@@ -77,12 +79,19 @@ class Finder:
     know."""
 
     def __init__(
-        self, store: Store, *, embedder: Embedder | str | bool | None = None, tell: Tell
+        self,
+        store: Store,
+        *,
+        embedder: Embedder | str | bool | None = None,
+        tell: Tell,
+        vectors: str = "",
     ) -> None:
         self._embedder = chosen(embedder)
         path = store.derived_path(INDEX) or database.MEMORY
         self._upkeep = Upkeep(store, path, tell=tell, apart=True)
-        self._vectors = VectorUpkeep(store, self._embedder, tell=tell)
+        self._outside = outside_of(vectors, store, self._embedder)
+        kind = partial(OutsideVectors, outside=self._outside) if self._outside else None
+        self._vectors = VectorUpkeep(store, self._embedder, tell=tell, kind=kind)
         self._synonyms: Synonyms | None = None
 
     @retried
@@ -164,6 +173,7 @@ class Finder:
             self._upkeep.close()
             return
         with self._upkeep.index() as index:
+            self._vectors.remove(index, index.ids_of(log, seqs))
             index.erase(log, seqs)
             names = [(f"used {id}",) for id in entries]
             index.connection.executemany("DELETE FROM facts WHERE name = ?", names)
@@ -177,6 +187,8 @@ class Finder:
 
     def close(self) -> None:
         self._upkeep.close()
+        if self._outside is not None:
+            self._outside.close()
 
 
 _SEQS = "SELECT id, seq FROM entries WHERE id IN carray(?)"

@@ -35,9 +35,11 @@ class Scopes:
         embedder: Embedder | str | bool | None,
         tell: Tell,
         user: Callable[[], Store] | None,
+        vectors: str = "",
     ) -> None:
         self.own = scope_checked(own)
-        self._store, self._embedder, self._tell = store, embedder, tell
+        self._store, self._tell = store, tell
+        self._embedder, self._vectors = embedder, vectors
         self._user = user or (lambda: open_store(user_store()))
         self._journals: dict[str, Journal] = {}
         self._finders: dict[str, Finder] = {}
@@ -86,8 +88,9 @@ class Scopes:
         """What searches a journal."""
         place = "user" if journal.scope == "user" else ""
         if place not in self._finders:
-            embedder = self._embedder
-            self._finders[place] = Finder(journal.store, embedder=embedder, tell=self._tell)
+            self._finders[place] = Finder(
+                journal.store, embedder=self._embedder, tell=self._tell, vectors=self._vectors
+            )
         return self._finders[place]
 
     def logs_beside(self, journal: Journal) -> list[str]:

@@ -42,7 +42,9 @@ ID_BYTES = 8
 
 class SemanticMemory:
     """Entries of the scopes `project` and `agent.NAME`, which are in the store that is given, and
-    `user`, which is in the user's own. `conversation` is what new entries name as their source."""
+    `user`, which is in the user's own. `conversation` is what new entries name as their source;
+    `vectors` the vector store, if it is not refold's own index; `threshold` the least score of what
+    is retrieved where none is given."""
 
     def __init__(
         self,
@@ -54,11 +56,15 @@ class SemanticMemory:
         tell: Tell | None = None,
         owns_store: bool = False,
         user: Callable[[], Store] | None = None,
+        vectors: str = "",
+        threshold: float | None = None,
     ) -> None:
         self.said: builtins.list[tuple[str, str]] = []
         self._store, self._owns_store, self._listener = store, owns_store, tell
-        self._conversation = conversation
-        self._scopes = Scopes(store, scope, embedder=embedder, tell=self._tell, user=user)
+        self._conversation, self._threshold = conversation, threshold
+        self._scopes = Scopes(
+            store, scope, embedder=embedder, tell=self._tell, user=user, vectors=vectors
+        )
         self.scope = self._scopes.own
         self._lock = threading.RLock()
 
@@ -111,7 +117,9 @@ class SemanticMemory:
             raise Invalid("there is nothing to look for", hint="give a word or a few")
         is_narrow = bool(tags or metadata or as_of is not None)
         asked = Asked(
-            query=query, threshold=threshold, most=10_000 if is_narrow else max(HITS_MAX, 3 * limit)
+            query=query,
+            threshold=self._threshold if threshold is None else threshold,
+            most=10_000 if is_narrow else max(HITS_MAX, 3 * limit),
         )
         with self._lock:
             now_ms = self._scopes.journal().now_ms()

@@ -212,16 +212,18 @@ class Index:
 
     def erase(self, conversation: str, seqs: Iterable[int]) -> None:
         """Removes what these events said, the terms included. Their places stay empty."""
-        mark = self.mark(conversation)
-        if mark is None:
-            return
-        ids = [id for seq in seqs for id in self._ids(mark.number, seq)]
+        ids = self.ids_of(conversation, seqs)
         if not ids:
             return
         with database.transaction(self.connection):
             for id in ids:
                 self._delete_rows(id, id)
         self._scrub()
+
+    def ids_of(self, conversation: str, seqs: Iterable[int]) -> list[int]:
+        """The entries of these events."""
+        mark = self.mark(conversation)
+        return [id for seq in seqs for id in self._ids(mark.number, seq)] if mark else []
 
     def _ids(self, number: int, seq: int) -> list[int]:
         """The entries of one event: at most a few pieces of each kind."""

@@ -8,7 +8,7 @@ compares them, `sources` reads the texts, `searcher` asks.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from refold.errors import Denied, Invalid, Unavailable, sentence
 from refold.search import database, sources
@@ -26,6 +26,7 @@ SEARCH_VECTORS, SEARCH_VECTORS_S = 10_000, 10.0
 INDEX_VECTORS = 200
 EMBEDDER_PAUSE_S = 60.0
 _LEFT = "{:,} entries have no vectors yet: search again, or run refold index"
+MakeVectors = Callable[[Index, Embedder], Vectors]
 FAILURES = (Unavailable, Invalid, Denied)
 
 
@@ -33,8 +34,16 @@ class VectorUpkeep:
     """The vectors of one store's index by one embedder; none at all without an embedder.
     `tell(name, reason)` is called with what a user should know."""
 
-    def __init__(self, store: Store, embedder: Embedder | None, *, tell: Tell) -> None:
+    def __init__(
+        self,
+        store: Store,
+        embedder: Embedder | None,
+        *,
+        tell: Tell,
+        kind: MakeVectors | None = None,
+    ) -> None:
         self._store, self._embedder, self._tell = store, embedder, tell
+        self._kind = kind or _vectors
         self._vectors: Vectors | None = None
         self._failed_s = -EMBEDDER_PAUSE_S
 
@@ -92,6 +101,12 @@ class VectorUpkeep:
             left = missing
             progress(done, done + left)
 
+    def remove(self, index: Index, ids: Sequence[int]) -> None:
+        """Removes the vectors of entries that are kept elsewhere; those of the index go with
+        their rows."""
+        if ids and self._embedder is not None:
+            self._vectors_of(index).remove(ids)
+
     def _is_ready(self) -> bool:
         if self._embedder is None:
             return False
@@ -126,7 +141,7 @@ class VectorUpkeep:
         if self._vectors is not None and self._vectors.index is index:
             return self._vectors
         assert self._embedder is not None
-        self._vectors = _vectors(index, self._embedder)
+        self._vectors = self._kind(index, self._embedder)
         notice = self._vectors.adopt_embedder() if index.is_writable else ""
         if notice:
             self._tell("embedder-changed", notice)

@@ -107,6 +107,9 @@ class Vectors:
         with asking():
             return self._numbers.rows(self.embedder(texts), len(texts))
 
+    def remove(self, ids: Sequence[int]) -> None:
+        """Nothing to do: the rows of these entries go with them."""
+
     def adopt_embedder(self) -> str:
         """Removes the vectors of another embedder. Gives a notice if there were any."""
         known, name = self._fact("embedder"), name_of(self.embedder)
