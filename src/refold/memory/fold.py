@@ -80,7 +80,12 @@ class Entries:
         self._forgotten: set[str] = set()
         self._groups: dict[str, dict[int, Version]] = {}
         self._settled: dict[str, list[Run]] = {}
-        # Versions that end what others claim: by the sentence, or the first word of the value.
+        # Versions by what they say, and versions that end what others claim: by the sentence, or
+        # the first word of the value.
+        self._said: dict[str, dict[int, Version]] = {}
+        # Groups by the words of their values, and the groups of what moved away from them.
+        self._valued: dict[str, set[str]] = {}
+        self._moved: dict[str, set[str]] = {}
         self._enders: dict[str, dict[int, Version]] = {}
         self._group_of: dict[int, str] = {}
 
@@ -116,7 +121,16 @@ class Entries:
         self._group_of[version.seq] = group
         self._settled.pop(group, None)
         key = _ender_key(claim)
-        if key and version.is_accepted:
+        if not version.is_accepted:
+            return
+        self._said.setdefault(claim.said, {})[version.seq] = version
+        for word in claim.value.split() if claim.is_single else ():
+            self._valued.setdefault(word, set()).add(group)
+        for move in self._moved.get(group, ()):
+            self._settled.pop(move, None)
+        for ender in self._enders.get(claim.said, {}).values():
+            self._settled.pop(self._group_of[ender.seq], None)
+        if key:
             self._enders.setdefault(key, {})[version.seq] = version
             self._settled.clear()
 
@@ -136,6 +150,7 @@ class Entries:
             if group:
                 del self._groups[group][version.seq]
                 self._settled.pop(group, None)
+            self._said.get(version.claim.said, {}).pop(version.seq, None)
             if self._enders.get(_ender_key(version.claim), {}).pop(version.seq, None):
                 self._settled.clear()
 
@@ -158,18 +173,40 @@ class Entries:
                 continue
             if version.claim.is_single and runs:
                 self._end(runs[-1], version)
-            ended = self._own_end(version)
-            runs.append(Run([version], ended))
-        for run in runs:
-            for ender in self._enders_of(run.first.claim):
-                if _is_ended_by(run, ender):
-                    self._end(run, ender)
+            runs.append(Run([version], self._own_end(version)))
+            for ender in self._enders_of(runs[-1], group):
+                self._end(runs[-1], ender)
         return runs
 
-    def _enders_of(self, claim: Claim) -> Iterator[Version]:
-        """The versions that may end what is claimed."""
-        for key in (claim.said, *claim.value.split()):
-            yield from self._enders.get(key, {}).values()
+    def _enders_of(self, run: Run, group: str) -> Iterator[Version]:
+        """The later versions of other entries that end what is claimed."""
+        claim = run.first.claim
+        found = (
+            *self._deniers(claim),
+            *self._said.get(claim.ended, {}).values(),
+            *self._after_move(claim, group),
+        )
+        for ender in found:
+            if _by_time(ender) > _by_time(run.first) and ender.body.entry != run.entry:
+                yield ender
+
+    def _deniers(self, claim: Claim) -> Iterator[Version]:
+        """What says that a claim is so no longer, or that something moved away from it."""
+        if not self._enders:
+            return
+        for key in dict.fromkeys((claim.said, *claim.value.split(), *claim.about.split())):
+            for ender in self._enders.get(key, {}).values():
+                is_moved = bool(ender.claim.left) and ends(ender.claim, claim)
+                if is_moved or ender.claim.ended == claim.said:
+                    yield ender
+
+    def _after_move(self, move: Claim, group: str) -> Iterator[Version]:
+        """What was said of the same thing after something moved: the move is history then."""
+        for other in self._valued.get(move.left.partition(" ")[0], ()) if move.left else ():
+            versions = self._groups[other].values()
+            if any(ends(move, one.claim) for one in versions):
+                self._moved.setdefault(other, set()).add(group)
+                yield from versions
 
     def _open_run(self, runs: list[Run], version: Version) -> Run | None:
         """The entry that says the same and is still true when this is said."""
@@ -330,15 +367,6 @@ def _entries_of(versions: Iterable[Version]) -> dict[str, None]:
 
 def _ender_key(claim: Claim) -> str:
     return claim.ended or claim.left.partition(" ")[0]
-
-
-def _is_ended_by(run: Run, ender: Version) -> bool:
-    if _by_time(ender) <= _by_time(run.first) or ender.body.entry == run.entry:
-        return False
-    claim = ender.claim
-    if claim.ended:
-        return run.first.claim.said == claim.ended
-    return ends(claim, run.first.claim)
 
 
 def _by_time(version: Version) -> tuple[int, int]:

@@ -24,7 +24,7 @@ from refold.search.index import (
     Index,
     Range,
 )
-from refold.search.vectors import Compared, Vectors, pieces_of
+from refold.search.vectors import Compared, Vectors, fused, pieces_of
 from refold.search.words import Query
 from refold.stores.protocol import Store
 
@@ -125,7 +125,12 @@ class OutsideVectors(Vectors):
         if asked is None:
             return Compared(dict(scored), {})
         self._check_dimension(len(asked))
-        return _fused(scored, total, self._nearest(asked, ranges), least or 0.0)
+        cosines = self._nearest(asked, ranges)
+        # Of what is far the store says nothing: the farthest that it names counts for nothing.
+        farthest = min(cosines.values(), default=0.0)
+        weight = rank.VECTOR_WEIGHT / rank.spread(cosines, len(cosines))[1]
+        rows = ((id, cosine, weight * (cosine - farthest)) for id, cosine in cosines.items())
+        return fused(scored, total, rows, least or 0.0)
 
     def _nearest(self, asked: Sequence[float], ranges: Sequence[Range]) -> dict[int, float]:
         """The cosines of the nearest entries of these ranges."""
@@ -150,20 +155,3 @@ class OutsideVectors(Vectors):
 def _plain(vector: Sequence[float]) -> list[float]:
     """The numbers themselves, whatever an embedder or a library keeps them in."""
     return [float(number) for number in vector]
-
-
-def _fused(
-    scored: Mapping[int, float], total: int, cosines: Mapping[int, float], least: float
-) -> Compared:
-    """The scores of words, as deviations, with what nearness adds: nothing for the farthest that
-    was found. What has none of the words must be near enough on its own."""
-    mean, deviation = rank.spread(scored, max(total, len(scored)))
-    out = {id: (score - mean) / deviation for id, score in scored.items()}
-    without_words = -mean / deviation
-    _, apart = rank.spread(cosines, len(cosines))
-    farthest = min(cosines.values(), default=0.0)
-    near = {id: one for id, one in cosines.items() if id in out or one >= least}
-    for id, cosine in near.items():
-        worth = rank.VECTOR_WEIGHT * (cosine - farthest) / apart
-        out[id] = out.get(id, without_words) + worth
-    return Compared(out, near)
