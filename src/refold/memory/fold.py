@@ -77,6 +77,8 @@ class Entries:
         self._rejected: dict[str, Version] = {}
         self.seals: list[str] = []
         self._versions: dict[str, list[Version]] = {}
+        # What was taken back: it says nothing, but must be erased with its entry.
+        self._off: dict[str, list[Version]] = {}
         self._forgotten: set[str] = set()
         self._groups: dict[str, dict[int, Version]] = {}
         self._settled: dict[str, list[Run]] = {}
@@ -91,13 +93,19 @@ class Entries:
 
     # --- adding ---
 
-    def add(self, seq: int, at_ms: int, body: Memory | None) -> None:
-        """Takes the next event; None for one that was erased."""
+    def add(self, seq: int, at_ms: int, body: Memory | None, *, is_off: bool = False) -> None:
+        """Takes the next event; None for one that was erased. One that is off was taken back."""
         self.head = seq
-        if body is not None and body.state == "forgotten":
+        if body is None or (body.entry in self._forgotten and body.state != "forgotten"):
+            return
+        if body.state == "forgotten":
             self._forget(body)
-        elif body is not None and body.entry not in self._forgotten:
-            self._take(Version(seq, at_ms, body, claim_of(body.content)))
+            return
+        version = Version(seq, at_ms, body, claim_of(body.content))
+        if is_off:
+            self._off.setdefault(body.entry, []).append(version)
+        else:
+            self._take(version)
 
     def _take(self, version: Version) -> None:
         body = version.body
@@ -140,7 +148,7 @@ class Entries:
         self._rejected.pop(body.entry, None)
         if body.seal:
             self.seals.append(body.seal)
-        versions = self._versions.pop(body.entry, [])
+        versions = self._versions.pop(body.entry, []) + self._off.pop(body.entry, [])
         if body.closed:
             self.unfinished.pop(body.entry, None)
         else:
@@ -280,12 +288,12 @@ class Entries:
         ids = dict.fromkeys(entries)
         looked: set[str] = set()
         while left := [id for id in ids if id not in looked]:
-            for version in self._versions[left[0]]:
+            for version in self._versions.get(left[0], ()):
                 merged = self.run_at(version.seq)
                 ids.update(_entries_of(merged.versions if merged else ()))
                 ids.update(_entries_of(self._set_aside(version.claim.said)))
             looked.add(left[0])
-        return [version for id in ids for version in self._versions[id]]
+        return [version for id in ids for version in self._ever_said(id)]
 
     def _set_aside(self, said: str) -> Iterator[Version]:
         """What says this, and waits for a person or was rejected by one."""
@@ -293,13 +301,17 @@ class Entries:
             if version.claim.said == said:
                 yield version
 
+    def _ever_said(self, entry: str) -> list[Version]:
+        return self._versions.get(entry, []) + self._off.get(entry, [])
+
     def has(self, entry: str) -> bool:
-        """Whether there is such an entry, also one that waits or was rejected."""
-        return entry in self._versions
+        """Whether there is such an entry, also one that waits, was rejected or taken back."""
+        return entry in self._versions or entry in self._off
 
     def chosen(self, wanted: Callable[[Sequence[Version]], bool]) -> list[str]:
         """The entries whose versions are wanted."""
-        return [entry for entry, versions in self._versions.items() if wanted(versions)]
+        ids = dict.fromkeys((*self._versions, *self._off))
+        return [id for id in ids if wanted(self._ever_said(id))]
 
     def unaccepted(self, at_ms: int) -> Iterator[Run]:
         """What is true as far as tools and imports say, and no person accepted."""

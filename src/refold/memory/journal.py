@@ -7,10 +7,10 @@ append; what other processes wrote is read before anything is answered. Neighbou
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from refold.core.codec import conversation_checked, decode
-from refold.core.model import MEMORY_PREFIX, Event, Memory
+from refold.core.model import MEMORY_PREFIX, Body, Event, Memory, Revert
 from refold.errors import Invalid, NotFound
 from refold.log.draft import Draft
 from refold.log.log import Log
@@ -33,12 +33,23 @@ def scope_checked(scope: str) -> str:
     raise Invalid(f"scope: there is no scope {scope!r:.100}", hint=hint)
 
 
+def switched_off(events: Iterable[tuple[int, Body | None]]) -> frozenset[int]:
+    """The seqs that were taken back: a revert that was taken back itself does nothing."""
+    reverts = [(seq, body.seq) for seq, body in events if isinstance(body, Revert)]
+    off: set[int] = set()
+    for seq, target in reversed(reverts):
+        if seq not in off:
+            off.add(target)
+    return frozenset(off)
+
+
 class Journal:
     """The memories of one scope. Not locked: its owner sees to it."""
 
     def __init__(self, store: Store, scope: str) -> None:
         self.store, self.scope = store, scope
         self.id = MEMORY_PREFIX + scope
+        self.off: frozenset[int] = frozenset()  # the seqs that were taken back
         self._entries = Entries()
         self._log: Log | None = None
 
@@ -56,7 +67,22 @@ class Journal:
     def _fold(self, events: Sequence[Event]) -> None:
         for event in events:
             body = decode(event)
+            if isinstance(body, Revert):
+                self._fold_again()
+                return
             self._entries.add(event.seq, event.at_ms, body if isinstance(body, Memory) else None)
+
+    def _fold_again(self) -> None:
+        """Folds the whole log without what was taken back: a revert reaches back."""
+        head = self.store.conversation(self.id).head
+        pages = pages_of(self.store, self.id, last=head, size=PAGE_EVENTS)
+        events = [(event, decode(event)) for page in pages for event in page]
+        self.off = switched_off((event.seq, body) for event, body in events)
+        self._entries = Entries()
+        for event, body in events:
+            memory = body if isinstance(body, Memory) else None
+            is_off = event.seq in self.off
+            self._entries.add(event.seq, event.at_ms, memory, is_off=is_off)
 
     def events(self) -> Iterator[Event]:
         """The whole log."""
@@ -76,6 +102,11 @@ class Journal:
         if self._log is None:
             self._log = Log(self.store, self.id)
         return self._log
+
+    def revert(self, seq: int) -> None:
+        """Takes back what was written at a seq."""
+        self._opened().append([Draft(body=Revert(seq=seq), by="user")])
+        self.entries()
 
     def append(self, bodies: Sequence[Memory]) -> Entries:
         """Writes versions of entries; gives what the log says with them."""

@@ -20,6 +20,7 @@ from typing import Any
 from refold.checked import checked
 from refold.core.model import Memory, Trust
 from refold.errors import Invalid, NotFound
+from refold.memory.changes import MemoryChange, changes, revert
 from refold.memory.entry import Forgotten, MemoryEntry
 from refold.memory.extraction import Taken
 from refold.memory.finder import Asked
@@ -30,6 +31,7 @@ from refold.memory.inbox import decided, ended_bodies, taken_bodies, undecided, 
 from refold.memory.journal import Journal
 from refold.memory.recall import Wanted, is_wanted, recall
 from refold.memory.scopes import Scopes
+from refold.memory.transfer import Imported, exported, import_lines, read_lines
 from refold.search.embedders import Embedder
 from refold.search.hits import limit_checked
 from refold.search.upkeep import Progress, Tell
@@ -288,6 +290,42 @@ class SemanticMemory:
             journal, run = self._named(id)
             runs = journal.entries().history(run.entry)
             return [_entry(journal, one) for one in runs]
+
+    @checked
+    def log(self, scope: str | None = None, limit: int = 50) -> builtins.list[MemoryChange]:
+        """What was written into the memory of a scope, the newest change first."""
+        limit_checked(limit)
+        with self._lock:
+            return [*changes(self._scopes.journal(scope), limit)]
+
+    @checked
+    def revert(self, seq: int, scope: str | None = None) -> MemoryChange:
+        """Takes back the change at a seq of a scope's log, and gives it. It can be taken back in
+        turn: a revert is a change as well. What was forgotten stays forgotten."""
+        with self._lock:
+            return revert(self._scopes.journal(scope), seq)
+
+    @checked
+    def export(self, scope: str | None = None) -> builtins.list[bytes]:
+        """The memory of a scope as lines of JSON, with its history, for `import_lines`."""
+        with self._lock:
+            return [*exported(self._scopes.journal(scope))]
+
+    @checked
+    def import_lines(
+        self,
+        lines: Sequence[bytes],
+        *,
+        scope: str | None = None,
+        accepted: bool = False,
+        name: str = "the import",
+    ) -> Imported:
+        """Takes in what `export` gave. All lines are checked first. What comes in waits in the
+        inbox and is shown to no model before it is accepted, unless it is `accepted` here."""
+        read = read_lines(lines, name)
+        with self._lock:
+            journal = self._scopes.journal(scope)
+            return import_lines(journal, read, accepted=accepted, new_id=_new_id)
 
     @checked
     def reindex(self, progress: Progress | None = None) -> None:

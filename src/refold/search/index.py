@@ -95,6 +95,11 @@ class Index:
         self._tokenizer = _tokenizer(self.connection)
 
     @property
+    def remedy(self) -> str:
+        """The command that makes it complete."""
+        return "refold memory reindex" if self.apart else "refold index"
+
+    @property
     def is_writable(self) -> bool:
         return not self.connection.readonly("main")
 

@@ -29,7 +29,7 @@ from refold.system import process_fork
 
 SEARCH_EVENTS, BATCH_EVENTS = 20_000, 5_000
 
-_LEFT = "{} not in the index yet: search again, or run refold index"
+_LEFT = "{} not in the index yet: search again, or run {}"
 
 Tell = Callable[[str, str], None]
 Progress = Callable[[int, int], None]
@@ -160,7 +160,7 @@ class Upkeep:
             self._tell("index-behind", f"{error.message}; the newest messages may be missing")
             return
         if left:
-            self._tell("index-behind", _LEFT.format(number(left, "event")))
+            self._tell("index-behind", _LEFT.format(number(left, "event"), index.remedy))
 
     @retried
     def catch_up(self, budget: int, wanted: Sequence[str] | None = None) -> int:

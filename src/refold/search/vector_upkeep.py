@@ -25,7 +25,7 @@ from refold.stores.protocol import Store
 SEARCH_VECTORS, SEARCH_VECTORS_S = 10_000, 10.0
 INDEX_VECTORS = 200
 EMBEDDER_PAUSE_S = 60.0
-_LEFT = "{:,} entries have no vectors yet: search again, or run refold index"
+_LEFT = "{:,} entries have no vectors yet: search again, or run {}"
 MakeVectors = Callable[[Index, Embedder], Vectors]
 FAILURES = (Unavailable, Invalid, Denied)
 
@@ -75,7 +75,7 @@ class VectorUpkeep:
                 vectors = self._caught_up(index, SEARCH_VECTORS)
                 left = vectors.missing_count() if index.is_writable else 0
                 if left:
-                    self._tell("index-behind", _LEFT.format(left))
+                    self._tell("index-behind", _LEFT.format(left, index.remedy))
                 try:
                     return vectors.compared(query, found, scored, ranges, least=least)
                 except DimensionChanged as error:
