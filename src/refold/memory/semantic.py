@@ -31,7 +31,7 @@ from refold.memory.inbox import decided, ended_bodies, taken_bodies, undecided, 
 from refold.memory.journal import Journal
 from refold.memory.recall import Wanted, is_wanted, recall
 from refold.memory.scopes import Scopes
-from refold.memory.transfer import Imported, exported, import_lines, read_lines
+from refold.memory.transfer import ImportedMemories, exported, import_lines, read_lines
 from refold.search.embedders import Embedder
 from refold.search.hits import limit_checked
 from refold.search.upkeep import Progress, Tell
@@ -319,7 +319,7 @@ class SemanticMemory:
         scope: str | None = None,
         accepted: bool = False,
         name: str = "the import",
-    ) -> Imported:
+    ) -> ImportedMemories:
         """Takes in what `export` gave. All lines are checked first. What comes in waits in the
         inbox and is shown to no model before it is accepted, unless it is `accepted` here."""
         read = read_lines(lines, name)

@@ -53,7 +53,7 @@ class Line(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown
     state: Literal["", "waiting"] = ""
 
 
-class Imported(Struct, frozen=True, kw_only=True):
+class ImportedMemories(Struct, frozen=True, kw_only=True):
     """What an import did: how many entries are new, were known, and were forgotten here before."""
 
     entries: int = 0
@@ -155,7 +155,7 @@ def _fault(line: Line) -> str:
 
 def import_lines(
     journal: Journal, lines: Iterable[Line], *, accepted: bool, new_id: Callable[[], str]
-) -> Imported:
+) -> ImportedMemories:
     """Writes what is neither known nor forgotten, all at once. What is `accepted` keeps the trust
     of a user or a model; everything else waits for a person."""
     entries = journal.entries()
@@ -179,7 +179,7 @@ def import_lines(
     ]
     if bodies:
         journal.append(bodies)
-    return Imported(entries=len(left) - len(gone), known=len(known), forgotten=len(gone))
+    return ImportedMemories(entries=len(left) - len(gone), known=len(known), forgotten=len(gone))
 
 
 def _is_known(journal: Journal, line: Line) -> bool:

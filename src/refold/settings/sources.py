@@ -210,12 +210,12 @@ def default_store(folder: Path | None = None) -> str:
     one here."""
     if os.environ.get(STORE):
         return text_of(os.environ, STORE)
-    return project_store(folder)
-
-
-def project_store(folder: Path | None = None) -> str:
-    """The store of the project that a folder belongs to, whatever the environment names."""
     return f"sqlite:{project_folder(folder) / DATABASE}"
+
+
+def project_store(folder: Path) -> str:
+    """The store of the project in this very folder."""
+    return f"sqlite:{folder.resolve() / FOLDER / DATABASE}"
 
 
 def project_folder(folder: Path | None = None) -> Path:
