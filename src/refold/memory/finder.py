@@ -15,6 +15,7 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
+from refold.memory.calibration import measured
 from refold.memory.outside_vectors import OutsideVectors, outside_of
 from refold.memory.synonyms import SYNONYM_WEIGHT, Synonyms
 from refold.search import database, finding, rank, words
@@ -24,23 +25,15 @@ from refold.search.hits import Filters
 from refold.search.index import Index, Range, carried, range_of
 from refold.search.transformer import Transformer
 from refold.search.upkeep import Progress, Tell, Upkeep, retried
-from refold.search.vector_upkeep import VectorUpkeep
+from refold.search.vector_upkeep import FAILURES, VectorUpkeep
+from refold.search.vectors import asking
 from refold.search.words import Query, Term
 from refold.stores.protocol import Store
 
 INDEX = "memory.db"
 WAIT_S = 5.0
 EVENTS_MAX = 1_000_000  # that are indexed at once
-# The least cosine that means something, by how the name of the embedder begins. That of the extra
-# `semantic` is measured (`search.embedders`); the others are what their makers' examples show.
-THRESHOLDS = {
-    "text-embedding-ada-002": 0.78,
-    "text-embedding-3": 0.35,
-    "all-minilm": 0.4,
-    "nomic-embed": 0.6,
-    "bge-": 0.6,
-}
-THRESHOLD = 0.7
+UNKNOWN_THRESHOLD = 0.7  # where the embedder fails: then its vectors are not used either
 FILTERS = Filters(kinds=("message",))
 
 
@@ -62,16 +55,6 @@ class Asked(Struct, frozen=True, kw_only=True):
     query: str
     threshold: float | None = None
     most: int = 300
-
-
-def threshold_of(embedder: Embedder) -> float:
-    """How near an embedder's vectors must be to mean something: by itself, by its name, or 0.7."""
-    own = getattr(embedder, "threshold", None)
-    if own is not None:
-        return float(own)
-    name = name_of(embedder).lower()
-    known = (least for begin, least in THRESHOLDS.items() if name.startswith(begin))
-    return next(known, THRESHOLD)
 
 
 class Finder:
@@ -114,7 +97,7 @@ class Finder:
         with database.limited(index.connection, WAIT_S):
             matches = finding.matches(index, wider, ranges, FILTERS)
             scored = finding.scored(index, wider, matches, ranges, FILTERS)
-        least = self._least(asked.threshold)
+        least = self._threshold(index) if asked.threshold is None else asked.threshold
         # An embedder of sentences is given the whole query; words are weighed only by one of words.
         weighs = isinstance(self._embedder, Transformer) or _is_additive(self._embedder)
         weighed = matches if weighs else ()
@@ -140,10 +123,28 @@ class Finder:
             self._synonyms = Synonyms(index.stems)
         return self._synonyms
 
-    def _least(self, threshold: float | None) -> float:
-        if threshold is not None or self._embedder is None:
-            return THRESHOLD if threshold is None else threshold
-        return threshold_of(self._embedder)
+    def _threshold(self, index: Index) -> float:
+        """How near vectors must be to mean something: by the embedder itself, or as measured when
+        it was first used."""
+        if self._embedder is None:
+            return UNKNOWN_THRESHOLD
+        own = getattr(self._embedder, "threshold", None)
+        if own is not None:
+            return float(own)
+        fact = f"threshold {name_of(self._embedder)}"
+        known = index.rows(_FACT, (fact,))
+        return float(known[0][0]) if known else self._measured(index, fact)
+
+    def _measured(self, index: Index, fact: str) -> float:
+        assert self._embedder is not None
+        try:
+            with asking():
+                threshold = measured(self._embedder)
+        except FAILURES:
+            return UNKNOWN_THRESHOLD
+        if index.is_writable:
+            index.connection.execute(_SET_FACT, (fact, str(threshold)))
+        return threshold
 
     # --- use ---
 
@@ -191,6 +192,8 @@ class Finder:
             self._outside.close()
 
 
+_FACT = "SELECT value FROM facts WHERE name = ?"
+_SET_FACT = "INSERT OR REPLACE INTO facts VALUES (?, ?)"
 _SEQS = "SELECT id, seq FROM entries WHERE id IN carray(?)"
 _USED = """
 INSERT INTO facts VALUES (?, '1')
