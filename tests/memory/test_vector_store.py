@@ -56,6 +56,7 @@ class Angles:
     """An embedder that gives each text the cosine to the query that it is told."""
 
     name = "angles"
+    threshold = 0.7
 
     def __init__(self, size: int = 2) -> None:
         self.size, self.made = size, 0

@@ -126,7 +126,7 @@ class Finder:
     def _threshold(self, index: Index) -> float:
         """How near vectors must be to mean something: by the embedder itself, or as measured when
         it was first used."""
-        if self._embedder is None:
+        if self._embedder is None or not self._vectors.is_ready():
             return UNKNOWN_THRESHOLD
         own = getattr(self._embedder, "threshold", None)
         if own is not None:
@@ -140,7 +140,8 @@ class Finder:
         try:
             with asking():
                 threshold = measured(self._embedder)
-        except FAILURES:
+        except FAILURES as error:
+            self._vectors.pause(error)
             return UNKNOWN_THRESHOLD
         if index.is_writable:
             index.connection.execute(_SET_FACT, (fact, str(threshold)))

@@ -191,7 +191,7 @@ class Entries:
         claim = run.first.claim
         found = (
             *self._deniers(claim),
-            *self._said.get(claim.ended, {}).values(),
+            *(self._said.get(claim.ended, {}).values() if claim.ended else ()),
             *self._after_move(claim, group),
         )
         for ender in found:

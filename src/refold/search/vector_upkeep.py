@@ -68,7 +68,7 @@ class VectorUpkeep:
         least: float | None = None,
     ) -> Compared:
         """The same, with the cosines."""
-        if not self._is_ready():
+        if not self.is_ready():
             return Compared(scored, {})
         try:
             with database.translated(index.path):
@@ -83,18 +83,18 @@ class VectorUpkeep:
                     vectors = self._caught_up(index, SEARCH_VECTORS)
                     return vectors.compared(query, found, scored, ranges, least=least)
         except FAILURES as error:
-            self._pause(error)
+            self.pause(error)
             return Compared(scored, {})
 
     def complete(self, index: Index, progress: Progress, done: int) -> None:
         """Makes all vectors that are missing. Progress counts on from the events that are done."""
         left = None
-        while self._is_ready():
+        while self.is_ready():
             try:
                 with database.translated(index.path):
                     missing = self._caught_up(index, INDEX_VECTORS).missing_count()
             except FAILURES as error:
-                self._pause(error)
+                self.pause(error)
                 return
             if not missing or missing == left:
                 return
@@ -107,12 +107,14 @@ class VectorUpkeep:
         if ids and self._embedder is not None:
             self._vectors_of(index).remove(ids)
 
-    def _is_ready(self) -> bool:
+    def is_ready(self) -> bool:
+        """Whether there is an embedder, and it has not failed just now."""
         if self._embedder is None:
             return False
         return time.monotonic() - self._failed_s >= EMBEDDER_PAUSE_S
 
-    def _pause(self, error: Exception) -> None:
+    def pause(self, error: Exception) -> None:
+        """Leaves the embedder alone for a while, and tells why."""
         self._failed_s = time.monotonic()
         self._tell("embedder-failed", f"{sentence(error)}; this answer is by full text alone")
 
