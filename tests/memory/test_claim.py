@@ -65,3 +65,7 @@ def test_a_move_ends_what_had_the_value():
 @given(st.text(max_size=300))
 def test_any_text_claims_something_and_always_the_same(text):
     assert claim_of(text) == claim_of(text)
+
+
+def test_what_has_no_words_says_only_itself():
+    assert len({claim_of(text).said for text in ("👍", "👎", ":", "…", "the")}) == 5

@@ -272,6 +272,13 @@ def test_old_and_unused_stands_below_fresh_of_the_same_worth(memory):
         assert contents(memory.retrieve("lamp flickers"))[0] == "lamp alpha flickers"
 
 
+@pytest.mark.parametrize("sign", ["🙂", ":", "…", "-", "the"])
+def test_what_has_no_words_ends_nothing(memory, sign):
+    memory.store("The port is 1")
+    memory.store(sign)
+    assert sorted(contents(memory.list())) == sorted(["The port is 1", sign])
+
+
 # --- the fold ---
 
 SENTENCES = (

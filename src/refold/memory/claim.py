@@ -84,7 +84,8 @@ def claim_of(content: str) -> Claim:
     """What a sentence claims."""
     text = plain(content)
     raw = split(text)
-    said = " ".join(stems(raw))
+    # What has no word at all says itself: two signs are not the same.
+    said = " ".join(stems(raw)) or text.strip()
     if len(raw) > WORDS_MAX or _SENTENCES.search(text):
         return Claim(said)
     if ended := _denied(text):
