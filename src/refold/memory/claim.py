@@ -273,7 +273,10 @@ def ends(move: Claim, claim: Claim) -> bool:
         return (
             not move.left_words or not SELF.isdisjoint(subject) or bool(move.left_words & subject)
         )
-    if not claim.is_single or left not in f" {claim.value} ":
+    # Of "1,020 euros" only the number is the value; what it counts stands in the frame.
+    number = " ".join(word for word in move.left.split() if _is_shaped(word))
+    is_value = left in f" {claim.value} " or (number and f" {number} " == f" {claim.value} ")
+    if not claim.is_single or not is_value:
         return False
     if move.left_words:
         return bool(move.left_words & subject)
