@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from refold.memory.calibration import measured
 from refold.memory.outside_vectors import OutsideVectors, outside_of
-from refold.memory.synonyms import SYNONYM_WEIGHT, Synonyms
+from refold.memory.synonyms import SYNONYM_WEIGHT, Synonyms, reworded
 from refold.search import database, finding, rank, words
 from refold.search.bm25 import rarity
 from refold.search.embedders import Embedder, chosen, is_additive, name_of
@@ -83,7 +83,8 @@ class Finder:
         with self._upkeep.index() as index:
             self._upkeep.freshen(index, [log], EVENTS_MAX)
             mark = index.mark(log)
-            query = words.query_of(asked.query, index.stems)
+            query = words.query_of(reworded(asked.query), index.stems)
+            query = self._synonyms_of(index).weighed(query)
             if mark is None or not query.all_terms:
                 return ()
             ranges = (range_of(mark.number),)
@@ -233,9 +234,13 @@ def _weights(
     own, others = matches[: len(query.terms)], matches[len(query.terms) :]
     found = {text: one.occurrences for text, one in zip(alike, others)}
     singles = [pair for pair in zip(query.terms, own) if " " not in pair[0].text]
-    shares = [0.5 + 0.5 * min(1.0, rarity(one.entries, total) / rarest) for _, one in singles]
+    shares = [
+        term.weight * (0.5 + 0.5 * min(1.0, rarity(one.entries, total) / rarest))
+        for term, one in singles
+    ]
+    weight = sum(term.weight for term, _ in singles)
     return [
-        _Weight(term.text, one.occurrences, found.get(term.text, {}), share / len(singles))
+        _Weight(term.text, one.occurrences, found.get(term.text, {}), share / weight)
         for (term, one), share in zip(singles, shares)
     ]
 
