@@ -31,7 +31,7 @@ _OF_QUESTIONS = tuple((step, ANSWER_SHARE if step == -1 else share) for step, sh
 QUESTION_FACTOR = 0.9
 AUTHOR_FACTOR = 1.25  # more would hide what others say of them
 VECTOR_WEIGHT = 0.5
-APART_WEIGHT = 1.0  # where no neighbour lends its words; chosen by `bench/memory_locomo.py`
+APART_WEIGHT = 0.8  # where no neighbour lends its words; `bench/memory_locomo.py`, `memory_life.py`
 # For vectors of word groups: where all entries are long, and where all are short. In talk meaning
 # finds more than words do, in the work of an agent names decide.
 GROUP_WEIGHT_WORK, GROUP_WEIGHT_TALK = 0.3, 1.8
