@@ -129,8 +129,9 @@ def _statement(said: str, raw: list[str]) -> Claim:
     at = _verb_at(words)
     if at < 0 or at + 1 >= len(words):
         return Claim(said)
-    words = [*_turned(words[:at]), *words[at:]]
-    at = _verb_at(words)
+    if "of" in words[:at]:
+        words = [*_turned(words[:at]), *words[at:]]
+        at = _verb_at(words)
     return _by_person(said, raw, words, at) or _by_value(said, words, at)
 
 
@@ -152,8 +153,6 @@ def _is_noun(words: list[str], at: int) -> bool:
 
 def _turned(subject: list[str]) -> list[str]:
     """A subject in one order: the email of Anna is Anna's email."""
-    if "of" not in subject:
-        return subject
     at = subject.index("of")
     return [*subject[at + 1 :], *subject[:at]]
 
@@ -163,22 +162,22 @@ def _by_person(said: str, raw: list[str], words: list[str], at: int) -> Claim | 
     subject, rest = words[:at], words[at + 1 :]
     if not subject or len(subject) > 3 or subject[-1] in ATTRIBUTE_STEMS:
         return None
-    is_the = not _DETERMINERS.isdisjoint(_after_raw_verb(raw)[:2])
+    if words[at] in _AGENTS and rest[0] not in PREPOSITIONS and _is_the(raw):
+        return _agent(said, raw, subject, [words[at], *rest])
     if words[at] not in IS:
-        is_agent = words[at] in _AGENTS and is_the and rest[0] not in PREPOSITIONS
-        return _agent(said, raw, subject, [words[at], *rest]) if is_agent else None
+        return None
     if rest[:2] in (["responsibl", "for"], ["in", "charg"]):
         return _agent(said, raw, subject, ["responsibl", rest[-1]])
-    role = [word for word in rest if word not in OWN]
-    if not is_the or not role or role[-1] not in ROLE_STEMS:
+    if rest[-1] not in ROLE_STEMS or not _is_the(raw):
         return None
-    return Claim(said, about=f"{' '.join(role)} is", value=" ".join(subject), is_single=True)
+    role = " ".join(word for word in rest if word not in OWN)
+    return Claim(said, about=f"{role} is", value=" ".join(subject), is_single=True)
 
 
-def _after_raw_verb(raw: list[str]) -> list[str]:
-    """What follows the verb, as it was written."""
+def _is_the(raw: list[str]) -> bool:
+    """Whether a determiner follows the verb, as it was written: `the lead`, not `a lead`."""
     at = next((at for at, word in enumerate(raw) if stem(word) in _VERBS), len(raw))
-    return raw[at + 1 :]
+    return not _DETERMINERS.isdisjoint(raw[at + 1 : at + 3])
 
 
 def _agent(said: str, raw: list[str], subject: list[str], done: list[str]) -> Claim:
