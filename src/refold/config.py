@@ -20,6 +20,7 @@ NUMBERS = (
     "artifacts_days", "artifacts_bytes", "artifacts_count", "tokens_cap", "keep_recent",
     "writer_wait_s", "reserve_tokens", "output_tokens", "offload_tokens",
     "messages_cap", "checkpoint_every", "cache_marks", "cache_life_s", "memory_tokens",
+    "memory_entries",
 )  # fmt: skip
 
 MODELS = "models"
@@ -128,6 +129,8 @@ class Config(
     # What becomes of facts in messages that a compaction takes off the page: nothing, they are
     # remembered, or they wait in the inbox of the memory.
     memory_extract: Literal["off", "keep", "ask"] = "off"
+    # Entries that a memory may have before no more are taken from conversations.
+    memory_entries: int = 20_000
     # What makes the vectors of memories: the extra `semantic` or `semantic-large`, `bert:FOLDER`,
     # `off`; empty: what is installed.
     memory_embedder: str = ""

@@ -158,6 +158,16 @@ def test_open_to_dos_are_remembered_and_end_when_they_are_done(tmp_path):
         assert len(context.memory.list(tags=["todo"], ended=True)) == 2
 
 
+def test_no_more_is_taken_than_a_memory_may_hold(tmp_path):
+    memory = refold.open_memory(store="memory:", embedder=False)
+    facts = [refold.Taken(f"The port of host {n} is {n}", n, "user", "value") for n in range(1, 9)]
+    assert memory.take(facts[:3], waits=False, entries_max=5) == 3
+    assert memory.take(facts, waits=True, entries_max=5) == 2
+    assert memory.take(facts, waits=False, entries_max=5) == 0
+    assert "memory_entries" in memory.said[-1][1]
+    assert memory.store("A user may always store more").id
+
+
 # --- by a writer ---
 
 

@@ -54,7 +54,8 @@ class Extraction:
             taken += [*by_writer, *_open_todos(todos)]
             ended = [TODO + one.text for one in todos if one.state != "open"]
             waits = self._log.config.memory_extract == "ask"
-            new = self._memory().take(taken, waits=waits, ended=ended)
+            most = self._log.config.memory_entries
+            new = self._memory().take(taken, waits=waits, ended=ended, entries_max=most)
         except RefoldError as error:
             self._log.notify("memory-failed", sentence(error))
             return

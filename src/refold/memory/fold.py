@@ -301,6 +301,10 @@ class Entries:
             if version.claim.said == said:
                 yield version
 
+    def size(self) -> int:
+        """How many entries there are, those that wait or ended included."""
+        return len(self._versions)
+
     def _ever_said(self, entry: str) -> list[Version]:
         return self._versions.get(entry, []) + self._off.get(entry, [])
 

@@ -210,16 +210,29 @@ class SemanticMemory:
     # --- what was taken from messages ---
 
     @checked
-    def take(self, taken: Sequence[Taken], *, waits: bool, ended: Sequence[str] = ()) -> int:
+    def take(
+        self,
+        taken: Sequence[Taken],
+        *,
+        waits: bool,
+        ended: Sequence[str] = (),
+        entries_max: int | None = None,
+    ) -> int:
         """Remembers what was taken from messages of this conversation, or lets it wait in the
         inbox; gives how many entries are new. What is known, rejected or forgotten is left out,
-        and what only a tool said waits in any case. What is `ended` is true no longer."""
+        and what only a tool said waits in any case. What is `ended` is true no longer. Nothing is
+        taken beyond `entries_max` entries, and that is told."""
         with self._lock:
             journal = self._scopes.journal()
             entries = journal.entries()
             new = taken_bodies(
                 entries, taken, conversation=self._conversation, waits=waits, new_id=_new_id
             )
+            room = len(new) if entries_max is None else max(0, entries_max - entries.size())
+            if len(new) > room:
+                told = f"{len(new) - room} were not taken: there are {entries.size():,} entries"
+                self._tell("memory-failed", f"{told}; forget some, or set memory_entries")
+                new = new[:room]
             old = ended_bodies(entries, ended, journal.now_ms()) if entries.head else []
             if new or old:
                 journal.append([*new, *old])
