@@ -69,7 +69,7 @@ def test_what_comes_in_waits_until_a_person_accepts_it():
     """G-48."""
     memory, other = opened(), opened()
     memory.store("The port is 6432")
-    other.store("The port is 5432")
+    other.store("The port is 5432", at=1_600_000_000_000)
     assert other.import_lines(memory.export()) == transfer.ImportedMemories(entries=1)
     [waiting] = other.inbox()
     assert waiting.trust == "import" and waiting.content == "The port is 6432"

@@ -10,8 +10,6 @@ brings the events, `memory` asks.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -21,6 +19,7 @@ from msgspec.structs import replace
 from refold.core.model import Memory, Trust
 from refold.memory.claim import Claim, claim_of, ends, telling_words
 from refold.memory.entry import MemoryEntry
+from refold.memory.seals import is_sealed
 
 FOREVER_MS = 1 << 62
 _TRUSTED: tuple[Trust, ...] = ("user", "model", "import", "tool")
@@ -325,11 +324,7 @@ class Entries:
     def is_forgotten(self, content: str) -> bool:
         """Whether these words were forgotten, and must not be brought back by a rule."""
         claim = claim_of(content)
-        return any(
-            hmac.compare_digest(seal, sealed(words, seal[:32]))
-            for seal in self.seals
-            for words in (claim.said, telling_words(claim.said))
-        )
+        return is_sealed((claim.said, telling_words(claim.said)), self.seals)
 
     def knows(self, content: str) -> bool:
         """Whether an entry says this, or a person rejected it."""
@@ -395,10 +390,3 @@ def _data(version: Version) -> Iterable[tuple[str, Any]]:
 
 def _newest(run: Run) -> int:
     return max(one.body.version for one in run.versions if one.body.entry == run.entry)
-
-
-def sealed(said: str, key: str) -> str:
-    """By what words are known again that are kept no longer: the key, and a keyed hash of them."""
-    secret = bytes.fromhex(key)
-    digest = hashlib.blake2b(said.encode("utf-8", "replace"), key=secret, digest_size=16)
-    return key + digest.hexdigest()

@@ -9,7 +9,6 @@ missing, whoever opens the memory next goes on with it. Neighbours: `pages` eras
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -21,13 +20,13 @@ from refold.errors import Invalid, NotFound, RefoldError, sentence
 from refold.memory.claim import telling_words
 from refold.memory.entry import Forgotten
 from refold.memory.finder import Finder
-from refold.memory.fold import Version, sealed
+from refold.memory.fold import Version
 from refold.memory.journal import Journal
 from refold.memory.pages import Erased, Sought, erase_shown
+from refold.memory.seals import sealed
 from refold.stores import is_same_place, is_there, open_store
 from refold.stores.protocol import Store
 
-KEY_BYTES = 16
 STORES = "stores"  # in the metadata of a marker: the other stores that were named
 MENTIONS_TOLD = 20
 OUT_OF_REACH = ("earlier exports", "backups of the files")
@@ -104,7 +103,7 @@ def _markers(
     """What is written first: that the entries are forgotten, what else is to go, and how their
     words are known again."""
     said = dict.fromkeys(telling_words(one.claim.said) or one.claim.said for one in versions)
-    seals = [sealed(words, secrets.token_hex(KEY_BYTES)) for words in said]
+    seals = [sealed(words) for words in said]
     sources = dict.fromkeys(one.body.source for one in versions if one.body.source and source)
     metadata: dict[str, Any] = {STORES: list(others)} if others else {}
     first = entries[0]

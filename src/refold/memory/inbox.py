@@ -3,12 +3,13 @@ what waits, `semantic` writes what was decided."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal
 
 from msgspec.structs import replace
 
 from refold.core.model import Memory
+from refold.errors import NotFound
 from refold.memory.entry import MemoryEntry
 from refold.memory.extraction import Taken
 from refold.memory.fold import ACCEPTED, Entries, Version
@@ -43,16 +44,16 @@ def undecided(journal: Journal) -> Iterator[MemoryEntry]:
     yield from sorted(found, key=lambda entry: entry.seq)
 
 
-def undecided_body(journal: Journal, id: str) -> Memory | None:
-    """The newest version of an entry that waits for a person."""
-    entries = journal.entries()
-    waiting = entries.waiting.get(id)
-    if waiting is not None:
-        return waiting.body
-    run = entries.run_of(id)
-    if run is None or run.first.is_accepted:
-        return None
-    return entries.newest(run.entry).body
+def undecided_body(journals: Iterable[Journal], id: str) -> tuple[Journal, Memory]:
+    """The newest version of an entry that waits for a person, and its journal."""
+    for journal in journals:
+        entries = journal.entries()
+        waiting, run = entries.waiting.get(id), entries.run_of(id)
+        if waiting is not None:
+            return journal, waiting.body
+        if run is not None and not run.first.is_accepted:
+            return journal, entries.newest(run.entry).body
+    raise NotFound(f"{id!r:.100} does not wait in the inbox", hint="inbox() has what does")
 
 
 def decided(waiting: Memory, content: str, *, state: Literal["", "rejected"]) -> Memory:
@@ -89,6 +90,13 @@ def taken_bodies(
         for one in taken
         if not entries.knows(one.content) and not entries.is_forgotten(one.content)
     ]
+
+
+def too_many(entries: Entries, new: Sequence[Memory], entries_max: int | None) -> int:
+    """How many new entries are more than a memory may have."""
+    if entries_max is None:
+        return 0
+    return min(len(new), max(0, len(new) + entries.size() - entries_max))
 
 
 def ended_bodies(entries: Entries, contents: Sequence[str], at_ms: int) -> list[Memory]:

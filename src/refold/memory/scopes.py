@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from refold.core.model import MEMORY_PREFIX
+from refold.errors import NotFound
 from refold.memory.finder import Finder
-from refold.memory.forgetting import Forgetter
+from refold.memory.fold import Run
+from refold.memory.forgetting import Forgetter, Which
 from refold.memory.journal import AGENT, Journal, scope_checked
 from refold.search.embedders import Embedder
 from refold.search.upkeep import Tell
@@ -71,6 +73,29 @@ class Scopes:
         for scope in self._agents():
             yield self.journal(scope)
 
+    def named(self, id: str) -> tuple[Journal, Run]:
+        """The entry of an id, wherever it is; NotFound if there is none."""
+        for journal in self.all():
+            run = journal.entries().run_of(id)
+            if run is not None:
+                return journal, run
+        raise _no_entry(id)
+
+    def meant(
+        self, id: str | None, which: Which, scope: str | None
+    ) -> Iterator[tuple[Journal, list[str]]]:
+        """The entry of an id, also one that waits or was rejected, or all that fit, with their
+        journals. NotFound if there is no entry of that id."""
+        found = 0
+        for journal in self.looked_at(scope) if id is None else self.all():
+            entries = journal.entries()
+            ids = entries.chosen(which.fits) if id is None else [id] * entries.has(id)
+            found += len(ids)
+            if ids:
+                yield journal, ids
+        if id is not None and not found:
+            raise _no_entry(id)
+
     def opened(self) -> list[Journal]:
         """The journals that somebody asked for."""
         return list(self._journals.values())
@@ -123,3 +148,7 @@ class Scopes:
             user.store.close()
         self._journals.clear()
         self._finders.clear()
+
+
+def _no_entry(id: str) -> NotFound:
+    return NotFound(f"there is no entry {id!r:.100}", hint="list() has the ids of all entries")

@@ -13,13 +13,13 @@ from __future__ import annotations
 import builtins
 import secrets
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
 from refold.checked import checked
 from refold.core.model import Memory, Trust
-from refold.errors import Invalid, NotFound
+from refold.errors import Invalid
 from refold.memory.changes import MemoryChange, changes, revert
 from refold.memory.entry import Forgotten, MemoryEntry
 from refold.memory.extraction import Taken
@@ -27,7 +27,14 @@ from refold.memory.finder import Asked
 from refold.memory.fold import Run
 from refold.memory.forgetting import Which, stores_checked, which_checked
 from refold.memory.given import content_checked, tags_checked
-from refold.memory.inbox import decided, ended_bodies, taken_bodies, undecided, undecided_body
+from refold.memory.inbox import (
+    decided,
+    ended_bodies,
+    taken_bodies,
+    too_many,
+    undecided,
+    undecided_body,
+)
 from refold.memory.journal import Journal
 from refold.memory.recall import Wanted, is_wanted, recall
 from refold.memory.scopes import Scopes
@@ -154,7 +161,7 @@ class SemanticMemory:
         """Gives an entry other words, metadata or tags, from now or `at` on; `until` ends it. What
         it said before stays in its history."""
         with self._lock:
-            journal, run = self._named(id)
+            journal, run = self._scopes.named(id)
             before = journal.entries().newest(run.entry).body
             body = Memory(
                 entry=before.entry,
@@ -190,22 +197,9 @@ class SemanticMemory:
         others = stores_checked(stores)
         done = Forgotten()
         with self._lock:
-            meant = [(self._holder(id), [id])] if id is not None else self._meant(which, scope)
-            for journal, ids in meant:
+            for journal, ids in self._scopes.meant(id, which, scope):
                 done += self._scopes.forgetter(journal).forget(ids, source=source, others=others)
         return done
-
-    def _meant(self, which: Which, scope: str | None) -> Iterator[tuple[Journal, list[str]]]:
-        for journal in self._scopes.looked_at(scope):
-            if ids := journal.entries().chosen(which.fits):
-                yield journal, ids
-
-    def _holder(self, id: str) -> Journal:
-        """The journal that has an entry, also one that waits or was rejected."""
-        for journal in self._scopes.all():
-            if journal.entries().has(id):
-                return journal
-        raise _no_entry(id)
 
     # --- what was taken from messages ---
 
@@ -228,11 +222,9 @@ class SemanticMemory:
             new = taken_bodies(
                 entries, taken, conversation=self._conversation, waits=waits, new_id=_new_id
             )
-            room = len(new) if entries_max is None else max(0, entries_max - entries.size())
-            if len(new) > room:
-                told = f"{len(new) - room} were not taken: there are {entries.size():,} entries"
-                self._tell("memory-failed", f"{told}; forget some, or set memory_entries")
-                new = new[:room]
+            if left := too_many(entries, new, entries_max):
+                self._tell("memory-failed", f"{left} were not taken: memory_entries is reached")
+                new = new[: len(new) - left]
             old = ended_bodies(entries, ended, journal.now_ms()) if entries.head else []
             if new or old:
                 journal.append([*new, *old])
@@ -249,7 +241,7 @@ class SemanticMemory:
         """Remembers what waits in the inbox, in other words if some are given. From now on it has
         the trust of a user."""
         with self._lock:
-            journal, waiting = self._undecided(id)
+            journal, waiting = undecided_body(self._scopes.all(), id)
             text = waiting.content if content is None else content_checked(content)
             return self._write(journal, decided(waiting, text, state=""))
 
@@ -257,15 +249,8 @@ class SemanticMemory:
     def reject(self, id: str) -> None:
         """Takes an entry out of the inbox. No rule brings it back."""
         with self._lock:
-            journal, waiting = self._undecided(id)
+            journal, waiting = undecided_body(self._scopes.all(), id)
             journal.append([decided(waiting, waiting.content, state="rejected")])
-
-    def _undecided(self, id: str) -> tuple[Journal, Memory]:
-        for journal in self._scopes.all():
-            body = undecided_body(journal, id)
-            if body is not None:
-                return journal, body
-        raise NotFound(f"{id!r:.100} does not wait in the inbox", hint="inbox() has what does")
 
     # --- looking ---
 
@@ -300,7 +285,7 @@ class SemanticMemory:
         """What an entry said before, and what others said about the same, oldest first, each with
         the time for which it was true."""
         with self._lock:
-            journal, run = self._named(id)
+            journal, run = self._scopes.named(id)
             runs = journal.entries().history(run.entry)
             return [_entry(journal, one) for one in runs]
 
@@ -379,14 +364,6 @@ class SemanticMemory:
 
     # --- writing ---
 
-    def _named(self, id: str) -> tuple[Journal, Run]:
-        """The entry of an id, wherever it is."""
-        for journal in self._scopes.all():
-            run = journal.entries().run_of(id)
-            if run is not None:
-                return journal, run
-        raise _no_entry(id)
-
     def _write(self, journal: Journal, body: Memory) -> MemoryEntry:
         with self._lock:
             entries = journal.append([body])
@@ -416,10 +393,6 @@ class SemanticMemory:
 
 def _entry(journal: Journal, run: Run) -> MemoryEntry:
     return journal.entries().entry(run, journal.scope)
-
-
-def _no_entry(id: str) -> NotFound:
-    return NotFound(f"there is no entry {id!r:.100}", hint="list() has the ids of all entries")
 
 
 def _new_id() -> str:
