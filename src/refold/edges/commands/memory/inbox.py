@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from refold.edges.commands.command import Command, Screen
-from refold.edges.commands.memory import Entries, MemoryArguments, memory_of, show_entries
+from refold.edges.commands.memory import SCOPE, Entries, MemoryArguments, memory_of, show_entries
 from refold.edges.commands.session import Session
 from refold.errors import Invalid
 from refold.memory.semantic import SemanticMemory
@@ -20,6 +20,7 @@ AS = Meta(description="The words in which the accepted entry is remembered.")
 
 
 class InboxArguments(MemoryArguments, frozen=True, kw_only=True):
+    scope: Annotated[str, SCOPE] | None = None
     accept: Annotated[tuple[str, ...], ACCEPT] = ()
     reject: Annotated[tuple[str, ...], REJECT] = ()
     content: Annotated[str, AS] | None = None
@@ -28,7 +29,7 @@ class InboxArguments(MemoryArguments, frozen=True, kw_only=True):
 def run(session: Session, arguments: InboxArguments) -> Entries:
     if arguments.content is not None and len(arguments.accept) != 1:
         raise Invalid("--content is for one entry that is accepted", hint="name it by --accept")
-    with memory_of(session, arguments) as memory:
+    with memory_of(session, arguments, arguments.scope) as memory:
         for entry in _named(memory, arguments.accept):
             memory.accept(entry, arguments.content)
         for entry in _named(memory, arguments.reject):
