@@ -39,7 +39,7 @@ def answers(memory, query, **given) -> list[str]:
     ],
 )
 def test_a_question_finds_what_is_said_in_other_words(fact, question):
-    """G-47."""
+    """G-44."""
     memory = opened()
     memory.store("The printer is out of paper")
     memory.store(fact)
@@ -124,7 +124,7 @@ def named(number: int) -> str:
 
 @pytest.mark.parametrize("lean", [0.0, 0.5, 1.0, 2.0])
 def test_of_twenty_questions_without_an_answer_nineteen_find_nothing(lean):
-    """G-47."""
+    """G-42."""
     memory = opened(embedder=Cone(lean))
     for number in range(200):
         memory.store(f"the {named(number)} holds {named(number + 5_000)}")
@@ -134,6 +134,7 @@ def test_of_twenty_questions_without_an_answer_nineteen_find_nothing(lean):
 
 
 def test_a_threshold_is_measured_once_and_kept(tmp_path):
+    """G-42."""
     url = f"sqlite:{tmp_path / 'refold.db'}"
     calls = []
     for _ in range(2):
