@@ -4,7 +4,6 @@ say."""
 from __future__ import annotations
 
 import pytest
-
 from bench import memory_life, memory_locomo, memory_paths
 
 
@@ -33,14 +32,14 @@ def test_a_life_is_lived_and_judged(tmp_path):
     assert [one.is_right for one in answers] == [True, False, True, True, False]
     assert len(list(memory_life.misses(answers))) == 4
     [table] = memory_life.run([path])
-    assert ["0.500", "1.000", "1"] == [row[1] for row in table.rows[:3]]
+    assert [row[1] for row in table.rows[:3]] == ["0.500", "1.000", "1"]
 
 
 @pytest.mark.parametrize(
     "line", ['{"do": "jump"}', '{"ask": "x", "do": "store"}', "{}", "junk", '{"ask": "x", "at": 7}']
 )
 def test_a_line_that_is_none_is_named(tmp_path, line):
-    with pytest.raises(ValueError, match="life.jsonl:1"):
+    with pytest.raises(ValueError, match=r"life\.jsonl:1"):
         memory_life.read(life(tmp_path, line))
 
 

@@ -368,8 +368,7 @@ Edit = Replace | Hide | Summarize
 
 
 class Revert(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Switches off a batch of edits, or the restore or revert written at `seq`; in a log of
-    memories, whatever was written there."""
+    """Switches off a batch of edits, or the restore or revert written at `seq`."""
 
     batch: str = ""
     seq: int = 0
