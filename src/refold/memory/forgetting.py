@@ -24,7 +24,7 @@ from refold.memory.fold import Version
 from refold.memory.journal import Journal
 from refold.memory.pages import Erased, Sought, erase_shown
 from refold.memory.seals import sealed
-from refold.stores import is_same_place, is_there, open_store
+from refold.stores import erase_events, is_same_place, is_there, open_store
 from refold.stores.protocol import Store
 
 STORES = "stores"  # in the metadata of a marker: the other stores that were named
@@ -88,8 +88,8 @@ class Forgetter(Struct, frozen=True):
             erased = [erase_shown(store, sought) for store in (*self.stores, *more)]
         seqs = [version.seq for version in versions]
         self.finder.erase(self.journal.id, seqs, entries)
-        for seq in seqs or _any_erased(self.journal):
-            self.journal.store.erase(self.journal.id, seq)
+        going = seqs or list(_any_erased(self.journal))
+        erase_events(self.journal.store, self.journal.id, going)
         done = [Memory(entry=entry, state="forgotten", closed=True) for entry in entries]
         self.journal.append(done)
         for store in {id(store): store for store in (self.journal.store, *self.stores)}.values():

@@ -41,6 +41,7 @@ from refold.log.draft import Draft
 from refold.log.log import Log
 from refold.log.reading import conversations, pages_of
 from refold.search.upkeep import SEARCH_EVENTS, Upkeep, index_path
+from refold.stores import erase_events
 from refold.stores.protocol import Store
 
 BY = "memory"
@@ -219,10 +220,9 @@ def _announce(store: Store, place: _Place) -> None:
 
 def _erase_bytes(store: Store, place: _Place) -> None:
     """Erases the events, but for those that another log's turn erased: forks share them."""
-    for seq in sorted(place.erasures):
-        [event] = store.read(place.about.id, after=seq - 1, last=seq, limit=1)
-        if not event.erased:
-            store.erase(place.about.id, seq)
+    id = place.about.id
+    events = [store.read(id, after=seq - 1, last=seq, limit=1)[0] for seq in sorted(place.erasures)]
+    erase_events(store, id, [event.seq for event in events if not event.erased])
 
 
 def _erase_from_index(store: Store) -> None:
