@@ -100,3 +100,14 @@ def test_terminals_are_safe_from_what_is_remembered():
     for words in (("list",), ("log",), ("search", "screen"), ("revert", "1")):
         told = done("memory", *words)
         assert "\x1b" not in told and "\u202e" not in told
+
+
+def test_the_settings_of_the_project_hold_in_the_shell():
+    done("memory", "add", "The port is 6432")
+    Path("refold.toml").write_text('memory_vectors = "pinecone"\n')
+    result = run("memory", "search", "port")
+    assert (
+        result.exit_code != 0 and "pinecone" in result.output and "Traceback" not in result.output
+    )
+    Path("refold.toml").write_text('memory_embedder = "off"\nmemory_threshold = 1.0\n')
+    assert entries("search", "the port of nothing else at all") == []

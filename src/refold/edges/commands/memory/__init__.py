@@ -18,6 +18,7 @@ from refold.edges.commands.command import Arguments, Result, Screen
 from refold.edges.commands.session import Session
 from refold.errors import Invalid, NotFound
 from refold.memory.entry import MemoryEntry
+from refold.memory.opening import settings_of
 from refold.memory.semantic import SemanticMemory
 from refold.settings.sources import project_store, user_store
 from refold.stores.protocol import Store
@@ -51,8 +52,13 @@ def memory_of(
 ) -> Iterator[SemanticMemory]:
     """The memory of a scope, in the store of the project; that of a user in the user's own. What a
     command `creates` need not be there."""
+    # As the program does, or the two would make each other's vectors again.
+    settings = settings_of(session.config)
     memory = SemanticMemory(
         _store(session, arguments.project, creates=creates),
+        embedder=settings.embedder,
+        vectors=settings.vectors,
+        threshold=settings.threshold,
         scope=scope or "project",
         user=lambda: session.open_store(user_store(), creates=True),
         tell=lambda name, reason: _note(session, reason),
