@@ -180,6 +180,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "refold.count_messages": {"messages": []},
     "refold.register.kind": {"name": "mine", "fits": lambda lines: False, "telling": list},
     "refold.register.tool": {"name": "mine"},
+    "refold.register.vector_store": {"name": "mine", "opener": list},
     "refold.register.counter": {"model": "mine-1", "function": len},
     "refold.register.models": {"rows": {"mine-1": {"window": 9_000}}},
 }
