@@ -65,7 +65,7 @@ _DETERMINERS = frozenset({"the", "our", "my", "all"})
 SUBJECT_WORDS_MAX, WORDS_MAX = 8, 40  # what is longer says more than one thing
 
 
-class Claim(Struct, frozen=True):
+class Claim(Struct, frozen=True, gc=False):
     """`said` is the whole sentence, spelt one way. `about` is what it gives a value to, empty where
     that is not known. `left` is the value that something moved away from, and `left_words` what
     was moved; `ended` is a sentence that is true no longer."""

@@ -27,7 +27,7 @@ ACCEPTED: tuple[Trust, ...] = ("user", "model")  # the others wait until a perso
 _UNACCEPTED = "?"  # how the groups of those begin: they end nothing that somebody said
 
 
-class Version(Struct, frozen=True):
+class Version(Struct, frozen=True, gc=False):
     """One event: where it stands, when it was written, what it says and claims."""
 
     seq: int
