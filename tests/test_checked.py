@@ -154,6 +154,10 @@ CALLS: dict[str, dict[str, Any]] = {
     "memory.list": {},
     "memory.history": {"id": "mem-0"},
     "memory.reindex": {},
+    "memory.log": {},
+    "memory.revert": {"seq": 1},
+    "memory.export": {},
+    "memory.import_lines": {"lines": [b""]},
     "toolbox.tools": {},
     "toolbox.add_memory": {"files": refold.memory.MemoryFiles(folder="x")},
     "toolbox.call": {"name": "refold_search", "arguments": {"query": "go"}},
@@ -178,6 +182,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "refold.count_messages": {"messages": []},
     "refold.register.kind": {"name": "mine", "fits": lambda lines: False, "telling": list},
     "refold.register.tool": {"name": "mine"},
+    "refold.register.vector_store": {"name": "mine", "opener": list},
     "refold.register.counter": {"model": "mine-1", "function": len},
     "refold.register.models": {"rows": {"mine-1": {"window": 9_000}}},
 }

@@ -75,11 +75,13 @@ if TYPE_CHECKING:
     from refold.log.undo import Undone as Undone
     from refold.log.unfold import Part as Part
     from refold.log.unfold import Unfolded as Unfolded
+    from refold.memory.changes import MemoryChange as MemoryChange
     from refold.memory.entry import Forgotten as Forgotten
     from refold.memory.entry import MemoryEntry as MemoryEntry
     from refold.memory.extraction import Taken as Taken
     from refold.memory.opening import open_memory as open_memory
     from refold.memory.semantic import SemanticMemory as SemanticMemory
+    from refold.memory.transfer import ImportedMemories as ImportedMemories
     from refold.search.hits import Hit as Hit
     from refold.stores import open_store as open_store
     from refold.tokens.models import Model as Model
@@ -104,9 +106,11 @@ _HOMES = {
     "Event": "refold.core.model",
     "Forgotten": "refold.memory.entry",
     "Hit": "refold.search.hits",
+    "ImportedMemories": "refold.memory.transfer",
     "Invalid": "refold.errors",
     "LogReader": "refold.engine.log_reader",
     "Matches": "refold.artifacts.artifacts",
+    "MemoryChange": "refold.memory.changes",
     "MemoryEntry": "refold.memory.entry",
     "Message": "refold.core.model",
     "Mirrored": "refold.engine.mirror",

@@ -56,7 +56,7 @@ class Compactor:
         check_tables(log.config.strategy)
         self._log, self._model = log, model
         self._redact = redactor(self._config.redact, "summaries")
-        self._asker = Asker(writer, count=log.counter, redact=self._redact) if writer else None
+        self.asker = Asker(writer, count=log.counter, redact=self._redact) if writer else None
         self._single = SingleRun()
         self._scratch: dict[str, Any] = {}
         self.hooks: list[Hook] = []
@@ -84,7 +84,7 @@ class Compactor:
         """What a plan is to be drawn up from. Without names, the configured ladder."""
         check_ladder(ladder)
         check_settings(settings or {}, ladder or self._config.ladder)
-        if instructions and self._asker is None:
+        if instructions and self.asker is None:
             hint = "give one: refold.open(writer=…), or --writer on the command line"
             raise Invalid("instructions are for a writer, and there is none", hint=hint)
         return Job(
@@ -97,7 +97,7 @@ class Compactor:
             ladder=ladder or self._config.ladder,
             task=task or self._latest_request(),
             target=target,
-            has_writer=self._asker is not None,
+            has_writer=self.asker is not None,
             settings=settings or {},
             per_token=self._model.price,
             expired=self._model.moment().is_expired(self._log.state),
@@ -215,9 +215,9 @@ class Compactor:
         with self._log.guard:
             drawn = self._draw_up(job)
             questions = self._questions(drawn, job, auto=auto)
-            if not questions or self._asker is None:
+            if not questions or self.asker is None:
                 return self._apply(drawn, job)
-        outcomes = self._asker.answers(questions, max(0.0, deadline - time.monotonic()))
+        outcomes = self.asker.answers(questions, max(0.0, deadline - time.monotonic()))
         with self._log.guard:
             return self._apply_with_prose(drawn, job, outcomes, questions)
 
@@ -237,9 +237,9 @@ class Compactor:
     def _questions(self, drawn: Drawn, job: Job, *, auto: bool) -> list[Question]:
         """What the writer is asked for this plan; nothing without one, and nothing automatically
         while it rests."""
-        if self._asker is None or self._config.writer_wait_s <= 0:
+        if self.asker is None or self._config.writer_wait_s <= 0:
             return []
-        if auto and self._asker.resting:
+        if auto and self.asker.resting:
             return []
         return prose.questions_of(drawn.plan, drawn.before, job)
 
@@ -341,9 +341,9 @@ class Compactor:
             questions = self._questions(drawn, job, auto=True)
         if not drawn.plan.proposals:
             return None
-        if not questions or self._asker is None:
+        if not questions or self.asker is None:
             return Prepared(drawn=drawn, job=job)
-        outcomes = self._asker.answers(questions, self._config.writer_wait_s)
+        outcomes = self.asker.answers(questions, self._config.writer_wait_s)
         return Prepared(drawn=drawn, job=job, questions=questions, outcomes=outcomes)
 
     def _apply_prepared(self, job: Job) -> Receipt | None:
@@ -406,7 +406,7 @@ class Compactor:
         """The ladder, unless only a strategy's own trigger was passed, or messages are too many."""
         state, config = self._log.state, self._config
         why = trigger.cause(state, budget, config, self._model.moment())
-        if why == "asked" and self._asker is not None:
+        if why == "asked" and self.asker is not None:
             return self.job(instructions=instructions_of(state))
         if why == "early":
             return self.job(trigger.early_strategies(state, budget, config))

@@ -98,7 +98,7 @@ class Context:
         self._recorder = Recorder(self._open, self._model, self._intake)
         self._pages = Pages(self._open, self._model, self._compactor)
         self._search = ConversationSearch(self._open, embedder)
-        self._extraction = Extraction(self._open, lambda: self.memory)
+        self._extraction = Extraction(self._open, lambda: self.memory, self._compactor.asker)
         self._memories = ShownMemories(self._open, self._model, self._intake, lambda: self.memory)
         self._reader = ArtifactReader(self._open)
         self.artifacts = Artifacts(self._open, self._reader)
@@ -110,6 +110,10 @@ class Context:
         self._open.moved += [self._compactor.move, self._pages.move, self._move]
         self.update(model=model, window=window, system=system, tools=tools)
         self._remark(remarks)
+        if self.config.memory_vectors or self.config.memory_embedder:
+            from refold.memory.opening import settings_of
+
+            settings_of(self.config, embedder)  # what is not known is said now, not in a request
 
     @property
     def id(self) -> str:
@@ -522,13 +526,20 @@ class Context:
     @cached_property
     def memory(self) -> SemanticMemory:
         """What outlives conversations: entries of this project, and of the user."""
+        from refold.memory.opening import settings_of
         from refold.memory.semantic import SemanticMemory
 
         def tell(name: str, reason: str) -> None:
             self._open.notify(cast(NoticeName, name), reason)
 
+        settings = settings_of(self.config, self._embedder)
         return SemanticMemory(
-            self._open.store, embedder=self._embedder, conversation=self.id, tell=tell
+            self._open.store,
+            embedder=settings.embedder,
+            vectors=settings.vectors,
+            threshold=settings.threshold,
+            conversation=self.id,
+            tell=tell,
         )
 
     @checked

@@ -92,7 +92,7 @@ def _matches(search: Search, total: int) -> list[rank.Matches]:
         rows = search.postings([term], most, filters=kinds)
         entries = len(rows)
         if entries >= most:
-            part = entries / finding._spanned(id for id, _ in rows)
+            part = entries / finding._spanned([id for id, _ in rows])
             entries = max(entries, min(total, round(part * total)))
             if search.filters.needs_entries:
                 rows = search.postings([term], most, filters=search.filters)

@@ -223,6 +223,11 @@ def default_store(folder: Path | None = None) -> str:
     return f"sqlite:{project_folder(folder) / DATABASE}"
 
 
+def project_store(folder: Path) -> str:
+    """The store of the project in this very folder."""
+    return f"sqlite:{folder.resolve() / FOLDER / DATABASE}"
+
+
 def project_folder(folder: Path | None = None) -> Path:
     """Where refold keeps what belongs to this project: the nearest `.refold` upwards, else one
     here."""

@@ -72,7 +72,12 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "memory update": {"entry": "MEMORY", "content": "The port is 7001"},
     "memory forget": {"entry": "MEMORY", "yes": True},
     "memory history": {"entry": "MEMORY"},
-    "memory inbox": {},
+    "memory log": {"limit": 5},
+    "memory revert": {"seq": 1},
+    "memory export": {"file": "memory-copy.jsonl"},
+    "memory import": {"file": "memory.jsonl", "scope": "agent.reader"},
+    "memory reindex": {},
+    "memory inbox": {"accept": ["all"]},
     "search": {"query": ["login"], "full_text": True},
     "index": {"rebuild": True, "full_text": True},
     "scan": {"all": True},
@@ -97,6 +102,7 @@ def arguments(name: str, url: str) -> Any:
         [artifact] = [one.artifact for one in context.artifacts.list()]
         context.log.export("exported.json")
         memory = context.memory.store("The port is 6999", tags=["infra"]).id
+        Path("memory.jsonl").write_bytes(b"".join(context.memory.export()))
         batch = context.compact("hide", target=60).batch if "BATCH" in str(EXAMPLES[name]) else ""
     text = json.dumps(EXAMPLES[name]).replace("ARTIFACT", artifact.id).replace("STORE", url)
     text = text.replace("BATCH", batch).replace("MEMORY", memory)

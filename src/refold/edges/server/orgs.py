@@ -11,6 +11,7 @@ import os
 import re
 import threading
 
+from refold.checked import quoted
 from refold.errors import Invalid
 from refold.redaction import redacted
 from refold.stores import is_on_this_disk, open_store, place_of_org
@@ -25,7 +26,7 @@ def org_checked(org: str) -> str:
     """The name itself; Invalid if no organization can have it."""
     if not isinstance(org, str) or not ORG.fullmatch(org):
         hint = "1 to 39 small letters, digits and dashes, such as acme"
-        raise Invalid(f"{org!r:.80} is not the name of an organization", hint=hint)
+        raise Invalid(f"{quoted(org, 80)} is not the name of an organization", hint=hint)
     return org
 
 
@@ -33,10 +34,10 @@ def place_checked(place: str) -> str:
     """The place itself; Invalid if it cannot hold organizations."""
     scheme, _, rest = place.partition(":")
     if scheme not in SCHEMES or not rest:
-        said = f"a server cannot keep its organizations in {redacted(place)!r:.200}"
+        said = f"a server cannot keep its organizations in {quoted(redacted(place), 200)}"
         raise Invalid(said, hint="sqlite:FOLDER, or postgresql://USER@HOST/DATABASE")
     if scheme in ("sqlite", "files") and os.path.isfile(os.path.expanduser(rest)):
-        said = f"{rest!r:.200} is a file, and a server needs a folder: each organization has a file"
+        said = f"{quoted(rest)} is a file; a server has one for each organization"
         raise Invalid(said, hint="refold copy brings conversations into an organization")
     return place
 

@@ -19,6 +19,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from refold.checked import quoted
 from refold.core.codec import decode
 from refold.core.model import Note
 from refold.edges.server.orgs import org_checked
@@ -113,7 +114,9 @@ class Tokens:
         """Ends a token for good. NotFound if there is none of that id."""
         known = {token.id: token for token in self.list()}
         if id not in known:
-            raise NotFound(f"there is no token {id!r:.80}", hint="refold token list shows them")
+            raise NotFound(
+                f"there is no token {quoted(id, 80)}", hint="refold token list shows them"
+            )
         token = msgspec.structs.replace(known[id], revoked_ms=_now_ms())
         self._write(token)
         return token

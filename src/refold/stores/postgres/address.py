@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from msgspec import Struct
 
+from refold.checked import quoted
 from refold.core import codec
 from refold.errors import Invalid
 
@@ -70,7 +71,7 @@ def _number(options: dict[str, str], name: str, default: float, least: float, mo
     except ValueError:
         number = least - 1
     if not least <= number <= most:
-        raise Invalid(f"{name}={text!r:.100} is not possible", hint=f"from {least} to {most:,}")
+        raise Invalid(f"{name}={quoted(text)} is not possible", hint=f"from {least} to {most:,}")
     return number
 
 

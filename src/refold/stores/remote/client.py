@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
+from refold.checked import quoted
 from refold.errors import (
     Conflict,
     Corrupt,
@@ -286,7 +287,7 @@ def place_checked(url: str) -> str:
         is_whole = False
     if not is_whole or parts.query or parts.fragment or parts.username or parts.password:
         hint = "https://refold.example.com/acme"
-        raise Invalid(f"{url!r:.200} is not the address of an organization", hint=hint)
+        raise Invalid(f"{quoted(url, 200)} is not the address of an organization", hint=hint)
     if parts.scheme != "https" and parts.hostname not in LOOPBACK:
         raise Invalid(f"a token is not sent to {parts.hostname} in the clear", hint="use https://")
     return f"{parts.scheme}://{parts.netloc}/{org}"

@@ -215,10 +215,15 @@ class SqliteStore:
         self._absent.pop(new, None)
         self._note_write()
 
-    @_guarded
     def erase(self, conversation: str, seq: int) -> None:
+        self.erase_many(conversation, [seq])
+
+    @_guarded
+    def erase_many(self, conversation: str, seqs: Sequence[int]) -> None:
+        """Erases these events, all or none; writing all pages again costs as much as for one."""
         with self._writing_to(conversation) as connection:
-            log.erase(connection, conversation, seq)
+            for seq in seqs:
+                log.erase(connection, conversation, seq)
         self._remove_copies(conversation)
         # secure_delete clears the row, but not the copies that page splits left when they moved it
         # (seen in 2 of 600 random stores). Only writing all pages again is sure to leave no byte.
