@@ -24,6 +24,8 @@ from bench import (
     hostile,
     likelihood,
     locomo,
+    memory,
+    mirror,
     outputs,
     peers,
     probes,
@@ -94,7 +96,9 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], list[Table] | str]] = {
     "locomo": lambda given: locomo.run(data_folder(given.data)),
     "recall": lambda given: recall.run(data_folder(given.data), step=20 if given.quick else 1),
     "search": lambda given: search.run(20_000) if given.quick else search.run(),
+    "memory": lambda given: memory.run(data_folder(given.data), quick=given.quick),
     "copies": lambda given: copies.run(data_folder(given.data), quick=given.quick),
+    "mirror": lambda given: mirror.run(500, 300) if given.quick else mirror.run(),
     "hostile": lambda given: hostile.run(200) if given.quick else hostile.run(),
     "terminal": lambda given: terminal.run(1_000, runs=5) if given.quick else terminal.run(),
 }

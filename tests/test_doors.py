@@ -11,9 +11,9 @@ import refold
 
 ROOT = Path(refold.__file__).parent
 FLOORS = (
-    {"errors", "checked", "config", "display", "settings", "system"},
+    {"errors", "checked", "config", "display", "redaction", "settings", "system"},
     {"core"},
-    {"tokens", "dialects", "stores", "ledger", "strategies", "redaction"},
+    {"tokens", "dialects", "stores", "ledger", "strategies"},
     {"log"},
     {"artifacts", "search", "writer", "compaction", "memory", "conversations"},
     {"engine", "aio", "types", "register", "testing"},
@@ -23,6 +23,11 @@ DOORS = {
     ("config", "display"),
     ("checked", "display"),
     ("checked", "errors"),
+    ("checked", "redaction"),
+    ("errors", "redaction"),
+    ("redaction", "config"),
+    ("redaction", "display"),
+    ("system", "checked"),
     ("settings", "checked"),
     ("config", "errors"),
     ("system", "errors"),

@@ -40,3 +40,11 @@ def test_the_model_is_told_the_hint_once():
     context = refold.open("work", store="memory:")
     said = context.toolbox.call("refold_sarch", "{}")
     assert said.count("refold_search") == 1
+
+
+def test_a_question_and_what_to_do_next_are_two_sentences(capsys):
+    assert outcome(["updat"]) == 2
+    assert "did you mean" not in capsys.readouterr().err.split("?", 1)[-1]
+    assert str(refold.Invalid("did you mean x?", hint="refold --help")) == (
+        "did you mean x? refold --help"
+    )

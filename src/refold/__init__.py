@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from refold.engine.context import Context as Context
     from refold.engine.counting import count_messages as count_messages
     from refold.engine.log_reader import LogReader as LogReader
+    from refold.engine.mirror import Mirrored as Mirrored
     from refold.engine.opening import open as open
     from refold.engine.stats import Stats as Stats
     from refold.engine.toolbox import Toolbox as Toolbox
@@ -74,11 +75,13 @@ if TYPE_CHECKING:
     from refold.log.undo import Undone as Undone
     from refold.log.unfold import Part as Part
     from refold.log.unfold import Unfolded as Unfolded
+    from refold.memory.changes import MemoryChange as MemoryChange
     from refold.memory.entry import Forgotten as Forgotten
     from refold.memory.entry import MemoryEntry as MemoryEntry
     from refold.memory.extraction import Taken as Taken
     from refold.memory.opening import open_memory as open_memory
     from refold.memory.semantic import SemanticMemory as SemanticMemory
+    from refold.memory.transfer import ImportedMemories as ImportedMemories
     from refold.search.hits import Hit as Hit
     from refold.stores import open_store as open_store
     from refold.tokens.models import Model as Model
@@ -103,11 +106,14 @@ _HOMES = {
     "Event": "refold.core.model",
     "Forgotten": "refold.memory.entry",
     "Hit": "refold.search.hits",
+    "ImportedMemories": "refold.memory.transfer",
     "Invalid": "refold.errors",
     "LogReader": "refold.engine.log_reader",
     "Matches": "refold.artifacts.artifacts",
+    "MemoryChange": "refold.memory.changes",
     "MemoryEntry": "refold.memory.entry",
     "Message": "refold.core.model",
+    "Mirrored": "refold.engine.mirror",
     "Model": "refold.tokens.models",
     "NotFound": "refold.errors",
     "Noted": "refold.log.notes",

@@ -135,6 +135,10 @@ class AsyncMemory(_Async):
     forget = _threaded(SemanticMemory.forget)
     list = _threaded(SemanticMemory.list)
     history = _threaded(SemanticMemory.history)
+    log = _threaded(SemanticMemory.log)
+    revert = _threaded(SemanticMemory.revert)
+    export = _threaded(SemanticMemory.export)
+    import_lines = _threaded(SemanticMemory.import_lines)
     reindex = _threaded(SemanticMemory.reindex)
     is_empty = _threaded(SemanticMemory.is_empty)
     take = _threaded(SemanticMemory.take)
@@ -159,6 +163,7 @@ class AsyncContext(_Async):
 
     append = _threaded(Context.append)
     append_result = _threaded(Context.append_result)
+    mirror = _threaded(Context.mirror)
     record = _threaded(Context.record)
     note = _threaded(Context.note)
     recover = _threaded(Context.recover)

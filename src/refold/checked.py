@@ -15,7 +15,6 @@ import typing
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache, wraps
 from inspect import Parameter, signature
-from itertools import takewhile
 from types import ModuleType
 from typing import Any, ForwardRef, Literal, ParamSpec, TypeVar, Unpack
 
@@ -25,10 +24,16 @@ from refold.errors import Invalid
 P = ParamSpec("P")
 T = TypeVar("T")
 SHOWN_CHARS = 60
+# No secret that begins where it would be shown ends behind this, but for a key of many lines.
+LOOKED_AT_CHARS = 4_096
 # Beyond this, JSON readers no longer tell two whole numbers apart.
 NUMBER_MAX = 1 << 53
 _BY_PLACE = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+# The types whose values are right as they are: a number has a bound, and a text of another class
+# becomes a plain one.
+_USUAL: tuple[type, ...] = (str, bool, type(None))
+_ANY: tuple[type, ...] = (str,)  # of an argument without a type, which takes all else as well
 
 
 def checked(function: Callable[P, T]) -> Callable[P, T]:
@@ -36,7 +41,7 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(function)
     def call(*args: P.args, **given: P.kwargs) -> T:
-        if not given and len(args) <= _spec(function).untyped:
+        if _is_usual(_spec(function), args, given):
             return function(*args, **given)  # `append` is called for every message
         for name, value, hint in _arguments(function, args, given):
             if hint is not Any:
@@ -45,6 +50,19 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
         return function(*map(_plain, args), **named)  # type: ignore[arg-type]
 
     return call
+
+
+def _is_usual(spec: _Spec, args: Sequence[Any], given: Mapping[str, Any]) -> bool:
+    """Whether every argument is of just a type that the signature names, so that there is nothing
+    to look at."""
+    if len(args) > len(spec.usual):
+        return False
+    for value, usual in zip(args, spec.usual):
+        if type(value) not in usual and (usual is not _ANY or isinstance(value, str)):
+            return False
+    if not given:
+        return True
+    return all(type(value) in spec.usual_named.get(name, ()) for name, value in given.items())
 
 
 def _plain(value: object) -> object:
@@ -70,9 +88,18 @@ def shown(value: object) -> str:
     """A value in few characters, with its type; its type alone where it cannot be shown."""
     kind = type(value).__name__
     try:
-        return f"{value!r:.{SHOWN_CHARS}} ({kind})"
+        return f"{quoted(value, SHOWN_CHARS)} ({kind})"
     except Exception:  # noqa: BLE001 - a representation is the caller's code
         return f"a {kind}"
+
+
+def quoted(value: object, chars_max: int = 100) -> str:
+    """A value as an error quotes it: in few characters, without the secrets that it holds. They
+    are taken out first, because half of one, where it was cut, is not known as one."""
+    from refold.redaction.redact import redacted
+
+    looked_at = value[:LOOKED_AT_CHARS] if isinstance(value, str | bytes) else value
+    return redacted(repr(looked_at)[:LOOKED_AT_CHARS])[:chars_max]
 
 
 # --- which argument has which type ---
@@ -103,7 +130,8 @@ class _Spec(typing.NamedTuple):
     rest: tuple[str, Any]  # of what comes after the positional ones
     named: dict[str, Any]
     filters: frozenset[str]  # the names it takes besides its own, if it states them
-    untyped: int  # how many of the first have no type
+    usual: tuple[tuple[type, ...], ...]  # for each the types that need no look
+    usual_named: dict[str, tuple[type, ...]]
 
 
 @cache
@@ -120,8 +148,18 @@ def _spec(function: Callable[..., Any]) -> _Spec:
         rest=(rest, hints.get(rest, Any)),
         named={**named, **filters},
         filters=frozenset({**named, **filters} if filters else ()),
-        untyped=sum(1 for _ in takewhile(lambda name: hints[name] is Any, positional)),
+        usual=tuple(_usual_types(hints[name]) for name in positional),
+        usual_named={name: _usual_types(hint) for name, hint in named.items()},
     )
+
+
+def _usual_types(hint: Any) -> tuple[type, ...]:
+    """Of the types that a hint names, those whose values are right as they are."""
+    if hint is Any:
+        return _ANY
+    is_union = typing.get_origin(hint) in (typing.Union, types.UnionType)
+    named = typing.get_args(hint) if is_union else (hint,)
+    return tuple(one for one in _USUAL if one in named)
 
 
 def _filters(parameters: Sequence[Parameter], hints: Mapping[str, Any]) -> dict[str, Any]:

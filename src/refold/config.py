@@ -20,6 +20,7 @@ NUMBERS = (
     "artifacts_days", "artifacts_bytes", "artifacts_count", "tokens_cap", "keep_recent",
     "writer_wait_s", "reserve_tokens", "output_tokens", "offload_tokens",
     "messages_cap", "checkpoint_every", "cache_marks", "cache_life_s", "memory_tokens",
+    "memory_entries",
 )  # fmt: skip
 
 MODELS = "models"
@@ -128,6 +129,16 @@ class Config(
     # What becomes of facts in messages that a compaction takes off the page: nothing, they are
     # remembered, or they wait in the inbox of the memory.
     memory_extract: Literal["off", "keep", "ask"] = "off"
+    # Entries that a memory may have before no more are taken from conversations.
+    memory_entries: int = 20_000
+    # What makes the vectors of memories: the extra `semantic` or `semantic-large`, `bert:FOLDER`,
+    # `off`; empty: what is installed.
+    memory_embedder: str = ""
+    # Where the vectors of memories are kept: in `chroma`, or in a vector store that the program
+    # made known; empty: in refold's own index.
+    memory_vectors: str = ""
+    # The least score, from 0 to 1, of memories that are retrieved; None: as the embedder needs.
+    memory_threshold: float | None = None
     # When the log is synced to disk: once a turn, with every append, or never.
     durability: Durability = "turn"
     # Seconds that a compaction waits for the writer.
@@ -224,6 +235,8 @@ def _faults(config: Config) -> Iterator[tuple[str, str]]:
         if not _is_plain(getattr(config, name)):
             hint = "give text that can be written as UTF-8, not nested too deep"
             yield f"{name} cannot be kept", hint
+    if config.memory_threshold is not None and not 0 <= config.memory_threshold <= 1:
+        yield f"memory_threshold is {config.memory_threshold}", "a score lies between 0 and 1"
     for when in config.compact_when:
         yield from _condition_faults(when)
 

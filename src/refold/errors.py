@@ -10,7 +10,8 @@
     └── Unavailable   not now: a full disk, a busy store, a server that is down
 
 Each error says one sentence with the offending value, and a hint that names the next step. Printed,
-it says both; `message` and `hint` are the two.
+it says both; `message` and `hint` are the two. Neither shows a secret, whoever raises it and
+whatever was given; who quotes only the beginning of a value does so by `checked.quoted`.
 `OUTCOMES` maps every code to its HTTP status and exit status; edges look there and nowhere else.
 """
 
@@ -25,11 +26,24 @@ class RefoldError(Exception):
     code: ClassVar[str] = "error"
 
     def __init__(self, message: str, *, hint: str = "") -> None:
-        super().__init__(message)
-        self.message, self.hint = message, hint
+        self.message, self.hint = _without_secrets(message), _without_secrets(hint)
+        super().__init__(self.message)
 
     def __str__(self) -> str:
-        return f"{self.message}; {self.hint}" if self.hint else self.message
+        return with_hint(self.message, self.hint)
+
+
+def _without_secrets(text: str) -> str:
+    """What an error may say. It quotes what it was given, is printed by whoever catches it, and
+    ends up in logs."""
+    from refold.redaction.redact import redacted
+
+    return redacted(text) if text else ""
+
+
+def with_hint(message: str, hint: str) -> str:
+    """What an error says, and what to do next."""
+    return message + ("" if not hint else " " if message.endswith("?") else "; ") + hint
 
 
 def sentence(error: BaseException) -> str:

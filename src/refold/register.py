@@ -18,13 +18,15 @@ from refold.artifacts.describe import Describer, Summarizer
 from refold.artifacts.kinds import registry as kinds
 from refold.artifacts.kinds.registry import LinesFit, TellingLines
 from refold.checked import checked
+from refold.memory import vector_store as vector_stores
+from refold.memory.vector_store import OpenVectorStore
 from refold.strategies import registry
 from refold.strategies.brief import Strategy
 from refold.tokens import choice
 from refold.tokens import models as model_table
 from refold.tokens.counter import Count
 
-__all__ = ["counter", "kind", "models", "strategy", "tool"]
+__all__ = ["counter", "kind", "models", "strategy", "tool", "vector_store"]
 
 
 @checked
@@ -57,6 +59,13 @@ def counter(model: str, function: Count) -> None:
     """Counts the tokens of conversations with this model, or one whose name begins with it, by
     the function."""
     choice.register_counter(model, function)
+
+
+@checked
+def vector_store(name: str, opener: OpenVectorStore) -> None:
+    """Makes a vector store for memories usable by name (`memory_vectors`). `opener` is given a
+    folder, or an empty text for memory, and gives a `refold.types.VectorStore`."""
+    vector_stores.register(name, opener)
 
 
 @checked

@@ -17,6 +17,7 @@ from refold.dialects.protocol import Dialect
 from refold.engine.refresh import Permitted
 from refold.engine.search import Filters
 from refold.log.notices import Listener, NoticeName
+from refold.memory.vector_store import VectorStore
 from refold.search.embedders import Embedder
 from refold.stores.protocol import Store
 from refold.strategies.brief import Brief, Strategy
@@ -48,6 +49,7 @@ __all__ = [
     "Strategy",
     "Summarize",
     "Summarizer",
+    "VectorStore",
     "Veto",
     "Writer",
 ]

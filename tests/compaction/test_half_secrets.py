@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import refold
+from refold.artifacts.large_text import REDACTED_CHARS
 from refold.artifacts.offload import origin_of
+from refold.artifacts.stub import stub_of
 from refold.config import Config
 from refold.core.codec import decode
-from refold.core.model import Artifact, Block, Message, Span, ToolCall, ToolResult
+from refold.core.model import Artifact, Block, Message, Origin, Span, ToolCall, ToolResult
 from refold.core.shortened import text_of
 from refold.display import failure, whole_words
 from refold.ledger.facts import Cutter
@@ -109,6 +111,62 @@ def test_nothing_of_a_secret_is_in_a_stub_a_name_or_an_edit(kind: str) -> None:
     stubs = [text_of(block) for one in messages for block in one.blocks if is_stub(block)]
     assert edits and names and stubs
     assert [one for one in (*edits, *names, *stubs) if leaked(part, one)] == []
+
+
+LINE = "line of output that says little\n"
+WHERE = {"first": 3, "early": 500, "between": 4_000, "late": -500, "last": -3}
+
+
+def shown_of(output: str) -> str:
+    """What a page shows of an output."""
+    stub = stub_of(output, Origin(tool="run"), failing, tool="", redact=redacted)
+    artifact = Artifact(id="art-a", digest="", name="run", size_bytes=len(output))
+    return stub.text(artifact, None)
+
+
+@given(
+    kind=kinds,
+    before=st.integers(0, 330),
+    after=st.sampled_from([0, 100, 9_000]),
+    where=st.sampled_from(sorted(WHERE)),
+    word=st.sampled_from(["", "ERROR: ", "password:\n"]),
+)
+@settings(max_examples=200, deadline=None)
+def test_no_stub_of_many_lines_has_half_a_secret(
+    kind: str, before: int, after: int, where: str, word: str
+) -> None:
+    text, part = SECRETS[kind]
+    lines = [LINE] * 8_000
+    lines[WHERE[where]] = word + placed(text, before, after) + "\n"
+    output = "".join(lines)
+    assert len(output) > 2 * REDACTED_CHARS
+    assert not leaked(part, shown_of(output))
+
+
+@given(
+    kind=kinds,
+    at=st.one_of(st.integers(0, 1_000), st.integers(95_000, 117_000)),
+    size=st.sampled_from([101_000, 180_000, 231_000, 233_000, 400_000]),
+    is_late=st.booleans(),
+    times=st.sampled_from([1, 1, 400]),
+)
+@settings(max_examples=120, deadline=None)
+def test_no_stub_of_one_long_line_has_half_a_secret(
+    kind: str, at: int, size: int, is_late: bool, times: int
+) -> None:
+    text, part = SECRETS[kind]
+    words = "some words of a long line " * (size // 26)
+    at = len(words) - at if is_late else at
+    output = words[:at] + f" {text} " * times + words[at:]
+    assert not leaked(part, shown_of(output))
+
+
+@pytest.mark.parametrize("kind", sorted(SECRETS))
+def test_a_line_is_cut_only_after_its_secrets_are_gone(kind: str) -> None:
+    text, part = SECRETS[kind]
+    for before in range(0, 240, 7):
+        output = "ERROR " + "x" * before + " " + text + "\n" + LINE * 5_000
+        assert not leaked(part, shown_of(output))
 
 
 def is_stub(block: Block) -> bool:

@@ -7,6 +7,8 @@ import json
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import refold
 from refold.config import config_from
@@ -19,7 +21,7 @@ from refold.core.model import Checkpoint, Replace, Span, Summarize
 from refold.errors import Conflict
 from refold.log.draft import Draft
 from refold.log.log import Log
-from refold.redaction import redacted, redactor, takes_emails
+from refold.redaction import KnownSecrets, redacted, redactor, takes_emails
 from refold.stores.memory import MemoryStore
 from tests.redaction.secret_kinds import BASE64, EXAMPLES, PREFIXED, SURROUNDED, WORD, drawn
 from tests.redaction.test_redact import secretive
@@ -391,3 +393,47 @@ def test_a_field_of_bytes_keeps_no_secret_that_is_known_from_elsewhere():
         context.update(metadata={"data": PASSWORD, "by": [PASSWORD]})
     document, fresh = copied(store, "bytes")
     assert PASSWORD not in document.decode() and verify(fresh).problems == ()
+
+
+OLDER = {
+    f"{kind} {n}": ("".join(parts), "".join(parts)[len(parts[0]) :])
+    for kind, examples in PREFIXED.items()
+    for n, parts in enumerate(examples)
+}
+
+
+@given(
+    kind=st.sampled_from(sorted(OLDER)),
+    first=st.integers(0, 150),
+    size=st.integers(10, 150),
+    before=st.sampled_from(["", "the key is …", "x", "a "]),
+)
+@settings(max_examples=150, deadline=None)
+def test_the_copy_of_an_older_log_shows_no_part_of_a_secret(kind, first, size, before):
+    """Written before secrets were taken out, or by another hand: a gist, a name, a note and a title
+    may have been cut in the middle of one."""
+    text, own = OLDER[kind]
+    part = f"{before}{text[first : first + size]}… and on"
+    store = MemoryStore()
+    with refold.open("old", store=store, config=config_from({"redact": False})) as context:
+        context.append({"role": "user", "content": f"use {text} for it"})
+        context.append({"role": "assistant", "content": "I do"})
+        context.adopt((1, 2), f"Earlier: {part}", by="other")
+        context.note("state", {"line": part})
+        context.checkpoint(f"at {part}"[:60])
+        context.update(title=part, names=[f"n {part}"])
+        context.append({"role": "user", "content": f"again {part}"})
+    document, fresh = copied(store, "old")
+    shown = b"".join(chunks_of(store, "old", "markdown")).decode().replace("\\", "")
+    assert verify(fresh).problems == ()
+    pieces = [own[at : at + 10] for at in range(len(own) - 9)]
+    assert [one for one in pieces if one in document.decode() or one in shown] == []
+
+
+def test_what_secrets_of_a_kind_begin_with_may_be_said():
+    known = KnownSecrets()
+    known.learn(f"use {TOKEN} for it")
+    assert known.redacted("such keys begin with ghp_ and go on") == (
+        "such keys begin with ghp_ and go on"
+    )
+    assert TOKEN[4:16] not in known.redacted(f"cut: {TOKEN[:16]}…")

@@ -364,3 +364,25 @@ def test_closing_cleans_up_by_the_configuration(tmp_path):
         pytest.raises(NotFound, match="was cleaned up on"),
     ):
         context.unfold(id)
+
+
+def test_an_update_before_the_first_append_keeps_the_model_that_was_opened_with():
+    with refold.open("c", store="memory:", model="claude-sonnet-5-5") as context:
+        window = context.budget.window
+        context.update(title="a title")
+        assert context.budget.window == window
+        [event] = context.append({"role": "user", "content": "hi"})
+        assert b'"anthropic"' in event.body
+
+
+def test_a_view_shows_a_system_prompt_and_tools_before_they_are_written():
+    tools = [{"name": "read", "input_schema": {"type": "object"}}]
+    with refold.open("c", store="memory:", model="claude-sonnet-5-5") as context:
+        context.update(system="You fix tests.", tools=tools)
+        before = context.view
+        context.append({"role": "user", "content": "hi"})
+        after = context.view
+        assert before.system == after.system == "You fix tests."
+        assert before.tools == after.tools == tools
+        assert before.system_tokens == after.system_tokens > 0
+        assert before.tools_tokens == after.tools_tokens > 0

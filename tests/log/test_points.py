@@ -218,3 +218,18 @@ def test_a_fork_knows_which_totals_it_inherited() -> None:
     assert context.stats().billed.calls == 2 and context.stats().inherited == Totals()
     third = twin.fork("third")
     assert third.stats().inherited == twin.stats().billed
+
+
+def test_a_point_says_what_the_edits_after_it_were_for():
+    context = refold.open("work", store="memory:", window=24_000)
+    for n in range(12):
+        context.append({"role": "user", "content": f"message {n}"})
+    context.hide(3, 4)
+    context.adopt((5, 6), "two messages", by="other")
+    context.clear()
+    reasons = {point.reason for point in context.log.points(every=0)}
+    assert reasons == {
+        "before messages were hidden by hand",
+        "before a compaction from elsewhere",
+        "before the page was cleared",
+    }

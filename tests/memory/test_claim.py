@@ -65,3 +65,14 @@ def test_a_move_ends_what_had_the_value():
 @given(st.text(max_size=300))
 def test_any_text_claims_something_and_always_the_same(text):
     assert claim_of(text) == claim_of(text)
+
+
+def test_what_has_no_words_says_only_itself():
+    assert len({claim_of(text).said for text in ("👍", "👎", ":", "…", "the")}) == 5
+
+
+def test_what_moves_away_from_an_amount_ends_it_with_its_unit():
+    move = claim_of("We changed the rent from 1,020 euros to 1,080 euros")
+    assert ends(move, claim_of("The rent is 1,020 euros a month"))
+    assert not ends(move, claim_of("The rent is 940 euros a month"))
+    assert not ends(move, claim_of("The deposit is 1,020 euros"))

@@ -71,3 +71,225 @@ def test_tools_and_secrets_give_nothing():
         (5, Message(role="user", blocks=(Text("The port is 1"),), metadata={"$memories": []})),
     ]
     assert taken_from(messages) == []
+
+
+# --- by rules ---
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("Never push to the main branch.", "constraint"),
+        ("We decided to drop the old queue.", "decision"),
+        ("I prefer tabs over spaces.", "preference"),
+        ("My favourite editor is Helix.", "preference"),
+        ("Please call me Bea, not Beatrice.", "preference"),
+        ("Maria is our release manager.", "role"),
+        ("Tom maintains the billing service.", "role"),
+        ("My name is Ada Lovelace.", "role"),
+        ("The settings are in config/app/prod.toml.", "place"),
+        ("The metrics server listens on localhost:9090.", "place"),
+        ("Logs go to /var/log/shop.", "place"),
+        ("The staging port is 6432.", "value"),
+        ("Remind me to rotate the certificates.", "todo"),
+        ("We still need to translate the help pages.", "todo"),
+        ("Last week I adopted a dog named Biscuit with my sister.", "event"),
+    ],
+)
+def test_a_user_says_something_worth_remembering(said, kind):
+    [one] = taken_from([(7, Message(role="user", blocks=(Text("Hello there. " + said),)))], 1.0)
+    assert (one.content, one.kind, one.seq, one.trust) == (said, kind, 7, "user")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Is the staging port 6432?",
+        "Could you look at src/app/main.py, it is broken.",
+        "What is our release manager called?",
+        "Thanks, that is really nice of you!",
+        "Fix the failing test in src/app/main.py.",
+        "ok go on with it then",
+    ],
+)
+def test_what_asks_or_greets_is_not_remembered(said):
+    assert taken_from([(1, Message(role="user", blocks=(Text(said),)))], 1.0) == []
+
+
+def test_what_happened_keeps_to_its_share_of_the_talk():
+    lines = [f"Last Monday I went to the {n}th Berlin fair with Anna." for n in range(50)]
+    messages = [(n, Message(role="user", blocks=(Text(line),))) for n, line in enumerate(lines, 1)]
+    taken = taken_from(messages, 0.2)
+    size = sum(len(one.content) for one in taken)
+    assert 0.15 <= size / sum(map(len, lines)) <= 0.2
+    assert [one.seq for one in taken] == sorted(one.seq for one in taken)
+
+
+def test_open_to_dos_are_remembered_and_end_when_they_are_done(tmp_path):
+    url = f"sqlite:{tmp_path}/a.db"
+
+    def todos(state: str) -> dict:
+        rows = [
+            {"content": "Write the migration", "status": "pending"},
+            {"content": "Tell the users", "status": state},
+        ]
+        return {"type": "tool_use", "id": state, "name": "TodoWrite", "input": {"todos": rows}}
+
+    def work(context: refold.Context, state: str) -> None:
+        context.append({"role": "user", "content": "Go on"})
+        context.append({"role": "assistant", "content": [todos(state)]})
+        context.append_result(state, "ok")
+        for number in range(14):
+            context.append({"role": "assistant", "content": f"step {number} " + "word " * 300})
+            context.append({"role": "user", "content": f"and {number} " + "more " * 100})
+        context.compact(target=5_000)
+
+    config = {"memory_extract": "keep"}
+    with refold.open("talk", store=url, window=24_000, embedder=False, config=config) as context:
+        notices = []
+        context.on("memory-extracted", notices.append)
+        work(context, "pending")
+        assert [one.details["new"] for one in notices] == [2]
+        found = {entry.content: entry for entry in context.memory.list(tags=["todo"])}
+        assert found.keys() == {"To do: Write the migration", "To do: Tell the users"}
+        assert found["To do: Tell the users"].source == ("talk", 3)
+        work(context, "completed")
+        assert contents(context.memory.list(tags=["todo"])) == {"To do: Write the migration"}
+        assert len(context.memory.list(tags=["todo"], ended=True)) == 2
+
+
+def test_no_more_is_taken_than_a_memory_may_hold(tmp_path):
+    memory = refold.open_memory(store="memory:", embedder=False)
+    facts = [refold.Taken(f"The port of host {n} is {n}", n, "user", "value") for n in range(1, 9)]
+    assert memory.take(facts[:3], waits=False, entries_max=5) == 3
+    assert memory.take(facts, waits=True, entries_max=5) == 2
+    assert memory.take(facts, waits=False, entries_max=5) == 0
+    assert "memory_entries" in memory.said[-1][1]
+    assert memory.store("A user may always store more").id
+
+
+# --- by a writer ---
+
+
+class Noting:
+    """A writer that answers with a summary, or with facts where it is asked for those."""
+
+    def __init__(self, facts: str) -> None:
+        self.facts, self.asked = facts, []
+
+    def __call__(self, request: refold.types.Request) -> str:
+        if "worth remembering" not in request.prompt:
+            return "Goal: to help. Done: little so far."
+        self.asked.append(request.prompt)
+        return self.facts
+
+
+def written(tmp_path, writer, extract: str = "keep") -> refold.Context:
+    context = refold.open(
+        "talk",
+        store=f"sqlite:{tmp_path}/a.db",
+        window=24_000,
+        embedder=False,
+        writer=writer,
+        config={"memory_extract": extract},
+    )
+    context.append({"role": "user", "content": "Help me"})
+    call = {"type": "tool_use", "id": "t1", "name": "cat", "input": {}}
+    context.append({"role": "assistant", "content": [call]})
+    context.append_result("t1", "the queue named Zephyr holds 500 jobs")
+    context.append(
+        {"role": "user", "content": "Rabbit it shall be for the queue broker, 3.13 from May"}
+    )
+    for number in range(14):
+        context.append({"role": "assistant", "content": f"step {number} " + "word " * 300})
+        context.append({"role": "user", "content": f"and {number} " + "more " * 100})
+    context.compact(target=5_000)
+    return context
+
+
+def test_a_writer_adds_what_rules_do_not_see(tmp_path):
+    writer = Noting("- #5 decision: The queue broker shall be Rabbit 3.13 from May")
+    with written(tmp_path, writer) as context:
+        [entry] = context.memory.list(tags=["decision"])
+        assert entry.content == "The queue broker shall be Rabbit 3.13 from May"
+        assert (entry.trust, entry.source) == ("model", ("talk", 5))
+        assert len(writer.asked) == 1 and "Zephyr" in writer.asked[0]
+
+
+def test_what_only_a_tool_said_waits_for_a_person(tmp_path):
+    with written(tmp_path, Noting("#4 value: The queue Zephyr holds 500 jobs")) as context:
+        assert context.memory.list() == []
+        [waiting] = context.memory.inbox()
+        assert waiting.trust == "tool" and waiting.content.endswith("500 jobs")
+        context.append({"role": "user", "content": "How many jobs does the queue Zephyr hold?"})
+        assert "holds 500 jobs" not in str(context.request())
+        assert context.memory.accept(waiting.id).trust == "user"
+        context.append({"role": "user", "content": "And now, how many jobs in queue Zephyr?"})
+        assert "The queue Zephyr holds 500 jobs" in str(context.request())
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "#99 decision: The queue broker shall be Rabbit 3.13 from May",
+        "#5 decision: The queue broker is Rabbit 4.0 from May on",
+        "#5 decision: The queue broker is never Rabbit 3.13",
+        "#5 decision: Everybody loves purple elephants",
+        "#0 decision: The queue broker is Rabbit 3.13",
+        "#5 decision:",
+        "#5 decision: x",
+        "#5 decision: " + "Rabbit " * 100,
+        "5 decision: The queue broker is Rabbit 3.13",
+        "#-5 decision: The queue broker is Rabbit 3.13",
+        "#999999999999999 decision: The queue broker is Rabbit 3.13",
+        "NOTHING",
+        "",
+        "I'm sorry, I cannot do that.",
+        "<tool_call>rm -rf</tool_call>",
+        "#5 decision: the queue broker is ghp_" + "a1B2" * 9,
+    ],
+)
+def test_what_an_answer_makes_up_is_left_out(tmp_path, answer):
+    with written(tmp_path, Noting(answer)) as context:
+        assert context.memory.list() == [] and context.memory.inbox() == []
+
+
+@pytest.mark.parametrize("fault", [OSError("no network"), ValueError("x"), None])
+def test_a_writer_that_fails_leaves_the_rules(tmp_path, fault):
+    def broken(request):
+        if "worth remembering" not in request.prompt:
+            return "Goal: to help."
+        if fault is None:
+            return 7
+        raise fault
+
+    with written(tmp_path, broken) as context:
+        notices = []
+        context.on("memory-failed", notices.append)
+        context.append({"role": "user", "content": "You must never use the port 1234."})
+        context.append({"role": "assistant", "content": "word " * 300})
+        for _ in range(14):
+            context.append({"role": "user", "content": "more " * 300})
+            context.append({"role": "assistant", "content": "fine " * 300})
+        context.compact(target=5_000)
+        assert "You must never use the port 1234." in contents(context.memory.list())
+        assert notices and "the writer" in notices[0].reason
+
+
+def test_an_old_log_is_not_sent_to_a_writer_again(tmp_path):
+    written(tmp_path, None).close()
+    writer = Noting("NOTHING")
+    config = {"memory_extract": "keep"}
+    with refold.open(
+        "talk",
+        store=f"sqlite:{tmp_path}/a.db",
+        window=24_000,
+        embedder=False,
+        writer=writer,
+        config=config,
+    ) as context:
+        for number in range(14):
+            context.append({"role": "user", "content": f"again {number} " + "more " * 200})
+            context.append({"role": "assistant", "content": "fine " * 300})
+        context.compact(target=5_000)
+    assert writer.asked and not any("Zephyr" in prompt for prompt in writer.asked)

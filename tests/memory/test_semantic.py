@@ -140,6 +140,7 @@ class Angles:
     """An embedder that gives each text the cosine to the query that it is told."""
 
     name = "angles"
+    threshold = 0.7
 
     def __init__(self, size: int = 2) -> None:
         self.size = size
@@ -269,6 +270,13 @@ def test_old_and_unused_stands_below_fresh_of_the_same_worth(memory):
         for _ in range(3):
             memory.retrieve("alpha")
         assert contents(memory.retrieve("lamp flickers"))[0] == "lamp alpha flickers"
+
+
+@pytest.mark.parametrize("sign", ["🙂", ":", "…", "-", "the"])
+def test_what_has_no_words_ends_nothing(memory, sign):
+    memory.store("The port is 1")
+    memory.store(sign)
+    assert sorted(contents(memory.list())) == sorted(["The port is 1", sign])
 
 
 # --- the fold ---

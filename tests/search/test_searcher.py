@@ -205,3 +205,15 @@ def test_content_that_sqlite_could_misread_is_indexed_as_text():
     )
     assert set(seqs(full_text(store).search("walrus"))) == {1, 4}
     assert seqs(full_text(store).search("drop documents"))[0] == 2
+
+
+def test_a_hit_in_parallel_calls_names_the_tool_that_was_asked_for():
+    context = refold.open("work", store="memory:")
+    context.append({"role": "user", "content": "go"})
+    calls = [
+        {"id": name, "type": "function", "function": {"name": name, "arguments": "{}"}}
+        for name in ("read_file", "run")
+    ]
+    context.append({"role": "assistant", "content": "the walrus first", "tool_calls": calls})
+    assert [hit.tool for hit in context.search("walrus", tool="run")] == ["run"]
+    assert [hit.tool for hit in context.search("walrus")] == ["read_file, run"]

@@ -40,21 +40,67 @@ def test_the_sources_block_loads_and_what_stands_beside_it_wins(tmp_path):
     )
 
 
-def test_what_is_not_followed_is_said(tmp_path):
+def test_what_is_done_otherwise_is_said(tmp_path):
     (tmp_path / "refold.toml").write_text(
-        '[context_management.semantic_memory]\nenabled = true\nembedding_model = "ada"\nvector_store = "chroma"\n'
+        '[context_management.semantic_memory]\nenabled = true\nembedding_model = "text-embedding-3-small"\n'
+        "similarity_threshold = 0.5\n"
     )
     said = remarks(folder=tmp_path)
-    assert len(said) == 2 and "chroma" in said[1]
+    assert len(said) == 1 and "on this machine" in said[0]
     heard = []
     context = refold.open("work", store="memory:", config=block())
     context.on("setting-unused", lambda notice: heard.append(notice.reason))
     context.append({"role": "user", "content": "hi"})
     assert [line.partition(" = ")[0].rpartition(".")[2] for line in heard] == [
         "embedding_model",
-        "vector_store",
         "similarity_threshold",
     ]
+
+
+def memory_block(**changed) -> dict:
+    return block(semantic_memory={"enabled": True, **changed})
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({}, ("keep", "", "", None)),
+        ({"vector_store": "chroma"}, ("keep", "", "chroma", None)),
+        ({"vector_store": "ChromaDB"}, ("keep", "", "chroma", None)),
+        ({"vector_store": "sqlite", "similarity_threshold": 0.4}, ("keep", "", "", 0.4)),
+        ({"embedding_model": "text-embedding-ada-002"}, ("keep", "", "", None)),
+        ({"embedding_model": "all-MiniLM-L6-v2"}, ("keep", "semantic-large", "", None)),
+        (
+            {"embedding_model": "sentence-transformers/all-MiniLM-L6-v2"},
+            ("keep", "semantic-large", "", None),
+        ),
+        ({"embedding_model": "bert:/models/x"}, ("keep", "bert:/models/x", "", None)),
+        ({"embedding_model": "none"}, ("keep", "off", "", None)),
+        ({"enabled": False, "embedding_model": "whatever"}, ("off", "", "", None)),
+    ],
+)
+def test_semantic_memory_is_mapped_to_our_settings(changed, expected, tmp_path):
+    config, _ = loaded(memory_block(**changed), folder=tmp_path, environ={})
+    assert expected == (
+        config.memory_extract,
+        config.memory_embedder,
+        config.memory_vectors,
+        config.memory_threshold,
+    )
+
+
+@pytest.mark.parametrize("name", ["pinecone", "qdrant", "faiss", "Weaviate", "x" * 500])
+def test_a_vector_store_that_nobody_made_known_is_refused(name):
+    with pytest.raises(Invalid) as raised:
+        refold.open("work", store="memory:", config=memory_block(vector_store=name))
+    assert "register" in raised.value.hint
+
+
+@pytest.mark.parametrize("name", ["word2vec", "ada", "gpt-4o", "embedder"])
+def test_an_embedding_model_that_is_not_known_says_what_to_install(name, tmp_path):
+    with pytest.raises(Invalid) as raised:
+        loaded(memory_block(embedding_model=name), folder=tmp_path, environ={})
+    assert "pip install" in raised.value.hint and name in raised.value.message
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,8 @@ def test_every_setting_can_stand_in_the_environment(name: str, tmp_path: Path) -
     value = {
         "durability": "none",
         "memory_extract": "ask",
+        "memory_embedder": "semantic",
+        "memory_vectors": "chroma",
         "ladder": '["hide"]',
         "dialect": "anthropic",
         "tool_kinds": "{}",
@@ -63,6 +65,7 @@ def test_every_setting_can_stand_in_the_environment(name: str, tmp_path: Path) -
     }
     texts = {
         "exclude_tools": "[]",
+        "memory_threshold": "0.4",
         "auto": "false",
         "writer_checks": "true",
         "cache": "false",

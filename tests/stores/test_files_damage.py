@@ -20,8 +20,8 @@ from refold.errors import Corrupt, Invalid, RefoldError
 from refold.stores import open_store
 from refold.stores.contract.kit import TEXT, grown, sealed
 from refold.stores.files import FilesStore
-from refold.stores.files.lines import batch_of
 from refold.stores.files.log import READ_BYTES_MAX
+from refold.stores.lines import batch_of
 
 
 def filled(root: Path, count: int = 5) -> list[Event]:

@@ -6,13 +6,16 @@ from __future__ import annotations
 import os
 import random
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 import apsw
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from refold.core.model import Event
-from refold.errors import Conflict, Corrupt, Denied, Invalid, Unavailable
+from refold.errors import Conflict, Corrupt, Denied, Invalid, NotFound, Unavailable
 from refold.stores.contract.kit import grown, sealed
 from refold.stores.sqlite import SqliteStore
 from tests.stores.places import filled
@@ -35,6 +38,46 @@ def test_files_and_folders_are_private_whatever_the_umask(umask: int, tmp_path: 
     assert {path.name: mode(path) for path in folder.iterdir()} == dict.fromkeys(names, 0o600)
     assert mode(folder) == mode(tmp_path / "a") == 0o700
     store.close()
+
+
+@given(
+    steps=st.lists(
+        st.tuples(
+            st.integers(0, 1), st.sampled_from(["append", "fork", "delete"]), st.sampled_from("ab")
+        ),
+        max_size=12,
+    )
+)
+@settings(max_examples=60, deadline=None)
+def test_a_log_that_was_looked_for_in_vain_is_seen_once_it_is_there(
+    steps: list[tuple[int, str, str]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = str(tmp_path_factory.mktemp("absent") / "x.db")
+    stores = [SqliteStore(path), SqliteStore(path)]
+    grown(stores[0], "root", 2)
+    there: set[str] = set()
+    for who, what, id in steps:
+        if what == "delete" and id in there:
+            stores[who].delete(id)
+            there.discard(id)
+        elif what == "fork" and id not in there:
+            stores[who].fork("root", 1, id)
+            there.add(id)
+        elif what == "append" and id not in there:
+            grown(stores[who], id, 1)
+            there.add(id)
+        assert [found(store) for store in stores] == [there, there]
+    for store in stores:
+        store.close()
+
+
+def found(store: SqliteStore) -> set[str]:
+    """Which of two logs a store can read."""
+    seen: set[str] = set()
+    for id in "ab":
+        with suppress(NotFound):
+            seen.update(id for _ in store.read(id, limit=1))
+    return seen
 
 
 def test_a_store_that_comes_to_be_elsewhere_is_seen(tmp_path: Path) -> None:

@@ -208,7 +208,7 @@ def test_secrets_on_the_lines_of_a_gist_do_not_reach_the_writer():
     context.append({"role": "user", "content": f"use {AWS} again"})
     talked(context, 20)
     writer = Scripted()
-    context._compactor._asker = Asker(writer, count=ESTIMATE, redact=context._compactor._redact)
+    context._compactor.asker = Asker(writer, count=ESTIMATE, redact=context._compactor._redact)
     context.compact("summarize", instructions=f"never forget {AWS}")
     assert "earlier summary" in writer.prompt
     for secret in (AWS, key[:30], "q9w8e7r6t5y4"):
@@ -323,7 +323,7 @@ def test_no_room_for_prose_is_said_and_is_not_the_writers_fault():
     assert reasons == {NO_ROOM}
     assert [n.details["asked"] for n in heard if n.name == "compaction-complete"] == [0, 0, 0]
     assert writer.requests == []
-    assert not context._compactor._asker.resting
+    assert not context._compactor.asker.resting
 
 
 ECHOES = {
@@ -549,7 +549,7 @@ def test_a_cancelled_call_writes_nothing(strategy):
         context.compact(strategy)
     assert context.view.head == head
     assert page(context) == before
-    context._compactor._asker.writer = Scripted()
+    context._compactor.asker.writer = Scripted()
     assert context.compact(strategy).batch  # and the way is free again
 
 

@@ -21,7 +21,7 @@ from refold.artifacts.listing import StoredArtifact
 from refold.artifacts.offload import keep
 from refold.artifacts.output import BYTES, FORM, JSON, kept, value_of
 from refold.artifacts.reader import ArtifactReader, id_of
-from refold.checked import checked
+from refold.checked import checked, quoted
 from refold.config import Config
 from refold.core.model import Artifact, ArtifactType, Media, Message, Origin, ToolResult
 from refold.errors import Corrupt, Invalid, NotFound, RefoldError
@@ -139,7 +139,8 @@ class Artifacts:
     def _bytes(self, id: str) -> bytes:
         artifact = self._reader.original(id).artifact
         if artifact is None:
-            raise Invalid(f"{id:.80} is not an artifact", hint="artifacts.list() has their ids")
+            hint = "artifacts.list() has their ids"
+            raise Invalid(f"{quoted(id, 80)} is not an artifact", hint=hint)
         return b"".join(self._reader.content(artifact))
 
     @checked

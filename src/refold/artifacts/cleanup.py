@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from refold.artifacts.listing import StoredArtifact, listed
+from refold.checked import quoted
 from refold.core.codec import ARTIFACT_ID
 from refold.core.fold import Fold
 from refold.core.model import CLEANER, Artifact, Block, Conversation, ToolResult
@@ -333,4 +334,4 @@ def _stored(store: Store, conversation: str, id: str) -> StoredArtifact:
         return found
     state = "was removed already" if found else f"is not in {conversation}"
     hint = f"refold artifacts list {conversation} names those there are"
-    raise NotFound(f"{id!r:.200} {state}", hint=hint)
+    raise NotFound(f"{quoted(id, 200)} {state}", hint=hint)

@@ -18,6 +18,7 @@ from msgspec import Struct
 from refold.artifacts import values
 from refold.artifacts.media import Found, Search, gapped, media_of, mime_of, part_media
 from refold.artifacts.values import Gap, Written, degraded
+from refold.checked import quoted
 from refold.core.codec import EVENT_BYTES_MAX
 from refold.core.model import Media, Text
 from refold.errors import Invalid
@@ -60,7 +61,7 @@ def read(output: Any, *, mime: str = "", on_error: str = "raise") -> Output:
     """What is kept and shown of a tool's output. `mime` says what bytes are. Raises Invalid for
     values that cannot be written, unless `on_error` is "degrade": then their `repr` is kept."""
     if on_error not in ON_ERROR:
-        raise Invalid(f"on_error={on_error!r:.80}", hint="one of: " + ", ".join(ON_ERROR))
+        raise Invalid(f"on_error={quoted(on_error, 80)}", hint="one of: " + ", ".join(ON_ERROR))
     if isinstance(output, str):
         return Output(content=output)
     if isinstance(output, bytes | bytearray | memoryview):

@@ -40,6 +40,10 @@ class ArtifactReader:
         self._open = log
         self._index = ArtifactIndex(log.log)
 
+    def move(self) -> None:
+        """The log is another one now."""
+        self._index = ArtifactIndex(self._open.log)
+
     def list(
         self, task: str | int | None, query: str | None, tool: str | None
     ) -> Sequence[StoredArtifact]:

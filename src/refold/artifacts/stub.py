@@ -9,9 +9,11 @@ has what a program says of its own tools, `intake` asks.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 from msgspec import Struct
 
+from refold.artifacts import large_text
 from refold.artifacts.describe import Failed, summarized
 from refold.artifacts.kinds.registry import Looked
 from refold.artifacts.output import Content
@@ -22,7 +24,6 @@ from refold.redaction import Redact
 
 STUB_CHARS_MAX = 2_000
 NAME_CHARS, LOCATION_CHARS = 160, 300
-REDACTED_CHARS = 100_000
 SAMPLE_CHARS, LOOKED_AT_CHARS = 100_000, 2_000_000
 
 
@@ -65,16 +66,17 @@ class Stub(Struct, frozen=True):
 def stub_of(
     content: Content, origin: Origin, failed: Failed, *, tool: str, redact: Redact = str
 ) -> Stub:
-    """The stub of a content, without secrets: they go before its lines are chosen and cut, or,
-    where it is so large that this would hold up an append, from the lines that are shown.
-    `failed` is told what failed of that which the program brought: its own kinds and summaries."""
-    text = looked_at(content)
-    if len(text) <= REDACTED_CHARS:
-        text = redact(text)
+    """The stub of a content, without secrets: they go before its lines are cut. `failed` is told
+    what failed of that which the program brought: its own kinds and summaries."""
+    whole = looked_at(content)
+    text = large_text.showable(whole, redact)
     if not text:
         return Stub(None, tool=tool)
     summary = summarized(lambda: sample(content), origin, failed, redact)
-    return Stub(Looked(text, failed), summary, tool, redact)
+    redact_line = (
+        partial(large_text.line_shown, redact=redact) if large_text.is_long(whole) else None
+    )
+    return Stub(Looked(text, failed, redact_line), summary, tool, redact)
 
 
 def _size_text(artifact: Artifact) -> str:

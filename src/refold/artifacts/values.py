@@ -24,6 +24,7 @@ from uuid import UUID
 
 import msgspec
 
+from refold.checked import quoted
 from refold.core.codec import EVENT_BYTES_MAX
 from refold.errors import Invalid
 
@@ -286,7 +287,8 @@ def _written_item(key: str | int, value: Any, above: set[int], text: _Text) -> A
     try:
         return _written(value, above, text=text)
     except _Unfit as error:
-        error.way.append(f".{key:.80}" if isinstance(key, str) else f"[{key}]")
+        named = quoted(key, 80).strip("'") if isinstance(key, str) else ""
+        error.way.append(f".{named}" if named else f"[{key}]")
         raise
 
 

@@ -82,10 +82,11 @@ class ActiveModel:
     def follow(self) -> None:
         """Takes the model that the log names now, and the limits that it teaches; warns if the
         page is getting full."""
-        name = self._log.state.meta.model
+        state = self._log.state
+        name = state.meta.model
         if name != self._name and not self._is_pending():
             self.take(name)
-        elif self._log.state.lessons.get(self.info.name) != self._lesson:
+        elif state.lessons.get(self.info.name) != self._lesson:
             self._resize()
         if not self._log.pending:
             self._given.pop(self.info.name, None)
@@ -146,7 +147,8 @@ class ActiveModel:
     def output_max(self) -> int:
         """How long an answer to the page may be at most: what the model gives, and what its window
         has left."""
-        left = self.budget.window - self.current
+        budget = self.budget
+        left = budget.window - current_tokens(self._log.state, budget.factor)
         return min(self.info.output or left, left)
 
     # --- limits ---
@@ -166,7 +168,8 @@ class ActiveModel:
 
     def fits(self) -> bool:
         """Whether the page may be sent: the answer needs its room in the window as well."""
-        return self.current <= self.budget.input_max
+        budget = self.budget
+        return current_tokens(self._log.state, budget.factor) <= budget.input_max
 
     def may_be_sent(self) -> bool:
         """Whether a page that nothing makes shorter may be sent: it may take from a reserve that
@@ -194,10 +197,10 @@ class ActiveModel:
     def watch(self) -> None:
         """Says once that the page is getting full. Cheap where nothing came since the last
         time."""
-        budget, head = self.budget, self._log.state.head
-        if self._watched != (head, budget):
-            self._watched = (head, budget)
-            current = current_tokens(self._log.state, budget.factor)
+        budget, state = self.budget, self._log.state
+        if self._watched != (state.head, budget):
+            self._watched = (state.head, budget)
+            current = current_tokens(state, budget.factor)
             self._log.notices.watch(current, budget, can_help=self._log.config.auto)
 
     def watch_again(self) -> None:

@@ -26,10 +26,12 @@ from refold.compaction.planning import Job
 from refold.compaction.wish import instructions_of
 from refold.config import Config
 from refold.core.budget import Budget
+from refold.core.fold import Fold
 from refold.core.model import ADOPTED, BY_HAND, MADE_ROOM, Message, Span, Text
 from refold.core.plan import Plan, Proposal, Receipt
 from refold.errors import Invalid
 from refold.log.draft import Draft
+from refold.log.log import Fresh
 from refold.log.notices import Notice
 from refold.log.open_log import OpenLog
 from refold.redaction import redactor
@@ -54,7 +56,7 @@ class Compactor:
         check_tables(log.config.strategy)
         self._log, self._model = log, model
         self._redact = redactor(self._config.redact, "summaries")
-        self._asker = Asker(writer, count=log.counter, redact=self._redact) if writer else None
+        self.asker = Asker(writer, count=log.counter, redact=self._redact) if writer else None
         self._single = SingleRun()
         self._scratch: dict[str, Any] = {}
         self.hooks: list[Hook] = []
@@ -82,7 +84,7 @@ class Compactor:
         """What a plan is to be drawn up from. Without names, the configured ladder."""
         check_ladder(ladder)
         check_settings(settings or {}, ladder or self._config.ladder)
-        if instructions and self._asker is None:
+        if instructions and self.asker is None:
             hint = "give one: refold.open(writer=…), or --writer on the command line"
             raise Invalid("instructions are for a writer, and there is none", hint=hint)
         return Job(
@@ -95,7 +97,7 @@ class Compactor:
             ladder=ladder or self._config.ladder,
             task=task or self._latest_request(),
             target=target,
-            has_writer=self._asker is not None,
+            has_writer=self.asker is not None,
             settings=settings or {},
             per_token=self._model.price,
             expired=self._model.moment().is_expired(self._log.state),
@@ -151,7 +153,7 @@ class Compactor:
                 plan=replace(plan, target=self._model.current),
                 before=before,
                 after=before,
-                fresh=unedited(state, plan),
+                fresh=self._fresh(state, plan),
                 measured=False,
             )
             return self._apply(drawn, job) or Receipt(reason=EDITED)
@@ -213,9 +215,9 @@ class Compactor:
         with self._log.guard:
             drawn = self._draw_up(job)
             questions = self._questions(drawn, job, auto=auto)
-            if not questions or self._asker is None:
+            if not questions or self.asker is None:
                 return self._apply(drawn, job)
-        outcomes = self._asker.answers(questions, max(0.0, deadline - time.monotonic()))
+        outcomes = self.asker.answers(questions, max(0.0, deadline - time.monotonic()))
         with self._log.guard:
             return self._apply_with_prose(drawn, job, outcomes, questions)
 
@@ -224,15 +226,20 @@ class Compactor:
         before = state.view()
         plan, after = planning.drawn_up(state, job)
         clean = prose.without_secrets(plan, self._redact, job.count)
-        fresh, measured = unedited(state, clean), clean is plan
+        fresh, measured = self._fresh(state, clean), clean is plan
         return Drawn(plan=clean, before=before, after=after, fresh=fresh, measured=measured)
+
+    def _fresh(self, state: Fold, plan: Plan) -> Fresh:
+        """Whether a plan for this page still fits a later one, of the same log."""
+        id, is_unedited = self._log.id, unedited(state, plan)
+        return lambda later: self._log.id == id and is_unedited(later)
 
     def _questions(self, drawn: Drawn, job: Job, *, auto: bool) -> list[Question]:
         """What the writer is asked for this plan; nothing without one, and nothing automatically
         while it rests."""
-        if self._asker is None or self._config.writer_wait_s <= 0:
+        if self.asker is None or self._config.writer_wait_s <= 0:
             return []
-        if auto and self._asker.resting:
+        if auto and self.asker.resting:
             return []
         return prose.questions_of(drawn.plan, drawn.before, job)
 
@@ -334,9 +341,9 @@ class Compactor:
             questions = self._questions(drawn, job, auto=True)
         if not drawn.plan.proposals:
             return None
-        if not questions or self._asker is None:
+        if not questions or self.asker is None:
             return Prepared(drawn=drawn, job=job)
-        outcomes = self._asker.answers(questions, self._config.writer_wait_s)
+        outcomes = self.asker.answers(questions, self._config.writer_wait_s)
         return Prepared(drawn=drawn, job=job, questions=questions, outcomes=outcomes)
 
     def _apply_prepared(self, job: Job) -> Receipt | None:
@@ -366,6 +373,11 @@ class Compactor:
         these."""
         self._settled_at = None
 
+    def move(self) -> None:
+        """The log is another one now: what was found out or prepared was for the other."""
+        self._settled_at, self._skipped_at, self._prepared = None, -1, None
+        self._scratch.clear()
+
     def _due(self) -> trigger.Due:
         state, budget = self._log.state, self._model.budget
         if not self._config.auto or self._settled_at == (state.head, budget):
@@ -394,7 +406,7 @@ class Compactor:
         """The ladder, unless only a strategy's own trigger was passed, or messages are too many."""
         state, config = self._log.state, self._config
         why = trigger.cause(state, budget, config, self._model.moment())
-        if why == "asked" and self._asker is not None:
+        if why == "asked" and self.asker is not None:
             return self.job(instructions=instructions_of(state))
         if why == "early":
             return self.job(trigger.early_strategies(state, budget, config))

@@ -28,16 +28,21 @@ from refold.strategies.brief import (
     Count,
     Originals,
     Strategy,
+    protected,
     request_excess,
     untouched_tokens,
     with_excluded,
 )
 from refold.strategies.by_hand import hide_span
+from refold.strategies.gist.layout import newest_unit, task_of
 from refold.strategies.hide import hide
 from refold.strategies.ladder import LAST_RUNG, Climb, climb, is_lossless_enough
 from refold.strategies.registry import rungs
 
-SUMMARIZE = "summarize"
+SUMMARIZE, GIST = "summarize", "gist"
+# What a page far from full must have to be worth a summary, in tokens and as a share of the window;
+# the smaller of the two counts.
+LITTLE_TOKENS, LITTLE_RATIO = 1_000, 0.01
 MAKE_ROOM = "make-room"  # the oldest leave, as few as will do; no other strategy may help
 BY_HAND = "hide"
 LOSSLESS_RATIO = 0.75  # of the trigger: a page that gets there without a loss is left at that
@@ -75,13 +80,31 @@ def drawn_up(state: Fold, job: Job) -> tuple[Plan, View]:
     current = current_tokens(before, job.budget.factor)
     target = aim(before, current, job)
     brief = _brief_of(before, current, target, job)
-    done = climb(state, brief, _rungs_of(job))
+    spared = _spared(before, current, job)
+    done = climb(state, brief, [] if spared else _rungs_of(job))
     if job.span is None:
         done = _within_limit(done, brief)
     after = done.state.view()
     if job.span is not None or is_lossless_enough(brief, done, after):
         target = max(target, current_tokens(after, job.budget.factor))
-    return _plan(before, done, job, current, target), after
+    plan = _plan(before, done, job, current, target)
+    return (replace(plan, reason=spared) if spared else plan), after
+
+
+def _spared(view: View, current: int, job: Job) -> str:
+    """Why a page is left as it is although somebody asked: it is far from full, and what a gist
+    would stand for is hardly more than a gist. Empty if it is not left alone: a size, a span or a
+    strategy that was named is meant as it is."""
+    named = _asked(job) or job.settings or job.messages_max or job.purpose or job.span is not None
+    is_usual = GIST in job.ladder and tuple(job.ladder) == job.config.ladder
+    if named or not is_usual or current >= job.budget.warn_at:
+        return ""
+    held = protected(view) | task_of(view, job.budget.window)
+    newest = {slot.seq for slot in newest_unit(view)}
+    old = sum(slot.tokens for slot in view.slots if slot.seq not in held | newest)
+    if old >= min(LITTLE_TOKENS, LITTLE_RATIO * job.budget.window):
+        return ""
+    return f"too little to gain: what may be summarized has {old:,} tokens"
 
 
 def _brief_of(before: View, current: int, target: int, job: Job) -> Brief:

@@ -86,7 +86,7 @@ def cause(state: Fold, budget: Budget, config: Config, moment: Moment) -> Cause:
         return "idle"
     if any(_holds(when, state, budget, moment) for when in config.compact_when):
         return "when"
-    if early_strategies(state, budget, config):
+    if config.strategy and early_strategies(state, budget, config):
         return "early"
     is_small = current < config.crowd_ratio * budget.window
     return "crowded" if not is_small and _is_crowded(state, config) else ""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from refold.conversations.copier import CopyProgress as CopyProgress
     from refold.conversations.deleter import Deleted as Deleted
     from refold.conversations.log_check import Problem as Problem
+    from refold.conversations.recognition import Recognised as Recognised
     from refold.conversations.repairer import Repaired as Repaired
     from refold.conversations.scanner import FoundSecret as FoundSecret
     from refold.conversations.scanner import Scan as Scan
@@ -46,12 +47,24 @@ _TYPES = {
     "Deleted": "refold.conversations.deleter",
     "FoundSecret": "refold.conversations.scanner",
     "Problem": "refold.conversations.log_check",
+    "Recognised": "refold.conversations.recognition",
     "Repaired": "refold.conversations.repairer",
     "Scan": "refold.conversations.scanner",
     "ScanListener": "refold.conversations.scanner",
     "Verification": "refold.conversations.verifier",
 }
-_FUNCTIONS = ("list", "find", "copy", "export", "import_", "verify", "repair", "scan", "delete")
+_FUNCTIONS = (
+    "list",
+    "find",
+    "recognise",
+    "copy",
+    "export",
+    "import_",
+    "verify",
+    "repair",
+    "scan",
+    "delete",
+)
 
 __all__ = [*_FUNCTIONS, *_TYPES]
 
@@ -88,6 +101,18 @@ def find(store: Store | Place, name: str) -> Conversation:
 
     with _open(store, read_only=True) as opened:
         return described(opened, opened.conversation(_id(opened, name)))
+
+
+@checked
+def recognise(
+    store: Store | Place, messages: Sequence[Any], *, dialect: str = "openai_chat"
+) -> Recognised | None:
+    """The conversation that begins as this list of messages does, further than any other; None if
+    none has its first message. `dialect` decides where a message could be any provider's."""
+    from refold.conversations.recognition import recognise
+
+    with _open(store) as opened:
+        return recognise(opened, messages, dialect)
 
 
 @checked

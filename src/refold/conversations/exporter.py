@@ -21,12 +21,12 @@ import msgspec
 
 from refold.artifacts.offload import suffix_of
 from refold.conversations.markdown import is_text, markdown_chunks
-from refold.conversations.redacted_copy import RedactedCopy
+from refold.conversations.redacted_copy import RedactedCopy, known_secrets
 from refold.core import codec
 from refold.core.model import Artifact, Conversation, Event, is_cleanup
 from refold.errors import Conflict, Corrupt, Invalid
 from refold.log.reading import events_of
-from refold.redaction import KnownSecrets, pieces, redacted_chunks
+from refold.redaction import pieces, redacted_chunks
 from refold.stores.protocol import Store
 from refold.system import disk
 
@@ -197,9 +197,9 @@ def chunks_of(
 def _without_secrets(
     store: Store, conversation: str, chunks: Iterator[bytes], emails: bool
 ) -> Iterator[bytes]:
-    """The export for reading without secrets. It is read once before: what is a secret in one
-    place is one in every place."""
-    known = KnownSecrets()
+    """The export for reading without secrets. It is read once before, after the whole log: what
+    is a secret in one place is one in every place, and a page may show a part of one only."""
+    known = known_secrets(store, store.conversation(conversation))
     for piece in pieces(chunks):
         known.learn(piece)
     again = markdown_chunks(store, conversation)

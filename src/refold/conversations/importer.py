@@ -58,6 +58,17 @@ def read_document(path: str) -> bytes:
         raise disk.os_failure(error, f"cannot read {path}") from error
 
 
+def open_regular_file(path: str) -> BinaryIO:
+    """The same, with errors that a person can read."""
+    disk.check_name(path)
+    try:
+        return _open_regular(path)
+    except FileNotFoundError as error:
+        raise NotFound(f"there is no file {path}", hint=NAME_AN_EXPORT) from error
+    except OSError as error:
+        raise disk.os_failure(error, f"cannot read {path}") from error
+
+
 def _open_regular(path: str) -> BinaryIO:
     """The file, open for reading; Invalid if it is a folder, a device or a pipe."""
     # Without O_NONBLOCK, opening a named pipe would wait for its writer forever.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from refold.checked import quoted
 from refold.core import bookmark
 from refold.core.bookmark import Bookmark
 from refold.core.codec import decode
@@ -116,7 +117,7 @@ def _id_by_name(store: Store, name: str) -> str:
 def _position(name: str) -> int:
     digits = name[1:] or "1"
     if not digits.isdecimal() or len(digits) > POSITION_DIGITS or int(digits) < 1:
-        raise Invalid(f"{name!r:.100} is not a valid position", hint=POSITION_HINT)
+        raise Invalid(f"{quoted(name)} is not a valid position", hint=POSITION_HINT)
     return int(digits)
 
 

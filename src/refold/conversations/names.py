@@ -14,9 +14,10 @@ import re
 import unicodedata
 from collections.abc import Iterable
 
+from refold.checked import quoted
 from refold.conversations.listing import meta_of
 from refold.core.codec import conversation_checked
-from refold.display import cut, is_text
+from refold.display import is_text
 from refold.errors import Invalid, NotFound
 from refold.log.log import Log
 from refold.log.reading import conversations
@@ -38,7 +39,7 @@ def names_checked(names: Iterable[str]) -> tuple[str, ...]:
 
 def _name_checked(name: str) -> str:
     if not isinstance(name, str) or not name.strip() or len(name) > CHARS_MAX or not is_text(name):
-        said = f"{name!a:.100} is not a name"
+        said = f"{quoted(name)} is not a name"
         raise Invalid(said, hint=f"a text of 1 to {CHARS_MAX:,} characters, without surrogates")
     return name
 
@@ -55,7 +56,7 @@ def named(store: Store, name: str) -> str | None:
     ]
     if len(found) > 1:
         ids = ", ".join(found[:IDS_SHOWN]) + (", …" if len(found) > IDS_SHOWN else "")
-        said = f"{len(found)} conversations are called {cut(name, SHOWN_CHARS)!r}: {ids}"
+        said = f"{len(found)} conversations are called {quoted(name, SHOWN_CHARS)}: {ids}"
         raise Invalid(said, hint="say which, by its id")
     return found[0] if found else None
 
@@ -75,7 +76,7 @@ def id_of_named(store: Store, name: str) -> str:
     try:
         return conversation_checked(name)
     except Invalid as error:
-        said = f"no conversation is called {cut(name, SHOWN_CHARS)!r}"
+        said = f"no conversation is called {quoted(name, SHOWN_CHARS)}"
         raise NotFound(said, hint="refold list shows ids and names") from error
 
 

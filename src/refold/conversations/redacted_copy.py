@@ -45,39 +45,18 @@ class RedactedCopy:
         # An edit may say which lines of a result stay.
         self._by_rules = partial(redacted, emails=emails, keep_lines=True)
         self._about = store.conversation(conversation)
-        self._known = KnownSecrets()
+        self._known = known_secrets(store, self._about)
         # What became of an artifact, by the digest that it had.
         self._artifacts: dict[str, Artifact] = {}
         # The digest that a content had, by the one it has now.
         self._digests: dict[str, str] = {}
         self._ids: dict[str, str] = {}
-        # Both are needed before anything is written: a text may hold a secret that only a later one
-        # shows to be one, or name an artifact before the event that makes it known.
-        self._learn_secrets()
+        # Needed before anything is written, as the secrets are: a text may name an artifact before
+        # the event that makes it known.
         for event in events_of(store, self._about):
             artifact = artifact_of(event)
             if artifact is not None and artifact.digest not in self._artifacts:
                 self._learn(artifact)
-
-    def _learn_secrets(self) -> None:
-        """Finds the secrets of all events and contents."""
-        contents: set[str] = set()
-        for event in events_of(self._store, self._about):
-            if event.erased:
-                continue
-            for text in (event.by, *texts(json_body(event))):
-                self._known.learn(text)
-            artifact = artifact_of(event)
-            if artifact is not None and artifact.digest not in contents:
-                contents.add(artifact.digest)
-                self._learn_content(artifact.digest)
-
-    def _learn_content(self, digest: str) -> None:
-        try:
-            for text, _ in self._texts(digest):
-                self._known.learn(text)
-        except NotFound:
-            return  # cleaned up, or lost: then it shows nothing either
 
     def _redact(self, text: str) -> str:
         return self._known.redacted(self._by_rules(text))
@@ -237,17 +216,43 @@ class RedactedCopy:
 
     def _pieces(self, digest: str) -> Iterator[tuple[str, str]]:
         """A content in pieces without secrets, and how they become bytes."""
-        return ((self._redact(text), coding) for text, coding in self._texts(digest))
+        return ((self._redact(text), coding) for text, coding in _texts(self._store, digest))
 
-    def _texts(self, digest: str) -> Iterator[tuple[str, str]]:
-        """A content in pieces as it is. What is not text is read character by character: a note in
-        the middle of it costs less than a secret."""
-        coding = "utf-8" if is_text(self._store.get(digest)) else "latin-1"
-        chunks = self._store.get(digest)
-        if coding == "latin-1":
-            chunks = (chunk.decode("latin-1").encode() for chunk in chunks)
-        for piece in pieces(chunks):
-            yield piece, coding
+
+def known_secrets(store: Store, about: Conversation) -> KnownSecrets:
+    """The secrets of all events and contents. A text may hold one that only another shows to be
+    one, or a part of one where it was cut."""
+    known = KnownSecrets()
+    contents: set[str] = set()
+    for event in events_of(store, about):
+        if event.erased:
+            continue
+        for text in (event.by, *texts(json_body(event))):
+            known.learn(text)
+        artifact = artifact_of(event)
+        if artifact is not None and artifact.digest not in contents:
+            contents.add(artifact.digest)
+            _learn_content(known, store, artifact.digest)
+    return known
+
+
+def _learn_content(known: KnownSecrets, store: Store, digest: str) -> None:
+    try:
+        for text, _ in _texts(store, digest):
+            known.learn(text)
+    except NotFound:
+        return  # cleaned up, or lost: then it shows nothing either
+
+
+def _texts(store: Store, digest: str) -> Iterator[tuple[str, str]]:
+    """A content in pieces as it is, and how they become bytes. What is not text is read character
+    by character: a note in the middle of it costs less than a secret."""
+    coding = "utf-8" if is_text(store.get(digest)) else "latin-1"
+    chunks = store.get(digest)
+    if coding == "latin-1":
+        chunks = (chunk.decode("latin-1").encode() for chunk in chunks)
+    for piece in pieces(chunks):
+        yield piece, coding
 
 
 def _unsigned(clean: dict[str, Any]) -> dict[str, Any]:

@@ -104,7 +104,7 @@ def repair(store: Store, conversation: str) -> Repaired:
     damage = _judged(seen)
     spoilt = damage.spoilt
     if not damage.is_cut and not spoilt and _reads_as(store, conversation, damage.sound):
-        return Repaired(conversation=conversation)
+        return Repaired(conversation=conversation, changed=bool(seen.copy), copy=seen.copy)
     after = _parting(store, conversation, seen, damage)
     rest = _keep_rest(store, conversation, damage.rest)
     kept = [_mended(event) for event in damage.sound[after:]]
@@ -116,7 +116,7 @@ def repair(store: Store, conversation: str) -> Repaired:
         erased=tuple(spoilt),
         ends_at=len(damage.sound) if damage.is_cut else None,
         rest=rest,
-        copy=copy,
+        copy=seen.copy or copy,
         lost=tuple(damage.lost()),
     )
 

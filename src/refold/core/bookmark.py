@@ -203,7 +203,7 @@ def _slot(
         if isinstance(body, Summarize):
             return standin(seq, last, summary_text(body), event, body)
         return standin(seq, last, body.notice if isinstance(body, Hide) else "", event)
-    message = decode(events[seq])
+    message = None if seq in erased else decode(events[seq])
     shown = message if isinstance(message, Message) else skeleton(erased.get(seq))
     for edit in _in_order(edits, events):
         shown = edited(shown, edit)

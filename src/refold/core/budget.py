@@ -102,22 +102,22 @@ def offload_tokens(config: Config, window: int) -> int:
 def factor_of(view: Sized, model: str) -> float:
     """Reported tokens per estimated token for a model; another model's ratio is better than
     none."""
+    if not view.calibration:
+        return 1.0
     known = view.calibration.get(model)
-    if known is None and view.calibration:
-        known = list(view.calibration.values())[-1]
-    return known if known is not None else 1.0
+    return list(view.calibration.values())[-1] if known is None else known
 
 
 def current_tokens(view: Sized, factor: float) -> int:
     """What the next request will carry: the last reported size, plus what came since, minus what
     edits removed. A page that is shorter than the reported one is its share of it: an error in
     our estimate must shrink with the page."""
-    anchor = view.anchor
+    anchor, tokens = view.anchor, view.tokens
     if anchor is None:
-        return round(view.tokens * factor)
-    if view.tokens < anchor.page:
-        return round(anchor.tokens * view.tokens / anchor.page)
-    return anchor.tokens + round((view.tokens - anchor.page) * factor)
+        return round(tokens * factor)
+    if tokens < anchor.page:
+        return round(anchor.tokens * tokens / anchor.page)
+    return anchor.tokens + round((tokens - anchor.page) * factor)
 
 
 def page_tokens(view: Sized, factor: float, current: int) -> int:

@@ -22,6 +22,7 @@ from uuid import UUID
 
 import msgspec
 
+from refold.checked import quoted
 from refold.core import newer
 from refold.core.model import (
     Artifact,
@@ -332,7 +333,7 @@ def conversation_checked(id: str) -> str:
         or id.upper() in _RESERVED
     ):
         raise Invalid(
-            f"{id!r:.100} is not a conversation id",
+            f"{quoted(id)} is not a conversation id",
             hint="1 to 64 letters, digits, dots, dashes, underscores: fix-login",
         )
     return plain_text(id)
@@ -347,7 +348,7 @@ def artifact_id(digest: str) -> str:
 def digest_checked(digest: str) -> str:
     """The digest of a content itself, if it is a sha256 in lower-case hex."""
     if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
-        raise Invalid(f"{digest!r:.100} is not a digest", hint="64 hex digits, as `put` gave them")
+        raise Invalid(f"{quoted(digest)} is not a digest", hint="64 hex digits, as `put` gave them")
     return digest
 
 

@@ -170,10 +170,12 @@ class Fold:
         self.head, self.chain = event.seq, event.chain
         self.first_at_ms = self.first_at_ms or event.at_ms
         self.updated_ms = event.at_ms
-        body = body or decode(event)
+        # What an erase names is gone from then on, also while its bytes still wait to go.
+        is_erased = event.erased or event.seq in self.erased
+        body = None if is_erased else body or decode(event)
         match body:
             case None:
-                if event.erased and event.kind == "message" and live:
+                if is_erased and event.kind == "message" and live:
                     self._show(event, skeleton(self.erased.get(event.seq)))
             case Message():
                 if body.role == "assistant":

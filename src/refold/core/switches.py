@@ -45,6 +45,8 @@ def switches(events: Iterable[Event]) -> Switches:
     for seq, body in reversed(controls):
         if isinstance(body, Erase):
             erased[body.seq] = body
+        if seq in erased:
+            continue
         if seq in off or off_from < seq < off_to:
             off.add(seq)
             continue

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from refold.checked import check
+from refold.checked import check, quoted
 from refold.dialects.outside import plain_value, refused
 from refold.dialects.system import text_blocks
 from refold.dialects.tools import definition_of, function_in, is_declaring, one_by_one, plain_tool
@@ -47,7 +47,7 @@ def _check_declaring(tool: Mapping[str, Any]) -> None:
     """A list of functions is not empty, and a tool that is named by its only key has settings."""
     for key, value in tool.items():
         if not isinstance(value, Mapping | list) or value == []:
-            raise refused(f"the tool {key!r:.60}", value, "an object, or a list of functions")
+            raise refused(f"the tool {quoted(key, 60)}", value, "an object, or a list of functions")
 
 
 def _check_tool(tool: dict[str, Any]) -> None:
@@ -56,5 +56,9 @@ def _check_tool(tool: dict[str, Any]) -> None:
         return
     custom = tool.get("custom")
     definition = definition_of(function or (custom if isinstance(custom, Mapping) else tool))
-    check(f"the schema of the tool {definition.name!r:.60}", definition.schema, Mapping[str, Any])
-    check(f"the description of the tool {definition.name!r:.60}", definition.description, str)
+    check(
+        f"the schema of the tool {quoted(definition.name, 60)}",
+        definition.schema,
+        Mapping[str, Any],
+    )
+    check(f"the description of the tool {quoted(definition.name, 60)}", definition.description, str)

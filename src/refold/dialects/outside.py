@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from refold.checked import shown
+from refold.checked import quoted, shown
 from refold.core.codec import DEPTH_MAX
 from refold.core.model import Role
 from refold.display import failure
@@ -86,7 +86,7 @@ def _decoded(content: bytes) -> str:
         return content.decode()
     except UnicodeDecodeError as error:
         raise Invalid(
-            f"{content[:20]!r}… is not UTF-8 text",
+            f"{quoted(content, 20)}… is not UTF-8 text",
             hint="pass text, or bytes as base64 in a media block",
         ) from error
 

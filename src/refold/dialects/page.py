@@ -38,7 +38,7 @@ class Rendered(Struct, frozen=True):
     @property
     def is_empty(self) -> bool:
         """Whether no message is in it: then there is nothing to ask the model."""
-        return not any(self.request.get(key) for key in _MESSAGE_KEYS)
+        return not any(map(self.request.get, _MESSAGE_KEYS))
 
 
 class _Unit(Struct, frozen=True):
@@ -90,9 +90,15 @@ class Page:
             tools=view.tools,
             marks=marks,
             lost=lost,
-            caching=replace(self.caching, ttl=self.caching.ttl or self.ttl),
+            caching=self._caching_now(),
         )
         return Rendered(request, tuple(lost), (*self.repairs, *self.tail.repairs))
+
+    def _caching_now(self) -> CacheMarks:
+        """As it was asked for; marks live as long as the newest that came, unless that was said."""
+        if self.caching.ttl or not self.ttl:
+            return self.caching
+        return replace(self.caching, ttl=self.ttl)
 
     def _grow(self, view: View) -> None:
         """Renders for good every unit but the last, which may still grow."""

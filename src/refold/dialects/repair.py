@@ -12,6 +12,7 @@ import json
 import re
 from typing import Any
 
+from refold.checked import quoted
 from refold.core.model import Opaque
 from refold.dialects.wire import plain_id, report, shown_text
 
@@ -22,16 +23,22 @@ KNOWN_PARTS = frozenset({
     "image_url", "input_audio", "file", "refusal", "input_text", "output_text", "input_image",
     "input_file",
 })  # fmt: skip
+_ENCODE = json.JSONEncoder(ensure_ascii=False).encode  # `json.dumps` makes one for every call
 _NAME = re.compile(r"[a-zA-Z0-9_-]+")
 _BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_"
 
 
+def is_fitting(name: Any, length_max: int) -> bool:
+    """Whether providers take this as the name of a tool."""
+    return isinstance(name, str) and len(name) <= length_max and bool(_NAME.fullmatch(name))
+
+
 def fitting_name(name: Any, dialect: str, length_max: int, lost: list[str]) -> str:
     """The name of a tool in characters that the provider takes; the same for the same name."""
-    if isinstance(name, str) and len(name) <= length_max and _NAME.fullmatch(name):
-        return name
+    if is_fitting(name, length_max):
+        return name  # type: ignore[no-any-return]
     fit = plain_id(name if isinstance(name, str) else "tool", length_max)
-    report(lost, f"the tool {name!r:.80} is called {fit} here: {dialect} takes no such name")
+    report(lost, f"the tool {quoted(name, 80)} is called {fit} here: {dialect} takes no such name")
     return fit
 
 
@@ -39,7 +46,7 @@ def argument_text(arguments: Any) -> str:
     """The arguments of a call as text; an object without fields for none."""
     if isinstance(arguments, str):
         return arguments
-    return "{}" if arguments is None else json.dumps(arguments, ensure_ascii=False)
+    return "{}" if arguments is None else _ENCODE(arguments)
 
 
 def is_base64(data: Any) -> bool:
@@ -67,7 +74,7 @@ def refused_text(part: Any, dialect: str, lost: list[str]) -> str:
     kind = part.get("type") if isinstance(part, dict) else type(part).__name__
     text = _text_in(part, kind)
     fate = "sent as text" if text else "not sent"
-    report(lost, f"a part of type {kind!r:.40} is {fate}: {dialect} takes no such part there")
+    report(lost, f"a part of type {quoted(kind, 40)} is {fate}: {dialect} takes no such part there")
     return text
 
 

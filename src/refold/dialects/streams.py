@@ -12,7 +12,7 @@ import json
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from refold.checked import shown
+from refold.checked import quoted, shown
 from refold.dialects.outside import encoded, plain
 from refold.dialects.wire import objects_in
 from refold.display import failure
@@ -77,7 +77,7 @@ def assemble(chunks: Iterable[Any]) -> Chunk:
             except (LookupError, TypeError, ValueError, AttributeError) as error:
                 said = f"these chunks make no response: {failure(error)}"
                 raise Invalid(said, hint=_HINT) from error
-    raise Invalid(f"{wires[0]!r:.80} is not a chunk of a response", hint=_HINT)
+    raise Invalid(f"{quoted(wires[0], 80)} is not a chunk of a response", hint=_HINT)
 
 
 def _plain_chunk(chunk: Any) -> Chunk:

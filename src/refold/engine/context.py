@@ -39,6 +39,7 @@ from refold.engine.changes import changes
 from refold.engine.config_check import check_config
 from refold.engine.extraction import Extraction
 from refold.engine.log_reader import LogReader
+from refold.engine.mirror import Mirror, Mirrored
 from refold.engine.pages import Pages
 from refold.engine.recorder import OnError, Recorder
 from refold.engine.search import ConversationSearch, Filters
@@ -47,6 +48,7 @@ from refold.engine.stats import Stats, inherited, stats_of
 from refold.errors import Conflict, Invalid
 from refold.log import undo
 from refold.log.draft import Draft
+from refold.log.front import is_same_text
 from refold.log.keys import stamp
 from refold.log.notes import write_note
 from refold.log.notices import Listener, NoticeName
@@ -89,7 +91,6 @@ class Context:
     ) -> None:
         self.config = check_config(config or Config())
         self._open = OpenLog(store, conversation, self.config, counter=counter, model=model)
-        self.id = self._open.id
         self._owns_store, self._writer, self._embedder = owns_store, writer, embedder
         self._model = ActiveModel(self._open)
         self._compactor = Compactor(self._open, self._model, writer)
@@ -97,15 +98,33 @@ class Context:
         self._recorder = Recorder(self._open, self._model, self._intake)
         self._pages = Pages(self._open, self._model, self._compactor)
         self._search = ConversationSearch(self._open, embedder)
-        self._extraction = Extraction(self._open, lambda: self.memory)
+        self._extraction = Extraction(self._open, lambda: self.memory, self._compactor.asker)
         self._memories = ShownMemories(self._open, self._model, self._intake, lambda: self.memory)
         self._reader = ArtifactReader(self._open)
         self.artifacts = Artifacts(self._open, self._reader)
         self.log = LogReader(self._open)
+        self._mirror = Mirror(self._open, self._recorder, self._pages)
         self._model.changed += [self._compactor.reconsider, self._resize, self._pages.clear]
         self._open.settled = self._model.follow
+        self._open.moved += [self._recorder.keys.forget, self._reader.move, self._extraction.move]
+        self._open.moved += [self._compactor.move, self._pages.move, self._move]
         self.update(model=model, window=window, system=system, tools=tools)
         self._remark(remarks)
+        if self.config.memory_vectors or self.config.memory_embedder:
+            from refold.memory.opening import settings_of
+
+            settings_of(self.config, embedder)  # what is not known is said now, not in a request
+
+    @property
+    def id(self) -> str:
+        """The conversation: the one that was opened, unless `mirror` went on in a fork of it."""
+        return self._open.id
+
+    def _move(self) -> None:
+        """The log is another one now."""
+        vars(self).pop("_inherited", None)
+        if "memory" in vars(self):
+            self.memory.conversation = self.id
 
     def _resize(self) -> None:
         bound = self._model.info.thinking_bound
@@ -140,7 +159,7 @@ class Context:
         with self._open.guard:
             if not all(value is None for value in (system, tools, title, tags, metadata, names)):
                 self._open.check_writable()
-            self._model.take(model or self._open.state.meta.model, window)
+            self._model.take(model or self._open.known.model, window)
             self._model.tell_unknown()
             tagged = tuple(tags) if tags is not None else None
             given = Meta(
@@ -238,6 +257,19 @@ class Context:
         return write_note(self._open, keys, kind, data, by=by, stamp=stamp(at, key))
 
     @checked
+    def mirror(
+        self, messages: Sequence[Any], *, system: Any = None, tools: list[Any] | None = None
+    ) -> Mirrored:
+        """Follows a history that somebody else owns: hand its whole list over, as often as you
+        like. What is new is appended, a change in the last two messages amends them, and any other
+        difference forks: this context then goes on in the fork, or in the branch that has the
+        list. Nothing is written twice."""
+        if system is not None and is_same_text(self._open.known.system, plain_system(system)):
+            system = None
+        self.update(system=system, tools=tools)
+        return self._mirror.take(messages)
+
+    @checked
     def stream(self, response: Iterable[Any]) -> Iterator[Any]:
         """Hands on the chunks of a provider's raw stream, and records the reply once it ends,
         however it ends."""
@@ -251,8 +283,7 @@ class Context:
         """The keyword arguments of the provider's next call: valid, fitting, with cache marks, the
         model and, where it must be told, how long the answer may be. Your own `overrides` come
         last. Compacts when due."""
-        self._memories.show()
-        return self._pages.request(dialect, overrides)
+        return self._pages.request(dialect, overrides, self._memories.show)
 
     @checked
     def render(self, dialect: str | None = None) -> Rendered:
@@ -269,8 +300,8 @@ class Context:
 
     @property
     def view(self) -> View:
-        """The page as a value: slots, sums, pins, usage; title, tags, metadata, names and model as
-        `update` set them, written or not."""
+        """The page as a value: slots, sums, pins, usage; system prompt, tools, title, tags,
+        metadata, names and model as `update` set them, written or not."""
         with self._open.reading():
             return self._open.view()
 
@@ -495,13 +526,20 @@ class Context:
     @cached_property
     def memory(self) -> SemanticMemory:
         """What outlives conversations: entries of this project, and of the user."""
+        from refold.memory.opening import settings_of
         from refold.memory.semantic import SemanticMemory
 
         def tell(name: str, reason: str) -> None:
             self._open.notify(cast(NoticeName, name), reason)
 
+        settings = settings_of(self.config, self._embedder)
         return SemanticMemory(
-            self._open.store, embedder=self._embedder, conversation=self.id, tell=tell
+            self._open.store,
+            embedder=settings.embedder,
+            vectors=settings.vectors,
+            threshold=settings.threshold,
+            conversation=self.id,
+            tell=tell,
         )
 
     @checked

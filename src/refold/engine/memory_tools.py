@@ -11,6 +11,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from refold.checked import quoted
 from refold.display import moment, one_line
 from refold.errors import Invalid
 from refold.memory.entry import MemoryEntry
@@ -51,7 +52,7 @@ class MemoryTools:
 
     def remember(self, given: RememberArguments) -> str:
         if given.scope not in ("project", "user"):
-            raise Invalid(f"there is no scope {given.scope!r:.100}", hint="scopes: project, user")
+            raise Invalid(f"there is no scope {quoted(given.scope)}", hint="scopes: project, user")
         memory = self._memory()
         entry = memory.store(given.content, tags=given.tags, scope=given.scope, trust="model")
         known = f", said {entry.count} times now" if entry.count > 1 else ""

@@ -7,7 +7,7 @@ What was rendered before is kept, so a page that only grew costs its growth. Nei
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from refold import dialects
 from refold.compaction.active_model import ActiveModel
 from refold.compaction.compactor import Compactor
+from refold.core.budget import current_tokens
 from refold.core.laws import thinking_from
 from refold.dialects import openai_chat
 from refold.dialects.messages import PageMessage, page_messages
@@ -27,6 +28,10 @@ from refold.log.open_log import OpenLog
 PREPARE_TRIES_MAX = 5
 
 
+def _add_nothing() -> None:
+    """The page is shown as it is."""
+
+
 class Pages:
     """Renders the page of one open log. `shown` is the head that the last request showed."""
 
@@ -36,9 +41,12 @@ class Pages:
         self.shown = log.state.head
         self._is_answered = True  # whether a reply came since the newest request
 
-    def request(self, dialect: str | None, overrides: Mapping[str, Any]) -> dict[str, Any]:
-        """The whole call, with the caller's own keywords last."""
-        rendered = self.render(dialect)
+    def request(
+        self, dialect: str | None, overrides: Mapping[str, Any], before: Callable[[], None]
+    ) -> dict[str, Any]:
+        """The whole call, with the caller's own keywords last. `before` is called with the lock
+        held, once others' events are read and before there is made room."""
+        rendered = self.render(dialect, before)
         spoken = dialects.dialect(self._model.dialect(dialect))
         is_given = spoken.output_limit in overrides
         most = None if is_given else self._model.output_max
@@ -53,7 +61,7 @@ class Pages:
             first = thinking_from(view, bound=self._model.info.thinking_bound)
             return page_messages(view.slots, spoken, settle=settle, thinking_from=first)
 
-    def render(self, dialect: str | None) -> Rendered:
+    def render(self, dialect: str | None, before: Callable[[], None] = _add_nothing) -> Rendered:
         """The request for a page that fits, durable once this returns."""
         if self._log.is_read_only:
             return self._preview(dialect)
@@ -61,7 +69,7 @@ class Pages:
         # room is made again.
         for _ in range(PREPARE_TRIES_MAX):
             with self._log.guard:
-                self._prepare()
+                self._prepare(before)
                 if not self._compactor.is_due() and self._model.fits():
                     return self._show(dialect)
             self._compactor.compact_if_due()
@@ -90,10 +98,11 @@ class Pages:
         with self._log.reading():
             return self._show(dialect)
 
-    def _prepare(self) -> None:
+    def _prepare(self, before: Callable[[], None]) -> None:
         """What must have happened before a page is rendered: others' events read, our own
         written."""
         self._log.catch_up()
+        before()
         self._log.settle()
         if self._log.pending:
             self._log.append([])
@@ -104,13 +113,14 @@ class Pages:
         rendered = page.render(view)
         if rendered.is_empty:
             raise Invalid("there is no message on the page", hint="append a user message")
-        fields = self._model.call_fields(page.dialect)
-        rendered = replace(rendered, request={**fields, **rendered.request})
+        call = {**self._model.call_fields(page.dialect), **rendered.request}
         if page.dialect.name == openai_chat.name and self._alternates():
-            rendered = replace(rendered, request=alternating(rendered.request))
+            call = alternating(call)
+        rendered = replace(rendered, request=call)
         self.shown, self._is_answered = view.head, False
         # Whatever a compaction could do has been done: a page that is still full is worth a word.
-        self._log.notices.watch(self._model.current, self._model.budget)
+        budget = self._model.budget
+        self._log.notices.watch(current_tokens(self._log.state, budget.factor), budget)
         self._log.sync("turn")
         return rendered
 
@@ -148,3 +158,8 @@ class Pages:
     def clear(self) -> None:
         """Forgets what was rendered, because it was for another model."""
         self._pages.clear()
+
+    def move(self) -> None:
+        """The log is another one now, and nothing of it was shown yet."""
+        self.clear()
+        self.shown, self._is_answered = self._log.state.head, True

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from refold import dialects
 from refold.artifacts import output as outputs
 from refold.artifacts.intake import Intake, ResultFields
+from refold.checked import quoted
 from refold.compaction.active_model import ActiveModel
 from refold.core.laws import calls_of, is_request, results_of
 from refold.core.model import Block, Event, Message, Slot, Text, Thinking, Usage
@@ -41,7 +42,7 @@ class Recorder:
         self.keys = Keys(log.log)
 
     def append(self, message: Any, by: str | None, stamp: Stamp = NOW) -> list[Event]:
-        parsed = self._parse(message)
+        parsed = self.parse(message)
         stamp = stamp.of(parsed[0].key if parsed else "")
         if stamp.key:
             parsed = [replace(one, key=stamp.key) for one in parsed]
@@ -172,7 +173,7 @@ class Recorder:
             return
         waiting = unanswered(self._log.state.slots)
         raise Invalid(
-            f"nobody made a call {call!r:.80}",
+            f"nobody made a call {quoted(call, 80)}",
             hint=suggestion(call, waiting) if waiting else "no call is waiting for its result",
         )
 
@@ -194,10 +195,11 @@ class Recorder:
 
     def count(self, message: Any) -> int:
         """The tokens of a message, in the provider's count."""
-        tokens = sum(count_message(one, self._log.counter) for one in self._parse(message))
+        tokens = sum(count_message(one, self._log.counter) for one in self.parse(message))
         return round(tokens * self._model.budget.factor)
 
-    def _parse(self, message: Any) -> list[Message]:
+    def parse(self, message: Any) -> list[Message]:
+        """A message in any shape, as messages of ours."""
         if isinstance(message, Message):
             return [message_checked(message)]
         return dialects.parse(message, self._model.dialect())

@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, TypedDict, Unpack, cast
 
+from refold.checked import quoted
 from refold.display import suggestion
 from refold.errors import Invalid
 from refold.log.notices import NoticeName
@@ -36,7 +37,7 @@ def _check_names(filters: Filters) -> None:
     for name in filters:
         if name not in Filters.__annotations__:
             hint = suggestion(name, Filters.__annotations__)
-            raise Invalid(f"search has no filter {name!r:.100}", hint=hint)
+            raise Invalid(f"search has no filter {quoted(name)}", hint=hint)
 
 
 class ConversationSearch:
@@ -58,7 +59,7 @@ class ConversationSearch:
         self._log.check_open()
         _check_names(filters)
         if not isinstance(everywhere, bool):
-            raise Invalid(f"everywhere={everywhere!r:.100} is neither True nor False")
+            raise Invalid(f"everywhere={quoted(everywhere)} is neither True nor False")
         if not everywhere and not self._log.state.head:
             return []
         try:

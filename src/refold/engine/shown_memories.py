@@ -51,23 +51,19 @@ class ShownMemories:
         self._log, self._model, self._intake, self._memory = log, model, intake, memory
 
     def show(self) -> None:
-        """Appends the memories that answer the latest request, if it has none yet."""
-        room = self._room()
-        if not room or self._log.is_read_only:
+        """Appends the memories that answer the latest request, if it has none yet. Called with
+        the lock held, once others' events are read."""
+        asked, room = _asked(self._log.state), self._room()
+        if asked is None or not room or self._memory().is_empty():
             return
-        with self._log.guard:
-            self._log.catch_up()
-            asked = _asked(self._log.state)
-            if asked is None or self._memory().is_empty():
-                return
-            try:
-                text, ids = self._told(asked, room)
-            except RefoldError as error:
-                self._log.notify("memory-failed", sentence(error))
-                return
-            if ids:
-                shown = Message(role="user", blocks=(Text(text),), metadata={MEMORIES: ids})
-                self._log.append(self._intake.message(shown, BY))
+        try:
+            text, ids = self._told(asked, room)
+        except RefoldError as error:
+            self._log.notify("memory-failed", sentence(error))
+            return
+        if ids:
+            shown = Message(role="user", blocks=(Text(text),), metadata={MEMORIES: ids})
+            self._log.append(self._intake.message(shown, BY))
 
     def _room(self) -> int:
         """The tokens that memories may have."""

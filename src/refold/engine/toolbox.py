@@ -22,7 +22,7 @@ from refold.artifacts.artifacts import Artifacts
 from refold.artifacts.intake import Intake
 from refold.artifacts.listing import StoredArtifact
 from refold.artifacts.reader import ArtifactReader
-from refold.checked import checked
+from refold.checked import checked, quoted
 from refold.compaction.active_model import ActiveModel
 from refold.compaction.wish import NOTED
 from refold.core.model import COMPACT_TOOL
@@ -200,7 +200,7 @@ class Toolbox:
                 return self._memory.call(arguments or {}, as_data=True, chars_max=room).text
             if not isinstance(name, str) or name not in self._runs:
                 raise Invalid(
-                    f"there is no tool {name!r:.100}", hint="tools: " + ", ".join(self._runs)
+                    f"there is no tool {quoted(name)}", hint="tools: " + ", ".join(self._runs)
                 )
             return self._runs[name](_given(_TOOLS[name].arguments, arguments))
         except RefoldError as error:
@@ -213,7 +213,7 @@ class Toolbox:
         for name in names:
             if name not in _TOOLS:
                 hint = "tools: " + ", ".join(_TOOLS)
-                raise Invalid(f"there is no tool {name!r:.100}", hint=hint)
+                raise Invalid(f"there is no tool {quoted(name)}", hint=hint)
             if not _TOOLS[name].is_usual:
                 self._runs[name] = self._unusual(name)
 
@@ -250,7 +250,7 @@ class Toolbox:
         found = self._reader.original(given.handle, level=given.level)
         artifact = found.artifact
         if artifact is not None and artifact.size_bytes and not artifact.size_chars:
-            about = f"{number(artifact.size_bytes, 'byte')} of {artifact.mime!r:.80}"
+            about = f"{number(artifact.size_bytes, 'byte')} of {quoted(artifact.mime, 80)}"
             return f"{artifact.id} is not text: {about}. It has no lines."
         most = CHARS_PER_TOKEN_MAX * self._room()
         first, last = given.first_line, given.last_line or None

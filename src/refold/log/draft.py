@@ -57,7 +57,7 @@ class Draft(Struct, frozen=True, kw_only=True):
         if is_exact:
             check_unchanged(self.body, body, kind)
         for value in _free_values(body):
-            if value:
+            if type(value) in _NESTED and value:
                 check_depth(value, levels=codec.DEPTH_MAX + _FORM_LEVELS)
         force_setattr(self, "encoded", content)
         force_setattr(self, "body", body)
@@ -74,6 +74,10 @@ def _encode(body: Body) -> tuple[bytes, bool]:
 
 def _check_envelope(draft: Draft) -> None:
     """Invalid unless the author, the tokens and the counter can stand in an event's envelope."""
+    if type(draft.by) is type(draft.counter) is str and type(draft.tokens) is int:
+        is_short = draft.by.isascii() and draft.counter.isascii()
+        if is_short and -_TOKENS_MAX < draft.tokens < _TOKENS_MAX:
+            return
     try:
         msgspec.convert((draft.by, draft.tokens, draft.counter), _Envelope)
         draft.by.encode()

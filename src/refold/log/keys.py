@@ -39,6 +39,11 @@ class Keys:
         self._catch_up()
         return key in self._known
 
+    def forget(self) -> None:
+        """The log is another one now."""
+        self._known.clear()
+        self._head = 0
+
     def _catch_up(self) -> None:
         head = self._log.state.head
         if head == self._head:
@@ -76,6 +81,8 @@ NOW = Stamp()
 
 def stamp(at: Moment | None, key: str) -> Stamp:
     """What a caller said of the thing it appends."""
+    if at is None and not key:
+        return NOW
     return Stamp(happened_ms(at), key_checked(key))
 
 

@@ -50,8 +50,13 @@ class Log:
     """`state` is the fold at the head. `append` is the only way to write."""
 
     def __init__(self, store: Store, conversation: str, *, clock: Clock | None = None) -> None:
-        self.store, self.conversation = store, conversation
+        self.store = store
         self.clock = clock or now_ms
+        self.open(conversation)
+
+    def open(self, conversation: str) -> None:
+        """Goes on with the log of this conversation, as it is now."""
+        self.conversation = conversation
         self.marked = 0  # the head at the last bookmark
         self.bookmark_fault = ""  # why the last one could not be kept
         self.ended_at = 0  # the head of a bookmark that the log, as it was opened, did not reach
@@ -217,7 +222,7 @@ class Log:
     def _folded_ahead(self, events: Sequence[Event]) -> Fold | None:
         """The fold with events that reach back, before they are written: a log that cannot be
         folded is not written to. None if none of them does."""
-        if not any(event.kind in REACHING for event in events):
+        if REACHING.isdisjoint([event.kind for event in events]):
             return None
         last = self.state.head
         found = switches(chain(self.read(last=last), events))

@@ -48,6 +48,7 @@ NoticeName = Literal[
     "index-in-memory",
     "index-rebuilt",
     "listener-failed",
+    "memory-extracted",
     "memory-failed",
     "overflow-recovered",
     "setting-unused",

@@ -4,6 +4,7 @@ Every part of a `Context` is given this and values, never the `Context`. `readin
 it is now, with what other writers appended; `write` appends what follows from it. What `update` set
 waits in `pending` until something is written, so that opening a conversation writes nothing.
 `settled` is called after every change, with the lock held; listeners are told after it is released.
+Where a history forks, the log goes on in another conversation (`move`).
 Neighbours: `log` (the store and the fold, without a lock), `notices`.
 """
 
@@ -77,6 +78,7 @@ class OpenLog:
         self.count_for(model or self.state.meta.model)
         self.pending: list[Draft] = []
         self.settled: Callable[[], None] = _do_nothing
+        self.moved: list[Callable[[], None]] = []
         self.closed = False
         self._recovered_told = 0
         self._report_recovered()
@@ -102,6 +104,7 @@ class OpenLog:
         if not self.pending:
             return view
         known = self.known
+        sized = self._pending_tokens(view)
         return replace(
             view,
             title=known.title or "",
@@ -109,7 +112,23 @@ class OpenLog:
             metadata=known.metadata or {},
             names=known.names or (),
             model=known.model or "",
+            system=known.system,
+            tools=known.tools,
+            system_tokens=sized[0],
+            tools_tokens=sized[1],
         )
+
+    def _pending_tokens(self, view: View) -> tuple[int, int]:
+        """The sizes of the system prompt and of the tools, once what is pending is written."""
+        system, tools = view.system_tokens, view.tools_tokens
+        for draft in self.pending:
+            if not isinstance(draft.body, Meta):
+                continue
+            if draft.body.system is not None or draft.body.system_seq is not None:
+                system = draft.tokens
+            if draft.body.tools is not None or draft.body.tools_seq is not None:
+                tools = draft.tokens
+        return system, tools
 
     # --- reading ---
 
@@ -200,6 +219,20 @@ class OpenLog:
         checkpoint = checkpointing(self.state, messages, self.config.checkpoint_every)
         if checkpoint is not None:
             self.log.append([self.draft(checkpoint)])
+
+    def move(self, conversation: str) -> None:
+        """Goes on in another conversation of the store. Whoever keeps something of this one is in
+        `moved` and forgets it; what is pending is written here first."""
+        with self.guard:
+            self.check_writable()
+            self.write_pending()
+            self.log.keep_bookmark()
+            self.log.open(open_id_checked(conversation))
+            self.id, self.pending = conversation, []
+            for forget in self.moved:
+                forget()
+            self.count_for(self.state.meta.model)
+            self.settle()
 
     # --- after a change ---
 

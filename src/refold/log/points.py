@@ -19,6 +19,10 @@ from refold.core.codec import decode
 from refold.core.fold import fold
 from refold.core.laws import is_request
 from refold.core.model import (
+    ADOPTED,
+    BY_HAND,
+    CLEARED,
+    MADE_ROOM,
     Body,
     Checkpoint,
     Event,
@@ -84,6 +88,15 @@ def _place(point: Point) -> tuple[int, str]:
     return point.seq, point.name
 
 
+# What a batch of edits is called by what it is for.
+_EDITS = {
+    BY_HAND: "messages were hidden by hand",
+    MADE_ROOM: "the oldest made room",
+    CLEARED: "the page was cleared",
+    ADOPTED: "a compaction from elsewhere",
+}
+
+
 def _each_point(events: Iterable[Event], every: int) -> Iterator[Point]:
     messages, batch = 0, ""
     for event in events:
@@ -109,7 +122,7 @@ def _each_point(events: Iterable[Event], every: int) -> Iterator[Point]:
 def _reason_before(event: Event, body: Body | None, batch: str) -> str:
     """Why the place before an event is worth going back to. `batch` is that of the last edit."""
     if isinstance(body, Replace | Hide | Summarize):
-        return "before a compaction" if body.batch != batch else ""
+        return f"before {_EDITS.get(body.purpose, 'a compaction')}" if body.batch != batch else ""
     if isinstance(body, Revert | Restore):
         return f"before a {event.kind}"
     return ""

@@ -8,7 +8,7 @@ wrong with a log.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 
 from refold.core import codec
 from refold.core.model import MEMORY_PREFIX, Artifact, Conversation, Event
@@ -28,6 +28,23 @@ def conversations(store: Store) -> Iterator[Conversation]:
         if len(page) < LIST_CONVERSATIONS:
             return
         after = page[-1].id
+
+
+def branches(store: Store, id: str) -> list[str]:
+    """The conversations that share a beginning with one, by their forks: its parents, its forks,
+    and theirs; itself among them."""
+    parents = {about.id: about.parent for about in conversations(store)}
+    root = _root(parents, id)
+    return [one for one in parents if _root(parents, one) == root]
+
+
+def _root(parents: Mapping[str, str], id: str) -> str:
+    """The conversation that a fork of a fork comes from."""
+    for _ in parents:
+        if not parents.get(id):
+            break
+        id = parents[id]
+    return id
 
 
 def is_memory(id: str) -> bool:

@@ -41,7 +41,9 @@ def _check_keys(given: dict[Any, Any], kept: dict[str, Any], place: str) -> None
     for key, value in given.items():
         if not isinstance(key, str):
             raise Invalid(f"{place}: the key {_shown(key)} is not text", hint=HINT)
-        check_unchanged(value, kept.get(key), f"{place}.{key[:KEY_CHARS]}")
+        # A long one may be a secret, and half of it would not be known as one.
+        named = key if len(key) <= KEY_CHARS else "…"
+        check_unchanged(value, kept.get(key), f"{place}.{named}")
 
 
 def _shown(value: object) -> str:

@@ -18,6 +18,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from refold.checked import quoted
 from refold.core.codec import decode
 from refold.core.fold import Fold
 from refold.core.laws import units
@@ -204,7 +205,9 @@ def seq_of(handle: int | str) -> int:
         return handle
     found = _HANDLE.fullmatch(handle)
     if found is None:
-        raise Invalid(f"{handle!r:.80} does not name a message", hint="give its seq, such as 41")
+        raise Invalid(
+            f"{quoted(handle, 80)} does not name a message", hint="give its seq, such as 41"
+        )
     return int(found[1])
 
 

@@ -17,6 +17,7 @@ from itertools import chain
 
 from msgspec import Struct
 
+from refold.checked import quoted
 from refold.core.codec import ARTIFACT_ID, decode
 from refold.core.model import (
     Artifact,
@@ -165,7 +166,7 @@ def span_of(handle: str) -> Span:
     match = _SPAN.fullmatch(handle)
     if match is None:
         hint = "handles look like #41, #41-58 or art-…"
-        raise Invalid(f"{handle!r:.200} is not a handle", hint=hint)
+        raise Invalid(f"{quoted(handle, 200)} is not a handle", hint=hint)
     first, last = match.groups()
     return Span(int(first), int(last or first))
 
@@ -212,7 +213,7 @@ def _artifact(artifacts: Sequence[Artifact], name: str) -> Artifact:
         return known[name]
     near = ", ".join(nearest(name, known, limit=3))
     hint = f"nearest: {near}" if near else "every listed artifact has an id"
-    raise NotFound(f"there is no artifact {name!r:.200} in this conversation", hint=hint)
+    raise NotFound(f"there is no artifact {quoted(name, 200)} in this conversation", hint=hint)
 
 
 def content_of(log: Log, artifact: Artifact) -> Iterator[bytes]:
@@ -232,7 +233,7 @@ def content_of(log: Log, artifact: Artifact) -> Iterator[bytes]:
 
 def _cleaned_up(artifact: Artifact, at_ms: int) -> NotFound:
     """The error for an artifact whose content was cleaned up."""
-    what = f"{artifact.size_bytes:,} bytes of {artifact.name!r:.100}"
+    what = f"{artifact.size_bytes:,} bytes of {quoted(artifact.name)}"
     gone = f"{artifact.id} was cleaned up on {moment(at_ms)}: {what}"
     return NotFound(gone, hint="run the tool again to get it again")
 

@@ -2,8 +2,10 @@
 
 Two sentences that say the same in other spelling are equal here (`said`). Two that give the same
 thing different values ("the port is 5432", "the port is 6432") have the same `about`, and where
-only one of them can be true (`is_single`) the later one ends the earlier one. Nothing is guessed:
-a sentence without a known verb claims only itself. Neighbour: `fold` decides what is true when.
+only one of them can be true (`is_single`) the later one ends the earlier one. A sentence that
+denies another ends it, and is ended by it. Nothing is guessed: a sentence without a known verb
+claims only itself. Neighbours: `wording` spells sentences one way, `fold` decides what is true
+when.
 """
 
 from __future__ import annotations
@@ -13,39 +15,57 @@ import re
 from msgspec import Struct
 
 from refold.memory.vocabulary import (
-    ATTRIBUTES,
-    FILLERS,
-    IRREGULAR,
+    AGENTS,
     IS,
     MANY,
     ONE_OF,
+    PLACED,
     PREPOSITIONS,
     SELF,
-    SHAPED,
     SINGLE,
 )
+from refold.memory.wording import (
+    ATTRIBUTE_STEMS,
+    NUMBER,
+    OWN,
+    ROLE_STEMS,
+    SHAPED_STEMS,
+    is_path,
+    plain,
+    split,
+    stem,
+    stems,
+)
 
-_WORD = re.compile(r"[^\W_]+(?:[.:/@_+\\'’-]+[^\W_]+)*")
-_ASSIGNED = re.compile(r"(?<=\w)\s*(?:=|:(?=\s))\s*")
-_SHORT_FORMS = (
-    (re.compile(r"(?<=[a-z])['’]re\b"), " are"),
-    (re.compile(r"\b(it|that|he|she|there|here)['’]s\b"), r"\1 is"),
-    (re.compile(r"(?<=[a-z])n['’]t\b"), " not"),
-    # What is being done is done: "we are using" says "we use".
-    (re.compile(r"\b(?:am|is|are)\s+(?=\w+ing\b)"), ""),
+_VALUE = r"[^.;]{1,80}?"
+_CHANGES = r"moved?|switch(?:ed)?|changed?|migrated?|upgraded?|renamed?|went|relocated?"
+# What was left for something else, in the ways in which that is said.
+_MOVES = (
+    re.compile(
+        rf"\b(?:{_CHANGES})\b(?P<what>[^.;]{{0,80}}?)\bfrom\s+(?P<old>{_VALUE})\s+to\s+"
+        r"(?P<new>[^.;]{1,80})"
+    ),
+    re.compile(
+        rf"\b(?:{_CHANGES})\b(?P<what>[^.;]{{0,80}}?)\bto\s+(?P<new>{_VALUE})\s+from\s+"
+        r"(?P<old>[^.;]{1,80})"
+    ),
+    re.compile(r"(?P<what>)\breplaced?\s+(?P<old>[^.;]{1,80}?)\s+(?:with|by)\s+(?P<new>[^.;]+)"),
+    re.compile(
+        r"(?P<what>)^(?P<old>[^.;]{1,80}?)\s+(?:was|were|is|has been)\s+replaced\s+(?:with|by)\s+"
+        r"(?P<new>[^.;]+)"
+    ),
+    re.compile(r"(?P<what>)\buse\s+(?P<new>[^.;]{1,80}?)\s+instead of\s+(?P<old>[^.;]{1,80})"),
 )
-_LEFT = re.compile(
-    r"\b(?:moved?|switch(?:ed)?|changed?|migrated?|upgraded?|renamed?|went|relocated?)\b"
-    r"(?P<what>[^.;]{0,80}?)\bfrom\s+(?P<old>[^.;]{1,80}?)\s+to\s+(?P<new>[^.;]{1,80})"
-)
-_ENDED = re.compile(r"\b(?:no longer|not any ?more)\b|\b(?:stopped|quit)\s+(?=\w+ing\b)")
-# A number, with what is written around it: a version, a port, a date, a share, an amount.
-_NUMBER = re.compile(r"[vV]?\d[\w.:/,%-]*")
+_ENDED = re.compile(r"\bno longer\b|\b(?:stopped|quit)\s+(?=\w+ing\b)")
+_DENIED = re.compile(r"(?<=\w)\s+(?:(?:do|does|did)\s+)?(?:not|never)\b")
+_ANY_MORE = re.compile(r"\bany ?(?:more|longer)\b")
+_LEFT_WORK = re.compile(r"^(?P<who>\w+(?: \w+)?) (?:has )?(?:left|quit) (?P<what>\w+(?: \w+)?)\W*$")
 _SENTENCES = re.compile(r"[.;!?。]\s+\S|\n\s*\S")
+_DETERMINERS = frozenset({"the", "our", "my", "all"})
 SUBJECT_WORDS_MAX, WORDS_MAX = 8, 40  # what is longer says more than one thing
 
 
-class Claim(Struct, frozen=True):
+class Claim(Struct, frozen=True, gc=False):
     """`said` is the whole sentence, spelt one way. `about` is what it gives a value to, empty where
     that is not known. `left` is the value that something moved away from, and `left_words` what
     was moved; `ended` is a sentence that is true no longer."""
@@ -62,77 +82,150 @@ class Claim(Struct, frozen=True):
 
 def claim_of(content: str) -> Claim:
     """What a sentence claims."""
-    text = _plain(content)
-    raw = _WORD.findall(text)
-    said = " ".join(_words(raw))
+    text = plain(content)
+    raw = split(text)
+    # What has no word at all says itself: two signs are not the same.
+    said = " ".join(stems(raw)) or text.strip()
     if len(raw) > WORDS_MAX or _SENTENCES.search(text):
         return Claim(said)
-    ended = _ENDED.search(text)
-    if ended:
-        without = text[: ended.start()] + " " + text[ended.end() :]
-        return Claim(said, ended=" ".join(_words(_WORD.findall(without))))
-    left = _LEFT.search(text)
-    if left:
-        return _move(said, text, left)
+    if ended := _denied(text):
+        return Claim(said, ended=" ".join(stems(split(ended))))
+    for pattern in _MOVES if _may_move(text) else ():
+        if found := pattern.search(text):
+            return _move(said, text, found)
     return _statement(said, raw)
 
 
-def _plain(content: str) -> str:
-    text = _ASSIGNED.sub(" is ", content.casefold())
-    for pattern, long in _SHORT_FORMS:
-        text = pattern.sub(long, text)
-    return text
+def _denied(text: str) -> str:
+    """The sentence that a text says is not so, or no longer; empty if it denies nothing."""
+    if found := _ENDED.search(text):
+        return f"{text[: found.start()]} {text[found.end() :]}"
+    if "not" in text or "never" in text:
+        without, count = _DENIED.subn("", text, count=1)
+        return _ANY_MORE.sub("", without) if count else ""
+    if "left" in text or "quit" in text:
+        found = _LEFT_WORK.match(text)
+        return f"{found['who']} work at {found['what']}" if found else ""
+    return ""
 
 
-def _words(raw: list[str]) -> list[str]:
-    return [_stem(word) for word in raw if word not in FILLERS]
-
-
-def _stem(word: str) -> str:
-    """A word without the endings of English verbs and plurals; a value as it is."""
-    if word in IRREGULAR:
-        return IRREGULAR[word]
-    if not word.isalpha() or len(word) < 4:
-        return word
-    for ending in ("ing", "ed", "es", "s"):
-        if word.endswith(ending) and not word.endswith("ss") and len(word) - len(ending) >= 3:
-            return word[: -len(ending)].rstrip("e")
-    return word.rstrip("e")
+def _may_move(text: str) -> bool:
+    return " from " in text or "replace" in text or "instead of" in text
 
 
 def _move(said: str, text: str, left: re.Match[str]) -> Claim:
-    before = _words(_WORD.findall(text[: left.start()] + " " + left["what"]))
-    old = " ".join(_words(_WORD.findall(left["old"])))
-    return Claim(said, left=old, left_words=frozenset(before) - SELF)
+    before = stems(split(text[: left.start()] + " " + left["what"]))
+    old = " ".join(stems(split(left["old"])))
+    words = frozenset(before) - SELF if left["what"].strip() or left.start() else frozenset()
+    return Claim(said, left=old, left_words=words - {"use"})
+
+
+# --- statements ---
 
 
 def _statement(said: str, raw: list[str]) -> Claim:
     """A claim by its first known verb: subject, verb, value."""
-    words = _words(raw)
-    at = next((n for n, word in enumerate(words[:SUBJECT_WORDS_MAX]) if _is_verb(word)), -1)
+    words = stems(raw)
+    at = _verb_at(words)
     if at < 0 or at + 1 >= len(words):
         return Claim(said)
+    if "of" in words[:at]:
+        words = [*_turned(words[:at]), *words[at:]]
+        at = _verb_at(words)
+    return _by_person(said, raw, words, at) or _by_value(said, words, at)
+
+
+def _verb_at(words: list[str]) -> int:
+    """Where the verb is: the first word that is one, and no noun before `is`."""
+    for at, word in enumerate(words[:SUBJECT_WORDS_MAX]):
+        if word in _VERBS and not _is_noun(words, at):
+            return at
+    return -1
+
+
+def _is_noun(words: list[str], at: int) -> bool:
+    """Whether a word that could be a verb is a noun here: "the host is", "the work address is"."""
+    if words[at] in IS:
+        return False
+    after = words[at + 1 : at + 3]
+    return bool(after) and (after[0] in IS or (after[0] in ATTRIBUTE_STEMS and after[-1] in IS))
+
+
+def _turned(subject: list[str]) -> list[str]:
+    """A subject in one order: the email of Anna is Anna's email."""
+    at = subject.index("of")
+    return [*subject[at + 1 :], *subject[:at]]
+
+
+def _by_person(said: str, raw: list[str], words: list[str], at: int) -> Claim | None:
+    """A claim that says who has a role or does something: there the person is the value."""
+    subject, rest = words[:at], words[at + 1 :]
+    if not subject or len(subject) > 3 or subject[-1] in ATTRIBUTE_STEMS:
+        return None
+    if words[at] in _AGENTS and rest[0] not in PREPOSITIONS and _is_the(raw):
+        return _agent(said, raw, subject, [words[at], *rest])
+    if words[at] not in IS:
+        return None
+    if rest[:2] in (["responsibl", "for"], ["in", "charg"]):
+        return _agent(said, raw, subject, ["responsibl", rest[-1]])
+    if rest[-1] not in ROLE_STEMS or not _is_the(raw):
+        return None
+    role = " ".join(word for word in rest if word not in OWN)
+    return Claim(said, about=f"{role} is", value=" ".join(subject), is_single=True)
+
+
+def _is_the(raw: list[str]) -> bool:
+    """Whether a determiner follows the verb, as it was written: `the lead`, not `a lead`."""
+    at = next((at for at, word in enumerate(raw) if stem(word) in _VERBS), len(raw))
+    return not _DETERMINERS.isdisjoint(raw[at + 1 : at + 3])
+
+
+def _agent(said: str, raw: list[str], subject: list[str], done: list[str]) -> Claim:
+    """Who does something: another does it as well, or instead if that is so now."""
+    return Claim(
+        said,
+        about=f"who {' '.join(done)}",
+        value=" ".join(subject),
+        is_single="now" in raw,
+        is_rival=True,
+    )
+
+
+def _by_value(said: str, words: list[str], at: int) -> Claim:
     after = _after_verb(words, at)
-    frame, value = " ".join(words[:after]), words[after:]
+    frame, value = " ".join(_frame(words, at, after)), words[after:]
     if not value:
         return Claim(said)
     if _is_single(words, at, after):
         return Claim(said, about=frame, value=" ".join(value), is_single=True)
-    shaped = [word for word in value if _is_shaped(word)]
+    takes_paths = words[at] in IS or words[at] in _PLACED
+    shaped = [word for word in value if _is_shaped(word, takes_paths)]
     if shaped:
-        mask = " ".join("#" if _is_shaped(word) else word for word in value)
+        mask = " ".join("#" if word in shaped else word for word in value)
         return Claim(said, about=f"{frame} {mask}", value=" ".join(shaped), is_single=True)
-    is_rival = words[at] in IS or words[at] == _stem("prefer")
+    if words[at] in IS and value[-1] in _NEEDED and (own := list(filter(_is_number, words[:at]))):
+        mask = " ".join("#" if word in own else word for word in words)
+        return Claim(said, about=mask, value=" ".join(own), is_single=True)
+    is_rival = words[at] in IS or words[at] == stem("prefer")
     return Claim(said, about=frame, value=" ".join(value), is_rival=is_rival)
 
 
-_ONE_VALUE = frozenset(map(_stem, SINGLE))
-_VERBS = IS | _ONE_VALUE | frozenset(map(_stem, MANY))
-_NOUNS, _ADJECTIVES = frozenset(map(_stem, ATTRIBUTES)), frozenset(map(_stem, ONE_OF))
+_ONE_VALUE = frozenset(map(stem, SINGLE))
+_PLACED = frozenset(map(stem, PLACED))
+_AGENTS = frozenset(map(stem, AGENTS))
+_VERBS = IS | _ONE_VALUE | _PLACED | _AGENTS | frozenset(map(stem, MANY))
+_UNTELLING = IS | SELF | PREPOSITIONS | {"of", "and", "or", "it", "this", "user"}
+_ADJECTIVES = frozenset(map(stem, ONE_OF))
+_NEEDED = frozenset(map(stem, ("required", "needed", "recommended", "mandatory")))
 
 
-def _is_verb(word: str) -> bool:
-    return word in _VERBS
+def _frame(words: list[str], at: int, after: int) -> list[str]:
+    """What comes before the value; one works for somebody or at somebody's."""
+    subject = words[:at]
+    if subject[-1:] and subject[-1] in ROLE_STEMS:
+        subject = [word for word in subject if word != "our"]
+    frame = [*subject, *words[at:after]]
+    return [*frame[:-1], "at"] if frame[-2:] == ["work", "for"] else frame
 
 
 def _is_single(words: list[str], at: int, after: int) -> bool:
@@ -143,7 +236,7 @@ def _is_single(words: list[str], at: int, after: int) -> bool:
         return True
     subject = words[:at]
     return words[at] in IS and bool(
-        subject and (subject[-1] in _NOUNS or _ADJECTIVES & set(subject))
+        subject and (subject[-1] in ATTRIBUTE_STEMS or _ADJECTIVES & set(subject))
     )
 
 
@@ -157,16 +250,33 @@ def _after_verb(words: list[str], at: int) -> int:
     return after
 
 
-def _is_shaped(word: str) -> bool:
-    return bool(_NUMBER.fullmatch(word)) or word in SHAPED
+def _is_shaped(word: str, takes_paths: bool = False) -> bool:
+    return _is_number(word) or word in SHAPED_STEMS or (takes_paths and is_path(word))
+
+
+def _is_number(word: str) -> bool:
+    return bool(NUMBER.fullmatch(word))
+
+
+def telling_words(said: str) -> str:
+    """The telling words of a sentence in no order: the same for one that says it another way."""
+    return " ".join(sorted(set(said.split()) - _UNTELLING))
 
 
 def ends(move: Claim, claim: Claim) -> bool:
     """Whether what was moved away from is what this claims: its value holds the words, and it is
     of the same thing where the move names one."""
-    if not claim.is_single or f" {move.left} " not in f" {claim.value} ":
-        return False
+    left = f" {move.left} "
     subject = set(claim.about.split()) - {"#"}
+    if "use" in subject and left in f" {claim.about} {claim.value} ":
+        return (
+            not move.left_words or not SELF.isdisjoint(subject) or bool(move.left_words & subject)
+        )
+    # Of "1,020 euros" only the number is the value; what it counts stands in the frame.
+    number = " ".join(word for word in move.left.split() if _is_shaped(word))
+    is_value = left in f" {claim.value} " or (number and f" {number} " == f" {claim.value} ")
+    if not claim.is_single or not is_value:
+        return False
     if move.left_words:
         return bool(move.left_words & subject)
     return any(map(str.isdigit, move.left)) or bool(subject & SELF)

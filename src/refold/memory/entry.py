@@ -51,10 +51,25 @@ class MemoryEntry(Struct, frozen=True, kw_only=True):
 
 
 class Forgotten(Struct, frozen=True, kw_only=True):
-    """What `forget` did: the entries whose words are gone, how many events were erased, and what
-    is out of reach."""
+    """What `forget` did: the entries whose words are gone, how many events of theirs were erased,
+    how many messages that showed them, and how many summaries of those. `mentions` are messages
+    that say the same words and stay: a conversation and a seq. `out_of_reach` says what else may
+    still have them."""
 
-    entries: tuple[str, ...]
-    events: int
+    entries: tuple[str, ...] = ()
+    events: int = 0
     messages: int = 0
+    summaries: int = 0
+    mentions: tuple[tuple[str, int], ...] = ()
     out_of_reach: tuple[str, ...] = ("earlier exports", "backups of the files")
+
+    def __add__(self, other: Forgotten) -> Forgotten:
+        """Both together."""
+        return Forgotten(
+            entries=self.entries + other.entries,
+            events=self.events + other.events,
+            messages=self.messages + other.messages,
+            summaries=self.summaries + other.summaries,
+            mentions=tuple(dict.fromkeys(self.mentions + other.mentions)),
+            out_of_reach=tuple(dict.fromkeys(self.out_of_reach + other.out_of_reach)),
+        )

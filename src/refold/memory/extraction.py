@@ -1,9 +1,9 @@
 """What messages say that is worth remembering, read by rules: decisions, constraints, preferences,
-and sentences that give something a value (a port, a version, a place).
+roles, places, values, what is to be done, and what happened to somebody.
 
 Only what people and models say themselves is looked at, never what a tool gave. A sentence that
-holds a secret is left out. Neighbours: `ledger.sentences` knows what binds, `claim` what has a
-value, `semantic` keeps what is taken.
+holds a secret is left out. Of what happened, only as much is taken as fits into a share of the
+talk, the most telling first. Neighbours: `worth` has the rules, `semantic` keeps what is taken.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from msgspec import Struct
 from refold.core.model import Message, Trust, shows_memories
 from refold.ledger.sentences import marked, own_text, sentences
 from refold.memory.claim import claim_of
+from refold.memory.worth import EVENT, kind_of, worth
 from refold.redaction import redacted
 
 SENTENCE_CHARS_MIN, SENTENCE_CHARS_MAX = 8, 240
 MESSAGE_MAX = 12  # sentences of one message: beyond that it is a document
+EVENTS_SHARE = 0.2  # of the characters of the talk
 
 
 class Taken(Struct, frozen=True):
@@ -30,32 +32,43 @@ class Taken(Struct, frozen=True):
     kind: str
 
 
-def taken_from(messages: Iterable[tuple[int, Message]]) -> list[Taken]:
-    """What these messages say that is worth remembering, each sentence once."""
+def taken_from(messages: Iterable[tuple[int, Message]], share: float = EVENTS_SHARE) -> list[Taken]:
+    """What these messages say that is worth remembering, each sentence once, in order. What
+    happened may have this share of what was said."""
     found: dict[str, Taken] = {}
+    said = 0
     for seq, message in messages:
-        if message.role in ("user", "assistant") and not shows_memories(message):
-            for one in list(_taken(seq, message))[:MESSAGE_MAX]:
-                found.setdefault(claim_of(one.content).said, one)
-    return list(found.values())
+        if message.role not in ("user", "assistant") or shows_memories(message):
+            continue
+        text = own_text(message)
+        said += len(text)
+        for one in list(_taken(seq, message.role == "user", text))[:MESSAGE_MAX]:
+            found.setdefault(claim_of(one.content).said, one)
+    return _within(list(found.values()), int(share * said))
 
 
-def _taken(seq: int, message: Message) -> Iterator[Taken]:
-    by_user = message.role == "user"
+def _taken(seq: int, by_user: bool, text: str) -> Iterator[Taken]:
     trust: Trust = "user" if by_user else "model"
-    text = own_text(message)
     binding = {one.sentence: one.kind for one in marked(text, by_user=by_user)}
-    for sentence in sentences(text):
-        kind = binding.get(sentence) or ("value" if by_user and _has_value(sentence) else "")
-        if kind and _may_be_kept(sentence):
+    for sentence in sentences(text) if by_user else binding:
+        kind = kind_of(sentence, binding.get(sentence, ""), by_user=by_user)
+        if kind and may_be_kept(sentence):
             yield Taken(sentence.strip(), seq, trust, kind)
 
 
-def _has_value(sentence: str) -> bool:
-    """Whether a sentence says what something is; a question does not."""
-    return claim_of(sentence).is_single and not sentence.rstrip().endswith("?")
-
-
-def _may_be_kept(sentence: str) -> bool:
+def may_be_kept(sentence: str) -> bool:
+    """Whether a sentence is of bearable length and holds no secret."""
     size = len(sentence.strip())
     return SENTENCE_CHARS_MIN <= size <= SENTENCE_CHARS_MAX and redacted(sentence) == sentence
+
+
+def _within(taken: list[Taken], room: int) -> list[Taken]:
+    """All but those events that do not fit into the room, the most telling first."""
+    room -= sum(len(one.content) for one in taken if one.kind != EVENT)
+    events = [one for one in taken if one.kind == EVENT]
+    kept: set[int] = set()
+    for one in sorted(events, key=lambda one: worth(one.content), reverse=True):
+        if len(one.content) <= room:
+            room -= len(one.content)
+            kept.add(id(one))
+    return [one for one in taken if one.kind != EVENT or id(one) in kept]

@@ -9,34 +9,31 @@ makes entries of what was found.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from refold.memory.calibration import measured
+from refold.memory.outside_vectors import OutsideVectors, outside_of
+from refold.memory.synonyms import SYNONYM_WEIGHT, Synonyms, reworded
 from refold.search import database, finding, rank, words
 from refold.search.bm25 import rarity
 from refold.search.embedders import Embedder, chosen, is_additive, name_of
 from refold.search.hits import Filters
-from refold.search.index import Index, Range, range_of
+from refold.search.index import Index, Range, carried, range_of
 from refold.search.transformer import Transformer
 from refold.search.upkeep import Progress, Tell, Upkeep, retried
-from refold.search.vector_upkeep import VectorUpkeep
-from refold.search.words import Query
+from refold.search.vector_upkeep import FAILURES, VectorUpkeep
+from refold.search.vectors import asking
+from refold.search.words import Query, Term
 from refold.stores.protocol import Store
 
 INDEX = "memory.db"
 WAIT_S = 5.0
 EVENTS_MAX = 1_000_000  # that are indexed at once
-# The least cosine that means something, by how the name of the embedder begins. That of the extra
-# `semantic` is measured (`search.embedders`); the others are what their makers' examples show.
-THRESHOLDS = {
-    "text-embedding-ada-002": 0.78,
-    "text-embedding-3": 0.35,
-    "all-minilm": 0.4,
-    "nomic-embed": 0.6,
-    "bge-": 0.6,
-}
-THRESHOLD = 0.7
+UNKNOWN_THRESHOLD = 0.7  # where the embedder fails: then its vectors are not used either
 FILTERS = Filters(kinds=("message",))
 
 
@@ -60,48 +57,48 @@ class Asked(Struct, frozen=True, kw_only=True):
     most: int = 300
 
 
-def threshold_of(embedder: Embedder) -> float:
-    """How near an embedder's vectors must be to mean something: by itself, by its name, or 0.7."""
-    own = getattr(embedder, "threshold", None)
-    if own is not None:
-        return float(own)
-    name = name_of(embedder).lower()
-    known = (least for begin, least in THRESHOLDS.items() if name.startswith(begin))
-    return next(known, THRESHOLD)
-
-
 class Finder:
     """Searches the memories of one store. `tell(name, reason)` is called with what a user should
     know."""
 
     def __init__(
-        self, store: Store, *, embedder: Embedder | str | bool | None = None, tell: Tell
+        self,
+        store: Store,
+        *,
+        embedder: Embedder | str | bool | None = None,
+        tell: Tell,
+        vectors: str = "",
     ) -> None:
         self._embedder = chosen(embedder)
         path = store.derived_path(INDEX) or database.MEMORY
-        self._upkeep = Upkeep(store, path, tell=tell)
-        self._vectors = VectorUpkeep(store, self._embedder, tell=tell)
+        self._upkeep = Upkeep(store, path, tell=tell, apart=True)
+        self._outside = outside_of(vectors, store, self._embedder)
+        kind = partial(OutsideVectors, outside=self._outside) if self._outside else None
+        self._vectors = VectorUpkeep(store, self._embedder, tell=tell, kind=kind)
+        self._synonyms: Synonyms | None = None
 
     @retried
-    def found(self, log: str, asked: Asked) -> list[Found]:
-        """The events of a log that answer, the best first."""
+    def found(self, log: str, asked: Asked) -> Iterable[Found]:
+        """The events of a log that answer, the best first; each is looked at when it is taken."""
         with self._upkeep.index() as index:
             self._upkeep.freshen(index, [log], EVENTS_MAX)
             mark = index.mark(log)
-            query = words.query_of(asked.query, index.stems)
+            query = words.query_of(reworded(asked.query), index.stems)
+            query = self._synonyms_of(index).weighed(query)
             if mark is None or not query.all_terms:
-                return []
+                return ()
             ranges = (range_of(mark.number),)
             return self._ranked(index, query, ranges, asked)
 
     def _ranked(
         self, index: Index, query: Query, ranges: Sequence[Range], asked: Asked
-    ) -> list[Found]:
-        threshold = asked.threshold
+    ) -> Iterable[Found]:
+        alike = self._synonyms_of(index).of(query)
+        wider = replace(query, terms=(*query.terms, *alike.values()))
         with database.limited(index.connection, WAIT_S):
-            matches = finding.matches(index, query, ranges, FILTERS)
-            scored = finding.scored(index, query, matches, ranges, FILTERS)
-        least = self._least(threshold)
+            matches = finding.matches(index, wider, ranges, FILTERS)
+            scored = finding.scored(index, wider, matches, ranges, FILTERS)
+        least = self._threshold(index) if asked.threshold is None else asked.threshold
         # An embedder of sentences is given the whole query; words are weighed only by one of words.
         weighs = isinstance(self._embedder, Transformer) or _is_additive(self._embedder)
         weighed = matches if weighs else ()
@@ -110,22 +107,46 @@ class Finder:
             allowed = finding.allowed(index, compared.scores, query.required, ranges, FILTERS)
             total, _ = index.size(ranges)
             best = rank.best({id: compared.scores[id] for id in allowed}, asked.most)
-            rows = index.entries([id for id, _ in best])
-        found = []
-        for id in rows:
-            cosine = compared.cosines.get(id)
-            share, held = _share(query, matches, id, total)
-            near = cosine if cosine is not None and cosine >= least else 0.0
-            strength = min(1.0, max(share, near))
-            if strength > 0 if threshold is None else strength >= threshold:
-                score = compared.scores[id]
-                found.append(Found(rows[id].seq, score, strength, cosine, held))
-        return sorted(found, key=lambda one: (one.rank, one.seq), reverse=True)
+            seqs = dict(index.rows(_SEQS, (carried(id for id, _ in best),)))
+        weights = _weights(query, alike, matches, total)
+        candidates = (
+            _found(seqs[id], score, compared.cosines.get(id), id, weights, least)
+            for id, score in best
+            if id in seqs
+        )
+        threshold = asked.threshold
+        if threshold is None:
+            return (one for one in candidates if one.strength > 0)
+        return (one for one in candidates if one.strength >= threshold)
 
-    def _least(self, threshold: float | None) -> float:
-        if threshold is not None or self._embedder is None:
-            return THRESHOLD if threshold is None else threshold
-        return threshold_of(self._embedder)
+    def _synonyms_of(self, index: Index) -> Synonyms:
+        if self._synonyms is None:
+            self._synonyms = Synonyms(index.stems)
+        return self._synonyms
+
+    def _threshold(self, index: Index) -> float:
+        """How near vectors must be to mean something: by the embedder itself, or as measured when
+        it was first used."""
+        if self._embedder is None or not self._vectors.is_ready():
+            return UNKNOWN_THRESHOLD
+        own = getattr(self._embedder, "threshold", None)
+        if own is not None:
+            return float(own)
+        fact = f"threshold {name_of(self._embedder)}"
+        known = index.rows(_FACT, (fact,))
+        return float(known[0][0]) if known else self._measured(index, fact)
+
+    def _measured(self, index: Index, fact: str) -> float:
+        assert self._embedder is not None
+        try:
+            with asking():
+                threshold = measured(self._embedder)
+        except FAILURES as error:
+            self._vectors.pause(error)
+            return UNKNOWN_THRESHOLD
+        if index.is_writable:
+            index.connection.execute(_SET_FACT, (fact, str(threshold)))
+        return threshold
 
     # --- use ---
 
@@ -155,6 +176,7 @@ class Finder:
             self._upkeep.close()
             return
         with self._upkeep.index() as index:
+            self._vectors.remove(index, index.ids_of(log, seqs))
             index.erase(log, seqs)
             names = [(f"used {id}",) for id in entries]
             index.connection.executemany("DELETE FROM facts WHERE name = ?", names)
@@ -168,8 +190,13 @@ class Finder:
 
     def close(self) -> None:
         self._upkeep.close()
+        if self._outside is not None:
+            self._outside.close()
 
 
+_FACT = "SELECT value FROM facts WHERE name = ?"
+_SET_FACT = "INSERT OR REPLACE INTO facts VALUES (?, ?)"
+_SEQS = "SELECT id, seq FROM entries WHERE id IN carray(?)"
 _USED = """
 INSERT INTO facts VALUES (?, '1')
 ON CONFLICT(name) DO UPDATE SET value = CAST(value AS INTEGER) + 1
@@ -180,13 +207,48 @@ def _is_additive(embedder: Embedder | None) -> bool:
     return embedder is not None and is_additive(embedder)
 
 
-def _share(
-    query: Query, matches: Sequence[rank.Matches], id: int, total: int
-) -> tuple[float, tuple[str, ...]]:
-    """Which of the query's words an entry has, and their share of all, by how rare they are: a word
-    that every entry has says half as much as one that only this has."""
+class _Weight(Struct, frozen=True):
+    """What a word of the query says: which entries have it, which have one that means the same, and
+    what share it is of all."""
+
+    word: str
+    holders: Mapping[int, int]
+    alike: Mapping[int, int]
+    share: float
+
+    def held_by(self, id: int) -> float:
+        if id in self.holders:
+            return self.share
+        return self.share * SYNONYM_WEIGHT if id in self.alike else 0.0
+
+    def shown_for(self, id: int) -> str:
+        return self.word if id in self.holders else f"like {self.word}"
+
+
+def _weights(
+    query: Query, alike: Mapping[str, Term], matches: Sequence[rank.Matches], total: int
+) -> list[_Weight]:
+    """The single words of a query, by how rare they are: one that every entry has says half as
+    much as one that only one has."""
     rarest = rarity(1, total) or 1.0
-    singles = [pair for pair in zip(query.terms, matches) if " " not in pair[0].text]
-    held = [(term, one) for term, one in singles if id in one.occurrences]
-    worth = sum(0.5 + 0.5 * min(1.0, rarity(one.entries, total) / rarest) for _, one in held)
-    return worth / max(1, len(singles)), tuple(term.text for term, _ in held)
+    own, others = matches[: len(query.terms)], matches[len(query.terms) :]
+    found = {text: one.occurrences for text, one in zip(alike, others)}
+    singles = [pair for pair in zip(query.terms, own) if " " not in pair[0].text]
+    shares = [
+        term.weight * (0.5 + 0.5 * min(1.0, rarity(one.entries, total) / rarest))
+        for term, one in singles
+    ]
+    weight = sum(term.weight for term, _ in singles)
+    return [
+        _Weight(term.text, one.occurrences, found.get(term.text, {}), share / weight)
+        for (term, one), share in zip(singles, shares)
+    ]
+
+
+def _found(
+    seq: int, score: float, cosine: float | None, id: int, weights: Sequence[_Weight], least: float
+) -> Found:
+    held = [one for one in weights if one.held_by(id)]
+    near = cosine if cosine is not None and cosine >= least else 0.0
+    strength = min(1.0, max(sum(one.held_by(id) for one in held), near))
+    return Found(seq, score, strength, cosine, tuple(one.shown_for(id) for one in held))

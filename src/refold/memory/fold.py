@@ -10,23 +10,24 @@ brings the events, `memory` asks.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from refold.core.model import Memory, Trust
-from refold.memory.claim import Claim, claim_of, ends
+from refold.memory.claim import Claim, claim_of, ends, telling_words
 from refold.memory.entry import MemoryEntry
+from refold.memory.seals import is_sealed
 
 FOREVER_MS = 1 << 62
 _TRUSTED: tuple[Trust, ...] = ("user", "model", "import", "tool")
+ACCEPTED: tuple[Trust, ...] = ("user", "model")  # the others wait until a person accepts them
+_UNACCEPTED = "?"  # how the groups of those begin: they end nothing that somebody said
 
 
-class Version(Struct, frozen=True):
+class Version(Struct, frozen=True, gc=False):
     """One event: where it stands, when it was written, what it says and claims."""
 
     seq: int
@@ -38,6 +39,10 @@ class Version(Struct, frozen=True):
     def from_ms(self) -> int:
         """From when it is true: as given, else from when it was said."""
         return self.body.valid_from_ms or self.at_ms
+
+    @property
+    def is_accepted(self) -> bool:
+        return self.body.trust in ACCEPTED
 
 
 class Run(Struct):
@@ -66,24 +71,40 @@ class Entries:
     def __init__(self) -> None:
         self.head = 0
         self.waiting: dict[str, Version] = {}
+        # What was forgotten and may not be erased everywhere yet, by entry.
+        self.unfinished: dict[str, list[Version]] = {}
+        self._rejected: dict[str, Version] = {}
         self.seals: list[str] = []
         self._versions: dict[str, list[Version]] = {}
+        # What was taken back: it says nothing, but must be erased with its entry.
+        self._off: dict[str, list[Version]] = {}
         self._forgotten: set[str] = set()
         self._groups: dict[str, dict[int, Version]] = {}
         self._settled: dict[str, list[Run]] = {}
-        # Versions that end what others claim: by the sentence, or the first word of the value.
+        # Versions by what they say, and versions that end what others claim: by the sentence, or
+        # the first word of the value.
+        self._said: dict[str, dict[int, Version]] = {}
+        # Groups by the words of their values, and the groups of what moved away from them.
+        self._valued: dict[str, set[str]] = {}
+        self._moved: dict[str, set[str]] = {}
         self._enders: dict[str, dict[int, Version]] = {}
         self._group_of: dict[int, str] = {}
 
     # --- adding ---
 
-    def add(self, seq: int, at_ms: int, body: Memory | None) -> None:
-        """Takes the next event; None for one that was erased."""
+    def add(self, seq: int, at_ms: int, body: Memory | None, *, is_off: bool = False) -> None:
+        """Takes the next event; None for one that was erased. One that is off was taken back."""
         self.head = seq
-        if body is not None and body.state == "forgotten":
+        if body is None or (body.entry in self._forgotten and body.state != "forgotten"):
+            return
+        if body.state == "forgotten":
             self._forget(body)
-        elif body is not None and body.entry not in self._forgotten:
-            self._take(Version(seq, at_ms, body, claim_of(body.content)))
+            return
+        version = Version(seq, at_ms, body, claim_of(body.content))
+        if is_off:
+            self._off.setdefault(body.entry, []).append(version)
+        else:
+            self._take(version)
 
     def _take(self, version: Version) -> None:
         body = version.body
@@ -92,31 +113,51 @@ class Entries:
             self._settled.pop(self._group_of.get(one.seq, ""), None)
         before.append(version)
         self.waiting.pop(body.entry, None)
+        self._rejected.pop(body.entry, None)
         if body.state == "waiting":
             self.waiting[body.entry] = version
+        elif body.state == "rejected":
+            self._rejected[body.entry] = version
         elif not body.state and not body.closed:
             self._place(version)
 
     def _place(self, version: Version) -> None:
         claim = version.claim
-        group = claim.about or f"={claim.said}"
+        group = _group(claim, is_accepted=version.is_accepted)
         self._groups.setdefault(group, {})[version.seq] = version
         self._group_of[version.seq] = group
         self._settled.pop(group, None)
-        if key := _ender_key(claim):
+        key = _ender_key(claim)
+        if not version.is_accepted:
+            return
+        self._said.setdefault(claim.said, {})[version.seq] = version
+        for word in claim.value.split() if claim.is_single else ():
+            self._valued.setdefault(word, set()).add(group)
+        for move in self._moved.get(group, ()):
+            self._settled.pop(move, None)
+        for ender in self._enders.get(claim.said, {}).values():
+            self._settled.pop(self._group_of[ender.seq], None)
+        if key:
             self._enders.setdefault(key, {})[version.seq] = version
             self._settled.clear()
 
     def _forget(self, body: Memory) -> None:
         self._forgotten.add(body.entry)
         self.waiting.pop(body.entry, None)
+        self._rejected.pop(body.entry, None)
         if body.seal:
             self.seals.append(body.seal)
-        for version in self._versions.pop(body.entry, ()):
+        versions = self._versions.pop(body.entry, []) + self._off.pop(body.entry, [])
+        if body.closed:
+            self.unfinished.pop(body.entry, None)
+        else:
+            self.unfinished.setdefault(body.entry, []).extend(versions)
+        for version in versions:
             group = self._group_of.pop(version.seq, "")
             if group:
                 del self._groups[group][version.seq]
                 self._settled.pop(group, None)
+            self._said.get(version.claim.said, {}).pop(version.seq, None)
             if self._enders.get(_ender_key(version.claim), {}).pop(version.seq, None):
                 self._settled.clear()
 
@@ -139,18 +180,40 @@ class Entries:
                 continue
             if version.claim.is_single and runs:
                 self._end(runs[-1], version)
-            ended = self._own_end(version)
-            runs.append(Run([version], ended))
-        for run in runs:
-            for ender in self._enders_of(run.first.claim):
-                if _is_ended_by(run, ender):
-                    self._end(run, ender)
+            runs.append(Run([version], self._own_end(version)))
+            for ender in self._enders_of(runs[-1], group):
+                self._end(runs[-1], ender)
         return runs
 
-    def _enders_of(self, claim: Claim) -> Iterator[Version]:
-        """The versions that may end what is claimed."""
-        for key in (claim.said, *claim.value.split()):
-            yield from self._enders.get(key, {}).values()
+    def _enders_of(self, run: Run, group: str) -> Iterator[Version]:
+        """The later versions of other entries that end what is claimed."""
+        claim = run.first.claim
+        found = (
+            *self._deniers(claim),
+            *(self._said.get(claim.ended, {}).values() if claim.ended else ()),
+            *self._after_move(claim, group),
+        )
+        for ender in found:
+            if _by_time(ender) > _by_time(run.first) and ender.body.entry != run.entry:
+                yield ender
+
+    def _deniers(self, claim: Claim) -> Iterator[Version]:
+        """What says that a claim is so no longer, or that something moved away from it."""
+        if not self._enders:
+            return
+        for key in dict.fromkeys((claim.said, *claim.value.split(), *claim.about.split())):
+            for ender in self._enders.get(key, {}).values():
+                is_moved = bool(ender.claim.left) and ends(ender.claim, claim)
+                if is_moved or ender.claim.ended == claim.said:
+                    yield ender
+
+    def _after_move(self, move: Claim, group: str) -> Iterator[Version]:
+        """What was said of the same thing after something moved: the move is history then."""
+        for other in self._valued.get(move.left.partition(" ")[0], ()) if move.left else ():
+            versions = self._groups[other].values()
+            if any(ends(move, one.claim) for one in versions):
+                self._moved.setdefault(other, set()).add(group)
+                yield from versions
 
     def _open_run(self, runs: list[Run], version: Version) -> Run | None:
         """The entry that says the same and is still true when this is said."""
@@ -170,7 +233,8 @@ class Entries:
         """When a version ends by itself: by its date, or by the next version of its entry."""
         until = version.body.valid_until_ms or FOREVER_MS
         for later in self._versions[version.body.entry]:
-            is_other = later.claim.said != version.claim.said or later.body.closed
+            is_same = later.claim.said == version.claim.said and not later.body.closed
+            is_other = not is_same or later.is_accepted != version.is_accepted
             if later.seq > version.seq and is_other:
                 return min(until, later.from_ms)
         return until
@@ -199,6 +263,10 @@ class Entries:
                 return run
         return None
 
+    def newest(self, entry: str) -> Version:
+        """The newest version of an entry."""
+        return self._versions[entry][-1]
+
     def history(self, entry: str) -> list[Run]:
         """What was ever said by an entry, or about what it speaks of, oldest first."""
         found: dict[int, Run] = {}
@@ -213,34 +281,57 @@ class Entries:
                 found[run.first.seq] = run
         return sorted(found.values(), key=lambda run: _by_time(run.first))
 
-    def versions_of(self, run: Run) -> list[Version]:
-        """Every event of the entries that a state is made of, and of those that were ever merged
-        with one of them."""
-        ids = dict.fromkeys(one.body.entry for one in run.versions)
+    def versions_of(self, entries: Iterable[str]) -> list[Version]:
+        """Every event of these entries, of those that were ever merged with one of them, and of
+        those that wait or were rejected and say the same."""
+        ids = dict.fromkeys(entries)
         looked: set[str] = set()
         while left := [id for id in ids if id not in looked]:
-            for version in self._versions[left[0]]:
+            for version in self._versions.get(left[0], ()):
                 merged = self.run_at(version.seq)
-                ids.update(
-                    dict.fromkeys(one.body.entry for one in merged.versions) if merged else {}
-                )
+                ids.update(_entries_of(merged.versions if merged else ()))
+                ids.update(_entries_of(self._set_aside(version.claim.said)))
             looked.add(left[0])
-        return [version for id in ids for version in self._versions[id]]
+        return [version for id in ids for version in self._ever_said(id)]
+
+    def _set_aside(self, said: str) -> Iterator[Version]:
+        """What says this, and waits for a person or was rejected by one."""
+        for version in (*self.waiting.values(), *self._rejected.values()):
+            if version.claim.said == said:
+                yield version
+
+    def size(self) -> int:
+        """How many entries there are, those that wait or ended included."""
+        return len(self._versions)
+
+    def _ever_said(self, entry: str) -> list[Version]:
+        return self._versions.get(entry, []) + self._off.get(entry, [])
+
+    def has(self, entry: str) -> bool:
+        """Whether there is such an entry, also one that waits, was rejected or taken back."""
+        return entry in self._versions or entry in self._off
+
+    def chosen(self, wanted: Callable[[Sequence[Version]], bool]) -> list[str]:
+        """The entries whose versions are wanted."""
+        ids = dict.fromkeys((*self._versions, *self._off))
+        return [id for id in ids if wanted(self._ever_said(id))]
+
+    def unaccepted(self, at_ms: int) -> Iterator[Run]:
+        """What is true as far as tools and imports say, and no person accepted."""
+        for group in [name for name in self._groups if name.startswith(_UNACCEPTED)]:
+            yield from (run for run in self._runs(group) if run.holds_at(at_ms))
 
     def is_forgotten(self, content: str) -> bool:
         """Whether these words were forgotten, and must not be brought back by a rule."""
-        said = claim_of(content).said
-        return any(hmac.compare_digest(seal, sealed(said, seal[:32])) for seal in self.seals)
+        claim = claim_of(content)
+        return is_sealed((claim.said, telling_words(claim.said)), self.seals)
 
     def knows(self, content: str) -> bool:
         """Whether an entry says this, or a person rejected it."""
         claim = claim_of(content)
-        group = self._groups.get(claim.about or f"={claim.said}", {})
-        return any(one.claim.said == claim.said for one in group.values()) or any(
-            versions[-1].body.state in ("waiting", "rejected")
-            and versions[-1].claim.said == claim.said
-            for versions in self._versions.values()
-        )
+        groups = (self._groups.get(_group(claim, is_accepted=is_ok), {}) for is_ok in (True, False))
+        said = (version.claim.said for group in groups for version in group.values())
+        return claim.said in said or any(self._set_aside(claim.said))
 
     def rivals(self, run: Run) -> tuple[str, ...]:
         """Entries that are true as well and say something else about the same."""
@@ -275,17 +366,18 @@ class Entries:
         return replace(entry, **more) if more else entry
 
 
+def _group(claim: Claim, *, is_accepted: bool) -> str:
+    """By what versions are compared: what they are about, else what they say."""
+    group = claim.about or f"={claim.said}"
+    return group if is_accepted else _UNACCEPTED + group
+
+
+def _entries_of(versions: Iterable[Version]) -> dict[str, None]:
+    return dict.fromkeys(one.body.entry for one in versions)
+
+
 def _ender_key(claim: Claim) -> str:
     return claim.ended or claim.left.partition(" ")[0]
-
-
-def _is_ended_by(run: Run, ender: Version) -> bool:
-    if _by_time(ender) <= _by_time(run.first) or ender.body.entry == run.entry:
-        return False
-    claim = ender.claim
-    if claim.ended:
-        return run.first.claim.said == claim.ended
-    return ends(claim, run.first.claim)
 
 
 def _by_time(version: Version) -> tuple[int, int]:
@@ -298,10 +390,3 @@ def _data(version: Version) -> Iterable[tuple[str, Any]]:
 
 def _newest(run: Run) -> int:
     return max(one.body.version for one in run.versions if one.body.entry == run.entry)
-
-
-def sealed(said: str, key: str) -> str:
-    """By what words are known again that are kept no longer: the key, and a keyed hash of them."""
-    secret = bytes.fromhex(key)
-    digest = hashlib.blake2b(said.encode("utf-8", "replace"), key=secret, digest_size=16)
-    return key + digest.hexdigest()

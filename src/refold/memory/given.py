@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from refold.checked import quoted
 from refold.display import is_text
 from refold.errors import Invalid
 
@@ -30,5 +31,5 @@ def tags_checked(tags: Sequence[str]) -> tuple[str, ...]:
     for tag in out:
         if not tag.strip() or len(tag) > TAG_CHARS_MAX or not is_text(tag):
             hint = f"a text of 1 to {TAG_CHARS_MAX} characters"
-            raise Invalid(f"{tag!a:.100} is not a tag", hint=hint)
+            raise Invalid(f"{quoted(tag)} is not a tag", hint=hint)
     return out

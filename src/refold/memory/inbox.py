@@ -1,15 +1,20 @@
-"""What waits for a person to accept or reject it. Neighbours: `fold` knows what waits, `semantic`
-writes what was decided."""
+"""What waits for a person to accept or reject it, and what rules bring. Neighbours: `fold` knows
+what waits, `semantic` writes what was decided."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal
 
 from msgspec.structs import replace
 
+from refold.checked import quoted
 from refold.core.model import Memory
+from refold.errors import NotFound
 from refold.memory.entry import MemoryEntry
-from refold.memory.fold import Version
+from refold.memory.extraction import Taken
+from refold.memory.fold import ACCEPTED, Entries, Version
+from refold.memory.journal import Journal
 
 
 def waiting_entry(version: Version, scope: str) -> MemoryEntry:
@@ -30,7 +35,78 @@ def waiting_entry(version: Version, scope: str) -> MemoryEntry:
     )
 
 
+def undecided(journal: Journal) -> Iterator[MemoryEntry]:
+    """What waits, and what tools or imports said and nobody accepted; oldest first."""
+    entries = journal.entries()
+    found = [waiting_entry(version, journal.scope) for version in entries.waiting.values()]
+    if entries.head:
+        runs = entries.unaccepted(journal.now_ms())
+        found += [entries.entry(run, journal.scope) for run in runs]
+    yield from sorted(found, key=lambda entry: entry.seq)
+
+
+def undecided_body(journals: Iterable[Journal], id: str) -> tuple[Journal, Memory]:
+    """The newest version of an entry that waits for a person, and its journal."""
+    for journal in journals:
+        entries = journal.entries()
+        waiting, run = entries.waiting.get(id), entries.run_of(id)
+        if waiting is not None:
+            return journal, waiting.body
+        if run is not None and not run.first.is_accepted:
+            return journal, entries.newest(run.entry).body
+    raise NotFound(f"{quoted(id)} does not wait in the inbox", hint="inbox() has what does")
+
+
 def decided(waiting: Memory, content: str, *, state: Literal["", "rejected"]) -> Memory:
     """The next version of an entry that a person looked at."""
-    version = waiting.version + 1
-    return replace(waiting, version=version, content=content, trust="user", state=state)
+    return replace(
+        waiting,
+        version=waiting.version + 1,
+        content=content,
+        trust="user",
+        state=state,
+        closed=state == "rejected",
+    )
+
+
+def taken_bodies(
+    entries: Entries,
+    taken: Sequence[Taken],
+    *,
+    conversation: str,
+    waits: bool,
+    new_id: Callable[[], str],
+) -> list[Memory]:
+    """First versions of what was taken and is neither known, rejected nor forgotten. What only a
+    tool said waits in any case."""
+    return [
+        Memory(
+            entry=new_id(),
+            content=one.content,
+            tags=(one.kind,),
+            trust=one.trust,
+            source=(conversation, one.seq),
+            state="waiting" if waits or one.trust not in ACCEPTED else "",
+        )
+        for one in taken
+        if not entries.knows(one.content) and not entries.is_forgotten(one.content)
+    ]
+
+
+def too_many(entries: Entries, new: Sequence[Memory], entries_max: int | None) -> int:
+    """How many new entries are more than a memory may have."""
+    if entries_max is None:
+        return 0
+    return min(len(new), max(0, len(new) + entries.size() - entries_max))
+
+
+def ended_bodies(entries: Entries, contents: Sequence[str], at_ms: int) -> list[Memory]:
+    """Last versions of the entries that say this and are true no longer, waiting ones too."""
+    wanted = set(contents)
+    current = [run.versions[-1].body for run in entries.runs(at_ms)] if wanted else []
+    current += [version.body for version in entries.waiting.values()]
+    return [
+        replace(body, version=body.version + 1, state="", closed=True)
+        for body in current
+        if body.content in wanted
+    ]

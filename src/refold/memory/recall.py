@@ -1,14 +1,14 @@
 """Entries that answer a query, the best first: what was found, as it stands at a time.
 
 The index finds events; the fold says which entry each is part of and whether it is true then. An
-event that something moved away from leads to what it moved to. Equal hits are ordered by use and by
+event that something moved away from leads to what it moved to. Equal hits are ordered by use and
 age, and of entries that code cannot decide between the newest stands first. Neighbours: `finder`
 finds, `fold` knows, `semantic` asks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -20,8 +20,12 @@ from refold.memory.finder import Asked, Finder, Found
 from refold.memory.fold import Entries, Run
 from refold.memory.journal import Journal
 
-HEIRS_MAX = 20
+HEIRS_MAX, SPARE, RIVALS_SHOWN = 20, 20, 3
 DAY_MS = 86_400_000
+USES_MAX, WEEK_MS = 8, 7 * DAY_MS  # a use makes an entry younger by a week, at most by eight
+
+
+Hit = tuple[Found, MemoryEntry]
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
@@ -47,16 +51,28 @@ def recall(journal: Journal, finder: Finder, asked: Asked, wanted: Wanted) -> li
     entries = journal.entries()
     if not entries.head or not wanted.limit:
         return []
-    best: dict[str, tuple[Found, Run]] = {}
-    for one in finder.found(journal.id, asked):
-        run = _standing(entries, one.seq, wanted.at_ms)
-        if run is not None:
-            best.setdefault(run.entry, (one, run))
-    hits = [(found, _entry(entries, run, journal, found, wanted)) for found, run in best.values()]
-    left = [hit for hit in hits if is_wanted(hit[1], wanted.tags, wanted.metadata)]
-    uses = finder.uses([entry.id for _, entry in left])
-    left.sort(key=lambda hit: _order(hit, uses), reverse=True)
-    return _falling(_newest_rivals_first([entry for _, entry in left]))[: wanted.limit]
+    hits: list[Hit] = []
+    seen: set[str] = set()
+    for found in finder.found(journal.id, asked):
+        if _is_enough(hits, found, wanted.limit):
+            break
+        run = _standing(entries, found.seq, wanted.at_ms)
+        if run is None or run.entry in seen:
+            continue
+        seen.add(run.entry)
+        entry = _entry(entries, run, journal, found, wanted)
+        if is_wanted(entry, wanted.tags, wanted.metadata):
+            hits.append((found, entry))
+    uses = finder.uses([entry.id for _, entry in hits])
+    hits.sort(key=lambda hit: (hit[0].rank, _preference(hit[1], uses)), reverse=True)
+    ordered = _preferred_first(_preferred_first(hits, _equal, uses), _rival, uses)
+    return _falling([entry for _, entry in ordered])[: wanted.limit]
+
+
+def _is_enough(hits: Sequence[Hit], found: Found, limit: int) -> bool:
+    """Whether nothing that comes from here on can be among the first so many: some more are looked
+    at for rivals, and all that are equal to the last."""
+    return len(hits) >= limit + SPARE and _worth(found) != _equal(hits[-1])
 
 
 def _standing(entries: Entries, seq: int, at_ms: int) -> Run | None:
@@ -89,31 +105,55 @@ def _why(entry: MemoryEntry, found: Found, now_ms: int) -> str:
     days = max(0, now_ms - entry.updated_ms) // DAY_MS
     parts.append(f"{number(days, 'day')} old" if days else "from today")
     if entry.rivals:
-        parts.append("others say something else: " + ", ".join(entry.rivals))
+        others = ", ".join(entry.rivals[:RIVALS_SHOWN])
+        more = (
+            f" and {len(entry.rivals) - RIVALS_SHOWN} more" if entry.rivals[RIVALS_SHOWN:] else ""
+        )
+        parts.append(f"others say something else: {others}{more}")
     return "; ".join(parts)
 
 
-def _order(hit: tuple[Found, MemoryEntry], uses: Mapping[str, int]) -> tuple[float, int, int, int]:
-    found, entry = hit
-    return round(found.rank, 1), uses.get(entry.id, 0), entry.updated_ms, entry.seq
-
-
-def _newest_rivals_first(entries: list[MemoryEntry]) -> list[MemoryEntry]:
-    """The same places, those of rivals given to them by their age."""
-    places: dict[frozenset[str], list[int]] = {}
-    for at, entry in enumerate(entries):
-        if entry.rivals:
-            places.setdefault(frozenset((entry.id, *entry.rivals)), []).append(at)
-    out = list(entries)
+def _preferred_first(
+    hits: Sequence[Hit], group_of: Callable[[Hit], object], uses: Mapping[str, int]
+) -> list[Hit]:
+    """The same places, those of one group given to its hits by preference. What is in no group
+    stays where it is."""
+    places: dict[object, list[int]] = {}
+    for at, hit in enumerate(hits):
+        group = group_of(hit)
+        if group is not None:
+            places.setdefault(group, []).append(at)
+    out = list(hits)
     for taken in places.values():
-        newest = sorted((entries[at] for at in taken), key=_age, reverse=True)
-        for at, entry in zip(taken, newest):
-            out[at] = entry
+        ordered = sorted(
+            (hits[at] for at in taken), key=lambda hit: _preference(hit[1], uses), reverse=True
+        )
+        for at, hit in zip(taken, ordered):
+            out[at] = hit
     return out
 
 
-def _age(entry: MemoryEntry) -> tuple[int, int]:
-    return entry.valid_from_ms, entry.seq
+def _equal(hit: Hit) -> object:
+    return _worth(hit[0])
+
+
+def _worth(found: Found) -> object:
+    """By what one hit answers as well as another: the same words of the query, about as near."""
+    return found.words, round(found.cosine or 0.0, 1)
+
+
+def _rival(hit: Hit) -> object:
+    """What is denied by others that answer as well."""
+    _, entry = hit
+    if not entry.rivals:
+        return None
+    return frozenset((entry.id, *entry.rivals)), round(entry.score, 1)
+
+
+def _preference(entry: MemoryEntry, uses: Mapping[str, int]) -> tuple[int, int]:
+    """Of equal entries the one that became true later; what was used counts as younger."""
+    used = min(USES_MAX, uses.get(entry.id, 0))
+    return entry.valid_from_ms + used * WEEK_MS, entry.seq
 
 
 def _falling(entries: Sequence[MemoryEntry]) -> list[MemoryEntry]:

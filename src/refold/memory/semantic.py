@@ -13,38 +13,47 @@ from __future__ import annotations
 import builtins
 import secrets
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
 from refold.checked import checked
-from refold.core.model import MEMORY_PREFIX, Memory, Trust
-from refold.errors import Invalid, NotFound
+from refold.core.model import Memory, Trust
+from refold.errors import Invalid
+from refold.memory.changes import MemoryChange, changes, revert
 from refold.memory.entry import Forgotten, MemoryEntry
 from refold.memory.extraction import Taken
-from refold.memory.finder import Asked, Finder
+from refold.memory.finder import Asked
 from refold.memory.fold import Run
+from refold.memory.forgetting import Which, stores_checked, which_checked
 from refold.memory.given import content_checked, tags_checked
-from refold.memory.inbox import decided, waiting_entry
-from refold.memory.journal import AGENT, Journal, scope_checked
-from refold.memory.pages import erase_shown
+from refold.memory.inbox import (
+    decided,
+    ended_bodies,
+    taken_bodies,
+    too_many,
+    undecided,
+    undecided_body,
+)
+from refold.memory.journal import Journal
 from refold.memory.recall import Wanted, is_wanted, recall
+from refold.memory.scopes import Scopes
+from refold.memory.transfer import ImportedMemories, exported, import_lines, read_lines
 from refold.search.embedders import Embedder
 from refold.search.hits import limit_checked
 from refold.search.upkeep import Progress, Tell
-from refold.settings.sources import user_store
-from refold.stores import open_store
 from refold.stores.protocol import Store
 from refold.system.moments import Moment, happened_ms
 
-AGENTS_MAX = 1_000
 HITS_MAX = 300
 ID_BYTES = 8
 
 
 class SemanticMemory:
     """Entries of the scopes `project` and `agent.NAME`, which are in the store that is given, and
-    `user`, which is in the user's own. `conversation` is what new entries name as their source."""
+    `user`, which is in the user's own. `conversation` is what new entries name as their source;
+    `vectors` the vector store, if it is not refold's own index; `threshold` the least score of what
+    is retrieved where none is given."""
 
     def __init__(
         self,
@@ -56,14 +65,17 @@ class SemanticMemory:
         tell: Tell | None = None,
         owns_store: bool = False,
         user: Callable[[], Store] | None = None,
+        vectors: str = "",
+        threshold: float | None = None,
     ) -> None:
-        self.scope, self._conversation = scope_checked(scope), conversation
         self.said: builtins.list[tuple[str, str]] = []
-        self._store, self._embedder, self._listener = store, embedder, tell
-        self._owns_store, self._user = owns_store, user or (lambda: open_store(user_store()))
+        self._store, self._owns_store, self._listener = store, owns_store, tell
+        self.conversation, self._threshold = conversation, threshold
+        self._scopes = Scopes(
+            store, scope, embedder=embedder, tell=self._tell, user=user, vectors=vectors
+        )
+        self.scope = self._scopes.own
         self._lock = threading.RLock()
-        self._journals: dict[str, Journal] = {}
-        self._finders: dict[str, Finder] = {}
 
     # --- the four verbs ---
 
@@ -93,7 +105,7 @@ class SemanticMemory:
             valid_from_ms=happened_ms(at) or 0,
             valid_until_ms=happened_ms(until) or 0,
         )
-        return self._write(self._journal(scope), body)
+        return self._write(self._scopes.journal(scope), body)
 
     @checked
     def retrieve(
@@ -114,10 +126,12 @@ class SemanticMemory:
             raise Invalid("there is nothing to look for", hint="give a word or a few")
         is_narrow = bool(tags or metadata or as_of is not None)
         asked = Asked(
-            query=query, threshold=threshold, most=10_000 if is_narrow else max(HITS_MAX, 3 * limit)
+            query=query,
+            threshold=self._threshold if threshold is None else threshold,
+            most=10_000 if is_narrow else max(HITS_MAX, 3 * limit),
         )
         with self._lock:
-            now_ms = self._journal(self.scope).now_ms()
+            now_ms = self._scopes.journal().now_ms()
             at_ms = happened_ms(as_of)
             wanted = Wanted(
                 at_ms=now_ms if at_ms is None else at_ms,
@@ -127,8 +141,8 @@ class SemanticMemory:
                 metadata=metadata or {},
             )
             found: builtins.list[MemoryEntry] = []
-            for journal in self._looked_at(scope):
-                found += recall(journal, self._finder(journal), asked, wanted)
+            for journal in self._scopes.looked_at(scope):
+                found += recall(journal, self._scopes.finder(journal), asked, wanted)
             found.sort(key=lambda entry: entry.score, reverse=True)
             self._count_use(found[:limit])
             return found[:limit]
@@ -147,9 +161,8 @@ class SemanticMemory:
         """Gives an entry other words, metadata or tags, from now or `at` on; `until` ends it. What
         it said before stays in its history."""
         with self._lock:
-            journal, run = self._named(id)
-            newest = journal.newest(run)
-            before = newest.body
+            journal, run = self._scopes.named(id)
+            before = journal.entries().newest(run.entry).body
             body = Memory(
                 entry=before.entry,
                 version=before.version + 1,
@@ -164,63 +177,71 @@ class SemanticMemory:
             return self._write(journal, body)
 
     @checked
-    def forget(self, id: str) -> Forgotten:
-        """Erases an entry with everything that it ever said, for good: from the log, the index
-        and the pages of this store that showed it. No rule brings it back. NotFound if there is
-        none."""
+    def forget(
+        self,
+        id: str | None = None,
+        *,
+        tag: str | None = None,
+        before: Moment | None = None,
+        said_in: str | None = None,
+        scope: str | None = None,
+        source: bool = False,
+        stores: Sequence[str] = (),
+    ) -> Forgotten:
+        """Erases an entry with everything that it ever said, for good: from the log, the index,
+        and the conversations that showed it, in this store and in `stores`. Or all entries with a
+        tag, last said `before` a time, or said in a conversation. With `source`, also the messages
+        that said it. No rule brings it back. NotFound if there is no such entry."""
+        which = Which(tag=tag, before_ms=happened_ms(before), said_in=said_in)
+        which_checked(id, which)
+        others = stores_checked(stores)
+        done = Forgotten()
         with self._lock:
-            journal, run = self._named(id)
-            versions = journal.entries().versions_of(run)
-            ids = tuple(dict.fromkeys(one.body.entry for one in versions))
-            seqs = [one.seq for one in versions]
-            said = builtins.list(dict.fromkeys(one.claim.said for one in versions))
-            journal.forget(ids, seqs, said)
-            self._finder(journal).erase(journal.id, seqs, ids)
-            messages = erase_shown(self._store, ids)
-            journal.store.flush()
-            return Forgotten(entries=ids, events=len(seqs), messages=messages)
+            for journal, ids in self._scopes.meant(id, which, scope):
+                done += self._scopes.forgetter(journal).forget(ids, source=source, others=others)
+        return done
 
     # --- what was taken from messages ---
 
     @checked
-    def take(self, taken: Sequence[Taken], *, waits: bool) -> int:
+    def take(
+        self,
+        taken: Sequence[Taken],
+        *,
+        waits: bool,
+        ended: Sequence[str] = (),
+        entries_max: int | None = None,
+    ) -> int:
         """Remembers what was taken from messages of this conversation, or lets it wait in the
-        inbox; gives how many entries are new. What is known, rejected or forgotten is left out."""
+        inbox; gives how many entries are new. What is known, rejected or forgotten is left out,
+        and what only a tool said waits in any case. What is `ended` is true no longer. Nothing is
+        taken beyond `entries_max` entries, and that is told."""
         with self._lock:
-            journal = self._journal(None)
+            journal = self._scopes.journal()
             entries = journal.entries()
-            new = [
-                Memory(
-                    entry=_new_id(),
-                    content=one.content,
-                    tags=(one.kind,),
-                    trust=one.trust,
-                    source=(self._conversation, one.seq),
-                    state="waiting" if waits else "",
-                )
-                for one in taken
-                if not entries.knows(one.content) and not entries.is_forgotten(one.content)
-            ]
-            if new:
-                journal.append(new)
+            new = taken_bodies(
+                entries, taken, conversation=self.conversation, waits=waits, new_id=_new_id
+            )
+            if left := too_many(entries, new, entries_max):
+                self._tell("memory-failed", f"{left} were not taken: memory_entries is reached")
+                new = new[: len(new) - left]
+            old = ended_bodies(entries, ended, journal.now_ms()) if entries.head else []
+            if new or old:
+                journal.append([*new, *old])
             return len(new)
 
     def inbox(self) -> builtins.list[MemoryEntry]:
-        """What waits to be accepted or rejected, oldest first."""
+        """What waits to be accepted or rejected, oldest first; what tools or imports said waits as
+        well."""
         with self._lock:
-            waiting = [
-                (journal, version)
-                for journal in self._looked_at(None)
-                for version in journal.entries().waiting.values()
-            ]
-            return [waiting_entry(version, journal.scope) for journal, version in waiting]
+            return [entry for journal in self._scopes.looked_at() for entry in undecided(journal)]
 
     @checked
     def accept(self, id: str, content: str | None = None) -> MemoryEntry:
         """Remembers what waits in the inbox, in other words if some are given. From now on it has
         the trust of a user."""
         with self._lock:
-            journal, waiting = self._waiting_in_inbox(id)
+            journal, waiting = undecided_body(self._scopes.all(), id)
             text = waiting.content if content is None else content_checked(content)
             return self._write(journal, decided(waiting, text, state=""))
 
@@ -228,15 +249,8 @@ class SemanticMemory:
     def reject(self, id: str) -> None:
         """Takes an entry out of the inbox. No rule brings it back."""
         with self._lock:
-            journal, waiting = self._waiting_in_inbox(id)
+            journal, waiting = undecided_body(self._scopes.all(), id)
             journal.append([decided(waiting, waiting.content, state="rejected")])
-
-    def _waiting_in_inbox(self, id: str) -> tuple[Journal, Memory]:
-        for journal in self._all():
-            version = journal.entries().waiting.get(id)
-            if version is not None:
-                return journal, version.body
-        raise NotFound(f"{id!r:.100} does not wait in the inbox", hint="inbox() has what does")
 
     # --- looking ---
 
@@ -256,10 +270,10 @@ class SemanticMemory:
         limit_checked(limit)
         with self._lock:
             at_ms = happened_ms(as_of)
-            now_ms = self._journal(self.scope).now_ms() if at_ms is None else at_ms
+            now_ms = self._scopes.journal().now_ms() if at_ms is None else at_ms
             found = [
                 entry
-                for journal in self._looked_at(scope)
+                for journal in self._scopes.looked_at(scope)
                 for run in journal.entries().runs(None if ended else now_ms)
                 if is_wanted(entry := _entry(journal, run), tags, metadata or {})
             ]
@@ -271,39 +285,69 @@ class SemanticMemory:
         """What an entry said before, and what others said about the same, oldest first, each with
         the time for which it was true."""
         with self._lock:
-            journal, run = self._named(id)
+            journal, run = self._scopes.named(id)
             runs = journal.entries().history(run.entry)
             return [_entry(journal, one) for one in runs]
+
+    @checked
+    def log(self, scope: str | None = None, limit: int = 50) -> builtins.list[MemoryChange]:
+        """What was written into the memory of a scope, the newest change first."""
+        limit_checked(limit)
+        with self._lock:
+            return [*changes(self._scopes.journal(scope), limit)]
+
+    @checked
+    def revert(self, seq: int, scope: str | None = None) -> MemoryChange:
+        """Takes back the change at a seq of a scope's log, and gives it. It can be taken back in
+        turn: a revert is a change as well. What was forgotten stays forgotten."""
+        with self._lock:
+            return revert(self._scopes.journal(scope), seq)
+
+    @checked
+    def export(self, scope: str | None = None) -> builtins.list[bytes]:
+        """The memory of a scope as lines of JSON, with its history, for `import_lines`."""
+        with self._lock:
+            return [*exported(self._scopes.journal(scope))]
+
+    @checked
+    def import_lines(
+        self,
+        lines: Sequence[bytes],
+        *,
+        scope: str | None = None,
+        accepted: bool = False,
+        name: str = "the import",
+    ) -> ImportedMemories:
+        """Takes in what `export` gave. All lines are checked first. What comes in waits in the
+        inbox and is shown to no model before it is accepted, unless it is `accepted` here."""
+        read = read_lines(lines, name)
+        with self._lock:
+            journal = self._scopes.journal(scope)
+            return import_lines(journal, read, accepted=accepted, new_id=_new_id)
 
     @checked
     def reindex(self, progress: Progress | None = None) -> None:
         """Makes the index again, with all vectors: for another embedder, or after damage.
         `progress(done, all)` is called between batches."""
         with self._lock:
-            for journal in self._looked_at(None):
+            for journal in self._scopes.looked_at():
                 if journal.entries().head:
-                    finder = self._finder(journal)
+                    finder = self._scopes.finder(journal)
                     finder.rebuild(
-                        self._logs_beside(journal), progress or (lambda done, total: None)
+                        self._scopes.logs_beside(journal), progress or (lambda done, total: None)
                     )
 
     def is_empty(self) -> bool:
         """Whether nothing was ever stored in the scopes that are looked at."""
         with self._lock:
-            return not any(journal.entries().head for journal in self._looked_at(None))
+            return not any(journal.entries().head for journal in self._scopes.looked_at())
 
     # --- the end ---
 
     def close(self) -> None:
         """Lets go of the index and the stores. Closing twice is fine."""
         with self._lock:
-            for finder in self._finders.values():
-                finder.close()
-            user = self._journals.pop("user", None)
-            if user is not None and user.store is not self._store:
-                user.store.close()
-            self._journals.clear()
-            self._finders.clear()
+            self._scopes.close()
             if self._owns_store:
                 self._store.close()
 
@@ -318,56 +362,6 @@ class SemanticMemory:
     ) -> None:
         self.close()
 
-    # --- scopes ---
-
-    def _journal(self, scope: str | None) -> Journal:
-        name = self.scope if scope is None else scope_checked(scope)
-        with self._lock:
-            if name not in self._journals:
-                store = self._user() if name == "user" else self._store
-                self._journals[name] = Journal(store, name)
-            return self._journals[name]
-
-    def _looked_at(self, scope: str | None) -> builtins.list[Journal]:
-        own = ["user"] if self.scope == "user" else [self.scope, "project", "user"]
-        names = own if scope is None else [scope]
-        return [self._journal(name) for name in dict.fromkeys(names)]
-
-    def _named(self, id: str) -> tuple[Journal, Run]:
-        """The entry of an id, wherever it is."""
-        for journal in self._all():
-            run = journal.entries().run_of(id)
-            if run is not None:
-                return journal, run
-        hint = "list() has the ids of all entries"
-        raise NotFound(f"there is no entry {id!r:.100}", hint=hint)
-
-    def _all(self) -> Iterator[Journal]:
-        yield from self._looked_at(None)
-        for scope in self._agents():
-            yield self._journal(scope)
-
-    def _agents(self) -> builtins.list[str]:
-        """The scopes of agents that the store has."""
-        first = MEMORY_PREFIX + AGENT
-        found = self._store.conversations(after=first, limit=AGENTS_MAX)
-        ids = [about.id for about in found if about.id.startswith(first)]
-        return [id.removeprefix(MEMORY_PREFIX) for id in ids]
-
-    def _finder(self, journal: Journal) -> Finder:
-        place = "user" if journal.scope == "user" else ""
-        if place not in self._finders:
-            embedder = self._embedder
-            self._finders[place] = Finder(journal.store, embedder=embedder, tell=self._tell)
-        return self._finders[place]
-
-    def _logs_beside(self, journal: Journal) -> builtins.list[str]:
-        """The logs that one index is made of."""
-        if journal.scope == "user":
-            return [journal.id]
-        journals = [self._journal(scope) for scope in ("project", *self._agents())]
-        return [one.id for one in journals if one.entries().head]
-
     # --- writing ---
 
     def _write(self, journal: Journal, body: Memory) -> MemoryEntry:
@@ -375,21 +369,21 @@ class SemanticMemory:
             entries = journal.append([body])
             run = entries.run_of(body.entry)
             assert run is not None
-            return _entry(journal, run)
+            return entries.entry(run, journal.scope)
 
     def _source(self, source: int | tuple[str, int] | None) -> tuple[str, int] | None:
         if source is None or isinstance(source, tuple):
             return source
-        if not self._conversation:
+        if not self.conversation:
             hint = "give a conversation and a seq"
             raise Invalid(f"source={source} names no conversation", hint=hint)
-        return self._conversation, source
+        return self.conversation, source
 
     def _count_use(self, found: Sequence[MemoryEntry]) -> None:
-        for journal in self._journals.values():
+        for journal in self._scopes.opened():
             ids = [entry.id for entry in found if entry.scope == journal.scope]
             if ids:
-                self._finder(journal).count_use(ids)
+                self._scopes.finder(journal).count_use(ids)
 
     def _tell(self, name: str, reason: str) -> None:
         self.said.append((name, reason))

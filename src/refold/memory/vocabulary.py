@@ -3,7 +3,9 @@ itself, unless it has one of these signs: `=`, `:` and a number."""
 
 from __future__ import annotations
 
-_FILLERS = "a an the that please note remember also just now currently today very really fyi"
+_FILLERS = """
+a an the that please note remember also just now currently today very really fyi back again
+"""
 _SELF = "i we me us my our you"
 _IS = "is are was were equals"
 # Verbs of which one thing at a time is true: with a preposition, or after `is`.
@@ -11,31 +13,51 @@ _SINGLE = """
 live work run listen reside sit stay cost weigh report belong base locate host deploy name call own
 maintain manage schedule plan
 """
+# Verbs that say where something is, if a path or an address follows.
+_PLACED = "go point write read store save mount lie"
+# Verbs of what one person usually does; another may do it as well.
+_AGENTS = "own lead maintain manage handle approve review"
 _MANY = "use have prefer like want need require support contain keep set"
 _PREPOSITIONS = "in at for on to by as from with"
 # What has one value at a time: a subject that ends in one of these, or has one of those below.
 _ATTRIBUTES = """
 address age backend birthday branch budget capital city code color colour country currency database
 date deadline default domain editor email employer endpoint extension folder format framework goal
-height host hostname job key language level license licence limit locale location login maximum
-minimum mode model name nickname number password path phase phone platform port price priority
-pronouns provider purpose rate region release repo repository role salary schedule shell size stage
-state status street style theme threshold timeout timezone title url username value vendor version
-wage website weight zone
+headquarters height host hostname job key language level license licence limit locale location login
+maximum minimum mode model name nickname number office password path phase phone platform port
+price priority pronouns provider purpose rate region release repo repository role salary schedule
+shell size stage state status street style theme threshold timeout timezone title url username value
+vendor venue version wage website weight zone
+"""
+# What one person at a time is, if it is said of the one: "the lead", "our manager".
+_ROLES = """
+lead leader manager owner maintainer boss director president chair head admin contact reviewer
+captain coach editor designer architect founder chief secretary treasurer ceo cto cfo coo
 """
 _ONE_OF = "favourite favorite preferred default current main primary official latest next"
 # Words that stand for a value like a number does.
 _SHAPED = """
 monday tuesday wednesday thursday friday saturday sunday january february march april may june july
-august september october november december true false off yes no
+august september october november december true false on off yes no enabled disabled active
+inactive open closed public private allowed forbidden optional mandatory green red up down online
+offline available unavailable
 """
 
 FILLERS, SELF, IS = (frozenset(text.split()) for text in (_FILLERS, _SELF, _IS))
 SINGLE, MANY = frozenset(_SINGLE.split()), frozenset(_MANY.split())
 PREPOSITIONS, SHAPED = frozenset(_PREPOSITIONS.split()), frozenset(_SHAPED.split())
+PLACED, AGENTS = frozenset(_PLACED.split()), frozenset(_AGENTS.split())
+ROLES = frozenset(_ROLES.split())
 ATTRIBUTES, ONE_OF = frozenset(_ATTRIBUTES.split()), frozenset(_ONE_OF.split())
 IRREGULAR = {
     **dict.fromkeys(("has", "had", "have", "having"), "have"),
     **dict.fromkeys(("using", "used", "uses"), "use"),
     **dict.fromkeys(("running", "runs"), "run"),
+    **dict.fromkeys(("goes", "going"), "go"),
+    **dict.fromkeys(("colour", "colours"), "color"),
+    "led": "lead",
+    "favourite": "favorit",
+    "licence": "licens",
+    "grey": "gray",
+    "centre": "center",
 }

@@ -1,9 +1,10 @@
 """The file of an index: made for the owner alone, opened, and thrown away when it is damaged.
 
 Everything in it can be made again from the logs. So damage is not an error here: `connect` starts
-with an empty file and reports it; only a file of another program is left alone. What SQLite raises
-later becomes one of our errors (`translated`): `Corrupt` means that the file should be rebuilt,
-`Unavailable` that it cannot be written now. Neighbours: `index` has the rows.
+with an empty file and reports it; only a file of another program is left alone. `Form` says what
+tables a file of ours has: one for the index, one for `fronts`. What SQLite raises later becomes one
+of our errors (`translated`): `Corrupt` means that the file should be rebuilt, `Unavailable` that it
+cannot be written now. Neighbours: `index` has the rows.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from collections.abc import Iterator
 from urllib.parse import quote
 
 import apsw
+from msgspec import Struct
 
 from refold.errors import Corrupt, RefoldError, Unavailable
 from refold.search.words import TOKENIZER
 from refold.system import disk
 
 APPLICATION_ID = 0x72656678  # "refx"
-VERSION = 3
+VERSION = 4
 BUSY_MS = 2_000
 CACHE_KIB = 16_384
 STEPS_BETWEEN_LOOKS = 20_000  # of SQLite's machine, some tenths of a millisecond
@@ -62,8 +64,21 @@ PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON; PRAGMA secure_delete=ON;
 PRAGMA synchronous=NORMAL; PRAGMA cache_size=-{CACHE_KIB}
 """
 
-# What says that a file is ours, and of which version.
-OURS = f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}"
+
+class Form(Struct, frozen=True, kw_only=True):
+    """What makes a file ours: its mark, its version, its tables, and one of them to look for."""
+
+    application_id: int
+    version: int
+    schema: str
+    table: str
+
+    @property
+    def marks(self) -> str:
+        return f"PRAGMA application_id={self.application_id}; PRAGMA user_version={self.version}"
+
+
+INDEX = Form(application_id=APPLICATION_ID, version=VERSION, schema=SCHEMA, table="documents")
 
 _NEW_FILE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 _DAMAGE = (apsw.NotADBError, apsw.CorruptError, apsw.FormatError, apsw.SQLError)
@@ -76,36 +91,36 @@ class Foreign(Exception):
 Notice = tuple[str, str]
 
 
-def connect(path: str) -> tuple[apsw.Connection, Notice | None]:
+def connect(path: str, form: Form = INDEX) -> tuple[apsw.Connection, Notice | None]:
     """A connection to the index at `path`, and a notice if something had to be done; a new file
     is not worth one."""
     if path == MEMORY:
-        return _in_memory(), None
+        return _in_memory(form), None
     try:
-        return _connect_file(path), None
+        return _connect_file(path, form), None
     except Foreign:
         reason = f"{path} belongs to another program: this index is in memory"
     except (*_DAMAGE, UnicodeDecodeError) as error:
-        return _replace_damaged(path, str(error))
+        return _replace_damaged(path, str(error), form)
     except (apsw.Error, OSError) as error:
         reason = f"{path} cannot be used ({error}): this index is in memory"
-    return _in_memory(), ("index-in-memory", reason)
+    return _in_memory(form), ("index-in-memory", reason)
 
 
-def _replace_damaged(path: str, reason: str) -> tuple[apsw.Connection, Notice]:
+def _replace_damaged(path: str, reason: str, form: Form) -> tuple[apsw.Connection, Notice]:
     try:
         remove(path)
-        connection = _connect_file(path)
+        connection = _connect_file(path, form)
     except (apsw.Error, OSError) as error:
         reason = f"{path} is damaged and cannot be replaced ({error})"
-        return _in_memory(), ("index-in-memory", reason)
+        return _in_memory(form), ("index-in-memory", reason)
     reason = f"{path} was damaged ({reason}): it is being rebuilt, nothing is lost"
     return connection, ("index-rebuilt", reason)
 
 
-def _in_memory() -> apsw.Connection:
+def _in_memory(form: Form) -> apsw.Connection:
     connection = apsw.Connection(MEMORY)
-    _initialize(connection)
+    _initialize(connection, form)
     return connection
 
 
@@ -113,7 +128,7 @@ def copy(path: str) -> apsw.Connection:
     """What the index at `path` holds, in memory: whoever may not write in its folder goes on with
     that. An empty one where there is none, or none that can be read."""
     if not os.path.isfile(path):
-        return _in_memory()
+        return _in_memory(INDEX)
     wal = path + "-wal"
     has_wal = os.path.exists(wal) and os.path.getsize(wal) > 0
     # Neither way makes a file beside it or changes one: see `stores.sqlite.reader`.
@@ -125,10 +140,10 @@ def copy(path: str) -> apsw.Connection:
             file.set_busy_timeout(BUSY_MS)
             with connection.backup("main", file, "main") as backup:
                 backup.step(-1)
-        _initialize(connection)
+        _initialize(connection, INDEX)
     except (Foreign, apsw.Error, UnicodeDecodeError):
         connection.close(True)
-        return _in_memory()
+        return _in_memory(INDEX)
     return connection
 
 
@@ -138,7 +153,7 @@ def is_foreign(path: str) -> bool:
         return False
     connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
     try:
-        _is_ours(connection)
+        _is_ours(connection, INDEX)
     except Foreign:
         return True
     except apsw.Error:
@@ -160,14 +175,14 @@ def remove(path: str) -> None:
             os.unlink(name)
 
 
-def _connect_file(path: str) -> apsw.Connection:
+def _connect_file(path: str, form: Form) -> apsw.Connection:
     for name in _files(path):
         if os.path.lexists(name) and not disk.is_regular(name):
             raise OSError(errno.EPERM, f"{name} is a link, or not a file")
     _create(path)
     connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
     try:
-        _initialize(connection)
+        _initialize(connection, form)
     except BaseException:
         connection.close(True)
         raise
@@ -187,43 +202,43 @@ def _create(path: str) -> None:
         os.close(fd)
 
 
-def _initialize(connection: apsw.Connection) -> None:
+def _initialize(connection: apsw.Connection, form: Form) -> None:
     """Sees to it that our tables are there. An older version is damage: it is made again."""
     connection.set_busy_timeout(BUSY_MS)
     # Without this SQLite plans again whenever a value is bound that a plan could depend on: FTS5
     # does so for each of its segments, which took half the time of a search for a rare term.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     connection.execute(PRAGMAS).fetchall()
-    if not _is_ours(connection):
-        _create_tables(connection)
+    if not _is_ours(connection, form):
+        _create_tables(connection, form)
 
 
-def _create_tables(connection: apsw.Connection) -> None:
+def _create_tables(connection: apsw.Connection, form: Form) -> None:
     """Creates the tables, unless another process was faster."""
     connection.pragma("journal_mode", "wal")
     with transaction(connection):
-        if not _is_ours(connection):
-            connection.execute(SCHEMA)
-            connection.execute(OURS).fetchall()
+        if not _is_ours(connection, form):
+            connection.execute(form.schema)
+            connection.execute(form.marks).fetchall()
 
 
-def _is_ours(connection: apsw.Connection) -> bool:
+def _is_ours(connection: apsw.Connection, form: Form) -> bool:
     """True for an index of this version, False for an empty file."""
     application = connection.pragma("application_id")
-    if application == APPLICATION_ID:
-        _check_version(connection)
+    if application == form.application_id:
+        _check_version(connection, form)
         return True
     if application or connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").get:
         raise Foreign
     return False
 
 
-def _check_version(connection: apsw.Connection) -> None:
+def _check_version(connection: apsw.Connection, form: Form) -> None:
     version = connection.pragma("user_version")
-    if version != VERSION:
-        raise apsw.FormatError(f"version {version}, not {VERSION}")
+    if version != form.version:
+        raise apsw.FormatError(f"version {version}, not {form.version}")
     # A table that is gone shows here, not in the middle of a search.
-    connection.execute("SELECT rowid FROM documents LIMIT 1").fetchall()
+    connection.execute(f"SELECT * FROM {form.table} LIMIT 1").fetchall()
 
 
 @contextlib.contextmanager

@@ -32,7 +32,6 @@ from refold.search.hits import OWN_PREFIX
 
 PIECE_CHARS = 4_000
 TEXT_CHARS_MAX = 4_000_000
-MEMORY_TOOL = "memory"
 # `Caroline: …` at the beginning of a message names who speaks, where a transcript has more people
 # than roles.
 _AUTHOR = re.compile(r"([A-Z][\w'.-]{1,30}): ")
@@ -167,11 +166,11 @@ def _note(event: Event, text: str) -> list[Document]:
 
 
 def _memory(event: Event, memory: Memory) -> list[Document]:
-    """What an entry of a memory says, with its tags. It stands by itself, so it is marked as of a
-    tool: it borrows no words from those before and after it."""
+    """What an entry of a memory says, with its tags."""
     text = " ".join([memory.content, *memory.tags]).strip()[:TEXT_CHARS_MAX]
-    tools = (MEMORY_TOOL,)
-    return [Document(event.seq, "message", event.at_ms, text, tools=tools)] if text else []
+    author = _AUTHOR.match(text)
+    name = author[1] if author else ""
+    return [Document(event.seq, "message", event.at_ms, text, author=name)] if text else []
 
 
 def _system_text(system: object) -> str:

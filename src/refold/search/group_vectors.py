@@ -55,7 +55,8 @@ class GroupVectors(Vectors):
             return EMPTY
         ids = [id for id, _ in rows]
         blobs = [blob for _, blob in rows]
-        return groups.Groups(ids, blobs, dimension, self._are_short_messages(ids))
+        short = self._are_short_messages(ids)
+        return groups.Groups(ids, blobs, dimension, short, apart=self.index.apart)
 
     def _nearness(
         self, loaded: Loaded, query: Query, found: Sequence[rank.Matches], total: int

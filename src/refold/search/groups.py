@@ -33,12 +33,19 @@ def _integers(rows: Any) -> Any:
 
 
 class Groups:
-    """The groups of some entries. `short` entries take from their short neighbours."""
+    """The groups of some entries. `short` entries take from their short neighbours, unless they
+    are `apart`."""
 
     def __init__(
-        self, ids: list[int], stored: Sequence[bytes], dimension: int, short: Sequence[bool]
+        self,
+        ids: list[int],
+        stored: Sequence[bytes],
+        dimension: int,
+        short: Sequence[bool],
+        *,
+        apart: bool = False,
     ) -> None:
-        self.ids = ids
+        self.ids, self._apart = ids, apart
         self._rows = numpy.frombuffer(b"".join(stored), dtype="i1").reshape(-1, dimension)
         counts = [len(blob) // dimension for blob in stored]
         self._starts = numpy.concatenate([[0], numpy.cumsum(counts)[:-1]]).astype(numpy.int64)
@@ -56,7 +63,8 @@ class Groups:
         shares = numpy.asarray(weights) / max(sum(weights), LENGTH_MIN)
         deviations = numpy.maximum(best.std(axis=0), LENGTH_MIN)
         outstanding = (best - best.mean(axis=0)) / deviations
-        near = self._with_neighbours(outstanding) @ shares
+        lent = outstanding if self._apart else self._with_neighbours(outstanding)
+        near = lent @ shares
         return _nearness(near, own=_nearness(best @ shares))
 
     def _cosines(self, words: Any) -> Any:

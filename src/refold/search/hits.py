@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from refold.checked import quoted
 from refold.core.model import ROLES, Role
 from refold.errors import Invalid
 
@@ -74,14 +75,14 @@ def filters_checked(
 ) -> Filters:
     """The filters, or Invalid with what there is to choose from."""
     if role is not None and role not in ROLES:
-        raise Invalid(f"role: there is no role {role!r:.100}", hint="roles: " + ", ".join(ROLES))
+        raise Invalid(f"role: there is no role {quoted(role)}", hint="roles: " + ", ".join(ROLES))
     if kind is not None and kind not in KINDS:
         raise Invalid(
-            f"kind: events of kind {kind!r:.100} are not searched",
+            f"kind: events of kind {quoted(kind)} are not searched",
             hint="kinds: " + ", ".join(KINDS),
         )
     if tool is not None and not is_text(tool):
-        raise Invalid(f"tool: {tool!r:.100} is not the name of a tool", hint="a text")
+        raise Invalid(f"tool: {quoted(tool)} is not the name of a tool", hint="a text")
     kinds = KINDS_USUAL if kind is None else (kind,)
     return Filters(role=role, tool=tool, kinds=kinds, since_ms=since_ms, until_ms=until_ms)
 

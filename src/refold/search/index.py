@@ -78,11 +78,14 @@ def range_of(number: int) -> Range:
 
 
 class Index:
-    """An open index, with a `notice` if something had to be done to open it. Not locked: its owner
-    sees to it that one thread at a time uses it."""
+    """An open index, with a `notice` if something had to be done to open it. Its entries are
+    `apart` if those before and after one have nothing to do with it, as in a log of memories. Not
+    locked: its owner sees to it that one thread at a time uses it."""
 
-    def __init__(self, path: str = database.MEMORY, *, copy_of: str = "") -> None:
-        self.path = path
+    def __init__(
+        self, path: str = database.MEMORY, *, copy_of: str = "", apart: bool = False
+    ) -> None:
+        self.path, self.apart = path, apart
         self.notice: database.Notice | None = None
         if copy_of:
             self.connection = database.copy(copy_of)
@@ -90,6 +93,11 @@ class Index:
             self.connection, self.notice = database.connect(path)
         self.connection.register_fts5_function("occurrences", _occurrences)
         self._tokenizer = _tokenizer(self.connection)
+
+    @property
+    def remedy(self) -> str:
+        """The command that makes it complete."""
+        return "refold memory reindex" if self.apart else "refold index"
 
     @property
     def is_writable(self) -> bool:
@@ -170,6 +178,8 @@ class Index:
 
     def _context_words(self, first: int, sizes: Sequence[int], total: float) -> float:
         """The sum of all context lengths with entries of these sizes added, from `first` on."""
+        if self.apart:
+            return total + sum(sizes)
         before = [size for (size,) in self.connection.execute(_WORDS_BEFORE, (first - 2, first))]
         for size in sizes:
             total += rank.added_context_words(before[-2:], size)
@@ -207,16 +217,18 @@ class Index:
 
     def erase(self, conversation: str, seqs: Iterable[int]) -> None:
         """Removes what these events said, the terms included. Their places stay empty."""
-        mark = self.mark(conversation)
-        if mark is None:
-            return
-        ids = [id for seq in seqs for id in self._ids(mark.number, seq)]
+        ids = self.ids_of(conversation, seqs)
         if not ids:
             return
         with database.transaction(self.connection):
             for id in ids:
                 self._delete_rows(id, id)
         self._scrub()
+
+    def ids_of(self, conversation: str, seqs: Iterable[int]) -> list[int]:
+        """The entries of these events."""
+        mark = self.mark(conversation)
+        return [id for seq in seqs for id in self._ids(mark.number, seq)] if mark else []
 
     def _ids(self, number: int, seq: int) -> list[int]:
         """The entries of one event: at most a few pieces of each kind."""

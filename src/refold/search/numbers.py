@@ -7,7 +7,8 @@ entries, because it is slower. Neighbour: `vectors` says what is compared with w
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from heapq import nlargest
 from math import fsum, isfinite, sqrt
 from operator import mul
 from typing import Protocol
@@ -41,11 +42,34 @@ class Loaded(Protocol):
     def nearness(self, asked: Vector) -> Nearness: ...
 
 
+class Nearest(Struct, frozen=True):
+    """How entries that are apart stand to what was asked: the spread over all of them, and the
+    cosines of those that were looked at."""
+
+    mean: float
+    deviation: float
+    cosines: dict[int, float]
+
+
+class Apart(Protocol):
+    """The vectors of entries that have nothing to do with their neighbours, by rising ids. They
+    are kept while entries are added: only what is new is read."""
+
+    last: int  # the highest id; -1 if there is none
+
+    def add(self, ids: list[int], blobs: list[bytes]) -> None:
+        """Takes the stored vectors of entries with higher ids."""
+
+    def nearest(self, asked: Vector, among: Iterable[int], most: int) -> Nearest | None:
+        """The cosines of these entries and of the nearest others; None if there is no entry."""
+
+
 class Numbers(Protocol):
     """What is done with vectors. `whole_max`: up to so many entries are all compared; of more, only
-    those that the full text found."""
+    those that the full text found; `apart_max` is the same for entries that are apart."""
 
     whole_max: int
+    apart_max: int
 
     def rows(self, given: object, count: int) -> Rows:
         """What an embedder gave for so many texts; Invalid if it is not a vector for each."""
@@ -60,6 +84,9 @@ class Numbers(Protocol):
         self, ids: list[int], blobs: list[bytes], dimension: int, short: list[bool]
     ) -> Loaded:
         """Entries by their stored vectors; `short` ones share with their short neighbours."""
+
+    def apart(self, dimension: int) -> Apart:
+        """No entries yet."""
 
 
 def numbers() -> Numbers:
@@ -81,7 +108,7 @@ def not_vectors(about: str, count: int) -> Invalid:
 class PlainNumbers:
     """Vectors as lists of floats."""
 
-    whole_max = 5_000
+    whole_max = apart_max = 5_000
 
     def rows(self, given: object, count: int) -> Rows:
         rows = [list(map(float, one)) for one in given]  # type: ignore[attr-defined]
@@ -122,6 +149,9 @@ class PlainNumbers:
                 pieces[at].append(_among(firsts[at], beside))
         return _PlainLoaded(ids, pieces)
 
+    def apart(self, dimension: int) -> Apart:
+        return _PlainApart(dimension)
+
 
 class _PlainLoaded:
     """The pieces of each entry, the last of them the entry among its neighbours if it is short."""
@@ -134,6 +164,32 @@ class _PlainLoaded:
         mean = fsum(values) / len(values)
         square = fsum((value - mean) ** 2 for value in values) / len(values)
         return Nearness(values, mean, sqrt(square))
+
+
+class _PlainApart:
+    """The pieces of each entry."""
+
+    def __init__(self, dimension: int) -> None:
+        self.last = -1
+        self._form = struct.Struct(f"<{dimension}e")
+        self._pieces: dict[int, list[Vector]] = {}
+
+    def add(self, ids: list[int], blobs: list[bytes]) -> None:
+        for id, blob in zip(ids, blobs):
+            self._pieces[id] = list(self._form.iter_unpack(blob))
+            self.last = id
+
+    def nearest(self, asked: Vector, among: Iterable[int], most: int) -> Nearest | None:
+        if not self._pieces:
+            return None
+        values = {
+            id: max(sum(map(mul, piece, asked)) for piece in of_one)
+            for id, of_one in self._pieces.items()
+        }
+        mean = fsum(values.values()) / len(values)
+        square = fsum((value - mean) ** 2 for value in values.values()) / len(values)
+        looked_at = {*among, *nlargest(most, values, key=values.__getitem__)} & values.keys()
+        return Nearest(mean, sqrt(square), {id: values[id] for id in looked_at})
 
 
 EMPTY: Loaded = _PlainLoaded([], [])

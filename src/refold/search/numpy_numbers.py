@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy
 
-from refold.search.numbers import LENGTH_MIN, Loaded, Nearness, Vector, not_vectors
+from refold.search.numbers import (
+    LENGTH_MIN,
+    Apart,
+    Loaded,
+    Nearest,
+    Nearness,
+    Vector,
+    not_vectors,
+)
 from refold.search.rank import NEIGHBOURS
+
+ROOM_PARTS = 4  # arrays grow by a quarter
 
 
 class NumpyNumbers:
     """Vectors as the rows of an array."""
 
-    whole_max = 50_000
+    whole_max, apart_max = 50_000, 200_000
 
     def rows(self, given: object, count: int) -> Any:
         rows = numpy.asarray(given, dtype=numpy.float32)
@@ -45,6 +55,65 @@ class NumpyNumbers:
         places = numpy.array(ids, dtype=numpy.int64)
         contexts = _contexts(places, pieces[starts], numpy.array(short))
         return _NumpyLoaded(ids, pieces, starts, contexts)
+
+    def apart(self, dimension: int) -> Apart:
+        return _NumpyApart(dimension)
+
+
+class _NumpyApart:
+    """All pieces, where each entry's begin, and the entries: arrays with room to grow."""
+
+    def __init__(self, dimension: int) -> None:
+        self.last = -1
+        self._dimension = dimension
+        self._pieces = _Growing(numpy.empty((0, dimension), dtype=numpy.float32))
+        self._starts = _Growing(numpy.empty(0, dtype=numpy.int64))
+        self._ids = _Growing(numpy.empty(0, dtype=numpy.int64))
+
+    def add(self, ids: list[int], blobs: list[bytes]) -> None:
+        if not ids:
+            return
+        counts = numpy.array([len(blob) // (2 * self._dimension) for blob in blobs])
+        before = len(self._pieces.rows)
+        self._starts.extend(before + numpy.concatenate([[0], numpy.cumsum(counts)[:-1]]))
+        flat = numpy.frombuffer(b"".join(blobs), dtype="<f2")
+        self._pieces.extend(flat.reshape(-1, self._dimension))
+        self._ids.extend(numpy.array(ids, dtype=numpy.int64))
+        self.last = ids[-1]
+
+    def nearest(self, asked: Vector, among: Iterable[int], most: int) -> Nearest | None:
+        ids = self._ids.rows
+        if not len(ids):
+            return None
+        # By one thread: memory is the bottleneck, and threads that wait for the next product cost
+        # as much as they save.
+        values = numpy.einsum("ij,j->i", self._pieces.rows, asked)
+        if len(values) > len(ids):
+            values = numpy.maximum.reduceat(values, self._starts.rows)
+        wanted = numpy.fromiter(among, dtype=numpy.int64)
+        places = numpy.searchsorted(ids, wanted)
+        places = places[ids[numpy.minimum(places, len(ids) - 1)] == wanted]
+        first = max(0, len(ids) - most)
+        looked_at = numpy.concatenate([places, numpy.argpartition(values, first)[first:]])
+        cosines = dict(zip(ids[looked_at].tolist(), values[looked_at].tolist()))
+        return Nearest(float(values.mean()), float(values.std()), cosines)
+
+
+class _Growing:
+    """`rows` of an array that has room for more, so that adding some does not copy all."""
+
+    def __init__(self, rows: Any) -> None:
+        self._room, self.rows = rows, rows
+
+    def extend(self, more: Any) -> None:
+        size, wanted = len(self.rows), len(self.rows) + len(more)
+        if wanted > len(self._room):
+            room = max(wanted, len(self._room) + len(self._room) // ROOM_PARTS)
+            grown = numpy.empty((room, *self._room.shape[1:]), dtype=self._room.dtype)
+            grown[:size] = self.rows
+            self._room = grown
+        self._room[size:wanted] = more
+        self.rows = self._room[:wanted]
 
 
 class _NumpyLoaded:

@@ -31,6 +31,7 @@ _OF_QUESTIONS = tuple((step, ANSWER_SHARE if step == -1 else share) for step, sh
 QUESTION_FACTOR = 0.9
 AUTHOR_FACTOR = 1.25  # more would hide what others say of them
 VECTOR_WEIGHT = 0.5
+APART_WEIGHT = 0.8  # where no neighbour lends its words; `bench/memory_locomo.py`, `memory_life.py`
 # For vectors of word groups: where all entries are long, and where all are short. In talk meaning
 # finds more than words do, in the work of an agent names decide.
 GROUP_WEIGHT_WORK, GROUP_WEIGHT_TALK = 0.3, 1.8
@@ -97,6 +98,18 @@ def scores(
         for id in counts:
             if id not in norms:
                 norms[id] = BM25.norm(context_words(id, words), mean)
+        add_term(out, counts, norms, BM25.most(one.worth(total)))
+    return dict(out)
+
+
+def scores_apart(
+    found: Sequence[Matches], words: Mapping[int, int], total: int, mean: float
+) -> dict[int, float]:
+    """The same for entries that take nothing from their neighbours."""
+    out: defaultdict[int, float] = defaultdict(float)
+    norms = {id: BM25.norm(size, mean) for id, size in words.items()}
+    for one in found:
+        counts = {id: times for id, times in one.occurrences.items() if id in norms}
         add_term(out, counts, norms, BM25.most(one.worth(total)))
     return dict(out)
 

@@ -13,9 +13,10 @@ from collections.abc import Collection, Iterator, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from refold.checked import quoted
 from refold.core.model import Event
 from refold.errors import Corrupt, Invalid, NotFound, Unavailable
-from refold.search import database, finding, sources, words
+from refold.search import database, finding, served_finding, sources, words
 from refold.search.documents import Document
 from refold.search.embedders import Embedder, chosen
 from refold.search.hits import (
@@ -27,11 +28,13 @@ from refold.search.hits import (
 )
 from refold.search.index import EVERYWHERE, Entry, Index, Range, range_of
 from refold.search.newest import newest_matches
+from refold.search.served import ServedIndex, ServedUpkeep
 from refold.search.shown import ShownMessages
 from refold.search.snippets import Wanted, snippet_of, wanted_of
 from refold.search.upkeep import SEARCH_EVENTS, Progress, Tell, Upkeep, index_path, retried
 from refold.search.vector_upkeep import VectorUpkeep
 from refold.search.words import Query
+from refold.stores import terms_of
 from refold.stores.protocol import Store
 from refold.system.moments import Moment, ms_of
 
@@ -71,15 +74,23 @@ class Searcher:
         self.store = store
         self.said: list[tuple[str, str]] = []
         self._listener = tell
-        place = index_path(store) if path is None else path
-        self._upkeep = Upkeep(store, place, tell=self._tell)
+        self._upkeep = self._chosen_upkeep(path)
         self._vectors = VectorUpkeep(store, chosen(embedder), tell=self._tell)
+        self._embedder_asked = embedder is not None and embedder is not False
         self._shown = ShownMessages(store)
+
+    def _chosen_upkeep(self, path: str | None) -> Upkeep:
+        """The index that the store keeps itself, if it does; else a file, or memory."""
+        terms = terms_of(self.store) if path is None else None
+        if terms is not None:
+            return ServedUpkeep(self.store, terms, tell=self._tell)
+        place = index_path(self.store) if path is None else path
+        return Upkeep(self.store, place, tell=self._tell)
 
     @property
     def path(self) -> str:
-        """The index's file, or `:memory:`."""
-        return self._upkeep.path
+        """The index's file, `:memory:`, or the store that keeps it."""
+        return self.store.url if isinstance(self._upkeep, ServedUpkeep) else self._upkeep.path
 
     def _tell(self, name: str, reason: str) -> None:
         self.said.append((name, reason))
@@ -106,7 +117,7 @@ class Searcher:
         quotes"` make a phrase that must be there. Looks in all conversations unless some are
         named; times are ms or datetimes. Answers of refold's own tools are found only by `tool`."""
         if not isinstance(newest, bool):
-            raise Invalid(f"newest={newest!r:.100} is neither True nor False", hint="newest=True")
+            raise Invalid(f"newest={quoted(newest)} is neither True nor False", hint="newest=True")
         if not isinstance(query, str) or not query.strip():
             raise Invalid("there is nothing to search for", hint="give a word or a few")
         question = Question(
@@ -135,12 +146,26 @@ class Searcher:
             return self._hits(index, wanted_of(query, index.tokens), found, question)
 
     def _found(self, index: Index, query: Query, question: Question) -> list[Scored]:
+        if isinstance(index, ServedIndex):
+            self._tell_of_missing_vectors()
+            scope = served_finding.scope_of(index, question.conversations)
+            search = served_finding.Search(index, query, scope, question.filters)
+            if question.newest:
+                return served_finding.newest_matches(search, question.limit + SPARE)
+            return served_finding.best_matches(search, 2 * question.limit + SPARE)
         ranges = _ranges(index, question.conversations)
         if not question.newest:
             return self._ranked(index, query, ranges, question)
         with database.limited(index.connection, SEARCH_WAIT_S):
             most = question.limit + SPARE
             return newest_matches(index, query, ranges, question.filters, most)
+
+    def _tell_of_missing_vectors(self) -> None:
+        """Tells once that an embedder which was asked for has nothing to do here."""
+        if self._embedder_asked:
+            self._embedder_asked = False
+            reason = f"{self.store.url} keeps no vectors: answers are by full text alone"
+            self._tell("embedder-failed", reason)
 
     def _ranked(
         self, index: Index, query: Query, ranges: Sequence[Range], question: Question
@@ -168,7 +193,10 @@ class Searcher:
             taken = found[at : at + question.limit - len(hits)]
             at += len(taken)
             self._add_hits(hits, index, wanted, taken)
-        return [self._placed(hit, question.conversations) for hit in hits.values()]
+        placed = [self._placed(hit, question.conversations) for hit in hits.values()]
+        # Whoever asked for one tool is not told of the others that were called beside it.
+        asked = question.filters.tool
+        return placed if asked is None else [replace(hit, tool=asked) for hit in placed]
 
     def _add_hits(
         self,
@@ -211,7 +239,7 @@ class Searcher:
             marks=marks,
             kind=entry.kind,
             role=entry.role,
-            tool=entry.tools[0] if entry.tools else "",
+            tool=", ".join(entry.tools),
             at_ms=entry.at_ms,
             artifact=document.artifact,
             line=lines_before + 1 if document.artifact else 0,
@@ -313,7 +341,8 @@ def _conversation_ids(
     """The conversations that were asked for, each once; None for all."""
     if conversations is not None and not isinstance(conversations, IDS_TYPES):
         raise Invalid(
-            f"conversations={conversations!r:.100} is not a list", hint="conversation= takes one id"
+            f"conversations={quoted(conversations)} is not a list",
+            hint="conversation= takes one id",
         )
     if conversation is None and conversations is None:
         return None
@@ -321,5 +350,5 @@ def _conversation_ids(
     ids += conversations or ()
     for id in ids:
         if not is_text(id):
-            raise Invalid(f"conversation: {id!r:.100} is not an id", hint="refold list has them")
+            raise Invalid(f"conversation: {quoted(id)} is not an id", hint="refold list has them")
     return list(dict.fromkeys(ids))

@@ -29,7 +29,7 @@ from refold.system import process_fork
 
 SEARCH_EVENTS, BATCH_EVENTS = 20_000, 5_000
 
-_LEFT = "{} not in the index yet: search again, or run refold index"
+_LEFT = "{} not in the index yet: search again, or run {}"
 
 Tell = Callable[[str, str], None]
 Progress = Callable[[int, int], None]
@@ -60,14 +60,15 @@ def retried(work: Callable[Given, Result]) -> Callable[Given, Result]:
 
 
 class Upkeep:
-    """The index of one store. `tell(name, reason)` is called with what a user should know."""
+    """The index of one store, with entries `apart` or not (`Index`). `tell(name, reason)` is called
+    with what a user should know."""
 
-    def __init__(self, store: Store, path: str, *, tell: Tell) -> None:
+    def __init__(self, store: Store, path: str, *, tell: Tell, apart: bool = False) -> None:
         # Whoever only reads a store works on a copy of its index, in memory.
         is_copied = is_read_only(store) and path != database.MEMORY
         self._copied = path if is_copied else ""
         self.path = database.MEMORY if is_copied else path
-        self._store, self._tell = store, tell
+        self._store, self._tell, self._apart = store, tell, apart
         self._lock = threading.RLock()
         self._index: Index | None = None
         self._known: dict[str, Conversation] = {}  # as they were at the last catching up
@@ -108,7 +109,7 @@ class Upkeep:
             # A store that was never written to has no folder yet, and nothing to search either.
             is_possible = self.path == database.MEMORY or os.path.isdir(os.path.dirname(self.path))
             path = self.path if is_possible else database.MEMORY
-            self._index = Index(path, copy_of=self._copied)
+            self._index = Index(path, copy_of=self._copied, apart=self._apart)
             if self._index.notice:
                 self._tell(*self._index.notice)
         return self._index
@@ -159,7 +160,7 @@ class Upkeep:
             self._tell("index-behind", f"{error.message}; the newest messages may be missing")
             return
         if left:
-            self._tell("index-behind", _LEFT.format(number(left, "event")))
+            self._tell("index-behind", _LEFT.format(number(left, "event"), index.remedy))
 
     @retried
     def catch_up(self, budget: int, wanted: Sequence[str] | None = None) -> int:

@@ -8,10 +8,11 @@ compares them, `sources` reads the texts, `searcher` asks.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from refold.errors import Denied, Invalid, Unavailable, sentence
 from refold.search import database, sources
+from refold.search.apart_vectors import ApartVectors
 from refold.search.embedders import Embedder
 from refold.search.index import Index, Range
 from refold.search.rank import Matches
@@ -24,7 +25,8 @@ from refold.stores.protocol import Store
 SEARCH_VECTORS, SEARCH_VECTORS_S = 10_000, 10.0
 INDEX_VECTORS = 200
 EMBEDDER_PAUSE_S = 60.0
-_LEFT = "{:,} entries have no vectors yet: search again, or run refold index"
+_LEFT = "{:,} entries have no vectors yet: search again, or run {}"
+MakeVectors = Callable[[Index, Embedder], Vectors]
 FAILURES = (Unavailable, Invalid, Denied)
 
 
@@ -32,8 +34,16 @@ class VectorUpkeep:
     """The vectors of one store's index by one embedder; none at all without an embedder.
     `tell(name, reason)` is called with what a user should know."""
 
-    def __init__(self, store: Store, embedder: Embedder | None, *, tell: Tell) -> None:
+    def __init__(
+        self,
+        store: Store,
+        embedder: Embedder | None,
+        *,
+        tell: Tell,
+        kind: MakeVectors | None = None,
+    ) -> None:
         self._store, self._embedder, self._tell = store, embedder, tell
+        self._kind = kind or _vectors
         self._vectors: Vectors | None = None
         self._failed_s = -EMBEDDER_PAUSE_S
 
@@ -58,14 +68,14 @@ class VectorUpkeep:
         least: float | None = None,
     ) -> Compared:
         """The same, with the cosines."""
-        if not self._is_ready():
+        if not self.is_ready():
             return Compared(scored, {})
         try:
             with database.translated(index.path):
                 vectors = self._caught_up(index, SEARCH_VECTORS)
                 left = vectors.missing_count() if index.is_writable else 0
                 if left:
-                    self._tell("index-behind", _LEFT.format(left))
+                    self._tell("index-behind", _LEFT.format(left, index.remedy))
                 try:
                     return vectors.compared(query, found, scored, ranges, least=least)
                 except DimensionChanged as error:
@@ -73,30 +83,38 @@ class VectorUpkeep:
                     vectors = self._caught_up(index, SEARCH_VECTORS)
                     return vectors.compared(query, found, scored, ranges, least=least)
         except FAILURES as error:
-            self._pause(error)
+            self.pause(error)
             return Compared(scored, {})
 
     def complete(self, index: Index, progress: Progress, done: int) -> None:
         """Makes all vectors that are missing. Progress counts on from the events that are done."""
         left = None
-        while self._is_ready():
+        while self.is_ready():
             try:
                 with database.translated(index.path):
                     missing = self._caught_up(index, INDEX_VECTORS).missing_count()
             except FAILURES as error:
-                self._pause(error)
+                self.pause(error)
                 return
             if not missing or missing == left:
                 return
             left = missing
             progress(done, done + left)
 
-    def _is_ready(self) -> bool:
+    def remove(self, index: Index, ids: Sequence[int]) -> None:
+        """Removes the vectors of entries that are kept elsewhere; those of the index go with
+        their rows."""
+        if ids and self._embedder is not None:
+            self._vectors_of(index).remove(ids)
+
+    def is_ready(self) -> bool:
+        """Whether there is an embedder, and it has not failed just now."""
         if self._embedder is None:
             return False
         return time.monotonic() - self._failed_s >= EMBEDDER_PAUSE_S
 
-    def _pause(self, error: Exception) -> None:
+    def pause(self, error: Exception) -> None:
+        """Leaves the embedder alone for a while, and tells why."""
         self._failed_s = time.monotonic()
         self._tell("embedder-failed", f"{sentence(error)}; this answer is by full text alone")
 
@@ -125,7 +143,7 @@ class VectorUpkeep:
         if self._vectors is not None and self._vectors.index is index:
             return self._vectors
         assert self._embedder is not None
-        self._vectors = _vectors(index, self._embedder)
+        self._vectors = self._kind(index, self._embedder)
         notice = self._vectors.adopt_embedder() if index.is_writable else ""
         if notice:
             self._tell("embedder-changed", notice)
@@ -134,7 +152,7 @@ class VectorUpkeep:
 
 def _vectors(index: Index, embedder: Embedder) -> Vectors:
     if not isinstance(embedder, Transformer):
-        return Vectors(index, embedder)
+        return ApartVectors(index, embedder) if index.apart else Vectors(index, embedder)
     embedder.check()
     from refold.search.group_vectors import GroupVectors
 

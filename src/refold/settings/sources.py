@@ -29,6 +29,7 @@ from refold.settings.trust import data_folder
 
 PREFIX = "REFOLD_"
 STORE, USER_STORE = f"{PREFIX}STORE", f"{PREFIX}USER_STORE"
+SERVER_STORE = f"{PREFIX}SERVER_STORE"
 WRITER = "writer"
 NEARLY = 0.82  # how alike two names are when one is the other misspelled
 FOLDER = ".refold"
@@ -205,12 +206,26 @@ def user_store(environ: Mapping[str, str] | None = None) -> str:
     return f"sqlite:{data_folder(known) / 'refold' / DATABASE}"
 
 
+def server_store(environ: Mapping[str, str] | None = None) -> str:
+    """`REFOLD_SERVER_STORE`, or a folder in the user's own data folder: where a team server on
+    this machine keeps its organizations."""
+    known = _environment(environ)
+    if known.get(SERVER_STORE):
+        return text_of(known, SERVER_STORE)
+    return f"sqlite:{data_folder(known) / 'refold' / 'server'}"
+
+
 def default_store(folder: Path | None = None) -> str:
     """`REFOLD_STORE`, or the store of this project: the nearest `.refold` folder upwards, else
     one here."""
     if os.environ.get(STORE):
         return text_of(os.environ, STORE)
     return f"sqlite:{project_folder(folder) / DATABASE}"
+
+
+def project_store(folder: Path) -> str:
+    """The store of the project in this very folder."""
+    return f"sqlite:{folder.resolve() / FOLDER / DATABASE}"
 
 
 def project_folder(folder: Path | None = None) -> Path:

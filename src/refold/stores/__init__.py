@@ -7,23 +7,38 @@ store is imported when its URL is opened, so that a program that uses none of th
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from refold.checked import checked
 from refold.display import is_text
 from refold.errors import Invalid
-from refold.stores.protocol import Store
+from refold.stores.protocol import Store, Terms
 from refold.stores.read_only import ReadOnlyStore
 
+if TYPE_CHECKING:
+    from refold.core.model import Event
+    from refold.stores.remote.client import TokenAbout
+
 __all__ = [
-    "Store",
-    "is_read_only",
-    "is_same_place",
-    "is_there",
-    "open_store",
-    "reading_store",
-    "telling",
-]
+    "Store", "asked_token", "batch_of", "erase_events", "events_in", "is_on_this_disk",
+    "is_read_only", "is_same_place", "is_there", "open_store", "place_of_org", "reading_store",
+    "server_place", "telling", "terms_of",
+]  # fmt: skip
+
+
+def batch_of(events: Sequence[Event]) -> bytes:
+    """Events as lines, each as it is kept, for a body of HTTP."""
+    from refold.stores import lines
+
+    return lines.batch_of(events)
+
+
+def events_in(batch: bytes, *, most: int) -> list[Event]:
+    """The events of such lines, at most so many. Corrupt or Invalid if they are something else."""
+    from refold.stores import lines
+
+    return lines.events_in(batch, most=most)
 
 
 @checked
@@ -67,9 +82,57 @@ def is_read_only(store: Store) -> bool:
     return isinstance(store, ReadOnlyStore)
 
 
+def terms_of(store: Store) -> Terms | None:
+    """The search index that a store keeps itself; None for one that leaves it to files."""
+    behind = store.store if isinstance(store, ReadOnlyStore) else store
+    terms: Terms | None = getattr(behind, "terms", None)
+    return terms
+
+
 def is_same_place(first: Store, second: Store) -> bool:
     """Whether both keep their data in one place. Every `memory:` store has a place of its own."""
     return first is second or (first.url == second.url and first.url != "memory:")
+
+
+def place_of_org(url: str, org: str) -> str:
+    """Where an organization has its own store, in a place for many: a file or a folder each on
+    this disk, the organization's rows in a database."""
+    scheme, _, rest = url.partition(":")
+    if scheme == "memory":
+        return url
+    if scheme in ("sqlite", "files"):
+        name = f"{org}.db" if scheme == "sqlite" else org
+        return f"{scheme}:{os.path.join(os.path.expanduser(rest), name)}"
+    return f"{url}{'&' if '?' in url else '?'}org={org}"
+
+
+def server_place(url: str) -> str:
+    """The address of an organization on a team's server; Invalid if it is none."""
+    from refold.stores.remote import place_checked
+
+    return place_checked(url)
+
+
+def asked_token(place: str, token: str) -> TokenAbout:
+    """What a team's server says of a token for a place; Denied if it refuses the token."""
+    from refold.stores.remote import token_checked
+
+    return token_checked(place, token)
+
+
+def is_on_this_disk(url: str) -> bool:
+    """Whether the place is on this machine, so that writes of several logs can share one sync."""
+    return url.partition(":")[0] in ("memory", "sqlite", "files")
+
+
+def erase_events(store: Store, conversation: str, seqs: Sequence[int]) -> None:
+    """Erases several events of a log; at once where the store can, which costs as much as one."""
+    erase_many = getattr(store, "erase_many", None)
+    if erase_many is not None and seqs:
+        erase_many(conversation, seqs)
+        return
+    for seq in seqs:
+        store.erase(conversation, seq)
 
 
 def is_there(store: Store) -> bool:
@@ -104,9 +167,39 @@ def _files(path: str, read_only: bool) -> Store:
     return FilesStore(os.path.expanduser(path), read_only=read_only)
 
 
+def _postgres(scheme: str) -> Callable[[str, bool], Store]:
+    def opened(rest: str, read_only: bool) -> Store:
+        try:
+            from refold.stores.postgres.store import PostgresStore
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] != "psycopg":
+                raise
+            said = "a store in PostgreSQL needs the package psycopg"
+            raise Invalid(said, hint="pip install 'refold[postgres]'") from error
+        return PostgresStore(f"{scheme}:{rest}", read_only=read_only)
+
+    return opened
+
+
+def _remote(scheme: str) -> Callable[[str, bool], Store]:
+    def opened(rest: str, read_only: bool) -> Store:
+        from refold.stores.remote import RemoteStore
+
+        return RemoteStore(f"{scheme}:{rest}")
+
+    return opened
+
+
 _OPENERS: dict[str, Callable[[str, bool], Store]] = {
     "memory": _memory,
     "sqlite": _sqlite,
     "files": _files,
+    "postgresql": _postgres("postgresql"),
+    "postgres": _postgres("postgres"),
+    "http": _remote("http"),
+    "https": _remote("https"),
 }
-_KNOWN = "stores are memory:, sqlite:PATH, files:DIR, or a path that ends in .db"
+_KNOWN = (
+    "stores are memory:, sqlite:PATH, files:DIR, postgresql://…, https://HOST/ORG,"
+    " or a path that ends in .db"
+)

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-from refold.checked import shown
+from refold.checked import quoted, shown
 from refold.config import check_names
 from refold.display import is_text, nearest, suggestion
 from refold.errors import Invalid
@@ -78,7 +78,7 @@ def register(name: str, strategy: Strategy, *, settings: Settings | None = None)
     types (`{"tokens_max": int}`), and any other is refused. Without them it takes anything."""
     if not is_text(name) or not _NAME.fullmatch(name):
         hint = "letters, digits, dashes and underscores, as in my-strategy"
-        raise Invalid(f"{name!r:.100} is not the name of a strategy", hint=hint)
+        raise Invalid(f"{quoted(name)} is not the name of a strategy", hint=hint)
     _registered[name] = (strategy, settings)
 
 

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import IO
 
+from refold.checked import quoted
 from refold.errors import Corrupt, Denied, Invalid, RefoldError, Unavailable
 
 PROJECT_FOLDER = ".refold"  # where a project's own store lies
@@ -43,13 +44,15 @@ def os_failure(error: OSError, doing: str) -> RefoldError:
 def check_name(path: str) -> None:
     """Invalid for what no file can be called. The system says ValueError, not OSError."""
     if "\0" in path:
-        raise Invalid(f"{path!r:.200} is not the name of a file", hint="take out the NUL byte")
+        raise Invalid(
+            f"{quoted(path, 200)} is not the name of a file", hint="take out the NUL byte"
+        )
     try:
         # Not as UTF-8: a name that the system gave may hold other bytes, and is one nevertheless.
         os.fsencode(path)
     except UnicodeEncodeError as error:
         hint = "take out the lone surrogate"
-        raise Invalid(f"{path!r:.200} is not the name of a file", hint=hint) from error
+        raise Invalid(f"{quoted(path, 200)} is not the name of a file", hint=hint) from error
 
 
 def _next_step(number: int | None) -> str:

@@ -108,7 +108,9 @@ def framing_of(count: Count) -> Framing:
 def count_message(message: Message, count: Count) -> int:
     """The tokens of a message, its frame and its unknown keys included."""
     framing = framing_of(count)
-    tokens = framing.message + sum(count_block(block, count) for block in message.blocks)
+    tokens = framing.message
+    for block in message.blocks:
+        tokens += count_block(block, count)
     if isinstance(message.form, list):
         # It begins with the number of its blocks.
         tokens += unknown_tokens(message.form[1:], count, framing.media)
@@ -126,8 +128,10 @@ def count_block(block: Block, count: Count) -> int:
             text = count(block.name) + _argument_tokens(block.arguments, count)
             return framing_of(count).call + text
         case ToolResult():
-            parts = sum(count_block(part, count) for part in block.content)
-            return framing_of(count).result + parts
+            tokens = framing_of(count).result
+            for part in block.content:
+                tokens += count_block(part, count)
+            return tokens
         case Media():
             return media_tokens(block, framing_of(count).media)
         case Opaque():

@@ -97,8 +97,7 @@ class Vocabulary:
     def count(self, text: str) -> int:
         """The tokens of a text. Beyond 65,536 characters without a word's end it may be one off
         for each piece."""
-        is_large = len(text) > PIECE_CHARS
-        if is_large or self._has_long_s(text):
+        if len(text) > PIECE_CHARS or (_LONG_S in text and self._has_long_s(text)):
             return sum(map(self._size, self._parts(text)))
         return self._size(text)
 
@@ -133,8 +132,9 @@ class Vocabulary:
     def _size(self, text: str) -> int:
         """How many tokens `_encoded` would give, without making a list of them. That call takes
         special tokens as such, so it is asked only where there can be none."""
-        if any(mark in text for mark in self._marks):
-            return len(self._encoded(text))
+        for mark in self._marks:  # a loop, because a generator costs as much as a short text
+            if mark in text:
+                return len(self._encoded(text))
         try:
             return len(self._tokenizer.encode_flat(text)) // ID_BYTES
         except UnicodeEncodeError:

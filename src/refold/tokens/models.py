@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from refold.checked import checked
+from refold.checked import checked, quoted
 from refold.core.model import Usage
 from refold.display import failure, is_text
 from refold.errors import Invalid
@@ -114,7 +114,7 @@ def _checked_rows(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Model]:
     for name, model in models.items():
         if not name.strip() or not is_text(name):
             hint = "name the model as its provider does"
-            raise Invalid(f"{name!r:.100} is not the name of a model", hint=hint)
+            raise Invalid(f"{quoted(name)} is not the name of a model", hint=hint)
         _check_limit("window", model.window)
         _check_limit("output", model.output)
         _check_day(model.retires)

@@ -28,7 +28,7 @@ from refold.strategies.prose import (
     cap_tokens,
     capped,
 )
-from refold.writer.accept import Rejected, additions, check
+from refold.writer.accept import Rejected, additions, check, words_of
 from refold.writer.exchange import (
     CHECK,
     NO_ROOM,
@@ -39,6 +39,7 @@ from refold.writer.exchange import (
     Question,
     Request,
     Writer,
+    answer_of,
 )
 from refold.writer.quote import Redact, quoted, shortened
 
@@ -95,6 +96,24 @@ class Asker:
         outcomes += _all_unanswered(questions[len(outcomes) :], late)
         self._learn(outcomes)
         return outcomes
+
+    def words(self, request: Request) -> tuple[str, Usage]:
+        """What the writer says to one request, without secrets, after its `wait_s` at the latest.
+        Rejected if there is no proper answer by then."""
+        if not self._busy.acquire(blocking=False):
+            raise Rejected("an earlier call is still running")
+        given: list[Answer] = []
+        call = _Call(lambda: given.append(answer_of(self.writer(request))), done=self._busy.release)
+        try:
+            call.wait(request.wait_s)
+        except Rejected:
+            raise
+        except Exception as error:
+            raise Rejected(self._reason(error)) from error
+        if not given:
+            raise Rejected(f"no answer within {round(request.wait_s, 1):g} s")
+        words = words_of(given[0].text, given[0].finished, given[0].reasoning)
+        return self.redact(words), given[0].usage
 
     def _answers_within(self, questions: Sequence[Question], wait_s: float) -> list[Outcome]:
         """The outcomes that there are in time; those of the last questions may be missing."""

@@ -103,7 +103,7 @@ class Exchange:
         self.writer, self.count = writer, count
         self.question, self.deadline = question, deadline
         self.usage: list[Usage] = []
-        window = int(WINDOW_SHARE * _window_of(writer))
+        window = int(WINDOW_SHARE * window_of(writer))
         self.tokens_max = max(16, min(question.tokens_max, window // 4))
         self.room = window - self.tokens_max - count(_own_words(question)) - 100
 
@@ -166,7 +166,9 @@ class Exchange:
         """Asks the writer, and gives its words. Rejected if it does not answer properly."""
         wait_s = self._time_left_s()
         prompt = self._prompt(texts, task, max_tokens)
-        answer = _answer(self.writer(Request(prompt=prompt, max_tokens=max_tokens, wait_s=wait_s)))
+        answer = answer_of(
+            self.writer(Request(prompt=prompt, max_tokens=max_tokens, wait_s=wait_s))
+        )
         self.usage.append(answer.usage)
         return words_of(answer.text, answer.finished, answer.reasoning)
 
@@ -186,7 +188,7 @@ class Exchange:
         return "\n\n".join(parts)
 
 
-def _window_of(writer: Writer) -> int:
+def window_of(writer: Writer) -> int:
     """How large the window of a writer is; it may say so itself."""
     window: object = getattr(writer, "window", None)
     if isinstance(window, int) and is_of(window, int) and window > 0:
@@ -194,7 +196,7 @@ def _window_of(writer: Writer) -> int:
     return WINDOW_DEFAULT
 
 
-def _answer(given: Answer | str) -> Answer:
+def answer_of(given: Answer | str) -> Answer:
     """What a writer gave, as an answer. A text alone is one; Rejected if it is anything else, or
     could not be kept."""
     answer = Answer(text=given) if isinstance(given, str) else given

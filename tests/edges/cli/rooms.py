@@ -103,9 +103,10 @@ def program(*args: str, **environ: str) -> subprocess.CompletedProcess[bytes]:
 
 
 def on_terminal(
-    *args: str, cwd: Path | None = None, typed: str = "", **environ: str
+    *args: str, cwd: Path | None = None, typed: str = "", when: str = "", **environ: str
 ) -> tuple[int, str]:
-    """What the program writes to a terminal where this is typed, and its exit status."""
+    """What the program writes to a terminal where this is typed, at once or `when` a question is
+    shown, and its exit status."""
     ours, theirs = pty.openpty()
     clean = {
         "PATH": os.environ["PATH"],
@@ -119,14 +120,18 @@ def on_terminal(
         (*PROGRAM, *args), stdin=theirs, stdout=theirs, stderr=theirs, env=clean, cwd=cwd
     )
     os.close(theirs)
-    os.write(ours, typed.encode())
     pieces, deadline = [], time.monotonic() + WAIT_S
+    if not when:
+        os.write(ours, typed.encode())
     try:
         while time.monotonic() < deadline and select.select([ours], [], [], WAIT_S)[0]:
             piece = os.read(ours, 65_536)
             if not piece:
                 break
             pieces.append(piece)
+            if when and when.encode() in b"".join(pieces):
+                os.write(ours, typed.encode())
+                when = ""
     except OSError:
         # The other end of a terminal is gone: that is how its end is told on Linux.
         process.wait(WAIT_S)

@@ -23,7 +23,10 @@ from refold.edges.commands import COMMANDS, GROUPS, load
 from refold.edges.commands.command import Result, builtins_of
 from refold.edges.commands.line import table
 from refold.edges.commands.session import Session
+from refold.edges.server.orgs import Orgs
+from refold.edges.server.tokens import Tokens
 from refold.errors import OUTCOMES, Invalid
+from refold.stores.remote.client import TokenAbout
 from tests.edges.cli.rooms import run
 
 ROOT = Path(__file__).parents[3]
@@ -31,8 +34,9 @@ ROOM = Path(refold.edges.commands.__file__).parent
 PRINTING = {"click", "rich", "refold.edges.cli"}
 pytestmark = pytest.mark.usefixtures("alone")
 
+PLACE = "http://127.0.0.1:9/acme"
 # What each command is given, as JSON would have it; ARTIFACT is one of the conversation,
-# BATCH a compaction of it.
+# BATCH a compaction of it, TOKEN one of a team server at PLACE.
 EXAMPLES: dict[str, dict[str, Any]] = {
     "context": {"plain": True},
     "context messages": {"role": "user"},
@@ -91,13 +95,25 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "memory update": {"entry": "MEMORY", "content": "The port is 7001"},
     "memory forget": {"entry": "MEMORY", "yes": True},
     "memory history": {"entry": "MEMORY"},
-    "memory inbox": {},
+    "memory log": {"limit": 5},
+    "memory revert": {"seq": 1},
+    "memory export": {"file": "memory-copy.jsonl"},
+    "memory import": {"file": "memory.jsonl", "scope": "agent.reader"},
+    "memory reindex": {},
+    "memory inbox": {"accept": ["all"]},
     "search": {"query": ["login"], "full_text": True},
     "index": {"rebuild": True, "full_text": True},
     "scan": {"all": True},
     "verify": {"conversation": "@1"},
     "repair": {},
     "allow": {},
+    "serve": {"store": "sqlite:team", "check": True},
+    "token create": {"store": "sqlite:team", "org": "acme", "scope": "read", "days": 30},
+    "token list": {"store": "sqlite:team", "org": "acme"},
+    "token revoke": {"store": "sqlite:team", "token": "TOKEN"},
+    "token audit": {"store": "sqlite:team", "org": "acme"},
+    "login": {"url": "PLACE"},
+    "logout": {"url": "PLACE"},
     "doctor": {},
     "demo": {"fast": True},
     "watch": {"seconds": 0.0, "every": 0.1},
@@ -113,10 +129,33 @@ def arguments(name: str, url: str) -> Any:
         [artifact] = [one.artifact for one in context.artifacts.list()]
         context.log.export("exported.json")
         memory = context.memory.store("The port is 6999", tags=["infra"]).id
+        Path("memory.jsonl").write_bytes(b"".join(context.memory.export()))
         batch = context.compact("hide", target=60).batch if "BATCH" in str(EXAMPLES[name]) else ""
     text = json.dumps(EXAMPLES[name]).replace("ARTIFACT", artifact.id).replace("STORE", url)
     text = text.replace("BATCH", batch).replace("MEMORY", memory)
+    text = text.replace("PLACE", PLACE)
+    if "sqlite:team" in text:
+        text = text.replace("TOKEN", _team_token())
     return msgspec.json.decode(text, type=load(name).arguments)
+
+
+def _team_token() -> str:
+    """A valid token of a team server in this folder."""
+    orgs = Orgs("sqlite:team")
+    token, _ = Tokens(orgs.own).create("acme", "read")
+    orgs.close()
+    return token.id
+
+
+@pytest.fixture(autouse=True)
+def server_that_knows_every_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`login` asks a server; tests/edges/commands/test_team.py has a real one."""
+    about = TokenAbout(id="tok-1", scope="write", expires_ms=1_900_000_000_000)
+    monkeypatch.setattr("refold.edges.commands.login.token_checked", lambda *_: about)
+
+
+def stdin() -> io.BytesIO:
+    return io.BytesIO(b"rft_secret\n")
 
 
 def imported(path: Path) -> set[str]:
@@ -179,7 +218,7 @@ def test_running_a_command_prints_nothing_and_gives_what_can_be_encoded(
     command, given = load(name), arguments(name, url)
     # The demo is a story that is told while it runs, where somebody watches.
     screen = Screen(json_output=name == "demo")
-    with Session(store_url=url, conversation="fix-login", screen=screen) as session:
+    with Session(store_url=url, conversation="fix-login", screen=screen, stdin=stdin()) as session:
         result = command.run(session, given)
         assert capfd.readouterr() == ("", "")
         assert isinstance(result, Result) and result.outcome in OUTCOMES
@@ -192,7 +231,7 @@ def test_a_command_shows_its_result(
     name: str, url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command, given = load(name), arguments(name, url)
-    with Session(store_url=url, conversation="fix-login") as session:
+    with Session(store_url=url, conversation="fix-login", stdin=stdin()) as session:
         result = command.run(session, given)
         assert capsys.readouterr() == ("", "")
         command.show(result, Screen())

@@ -45,6 +45,8 @@ READING: dict[str, tuple[tuple[str, ...], ...]] = {
     "memory list": ((), ("--ended", "--scope", "user")),
     "memory search": (("login",), ("port", "--scope", "project")),
     "memory history": (("MEMORY",),),
+    "memory log": ((), ("--scope", "user", "--limit", "3")),
+    "memory export": (("-",), ("../memory.jsonl", "--force")),
     "scan": (("--all",),),
     "verify": ((), ("work",)),
     "doctor": ((),),

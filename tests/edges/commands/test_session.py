@@ -60,11 +60,8 @@ def test_where_nobody_watches_there_is_no_progress_and_nobody_to_ask() -> None:
         session.confirm("Really?", yes=False)
 
 
-READING = [
-    name
-    for name in COMMANDS
-    if load(name).on != "nothing" and name not in ("import", "doctor", "statusline")
-]
+CREATING = ("import", "memory add", "doctor", "statusline")
+READING = [name for name in COMMANDS if load(name).on != "nothing" and name not in CREATING]
 
 
 @pytest.mark.parametrize("url", ["sqlite:none.db", "files:none"])

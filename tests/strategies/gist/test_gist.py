@@ -14,7 +14,17 @@ from msgspec.structs import replace
 from refold.config import Config
 from refold.core.fold import Fold
 from refold.core.laws import broken
-from refold.core.model import Body, Event, Pin, Slot, Summarize
+from refold.core.model import (
+    Body,
+    Event,
+    Message,
+    Pin,
+    Slot,
+    Summarize,
+    Text,
+    ToolCall,
+    ToolResult,
+)
 from refold.strategies.brief import protected
 from refold.strategies.gist import gist
 from refold.strategies.gist.passages import flat, is_gist
@@ -221,6 +231,38 @@ def test_a_short_result_of_a_long_call_stays_whole(call_lines: int, result_lines
     log = log_of(parts)
     page = fold_page(log, WINDOW // 2).state.view()
     assert page.slots[-1].message == state_of(log).view().slots[-1].message
+
+
+@settings(max_examples=25)
+@given(files=st.integers(1, 6), lines=st.integers(400, 900), at=st.floats(0.4, 0.7))
+def test_a_first_step_larger_than_the_page_keeps_what_was_asked_for(
+    files: int, lines: int, at: float
+) -> None:
+    """Nothing else is on the page, so the step has nearly all of it, and not its ends only."""
+    each = lines // files
+    numbers = range(each)
+    wanted = int(at * each)
+    results = [
+        "\n".join(
+            f"def step_{file}_{n}(value):  # what comes after the one before" for n in numbers
+        )
+        for file in range(files)
+    ]
+    asked = " and ".join(f"step_{file}_{wanted}" for file in range(files))
+    calls = tuple(ToolCall(f"c{file}", "read", {"path": f"{file}.py"}) for file in range(files))
+    answers = [
+        Message(role="tool", blocks=(ToolResult(f"c{file}", (Text(result),)),))
+        for file, result in enumerate(results)
+    ]
+    step = Message(role="assistant", blocks=calls)
+    log = log_of([said("user", f"Change {asked}, please."), step, *answers])
+    full = int(0.9 * WINDOW)
+    brief = brief_of(log, WINDOW // 2, window=WINDOW)
+    brief = replace(brief, full=full, enough=int(0.95 * full))
+    page = climb(state_of(log), brief, [("gist", gist)]).state.view()
+    text = "\n".join(flat(slot.message) for slot in page.slots)
+    assert [f"def step_{file}_{wanted}(" in text for file in range(files)] == [True] * files
+    assert 0.6 * full < page.tokens < full
 
 
 # --- later gists ---

@@ -24,7 +24,15 @@ from refold.artifacts.kinds import (
     table,
     test_run,
 )
-from refold.artifacts.kinds.sample import Sample, Telling, around, ends, excerpt, sample_of
+from refold.artifacts.kinds.sample import (
+    RedactLine,
+    Sample,
+    Telling,
+    around,
+    ends,
+    excerpt,
+    sample_of,
+)
 
 SEARCH_RESULTS, JSON, PLAIN = "search results", "JSON", "plain"
 TELLING_MAX, AROUND_MAX = 500, 10
@@ -79,9 +87,13 @@ def kind_of(text: str) -> str:
 
 class Looked:
     """A text, looked at: its kind, and the lines of it that tell most. `failed` is told why a kind
-    that the program brought was passed over."""
+    that the program brought was passed over; `redact` gives a line, after the one before it, as it
+    may be shown."""
 
-    def __init__(self, text: str, failed: Callable[[str], None]) -> None:
+    def __init__(
+        self, text: str, failed: Callable[[str], None], redact: RedactLine | None = None
+    ) -> None:
+        self._redact = redact
         sample = sample_of(text)
         self._sample = json_value.parted(sample) if json_value.fits(sample) else sample
         self._failed = failed
@@ -121,10 +133,10 @@ class Looked:
             telling = list(islice(self._kind.telling(self._sample), TELLING_MAX))
             beside = around(self._sample, telling[:AROUND_MAX]) if self._kind.filled else ()
             rest = ends(self._sample, 60, 30) if self._kind.filled else ()
-            return excerpt(self._sample, chain(telling, beside, rest), room)
+            return excerpt(self._sample, chain(telling, beside, rest), room, self._redact)
         except Exception as error:  # noqa: BLE001 - a registered kind is the caller's code
             self._failed(f"kind {self.name}: {type(error).__name__}: {error}")
-            return excerpt(self._sample, plain.telling(self._sample), room)
+            return excerpt(self._sample, plain.telling(self._sample), room, self._redact)
 
 
 def _ignore(_: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Literal, NamedTuple
 
@@ -44,6 +44,8 @@ _VARYING = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-fA-F-]{12,}\b|\d+|\"[^\"]{0,200}\
 
 
 Unit = Literal["lines", "items", "pieces"]
+RedactLine = Callable[[str, str], str]
+"""Given a line and the one before it, the line without secrets."""
 
 
 class Sample(Struct, frozen=True, kw_only=True):
@@ -56,6 +58,7 @@ class Sample(Struct, frozen=True, kw_only=True):
     total: int
     unit: Unit = "lines"
     marked: Sequence[int] = ()
+    uncut: Sequence[str] = ()  # the lines as they are in the text, where they are lines
 
     @property
     def troubled(self) -> list[int]:
@@ -69,6 +72,13 @@ class Sample(Struct, frozen=True, kw_only=True):
     @property
     def _marked(self) -> Sequence[int]:
         return self.marked if self.unit == "lines" else range(len(self.lines))
+
+    def line(self, at: int, redact: RedactLine | None) -> str:
+        """A line as it is to be shown."""
+        if redact is None or self.unit != "lines":
+            return self.lines[at]
+        before = self.uncut[at - 1] if at else ""
+        return redact(self.uncut[at], before)
 
     def glance(self) -> Sample:
         """Fewer lines, enough to see what kind of text it is."""
@@ -115,8 +125,10 @@ def sample_of(text: str) -> Sample:
         first = total + 1 - ENDS_LINES
         numbered = {**dict(enumerate(head, 1)), **marked, **dict(enumerate(tail, first))}
     numbers = sorted(numbered)
+    uncut = [numbered[number] for number in numbers]
     return Sample(
-        lines=[numbered[number][:LINE_LOOKED_AT] for number in numbers],
+        lines=[line[:LINE_LOOKED_AT] for line in uncut],
+        uncut=uncut,
         numbers=numbers,
         total=total,
         marked=[bisect_left(numbers, number) for number in marked],
@@ -223,16 +235,18 @@ def around(sample: Sample, telling: Iterable[Telling]) -> Iterator[Telling]:
 # --- an excerpt ---
 
 
-def excerpt(sample: Sample, telling: Iterable[Telling], room: int) -> list[str]:
+def excerpt(
+    sample: Sample, telling: Iterable[Telling], room: int, redact: RedactLine | None = None
+) -> list[str]:
     """As many of the telling lines as there is room for, in their order, with what is left out
-    between them."""
+    between them. Each is redacted before it is cut."""
     chosen: dict[int, str] = {}
     room -= GAP_CHARS  # for what is left out at the end
     skipped = 0
     for one in telling:
         if one.at in chosen:
             continue
-        line = _shown(sample.lines[one.at], one.alike)
+        line = _shown(sample.line(one.at, redact), one.alike)
         cost = len(line) + 1 + _gap_cost(chosen, one.at)
         if cost > room:
             skipped += 1

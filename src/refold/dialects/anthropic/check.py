@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from refold.checked import quoted
 from refold.dialects.faults import (
     Faults,
     faults_in,
@@ -105,7 +106,7 @@ def _known_faults(role: str, kind: str, block: dict[str, Any]) -> Faults:
 def _text_faults(block: dict[str, Any]) -> Faults:
     text = block.get("text")
     if not isinstance(text, str) or not text.strip():
-        yield f"text is {text!r:.40}"
+        yield f"text is {quoted(text, 40)}"
 
 
 def _source_faults(block: dict[str, Any]) -> Faults:

@@ -11,13 +11,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-_FIELDS = {"tool_use": "id", "tool_result": "tool_use_id"}
+_CALL = "tool_use"
+_FIELDS = {_CALL: "id", "tool_result": "tool_use_id"}
 
 
 def distinct(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The messages with distinct call ids; those given are never changed."""
-    parts = [part for message in messages for part in _parts(message)]
-    ids = [part["id"] for part in parts if part.get("type") == "tool_use"]
+    # One walk without calls: this is done for every page.
+    contents = [content for one in messages if type(content := one.get("content")) is list]
+    ids = [part["id"] for content in contents for part in content if part.get("type") == _CALL]
     if len(set(ids)) == len(ids):
         return messages
     names = _Names(ids)

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from refold.checked import quoted
 from refold.dialects.faults import (
     Faults,
     faults_in,
@@ -105,7 +106,7 @@ def _thought_faults(role: str, part: dict[str, Any], signature: Any) -> Faults:
 def _held_faults(role: str, name: str, value: Any, *, signed: bool) -> Faults:
     if name == "text":
         if not isinstance(value, str) or not (value or signed):
-            yield f"text is {value!r:.40}"
+            yield f"text is {quoted(value, 40)}"
     elif not isinstance(value, dict):
         yield f"{name} is {type(value).__name__}"
     elif role != _ROLE_OF.get(name, role):

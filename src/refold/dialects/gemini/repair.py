@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from refold.checked import quoted
 from refold.dialects.gemini.fields import HELD, NAME, snake, text_at, value_in
 from refold.dialects.repair import is_base64, refused_text
 from refold.dialects.wire import EMPTY, plain_id, present, report
@@ -117,5 +118,5 @@ def _fitting_name(name: Any, lost: list[str]) -> str:
     if type(name) is str and _NAME.fullmatch(name):
         return name
     fit = f"_{plain_id(str(name), _NAME_LENGTH_MAX - 1)}"
-    report(lost, f"the tool {name!r:.80} is called {fit} here: {NAME} takes no such name")
+    report(lost, f"the tool {quoted(name, 80)} is called {fit} here: {NAME} takes no such name")
     return fit

@@ -7,7 +7,6 @@ Neighbours: `parse` is the way in, `form` fills in what is unusual.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,12 +20,12 @@ from refold.dialects.foreign import (
 )
 from refold.dialects.form import Rename, filled
 from refold.dialects.openai_chat.repair import NAME, repaired
+from refold.dialects.repair import argument_text
 from refold.dialects.wire import (
     copied,
     data_url,
     is_gone,
     is_text,
-    only_text,
     plain_id,
     report,
     shown_text,
@@ -42,10 +41,7 @@ def render(messages: Sequence[Message], lost: list[str]) -> list[dict[str, Any]]
     """Lawful messages in this wire format. What it cannot say is described in `lost`."""
     rendering = _Rendering(lost)
     for message in messages:
-        text = only_text(message)
-        if text is not None and not rendering.held:
-            rendering.out.append({"role": message.role, "content": text.text})
-        else:
+        if not rendering.add_plain(message):
             rendering.add(message)
     rendering.release()
     return rendering.out
@@ -59,6 +55,24 @@ class _Rendering:
         self.lost, self.out = lost, list[dict[str, Any]]()
         self.held: list[dict[str, Any]] = []
         self.long: set[str] = set()
+
+    def add_plain(self, message: Message) -> bool:
+        """Puts out a message that is one text, or the result of one call with one text: nearly
+        all are. False for any other."""
+        if len(message.blocks) != 1 or message.form is not None:
+            return False
+        block = message.blocks[0]
+        if type(block) is Text and not self.held:
+            self.out.append({"role": message.role, "content": block.text})
+            return True
+        if type(block) is not ToolResult or block.is_error or len(block.content) != 1:
+            return False
+        part = block.content[0]
+        if type(part) is not Text:
+            return False
+        call = self._id(block.call)
+        self.out.append({"role": "tool", "tool_call_id": call, "content": part.text})
+        return True
 
     def add(self, message: Message) -> None:
         own = message.dialect == NAME
@@ -182,7 +196,7 @@ def _usual_call(call: ToolCall, id: str, own: bool) -> dict[str, Any]:
     if not isinstance(arguments, str):
         if own:
             return {"id": id, "name": call.name, "arguments": copied(arguments)}
-        arguments = json.dumps(arguments, ensure_ascii=False)
+        arguments = argument_text(arguments)
     return {"id": id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
 
 

@@ -17,6 +17,7 @@ from refold.dialects.repair import (
     fitting_name,
     is_base64,
     is_data_url,
+    is_fitting,
     refused_text,
 )
 from refold.dialects.wire import EMPTY, objects_in
@@ -25,6 +26,9 @@ NAME = "openai_chat"
 _NAME_LENGTH_MAX = 64
 _SAID = ("text", "refusal")
 _MEDIA = ("image_url", "input_audio", "file")
+_SPOKEN = ("role", "content")
+_CALL = {"id", "type", "function"}
+_FUNCTION = {"name", "arguments"}
 # A message with one of these needs no content.
 _INSTEAD = ("tool_calls", "function_call", "refusal", "audio")
 
@@ -102,7 +106,7 @@ def _is_address(url: Any) -> bool:
 
 def _repaired_answer(wire: Wire, lost: list[str]) -> Wire:
     """An answer with nothing but what the provider takes back."""
-    answer = {key: value for key, value in wire.items() if _goes_back(key, value)}
+    answer = {key: value for key, value in wire.items() if key in _SPOKEN or _goes_back(key, value)}
     if type(answer.get("audio")) is dict:
         answer["audio"] = {"id": answer["audio"]["id"]}
     if "tool_calls" in answer:
@@ -135,6 +139,8 @@ def _goes_back(key: str, value: Any) -> bool:
 
 def _call(call: Wire, lost: list[str]) -> Wire:
     """A call in the provider's shape."""
+    if call.keys() == _CALL and _is_whole_function(call):
+        return call
     made = {key: value for key, value in call.items() if key != "index"}
     if call.get("type") == "custom" and type(call.get("custom")) is dict:
         return {**made, "custom": _called(call["custom"], "input", lost)}
@@ -147,6 +153,15 @@ def _call(call: Wire, lost: list[str]) -> Wire:
     if made.get("type") != "function":
         made = {"id": made.pop("id"), "type": "function", **_without_type(made)}
     return {**made, **_function(function, lost)}
+
+
+def _is_whole_function(call: Wire) -> bool:
+    """Whether this calls a function as the provider has it."""
+    function = call["function"]
+    if call["type"] != "function" or type(function) is not dict or function.keys() != _FUNCTION:
+        return False
+    is_named = is_fitting(function["name"], _NAME_LENGTH_MAX)
+    return is_named and type(function["arguments"]) is str
 
 
 def _without_type(call: Wire) -> Wire:

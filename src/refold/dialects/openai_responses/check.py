@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from refold.checked import quoted
 from refold.dialects.faults import Faults, faults_in, is_name, kind_in, matches, tool_faults
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -125,7 +126,7 @@ def _id_faults(item: Item, kind: str) -> Faults:
         if kind == "item_reference":
             yield "a reference without an id"
     elif not matches(_ID, id):
-        yield f"id is {id!r:.80}"
+        yield f"id is {quoted(id, 80)}"
     elif not id.startswith(prefix):
         yield f"id {id!r} does not begin with {prefix!r}"
 
@@ -187,7 +188,7 @@ def _field_faults(key: str, value: Any, wanted: type) -> Faults:
     if not isinstance(value, wanted):
         yield f"{key} is {type(value).__name__}"
     elif key == "name" and not matches(_NAME, value):
-        yield f"name is {value!r:.80}"
+        yield f"name is {quoted(value, 80)}"
 
 
 def _call_id_faults(id: Any) -> Faults:
@@ -260,7 +261,7 @@ def _answer_faults(items: list[Item]) -> Faults:
         elif kind in _ANSWERING:
             wanted = item.get(_ANSWERING[kind])
             if str(wanted) not in asked:
-                yield f"input[{index}]: a stray {kind} for {wanted!r:.80}"
+                yield f"input[{index}]: a stray {kind} for {quoted(wanted, 80)}"
         elif kind == "compaction_trigger" and index < len(items) - 1:
             yield f"input[{index}]: a compaction_trigger that is not the last item"
 
@@ -339,6 +340,6 @@ def _tool_faults(tool: Any) -> Faults:
 def _definition_faults(tool: Item) -> Faults:
     name, parameters = tool.get("name"), tool.get("parameters")
     if not matches(_NAME, name):
-        yield f"name is {name!r:.80}"
+        yield f"name is {quoted(name, 80)}"
     if not isinstance(parameters, dict | None):
         yield f"parameters are {type(parameters).__name__}"

@@ -17,7 +17,8 @@ from typing import Any, NoReturn
 
 import click
 
-from refold.display import is_text, nearest, suggestion
+from refold.checked import quoted
+from refold.display import is_text, nearest, one_line, suggestion
 from refold.edges.cli.options import HELP, output_options, parameters
 from refold.edges.cli.screen import Screen
 from refold.edges.commands import COMMANDS, GROUPS, load
@@ -25,7 +26,7 @@ from refold.edges.commands.command import Command, Document, Result
 from refold.edges.commands.parameters import parameters_of
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import short_line
-from refold.errors import OUTCOMES, Invalid, RefoldError
+from refold.errors import OUTCOMES, Invalid, RefoldError, with_hint
 
 ABOUT = """Keep all of an agent's conversation, and send the best page that fits.
 
@@ -85,7 +86,8 @@ class Commands(click.Group):
         if args[0] in known:
             return super().resolve_command(ctx, args)
         hint = suggestion(args[0], known)
-        raise click.UsageError(f"there is no command {short_line(args[0], 40)!r}; {hint}", ctx)
+        wrong = quoted(one_line(args[0]), 40)
+        raise click.UsageError(f"there is no command {wrong}; {hint}", ctx)
 
     def main(self, args: Sequence[str] | None = None, *_: Any, **__: Any) -> NoReturn:
         sys.exit(outcome(list(sys.argv[1:] if args is None else args)))
@@ -274,9 +276,7 @@ def _redact_setting() -> bool | tuple[str, ...]:
 
 
 def _print_error(message: str, hint: str) -> None:
-    text = short_line(message, MESSAGE_MAX)
-    if hint:
-        text = f"{text}; {short_line(hint, MESSAGE_MAX)}"
+    text = with_hint(short_line(message, MESSAGE_MAX), short_line(hint, MESSAGE_MAX))
     Screen(out=sys.stderr).line(f"refold: {text}")
 
 

@@ -120,6 +120,14 @@ class Screen:
             self._escaped(one_line(question)), default=False, err=True
         )
 
+    def secret(self, question: str) -> str | None:
+        """What whoever is at the terminal types, without showing it; None where nobody can be
+        asked."""
+        if not self._can_ask:
+            return None
+        typed: str = click.prompt(self._escaped(question), hide_input=True, err=True)
+        return typed
+
     @property
     def _can_ask(self) -> bool:
         return not self.json_output and sys.stdin.isatty()

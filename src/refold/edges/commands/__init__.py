@@ -87,6 +87,11 @@ COMMANDS = {
     "memory update": Entry("memory.update", "Give what is remembered other words or tags."),
     "memory forget": Entry("memory.forget", "Erase what is remembered for good."),
     "memory history": Entry("memory.history", "Show what was remembered of the same before."),
+    "memory log": Entry("memory.log", "Show what was written into a memory."),
+    "memory revert": Entry("memory.revert", "Take a change of a memory back."),
+    "memory export": Entry("memory.export", "Write a memory to a file, with its history."),
+    "memory import": Entry("memory.import_", "Read a memory that was exported."),
+    "memory reindex": Entry("memory.reindex", "Make the index of a memory again."),
     "memory inbox": Entry("memory.inbox", "Show, accept or reject what waits to be remembered."),
     "search": Entry("search", "Find messages and artifacts by what they say."),
     "index": Entry("index", "Bring the search index up to date."),
@@ -94,6 +99,17 @@ COMMANDS = {
     "verify": Entry("verify", "Check that everything is as it was written."),
     "repair": Entry("repair", "Make a damaged conversation readable again."),
     "allow": Entry("allow", "Allow what the files of this project name: a server and a key."),
+    "serve": Entry("serve", "Serve a store to a team, over HTTP.", is_shell_only=True),
+    "token create": Entry(
+        "token.create", "Create a token for an organization of a team server.", is_shell_only=True
+    ),
+    "token list": Entry("token.list_", "List the tokens of a team server.", is_shell_only=True),
+    "token revoke": Entry("token.revoke", "End a token for good.", is_shell_only=True),
+    "token audit": Entry(
+        "token.audit", "Show who read and erased what in an organization.", is_shell_only=True
+    ),
+    "login": Entry("login", "Keep a token for a team server, and check it.", is_shell_only=True),
+    "logout": Entry("logout", "Forget the token for a team server.", is_shell_only=True),
     "doctor": Entry("doctor", "Check this installation."),
     "demo": Entry("demo", "Play an agent session with and without refold.", is_shell_only=True),
     "watch": Entry(
@@ -110,6 +126,7 @@ COMMANDS = {
 GROUPS = {
     "context": "Show, fill and shorten what a conversation holds.",
     "artifacts": "List, show, search and remove stored artifacts.",
+    "token": "Create, list and revoke the tokens of a team server, and show its audit log.",
     "memory": "List, add, find, change and forget what outlives conversations.",
 }
 

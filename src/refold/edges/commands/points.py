@@ -63,7 +63,7 @@ def _cells(point: Point) -> tuple[str, ...]:
 COMMAND = Command(
     name="points",
     details="Checkpoints by name first, then the end of every tenth message, and the places before "
-    "a compaction, an undo or a restore.",
+    "a compaction, messages hidden by hand, an undo or a restore.",
     reads=True,
     arguments=PointsArguments,
     run=run,

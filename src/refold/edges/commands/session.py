@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from refold.writer.asker import Writer
 
 FOR_GOOD = "what this removes cannot be brought back"
+SECRET_BYTES_MAX = 10_000
 
 
 class Session:
@@ -222,6 +223,16 @@ class Session:
     def ask(self, question: str) -> bool:
         """The answer of whoever is watching; no, where nobody is."""
         return self.screen is not None and self.screen.ask(question)
+
+    def secret(self, question: str) -> str:
+        """A secret that is typed at the terminal and not shown, or the first line of standard
+        input in a pipe."""
+        typed = None if self.screen is None else self.screen.secret(question)
+        if typed is None and self.stdin is not None:
+            typed = self.stdin.readline(SECRET_BYTES_MAX).decode("utf-8", "replace")
+        if not typed or not typed.strip():
+            raise Invalid("no secret was given", hint="type it, or pipe it to standard input")
+        return typed.strip()
 
 
 def _check_there(store: Store) -> Store:

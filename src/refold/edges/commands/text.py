@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from refold.checked import quoted
 from refold.display import number as number
 from refold.edges.commands.command import Screen
 from refold.errors import Invalid
@@ -31,7 +32,7 @@ def line_span(lines: str) -> tuple[int, int]:
     found = _LINES.fullmatch(lines)
     if found is None:
         raise Invalid(
-            f"--lines {short_line(lines, 40)!r} is not of the form 5-9, 5- or 5",
+            f"--lines {quoted(lines, 40)} is not of the form 5-9, 5- or 5",
             hint="lines are counted from 1",
         )
     first, last = int(found[1]), found[2]

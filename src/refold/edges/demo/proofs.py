@@ -2,7 +2,7 @@
 back whole, and a line that no page shows any more is found by a few of its words.
 
 The first two compare hashes that are taken in the run; the third takes a line that really is not on
-the page.
+the page. Before them stands the page itself, as far as it fits on a screen.
 """
 
 from __future__ import annotations
@@ -15,11 +15,16 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from refold.core.model import View
+from refold.core.shortened import text_of
+from refold.display import cut
+from refold.edges.commands.text import number
 from refold.edges.demo.billing import unmarked
 from refold.edges.demo.report import Note
 from refold.engine.context import Context
 
 QUERY_WORDS, HITS, LINE_CHARS = 3, 5, 70
+SLOTS_SHOWN, SUMMARY_LINES = 6, 8
 _NAME = re.compile(r"[A-Za-z_]{5,}")
 _DEFINES = re.compile(r"\bdef \w{8,}")
 
@@ -85,9 +90,10 @@ def undo(context: Context, folder: Path) -> Undone:
 
 def page_hash(context: Context, folder: Path) -> str:
     """The sha256 of the request. The demo's folder has a new name on every run, so the name is
-    left out."""
+    left out, also where a line was cut in its middle."""
     page = msgspec.json.encode(unmarked(context.request())).decode()
-    return hashlib.sha256(page.replace(folder.name, "").encode()).hexdigest()
+    stem = folder.name.rpartition("-")[0] + "-"
+    return hashlib.sha256(re.sub(re.escape(stem) + r"\w*", "", page).encode()).hexdigest()
 
 
 def unfold(context: Context, handle: str, text: str) -> Returned:
@@ -131,6 +137,18 @@ def _is_off(line: str, page: str) -> bool:
 
 
 # --- in words ---
+
+
+def page_note(view: View) -> Note:
+    """What the model reads at the end: each slot in a line, and the beginning of a summary."""
+    lines = [f"the page: {number(len(view.slots), 'slot')}, {view.tokens:,} tokens by our count"]
+    for slot in view.slots[:SLOTS_SHOWN]:
+        text = "\n".join(map(text_of, slot.message.blocks)).strip()
+        shown = text.split("\n")[: SUMMARY_LINES if slot.standin else 1]
+        lines.append(f"{slot.span} {slot.message.role}, {slot.tokens:,} tokens")
+        lines += [f"    {cut(line, LINE_CHARS)}" for line in shown]
+    rest = len(view.slots) - SLOTS_SHOWN
+    return Note("fold", lines if rest <= 0 else [*lines, f"and {rest} more, as they came"])
 
 
 def undo_note(undone: Undone) -> Note:

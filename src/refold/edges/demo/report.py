@@ -10,13 +10,19 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
+from refold.core.model import Usage
 from refold.edges.commands.command import Result
 from refold.edges.demo.questions import Found, Question
+from refold.tokens.models import cost
 
 if TYPE_CHECKING:
     from refold.edges.demo.proofs import Returned, Searched, Undone
     from refold.edges.demo.sides import Folded, Messages
     from refold.edges.demo.story import Story
+
+
+# What such a summary has: the median of those that coding agents wrote in recorded sessions.
+SUMMARY_TOKENS = 2_700
 
 
 class Note(Struct, frozen=True):
@@ -81,6 +87,7 @@ class Report(Result, frozen=True, kw_only=True):
     unfold: dict[str, Any]
     search: dict[str, Any]
     prices: dict[str, float]
+    summaries_dollars: float
     seconds: float = 0.0
 
     @property
@@ -120,7 +127,15 @@ def report_of(
         unfold={**msgspec.to_builtins(returned), "equal": returned.holds},
         search={**msgspec.to_builtins(searched), "holds": searched.holds},
         prices=msgspec.to_builtins(story.model.prices) if story.model.prices else {},
+        summaries_dollars=_summaries_cost(story),
     )
+
+
+def _summaries_cost(story: Story) -> float:
+    """What a model would take for summaries at the same places: it reads each page once more, in
+    a call of its own that no cache serves, and writes."""
+    written = story.compactions * SUMMARY_TOKENS
+    return cost(story.model, Usage(input=story.tokens_to_read, output=written)) or 0.0
 
 
 def _side(story: Story, side: Messages | Folded, found: list[Found]) -> SideReport:

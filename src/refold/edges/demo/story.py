@@ -26,7 +26,7 @@ from refold.errors import Corrupt
 from refold.log.notices import Notice
 from refold.tokens.models import model_info
 
-MODEL = "claude-sonnet-4-5"
+MODEL = "claude-sonnet-5-5"
 ITEMS_SHOWN = 3
 
 
@@ -49,6 +49,7 @@ class Story:
         self.seen: dict[int, str] = {}  # what every message said, by seq
         self.dropped: list[Entry] = []  # what the window lost and nobody has seen yet
         self.compactions = self.calls = self.replies = self.tokens_seen = 0
+        self.tokens_to_read = 0  # what a model would have to read to summarize in refold's place
         self.large = ""
 
     def play(self) -> Report:
@@ -62,6 +63,7 @@ class Story:
         answers = self._questions()
         self.screen.end_stream()
         self.screen.answers(answers)
+        self.screen.proof(proofs.page_note(self.folded.context.view))
         undone = proofs.undo(self.folded.context, self.folder)
         self.screen.proof(proofs.undo_note(undone))
         unfolded = proofs.unfold(self.folded.context, self.large, self.facts["large"].text)
@@ -189,6 +191,7 @@ class Story:
             self.screen.right(Note("warn", [f"warning: {int(notice.percent)} % full"]))
         if notice.receipt is not None and notice.name == "compaction-complete":
             self.compactions += 1
+            self.tokens_to_read += notice.receipt.tokens_before
             self._tell_dropped()
             self.screen.right(Note("fold", receipt_lines(notice.receipt, self.compactions)))
 

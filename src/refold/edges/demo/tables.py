@@ -97,6 +97,8 @@ def notes(report: Report) -> Text:
         f"refold saw {report.tokens_seen:,} tokens and compacted {report.compactions} times. "
         f"Of its answers {report.answers_visible} stand on the page, "
         f"{unfolds} are one unfold away.",
+        f"Summaries by the model at the same {report.compactions} places would cost "
+        f"${report.summaries_dollars:.2f} more; what they keep only a model can show.",
         f"{report.seconds:.1f} seconds.",
     ]
     return Text("\n".join(lines), style="dim")

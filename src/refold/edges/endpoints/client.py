@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
+from refold.checked import quoted
 from refold.errors import Denied, Invalid, RefoldError, Unavailable
 from refold.redaction import redacted
 
@@ -147,7 +148,7 @@ def host_of(url: str) -> str:
 def check_address(url: str) -> str:
     """The address without a slash at its end; Invalid if it is not one, or holds a key."""
     if not isinstance(url, str):
-        raise Invalid(f"an address is a text, not {url!r:.60}", hint=ADDRESS_HINT)
+        raise Invalid(f"an address is a text, not {quoted(url, 60)}", hint=ADDRESS_HINT)
     try:
         parts = urlsplit(url)
         parts.port  # noqa: B018 - it is read when it is asked for

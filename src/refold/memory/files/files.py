@@ -14,7 +14,7 @@ from typing import Any, assert_never
 
 import msgspec
 
-from refold.checked import checked
+from refold.checked import checked, quoted
 from refold.display import is_text
 from refold.errors import Conflict, Denied, Invalid, NotFound, RefoldError
 from refold.memory.files import text, versions
@@ -65,7 +65,7 @@ class MemoryFiles:
         as_data: bool = False,
     ) -> None:
         if not by or not is_text(by):
-            raise Invalid(f"by={by!r:.100} is not a name", hint="who writes: model, reviewer")
+            raise Invalid(f"by={quoted(by)} is not a name", hint="who writes: model, reviewer")
         place = place_of(scope) if folder is None else Place(folder)
         self._limits = _limits_checked(limits or LIMITS)
         self._tree = Tree(place, self._limits, by=by, read_only=read_only)
@@ -316,7 +316,7 @@ def _limits_checked(limits: FileLimits) -> FileLimits:
 def _mounted(name: str, files: MemoryFiles) -> Tree:
     """The folder to show under a name."""
     if fault(name) or "/" in name:
-        raise Invalid(f"mounts: {name!r:.100} is not a name", hint="one plain name, such as team")
+        raise Invalid(f"mounts: {quoted(name)} is not a name", hint="one plain name, such as team")
     if files._mounts:
         raise Invalid(f"mounts: {name} has mounts of its own", hint="mount them here instead")
     return files._tree

@@ -17,6 +17,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from refold.checked import quoted
 from refold.core.codec import conversation_checked
 from refold.errors import Denied, Invalid
 from refold.memory.files import descriptors
@@ -39,7 +40,7 @@ def place_of(scope: str, environ: Mapping[str, str] | None = None) -> Place:
         conversation_checked(name or scope)
         memory = project_folder() / "memory"
         return Place(str(memory / scope), plain=(str(memory), str(memory / scope)))
-    raise Invalid(f"scope={scope!r:.100} is not a scope", hint=f"one of {', '.join(SCOPES)}")
+    raise Invalid(f"scope={quoted(scope)} is not a scope", hint=f"one of {', '.join(SCOPES)}")
 
 
 class Place:
@@ -49,7 +50,7 @@ class Place:
     def __init__(self, folder: str, *, plain: tuple[str, ...] = ()) -> None:
         disk.check_name(folder)
         if not folder or os.path.expanduser(folder).startswith("~"):
-            raise Invalid(f"folder={folder!r:.200} is not a folder", hint="give its path")
+            raise Invalid(f"folder={quoted(folder, 200)} is not a folder", hint="give its path")
         self.folder = os.path.abspath(os.path.expanduser(folder))
         self.tree = os.path.join(self.folder, "memories")
         self._staging = os.path.join(self.folder, "staging")

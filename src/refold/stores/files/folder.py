@@ -22,8 +22,8 @@ from refold.core.model import Conversation, Event
 from refold.errors import Corrupt, Denied
 from refold.stores import checks
 from refold.stores.files import tree
-from refold.stores.files.lines import batch_of
 from refold.stores.files.log import LogFile
+from refold.stores.lines import batch_of
 from refold.stores.protocol import Recovery
 from refold.system import disk
 

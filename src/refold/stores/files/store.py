@@ -33,9 +33,9 @@ from refold.stores.files.ancestry import Ancestry
 from refold.stores.files.conversation_list import ConversationList
 from refold.stores.files.damaged_logs import DamagedLogs
 from refold.stores.files.folder import ARTIFACTS, LOG, METADATA, Folder, Metadata
-from refold.stores.files.lines import batch_of
 from refold.stores.files.open_folders import TRIES_MAX, OpenFolders
 from refold.stores.files.tree import Tree
+from refold.stores.lines import batch_of
 from refold.stores.protocol import Recovery, Salvage
 from refold.system import disk, process_fork
 

@@ -12,11 +12,13 @@ import os
 import stat
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from urllib.parse import quote
 
 import apsw
 
+from refold.core import codec
 from refold.errors import Corrupt, Denied, Invalid, RefoldError, Unavailable
 from refold.stores import checks
 from refold.stores.sqlite import log
@@ -122,7 +124,7 @@ def exists(path: str) -> bool:
 def _create(path: str) -> None:
     try:
         disk.make_folder(os.path.dirname(path))
-        _create_empty(path)
+        create_empty(path)
     except FileExistsError:
         # Another process was faster; its file is as good as ours.
         return
@@ -130,7 +132,7 @@ def _create(path: str) -> None:
         raise disk.os_failure(error, f"cannot create {path}") from error
 
 
-def _create_empty(path: str) -> None:
+def create_empty(path: str) -> None:
     """An empty file for the owner alone. SQLite gives its mode to the -wal and -shm files."""
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     with disk.closing(os.open(path, flags, 0o600)) as fd:
@@ -270,6 +272,34 @@ class Wal:
             self.close()
 
 
+@contextmanager
+def transaction(connection: apsw.Connection, begin: str) -> Iterator[apsw.Connection]:
+    """All of the block is written, or none of it; reads in it see one moment."""
+    connection.execute(begin)
+    try:
+        yield connection
+        connection.execute("COMMIT")
+    except BaseException:
+        # After a full disk SQLite has rolled back already.
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def any_failure(error: Exception, path: str) -> RefoldError:
+    """The error of the family for what a library or the system raised."""
+    match error:
+        case apsw.Error():
+            return failure(error, path)
+        case OSError():
+            return disk.os_failure(error, f"cannot use {path}")
+        case UnicodeDecodeError():
+            return Corrupt(f"{path}: a text is not UTF-8", hint=codec.REPAIR)
+        case _:
+            hint = "text without surrogates, numbers of 64 bits"
+            return Invalid(f"not storable: {error}", hint=hint)
+
+
 def failure(error: apsw.Error, path: str) -> RefoldError:
     """The error of the family for what SQLite said; raise it `from` the original."""
     reason = f"{path}: {error}"
@@ -280,10 +310,8 @@ def failure(error: apsw.Error, path: str) -> RefoldError:
         case apsw.FullError():
             return Unavailable(reason, hint="free some space, then try again")
         case apsw.NotADBError() | apsw.CorruptError() | apsw.FormatError():
-            return Corrupt(
-                reason,
-                hint="refold verify tells what can still be read; restore the file from a copy",
-            )
+            hint = "refold verify tells what can still be read, refold repair ID keeps that"
+            return Corrupt(reason, hint=hint)
         case apsw.SQLError() | apsw.SchemaChangeError() | apsw.MismatchError():
             return Corrupt(f"{path} is not laid out as ours: {error}", hint="refold verify")
         case (

@@ -353,7 +353,7 @@ def erase(connection: apsw.Connection, conversation: str, seq: int) -> None:
     connection.execute("UPDATE events SET body = x'', salt = x'' WHERE place = ?", (place,))
     _drop_bookmarks(connection, holder)
     if checks.title_in([event]) is not None:
-        _retitle_readers(connection, holder)
+        retitle_readers(connection, holder)
 
 
 def _drop_bookmarks(connection: apsw.Connection, holder: Row) -> None:
@@ -364,10 +364,10 @@ def _drop_bookmarks(connection: apsw.Connection, holder: Row) -> None:
 def forget_derived(connection: apsw.Connection, holder: Row) -> None:
     """Removes what was derived from a log that is another one now."""
     _drop_bookmarks(connection, holder)
-    _retitle_readers(connection, holder)
+    retitle_readers(connection, holder)
 
 
-def _retitle_readers(connection: apsw.Connection, holder: Row) -> None:
+def retitle_readers(connection: apsw.Connection, holder: Row) -> None:
     """Titles the conversation and its forks again, by what their logs say now."""
     query = _READERS + _ROW + "WHERE number IN readers"
     for row in [Row(*found) for found in connection.execute(query, (holder.number,))]:

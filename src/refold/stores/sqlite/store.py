@@ -30,14 +30,15 @@ from contextlib import contextmanager, suppress
 from typing import Concatenate, ParamSpec, TypeVar
 
 import apsw
+from msgspec.structs import replace
 
 from refold.core import codec
 from refold.core.model import Conversation, Event
-from refold.errors import Corrupt, Invalid, RefoldError
+from refold.errors import RefoldError
 from refold.stores import checks
 from refold.stores.contents import Artifacts
 from refold.stores.protocol import Recovery, Salvage
-from refold.stores.sqlite import bookmarks, damaged_logs, log
+from refold.stores.sqlite import bookmarks, broken_pages, damaged_logs, log
 from refold.stores.sqlite import file as database
 from refold.stores.sqlite.reader import Reader
 from refold.system import disk, process_fork
@@ -60,23 +61,9 @@ def _guarded(
                 self._check_alive()
                 return self._reader.steady(functools.partial(method, self, *args, **kwargs))
         except (apsw.Error, OSError, UnicodeError, OverflowError) as error:
-            raise _failure(error, self.path) from error
+            raise database.any_failure(error, self.path) from error
 
     return guarded
-
-
-def _failure(error: Exception, path: str) -> RefoldError:
-    """The error of the family for what a library or the system raised."""
-    match error:
-        case apsw.Error():
-            return database.failure(error, path)
-        case OSError():
-            return disk.os_failure(error, f"cannot use {path}")
-        case UnicodeDecodeError():
-            return Corrupt(f"{path}: a text is not UTF-8", hint=codec.REPAIR)
-        case _:
-            hint = "text without surrogates, numbers of 64 bits"
-            return Invalid(f"not storable: {error}", hint=hint)
 
 
 class SqliteStore:
@@ -97,8 +84,11 @@ class SqliteStore:
         self._numbers: dict[str, int] = {}
         self._heads: dict[str, int] = {}  # of logs that nobody else has written to since `_version`
         self._rows: dict[str, log.Row] = {}  # the rows of logs without a parent, likewise
-        self._memory = self._numbers, self._heads, self._rows
+        self._absent: dict[str, bool] = {}  # the logs that were looked for in vain, likewise
+        self._memory = self._numbers, self._heads, self._rows, self._absent
         self._version = -1
+        self._ends: dict[str, int] = {}  # of logs that may have had more, on broken pages
+        self._broken = ""  # the copy of a database that had such pages
         self._written = self._flushed = 0
         self._ended: RefoldError | None = None
         process_fork.watch(self)
@@ -125,6 +115,8 @@ class SqliteStore:
         connection, unchanged = self._connection_to(conversation), self._nobody_wrote()
         if unchanged and self._heads.get(conversation) == after:
             return []
+        if conversation in self._absent:
+            raise checks.unknown(conversation)
         end = checks.SEQ_MAX if last is None else checks.bounded(last)
         bounds = checks.bounded(after), end, checks.bounded(limit)
         row = self._rows.get(conversation)
@@ -142,8 +134,11 @@ class SqliteStore:
     ) -> list[Event]:
         """The events, read together with the conversation's row; the row of a log without a
         parent is remembered."""
-        with _transaction(connection, "BEGIN"):
-            row = log.known(connection, conversation)
+        with database.transaction(connection, "BEGIN"):
+            row = log.find(connection, conversation)
+            if row is None:
+                self._absent[conversation] = True
+                raise checks.unknown(conversation)
             found = log.span(connection, row, *bounds)
         if row.parent is None:
             self._rows[conversation] = row
@@ -159,6 +154,7 @@ class SqliteStore:
         self._version = version
         self._heads.clear()
         self._rows.clear()
+        self._absent.clear()
         return False
 
     @_guarded
@@ -173,9 +169,10 @@ class SqliteStore:
         # before.
         usual = number and len(events) == 1 and events[0].kind != "meta"
         if not (usual and log.append_next(connection, number, events[0])):
-            with _transaction(connection, "BEGIN IMMEDIATE"):
+            with database.transaction(connection, "BEGIN IMMEDIATE"):
                 number = log.append_batch(connection, conversation, events, expect)
             self._numbers[conversation] = number
+            self._absent.pop(conversation, None)
         self._heads[conversation] = events[-1].seq
         self._note_write()
 
@@ -215,13 +212,19 @@ class SqliteStore:
         codec.conversation_checked(new)
         with self._writing_to(conversation) as connection:
             log.fork(connection, conversation, at, new)
+        self._absent.pop(new, None)
         self._note_write()
 
-    @_guarded
     def erase(self, conversation: str, seq: int) -> None:
+        self.erase_many(conversation, [seq])
+
+    @_guarded
+    def erase_many(self, conversation: str, seqs: Sequence[int]) -> None:
+        """Erases these events, all or none; writing all pages again costs as much as for one."""
         with self._writing_to(conversation) as connection:
-            log.erase(connection, conversation, seq)
-        damaged_logs.remove_copies(self._copy_path(conversation))
+            for seq in seqs:
+                log.erase(connection, conversation, seq)
+        self._remove_copies(conversation)
         # secure_delete clears the row, but not the copies that page splits left when they moved it
         # (seen in 2 of 600 random stores). Only writing all pages again is sure to leave no byte.
         connection.execute("VACUUM")
@@ -232,15 +235,35 @@ class SqliteStore:
         with self._writing_to(conversation) as connection:
             log.delete(connection, conversation)
         self._forget(conversation)
-        damaged_logs.remove_copies(self._copy_path(conversation))
+        self._remove_copies(conversation)
         self._scrub(connection)
 
     # --- repair ---
 
     @_guarded
     def salvage(self, conversation: str) -> Salvage:
-        with _transaction(self._connection_to(conversation), "BEGIN") as connection:
-            return damaged_logs.salvage(connection, conversation)
+        connection = self._connection_to(conversation)
+        if self._reader is None and broken_pages.is_broken(connection):
+            self._write_again(connection)
+        with database.transaction(connection, "BEGIN"):
+            return self._salvaged(connection, conversation)
+
+    def _write_again(self, connection: apsw.Connection) -> None:
+        """Puts all rows that can be read in the place of a database with broken pages."""
+        kept = f"{self.derived_path('damaged-')}{checks.stamp()}.db"
+        fresh = f"{kept}.new"
+        for name in (kept, fresh):
+            database.create_empty(name)
+        self._ends, self._broken = broken_pages.write_again(connection, kept, fresh), kept
+        self._forget_all()
+        self._scrub(connection)
+
+    def _salvaged(self, connection: apsw.Connection, conversation: str) -> Salvage:
+        found = damaged_logs.salvage(connection, conversation)
+        if conversation in self._ends:
+            lost = f"whatever came after event {self._ends[conversation]}: its pages are broken"
+            found = replace(found, pieces=(*found.pieces, lost))
+        return replace(found, copy=self._broken)
 
     @_guarded
     def rewrite(
@@ -248,13 +271,18 @@ class SqliteStore:
     ) -> str:
         kept = f"{self._copy_path(conversation)}{checks.stamp()}.jsonl"
         with self._writing_to(conversation) as connection:
-            if damaged_logs.salvage(connection, conversation) != seen:
+            if self._salvaged(connection, conversation) != seen:
                 raise checks.written_meanwhile(conversation, len(seen.pieces))
             damaged_logs.keep_copy(kept, seen)
             damaged_logs.rewrite(connection, conversation, events, after)
+        self._ends.pop(conversation, None)
         self._forget(conversation)
         self._note_write()
         return kept
+
+    def _remove_copies(self, conversation: str) -> None:
+        damaged_logs.remove_copies(self._copy_path(conversation))
+        broken_pages.remove_copies(self.derived_path("damaged-"))
 
     def _copy_path(self, conversation: str) -> str:
         """How the names of the files begin that keep what a repair replaced."""
@@ -359,7 +387,9 @@ class SqliteStore:
     @contextmanager
     def _writing_to(self, conversation: str) -> Iterator[apsw.Connection]:
         """The same, in a transaction that writes."""
-        with _transaction(self._connection_to(conversation), "BEGIN IMMEDIATE") as connection:
+        with database.transaction(
+            self._connection_to(conversation), "BEGIN IMMEDIATE"
+        ) as connection:
             yield connection
 
     # A SQLite connection must not be carried over a fork of the process: its locks belong to the
@@ -379,17 +409,3 @@ class SqliteStore:
     def after_fork(self, *, in_child: bool) -> None:
         self._flushing.release()
         self._lock.release()
-
-
-@contextmanager
-def _transaction(connection: apsw.Connection, begin: str) -> Iterator[apsw.Connection]:
-    """All of the block is written, or none of it; reads in it see one moment."""
-    connection.execute(begin)
-    try:
-        yield connection
-        connection.execute("COMMIT")
-    except BaseException:
-        # After a full disk SQLite has rolled back already.
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise

@@ -26,11 +26,13 @@ from refold.strategies.gist.draft import Draft, chars_of, summary_tokens
 from refold.strategies.gist.excerpt import excerpts
 from refold.strategies.gist.layout import Layout, lay_out, runs
 from refold.strategies.gist.material import Material
+from refold.strategies.gist.mentions import list_share
 from refold.strategies.gist.names import Needs
 from refold.strategies.gist.passages import Reader, is_starved, per_char
 from refold.strategies.prose import cap_tokens, carried
 
 NEWEST = 0.6  # of what is free: what the newest unit may keep if it is larger
+ALONE = 0.8  # the same where nothing else is to be folded
 # Of what the goal leaves beside the fixed part: what a gist of everything may have, whatever the
 # tail.
 LEAST = 0.68
@@ -87,8 +89,6 @@ def _segment_room(layout: Layout, room: float) -> int | None:
 def _fold_new(brief: Brief, layout: Layout, room: int) -> list[Edit | Ask]:
     """One more gist, of the messages since the last; the earlier ones stay as they are."""
     material = _material(brief, layout, layout.raw, layout.gists)
-    if material is None:
-        return []
     return [*_summaries(brief, layout, material, room - _small(material, layout), starved=False)]
 
 
@@ -96,18 +96,16 @@ def _fold_all(brief: Brief, layout: Layout, room: int, *, starved: bool) -> list
     """One gist of everything; the newest unit gives way as well if it is too large."""
     everything = sorted([*layout.gists, *layout.raw], key=lambda slot: slot.seq)
     material = _material(brief, layout, everything, [])
-    if material is None:
-        return []
     left = room - _small(material, layout)
     edits = _summaries(brief, layout, material, left, starved=starved)
-    return [*edits, *_clip_newest(brief, layout, edits, material.needs)]
+    share = NEWEST if material.runs else ALONE
+    return [*edits, *_clip_newest(brief, layout, edits, material.needs, share)]
 
 
 def _material(
     brief: Brief, layout: Layout, slots: Sequence[Slot], frozen: Sequence[Slot]
-) -> Material | None:
-    """What is folded of these slots; None if there is nothing. A run that is not larger than a
-    heading stays as it is."""
+) -> Material:
+    """What is folded of these slots. A run that is not larger than a heading stays as it is."""
     large: list[list[Slot]] = []
     kept = list(layout.kept)
     for run in runs(slots, [*layout.kept, *frozen]):
@@ -115,7 +113,7 @@ def _material(
             large.append(run)
         else:
             kept += run
-    return Material(Reader(brief), large, kept, frozen) if large else None
+    return Material(Reader(brief), large, kept, frozen)
 
 
 def _small(material: Material, layout: Layout) -> int:
@@ -132,12 +130,12 @@ def _clip_request(brief: Brief, layout: Layout) -> list[Edit]:
 
 
 def _clip_newest(
-    brief: Brief, layout: Layout, edits: Iterable[Summarize], needs: Needs
+    brief: Brief, layout: Layout, edits: Iterable[Summarize], needs: Needs, share: float
 ) -> list[Edit]:
     """The newest unit cut to its share of the page: losing its middle is better than losing all
     that came before. Its largest blocks come down to one size, so that a short result of a long
     call stays whole: the agent has not read it yet, but knows what it called."""
-    excess = _newest_excess(brief, layout, summary_tokens(brief, edits))
+    excess = _newest_excess(brief, layout, summary_tokens(brief, edits), share)
     if excess <= 0:
         return []
     found = pieces(brief, layout.newest)
@@ -151,10 +149,10 @@ def _clip_newest(
     return [*shorter, *cuts_of(brief, rest, excess, floors)[0]]
 
 
-def _newest_excess(brief: Brief, layout: Layout, gist_tokens: int) -> int:
+def _newest_excess(brief: Brief, layout: Layout, gist_tokens: int, share: float) -> int:
     """By how much the newest unit is too large, for its share or for the page."""
     page = layout.fixed + layout.tail_tokens + gist_tokens
-    over_share = tokens_of(layout.newest) - int(NEWEST * layout.free)
+    over_share = tokens_of(layout.newest) - int(share * layout.free)
     return max(over_share, page - max(brief.enough, layout.goal))
 
 
@@ -165,6 +163,8 @@ def _summaries(
     brief: Brief, layout: Layout, material: Material, room: int, *, starved: bool
 ) -> list[Summarize]:
     """The summaries: the ledger's lines first, then the most needed ones."""
+    if not material.runs:
+        return []
     rate = per_char(brief, material.slots)
     facts = _facts(brief, material)
     told = facts if material.frozen else merged(brief.view.facts, facts)
@@ -175,6 +175,8 @@ def _summaries(
     left = room - brief.text_tokens("\n".join(ledger)) - HEADING_TOKENS * len(material.runs)
     prose = _carried_prose(brief, material, left)
     left -= brief.text_tokens(prose_text(prose)) if prose else 0
+    for_names = int(left * list_share(left, material.chars * rate))
+    left -= for_names
     kept = _choose(layout, material, left, rate, said(ledger))
     if is_cut(ledger):  # what the lines do not need is for requests, rules and changed files
         ledger = ledger_lines(told, usual, in_work, int(left / rate) - chars_of(kept))
@@ -187,7 +189,8 @@ def _summaries(
         starved=starved,
         prose=prose,
     )
-    return draft.within(room, kept, rate)
+    edits = draft.within(room - for_names, kept, rate)
+    return draft.with_names(edits, room, rate) if for_names else edits
 
 
 def _carried_prose(brief: Brief, material: Material, room: int) -> Prose | None:

@@ -195,7 +195,7 @@ class Choice:
             if len(line) > PIECE_CHARS:
                 for (start, end), held in windows(line, names).items():
                     self.add(at, start, end, held)
-            elif sum([need[name] for name in names]) >= least * (len(line) + 1):
+            elif sum(map(need.__getitem__, names)) >= least * (len(line) + 1):
                 self.add(at, 0, len(line), names)
         return Queue([self._density(candidate) for candidate in self.candidates], self.floor)
 
@@ -244,7 +244,7 @@ class Choice:
         this one beside it."""
         need, at, coverage = 0.0, candidate.at, self.coverage
         is_paired = coverage.paired.issuperset(candidate.names)
-        if not is_paired and self._is_present(self.text.neighbour(at)):
+        if not is_paired and self._is_present(self.text.neighbour[at]):
             need += coverage.unpaired_need(candidate.names)
         if at in self.lone:
             for other in self.text.beside(at):
@@ -292,22 +292,25 @@ class Choice:
         """Whether a candidate is worth its tokens and no other is denser; if one may be, it goes
         back to the queue."""
         candidate = self.candidates[index]
-        if candidate.bare is None:
-            if not self._check_unread(candidate, index, queue):
-                return False
-            self.bare_of(candidate)
-        density = 0.0 if index in self.done else self._density(candidate)
+        if candidate.bare is not None:
+            density = 0.0 if index in self.done else self._density(candidate)
+            return self._check_first(density, index, queue)
+        density = self._unread_density(candidate, index, queue)
+        if density < self.floor:
+            return False
+        if self.bare_of(candidate):
+            density = self._density(candidate)
         return self._check_first(density, index, queue)
 
-    def _check_unread(self, candidate: Candidate, index: int, queue: Queue) -> bool:
-        """The same for a candidate that was not looked at: it is not if it would not do even if
-        it told all of its names well."""
+    def _unread_density(self, candidate: Candidate, index: int, queue: Queue) -> float:
+        """The density of a candidate that was not looked at, if it told all of its names well;
+        less than nothing where another may be denser even so, or it is not worth its tokens."""
         price = self.price(candidate)
         at_most = self.coverage.worth_at_most(candidate.names)
         if not self._check_first(at_most / price, index, queue):
-            return False
+            return -1.0
         worth = self.coverage.worth(candidate.names, ()) + self._pair_worth(candidate)
-        return worth / price >= self.floor
+        return worth / price
 
     def _check_first(self, density: float, index: int, queue: Queue) -> bool:
         """Whether a candidate of this density comes first; if not, it goes back to the queue,
@@ -342,7 +345,7 @@ class Choice:
         candidate = self.candidates[index]
         at = candidate.at
         self.tagged.add(self.text.home[at])
-        self.lone.add(self.text.neighbour(at))
+        self.lone.add(self.text.neighbour[at])
         self.kept[at] = merged(self.kept.get(at, []), candidate.start, candidate.end)
         if candidate.start == 0:
             self.on_page.add(self.text.lines[at])
@@ -359,7 +362,7 @@ class Choice:
     def _pair(self, at: int) -> None:
         """Counts the pairs that a kept line completes."""
         paired, text = self.coverage.paired, self.text
-        if self._is_present(text.neighbour(at)):
+        if self._is_present(text.neighbour[at]):
             paired.update(text.names[at])
         for other in text.beside(at):
             if other in self.kept:
@@ -369,7 +372,7 @@ class Choice:
         """The candidates whose worth may have risen because this one was taken: other pieces of
         the line, the line beside it, and those that it stood beside."""
         risen = [index for index in self.of_line[at] if index != taken]
-        neighbour = self.text.neighbour(at)
+        neighbour = self.text.neighbour[at]
         if neighbour >= 0 and not self._is_present(neighbour):
             risen.append(self._candidate_at_start(neighbour))
         for other in self.text.beside(at):

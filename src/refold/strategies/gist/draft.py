@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from refold.core.model import Fact, GistNotes, Prose, Quote, Slot, Span, Summarize, View
 from refold.core.summary import summary_text
@@ -19,7 +20,9 @@ from refold.strategies.brief import Brief
 from refold.strategies.gist.choice import TAG_CHARS, Kept, KeptLines, by_message
 from refold.strategies.gist.lines import Passage, Pieces, cut
 from refold.strategies.gist.material import Material
+from refold.strategies.gist.mentions import further_names, names_line, without_secrets
 from refold.strategies.gist.names import Needs, names_of
+from refold.strategies.gist.passages import flat
 from refold.strategies.reach import UNFOLD, unfolder
 
 TRIES = 4
@@ -49,6 +52,20 @@ class Draft(Struct, frozen=True, kw_only=True):
             kept = without_last(kept, excess / per_char)
             edits = self.summaries(kept)
         return edits
+
+    def with_names(self, edits: list[Summarize], room: int, per_char: float) -> list[Summarize]:
+        """The summaries, the largest with a list of names that stand on no line of the page, in
+        what they leave of the room."""
+        left = room - summary_tokens(self.brief, edits)
+        material = self.material
+        others = [flat(slot.message) for slot in (*material.kept, *material.frozen)]
+        page = "\n".join([*map(summary_text, edits), *others])
+        names = further_names(material.needs, page, int(left / per_char))
+        names = without_secrets(names, material.passages, self.brief.redact)
+        first = material.largest[0].seq
+        return [
+            _listing(edit, names, material) if edit.span.first == first else edit for edit in edits
+        ]
 
     def summaries(self, kept: Kept) -> list[Summarize]:
         """One summary per run."""
@@ -100,6 +117,15 @@ class Draft(Struct, frozen=True, kw_only=True):
         """What a later gist has to know of the names that this one keeps."""
         names = self.noted.noted(sorted(self._names_shown(passages, lines)))
         return GistNotes(now=self.noted.now, names=names, starved=self.starved)
+
+
+def _listing(edit: Summarize, names: Sequence[str], material: Material) -> Summarize:
+    """A summary with a list of names, and with what a later gist has to know of them."""
+    if not names or edit.gist is None:
+        return edit
+    noted = material.needs_of(set(names)).noted(names)
+    notes = replace(edit.gist, names={**edit.gist.names, **noted})
+    return replace(edit, text=f"{edit.text}\n{names_line(names, material.passages)}", gist=notes)
 
 
 def _is_whole(line: str, pieces: Pieces) -> bool:

@@ -82,7 +82,8 @@ def _tail_start(brief: Brief, free: int, room: int) -> int:
     """Where the raw tail begins: a short one whatever its messages are, and the messages that
     `keep_recent` asks for as far as they leave room for a gist."""
     view = brief.view
-    start = tail_start(view, keep_messages=len(view.slots), keep_tokens=int(TAIL * free))
+    tokens = int(min(TAIL * free, RECENT * max(0, room)))  # a target may be far below the page
+    start = tail_start(view, keep_messages=len(view.slots), keep_tokens=tokens)
     for unit in reversed(units(view.slots)):
         tail = view.slots[unit.start :]
         work = [slot for slot in tail if not is_typed(slot)]

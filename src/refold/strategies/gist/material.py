@@ -15,7 +15,7 @@ from refold.strategies.brief import tokens_of
 from refold.strategies.gist.choice import Kept, by_message
 from refold.strategies.gist.lines import Passage, names_on
 from refold.strategies.gist.names import Needs
-from refold.strategies.gist.passages import Reader
+from refold.strategies.gist.passages import Reader, chars_of
 
 
 class Material:
@@ -26,7 +26,7 @@ class Material:
         self, reader: Reader, runs: list[list[Slot]], kept: Sequence[Slot], frozen: Sequence[Slot]
     ) -> None:
         self.runs, self.kept, self.frozen = runs, kept, frozen
-        self.largest = max(runs, key=tokens_of)
+        self.largest = max(runs, key=tokens_of, default=[])
         self.slots = [slot for run in runs for slot in run]
         self.read = {slot.seq: reader.read(slot) for slot in self.slots}
         self.passages = self.passages_of(self.slots)
@@ -49,8 +49,16 @@ class Material:
     def needs_noted(self, kept: Kept) -> Needs:
         """What a later gist has to know of the names on the kept lines: what can be seen without
         what stays whole."""
-        only = names_on(self.passages, by_message(kept))
-        return _needs([*self.frozen, *self.slots], self.read, only)
+        return self.needs_of(names_on(self.passages, by_message(kept)))
+
+    def needs_of(self, names: Set[str]) -> Needs:
+        """What is known of these names without what stays whole."""
+        return _needs([*self.frozen, *self.slots], self.read, names)
+
+    @property
+    def chars(self) -> int:
+        """How many characters the folded messages have."""
+        return chars_of(self.passages)
 
 
 def _needs(

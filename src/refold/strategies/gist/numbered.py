@@ -19,20 +19,19 @@ class NumberedLines:
         self.names: list[tuple[str, ...]] = []
         self.home: list[int] = []  # the message that a line belongs to
         self.first: list[int] = []  # the first line of a message
+        # The line that stood beside a line: the next of its message, or the one before the last;
+        # -1 if none.
+        self.neighbour: list[int] = []
         for index, given in enumerate(span):
             self.first.append(len(self.lines))
             self.lines += given.lines
             self.names += given.names
             self.home += [index] * len(given.lines)
+            last = len(self.lines) - 1
+            self.neighbour += range(self.first[-1] + 1, last + 1)
+            if given.lines:
+                self.neighbour.append(last - 1 if len(given.lines) > 1 else -1)
         self.first.append(len(self.lines))
-
-    def neighbour(self, at: int) -> int:
-        """The line that stood beside a line: the next of its message, or the one before the
-        last; -1 if none."""
-        home = self.home[at]
-        if at + 1 < self.first[home + 1]:
-            return at + 1
-        return at - 1 if at > self.first[home] else -1
 
     def beside(self, at: int) -> list[int]:
         """The lines whose neighbour this line is: the one before it, and the last of the message

@@ -119,7 +119,7 @@ class Reader:
         pins = self.brief.view.pins
         seqs = [seq for seq in range(span.first, span.last + 1) if seq not in pins]
         found = [self.memory[seq] for seq in seqs]
-        self.left -= _chars(found) // CHARS_PER_TOKEN
+        self.left -= chars_of(found) // CHARS_PER_TOKEN
         return [one for one in found if one is not NOTHING]
 
     def _remember(self, span: Span) -> None:
@@ -162,7 +162,7 @@ def source_of(call: ToolCall) -> str:
     return text[:SOURCE_CHARS_READ]
 
 
-def _chars(passages: Iterable[Passage]) -> int:
+def chars_of(passages: Iterable[Passage]) -> int:
     """How many characters the lines of these messages have."""
     return sum(len(line) for one in passages for line in one.lines)
 

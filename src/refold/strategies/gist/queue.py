@@ -16,10 +16,8 @@ class Queue:
     are in a heap."""
 
     def __init__(self, densities: Sequence[float], floor: float) -> None:
-        self.densities = densities
-        numbers = reversed(range(len(densities)))
-        dense = [index for index in numbers if densities[index] >= floor]
-        self.waiting = sorted(dense, key=densities.__getitem__)  # the first one last
+        dense = [(-density, index) for index, density in enumerate(densities) if density >= floor]
+        self.waiting = sorted(dense, reverse=True)  # the first one last
         self.moved: list[tuple[float, int]] = []
 
     def __bool__(self) -> bool:
@@ -28,10 +26,8 @@ class Queue:
     def pop(self) -> int:
         """The first candidate, taken out of the queue."""
         waiting, moved = self.waiting, self.moved
-        if not moved:
-            return waiting.pop()
-        if waiting and (-self.densities[waiting[-1]], waiting[-1]) < moved[0]:
-            return waiting.pop()
+        if not moved or (waiting and waiting[-1] < moved[0]):
+            return waiting.pop()[1]
         return heappop(moved)[1]
 
     def push(self, density: float, index: int) -> None:
@@ -40,6 +36,6 @@ class Queue:
 
     def is_ahead_of(self, density: float) -> bool:
         """Whether the first candidate is denser than this."""
-        if self.waiting and self.densities[self.waiting[-1]] > density:
+        if self.waiting and -self.waiting[-1][0] > density:
             return True
         return bool(self.moved) and -self.moved[0][0] > density

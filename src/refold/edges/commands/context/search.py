@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from refold.edges.commands import search
 from refold.edges.commands.command import TEXT, Arguments, Command, Result, Screen
-from refold.edges.commands.memory import memory_of, show_entries
+from refold.edges.commands.memory import MemoryArguments, memory_of, show_entries
 from refold.edges.commands.session import Session
 from refold.memory.entry import MemoryEntry
 from refold.search.hits import LIMIT_MAX
@@ -32,7 +32,7 @@ def run(session: Session, arguments: ContextSearchArguments) -> ContextFound:
     id = session.conversation
     words = (arguments.query,)
     given = search.SearchArguments(query=words, conversations=(id,), limit=arguments.limit)
-    with memory_of(session) as memory:
+    with memory_of(session, MemoryArguments()) as memory:
         remembered = memory.retrieve(arguments.query, arguments.limit)
     return ContextFound(
         conversation=id, said=search.run(session, given), remembered=tuple(remembered)

@@ -5,23 +5,39 @@ Entries are named by id. `--scope` says whose they are: those of this project un
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
 
 from msgspec import Meta
 
 from refold.display import cut, moment, one_line
-from refold.edges.commands.command import TEXT, Result, Screen
+from refold.edges.commands.command import TEXT, Arguments, Result, Screen
 from refold.edges.commands.session import Session
+from refold.errors import Invalid, NotFound
 from refold.memory.entry import MemoryEntry
+from refold.memory.opening import settings_of
 from refold.memory.semantic import SemanticMemory
-from refold.settings.sources import user_store
+from refold.settings.sources import project_store, user_store
+from refold.stores.protocol import Store
 
 ENTRY = Meta(description="The id of the entry.", extra={"positional": True, "metavar": "ENTRY"})
 CONTENT = Meta(description="What it says.", extra=TEXT)
 SCOPE = Meta(description="Whose memory: project, user or agent.NAME.")
 TAG = Meta(description="A tag; may be given several times.")
+PROJECT = Meta(description="The folder of the project that is meant; by default this one.")
+AS_OF = Meta(
+    description="What was true then: 2026-11-16, or 7d, 2w ago.", extra={"metavar": "WHEN"}
+)
 SHOWN_CHARS = 100
+
+
+class MemoryArguments(Arguments, frozen=True, kw_only=True):
+    """What every command of a memory takes."""
+
+    project: Annotated[str, PROJECT] | None = None
 
 
 class Entries(Result, frozen=True, kw_only=True):
@@ -31,17 +47,41 @@ class Entries(Result, frozen=True, kw_only=True):
 
 
 @contextmanager
-def memory_of(session: Session, scope: str = "project") -> Iterator[SemanticMemory]:
-    """The memory of a scope, in the store of this project; that of a user in the user's own."""
+def memory_of(
+    session: Session, arguments: MemoryArguments, scope: str | None = None, *, creates: bool = False
+) -> Iterator[SemanticMemory]:
+    """The memory of a scope, in the store of the project; that of a user in the user's own. What a
+    command `creates` need not be there."""
+    # As the program does, or the two would make each other's vectors again.
+    settings = settings_of(session.config)
     memory = SemanticMemory(
-        session.store,
-        scope=scope,
+        _store(session, arguments.project, creates=creates),
+        embedder=settings.embedder,
+        vectors=settings.vectors,
+        threshold=settings.threshold,
+        scope=scope or "project",
         user=lambda: session.open_store(user_store(), creates=True),
+        tell=lambda name, reason: _note(session, reason),
     )
     try:
         yield memory
     finally:
         memory.close()
+
+
+def _store(session: Session, project: str | None, *, creates: bool) -> Store:
+    if project is None:
+        return session.target if creates else session.store
+    if session.store_url:
+        raise Invalid("--store and --project name two places", hint="give one of them")
+    if not os.path.isdir(project):
+        raise NotFound(f"there is no folder {project}", hint="--project names a project's folder")
+    return session.open_store(project_store(Path(project)), creates=True)
+
+
+def _note(session: Session, reason: str) -> None:
+    if session.screen is not None:
+        session.screen.note(reason)
 
 
 def show_entries(entries: Iterable[MemoryEntry], screen: Screen, nothing: str) -> None:

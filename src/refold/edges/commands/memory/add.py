@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from refold.edges.commands.command import Arguments, Command, Result, Screen
-from refold.edges.commands.memory import CONTENT, SCOPE, TAG, memory_of
+from refold.edges.commands.command import Command, Result, Screen
+from refold.edges.commands.memory import CONTENT, SCOPE, TAG, MemoryArguments, memory_of
 from refold.edges.commands.session import Session
 from refold.memory.entry import MemoryEntry
 
 
-class AddArguments(Arguments, frozen=True, kw_only=True):
+class AddArguments(MemoryArguments, frozen=True, kw_only=True):
     content: Annotated[str, CONTENT]
     scope: Annotated[str, SCOPE] = "project"
     tag: Annotated[tuple[str, ...], TAG] = ()
@@ -21,7 +21,7 @@ class Added(Result, frozen=True, kw_only=True):
 
 
 def run(session: Session, arguments: AddArguments) -> Added:
-    with memory_of(session, arguments.scope) as memory:
+    with memory_of(session, arguments, arguments.scope, creates=True) as memory:
         return Added(entry=memory.store(arguments.content, tags=arguments.tag))
 
 

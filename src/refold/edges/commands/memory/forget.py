@@ -1,4 +1,4 @@
-"""`refold memory forget`: an entry is erased for good. It asks first."""
+"""`refold memory forget`: entries are erased for good. It asks first."""
 
 from __future__ import annotations
 
@@ -6,17 +6,39 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from refold.edges.commands.command import Arguments, Command, Result, Screen
-from refold.edges.commands.memory import ENTRY, memory_of
+from refold.edges.commands.command import Command, Result, Screen
+from refold.edges.commands.memory import SCOPE, MemoryArguments, memory_of
+from refold.edges.commands.search import time_of
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import number, short_line
 from refold.memory.entry import Forgotten
+from refold.memory.semantic import SemanticMemory
 
+ENTRY = Meta(
+    description="The id of the entry; instead of it, --tag, --before or --said-in name several.",
+    extra={"positional": True, "metavar": "ENTRY"},
+)
+TAG = Meta(description="All entries with this tag.")
+BEFORE = Meta(
+    description="All that were last said before then: 2026-11-16, or 7d, 2w ago.",
+    extra={"metavar": "WHEN"},
+)
+SAID_IN = Meta(description="All that were said in this conversation.", extra={"metavar": "ID"})
+SOURCE = Meta(description="Also the messages in which it was said.")
+ALSO_IN = Meta(
+    description="Another store to look in; may be given several times.", extra={"metavar": "STORE"}
+)
 YES = Meta(description="Do not ask.")
 
 
-class ForgetArguments(Arguments, frozen=True, kw_only=True):
-    entry: Annotated[str, ENTRY]
+class ForgetArguments(MemoryArguments, frozen=True, kw_only=True):
+    entry: Annotated[str, ENTRY] | None = None
+    scope: Annotated[str, SCOPE] | None = None
+    tag: Annotated[str, TAG] | None = None
+    before: Annotated[str, BEFORE] | None = None
+    said_in: Annotated[str, SAID_IN] | None = None
+    source: Annotated[bool, SOURCE] = False
+    also_in: Annotated[tuple[str, ...], ALSO_IN] = ()
     yes: Annotated[bool, YES] = False
 
 
@@ -25,16 +47,43 @@ class Gone(Result, frozen=True, kw_only=True):
 
 
 def run(session: Session, arguments: ForgetArguments) -> Gone:
-    with memory_of(session) as memory:
-        name = short_line(memory.history(arguments.entry)[-1].content, 60)
-        session.confirm(f"Forget {name!r} for good?", arguments.yes)
-        return Gone(forgotten=memory.forget(arguments.entry))
+    before = time_of(arguments.before)
+    with memory_of(session, arguments, arguments.scope) as memory:
+        session.confirm(f"Forget {_named(memory, arguments)} for good?", arguments.yes)
+        done = memory.forget(
+            arguments.entry,
+            tag=arguments.tag,
+            before=before,
+            said_in=arguments.said_in,
+            scope=arguments.scope,
+            source=arguments.source,
+            stores=arguments.also_in,
+        )
+    return Gone(forgotten=done)
+
+
+def _named(memory: SemanticMemory, arguments: ForgetArguments) -> str:
+    """What is asked about."""
+    if arguments.entry is not None:
+        said = [one.content for one in memory.inbox() if one.id == arguments.entry]
+        said = said or [one.content for one in memory.history(arguments.entry)]
+        return repr(short_line(said[-1], 60))
+    given = (
+        f"with the tag {arguments.tag}" if arguments.tag is not None else "",
+        f"last said before {arguments.before}" if arguments.before is not None else "",
+        f"said in {arguments.said_in}" if arguments.said_in is not None else "",
+    )
+    return "all entries " + ", ".join(filter(None, given))
 
 
 def show(gone: Gone, screen: Screen) -> None:
     done = gone.forgotten
-    messages = number(done.messages, "message")
-    screen.line(f"Forgotten: {number(done.events, 'event')}, and {messages} that showed it.")
+    if not done.entries:
+        screen.line("Nothing that is remembered fits: nothing was forgotten.")
+        return
+    shown = f"{number(done.messages, 'message')} that showed it"
+    gists = f", {number(done.summaries, 'gist')} of those" if done.summaries else ""
+    screen.line(f"Forgotten: {number(done.events, 'event')}, and {shown}{gists}.")
     screen.line("Out of reach: " + ", ".join(done.out_of_reach) + ".")
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from refold.edges.commands.command import Arguments, Command, Screen
-from refold.edges.commands.memory import ENTRY, Entries, memory_of, show_entries
+from refold.edges.commands.command import Command, Screen
+from refold.edges.commands.memory import ENTRY, Entries, MemoryArguments, memory_of, show_entries
 from refold.edges.commands.session import Session
 
 
-class HistoryArguments(Arguments, frozen=True, kw_only=True):
+class HistoryArguments(MemoryArguments, frozen=True, kw_only=True):
     entry: Annotated[str, ENTRY]
 
 
 def run(session: Session, arguments: HistoryArguments) -> Entries:
-    with memory_of(session) as memory:
+    with memory_of(session, arguments) as memory:
         return Entries(entries=tuple(memory.history(arguments.entry)))
 
 

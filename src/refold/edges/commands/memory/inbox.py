@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from msgspec import Meta
 
-from refold.edges.commands.command import Arguments, Command, Screen
-from refold.edges.commands.memory import Entries, memory_of, show_entries
+from refold.edges.commands.command import Command, Screen
+from refold.edges.commands.memory import SCOPE, Entries, MemoryArguments, memory_of, show_entries
 from refold.edges.commands.session import Session
 from refold.errors import Invalid
+from refold.memory.semantic import SemanticMemory
 
-ACCEPT = Meta(description="Remember this entry; may be given several times.")
-REJECT = Meta(description="Drop this entry for good; may be given several times.")
+ACCEPT = Meta(description="Remember this entry, or all; may be given several times.")
+REJECT = Meta(description="Drop this entry, or all, for good; may be given several times.")
+ALL = "all"
 AS = Meta(description="The words in which the accepted entry is remembered.")
 
 
-class InboxArguments(Arguments, frozen=True, kw_only=True):
+class InboxArguments(MemoryArguments, frozen=True, kw_only=True):
+    scope: Annotated[str, SCOPE] | None = None
     accept: Annotated[tuple[str, ...], ACCEPT] = ()
     reject: Annotated[tuple[str, ...], REJECT] = ()
     content: Annotated[str, AS] | None = None
@@ -25,12 +29,17 @@ class InboxArguments(Arguments, frozen=True, kw_only=True):
 def run(session: Session, arguments: InboxArguments) -> Entries:
     if arguments.content is not None and len(arguments.accept) != 1:
         raise Invalid("--content is for one entry that is accepted", hint="name it by --accept")
-    with memory_of(session) as memory:
-        for entry in arguments.accept:
+    with memory_of(session, arguments, arguments.scope) as memory:
+        for entry in _named(memory, arguments.accept):
             memory.accept(entry, arguments.content)
-        for entry in arguments.reject:
+        for entry in _named(memory, arguments.reject):
             memory.reject(entry)
         return Entries(entries=tuple(memory.inbox()))
+
+
+def _named(memory: SemanticMemory, ids: tuple[str, ...]) -> Sequence[str]:
+    """The entries that are meant; `all` means what waits now."""
+    return [entry.id for entry in memory.inbox()] if ALL in ids else ids
 
 
 def show(inbox: Entries, screen: Screen) -> None:
@@ -39,7 +48,8 @@ def show(inbox: Entries, screen: Screen) -> None:
 
 COMMAND = Command(
     name="memory inbox",
-    details="Shows what still waits. memory_extract = ask puts facts of conversations here.",
+    details="Shows what still waits: imports, what tools said, and with memory_extract = ask the "
+    "facts of conversations.",
     on="store",
     arguments=InboxArguments,
     run=run,

@@ -6,27 +6,38 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from refold.edges.commands.command import Arguments, Command, Screen
-from refold.edges.commands.memory import SCOPE, TAG, Entries, memory_of, show_entries
+from refold.edges.commands.command import Command, Screen
+from refold.edges.commands.memory import (
+    AS_OF,
+    SCOPE,
+    TAG,
+    Entries,
+    MemoryArguments,
+    memory_of,
+    show_entries,
+)
+from refold.edges.commands.search import time_of
 from refold.edges.commands.session import Session
 
 ENDED = Meta(description="Also those that are true no longer.")
 LIMIT = Meta(description="How many at most.", ge=1, le=1_000)
 
 
-class ListArguments(Arguments, frozen=True, kw_only=True):
+class ListArguments(MemoryArguments, frozen=True, kw_only=True):
     scope: Annotated[str, SCOPE] | None = None
     tag: Annotated[tuple[str, ...], TAG] = ()
     ended: Annotated[bool, ENDED] = False
+    as_of: Annotated[str, AS_OF] | None = None
     limit: Annotated[int, LIMIT] = 100
 
 
 def run(session: Session, arguments: ListArguments) -> Entries:
-    with memory_of(session) as memory:
+    with memory_of(session, arguments) as memory:
         found = memory.list(
             scope=arguments.scope,
             tags=arguments.tag,
             ended=arguments.ended,
+            as_of=time_of(arguments.as_of),
             limit=arguments.limit,
         )
     return Entries(entries=tuple(found))

@@ -7,8 +7,17 @@ from typing import Annotated
 from msgspec import Meta
 
 from refold.display import cut, one_line
-from refold.edges.commands.command import TEXT, Arguments, Command, Screen
-from refold.edges.commands.memory import SCOPE, SHOWN_CHARS, TAG, Entries, memory_of
+from refold.edges.commands.command import TEXT, Command, Screen
+from refold.edges.commands.memory import (
+    AS_OF,
+    SCOPE,
+    SHOWN_CHARS,
+    TAG,
+    Entries,
+    MemoryArguments,
+    memory_of,
+)
+from refold.edges.commands.search import time_of
 from refold.edges.commands.session import Session
 from refold.memory.entry import MemoryEntry
 
@@ -17,22 +26,24 @@ LIMIT = Meta(description="How many at most.", ge=1, le=1_000)
 THRESHOLD = Meta(description="The least score, from 0 to 1.", ge=0.0, le=1.0)
 
 
-class SearchArguments(Arguments, frozen=True, kw_only=True):
+class SearchArguments(MemoryArguments, frozen=True, kw_only=True):
     query: Annotated[str, QUERY]
     scope: Annotated[str, SCOPE] | None = None
     tag: Annotated[tuple[str, ...], TAG] = ()
     limit: Annotated[int, LIMIT] = 10
     threshold: Annotated[float, THRESHOLD] | None = None
+    as_of: Annotated[str, AS_OF] | None = None
 
 
 def run(session: Session, arguments: SearchArguments) -> Entries:
-    with memory_of(session) as memory:
+    with memory_of(session, arguments) as memory:
         found = memory.retrieve(
             arguments.query,
             arguments.limit,
             scope=arguments.scope,
             tags=arguments.tag,
             threshold=arguments.threshold,
+            as_of=time_of(arguments.as_of),
         )
     return Entries(entries=tuple(found))
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from refold.edges.commands.command import Arguments, Command, Result, Screen
-from refold.edges.commands.memory import CONTENT, ENTRY, TAG, memory_of
+from refold.edges.commands.command import Command, Result, Screen
+from refold.edges.commands.memory import CONTENT, ENTRY, TAG, MemoryArguments, memory_of
 from refold.edges.commands.session import Session
 from refold.memory.entry import MemoryEntry
 
 
-class UpdateArguments(Arguments, frozen=True, kw_only=True):
+class UpdateArguments(MemoryArguments, frozen=True, kw_only=True):
     entry: Annotated[str, ENTRY]
     content: Annotated[str, CONTENT] | None = None
     tag: Annotated[tuple[str, ...], TAG] = ()
@@ -21,7 +21,7 @@ class Updated(Result, frozen=True, kw_only=True):
 
 
 def run(session: Session, arguments: UpdateArguments) -> Updated:
-    with memory_of(session) as memory:
+    with memory_of(session, arguments) as memory:
         tags = arguments.tag or None
         return Updated(entry=memory.update(arguments.entry, arguments.content, tags=tags))
 

@@ -1,9 +1,9 @@
-"""Events as lines of a file, and back.
+"""Events as lines of a file or of an HTTP body, and back.
 
 A line is what `codec.to_line` gives. A space before the line's end says that its batch goes on with
 the next line: JSON does not see it, and it shows whether lines are missing at the end of a batch,
 whoever was killed and wherever the power was cut. A body that is not one line of JSON is carried in
-base64 beside it. Neighbour: `log` writes and finds lines.
+base64 beside it. Neighbours: `files.log` writes and finds lines, `remote` sends them.
 """
 
 from __future__ import annotations
@@ -79,3 +79,18 @@ def event_of(line: bytes) -> Event:
             raise Corrupt(f"not an event: {error}", hint=codec.REPAIR) from error
         return replace(event, body=body)
     return event
+
+
+def events_in(batch: bytes, *, most: int) -> list[Event]:
+    """The events of a batch of lines. Corrupt, with the number of the line, if one is not an event;
+    Invalid if there are too many."""
+    lines = batch.splitlines()
+    if len(lines) > most:
+        raise Invalid(f"{len(lines):,} events in one batch", hint=f"send at most {most:,}")
+    events = []
+    for number, line in enumerate(lines, 1):
+        try:
+            events.append(event_of(line))
+        except Corrupt as error:
+            raise Corrupt(f"line {number}: {error.message}", hint=error.hint) from error
+    return events

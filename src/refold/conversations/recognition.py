@@ -1,0 +1,49 @@
+"""Finding the conversation that a list of messages belongs to, by what it says.
+
+Whoever only sees requests has no id to go by, or one that several conversations share. The longest
+front wins (`log.front`); a header can only narrow the choice. Neighbours: `search.fronts` has the
+fronts of a store, `engine.mirror` goes on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from refold import dialects
+from refold.core.model import Conversation
+from refold.log.front import BEGINNING, front_of, mark_of
+from refold.search.fronts import StoreFronts
+from refold.stores.protocol import Store
+
+
+class Recognised(Struct, frozen=True, kw_only=True):
+    """A conversation, and how many messages at the beginning of the list it has."""
+
+    conversation: Conversation
+    shared: int
+
+
+def recognise(store: Store, messages: Sequence[Any], dialect: str) -> Recognised | None:
+    """The conversation that shares the longest front with the list; None if none has its first
+    message."""
+    known = StoreFronts(store)
+    try:
+        found = known.longest(fronts_of(messages, dialect))
+    finally:
+        known.close()
+    if found is None:
+        return None
+    id, shared = found
+    return Recognised(conversation=store.conversation(id), shared=shared)
+
+
+def fronts_of(messages: Sequence[Any], dialect: str) -> list[bytes]:
+    """The fronts of a list."""
+    fronts: list[bytes] = []
+    for message in messages:
+        marks = map(mark_of, dialects.parse(message, dialect))
+        fronts.append(front_of(fronts[-1] if fronts else BEGINNING, marks))
+    return fronts

@@ -1,0 +1,85 @@
+"""`refold memory import`: what an export holds is remembered here, once a person accepted it."""
+
+from __future__ import annotations
+
+from typing import Annotated, BinaryIO
+
+from msgspec import Meta
+
+from refold.conversations.importer import open_regular_file
+from refold.edges.commands.command import POSITIONAL, Command, Result, Screen
+from refold.edges.commands.memory import SCOPE, MemoryArguments, memory_of
+from refold.edges.commands.session import Session
+from refold.errors import Invalid
+from refold.memory.transfer import FILE_BYTES_MAX
+
+STDIN = "-"
+FILE = Meta(description="The file to read; - is standard input.", extra=POSITIONAL)
+ACCEPT = Meta(description="You vouch for it: nothing of what people or models said waits.")
+
+
+class ImportArguments(MemoryArguments, frozen=True, kw_only=True):
+    file: Annotated[str, FILE]
+    scope: Annotated[str, SCOPE] | None = None
+    accept: Annotated[bool, ACCEPT] = False
+
+
+class ImportedMemory(Result, frozen=True, kw_only=True):
+    """How many entries are new, were known, and were forgotten here before."""
+
+    file: str
+    entries: int
+    known: int
+    forgotten: int
+    accepted: bool
+
+
+def run(session: Session, arguments: ImportArguments) -> ImportedMemory:
+    name = "standard input" if arguments.file == STDIN else arguments.file
+    lines = _lines(session, arguments.file, name)
+    with memory_of(session, arguments, arguments.scope, creates=True) as memory:
+        done = memory.import_lines(lines, accepted=arguments.accept, name=name)
+    return ImportedMemory(
+        file=name,
+        entries=done.entries,
+        known=done.known,
+        forgotten=done.forgotten,
+        accepted=arguments.accept,
+    )
+
+
+def _lines(session: Session, file: str, name: str) -> list[bytes]:
+    if file != STDIN:
+        with open_regular_file(file) as opened:
+            return _read(opened, name)
+    if session.stdin is None:
+        raise Invalid("there is no standard input here", hint="name a file")
+    return _read(session.stdin, name)
+
+
+def _read(stream: BinaryIO, name: str) -> list[bytes]:
+    content = stream.read(FILE_BYTES_MAX + 1)
+    if len(content) > FILE_BYTES_MAX:
+        raise Invalid(f"{name} has more than {FILE_BYTES_MAX:,} bytes", hint="import it in parts")
+    return content.split(b"\n")
+
+
+def show(imported: ImportedMemory, screen: Screen) -> None:
+    others = [f"{imported.known} known"] if imported.known else []
+    others += [f"{imported.forgotten} forgotten here before"] if imported.forgotten else []
+    beside = f" ({', '.join(others)})" if others else ""
+    screen.line(f"{imported.file}: {imported.entries:,} new{beside}.")
+    if imported.entries and not imported.accepted:
+        inbox = screen.call("memory inbox")
+        screen.line(f"No model sees them before you accept them: {inbox}")
+
+
+COMMAND = Command(
+    name="memory import",
+    details="FILE is what refold memory export wrote. It is checked completely before anything is "
+    "written. What is known, or was forgotten here, is left out.",
+    on="store",
+    arguments=ImportArguments,
+    run=run,
+    show=show,
+)

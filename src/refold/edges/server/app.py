@@ -1,0 +1,312 @@
+"""The server as an ASGI application: limits, tokens, routes, errors.
+
+Every call goes the same way: its Host and Origin are checked, its route is found, its token is
+asked for that route, its body is read within the limits, and the route runs in a worker thread. An
+append is answered in front of the router, because a framework's way costs as much as the append.
+Whatever fails is answered as one of `errors`, never with a text of the program's own. Neighbours:
+`routes` has the table, `gate` says who may call, `serve` runs this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+import time
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, TypeVar
+
+import anyio
+from starlette.routing import Match
+from starlette.routing import Route as StarletteRoute
+
+from refold.edges.server.answer import Answer, answer_of, failure_of
+from refold.edges.server.audit import Audit
+from refold.edges.server.bodies import Bodies
+from refold.edges.server.commit import GroupCommit
+from refold.edges.server.gate import Gate
+from refold.edges.server.limits import Busy, Limits
+from refold.edges.server.listening import Listening
+from refold.edges.server.logs import AppendQuery, append, events_checked
+from refold.edges.server.metrics import Metrics
+from refold.edges.server.orgs import Orgs
+from refold.edges.server.route import Call, Route, asked_of, query_of
+from refold.edges.server.routes import APPEND, FeedQuery, feed_route, table
+from refold.edges.server.tokens import Token, Tokens
+from refold.errors import Denied, NotFound, RefoldError, Unavailable
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+T = TypeVar("T")
+
+THREADS = 32
+EACH_S = 1.0
+_APPEND_PATH = re.compile(
+    rb"/api/v1/orgs/([a-z0-9-]{1,39})/context/conversations/([A-Za-z0-9._-]{1,64})/events"
+)
+_EXPECT = re.compile(rb"expect=([0-9]{1,12})")
+log = logging.getLogger("refold.server")
+
+
+class NotAllowed(RefoldError):
+    """The path is one of ours, but not for this method."""
+
+    code = "not-allowed"
+
+
+class Server:
+    """One process of the team server."""
+
+    def __init__(self, orgs: Orgs, limits: Limits, *, hosts: frozenset[str] = frozenset()) -> None:
+        self.orgs, self.limits = orgs, limits
+        self.tokens, self.audit = Tokens(orgs.own), Audit(orgs.own)
+        self.metrics = Metrics()
+        self.gate = Gate(self.tokens, limits, self.metrics, hosts)
+        self.bodies = Bodies(limits)
+        self.listening = Listening(orgs.store, self.in_thread, self.gate, limits.listeners)
+        self._running = 0
+        self._commits: dict[str, GroupCommit] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._threads: anyio.CapacityLimiter | None = None
+        self.routes = table(self)
+        self._matchers = [_matcher(route) for route in self.routes]
+
+    # --- ASGI ---
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1000})
+            return
+        started = time.perf_counter()
+        scope["refold.route"] = "none"
+        answer = await self._answered(scope, receive)
+        took_s = time.perf_counter() - started
+        self.metrics.count(scope["refold.route"], answer.status, took_s)
+        self._log(scope, answer.status, took_s)
+        await answer(scope, receive, send)
+
+    async def _answered(self, scope: Scope, receive: Receive) -> Answer:
+        try:
+            self.gate.check_origin(scope)
+            found = _append_of(scope)
+            if found is not None:
+                return await self._append(scope, receive, *found)
+            return await self._routed(scope, receive)
+        except Exception as error:
+            return failure_of(error, log)
+
+    async def _routed(self, scope: Scope, receive: Receive) -> Answer:
+        """The answer of the route that the path and the method name."""
+        allowed: list[str] = []
+        for route, matcher in zip(self.routes, self._matchers, strict=True):
+            match, found = matcher.matches(scope)
+            if match is Match.FULL:
+                return await self._serve(route, found["path_params"], scope, receive)
+            if match is Match.PARTIAL:
+                allowed.append(route.method)
+        if allowed:
+            hint = f"this path takes {', '.join(allowed)}"
+            raise NotAllowed(f"{scope['method']:.20} is not for this path", hint=hint)
+        raise NotFound("there is no such route", hint="see /openapi.json")
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        await receive()
+        try:
+            await self.start()
+        except RefoldError as error:
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            return
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await self.stop()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def start(self) -> None:
+        """Reads the tokens; Denied if there is none: nobody could call."""
+        self._threads = anyio.CapacityLimiter(THREADS)
+        await self.in_thread(self.tokens.follow)
+        now_ms = time.time_ns() // 1_000_000
+        if not any(token.state(now_ms) == "valid" for token in self.tokens.list()):
+            hint = "refold token create --org NAME --scope write"
+            raise Denied("there is no valid token, so nobody could call this server", hint=hint)
+        self._task = asyncio.create_task(self._each_second())
+
+    async def stop(self) -> None:
+        await self.listening.stop()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self.in_thread(self._close)
+
+    def _close(self) -> None:
+        for commit in self._commits.values():
+            commit.close()
+        self.audit.flush()
+        self.orgs.close()
+
+    async def _each_second(self) -> None:
+        """Follows the tokens and writes the audit log. A store that is away is asked again."""
+        while True:
+            await asyncio.sleep(EACH_S)
+            for work in (self.tokens.follow, self.audit.flush):
+                try:
+                    await self.in_thread(work)
+                except RefoldError as error:
+                    log.warning(json.dumps({"event": "background", "error": error.code}))
+
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        return await anyio.to_thread.run_sync(work, limiter=self._threads, abandon_on_cancel=True)
+
+    # --- a call ---
+
+    async def _serve(
+        self, route: Route, path: dict[str, str], scope: Scope, receive: Receive
+    ) -> Answer:
+        scope["refold.route"] = route.name
+        token = None
+        if route.level != "open":
+            token = self.gate.authorized(scope, route, path.get("org", ""))
+        call = Call(
+            orgs=self.orgs, path=path, query=query_of(scope.get("query_string", b"")), token=token
+        )
+        if route is feed_route:
+            return await self._feed_answer(call, scope)
+        if route.streams:
+            async with self.bodies.spooled(scope, receive) as chunks:
+                return await self._run(route, call.with_body(chunks))
+        if route.method == "GET":
+            return await self._run(route, call)
+        body = await self.bodies.whole(scope, receive)
+        try:
+            return await self._run(route, call.with_body(body))
+        finally:
+            self.bodies.release(body)
+
+    async def _run(self, route: Route, call: Call) -> Answer:
+        with self._at_work():
+            if call.token is not None and route.audit:
+                await self._tell_audit(route, call, call.token)
+            value = await self._timed(partial(route.run, call))
+        return answer_of(value, route.status, self.in_thread)
+
+    @contextmanager
+    def _at_work(self) -> Iterator[None]:
+        """Counts a call while it runs; Busy if too many do."""
+        if self._running >= self.limits.calls_at_once:
+            self.metrics.refused["full"] += 1
+            raise Busy(f"{self._running} calls are under way", retry_after_s=1.0)
+        self._running += 1
+        try:
+            yield
+        finally:
+            self._running -= 1
+
+    async def _timed(self, work: Callable[[], T]) -> T:
+        try:
+            async with asyncio.timeout(self.limits.call_s):
+                return await self.in_thread(work)
+        except TimeoutError:
+            said = f"the call took more than {self.limits.call_s:g} seconds"
+            raise Unavailable(said, retry_after_s=1.0) from None
+
+    async def _tell_audit(self, route: Route, call: Call, token: Token) -> None:
+        what = call.path.get("id") or call.path.get("digest") or call.path.get("entry") or ""
+        if route.audit == "read":
+            self.audit.read(token.org, token.id, route.name, what)
+        else:
+            write = partial(self.audit.write, token.org, token.id, route.audit, route.name, what)
+            await self.in_thread(write)
+
+    # --- appending ---
+
+    async def _append(self, scope: Scope, receive: Receive, org: str, id: str) -> Answer:
+        scope["refold.route"] = APPEND.name
+        token = self.gate.authorized(scope, APPEND, org)
+        expect = _expect_of(scope)
+        body = await self.bodies.whole(scope, receive)
+        try:
+            with self._at_work():
+                head = await self._appended(org, id, expect, body, token)
+        finally:
+            self.bodies.release(body)
+        self.metrics.events += head - expect
+        self.listening.tell(org, id, head)
+        return Answer(200, b'{"head":%d}' % head)
+
+    async def _appended(self, org: str, id: str, expect: int, body: bytes, token: Token) -> int:
+        """The head after the append, which is durable."""
+        if self.orgs.is_local:
+            events = events_checked(body)
+            await self._commit(org).append(id, events, expect)
+            return expect + len(events)
+        path, query = {"org": org, "id": id}, {"expect": str(expect)}
+        call = Call(orgs=self.orgs, path=path, query=query, body=body, token=token)
+        return (await self._timed(partial(append, call))).head
+
+    def _commit(self, org: str) -> GroupCommit:
+        if org not in self._commits:
+            loop = asyncio.get_running_loop()
+            self._commits[org] = GroupCommit(self.orgs.store(org), loop)
+        return self._commits[org]
+
+    # --- the feed ---
+
+    async def _feed_answer(self, call: Call, scope: Scope) -> Answer:
+        asked = call.asked(FeedQuery)
+        assert call.token is not None
+        accepts = b",".join(value for name, value in scope["headers"] if name == b"accept")
+        if b"text/event-stream" in accepts:
+            stream = await self.listening.stream(call.token, asked.after)
+            return Answer(200, b"", mime="text/event-stream", stream=stream)
+        changes = await self.listening.poll(call.token, asked.after, asked.wait)
+        return answer_of(changes, 200, self.in_thread)
+
+    # --- telling ---
+
+    def gauges(self) -> dict[str, int]:
+        return {
+            "calls_running": self._running,
+            "appends_waiting": sum(one.waiting for one in self._commits.values()),
+            "feed_listeners": self.listening.listeners,
+            "held_bytes": self.bodies.held_bytes,
+        }
+
+    def _log(self, scope: Scope, status: int, took_s: float) -> None:
+        """One line a call, without contents, names of conversations, or secrets."""
+        if log.isEnabledFor(logging.INFO):
+            # All of these are ours, and none has a character that JSON would escape.
+            log.info(
+                '{"event": "call", "route": "%s", "status": %d, "ms": %.2f, "token": "%s"}',
+                scope["refold.route"],
+                status,
+                took_s * 1_000,
+                scope.get("refold.token", ""),
+            )
+
+
+def _matcher(route: Route) -> StarletteRoute:
+    async def unused(_: object) -> None:
+        raise AssertionError("the server calls its routes itself")
+
+    return StarletteRoute(route.path, unused, methods=[route.method])
+
+
+def _append_of(scope: Scope) -> tuple[str, str] | None:
+    """The organization and the conversation that an append is for; None for any other call."""
+    if scope["method"] != "POST":
+        return None
+    found = _APPEND_PATH.fullmatch(scope.get("raw_path") or scope["path"].encode())
+    return (found[1].decode(), found[2].decode()) if found else None
+
+
+def _expect_of(scope: Scope) -> int:
+    query = scope.get("query_string", b"")
+    plain = _EXPECT.fullmatch(query)
+    return int(plain[1]) if plain else asked_of(query_of(query), AppendQuery).expect

@@ -1,0 +1,105 @@
+"""Who may call: the names that this server goes by, and the tokens.
+
+What is decided here is decided on the route that was found and on the bytes of the headers, for
+every call in the same way. Neighbours: `app` asks for each call, `tokens` knows the tokens.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import MutableMapping
+from typing import Any
+
+from refold.edges.server.limits import Buckets, Limits
+from refold.edges.server.metrics import Metrics
+from refold.edges.server.route import Route
+from refold.edges.server.tokens import Token, Tokens
+from refold.errors import Denied, Invalid, NotFound, RefoldError
+
+Scope = MutableMapping[str, Any]
+_IN_URL = re.compile(rb"(?:^|&)[a-z_-]*token=|rft_[A-Za-z0-9_-]{20}", re.IGNORECASE)
+
+
+class Unauthorized(RefoldError):
+    """There is no token, or none that is valid."""
+
+    code = "unauthorized"
+
+
+class Gate:
+    """Lets calls in, or says why not."""
+
+    def __init__(
+        self, tokens: Tokens, limits: Limits, metrics: Metrics, hosts: frozenset[str]
+    ) -> None:
+        self._tokens, self._metrics, self._hosts = tokens, metrics, hosts
+        self._calls = Buckets(limits.calls_per_s, limits.burst)
+        self._wrong = Buckets(limits.wrong_tokens_per_minute / 60, limits.wrong_tokens_per_minute)
+
+    def check_origin(self, scope: Scope) -> None:
+        """Denied for a name that is not this server's, or a page of another: browsers send both,
+        and neither belongs to a client of ours."""
+        hosts = [value for name, value in scope["headers"] if name == b"host"]
+        origins = [value for name, value in scope["headers"] if name == b"origin"]
+        if len(hosts) > 1 or len(origins) > 1:
+            raise Invalid("host or origin stands more than once")
+        if self._hosts and _host_of(hosts[0] if hosts else b"") not in self._hosts:
+            self._metrics.refused["host"] += 1
+            raise Denied("this server does not go by that name", hint="refold serve --name")
+        for origin in origins:
+            if _host_of(origin.partition(b"://")[2]) not in self._hosts:
+                self._metrics.refused["origin"] += 1
+                raise Denied("calls from web pages are not served")
+
+    def authorized(self, scope: Scope, route: Route, org: str) -> Token:
+        """The token of a call, if it allows the route. One of another organization is told what a
+        stranger is told: there is nothing."""
+        client = (scope.get("client") or ("unknown",))[0]
+        self._wrong.check(client)
+        token = self._tokens.find(_secret_of(scope))
+        state = "unknown" if token is None else token.state(time.time_ns() // 1_000_000)
+        if token is None or state != "valid":
+            self._metrics.refused["token"] += 1
+            self._wrong.take(client)
+            raise Unauthorized(f"the token is {state}", hint="refold token create makes a new one")
+        scope["refold.token"] = token.id
+        if token.org != org:
+            raise NotFound("there is no such organization for this token")
+        if not token.allows(route.level):
+            said = f"the token may {token.scope}, but this needs {route.level}"
+            raise Denied(said, hint="use a token with more rights")
+        self._calls.take(token.id)
+        return token
+
+    def check_still_valid(self, token: Token) -> None:
+        """Unauthorized if the token has ended since it was let in."""
+        now = self._tokens.by_id.get(token.id)
+        state = "unknown" if now is None else now.state(time.time_ns() // 1_000_000)
+        if state != "valid":
+            raise Unauthorized(f"the token is {state}", hint="refold token create makes a new one")
+
+
+def _host_of(text: bytes) -> str:
+    """The name in a Host or Origin, without its port."""
+    name = text.decode("latin-1").lower()
+    if name.startswith("["):
+        return name.partition("]")[0] + "]"
+    return name.partition(":")[0].partition("/")[0]
+
+
+def _secret_of(scope: Scope) -> str:
+    """The token of a call. It is a header, alone; in a URL it would stand in logs."""
+    query = scope.get("query_string", b"")
+    if query and _IN_URL.search(query):
+        said = "a token does not belong in a URL, where it is logged"
+        raise Invalid(said, hint="revoke it, and send the next as Authorization: Bearer …")
+    found = [value for name, value in scope["headers"] if name == b"authorization"]
+    if not found:
+        raise Unauthorized("there is no token", hint="send Authorization: Bearer …")
+    if len(found) > 1:
+        raise Invalid("authorization stands more than once")
+    scheme, _, secret = found[0].decode("latin-1").partition(" ")
+    if scheme.lower() != "bearer" or not secret:
+        raise Unauthorized("the authorization is not a token", hint="Authorization: Bearer …")
+    return str(secret)

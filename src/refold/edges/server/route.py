@@ -1,0 +1,139 @@
+"""What a route is: a value that says who may call it, what it takes, and what it does.
+
+`run` is a plain function and may block: it is called in a worker thread. It is given a `Call` and
+gives a value (sent as JSON), or `Lines`, `Chunks` or `Plain`. Who may call is decided on the route
+that was found, never on the text of a URL. Neighbours: `app` calls routes, `openapi` describes
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from refold.errors import Invalid
+
+if TYPE_CHECKING:
+    from refold.edges.server.orgs import Orgs
+    from refold.edges.server.tokens import Token
+    from refold.stores.protocol import Store
+
+Level = Literal["open", "read", "write", "admin"]
+Method = Literal["GET", "POST", "PUT", "DELETE", "HEAD"]
+RANK: dict[str, int] = {"open": 0, "read": 1, "write": 2, "admin": 3}
+S = TypeVar("S", bound=Struct)
+
+
+class Call(Struct, frozen=True, kw_only=True):
+    """One call of a route: the parts of its path, its query, its body, and who makes it."""
+
+    orgs: Orgs
+    path: Mapping[str, str]
+    query: Mapping[str, str]
+    body: bytes | Iterator[bytes] = b""
+    token: Token | None = None
+
+    @property
+    def store(self) -> Store:
+        """The store of the organization that the path names."""
+        return self.orgs.store(self.path["org"])
+
+    @property
+    def id(self) -> str:
+        """The conversation that the path names."""
+        return self.path["id"]
+
+    def asked(self, type: type[S]) -> S:
+        """The query as a value; Invalid with the name of what is wrong."""
+        return asked_of(self.query, type)
+
+    def with_body(self, body: bytes | Iterator[bytes]) -> Call:
+        return msgspec.structs.replace(self, body=body)
+
+    def given(self, type: type[S]) -> S:
+        """The body as a value."""
+        assert isinstance(self.body, bytes)
+        try:
+            return msgspec.json.decode(self.body or b"{}", type=type)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise Invalid(f"the body is not as it should be: {error}") from error
+
+    @property
+    def chunks(self) -> Iterator[bytes]:
+        """The body of a route that streams it."""
+        return iter([self.body] if isinstance(self.body, bytes) else self.body)
+
+
+def asked_of(query: Mapping[str, str], type: type[S]) -> S:
+    """A query as a value; Invalid with the name of what is wrong."""
+    try:
+        return msgspec.convert(dict(query), type, strict=False)
+    except msgspec.ValidationError as error:
+        raise Invalid(f"the query is not as it should be: {error}") from error
+
+
+class Lines(Struct, frozen=True):
+    """An answer of JSON lines."""
+
+    lines: bytes
+
+
+class Chunks(Struct, frozen=True):
+    """An answer that is sent as it comes."""
+
+    chunks: Iterator[bytes]
+    mime: str = "application/octet-stream"
+
+
+class Plain(Struct, frozen=True):
+    """An answer of text or bytes as they are."""
+
+    content: bytes
+    mime: str = "text/plain; charset=utf-8"
+    status: int = 200
+
+
+class NoQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Nothing is asked."""
+
+
+class Route(Struct, frozen=True, kw_only=True):
+    """One route. `path` has its variables in braces; `query` and `body` are what it takes, `gives`
+    what it answers; `streams` says that its body is read as it comes; `erases` and `reads` say what
+    the audit log is told."""
+
+    method: Method
+    path: str
+    summary: str
+    level: Level
+    run: Callable[[Call], object]
+    query: type[Struct] = NoQuery
+    body: type[Struct] | Literal["lines", "bytes"] | None = None
+    gives: object = None
+    status: int = 200
+    streams: bool = False
+    audit: Literal["", "read", "erase", "admin"] = ""
+
+    @property
+    def name(self) -> str:
+        """Its name in the OpenAPI document and in the logs."""
+        words = [part.strip("{}") for part in self.path.split("/") if part][4:] or ["server"]
+        return "-".join([self.method.lower(), *words])
+
+
+def query_of(raw: bytes) -> dict[str, Any]:
+    """The query string as texts. Invalid if a name stands twice: which one counts is anybody's
+    guess."""
+    from urllib.parse import parse_qsl
+
+    try:
+        pairs = parse_qsl(raw.decode("ascii"), keep_blank_values=True, strict_parsing=bool(raw))
+    except ValueError as error:
+        raise Invalid(f"the query cannot be read: {error}") from error
+    names = [name for name, _ in pairs]
+    if len(set(names)) != len(names):
+        raise Invalid("a name stands twice in the query", hint="give each once")
+    return dict(pairs)

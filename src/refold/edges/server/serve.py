@@ -1,0 +1,202 @@
+"""Runs the server: one process, or several that share a socket.
+
+Whatever would keep it from serving is found before anything listens (`checked`), because a process
+that cannot start would only be started again. What a process is told travels in one environment
+variable, because the others are started afresh and not by a copy of this one. Neighbours: `app`
+runs, the command `serve` asks for it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import socket
+import ssl
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct, field
+
+from refold.edges.server.limits import Limits
+from refold.edges.server.orgs import Orgs
+from refold.edges.server.tokens import Tokens
+from refold.errors import Denied, Invalid, Unavailable
+
+if TYPE_CHECKING:
+    import uvicorn
+
+    from refold.edges.server.app import Server
+
+GIVEN = "REFOLD_SERVE"
+PACKAGES = ("starlette", "uvicorn")
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
+KEEP_ALIVE_S = 75
+BACKLOG = 4_096
+STOP_S = 10
+
+
+class Given(Struct, frozen=True, kw_only=True):
+    """What a server is told. `names` are those by which clients call it; empty means any."""
+
+    store: str
+    host: str = "127.0.0.1"
+    port: int = 8_741
+    names: tuple[str, ...] = ()
+    workers: int = 1
+    certificate: str = ""
+    key: str = ""
+    log_level: str = "info"
+    limits: Limits = field(default_factory=Limits)
+
+
+# --- before anything listens ---
+
+
+def checked(given: Given) -> str:
+    """The place that would be served, without its password. An error says what is missing: a
+    package, a name, a certificate, a token."""
+    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+    if missing:
+        said = f"the team server needs {' and '.join(missing)}"
+        raise Unavailable(said, hint="pip install 'refold[server]'")
+    _check_name(given)
+    _check_certificate(given)
+    return _place_with_a_token(given.store)
+
+
+def _check_name(given: Given) -> None:
+    if not _is_loopback(given.host) and not given.names:
+        said = f"{given.host} can be reached by others, and nothing says by which name"
+        raise Invalid(
+            said, hint="--name refold.example.com, and --certificate, or a proxy with TLS"
+        )
+
+
+def _check_certificate(given: Given) -> None:
+    if bool(given.certificate) != bool(given.key):
+        raise Invalid("a certificate and a key belong together", hint="--certificate and --key")
+    if not given.certificate:
+        return
+
+    def no_password() -> str:
+        raise Invalid(f"{given.key} has a password, and nobody is there to type it")
+
+    try:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(given.certificate, given.key, password=no_password)
+    except (OSError, ssl.SSLError) as error:
+        said = f"{given.certificate} and {given.key} cannot be used: {error}"
+        raise Invalid(said, hint="give a certificate and its own key, both as PEM") from error
+
+
+def _place_with_a_token(place: str) -> str:
+    orgs = Orgs(place)
+    try:
+        now_ms = time.time_ns() // 1_000_000
+        if not any(token.state(now_ms) == "valid" for token in Tokens(orgs.own).list()):
+            hint = f"refold token create --org NAME --store {orgs.shown_place}"
+            raise Denied("there is no valid token, so nobody could call this server", hint=hint)
+        return orgs.shown_place
+    finally:
+        orgs.close()
+
+
+def url_of(given: Given) -> str:
+    """How clients call this server, as far as it knows."""
+    scheme = "https" if given.certificate else "http"
+    host = given.names[0] if given.names else given.host
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{given.port}"
+
+
+# --- serving ---
+
+
+def serve(given: Given) -> None:
+    """Serves until it is stopped."""
+    import uvicorn
+
+    listening = _listening(given)
+    os.environ[GIVEN] = msgspec.json.encode(given).decode()
+    _log_to_stderr(given.log_level)
+    config = uvicorn_config(given)
+    if given.workers > 1:
+        from uvicorn.supervisors import Multiprocess
+
+        Multiprocess(config, sockets=[listening]).run()
+        return
+    server = uvicorn.Server(config)
+    server.run(sockets=[listening])
+    if not server.started:
+        raise Unavailable("the server could not start; its log says why")
+
+
+def uvicorn_config(given: Given) -> uvicorn.Config:
+    import uvicorn
+
+    return uvicorn.Config(
+        "refold.edges.server.serve:application",
+        factory=True,
+        workers=given.workers,
+        http="refold.edges.server.connection:Connection",
+        ws="none",
+        loop="asyncio",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=STOP_S,
+        ssl_certfile=given.certificate or None,
+        ssl_keyfile=given.key or None,
+    )
+
+
+def application() -> Server:
+    """The application of one process, as the environment says."""
+    from refold.edges.server.app import Server
+
+    given = msgspec.json.decode(os.environ[GIVEN], type=Given)
+    _log_to_stderr(given.log_level)
+    return Server(Orgs(given.store), given.limits, hosts=_hosts(given))
+
+
+def _listening(given: Given) -> socket.socket:
+    family = socket.AF_INET6 if ":" in given.host else socket.AF_INET
+    listening = socket.socket(family)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((given.host, given.port))
+    except OSError as error:
+        listening.close()
+        said = f"cannot listen on {given.host} port {given.port}: {error.strerror or error}"
+        raise Unavailable(said, hint="--host and --port choose another") from error
+    listening.set_inheritable(True)
+    return listening
+
+
+def _hosts(given: Given) -> frozenset[str]:
+    """The names that this server goes by: those it was given, and its own address if that is
+    this machine's alone."""
+    if given.names:
+        return LOOPBACK | {name.lower() for name in given.names}
+    return LOOPBACK if _is_loopback(given.host) else frozenset()
+
+
+def _is_loopback(host: str) -> bool:
+    return host in ("127.0.0.1", "localhost", "::1")
+
+
+def _log_to_stderr(level: str) -> None:
+    """Our lines, and uvicorn's warnings as lines of the same form."""
+    handler = logging.StreamHandler(sys.stderr)
+    for name, least in (("refold.server", level.upper()), ("uvicorn", "WARNING")):
+        log = logging.getLogger(name)
+        log.setLevel(least)
+        log.handlers = [handler]
+        log.propagate = False

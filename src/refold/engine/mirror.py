@@ -1,0 +1,231 @@
+"""A history that somebody else owns: frameworks and proxies hand the whole list over at every call,
+and the log follows it.
+
+The list is compared with the log by its fronts (`log.front`). Where it only grew, the rest is
+appended. A change in the last two messages amends them: the old ones are reverted, the new ones
+appended. Any other difference is another history, and the log goes on in a fork; a list that comes
+back to a branch is followed there, so two owners that take turns do not rewrite each other's log. A
+page of ours that comes back is known as such. Nothing is ever written twice, whoever hands it over
+how often. Neighbours: `recorder` appends, `log.open_log` moves between branches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from refold.core.model import Meta, Revert
+from refold.engine.pages import Pages
+from refold.engine.recorder import Recorder
+from refold.errors import Conflict
+from refold.log.front import BEGINNING, Fronts, front_of, key_of, mark_of
+from refold.log.keys import Stamp
+from refold.log.open_log import OpenLog
+from refold.log.reading import branches
+
+AMENDED_MAX = 2  # so many messages at the end may change without being another history
+TRIES_MAX = 5
+ID_CHARS_MAX, FRONT_CHARS = 64, 8
+
+Kind = Literal["same", "grown", "amended", "forked", "moved"]
+
+
+class Mirrored(Struct, frozen=True, kw_only=True):
+    """What became of a list that was handed over. `kind`: nothing was new, messages were appended,
+    the last ones amended, the history forked, or it went on in a branch that was known. `first_new`
+    is the place in the list from which on messages were appended (its length if none were), `seqs`
+    are the seqs of each message of the list (none for what stands for others), and `conversation`
+    is the one that the list is now."""
+
+    kind: Kind
+    first_new: int
+    seqs: tuple[tuple[int, ...], ...]
+    conversation: str
+
+
+class Mirror:
+    """Follows one owner's list in the log that is held open."""
+
+    def __init__(self, log: OpenLog, recorder: Recorder, pages: Pages) -> None:
+        self._log, self._recorder, self._pages = log, recorder, pages
+        self._branches: dict[str, Fronts] = {}
+        self._seen: list[Any] = []  # the list that came last, in containers of our own
+        self._seen_fronts: list[bytes] = []
+
+    def take(self, messages: Sequence[Any]) -> Mirrored:
+        """Lets the log follow the list."""
+        kind: Kind = "same"
+        first_new = len(messages)
+        with self._log.guard:
+            self._log.check_writable()
+            for _ in range(TRIES_MAX):
+                self._log.catch_up()
+                fronts = self._fronts_of(messages)
+                known, places = self._longest(fronts)
+                if known == len(fronts) and places == len(self._here()):
+                    seqs = tuple(map(self._here().seqs_of, fronts))
+                    return Mirrored(
+                        kind=kind, first_new=first_new, seqs=seqs, conversation=self._log.id
+                    )
+                found = self._follow(messages, fronts, known, places)
+                kind = max(kind, found, key=_WEIGHT.__getitem__)
+                first_new = min(first_new, known)
+        raise Conflict(
+            f"{self._log.id}: other writers were faster {TRIES_MAX} times",
+            head=self._log.state.head,
+            hint="hand the list over again",
+        )
+
+    # --- comparing ---
+
+    def _fronts_of(self, messages: Sequence[Any]) -> list[bytes]:
+        """The fronts of a list. What came last time in the same words is not read again."""
+        same = _common(self._seen, messages)
+        del self._seen[same:], self._seen_fronts[same:]
+        fronts = self._seen_fronts
+        for message in messages[same:]:
+            marks = map(mark_of, self._recorder.parse(message))
+            fronts.append(front_of(fronts[-1] if fronts else BEGINNING, marks))
+            self._seen.append(_copied(message))
+        return list(fronts)
+
+    def _here(self) -> Fronts:
+        """The fronts of the log as it is."""
+        return self._branch(self._log.id)
+
+    def _branch(self, id: str) -> Fronts:
+        fronts = self._branches.setdefault(id, Fronts())
+        if id == self._log.id:
+            fronts.follow(self._log.log.read, self._log.state.head)
+        else:
+            fronts.follow_stored(self._log.store, id)
+        return fronts
+
+    def _longest(self, fronts: Sequence[bytes]) -> tuple[int, int]:
+        """How many messages of the list the log has, and how many places of it they take."""
+        known, places = self._here().longest(fronts)
+        if known == len(fronts) or places == len(self._here()):
+            return known, places
+        shown = self._shown(fronts)
+        return (shown, len(self._here())) if shown > known else (known, places)
+
+    def _shown(self, fronts: Sequence[bytes]) -> int:
+        """How many messages of the list are our own page, come back whole; 0 if it is not."""
+        for settle in (True, False):
+            before = BEGINNING
+            page = self._pages.page(None, settle=settle)
+            for shown in page:
+                before = front_of(before, map(mark_of, self._recorder.parse(shown.message)))
+            if page and len(page) <= len(fronts) and fronts[len(page) - 1] == before:
+                return len(page)
+        return 0
+
+    # --- following ---
+
+    def _follow(
+        self, messages: Sequence[Any], fronts: Sequence[bytes], known: int, places: int
+    ) -> Kind:
+        """One step nearer to the list; what it was."""
+        if places == len(self._here()):
+            self._append(messages, fronts, known)
+            return "grown"
+        branch = self._better_branch(fronts, known)
+        if branch is not None:
+            self._log.move(branch)
+            return "moved"
+        if len(self._here()) - places <= AMENDED_MAX:
+            self._revert(places)
+            return "amended"
+        self._fork(places, fronts[known] if known < len(fronts) else fronts[known - 1])
+        return "forked"
+
+    def _append(self, messages: Sequence[Any], fronts: Sequence[bytes], known: int) -> None:
+        for message, front in zip(messages[known:], fronts[known:], strict=True):
+            self._recorder.append(message, None, Stamp(key=key_of(front)))
+
+    def _better_branch(self, fronts: Sequence[bytes], known: int) -> str | None:
+        """The branch of this history that has more of the list than the log here."""
+        best, most = None, known
+        for id in self._other_branches(fronts):
+            length = self._branch(id).longest(fronts)[0]
+            if length > most:
+                best, most = id, length
+        return best
+
+    def _other_branches(self, fronts: Sequence[bytes]) -> Iterator[str]:
+        """The branches that were followed before; if none of them has the whole list, all there
+        are."""
+        known = [id for id in self._branches if id != self._log.id]
+        yield from known
+        whole = any(self._branches[id].longest(fronts)[0] == len(fronts) for id in known)
+        if not whole and self._log.state.head:
+            there = branches(self._log.store, self._log.id)
+            yield from (id for id in there if id not in self._branches)
+
+    def _revert(self, places: int) -> None:
+        """Takes the messages after so many places off, for good unless they come again."""
+        seqs = [seq for one in self._here().seqs[places:] for seq in one]
+        self._log.append([self._log.draft(Revert(seq=seq)) for seq in seqs])
+
+    def _fork(self, places: int, front: bytes) -> None:
+        """Goes on in a conversation that shares the log up to so many places."""
+        id = _fork_id(self._log.id, front)
+        about = self._log.known
+        left = self._here().seqs[places][0] - 1
+        if not places:
+            # Nothing is shared but what the conversation is about.
+            self._log.move(id)
+            if not self._log.state.head:
+                self._log.append([self._log.draft(_unnamed(about))])
+            return
+        self._log.write_pending()
+        try:
+            self._log.store.fork(self._log.id, left, id)
+        except Conflict:
+            self._log.move(id)  # another caller was faster
+            return
+        title = f"Fork of {about.title or self._log.id}"
+        self._log.move(id)
+        names = () if about.names else None
+        self._log.append([self._log.draft(Meta(title=title, names=names))])
+
+
+_WEIGHT: dict[Kind, int] = {"same": 0, "grown": 1, "moved": 2, "amended": 3, "forked": 4}
+
+
+def _unnamed(about: Meta) -> Meta:
+    return Meta(model=about.model, system=about.system, tools=about.tools, windows=about.windows)
+
+
+def _fork_id(id: str, front: bytes) -> str:
+    """The id of the branch that leaves with this front: the same for whoever makes it."""
+    end = front.hex()[:FRONT_CHARS]
+    return f"{id[: ID_CHARS_MAX - FRONT_CHARS - 1].rstrip('.-')}-{end}"
+
+
+def _common(seen: Sequence[Any], messages: Sequence[Any]) -> int:
+    """How many messages two lists have in common at their beginning."""
+    length = min(len(seen), len(messages))
+    if seen[:length] == list(messages[:length]):
+        return length
+    return next(at for at in range(length) if seen[at] != messages[at])
+
+
+def _copied(message: Any) -> Any:
+    """The message in containers of our own: its owner may change his."""
+    if isinstance(message, dict):
+        return {key: _copied(value) for key, value in message.items()}
+    if isinstance(message, list):
+        return [_copied(value) for value in message]
+    return message if isinstance(message, str | int | float | bool | None) else _Changeable()
+
+
+class _Changeable:
+    """Stands for an object that may change unseen: it is like nothing, not even itself."""
+
+    def __eq__(self, other: object) -> bool:
+        return False
+
+    __hash__ = None  # type: ignore[assignment]

@@ -1,0 +1,155 @@
+"""The scopes that one memory sees: `project` and `agent.NAME` in the store it was given, `user` in
+the user's own.
+
+Each scope has a journal, each store one index. A journal is opened when somebody first asks for
+it; the first who looks at it goes on with a forgetting that was interrupted. Not locked: its owner
+sees to it. Neighbours: `journal`, `finder`, `semantic`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from refold.checked import quoted
+from refold.core.model import MEMORY_PREFIX
+from refold.errors import NotFound
+from refold.memory.finder import Finder
+from refold.memory.fold import Run
+from refold.memory.forgetting import Forgetter, Which
+from refold.memory.journal import AGENT, Journal, scope_checked
+from refold.search.embedders import Embedder
+from refold.search.upkeep import Tell
+from refold.settings.sources import user_store
+from refold.stores import is_read_only, open_store
+from refold.stores.protocol import Store
+
+AGENTS_MAX = 1_000
+
+
+class Scopes:
+    """Journals by scope, and the index of each store. `own` is the scope that is meant where none
+    is named."""
+
+    def __init__(
+        self,
+        store: Store,
+        own: str,
+        *,
+        embedder: Embedder | str | bool | None,
+        tell: Tell,
+        user: Callable[[], Store] | None,
+        vectors: str = "",
+    ) -> None:
+        self.own = scope_checked(own)
+        self._store, self._tell = store, tell
+        self._embedder, self._vectors = embedder, vectors
+        self._user = user or (lambda: open_store(user_store()))
+        self._journals: dict[str, Journal] = {}
+        self._finders: dict[str, Finder] = {}
+        self._finished: set[str] = set()
+
+    # --- journals ---
+
+    def journal(self, scope: str | None = None) -> Journal:
+        """The journal of a scope; without one, of its own."""
+        name = self.own if scope is None else scope_checked(scope)
+        if name not in self._journals:
+            store = self._user() if name == "user" else self._store
+            self._journals[name] = Journal(store, name)
+        return self._journals[name]
+
+    def looked_at(self, scope: str | None = None) -> list[Journal]:
+        """The journals that are looked at: that of a scope, or its own with the project's and the
+        user's."""
+        own = ["user"] if self.own == "user" else [self.own, "project", "user"]
+        names = own if scope is None else [scope]
+        journals = [self.journal(name) for name in dict.fromkeys(names)]
+        for journal in journals:
+            self._finish(journal)
+        return journals
+
+    def all(self) -> Iterator[Journal]:
+        """Those that are looked at, then those of all agents."""
+        yield from self.looked_at()
+        for scope in self._agents():
+            yield self.journal(scope)
+
+    def named(self, id: str) -> tuple[Journal, Run]:
+        """The entry of an id, wherever it is; NotFound if there is none."""
+        for journal in self.all():
+            run = journal.entries().run_of(id)
+            if run is not None:
+                return journal, run
+        raise _no_entry(id)
+
+    def meant(
+        self, id: str | None, which: Which, scope: str | None
+    ) -> Iterator[tuple[Journal, list[str]]]:
+        """The entry of an id, also one that waits or was rejected, or all that fit, with their
+        journals. NotFound if there is no entry of that id."""
+        found = 0
+        for journal in self.looked_at(scope) if id is None else self.all():
+            entries = journal.entries()
+            ids = entries.chosen(which.fits) if id is None else [id] * entries.has(id)
+            found += len(ids)
+            if ids:
+                yield journal, ids
+        if id is not None and not found:
+            raise _no_entry(id)
+
+    def opened(self) -> list[Journal]:
+        """The journals that somebody asked for."""
+        return list(self._journals.values())
+
+    def _agents(self) -> list[str]:
+        """The scopes of agents that the store has."""
+        first = MEMORY_PREFIX + AGENT
+        found = self._store.conversations(after=first, limit=AGENTS_MAX)
+        ids = [about.id for about in found if about.id.startswith(first)]
+        return [id.removeprefix(MEMORY_PREFIX) for id in ids]
+
+    # --- indexes ---
+
+    def finder(self, journal: Journal) -> Finder:
+        """What searches a journal."""
+        place = "user" if journal.scope == "user" else ""
+        if place not in self._finders:
+            self._finders[place] = Finder(
+                journal.store, embedder=self._embedder, tell=self._tell, vectors=self._vectors
+            )
+        return self._finders[place]
+
+    def logs_beside(self, journal: Journal) -> list[str]:
+        """The logs that one index is made of."""
+        if journal.scope == "user":
+            return [journal.id]
+        journals = [self.journal(scope) for scope in ("project", *self._agents())]
+        return [one.id for one in journals if one.entries().head]
+
+    # --- forgetting, and the end ---
+
+    def forgetter(self, journal: Journal) -> Forgetter:
+        """What forgets entries of a journal, wherever they were shown."""
+        stores: Sequence[Store] = list(dict.fromkeys((self._store, journal.store)))
+        return Forgetter(journal, self.finder(journal), tuple(stores))
+
+    def _finish(self, journal: Journal) -> None:
+        if journal.scope in self._finished:
+            return
+        self._finished.add(journal.scope)
+        if journal.entries().unfinished and not is_read_only(journal.store):
+            self.forgetter(journal).finish(self._tell)
+
+    def close(self) -> None:
+        """Lets go of the indexes, and of the user's own store."""
+        for finder in self._finders.values():
+            finder.close()
+        user = self._journals.pop("user", None)
+        if user is not None and user.store is not self._store:
+            user.store.close()
+        self._journals.clear()
+        self._finders.clear()
+
+
+def _no_entry(id: str) -> NotFound:
+    return NotFound(f"there is no entry {quoted(id)}", hint="list() has the ids of all entries")

@@ -1,0 +1,210 @@
+"""A memory as a file: one JSON line that says what it is, then a line for each version.
+
+What was forgotten, rejected or taken back is not in it. Reading checks every line before anything
+is written. What comes in has the trust `import`: it is found, but shown to no model before a person
+accepted it. Lines that are known, or were forgotten here, are left out. Neighbours: `semantic`
+offers `export` and `import_lines`, `journal` writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct, field
+
+from refold.checked import quoted
+from refold.core.codec import decode
+from refold.core.model import Memory, Trust
+from refold.errors import Invalid
+from refold.memory.given import content_checked, tags_checked
+from refold.memory.journal import Journal
+from refold.system.moments import HAPPENED_MS_MAX
+
+FORMAT = "refold-memory"
+FORMAT_VERSION = 1
+FILE_BYTES_MAX = 256 * 1024 * 1024
+LINES_MAX, LINE_BYTES_MAX, VERSIONS_MAX = 200_000, 1_000_000, 1 << 31
+NAME_CHARS_MAX = 200
+AGAIN = "refold memory export FILE writes one; nothing was imported"
+
+
+class Head(Struct, frozen=True, kw_only=True):
+    """The first line."""
+
+    format: str
+    version: int
+    scope: str = "project"
+
+
+class Line(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One version of an entry. Times are milliseconds; 0 for an end that is not known."""
+
+    entry: str
+    version: int = 1
+    content: str = ""
+    tags: tuple[str, ...] = ()
+    metadata: dict[str, Any] = field(default_factory=dict)
+    trust: Trust = "user"
+    source: tuple[str, int] | None = None
+    from_ms: int = 0
+    until_ms: int = 0
+    closed: bool = False
+    state: Literal["", "waiting"] = ""
+
+
+class ImportedMemories(Struct, frozen=True, kw_only=True):
+    """What an import did: how many entries are new, were known, and were forgotten here before."""
+
+    entries: int = 0
+    known: int = 0
+    forgotten: int = 0
+
+
+# --- out ---
+
+
+def exported(journal: Journal) -> Iterator[bytes]:
+    """The lines of a memory, in the order of its log."""
+    yield _encoded(Head(format=FORMAT, version=FORMAT_VERSION, scope=journal.scope))
+    entries = journal.entries()
+    for event in journal.events() if entries.head else ():
+        body = None if event.erased or event.seq in journal.off else decode(event)
+        if isinstance(body, Memory) and body.state in ("", "waiting") and entries.has(body.entry):
+            yield _encoded(_line(body, event.at_ms))
+
+
+def _line(body: Memory, at_ms: int) -> Line:
+    return Line(
+        entry=body.entry,
+        version=body.version,
+        content=body.content,
+        tags=body.tags,
+        metadata=body.metadata,
+        trust=body.trust,
+        source=body.source,
+        from_ms=body.valid_from_ms or at_ms,
+        until_ms=body.valid_until_ms,
+        closed=body.closed,
+        state="waiting" if body.state == "waiting" else "",
+    )
+
+
+def _encoded(value: Struct) -> bytes:
+    return msgspec.json.encode(value) + b"\n"
+
+
+# --- in ---
+
+
+def read_lines(lines: Iterable[bytes], name: str) -> list[Line]:
+    """The lines of a file, all of them checked; Invalid with the place of the first that is not as
+    it should be."""
+    numbered = enumerate(lines, 1)
+    _check_head(next(numbered, (1, b""))[1], name)
+    found = []
+    for number, raw in numbered:
+        if number > LINES_MAX:
+            raise Invalid(f"{name} has more than {LINES_MAX:,} lines", hint="import it in parts")
+        if raw.strip():
+            found.append(_checked_line(raw, f"{name}:{number}"))
+    return found
+
+
+def _check_head(raw: bytes, name: str) -> None:
+    try:
+        head = msgspec.json.decode(raw[:LINE_BYTES_MAX], type=Head)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        raise Invalid(f"{name} is not an export of a memory", hint=AGAIN) from error
+    if head.format != FORMAT:
+        raise Invalid(f"{name} is {quoted(head.format, 50)}, not {FORMAT}", hint=AGAIN)
+    if head.version != FORMAT_VERSION:
+        said = f"{name} has version {head.version}, known is {FORMAT_VERSION}"
+        raise Invalid(said, hint="use the refold that wrote it, or a newer one")
+
+
+def _checked_line(raw: bytes, place: str) -> Line:
+    if len(raw) > LINE_BYTES_MAX:
+        raise Invalid(f"{place} has more than {LINE_BYTES_MAX:,} bytes", hint=AGAIN)
+    try:
+        line = msgspec.json.decode(raw, type=Line)
+        if line.content or not line.closed:
+            content_checked(line.content)
+        tags_checked(line.tags)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, Invalid) as error:
+        raise Invalid(f"{place} is not an entry: {error}", hint=AGAIN) from error
+    if fault := _fault(line):
+        raise Invalid(f"{place} is not an entry: {fault}", hint=AGAIN)
+    return line
+
+
+def _fault(line: Line) -> str:
+    """What of a line no memory could have written."""
+    names = (line.entry, line.source[0] if line.source else "-")
+    if not all(name and len(name) <= NAME_CHARS_MAX and name.isprintable() for name in names):
+        return "a name is empty, too long, or cannot be shown"
+    if not 1 <= line.version < VERSIONS_MAX:
+        return f"version {line.version}"
+    times = (line.from_ms, line.until_ms)
+    if not all(0 <= moment <= HAPPENED_MS_MAX for moment in times):
+        return f"a time out of range: {line.from_ms}, {line.until_ms}"
+    if line.source and not 1 <= line.source[1] < 1 << 53:
+        return f"source {line.source[1]}"
+    return ""
+
+
+def import_lines(
+    journal: Journal, lines: Iterable[Line], *, accepted: bool, new_id: Callable[[], str]
+) -> ImportedMemories:
+    """Writes what is neither known nor forgotten, all at once. What is `accepted` keeps the trust
+    of a user or a model; everything else waits for a person."""
+    entries = journal.entries()
+    by_entry: dict[str, list[Line]] = {}
+    for line in lines:
+        by_entry.setdefault(line.entry, []).append(line)
+    known = {
+        id for id, of_one in by_entry.items() if all(_is_known(journal, one) for one in of_one)
+    }
+    left = {id: of_one for id, of_one in by_entry.items() if id not in known}
+    gone = {
+        id
+        for id, of_one in left.items()
+        if any(entries.is_forgotten(one.content) for one in of_one)
+    }
+    ids = {id: new_id() if entries.has(id) or not _is_ours(id) else id for id in left}
+    bodies = [
+        _body(line, ids[line.entry], accepted=accepted)
+        for line in lines
+        if line.entry in left and line.entry not in gone
+    ]
+    if bodies:
+        journal.append(bodies)
+    return ImportedMemories(entries=len(left) - len(gone), known=len(known), forgotten=len(gone))
+
+
+def _is_known(journal: Journal, line: Line) -> bool:
+    return line.closed or journal.entries().knows(line.content)
+
+
+def _is_ours(id: str) -> bool:
+    """Whether an id is one that a memory gives itself."""
+    digits = id.removeprefix("mem-")
+    return id.startswith("mem-") and len(digits) == 16 and set(digits) <= set("0123456789abcdef")
+
+
+def _body(line: Line, entry: str, *, accepted: bool) -> Memory:
+    is_trusted = accepted and line.trust in ("user", "model")
+    return Memory(
+        entry=entry,
+        version=line.version,
+        content=line.content,
+        tags=line.tags,
+        metadata=line.metadata,
+        trust=line.trust if is_trusted else "import",
+        source=line.source,
+        valid_from_ms=line.from_ms,
+        valid_until_ms=line.until_ms,
+        closed=line.closed,
+        state=line.state,
+    )

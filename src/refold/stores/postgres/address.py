@@ -1,0 +1,88 @@
+"""What a URL says: where the servers are, which org, and how much one store may take.
+
+    postgresql://ann@db1,db2/work?org=acme&connections_max=8&wait_s=60
+
+Our own options (`org`, `connections_max`, `wait_s`) are taken out; the rest is libpq's, with
+defaults that bound every wait and find the server that can be written to. A password never comes
+back out: `url` is what a person sees. Neighbours: `stores` hands the URL over, `connections` uses
+the address.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qsl, quote, unquote, urlencode
+
+from msgspec import Struct
+
+from refold.checked import quoted
+from refold.core import codec
+from refold.errors import Invalid
+
+DEFAULT_ORG = "default"
+CONNECTIONS_MAX, WAIT_S = 4, 30.0
+# Of libpq. By the last four a server that vanished without a word is given up within a minute.
+DEFAULTS = {
+    "connect_timeout": "5",
+    "target_session_attrs": "read-write",
+    "application_name": "refold",
+    "client_encoding": "UTF8",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "20000",
+}
+SECRETS = ("password", "sslpassword", "oauth_client_secret", "scram_client_key")
+_HINT = "postgresql://USER@HOST/DATABASE?org=NAME"
+
+
+class Address(Struct, frozen=True, kw_only=True):
+    """Where a store lies. `conninfo` is for libpq and may hold a password; `url` is for people."""
+
+    url: str
+    conninfo: str
+    org: str = DEFAULT_ORG
+    connections_max: int = CONNECTIONS_MAX
+    wait_s: float = WAIT_S
+
+
+def parsed(url: str) -> Address:
+    """The address that a URL names, or Invalid."""
+    base, _, query = url.partition("?")
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    if base.partition("://")[2].strip("/") == "" and not options:
+        raise Invalid(f"{_shown(base, {})!r} names no database", hint=_HINT)
+    org = codec.conversation_checked(options.pop("org", DEFAULT_ORG))
+    connections_max = _number(options, "connections_max", CONNECTIONS_MAX, 1, 1_000)
+    wait_s = _number(options, "wait_s", WAIT_S, 0, 3_600)
+    shown = options if org == DEFAULT_ORG else {**options, "org": org}
+    return Address(
+        url=_shown(base, shown),
+        conninfo=_with_options(base, {**DEFAULTS, **options}),
+        org=org,
+        connections_max=int(connections_max),
+        wait_s=wait_s,
+    )
+
+
+def _number(options: dict[str, str], name: str, default: float, least: float, most: float) -> float:
+    text = options.pop(name, str(default))
+    try:
+        number = float(text)
+    except ValueError:
+        number = least - 1
+    if not least <= number <= most:
+        raise Invalid(f"{name}={quoted(text)} is not possible", hint=f"from {least} to {most:,}")
+    return number
+
+
+def _with_options(base: str, options: dict[str, str]) -> str:
+    return f"{base}?{urlencode(options, quote_via=quote)}" if options else base
+
+
+def _shown(base: str, options: dict[str, str]) -> str:
+    """The URL without what is secret; a password is also found in PGPASSWORD or ~/.pgpass."""
+    scheme, _, rest = base.partition("://")
+    user, at, place = rest.rpartition("@")
+    name = unquote(user.partition(":")[0])
+    safe = {key: value for key, value in options.items() if key not in SECRETS}
+    return _with_options(f"{scheme}://{quote(name)}{at}{place}", safe)

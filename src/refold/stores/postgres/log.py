@@ -1,0 +1,263 @@
+"""One log as rows: functions of a connection and of which log it is.
+
+A conversation's row has the head; an append moves it and writes the events in one statement. A fork
+holds the events above the seq at which it left; what lies below is found by walking up to its
+ancestors, one statement for each. Neighbours: `store` calls, `families` has what forks share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from refold.core.codec import REPAIR
+from refold.core.model import Conversation, Event
+from refold.errors import Corrupt
+from refold.stores import checks
+from refold.stores.postgres import statements
+from refold.stores.postgres.link import Link
+
+META = b"meta"
+
+
+class Place(Struct, frozen=True):
+    """Which log: of which org, under which id."""
+
+    org: str
+    conversation: str
+
+    def named(self, **values: Any) -> dict[str, Any]:
+        """The values of a statement about this log."""
+        return {"org": self.org, "conversation": self.conversation, **values}
+
+    def sibling(self, conversation: str) -> Place:
+        """Another log of the same org."""
+        return Place(self.org, conversation)
+
+
+# --- conversations ---
+
+
+def listed(link: Link, org: str, after: str, limit: int) -> list[Conversation]:
+    """Conversations of an org by id, those above `after`."""
+    rows = link.ask(statements.LIST, {"org": org, "after": after, "limit": limit})
+    return [_conversation_of(row) for row in rows]
+
+
+def described(link: Link, place: Place, *, locked: bool = False) -> Conversation | None:
+    """A conversation, if it is there; `locked` against everybody else who writes to it."""
+    query = statements.ROW_LOCKED if locked else statements.ROW
+    row = link.ask(query, place.named()).fetchone()
+    return None if row is None else _conversation_of(row)
+
+
+def known(link: Link, place: Place, *, locked: bool = False) -> Conversation:
+    """A conversation, or NotFound."""
+    found = described(link, place, locked=locked)
+    if found is None:
+        raise checks.unknown(place.conversation)
+    return found
+
+
+def _conversation_of(row: Any) -> Conversation:
+    id, head, chain, title, parent, parent_seq, at_ms, updated_ms = row
+    return Conversation(
+        id=id,
+        head=head,
+        chain=chain,
+        title=title.decode(),
+        parent=parent,
+        parent_seq=parent_seq,
+        at_ms=at_ms,
+        updated_ms=updated_ms,
+    )
+
+
+def upwards(
+    link: Link, place: Place, about: Conversation, last: int
+) -> Iterator[tuple[Conversation, int]]:
+    """The conversation and its ancestors, each with the last seq that is read from it."""
+    while True:
+        if last > about.parent_seq:
+            yield about, last
+        last = min(last, about.parent_seq)
+        if not about.parent or last == 0:
+            return
+        about = _parent(link, place, about)
+
+
+def _parent(link: Link, place: Place, about: Conversation) -> Conversation:
+    found = described(link, place.sibling(about.parent))
+    if found is None:
+        raise Corrupt(f"{about.id!r} has lost its parent {about.parent!r}", hint=REPAIR)
+    return found
+
+
+# --- reading ---
+
+
+def read_own(link: Link, place: Place, after: int, last: int, limit: int) -> list[Event] | None:
+    """The events, if the conversation itself holds all of them; None if an ancestor has some."""
+    values = place.named(after=after, last=last, limit=max(1, limit))
+    rows = link.ask(statements.READ, values).fetchall()
+    if not rows:
+        raise checks.unknown(place.conversation)
+    if after < rows[0][1]:
+        return None
+    events = [event_of(row[2:]) for row in rows[:limit] if row[2] is not None]
+    return _dense(events, after)
+
+
+def read_through(link: Link, place: Place, after: int, last: int, limit: int) -> list[Event]:
+    """The same, whichever conversations hold them."""
+    return span(link, place, known(link, place), after, last, limit)
+
+
+def span(
+    link: Link, place: Place, about: Conversation, after: int, last: int, limit: int
+) -> list[Event]:
+    """Events with after < seq <= last, at most `limit`."""
+    parts: list[tuple[str, int, int]] = []
+    for holder, end in upwards(link, place, about, last):
+        parts.append((holder.id, max(after, holder.parent_seq), end))
+        if holder.parent_seq <= after:
+            break
+    events: list[Event] = []
+    for holder_id, start, end in reversed(parts):
+        if len(events) < limit:
+            bounds = {"after": start, "last": end, "limit": limit - len(events)}
+            rows = link.ask(statements.SPAN, place.sibling(holder_id).named(**bounds))
+            events += map(event_of, rows)
+    return _dense(events, after)
+
+
+def event_of(row: Any) -> Event:
+    seq, at_ms, tokens, chain, kind, author, id, counter, digest, salt, body = row
+    try:
+        return Event(
+            seq=seq,
+            id=id.decode(),
+            at_ms=at_ms,
+            by=author.decode(),
+            kind=kind.decode(),
+            body=body,
+            salt=salt,
+            digest=digest,
+            chain=chain,
+            tokens=tokens,
+            counter=counter.decode(),
+        )
+    except UnicodeDecodeError as error:
+        raise Corrupt(f"event {seq}: a text is not UTF-8", hint=REPAIR) from error
+
+
+def _dense(events: list[Event], after: int) -> list[Event]:
+    """The events themselves, if none is missing among them."""
+    for seq, event in enumerate(events, after + 1):
+        if event.seq != seq:
+            raise Corrupt(f"event {seq} is missing before event {event.seq}", hint=REPAIR)
+    return events
+
+
+# --- appending ---
+
+
+def append(link: Link, place: Place, events: Sequence[Event], expect: int) -> bool:
+    """Writes all events on top of head `expect`. False, and nothing written, if the head is
+    another."""
+    title, newest = checks.title_in(events), events[-1]
+    values = place.named(
+        expect=expect,
+        head=newest.seq,
+        chain=newest.chain,
+        title=None if title is None else title.encode(),
+        begun_ms=events[0].at_ms,
+        updated_ms=newest.at_ms,
+    )
+    values.update(row_of(newest) if len(events) == 1 else columns(events))
+    return bool(link.ask(_APPENDING[expect > 0, len(events) == 1], values).rowcount)
+
+
+# By whether there is a log, and whether it is one event.
+_APPENDING = {
+    (True, True): statements.APPEND_ONE,
+    (True, False): statements.APPEND,
+    (False, True): statements.BEGIN_LOG_ONE,
+    (False, False): statements.BEGIN_LOG,
+}
+
+
+def confirm(link: Link, place: Place, events: Sequence[Event], expect: int) -> None:
+    """Conflict, unless exactly these events are kept already. Then they are as safe as a commit of
+    now: the one that wrote them may have ended before a standby had it."""
+    about = described(link, place, locked=True)
+    head = about.head if about else 0
+    if about is None or events[-1].seq > head or not _has(link, place, about, events):
+        raise checks.moved(place.conversation, expect, head)
+    link.ask(statements.CONFIRM, place.named())
+
+
+def _has(link: Link, place: Place, about: Conversation, events: Sequence[Event]) -> bool:
+    kept = span(link, place, about, events[0].seq - 1, events[-1].seq, len(events))
+    return checks.is_repeat(kept, events)
+
+
+def insert(link: Link, place: Place, events: Sequence[Event]) -> None:
+    """Writes events at their places."""
+    link.ask(statements.INSERT_EVENTS, place.named(**columns(events)))
+
+
+def row_of(event: Event) -> dict[str, Any]:
+    """An event as a statement takes it."""
+    return {
+        "seq": event.seq,
+        "at_ms": event.at_ms,
+        "tokens": event.tokens,
+        "chain": event.chain,
+        "kind": event.kind.encode(),
+        "author": event.by.encode(),
+        "id": event.id.encode(),
+        "counter": event.counter.encode(),
+        "digest": event.digest,
+        "salt": event.salt,
+        "body": event.body,
+    }
+
+
+def columns(events: Sequence[Event]) -> dict[str, list[Any]]:
+    """Events as the arrays that a statement takes apart."""
+    rows = [row_of(event) for event in events]
+    found = {name: [row[name] for row in rows] for name in rows[0]}
+    found["chains"] = found.pop("chain")  # `chain` is that of the conversation
+    return found
+
+
+# --- titles ---
+
+
+def title_at(link: Link, place: Place, about: Conversation, at: int) -> str:
+    """The title that the conversation had at that event; looked for only if it got another one
+    since."""
+    if at == about.head:
+        return about.title
+    since = next(_titles(link, place, about, at, about.head), None)
+    return about.title if since is None else title_of(link, place, about, at)
+
+
+def title_of(link: Link, place: Place, about: Conversation, last: int) -> str:
+    """The newest title in the log up to `last`."""
+    return next(_titles(link, place, about, 0, last), "")
+
+
+def _titles(link: Link, place: Place, about: Conversation, after: int, last: int) -> Iterator[str]:
+    """The titles that events with after < seq <= last gave, newest first."""
+    for holder, end in upwards(link, place, about, last):
+        bounds = {"after": max(after, holder.parent_seq), "last": end, "kind": META}
+        for row in link.ask(statements.METAS, place.sibling(holder.id).named(**bounds)):
+            title = checks.title_in([event_of(row)])
+            if title is not None:
+                yield title
+        if holder.parent_seq <= after:
+            return

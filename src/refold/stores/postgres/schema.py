@@ -1,0 +1,156 @@
+"""The tables, and how a database is brought to the version that this code knows.
+
+The version is part of the schema's name, so a process of another version finds no table at all, not
+even on a connection that was open when the database was migrated: it cannot write into a layout
+that it does not know. Steps are taken in one transaction, under one advisory lock.
+
+Every table begins with the org; what belongs to a conversation has that as its second column, and
+every key begins with both. So a distributed engine can place the rows by org, or by org and
+conversation: `tests/stores/test_postgres_statements.py` reads this file. Texts that callers give
+are bytes here, because PostgreSQL's text has no room for NUL. Neighbours: `statements` has what is
+asked, `connections` calls `prepare`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from refold.errors import RefoldError, Unavailable
+from refold.stores import checks
+
+VERSION = 1
+NAME = f"refold_{VERSION}"
+LOCK = 0x7265666F6C64  # "refold": the advisory lock of all who create or migrate
+
+# What leads from this version to the next. The schema gets its new name by itself.
+STEPS: dict[int, str] = {}
+
+# `chain`, `updated_ms` and `head` are those of the newest event. A fork without events of its own
+# has them from the event at which it left.
+TABLES = f"""
+CREATE TABLE {NAME}.conversations(
+    org text COLLATE "C" NOT NULL, conversation text COLLATE "C" NOT NULL, head bigint NOT NULL,
+    chain bytea NOT NULL, title bytea NOT NULL, parent text COLLATE "C" NOT NULL,
+    parent_seq bigint NOT NULL, at_ms bigint NOT NULL, updated_ms bigint NOT NULL,
+    PRIMARY KEY (org, conversation)
+) WITH (fillfactor = 70);
+CREATE TABLE {NAME}.forks(
+    org text COLLATE "C" NOT NULL, conversation text COLLATE "C" NOT NULL,
+    fork text COLLATE "C" NOT NULL, fork_seq bigint NOT NULL,
+    PRIMARY KEY (org, conversation, fork)
+);
+CREATE TABLE {NAME}.events(
+    org text COLLATE "C" NOT NULL, conversation text COLLATE "C" NOT NULL, seq bigint NOT NULL,
+    at_ms bigint NOT NULL, tokens bigint NOT NULL, chain bytea NOT NULL, kind bytea NOT NULL,
+    author bytea NOT NULL, id bytea NOT NULL, counter bytea NOT NULL, digest bytea NOT NULL,
+    salt bytea NOT NULL, body bytea NOT NULL,
+    PRIMARY KEY (org, conversation, seq)
+);
+CREATE TABLE {NAME}.bookmarks(
+    org text COLLATE "C" NOT NULL, conversation text COLLATE "C" NOT NULL, bookmark bytea NOT NULL,
+    PRIMARY KEY (org, conversation)
+);
+CREATE TABLE {NAME}.damaged(
+    org text COLLATE "C" NOT NULL, conversation text COLLATE "C" NOT NULL,
+    stamp text COLLATE "C" NOT NULL, pieces bytea NOT NULL,
+    PRIMARY KEY (org, conversation, stamp)
+);
+CREATE TABLE {NAME}.contents(
+    org text COLLATE "C" NOT NULL, digest bytea NOT NULL, size_bytes bigint NOT NULL,
+    put_ms bigint NOT NULL,
+    PRIMARY KEY (org, digest)
+);
+CREATE TABLE {NAME}.chunks(
+    org text COLLATE "C" NOT NULL, digest bytea NOT NULL, number bigint NOT NULL,
+    bytes bytea NOT NULL,
+    PRIMARY KEY (org, digest, number)
+);
+CREATE TABLE {NAME}.search_marks(
+    org text COLLATE "C" NOT NULL, conversation text COLLATE "C" NOT NULL, head bigint NOT NULL,
+    chain bytea NOT NULL, parent text COLLATE "C" NOT NULL, parent_seq bigint NOT NULL,
+    PRIMARY KEY (org, conversation)
+);
+CREATE TABLE {NAME}.search_lanes(
+    org text COLLATE "C" NOT NULL, conversation text COLLATE "C" NOT NULL, lane bigint NOT NULL,
+    entries bigint NOT NULL, context_words double precision NOT NULL,
+    PRIMARY KEY (org, conversation, lane)
+);
+CREATE TABLE {NAME}.search_authors(
+    org text COLLATE "C" NOT NULL, conversation text COLLATE "C" NOT NULL, author bytea NOT NULL,
+    entries bigint NOT NULL,
+    PRIMARY KEY (org, conversation, author)
+);
+CREATE TABLE {NAME}.search_entries(
+    org text COLLATE "C" NOT NULL, conversation text COLLATE "C" NOT NULL, lane bigint NOT NULL,
+    position bigint NOT NULL, seq bigint NOT NULL, at_ms bigint NOT NULL, words bigint NOT NULL,
+    role bytea NOT NULL, tools bytea NOT NULL, author bytea NOT NULL, start bigint NOT NULL,
+    asks boolean NOT NULL, is_own boolean NOT NULL, terms tsvector NOT NULL,
+    PRIMARY KEY (org, conversation, lane, position)
+);
+CREATE INDEX search_terms ON {NAME}.search_entries USING gin (terms);
+CREATE INDEX search_seqs ON {NAME}.search_entries (org, conversation, seq);
+"""
+
+# After many rows are new: what waits to be taken into the index of terms would be read by every
+# search, and without figures the server takes a look at each row for cheaper than that index.
+CLEAN = f"""
+SELECT gin_clean_pending_list(c.oid) FROM pg_catalog.pg_class c
+WHERE c.oid = '{NAME}.search_terms'::regclass AND pg_has_role(c.relowner, 'MEMBER')
+"""
+ANALYZE = f"ANALYZE (SKIP_LOCKED) {NAME}.search_entries"
+
+_VERSIONS = r"""
+SELECT substr(s.nspname, 8)::bigint FROM pg_catalog.pg_namespace s
+JOIN pg_catalog.pg_class c ON c.relnamespace = s.oid AND c.relname = 'conversations'
+WHERE s.nspname ~ '^refold_[0-9]{1,9}$' ORDER BY 1 DESC LIMIT 1
+"""
+_HAS_SCHEMA = "SELECT count(*) FROM pg_catalog.pg_namespace WHERE nspname = %s"
+_LOCKED = "SELECT pg_advisory_xact_lock(%s)"
+
+Execute = Callable[..., Any]  # `execute` of a connection: gives a cursor
+
+
+def version_of(execute: Execute) -> int | None:
+    """The version of the tables in a database; None if there are none."""
+    row = execute(_VERSIONS).fetchone()
+    return None if row is None else int(row[0])
+
+
+def check_version(version: int, place: str) -> None:
+    """Raises what is wrong with tables of this version, if it is another than ours."""
+    if version > VERSION:
+        raise checks.too_new(place, version, VERSION)
+    if version < VERSION:
+        raise _too_old(version, place)
+
+
+def _too_old(version: int, place: str) -> RefoldError:
+    said = f"{place} has version {version}, and reading does not bring it to {VERSION}"
+    return Unavailable(said, hint="open it to write once, with this refold")
+
+
+def prepare(execute: Execute, place: str) -> None:
+    """Creates the tables, or brings older ones up to date. To be called in a transaction."""
+    execute(_LOCKED, (LOCK,))
+    # Another process may have done all this since we looked.
+    version = version_of(execute)
+    if version is None:
+        _create(execute)
+    elif version > VERSION:
+        check_version(version, place)
+    else:
+        _migrate(execute, version)
+
+
+def _create(execute: Execute) -> None:
+    # Whoever may not create a schema may have been given an empty one.
+    if not execute(_HAS_SCHEMA, (NAME,)).fetchone()[0]:
+        execute(f"CREATE SCHEMA {NAME}")
+    execute(TABLES)
+
+
+def _migrate(execute: Execute, version: int) -> None:
+    for step in range(version, VERSION):
+        execute(f"ALTER SCHEMA refold_{step} RENAME TO refold_{step + 1}")
+        execute(STEPS[step])

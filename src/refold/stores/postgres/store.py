@@ -1,0 +1,180 @@
+"""A store in PostgreSQL: what a team shares, kept by a server that has its own copies.
+
+An append is one statement under the lock of its conversation's row, and is acknowledged when it is
+committed: on the disk of the server, and of its synchronous standby where there is one. A server
+that dies costs a wait: what is asked is asked again, and is written once, because an append that is
+there already is recognized by its chain. Erased bytes are gone from every answer at once; from the
+files of the server when it vacuums them, and from its backups when these end.
+
+Neighbours: `log`, `families`, `contents`, `damaged_logs` have the rows, `connections` the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NoReturn, TypeVar
+
+from refold.core import codec
+from refold.core.model import Conversation, Event
+from refold.stores import checks
+from refold.stores.postgres import address, contents, damaged_logs, families, log, statements
+from refold.stores.postgres.connections import Connections
+from refold.stores.postgres.link import Link, Way
+from refold.stores.postgres.log import Place
+from refold.stores.postgres.terms import PostgresTerms
+from refold.stores.protocol import Recovery, Salvage
+
+R = TypeVar("R")
+
+MS_MAX = (1 << 62) - 1
+
+
+class PostgresStore:
+    """Keeps logs and artifacts of one org in a PostgreSQL database; satisfies `Store`."""
+
+    recovered: Sequence[Recovery] = ()  # PostgreSQL recovers by itself
+
+    def __init__(self, url: str, *, read_only: bool = False) -> None:
+        self._address = address.parsed(url)
+        self.url = self._address.url
+        self.org = self._address.org
+        self._connections = Connections(self._address, read_only=read_only)
+        self.terms = PostgresTerms(self._connections, self.org)
+
+    # --- logs ---
+
+    def conversations(self, *, after: str = "", limit: int = 100) -> list[Conversation]:
+        most = checks.bounded(limit)
+        return self._connections.look(
+            lambda link: log.listed(link, self.org, after.replace("\0", ""), most), list
+        )
+
+    def conversation(self, conversation: str) -> Conversation:
+        return self._look(log.known, conversation)
+
+    def read(
+        self, conversation: str, *, after: int = 0, last: int | None = None, limit: int = 1_000
+    ) -> list[Event]:
+        end = checks.SEQ_MAX if last is None else checks.bounded(last)
+        bounds = checks.bounded(after), end, checks.bounded(limit)
+        own = self._look(lambda link, place: log.read_own(link, place, *bounds), conversation)
+        if own is not None:
+            return own
+        return self._look(
+            lambda link, place: log.read_through(link, place, *bounds), conversation, Way.ONE_MOMENT
+        )
+
+    def append(self, conversation: str, events: Sequence[Event], *, expect: int) -> None:
+        checks.check_append(conversation, events, expect)
+        if not events:
+            return
+        place = self._place(conversation)
+        if not self._connections.run(
+            lambda link: log.append(link, place, events, expect), way=Way.ALONE
+        ):
+            self._connections.run(lambda link: log.confirm(link, place, events, expect))
+
+    def bookmark(self, conversation: str) -> bytes | None:
+        values = self._place(conversation).named()
+
+        def kept(link: Link) -> bytes | None:
+            row = link.ask(statements.BOOKMARK, values).fetchone()
+            return None if row is None else bytes(row[0])
+
+        return self._connections.look(kept, lambda: None)
+
+    def keep_bookmark(self, conversation: str, data: bytes) -> None:
+        values = self._place(conversation).named(bookmark=bytes(data))
+
+        def keep(link: Link) -> int:
+            return int(link.ask(statements.KEEP_BOOKMARK, values).rowcount)
+
+        if not self._connections.run(keep, way=Way.ALONE, nothing=lambda: 0):
+            raise checks.unknown(conversation)
+
+    # --- contents ---
+
+    def put(self, chunks: Iterable[bytes], *, suffix: str = ".bin") -> str:
+        with contents.taken(chunks) as content:
+            self._connections.run(lambda link: contents.put(link, self.org, content))
+            return content.digest
+
+    def get(self, digest: str) -> Iterator[bytes]:
+        return contents.get(self._connections, self.org, codec.digest_checked(digest))
+
+    def location(self, digest: str) -> str | None:
+        """None: no content lies on this disk."""
+        codec.digest_checked(digest)
+        return None
+
+    def drop(self, digest: str, *, before_ms: int) -> bool:
+        codec.digest_checked(digest)
+        before_ms = min(max(before_ms, 0), MS_MAX)
+        return self._connections.run(
+            lambda link: contents.drop(link, self.org, digest, before_ms), nothing=lambda: True
+        )
+
+    def derived_path(self, name: str) -> str | None:
+        """None: nothing of this store lies on this disk."""
+        return None
+
+    # --- forks, and removing ---
+
+    def fork(self, conversation: str, at: int, new: str) -> None:
+        codec.conversation_checked(new)
+        self._change(lambda link, place: families.fork(link, place, at, new), conversation)
+
+    def erase(self, conversation: str, seq: int) -> None:
+        self._change(lambda link, place: families.erase(link, place, seq), conversation)
+
+    def delete(self, conversation: str) -> None:
+        self._change(families.delete, conversation)
+
+    # --- repair ---
+
+    def salvage(self, conversation: str) -> Salvage:
+        return self._look(damaged_logs.salvage, conversation, Way.ONE_MOMENT)
+
+    def rewrite(
+        self, conversation: str, events: Sequence[Event], *, after: int, seen: Salvage
+    ) -> str:
+        self._change(
+            lambda link, place: damaged_logs.rewrite(link, place, events, after, seen),
+            conversation,
+        )
+        return ""
+
+    # --- the end ---
+
+    def flush(self) -> None:
+        """Nothing is left to do: what was acknowledged was committed."""
+
+    def close(self) -> None:
+        self._connections.close()
+
+    # --- one conversation ---
+
+    def _place(self, conversation: str) -> Place:
+        return Place(self.org, codec.conversation_checked(conversation))
+
+    def _look(self, work: Callable[[Link, Place], R], conversation: str, way: Way = Way.ALONE) -> R:
+        """Reads of a conversation that is there."""
+        place = self._place(conversation)
+        return self._connections.look(
+            lambda link: work(link, place), _unknown(conversation), way=way
+        )
+
+    def _change(self, work: Callable[[Link, Place], R], conversation: str) -> R:
+        """Changes a conversation that is there, in one transaction."""
+        place = self._place(conversation)
+        nothing = _unknown(conversation)
+        return self._connections.run(lambda link: work(link, place), nothing=nothing)
+
+
+def _unknown(conversation: str) -> Callable[[], NoReturn]:
+    """What a conversation is where there are no tables."""
+
+    def refuse() -> NoReturn:
+        raise checks.unknown(conversation)
+
+    return refuse

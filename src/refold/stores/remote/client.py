@@ -1,0 +1,309 @@
+"""Calls of a team server: every wait, try and byte is bounded, and every answer becomes a value or
+one of our errors.
+
+A call that may be repeated without harm is tried again when the server is busy or the connection
+breaks: reading, and appending, which the chain of an event makes safe to repeat. The token goes to
+the one address it was given for; redirects are not followed. A token that is refused is read again,
+once: the user may have logged in anew. Neighbours: `store` says what is called.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from refold.checked import quoted
+from refold.errors import (
+    Conflict,
+    Corrupt,
+    Denied,
+    Invalid,
+    NotFound,
+    OverBudget,
+    RefoldError,
+    Unavailable,
+)
+from refold.settings import logins
+from refold.system import process_fork
+
+if TYPE_CHECKING:
+    import httpx
+
+CONNECT_S, READ_S, DEADLINE_S, CHECK_S = 5.0, 30.0, 30.0, 5.0
+PAUSE_S, PAUSE_S_MAX = 0.2, 5.0
+ANSWER_BYTES_MAX = 64 * 1024 * 1024
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+T = TypeVar("T")
+
+_ERRORS: dict[str, type[RefoldError]] = {
+    "invalid": Invalid,
+    "not-found": NotFound,
+    "corrupt": Corrupt,
+    "over-budget": OverBudget,
+    "too-large": Invalid,
+    "denied": Denied,
+    "unauthorized": Denied,
+}
+
+
+class Failure(Struct, kw_only=True):
+    """How the server refuses."""
+
+    error: str
+    message: str
+    hint: str = ""
+    head: int = 0
+
+
+class TokenAbout(Struct, kw_only=True):
+    """What a server says of a token."""
+
+    id: str
+    scope: str
+    expires_ms: int = 0
+
+
+class Client:
+    """Calls one organization's routes on one server, with the token of the user's login unless
+    another is given."""
+
+    def __init__(
+        self, place: str, *, token: str | None = None, deadline_s: float = DEADLINE_S
+    ) -> None:
+        self.place = place
+        self._given, self._token = token, token
+        parts = urlsplit(place)
+        self._org = parts.path.strip("/")
+        self._base = f"{parts.scheme}://{parts.netloc}/api/v1/orgs/{self._org}/context"
+        self._host = parts.hostname or ""
+        self._deadline_s = deadline_s
+        self._lock = threading.Lock()
+        self._client: httpx.Client | None = None
+        self._of_parents: list[httpx.Client] = []
+        process_fork.watch(self)
+
+    # --- calls ---
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str | int] | None = None,
+        body: bytes | None = None,
+        repeats: bool = True,
+    ) -> bytes:
+        """The body of the answer. A call that `repeats` is tried until the deadline."""
+        deadline = time.monotonic() + self._deadline_s
+        number = 0
+        while True:
+            number += 1
+            try:
+                return self._once(method, path, query, body)
+            except Unavailable as error:
+                pause_s = _pause_s(number, error.retry_after_s)
+                if not repeats or time.monotonic() + pause_s > deadline:
+                    raise
+                time.sleep(pause_s)
+
+    def value(self, type: type[T], method: str, path: str, **given: Any) -> T:
+        """The same, decoded."""
+        answer = self.call(method, path, **given)
+        try:
+            return msgspec.json.decode(answer, type=type)
+        except msgspec.DecodeError as error:
+            raise self._not_understood(error) from error
+
+    def send(self, path: str, chunks: Iterable[bytes], query: Mapping[str, str]) -> bytes:
+        """Posts chunks as they come, once."""
+        response = self._request("POST", path, query, _bytes_of(chunks), stream=False)
+        return self._checked(response)
+
+    def chunks(self, path: str) -> Iterator[bytes]:
+        """The body of an answer as it comes. Errors are raised before the first chunk."""
+        response = self._request("GET", path, None, None, stream=True)
+        if response.status_code != 200:
+            with closing(response):
+                self._translated(response.read)
+                self._checked(response)
+        return self._streamed(response)
+
+    def _streamed(self, response: httpx.Response) -> Iterator[bytes]:
+        with closing(response):
+            parts = response.iter_bytes(256 * 1024)
+            while (part := self._translated(lambda: next(parts, None))) is not None:
+                yield part
+
+    def _once(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str | int] | None,
+        body: bytes | None,
+    ) -> bytes:
+        return self._checked(self._request(method, path, query, body, stream=False))
+
+    def _request(
+        self, method: str, path: str, query: Any, content: Any, *, stream: bool
+    ) -> httpx.Response:
+        """The response, of a second try if the user has logged in again since the first."""
+        token = self._known_token()
+        response = self._sent(token, method, path, query, content, stream)
+        if response.status_code != 401 or not isinstance(content, bytes | None):
+            return response
+        self._token = None
+        newer = self._known_token()
+        if newer == token:
+            return response
+        response.close()
+        return self._sent(newer, method, path, query, content, stream)
+
+    def _sent(
+        self, token: str, method: str, path: str, query: Any, content: Any, stream: bool
+    ) -> httpx.Response:
+        client = self._opened()
+        request = client.build_request(
+            method,
+            f"{self._base}/{path}",
+            params=query,
+            content=content,
+            headers={"Authorization": f"Bearer {token}"},
+        )
+        return self._translated(lambda: client.send(request, stream=stream))
+
+    # --- the connection ---
+
+    def _opened(self) -> httpx.Client:
+        import httpx
+
+        with self._lock:
+            if self._client is None:
+                self._client = httpx.Client(
+                    timeout=httpx.Timeout(READ_S, connect=CONNECT_S),
+                    follow_redirects=False,
+                    # A proxy of the environment has no business on the way to this machine.
+                    trust_env=self._host not in LOOPBACK,
+                    limits=httpx.Limits(max_connections=32, max_keepalive_connections=8),
+                )
+                weakref.finalize(self, self._client.close)
+            return self._client
+
+    def _known_token(self) -> str:
+        token = self._token or self._given or logins.token_for(self.place, os.environ)
+        if token is None:
+            raise Denied(f"not logged in to {self.place}", hint=f"refold login {self.place}")
+        if not token.isascii() or not token.isprintable() or " " in token:
+            raise Invalid("that is not a token", hint="it begins with rft_")
+        self._token = token
+        return token
+
+    def before_fork(self) -> None:
+        """Nothing: the parent goes on with its connections."""
+
+    def after_fork(self, *, in_child: bool) -> None:
+        """Leaves the connections to the parent; the child opens its own."""
+        if in_child:
+            self._lock = threading.Lock()
+            if self._client is not None:
+                self._of_parents.append(self._client)
+                self._client = None
+
+    def close(self) -> None:
+        with self._lock:
+            if self._client is not None:
+                self._client.close()
+                self._client = None
+
+    # --- errors ---
+
+    def _translated(self, work: Callable[[], T]) -> T:
+        import httpx
+
+        try:
+            return work()
+        except httpx.HTTPError as error:
+            reason = f"{self.place} cannot be reached: {type(error).__name__}"
+            hint = "what was appended before is kept; try again"
+            raise Unavailable(reason, retry_after_s=1.0, hint=hint) from error
+
+    def _checked(self, response: httpx.Response) -> bytes:
+        """The body, if the server agreed."""
+        if len(response.content) > ANSWER_BYTES_MAX:
+            raise self._not_understood(f"an answer of {len(response.content):,} bytes")
+        if response.status_code in (200, 204):
+            return response.content
+        raise self._failure(response)
+
+    def _failure(self, response: httpx.Response) -> RefoldError:
+        try:
+            failure = msgspec.json.decode(response.content, type=Failure)
+        except msgspec.DecodeError:
+            said = f"{self.place} answered {response.status_code}"
+            if response.status_code in (408, 425, 429) or response.status_code >= 500:
+                return Unavailable(said, retry_after_s=_retry_after_s(response.headers))
+            return Unavailable(said, hint="is that the address of a refold server?")
+        if failure.error == "conflict":
+            return Conflict(failure.message, head=failure.head, hint=failure.hint)
+        if failure.error == "unauthorized":
+            return Denied(failure.message, hint=f"refold login {self.place}")
+        kind = _ERRORS.get(failure.error)
+        if kind is not None:
+            return kind(failure.message, hint=failure.hint)
+        wait_s = _retry_after_s(response.headers)
+        return Unavailable(failure.message, retry_after_s=wait_s, hint=failure.hint)
+
+    def _not_understood(self, why: object) -> Unavailable:
+        said = f"{self.place} gave an answer that is not understood: {why}"
+        return Unavailable(said, hint="is that the address of a refold server?")
+
+
+def token_checked(place: str, token: str) -> TokenAbout:
+    """What the server says of a token for a place. Denied if it refuses the token."""
+    client = Client(place, token=token, deadline_s=CHECK_S)
+    try:
+        return client.value(TokenAbout, "GET", "token")
+    finally:
+        client.close()
+
+
+def place_checked(url: str) -> str:
+    """The address of an organization on a server: `https://HOST/ORG`. Plain HTTP is for this
+    machine only, because a token would go in the clear."""
+    parts = urlsplit(url)
+    org = parts.path.strip("/")
+    try:
+        is_whole = bool(parts.hostname and org and "/" not in org and parts.port != 0)
+    except ValueError:
+        is_whole = False
+    if not is_whole or parts.query or parts.fragment or parts.username or parts.password:
+        hint = "https://refold.example.com/acme"
+        raise Invalid(f"{quoted(url, 200)} is not the address of an organization", hint=hint)
+    if parts.scheme != "https" and parts.hostname not in LOOPBACK:
+        raise Invalid(f"a token is not sent to {parts.hostname} in the clear", hint="use https://")
+    return f"{parts.scheme}://{parts.netloc}/{org}"
+
+
+def _bytes_of(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    for chunk in chunks:
+        yield bytes(chunk)
+
+
+def _pause_s(number: int, asked_s: float | None) -> float:
+    """How long to wait before the next try: longer each time, never the same as others do."""
+    longest = min(PAUSE_S_MAX, PAUSE_S * 2**number)
+    return max(asked_s or 0.0, random.uniform(0, longest))
+
+
+def _retry_after_s(headers: Mapping[str, str]) -> float:
+    value = headers.get("retry-after", "1")
+    return min(60.0, float(value)) if value.isascii() and value.isdecimal() else 1.0

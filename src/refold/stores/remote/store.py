@@ -1,0 +1,251 @@
+"""A store on a team's server: `https://HOST/ORG`.
+
+An append that returned is durable on the server, so `flush` has nothing to do. It compares and
+appends there, under the lock of the conversation, and may be repeated: the chain of an event says
+whether it is the same. Contents are hashed on both sides. What is derived (a search index) lies in
+the user's cache folder, in a folder for this server. Neighbours: `client` calls, the routes are
+those of `edges.server`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from refold.core import codec
+from refold.core.model import Conversation, Event
+from refold.errors import Corrupt, Invalid, NotFound
+from refold.stores import checks, lines
+from refold.stores.protocol import Recovery, Salvage
+from refold.stores.remote.client import Client, place_checked
+
+EVENTS_MAX = 1_000  # in one answer
+BATCH_MAX = 10_000  # in one append
+BATCH_BYTES_MAX = 16 * 1024 * 1024
+LIST_MAX = 1_000
+
+
+class About(Struct, kw_only=True):
+    id: str
+    head: int
+    chain: str
+    title: str = ""
+    parent: str = ""
+    parent_seq: int = 0
+    at_ms: int = 0
+    updated_ms: int = 0
+
+
+class Listed(Struct, kw_only=True):
+    conversations: list[About]
+
+
+class Kept(Struct, kw_only=True):
+    digest: str
+
+
+class Dropped(Struct, kw_only=True):
+    gone: bool
+
+
+class Pieces(Struct, kw_only=True):
+    pieces: list[str | dict[str, str]]
+    parent: str = ""
+    parent_seq: int = 0
+
+
+class Rewritten(Struct, kw_only=True):
+    kept: str
+
+
+class RemoteStore:
+    """Keeps logs and artifacts on a server; satisfies `Store`."""
+
+    recovered: Sequence[Recovery] = ()  # the server sees to its own disk
+
+    def __init__(self, url: str) -> None:
+        self.url = place_checked(url)
+        self._client = Client(self.url)
+        self._closed = False
+
+    # --- logs ---
+
+    def conversations(self, *, after: str = "", limit: int = 100) -> list[Conversation]:
+        self._check_open()
+        if limit <= 0:
+            return []
+        query = {"after": after, "limit": min(limit, LIST_MAX)}
+        found = self._client.value(Listed, "GET", "conversations", query=query)
+        return [_conversation(one) for one in found.conversations]
+
+    def conversation(self, conversation: str) -> Conversation:
+        path = self._path(conversation)
+        return _conversation(self._client.value(About, "GET", path))
+
+    def read(
+        self, conversation: str, *, after: int = 0, last: int | None = None, limit: int = 1_000
+    ) -> list[Event]:
+        path = self._path(conversation)
+        events: list[Event] = []
+        after, limit = checks.bounded(after), checks.bounded(limit)
+        while True:
+            query = {"after": after, "limit": min(limit - len(events), EVENTS_MAX)}
+            if last is not None:
+                query["last"] = checks.bounded(last)
+            answer = self._client.call("GET", f"{path}/events", query=query)
+            came = lines.events_in(answer, most=EVENTS_MAX)
+            events += came
+            if not came or len(events) >= limit:
+                return events
+            after = came[-1].seq
+
+    def append(self, conversation: str, events: Sequence[Event], *, expect: int) -> None:
+        self._check_open()
+        checks.check_append(conversation, events, expect)
+        batch = lines.batch_of(events) if events else b""
+        if len(events) > BATCH_MAX or len(batch) > BATCH_BYTES_MAX:
+            said = f"{len(events):,} events of {len(batch):,} bytes do not go in one batch"
+            raise Invalid(said, hint=f"at most {BATCH_MAX:,} events and {BATCH_BYTES_MAX:,} bytes")
+        path = f"{self._path(conversation)}/events"
+        self._client.call("POST", path, query={"expect": expect}, body=batch)
+
+    def bookmark(self, conversation: str) -> bytes | None:
+        path = f"{self._path(conversation)}/bookmark"
+        try:
+            return self._client.call("GET", path)
+        except NotFound:
+            return None
+
+    def keep_bookmark(self, conversation: str, data: bytes) -> None:
+        path = f"{self._path(conversation)}/bookmark"
+        self._client.call("PUT", path, body=data)
+
+    def fork(self, conversation: str, at: int, new: str) -> None:
+        codec.conversation_checked(new)
+        body = msgspec.json.encode({"at": at, "new": new})
+        self._client.call("POST", f"{self._path(conversation)}/fork", body=body, repeats=False)
+
+    def erase(self, conversation: str, seq: int) -> None:
+        body = msgspec.json.encode({"seq": seq})
+        self._client.call("POST", f"{self._path(conversation)}/erase", body=body)
+
+    def delete(self, conversation: str) -> None:
+        self._client.call("DELETE", self._path(conversation), repeats=False)
+
+    def salvage(self, conversation: str) -> Salvage:
+        seen = self._client.value(Pieces, "GET", f"{self._path(conversation)}/salvage")
+        pieces = tuple(map(_piece, seen.pieces))
+        return Salvage(pieces=pieces, parent=seen.parent, parent_seq=seen.parent_seq)
+
+    def rewrite(
+        self, conversation: str, events: Sequence[Event], *, after: int, seen: Salvage
+    ) -> str:
+        given = {
+            "events": [lines.line_of(event).decode() for event in events],
+            "after": after,
+            "seen": {
+                "pieces": [_sent(piece) for piece in seen.pieces],
+                "parent": seen.parent,
+                "parent_seq": seen.parent_seq,
+            },
+        }
+        path = f"{self._path(conversation)}/rewrite"
+        body = msgspec.json.encode(given)
+        return self._client.value(Rewritten, "POST", path, body=body, repeats=False).kept
+
+    # --- contents ---
+
+    def put(self, chunks: Iterable[bytes], *, suffix: str = ".bin") -> str:
+        self._check_open()
+        hasher = hashlib.sha256()
+
+        def hashed() -> Iterator[bytes]:
+            for chunk in chunks:
+                try:
+                    hasher.update(chunk)
+                except TypeError as error:
+                    raise checks.not_bytes(error) from error
+                yield chunk
+
+        kept = msgspec.json.decode(
+            self._client.send("artifacts", hashed(), {"suffix": suffix}), type=Kept
+        )
+        if kept.digest != hasher.hexdigest():
+            raise Corrupt(f"{self.url} kept other bytes than were sent", hint="put them again")
+        return kept.digest
+
+    def get(self, digest: str) -> Iterator[bytes]:
+        self._check_open()
+        codec.digest_checked(digest)
+        return self._checked(digest, self._client.chunks(f"artifacts/{digest}"))
+
+    def _checked(self, digest: str, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        hasher = hashlib.sha256()
+        for chunk in chunks:
+            hasher.update(chunk)
+            yield chunk
+        if hasher.hexdigest() != digest:
+            raise Corrupt(f"{self.url}: {digest} is not what came", hint="get it again")
+
+    def location(self, digest: str) -> str | None:
+        codec.digest_checked(digest)
+        return None
+
+    def drop(self, digest: str, *, before_ms: int) -> bool:
+        self._check_open()
+        codec.digest_checked(digest)
+        query = {"before_ms": max(0, before_ms)}
+        return self._client.value(Dropped, "DELETE", f"artifacts/{digest}", query=query).gone
+
+    def derived_path(self, name: str) -> str | None:
+        cache = os.environ.get("XDG_CACHE_HOME", "")
+        root = cache if os.path.isabs(cache) else os.path.expanduser("~/.cache")
+        folder = hashlib.sha256(self.url.encode()).hexdigest()[:16]
+        place = os.path.join(root, "refold", folder)
+        try:
+            os.makedirs(place, mode=0o700, exist_ok=True)
+        except OSError:
+            return None
+        return os.path.join(place, name)
+
+    # --- the end ---
+
+    def flush(self) -> None:
+        self._check_open()
+
+    def close(self) -> None:
+        self._closed = True
+        self._client.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise checks.closed(self.url)
+
+    def _path(self, conversation: str) -> str:
+        self._check_open()
+        return f"conversations/{codec.conversation_checked(conversation)}"
+
+
+def _conversation(about: About) -> Conversation:
+    return Conversation(
+        id=about.id,
+        head=about.head,
+        chain=bytes.fromhex(about.chain),
+        title=about.title,
+        parent=about.parent,
+        parent_seq=about.parent_seq,
+        at_ms=about.at_ms,
+        updated_ms=about.updated_ms,
+    )
+
+
+def _piece(piece: str | dict[str, str]) -> Event | str:
+    return piece.get("fault", "") if isinstance(piece, dict) else lines.event_of(piece.encode())
+
+
+def _sent(piece: Event | str) -> str | dict[str, str]:
+    return {"fault": piece} if isinstance(piece, str) else lines.line_of(piece).decode()

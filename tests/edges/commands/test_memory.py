@@ -1,0 +1,121 @@
+"""The memory in the shell: what the guide shows works when it is pasted, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.edges.cli.rooms import run
+
+GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "memory.md"
+
+
+@pytest.fixture(autouse=True)
+def here(alone: None) -> None:
+    """An empty folder."""
+
+
+@pytest.fixture(params=["semantic", "base"])
+def extra(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "base":
+        monkeypatch.setattr("refold.search.embedders.installed", lambda: None)
+
+
+def done(*words: str) -> str:
+    result = run(*words)
+    assert result.exit_code == 0, (words, result.output)
+    return result.stdout
+
+
+def entries(*words: str) -> list[str]:
+    found = json.loads(done("memory", *words, "--json"))["entries"]
+    return [entry["content"] for entry in found]
+
+
+def test_what_the_guide_shows_works_when_it_is_pasted(extra):
+    [block] = re.findall(r"```sh\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
+    told = {}
+    for line in block.splitlines():
+        name, *words = shlex.split(line, comments=True)
+        assert name == "refold"
+        told[" ".join(words[:3])] = done(*words)
+    assert "My manager is Helena" in told["memory search who is my boss?"]
+    assert "The database port is 6432" in told["memory inbox --scope"]
+    assert "Bring it back with: refold memory revert 3" in told["memory revert 2"]
+    assert entries("list") == ["My manager is Helena", "The database port is 6432"]
+
+
+def test_another_project_has_its_own_memory():
+    Path("other").mkdir()
+    done("memory", "add", "The port is 1")
+    done("memory", "add", "The port is 2", "--project", "other")
+    assert entries("list") == ["The port is 1"]
+    assert entries("list", "--project", "other") == ["The port is 2"]
+    assert Path("other/.refold/refold.db").is_file()
+    for words in (("--project", "nowhere"), ("--project", "other", "--store", "memory:")):
+        assert run("memory", "list", *words).exit_code != 0
+
+
+def test_forgetting_asks_and_names_what_it_means():
+    done("memory", "add", "The port is 1", "--tag", "infra")
+    refused = run("memory", "forget", "--tag", "infra")
+    assert refused.exit_code != 0 and "--yes" in refused.output
+    assert entries("list") == ["The port is 1"]
+    assert "Forgotten: 1 event" in done("memory", "forget", "--tag", "infra", "--yes")
+    assert entries("list") == []
+    assert run("memory", "forget", "--yes").exit_code != 0
+
+
+def test_an_import_waits_and_a_file_that_is_none_changes_nothing():
+    done("memory", "add", "The port is 1")
+    done("memory", "export", "out.jsonl")
+    assert run("memory", "export", "out.jsonl").exit_code != 0
+    os.mkfifo("pipe")
+    Path("bad.jsonl").write_bytes(Path("out.jsonl").read_bytes() + b"{\x1b[2J\n")
+    Path("folder").mkdir()
+    for name in ("bad.jsonl", "nowhere.jsonl", "pipe", "folder", "/dev/zero"):
+        result = run("memory", "import", name, "--scope", "agent.x")
+        assert result.exit_code != 0 and "\x1b" not in result.output, name
+    assert "bad.jsonl:3" in run("memory", "import", "bad.jsonl").output
+    assert entries("list", "--scope", "agent.x") == []
+    assert "1 new" in done("memory", "import", "out.jsonl", "--scope", "agent.x", "--accept")
+    assert entries("list", "--scope", "agent.x") == ["The port is 1"]
+
+
+def test_what_is_imported_from_a_pipe_is_what_was_exported_to_one():
+    done("memory", "add", "Zürich 東京 \x1b[31m")
+    lines = done("memory", "export", "-")
+    result = run("memory", "import", "-", "--scope", "user", "--accept", input=lines)
+    assert result.exit_code == 0
+    assert entries("list", "--scope", "user") == entries("list", "--scope", "project")
+
+
+def test_terminals_are_safe_from_what_is_remembered():
+    done("memory", "add", "clear \x1b[2J the \u202e screen")
+    for words in (("list",), ("log",), ("search", "screen"), ("revert", "1")):
+        told = done("memory", *words)
+        assert "\x1b" not in told and "\u202e" not in told
+
+
+def test_the_settings_of_the_project_hold_in_the_shell():
+    done("memory", "add", "The port is 6432")
+    Path("refold.toml").write_text('memory_vectors = "pinecone"\n')
+    result = run("memory", "search", "port")
+    assert (
+        result.exit_code != 0 and "pinecone" in result.output and "Traceback" not in result.output
+    )
+    Path("refold.toml").write_text('memory_embedder = "off"\nmemory_threshold = 1.0\n')
+    assert entries("search", "the port of nothing else at all") == []
+
+
+@pytest.mark.parametrize("scheme", ["sqlite:{}/new.db", "files:{}/new"])
+def test_the_store_is_made_by_what_writes_and_missed_by_what_reads(scheme, tmp_path):
+    url = scheme.format(tmp_path)
+    assert run("memory", "list", "--store", url).exit_code == 3
+    assert run("memory", "add", "The port is 8443.", "--store", url).exit_code == 0
+    assert "The port is 8443." in done("memory", "list", "--store", url)

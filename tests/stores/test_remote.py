@@ -1,0 +1,116 @@
+"""A store on a team's server, over a real socket. The whole contract runs in tests/real/server."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+import refold
+from refold.errors import Denied, Invalid, Unavailable
+from refold.stores import contract, open_store
+from tests.edges.server.running import Running
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory):
+    server = Running(tmp_path_factory.mktemp("server"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path_factory, monkeypatch):
+    folder = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("XDG_DATA_HOME", str(folder / "data"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+    return folder
+
+
+# It writes an event that was not sealed as it stands: a server takes in only what can be verified.
+NOT_VERIFIED = "every_field_of_an_event_is_kept"
+
+
+class RemotePlace:
+    """An organization of its own."""
+
+    def __init__(self, running: Running) -> None:
+        self.url = running.place(dict(os.environ))
+
+    def open(self):
+        return open_store(self.url)
+
+
+@pytest.mark.parametrize("clause", contract.logs.CLAUSES, ids=contract.name)
+def test_the_remote_store_keeps_the_contract_of_logs(clause, running):
+    if clause.__name__ != NOT_VERIFIED:
+        clause(lambda: RemotePlace(running))
+
+
+def test_a_conversation_on_a_server_is_like_any_other(running):
+    url = RemotePlace(running).url
+    with refold.open("c", store=url, model="gpt-4o", window=4_000) as context:
+        for number in range(40):
+            context.append({"role": "user", "content": f"step {number} " + "words " * 50})
+            context.append({"role": "assistant", "content": f"done {number}"})
+            context.request()
+        context.compact(target=1_500)
+        page = context.request()
+    with refold.open("c", store=url, model="gpt-4o", window=4_000) as again:
+        assert again.request() == page
+        assert again.undo()
+        assert again.search("step")
+
+
+def test_whoever_is_not_logged_in_is_told_how(running):
+    with pytest.raises(Denied) as caught:
+        open_store(f"http://127.0.0.1:{running.port}/nobody").conversations()
+    assert "refold login" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://example.com/acme",
+        "https://example.com",
+        "https://example.com/a/b",
+        "https://user:pass@example.com/acme",
+        "https://example.com/acme?token=x",
+        "https://",
+        "https://example.com:99999/acme",
+    ],
+)
+def test_an_address_that_is_none_is_refused(url):
+    with pytest.raises(Invalid):
+        open_store(url)
+
+
+def test_a_server_that_is_away_is_unavailable(monkeypatch):
+    from refold.settings import logins
+    from refold.stores.remote import client
+
+    monkeypatch.setattr(client, "DEADLINE_S", 0.2)
+    place = "http://127.0.0.1:9/acme"
+    logins.keep(place, "rft_x", dict(os.environ))
+    store = open_store(place)
+    store._client._deadline_s = 0.2
+    with pytest.raises(Unavailable):
+        store.conversations()
+
+
+def test_the_file_of_logins_is_for_the_user_alone(running, home):
+    RemotePlace(running)
+    path = home / "data" / "refold" / "logins.json"
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_token_of_the_environment_goes_only_to_the_place_it_was_set_with(running, monkeypatch):
+    from refold.settings.logins import token_for
+
+    environ = {
+        "REFOLD_TOKEN": "rft_x",
+        "REFOLD_STORE": "https://a.example/acme",
+        "XDG_DATA_HOME": "/nonexistent",
+    }
+    assert token_for("https://a.example/acme", environ) == "rft_x"
+    assert token_for("https://b.example/acme", environ) is None
