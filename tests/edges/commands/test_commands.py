@@ -151,7 +151,7 @@ def _team_token() -> str:
 def server_that_knows_every_token(monkeypatch: pytest.MonkeyPatch) -> None:
     """`login` asks a server; tests/edges/commands/test_team.py has a real one."""
     about = TokenAbout(id="tok-1", scope="write", expires_ms=1_900_000_000_000)
-    monkeypatch.setattr("refold.edges.commands.login.token_checked", lambda *_: about)
+    monkeypatch.setattr("refold.edges.commands.login.asked_token", lambda *_: about)
 
 
 def stdin() -> io.BytesIO:
