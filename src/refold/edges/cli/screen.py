@@ -86,9 +86,9 @@ class Screen:
         if lines and self.has_color:
             self.out.write(f"\x1b[{lines}F\x1b[J")
 
-    def text(self, text: str) -> None:
+    def text(self, text: Part) -> None:
         """Prints a text without ending the line."""
-        self.out.write(self._escaped(text))
+        self.out.write(self._shown(text))
 
     def block(self, text: str) -> None:
         """Prints a text of others, indented, so that none of its lines can pass for one of ours."""

@@ -111,6 +111,7 @@ COMMANDS = {
     "login": Entry("login", "Keep a token for a team server, and check it.", is_shell_only=True),
     "logout": Entry("logout", "Forget the token for a team server.", is_shell_only=True),
     "doctor": Entry("doctor", "Check this installation."),
+    "chat": Entry("chat", "Talk to a model that works on this folder.", is_shell_only=True),
     "demo": Entry("demo", "Play an agent session with and without refold.", is_shell_only=True),
     "watch": Entry(
         "watch", "Follow a conversation that another process writes.", is_shell_only=True

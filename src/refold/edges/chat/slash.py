@@ -1,0 +1,158 @@
+"""`/name args` in a chat: the commands of the table on the open conversation, and the few that only
+a chat can have, because they change what it works on.
+
+The table is read as it is, so a new command appears here by itself, with its help and its
+suggestions for a typo. Neighbours: `edges.commands.line` parses, `edges.commands` has the table,
+`loop` calls `obey`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from click.exceptions import Abort
+from msgspec import Struct
+
+from refold.conversations.listing import id_of, newest, title_of
+from refold.edges.chat import remembered
+from refold.edges.chat.loop import Chat, endpoint_for
+from refold.edges.chat.names import new_id
+from refold.edges.chat.tools import TOOLS
+from refold.edges.cli.screen import Screen
+from refold.edges.commands.command import Document
+from refold.edges.commands.line import Line, parse, split
+from refold.edges.commands.session import Session
+from refold.errors import Invalid, RefoldError
+from refold.log.reading import open_id_checked
+
+LISTED_MAX = 20
+
+
+class OwnCommand(Struct, frozen=True):
+    """A command of the chat itself: what it takes, what it does, in one line, and how."""
+
+    takes: str
+    summary: str
+    run: Callable[[Chat, str], bool]
+
+
+def obey(chat: Chat, line: str) -> bool:
+    """Carries out one line; False if it ends the chat."""
+    words = split(line[1:])
+    own = OWN.get(words[0]) if words else None
+    chat.is_quiet_about_notices = own is None
+    try:
+        if own is not None:
+            return own.run(chat, " ".join(words[1:]))
+        _run(chat, parse(line, also=OWN))
+    except RefoldError as error:
+        chat.shown.error(error)
+    except (Abort, KeyboardInterrupt):
+        chat.shown.aside("Nothing was changed.")
+    finally:
+        chat.is_quiet_about_notices = False
+    return True
+
+
+def _run(chat: Chat, line: Line) -> None:
+    """Runs a command of the table and shows its result."""
+    shown = chat.shown.screen
+    screen = Screen(
+        json_output=line.json_output, no_color=shown.no_color, out=shown.out, is_shell=False
+    )
+    if line.command.on == "conversation":
+        # A conversation is in the store from its first message on; a command may come before it.
+        chat.context.flush()
+    with Session.holding(chat.context, chat.store, screen=screen) as session:
+        result = line.command.run(session, line.arguments)
+        if isinstance(result, Document):
+            screen.document(result.chunks)
+        elif line.json_output:
+            screen.emit(result)
+        else:
+            line.command.show(result, screen)
+    if line.command.name == "help" and not getattr(line.arguments, "command", ""):
+        _show_own(screen)
+    screen.out.flush()
+
+
+def _show_own(screen: Screen) -> None:
+    screen.line()
+    screen.line("Only in a chat:")
+    for name, own in OWN.items():
+        screen.line(f"  {f'/{name} {own.takes}'.strip():<18} {own.summary}")
+
+
+# --- the chat's own ---
+
+
+def _model(chat: Chat, spec: str) -> bool:
+    if spec:
+        chat.use(endpoint_for(spec, os.environ))
+        remembered.remember(chat.store.url, chat.context.id, spec, os.environ)
+    window = chat.context.budget.window
+    chat.shown.aside(f"{chat.endpoint.model.spec}, with a window of {window:,} tokens")
+    return True
+
+
+def _resume(chat: Chat, name: str) -> bool:
+    if not name:
+        _list(chat)
+        return True
+    id = id_of(chat.store, name)
+    chat.store.conversation(id)
+    chat.go_to(id)
+    chat.shown.aside(f"This is {id}: {title_of(chat.store, id, chat.context.view.title)}")
+    return True
+
+
+def _list(chat: Chat) -> None:
+    """The newest conversations, as /resume takes them."""
+    found = newest(chat.store)[:LISTED_MAX]
+    for place, about in enumerate(found, start=1):
+        title = title_of(chat.store, about.id, "")
+        chat.shown.aside(("bold", f"@{place} {about.id}"), f"  {title}")
+    chat.shown.aside(("dim", "Go there with: /resume ID") if found else "There is none yet.")
+
+
+def _fork(chat: Chat, name: str) -> bool:
+    if not chat.context.view.slots:
+        raise Invalid("there is nothing to fork yet", hint="ask something first")
+    id, parent = open_id_checked(name or new_id(chat.store)), chat.context.id
+    chat.context.fork(id).close()
+    chat.go_to(id)
+    chat.shown.aside(f"This is {id}, a fork of {parent}; /resume {parent} goes back")
+    return True
+
+
+def _new(chat: Chat, name: str) -> bool:
+    chat.go_to(open_id_checked(name or new_id(chat.store)))
+    chat.shown.aside(f"This is {chat.context.id}, a new conversation")
+    return True
+
+
+def _tools(chat: Chat, _: str) -> bool:
+    asked = not chat.options.yes
+    for tool in chat.tools.definitions():
+        name = tool["name"]
+        asks = " (asks first)" if name in TOOLS and TOOLS[name].changes and asked else ""
+        chat.shown.aside(("bold", name), f"  {tool['description']}{asks}")
+    if chat.options.read_only:
+        chat.shown.aside(("dim", "This chat only reads: nothing is written or run."))
+    return True
+
+
+def _exit(chat: Chat, _: str) -> bool:
+    return False
+
+
+OWN = {
+    "model": OwnCommand("[MODEL]", "Say which model answers, or go on with another.", _model),
+    "resume": OwnCommand("[ID]", "List the conversations, or go on with another.", _resume),
+    "fork": OwnCommand("[ID]", "Go on in a copy; this conversation stays as it is.", _fork),
+    "new": OwnCommand("[ID]", "Start a new conversation.", _new),
+    "tools": OwnCommand("", "List the tools that the model has.", _tools),
+    "exit": OwnCommand("", "Leave. So does Ctrl-D.", _exit),
+    "quit": OwnCommand("", "Leave.", _exit),
+}

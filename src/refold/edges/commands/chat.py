@@ -1,0 +1,97 @@
+"""`refold chat`: an agent in the terminal, on the files of this folder.
+
+Neighbour: `edges.chat` is the chat itself, and is loaded when it begins.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, field
+
+from refold.edges.commands.command import Arguments, Command, Result, Screen
+from refold.edges.commands.session import Session
+from refold.edges.commands.text import number
+from refold.errors import Invalid
+
+MODEL = Meta(
+    description="openai:NAME, anthropic:NAME, gemini:NAME, ollama:NAME, llamacpp:NAME, vllm:NAME, "
+    "openrouter:NAME, URL#NAME, or scripted.",
+    extra={"metavar": "MODEL", "short": "-m"},
+)
+CONTINUE = Meta(description="Go on with the newest conversation.", extra={"short": "-c"})
+RESUME = Meta(description="Go on with this conversation.", extra={"metavar": "ID", "short": "-r"})
+YES = Meta(description="Write files and run commands without asking.")
+READ_ONLY = Meta(description="Offer no tool that writes or runs something.")
+COST_MAX = Meta(description="Stop before the conversation costs more, in dollars.", ge=0)
+WINDOW = Meta(description="The window to work in, in tokens.", ge=1)
+ALLOW = Meta(
+    description="Another folder that tools may use; may be repeated.", extra={"metavar": "FOLDER"}
+)
+WRITER = Meta(description="Let the model of the chat put compactions into words.")
+
+
+class ChatArguments(Arguments, frozen=True, kw_only=True):
+    model: Annotated[str, MODEL] = ""
+    continue_: Annotated[bool, CONTINUE] = field(default=False, name="continue")
+    resume: Annotated[str, RESUME] = ""
+    yes: Annotated[bool, YES] = False
+    read_only: Annotated[bool, READ_ONLY] = False
+    cost_max: Annotated[float, COST_MAX] | None = None
+    window: Annotated[int, WINDOW] | None = None
+    allow: Annotated[tuple[str, ...], ALLOW] = ()
+    writer: Annotated[bool, WRITER] = False
+
+
+class ChatEnded(Result, frozen=True, kw_only=True):
+    """A chat that is over: what the model said in it, and what the conversation is now."""
+
+    conversation: str
+    model: str
+    replies: tuple[str, ...]
+    messages: int
+    tokens: int
+    window: int
+    cost: float | None
+
+
+def run(session: Session, arguments: ChatArguments) -> ChatEnded:
+    from refold.edges.chat.shown import Shown
+    from refold.edges.chat.slash import obey
+    from refold.edges.chat.start import started
+    from refold.edges.cli.screen import Screen as Terminal
+
+    if not isinstance(session.screen, Terminal):
+        raise Invalid("a chat needs somebody who types", hint="run refold chat in a terminal")
+    chat = started(session, arguments, Shown(session.screen))
+    try:
+        chat.run(obey)
+        stats = chat.context.stats()
+    finally:
+        chat.close()
+    return ChatEnded(
+        conversation=chat.context.id,
+        model=chat.endpoint.model.spec,
+        replies=tuple(chat.replies),
+        messages=stats.messages,
+        tokens=stats.current,
+        window=stats.window,
+        cost=stats.cost,
+    )
+
+
+def show(ended: ChatEnded, screen: Screen) -> None:
+    if ended.messages:
+        kept = f"{number(ended.messages, 'message')} kept"
+        screen.note(f"{kept}; go on with: refold chat --resume {ended.conversation}")
+
+
+COMMAND = Command(
+    name="chat",
+    details="Lines that begin with / are commands: /help lists them. @FILE takes a file along. "
+    "Ctrl-C stops a reply or a tool, Ctrl-D leaves. Tools stay in this folder.",
+    on="store",
+    arguments=ChatArguments,
+    run=run,
+    show=show,
+)
