@@ -6,7 +6,6 @@ is one request. Neighbours: `prompt` is the same with history and completion, `l
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Protocol, TextIO
 
@@ -16,9 +15,11 @@ LINES_MAX = 10_000
 
 
 class Lines(Protocol):
-    """Where requests come from."""
+    """Where requests come from. `can_ask` says whether somebody sits there, `shows_status`
+    whether the numbers stand beside the line."""
 
     can_ask: bool
+    shows_status: bool
 
     def read(self, status: str) -> str | None:
         """The next request, which may have several lines; None at the end of the input."""
@@ -30,7 +31,9 @@ class Lines(Protocol):
 
 
 class PlainLines:
-    """Lines of standard input. `can_ask` says whether somebody sits there."""
+    """Lines of standard input."""
+
+    shows_status = False
 
     def __init__(self, stdin: TextIO, *, is_terminal: bool) -> None:
         self._stdin, self.can_ask = stdin, is_terminal
@@ -76,8 +79,3 @@ def _until_quotes(next_line: Callable[[bool], str | None]) -> str:
             break
         lines.append(line)
     return "\n".join(lines)
-
-
-def is_terminal() -> bool:
-    """Whether somebody types, and sees what is printed."""
-    return sys.stdin.isatty() and sys.stdout.isatty()

@@ -182,7 +182,8 @@ class Chat:
                 self._close_calls()
                 self.shown.error(error)
         self.shown.end()
-        self.shown.status(self.context.stats())
+        if not self.lines.shows_status:
+            self.shown.status(self.context.stats())
 
     def _append(self, text: str) -> None:
         if not self.context.view.title:

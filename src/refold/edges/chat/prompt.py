@@ -1,16 +1,18 @@
 """What a person types on a terminal that can move its cursor: several lines, history, completion,
 and the numbers of the context below the line. Needs the extra `chat` (prompt_toolkit).
 
-Enter sends; Alt-Enter, Ctrl-J or a backslash at the end of a line begin another. Completion runs
-in a thread of its own and history is read in another, so no key waits for the disk. Neighbours:
-`lines` is the same for plain terminals, `completion` finds the words.
+Enter sends; Alt-Enter, or a backslash at the end of a line, begins another. Completion runs in a
+thread of its own and history is read in another, so no key waits for the disk. Neighbours: `lines`
+is the same for plain terminals, `completion` finds the words.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from refold.edges.chat.completion import Names, words_for
@@ -23,27 +25,43 @@ class PromptLines:
     """Lines of a terminal, by prompt_toolkit."""
 
     can_ask = True
+    shows_status = True
 
-    def __init__(self, names: Callable[[], Names], history: Path) -> None:
+    def __init__(self, root: Path, history: Path) -> None:
         from prompt_toolkit import PromptSession
         from prompt_toolkit.completion import DynamicCompleter
 
-        self._find_names = names
-        self._names = names()
+        self.find_names: Callable[[], Names] = lambda: Names(root)
+        self._names = Names(root)
+        self._ahead: list[str | None] = []
         self._session: Any = PromptSession(
             history=_history(history),
             completer=DynamicCompleter(self._completer),
             complete_in_thread=True,
             complete_while_typing=False,
             key_bindings=_keys(),
-            multiline=True,
             prompt_continuation="  ",
         )
 
     def read(self, status: str) -> str | None:
-        self._names = self._find_names()
+        if self._ahead:
+            return self._ahead.pop()
+        self._names = self.find_names()
+        return self._prompted(bottom_toolbar=status)
+
+    def read_ahead(self, module: str) -> None:
+        """Reads the first line while a module is loaded, once the prompt stands there."""
+        loading = Thread(target=import_module, args=(module,), daemon=True)
         try:
-            text: str = self._session.prompt(PROMPT, bottom_toolbar=status)
+            self._ahead = [self._prompted(pre_run=loading.start)]
+        except KeyboardInterrupt:
+            # As at any prompt: the line is gone, the next is asked for.
+            self._ahead = []
+        loading.join()
+
+    def _prompted(self, **given: Any) -> str | None:
+        try:
+            text: str = self._session.prompt(PROMPT, **given)
         except EOFError:
             return None
         return text
@@ -77,16 +95,17 @@ def _keys() -> Any:
             buffer.complete_state = None
         elif buffer.document.current_line_before_cursor.endswith("\\"):
             buffer.delete_before_cursor()
-            buffer.newline()
+            buffer.insert_text("\n")
         else:
             buffer.validate_and_handle()
 
     def begin_line(event: Any) -> None:
-        event.current_buffer.newline()
+        event.current_buffer.insert_text("\n")
 
     keys.add("enter")(send)
+    # Enter that was typed while a reply came in arrives as Ctrl-J.
+    keys.add("c-j")(send)
     keys.add("escape", "enter")(begin_line)
-    keys.add("c-j")(begin_line)
     return keys
 
 

@@ -10,6 +10,7 @@ prints, `loop` says what happened.
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,7 +26,8 @@ from refold.log.notices import Notice
 from refold.redaction import redacted
 from refold.tokens.models import dollars
 
-ARGUMENT_CHARS, RESULT_CHARS, RESULT_LINES = 200, 400, 6
+ARGUMENT_CHARS, RESULT_LINES = 200, 6
+INDENT = " " * 4
 # Characters that belong to the one before them: printed apart, they would be shown as escapes.
 _JOINED = "\ufe0e\ufe0f"
 
@@ -91,11 +93,13 @@ class Shown:
     def result(self, used: Used) -> None:
         """Shows the beginning of what a tool gave."""
         lines = used.text.splitlines()
-        shown = [cut(line, RESULT_CHARS) for line in lines[:RESULT_LINES]]
+        room = max(20, shutil.get_terminal_size().columns - len(INDENT))
+        shown = [cut(line.expandtabs(4), room) for line in lines[:RESULT_LINES]]
         for line in shown:
-            self.aside(("red" if used.is_error else "dim", f"    {line}"))
+            self.aside(("red" if used.is_error else "dim", INDENT + line))
         if len(lines) > len(shown):
-            self.aside(("dim", f"    ... {number(len(lines) - len(shown), 'line')} more"))
+            left = number(len(lines) - len(shown), "more line")
+            self.aside(("dim", f"{INDENT}... {left}"))
 
     def details(self, text: str) -> None:
         """Shows what a tool is about to do: a difference, or a command."""
@@ -128,7 +132,7 @@ def _arguments_text(arguments: Mapping[str, Any]) -> str:
 def status_text(stats: Stats) -> str:
     """`9,120 / 24,000 tokens (38.0%) | $0.0123 | 41 messages | 2 summaries | chat-…`."""
     parts = [f"{stats.current:,} / {stats.window:,} tokens ({stats.percent:.1f}%)"]
-    if stats.billed.input or stats.billed.output:
+    if stats.cost:
         parts.append(dollars(stats.cost))
     parts.append(number(stats.messages, "message"))
     if stats.summaries:
@@ -152,6 +156,6 @@ def notice_text(notice: Notice) -> tuple[str, str]:
             return "yellow", f"The provider refused the page as too long; it was shortened: {sizes}"
         case "artifact-kept":
             handle, size = notice.details.get("handle"), notice.details.get("bytes", 0)
-            return "dim", f"    kept whole as {handle} ({number(size, 'byte')})"
+            return "dim", f"{INDENT}kept whole as {handle} ({number(size, 'byte')})"
         case _:
             return "dim", f"{notice.name}: {notice.reason}" if notice.reason else ""

@@ -9,7 +9,6 @@ begins, `edges.commands.chat` is the command.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,12 +16,14 @@ from typing import TYPE_CHECKING
 from refold.conversations.listing import newest
 from refold.edges.chat import remembered
 from refold.edges.chat.completion import Names
-from refold.edges.chat.lines import Lines, PlainLines, is_terminal
+from refold.edges.chat.lines import Lines
 from refold.edges.chat.loop import Chat, Options, endpoint_for
 from refold.edges.chat.names import new_id
+from refold.edges.chat.prompt import PromptLines
 from refold.edges.chat.scripted import SPEC as SCRIPTED
 from refold.edges.chat.shown import Shown
 from refold.edges.chat.slash import OWN
+from refold.edges.chat.terminal import MODEL_ENV
 from refold.edges.chat.workspace import Workspace
 from refold.edges.commands.session import Session
 from refold.edges.endpoints.model_names import PROVIDERS
@@ -31,7 +32,6 @@ from refold.errors import Invalid, NotFound
 if TYPE_CHECKING:
     from refold.edges.commands.chat import ChatArguments
 
-MODEL_ENV = "REFOLD_CHAT_MODEL"
 HANDLES_MAX, CONVERSATIONS_MAX = 500, 50
 EXPLAINED = (
     "No model is set. Name one: refold chat --model openai:NAME, anthropic:NAME, gemini:NAME,",
@@ -40,12 +40,11 @@ EXPLAINED = (
 )
 
 
-def started(session: Session, given: ChatArguments, shown: Shown) -> Chat:
+def started(session: Session, given: ChatArguments, shown: Shown, lines: Lines) -> Chat:
     """The chat that the arguments ask for, ready to run."""
     store = session.target
     id = _conversation(session, given)
-    plain = PlainLines(sys.stdin, is_terminal=is_terminal())
-    spec = _spec(given, store.url, id or "", os.environ) or _offered(shown, plain)
+    spec = _spec(given, store.url, id or "", os.environ) or _offered(shown, lines)
     endpoint = endpoint_for(spec, os.environ)
     chat = Chat(
         store,
@@ -55,10 +54,11 @@ def started(session: Session, given: ChatArguments, shown: Shown) -> Chat:
         options=_options(given),
         workspace=_workspace(given),
         shown=shown,
-        lines=plain,
+        lines=lines,
     )
     remembered.remember(store.url, chat.context.id, endpoint.model.spec, os.environ)
-    chat.lines = _better(plain, chat)
+    if isinstance(lines, PromptLines):
+        lines.find_names = lambda: _names(chat)
     return chat
 
 
@@ -116,21 +116,6 @@ def _workspace(given: ChatArguments) -> Workspace:
         if not folder.is_dir():
             raise NotFound(f"there is no folder {str(folder)!r:.200}", hint="check --allow")
     return Workspace(Path.cwd(), allowed)
-
-
-def _better(plain: PlainLines, chat: Chat) -> Lines:
-    """Lines with history and completion, where the terminal and the installation have them."""
-    if not plain.can_ask or os.environ.get("TERM", "dumb") in ("", "dumb"):
-        return plain
-    from importlib.util import find_spec
-
-    if find_spec("prompt_toolkit") is None:
-        advice = "History and completion need the extra chat: pip install 'refold[chat]'"
-        chat.shown.aside(("dim", advice))
-        return plain
-    from refold.edges.chat.prompt import PromptLines
-
-    return PromptLines(lambda: _names(chat), remembered.history_file(os.environ))
 
 
 def _names(chat: Chat) -> Names:

@@ -56,14 +56,19 @@ class ChatEnded(Result, frozen=True, kw_only=True):
 
 
 def run(session: Session, arguments: ChatArguments) -> ChatEnded:
-    from refold.edges.chat.shown import Shown
-    from refold.edges.chat.slash import obey
-    from refold.edges.chat.start import started
+    from refold.edges.chat.terminal import lines_for, read_ahead
     from refold.edges.cli.screen import Screen as Terminal
 
     if not isinstance(session.screen, Terminal):
         raise Invalid("a chat needs somebody who types", hint="run refold chat in a terminal")
-    chat = started(session, arguments, Shown(session.screen))
+    lines = lines_for(session.screen)
+    read_ahead(lines, arguments)
+    # The engine is large: a person who types first does not wait for it.
+    from refold.edges.chat.shown import Shown
+    from refold.edges.chat.slash import obey
+    from refold.edges.chat.start import started
+
+    chat = started(session, arguments, Shown(session.screen), lines)
     try:
         chat.run(obey)
         stats = chat.context.stats()
