@@ -51,8 +51,8 @@ class Scripted:
 
     def stream(self, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """The chunks of the reply to a request."""
-        asked, results = _turn(request["messages"])
-        calls, text = _reply(asked, results)
+        asked, steps = _turn(request["messages"])
+        calls, text = _reply(asked, steps)
         for word in re.findall(r"\s*\S+", text):
             time.sleep(self._word_s)
             yield _chunk({"content": word})
@@ -72,15 +72,28 @@ def _chunk(delta: dict[str, Any], finished: str | None = None) -> dict[str, Any]
 # --- what was asked ---
 
 
-def _turn(messages: list[dict[str, Any]]) -> tuple[str, list[str]]:
-    """The newest request of the user, and the results of tools since."""
-    results: list[str] = []
+class Step(Struct, frozen=True):
+    """A call that was made for the request, and what it gave."""
+
+    call: Call
+    result: str
+
+
+def _turn(messages: list[dict[str, Any]]) -> tuple[str, list[Step]]:
+    """The newest request of the user, and the steps since that the page still shows."""
+    steps: list[Step] = []
+    results: dict[str, str] = {}
     for message in reversed(messages):
+        content = _text(message.get("content"))
         if message["role"] == "user":
-            return _text(message.get("content")), results[::-1]
+            return content, steps[::-1]
         if message["role"] == "tool":
-            results.append(_text(message.get("content")))
-    return "", results[::-1]
+            results[str(message.get("tool_call_id"))] = content
+        for call in reversed(objects_in(message.get("tool_calls"))):
+            function = call["function"]
+            made = Call(function["name"], json.loads(function["arguments"]))
+            steps.append(Step(made, results.get(call["id"], "")))
+    return "", steps[::-1]
 
 
 def _text(content: Any) -> str:
@@ -91,20 +104,36 @@ def _text(content: Any) -> str:
     return texts[-1] if texts else ""
 
 
-def _reply(asked: str, results: list[str]) -> tuple[list[Call], str]:
+def _reply(asked: str, steps: list[Step]) -> tuple[list[Call], str]:
     """The tools that come next, and the words before them; words alone end the turn."""
-    for pattern, plan in _PLANS:
-        found = re.search(pattern, asked, re.I | re.S)
-        if found is not None:
-            return plan(found, results)
+    for text in _requests(asked):
+        for pattern, plan in _PLANS:
+            found = re.match(pattern, text, re.I | re.S)
+            if found is not None:
+                return plan(found, steps)
     return [], HELP
 
 
-def _once(call: Call, results: list[str], said: str) -> tuple[list[Call], str]:
+def _requests(asked: str) -> Iterator[str]:
+    """What may be meant: the whole text; or a paragraph of it, the last first, where the page
+    joined the request with others and with summaries, which say that they are none. Files that
+    go along are left out."""
+    asked = _FILES.sub("", asked).strip()
+    paragraphs = asked.split("\n\n")
+    if not any(map(_is_summary, paragraphs)):
+        yield asked
+    yield from (one.strip() for one in reversed(paragraphs) if not _is_summary(one))
+
+
+def _is_summary(paragraph: str) -> bool:
+    return paragraph.startswith("[") and "not a new request" in paragraph
+
+
+def _once(call: Call, steps: list[Step], said: str) -> tuple[list[Call], str]:
     """One tool, then what it gave."""
-    if not results:
+    if not steps:
         return [call], said
-    return [], f"{_quoted(results[-1])}"
+    return [], _quoted(steps[-1].result)
 
 
 def _quoted(result: str) -> str:
@@ -117,78 +146,82 @@ def _quoted(result: str) -> str:
 # --- what it understands ---
 
 _Found = re.Match[str]
+_FILES = re.compile(r"<(file-[0-9a-f]+)[^>]*>.*?</\1>", re.S)
 
 
-def _list(found: _Found, results: list[str]) -> tuple[list[Call], str]:
+def _list(found: _Found, steps: list[Step]) -> tuple[list[Call], str]:
     call = Call("list_files", {"path": found["folder"] or "."})
-    return _once(call, results, "I look at the files.")
+    return _once(call, steps, "I look at the files.")
 
 
-def _read(found: _Found, results: list[str]) -> tuple[list[Call], str]:
+def _read(found: _Found, steps: list[Step]) -> tuple[list[Call], str]:
     path = found["file"]
-    return _once(Call("read_file", {"path": path}), results, f"I read {path}.")
+    return _once(Call("read_file", {"path": path}), steps, f"I read {path}.")
 
 
-def _read_all(found: _Found, results: list[str]) -> tuple[list[Call], str]:
-    """Lists the files, then reads one after the other."""
-    if not results:
+def _read_all(found: _Found, steps: list[Step]) -> tuple[list[Call], str]:
+    """Lists the files, then reads one after the other, also where a compaction took the list or
+    some of them off the page: the last one that was read says where it is."""
+    listed = [step.result for step in steps if step.call.name == "list_files"]
+    if not listed:
         return [Call("list_files", {"path": "."})], "I list the files, then I read them."
-    rows = results[0].splitlines()
+    rows = listed[-1].splitlines()
     files = [row.partition("  ")[0] for row in rows if "  " in row][:FILES_MAX]
-    done = len(results) - 1
+    read = [step.call.arguments["path"] for step in steps if step.call.name == "read_file"]
+    done = files.index(read[-1]) + 1 if read and read[-1] in files else 0
     if done < len(files):
         return [Call("read_file", {"path": files[done]})], f"Now {files[done]}."
     return [], f"I have read {number(len(files), 'file')}."
 
 
-def _find(found: _Found, results: list[str]) -> tuple[list[Call], str]:
+def _find(found: _Found, steps: list[Step]) -> tuple[list[Call], str]:
     text = found["text"].strip().strip("\"'")
-    return _once(Call("grep", {"pattern": text}), results, f"I look for {text}.")
+    return _once(Call("grep", {"pattern": text}), steps, f"I look for {text}.")
 
 
-def _write(found: _Found, results: list[str]) -> tuple[list[Call], str]:
+def _write(found: _Found, steps: list[Step]) -> tuple[list[Call], str]:
     arguments = {"path": found["file"], "content": found["text"].strip() + "\n"}
-    return _once(Call("write_file", arguments), results, f"I write {found['file']}.")
+    return _once(Call("write_file", arguments), steps, f"I write {found['file']}.")
 
 
-def _run(found: _Found, results: list[str]) -> tuple[list[Call], str]:
+def _run(found: _Found, steps: list[Step]) -> tuple[list[Call], str]:
     command = found["command"].strip().strip("`")
-    return _once(Call("run_command", {"command": command}), results, "I run it.")
+    return _once(Call("run_command", {"command": command}), steps, "I run it.")
 
 
-def _remember(found: _Found, results: list[str]) -> tuple[list[Call], str]:
+def _remember(found: _Found, steps: list[Step]) -> tuple[list[Call], str]:
     call = Call("remember", {"content": found["fact"].strip()})
-    return _once(call, results, "I remember that.")
+    return _once(call, steps, "I remember that.")
 
 
-def _recall(found: _Found, results: list[str]) -> tuple[list[Call], str]:
-    return _once(Call("recall", {"query": found["words"].strip()}), results, "I try to recall it.")
+def _recall(found: _Found, steps: list[Step]) -> tuple[list[Call], str]:
+    return _once(Call("recall", {"query": found["words"].strip()}), steps, "I try to recall it.")
 
 
-def _search(found: _Found, results: list[str]) -> tuple[list[Call], str]:
+def _search(found: _Found, steps: list[Step]) -> tuple[list[Call], str]:
     call = Call("refold_search", {"query": found["words"].strip(" ?")})
-    return _once(call, results, "I look into the past of this conversation.")
+    return _once(call, steps, "I look into the past of this conversation.")
 
 
-def _unfold(found: _Found, results: list[str]) -> tuple[list[Call], str]:
+def _unfold(found: _Found, steps: list[Step]) -> tuple[list[Call], str]:
     call = Call("refold_unfold", {"handle": found["handle"]})
-    return _once(call, results, "I unfold it.")
+    return _once(call, steps, "I unfold it.")
 
 
-def _count(found: _Found, results: list[str]) -> tuple[list[Call], str]:
+def _count(found: _Found, steps: list[Step]) -> tuple[list[Call], str]:
     return [], " ".join(str(n) for n in range(1, min(int(found["number"]), 10_000) + 1))
 
 
 _PLANS = (
-    (r"^\s*count to (?P<number>\d{1,5})", _count),
-    (r"^\s*read (all|everything)\b", _read_all),
-    (r"^\s*(list|ls|what is here)\b\s*(?P<folder>\S*)", _list),
-    (r"^\s*(write|create) @?(?P<file>[^\s:]+):\s*(?P<text>.*)", _write),
-    (r"^\s*(read|show|open|explain) @?(?P<file>\S+)", _read),
-    (r"^\s*(find|grep|search( for)?) (?P<text>\S[^\n]*)", _find),
-    (r"^\s*(run|\$) (?P<command>\S[^\n]*)", _run),
-    (r"^\s*remember (that )?(?P<fact>\S.*)", _remember),
-    (r"^\s*recall (?P<words>\S.*)", _recall),
-    (r"^\s*what (was|did) .*?\babout (?P<words>\S.*)", _search),
-    (r"^\s*unfold (?P<handle>\S+)", _unfold),
+    (r"count to (?P<number>\d{1,5})", _count),
+    (r"read (all|everything)\b", _read_all),
+    (r"(list|ls|what is here)\b\s*(?P<folder>\S*)", _list),
+    (r"(write|create) @?(?P<file>[^\s:]+):\s*(?P<text>.*)", _write),
+    (r"(read|show|open|explain) @?(?P<file>\S+)", _read),
+    (r"(find|grep|search( for)?) (?P<text>\S[^\n]*)", _find),
+    (r"(run|\$) (?P<command>\S[^\n]*)", _run),
+    (r"remember (that )?(?P<fact>\S.*)", _remember),
+    (r"recall (?P<words>\S.*)", _recall),
+    (r"what (was|did) .*?\babout (?P<words>\S.*)", _search),
+    (r"unfold (?P<handle>\S+)", _unfold),
 )

@@ -28,6 +28,8 @@ from refold.tokens.models import dollars
 
 ARGUMENT_CHARS, RESULT_LINES = 200, 6
 INDENT = " " * 4
+# The arguments that say what a call is about.
+TELLING = ("command", "pattern", "path", "query", "handle", "id", "content")
 # Characters that belong to the one before them: printed apart, they would be shown as escapes.
 _JOINED = "\ufe0e\ufe0f"
 
@@ -121,11 +123,10 @@ class Shown:
 
 
 def _arguments_text(arguments: Mapping[str, Any]) -> str:
-    """The arguments of a call in one line; a single text as it is."""
-    if len(arguments) == 1:
-        [value] = arguments.values()
-        if isinstance(value, str):
-            return value
+    """What a call is about in one line: the argument that says it, else all of them."""
+    for name in TELLING:
+        if isinstance(arguments.get(name), str):
+            return str(arguments[name])
     return json.dumps(arguments, ensure_ascii=False, default=str)
 
 
