@@ -115,6 +115,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "login": {"url": "PLACE"},
     "logout": {"url": "PLACE"},
     "doctor": {},
+    "chat": {"model": "scripted"},
     "demo": {"fast": True},
     "watch": {"seconds": 0.0, "every": 0.1},
     "statusline": {"conversation": "fix-login", "short": True},

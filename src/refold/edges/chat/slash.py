@@ -14,14 +14,14 @@ from collections.abc import Callable
 from click.exceptions import Abort
 from msgspec import Struct
 
-from refold.conversations.listing import id_of, newest, title_of
+from refold.conversations.listing import id_of, meta_of, newest, title_of
 from refold.edges.chat import remembered
 from refold.edges.chat.loop import Chat, endpoint_for
 from refold.edges.chat.names import new_id
 from refold.edges.chat.tools import TOOLS
 from refold.edges.cli.screen import Screen
 from refold.edges.commands.command import Document
-from refold.edges.commands.line import Line, parse, split
+from refold.edges.commands.line import HELP_OPTIONS, Line, parse, split
 from refold.edges.commands.session import Session
 from refold.errors import Invalid, RefoldError
 from refold.log.reading import open_id_checked
@@ -43,9 +43,12 @@ def obey(chat: Chat, line: str) -> bool:
     own = OWN.get(words[0]) if words else None
     chat.is_quiet_about_notices = own is None
     try:
-        if own is not None:
+        if own is None:
+            _run(chat, parse(line, also=OWN))
+        elif {*HELP_OPTIONS} & {*words}:
+            chat.shown.aside(_explained(words[0]))
+        else:
             return own.run(chat, " ".join(words[1:]))
-        _run(chat, parse(line, also=OWN))
     except RefoldError as error:
         chat.shown.error(error)
     except (Abort, KeyboardInterrupt):
@@ -80,8 +83,15 @@ def _run(chat: Chat, line: Line) -> None:
 def _show_own(screen: Screen) -> None:
     screen.line()
     screen.line("Only in a chat:")
-    for name, own in OWN.items():
-        screen.line(f"  {f'/{name} {own.takes}'.strip():<18} {own.summary}")
+    for name in OWN:
+        screen.line(f"  {_explained(name)}")
+
+
+def _explained(name: str) -> str:
+    """One of the chat's own commands in one line."""
+    own = OWN[name]
+    usage = f"/{name} {own.takes}".strip()
+    return f"{usage:<18} {own.summary}"
 
 
 # --- the chat's own ---
@@ -111,7 +121,7 @@ def _list(chat: Chat) -> None:
     """The newest conversations, as /resume takes them."""
     found = newest(chat.store)[:LISTED_MAX]
     for place, about in enumerate(found, start=1):
-        title = title_of(chat.store, about.id, "")
+        title = title_of(chat.store, about.id, meta_of(chat.store, about).title or "")
         chat.shown.aside(("bold", f"@{place} {about.id}"), f"  {title}")
     chat.shown.aside(("dim", "Go there with: /resume ID") if found else "There is none yet.")
 
