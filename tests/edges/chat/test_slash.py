@@ -116,11 +116,6 @@ def test_a_new_conversation_starts_empty(chat: Any) -> None:
     assert "nothing to fork" in seen(chat)
 
 
-def test_tools_are_listed_with_what_asks(chat: Any) -> None:
-    text = told(chat, "/tools")
-    assert "refold_search" in text and text.count("(asks first)") == 3
-
-
 def test_exit_ends_the_chat(chat: Any) -> None:
     assert obey(chat, "/exit") is False
     chat.lines = GivenLines("/quit", "count to 3")

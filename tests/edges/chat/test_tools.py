@@ -39,9 +39,9 @@ def chat(tmp_path: Path) -> Any:
 
 def test_files_are_listed_without_what_is_made_by_machines(chat: Any) -> None:
     assert use(chat, "list_files").text.splitlines() == [
+        "src/a.py  14 bytes",
         "b.txt  4 bytes",
         "data.bin  5 bytes",
-        "src/a.py  14 bytes",
     ]
     assert use(chat, "list_files", path="src").text == "src/a.py  14 bytes"
     assert use(chat, "list_files", path="nowhere").is_error
@@ -59,8 +59,8 @@ def test_some_lines_of_a_file_are_read(chat: Any) -> None:
 def test_lines_are_found_with_their_places(chat: Any) -> None:
     assert use(chat, "grep", pattern="two").text.splitlines() == [
         "[2 lines in 3 files]",
-        "b.txt:1: two",
         "src/a.py:2: two",
+        "b.txt:1: two",
     ]
     assert "src/a.py:3: three" in use(chat, "grep", pattern="^th", regex=True, path="src").text
     assert (

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from refold.edges.chat.workspace import LEFT_OUT
 from refold.edges.commands import load
 from refold.edges.commands.line import table
 from refold.edges.commands.parameters import Parameter, parameters_of
+from refold.edges.workspace.ignored import NEVER
 
 ENTRIES_MAX = 500
 
@@ -95,5 +95,5 @@ def paths(text: str, root: Path) -> list[str]:
             entries = list(islice((one for one in found if one.name.startswith(name)), ENTRIES_MAX))
     except OSError:
         return []
-    shown = [one for one in entries if one.name not in LEFT_OUT]
+    shown = [one for one in entries if one.name not in NEVER]
     return [f"{prefix}{one.name}{'/' if one.is_dir() else ''}" for one in shown]

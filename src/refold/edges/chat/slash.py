@@ -18,7 +18,6 @@ from refold.conversations.listing import id_of, meta_of, newest, title_of
 from refold.edges.chat import remembered
 from refold.edges.chat.loop import Chat, endpoint_for
 from refold.edges.chat.names import new_id
-from refold.edges.chat.tools import TOOLS
 from refold.edges.cli.screen import Screen
 from refold.edges.commands.command import Document
 from refold.edges.commands.line import HELP_OPTIONS, Line, parse, split
@@ -67,7 +66,8 @@ def _run(chat: Chat, line: Line) -> None:
     if line.command.on == "conversation":
         # A conversation is in the store from its first message on; a command may come before it.
         chat.context.flush()
-    with Session.holding(chat.context, chat.store, screen=screen) as session:
+    has_writer = chat.options.writes_summaries
+    with Session.holding(chat.context, chat.store, screen=screen, has_writer=has_writer) as session:
         result = line.command.run(session, line.arguments)
         if isinstance(result, Document):
             screen.document(result.chunks)
@@ -142,17 +142,6 @@ def _new(chat: Chat, name: str) -> bool:
     return True
 
 
-def _tools(chat: Chat, _: str) -> bool:
-    asked = not chat.options.yes
-    for tool in chat.tools.definitions():
-        name = tool["name"]
-        asks = " (asks first)" if name in TOOLS and TOOLS[name].changes and asked else ""
-        chat.shown.aside(("bold", name), f"  {tool['description']}{asks}")
-    if chat.options.read_only:
-        chat.shown.aside(("dim", "This chat only reads: nothing is written or run."))
-    return True
-
-
 def _exit(chat: Chat, _: str) -> bool:
     return False
 
@@ -162,7 +151,6 @@ OWN = {
     "resume": OwnCommand("[ID]", "List the conversations, or go on with another.", _resume),
     "fork": OwnCommand("[ID]", "Go on in a copy; this conversation stays as it is.", _fork),
     "new": OwnCommand("[ID]", "Start a new conversation.", _new),
-    "tools": OwnCommand("", "List the tools that the model has.", _tools),
     "exit": OwnCommand("", "Leave. So does Ctrl-D.", _exit),
     "quit": OwnCommand("", "Leave.", _exit),
 }

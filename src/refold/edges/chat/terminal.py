@@ -6,11 +6,12 @@ Neighbours: `lines` and `prompt` read, `start` opens the conversation.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from refold.edges.chat.lines import Lines, PlainLines
 from refold.edges.chat.remembered import history_file
@@ -23,11 +24,15 @@ MODEL_ENV = "REFOLD_CHAT_MODEL"
 ENGINE = "refold.edges.chat.start"
 
 
-def lines_for(screen: Screen) -> Lines:
-    """Lines with history and completion, where the terminal and the installation have them."""
-    is_terminal = sys.stdin.isatty() and sys.stdout.isatty() and not screen.json_output
-    plain = PlainLines(sys.stdin, is_terminal=is_terminal)
-    if not is_terminal or os.environ.get("TERM", "dumb") in ("", "dumb"):
+def lines_for(screen: Screen, stdin: BinaryIO | None) -> Lines:
+    """Lines with history and completion, where the terminal and the installation have them; the
+    given input, where nobody sits there."""
+    if screen.json_output or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        # What is no text is shown as such, and never ends the chat.
+        text = io.TextIOWrapper(stdin or io.BytesIO(), encoding="utf-8", errors="replace")
+        return PlainLines(text, is_terminal=False)
+    plain = PlainLines(sys.stdin, is_terminal=True)
+    if os.environ.get("TERM", "dumb") in ("", "dumb"):
         return plain
     if find_spec("prompt_toolkit") is None:
         screen.line(("dim", "For history and completion: pip install 'refold[chat]'"))

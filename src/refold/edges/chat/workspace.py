@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from refold.artifacts.grep import grepped
 from refold.display import number
+from refold.edges.workspace.files import Found, walk
 from refold.errors import Denied, Invalid, NotFound, RefoldError
 from refold.system.disk import PROJECT_FOLDER
 from refold.system.inside import Place, place_in, read
@@ -26,10 +27,6 @@ ENTRIES_MAX, DEPTH_MAX = 1_000, 8
 SEARCHED_MAX, SEARCHED_BYTES_MAX, GREP_S = 5_000, 1024 * 1024, 10.0
 PROBE_BYTES = 8_000
 PROTECTED = frozenset({".git", PROJECT_FOLDER})
-LEFT_OUT = PROTECTED | {
-    "__pycache__", "node_modules", ".venv", "venv", ".mypy_cache", ".pytest_cache", ".ruff_cache",
-    ".tox", ".hg", ".svn", ".idea", "dist", "build", "target",
-}  # fmt: skip
 
 
 class Workspace(Struct, frozen=True):
@@ -73,17 +70,21 @@ class Workspace(Struct, frozen=True):
 
     # --- what is there ---
 
-    def files(self, path: str = ".") -> Iterator[str]:
-        """The files below a folder, sorted, by their paths in the workspace."""
+    def files(self, path: str = ".") -> Iterator[Found]:
+        """The files below a folder, without what git leaves out, by their paths as a tool takes
+        them."""
         place = self.place(path)
         if not os.path.isdir(place.path):
             raise NotFound(f"there is no folder {path!r:.200}", hint="list_files shows the top")
-        return _walked(place.path, "" if str(place) == "." else f"{place}/", 0)
+        above = _above(place, self.root)
+        for found in walk(place.path, depth_max=DEPTH_MAX):
+            if not found.is_folder:
+                yield found._replace(path=f"{above}{found.path}")
 
     def listing(self, path: str) -> str:
         """The files below a folder with their sizes, one a line."""
         found = list(islice(self.files(path), ENTRIES_MAX + 1))
-        rows = [f"{name}  {_size(self.root / name)}" for name in found[:ENTRIES_MAX]]
+        rows = [f"{one.path}  {number(one.size_bytes, 'byte')}" for one in found[:ENTRIES_MAX]]
         if len(found) > ENTRIES_MAX:
             rows.append(f"[more than {ENTRIES_MAX:,} files: list a folder of them]")
         return "\n".join(rows) or "[no files]"
@@ -91,12 +92,11 @@ class Workspace(Struct, frozen=True):
     def grep(self, pattern: str, path: str, *, regex: bool, ignore_case: bool, limit: int) -> str:
         """The lines of files that match, as `path:line: text`."""
         place = self.place(path)
-        names = (
-            [str(place)]
-            if os.path.isfile(place.path)
-            else list(islice(self.files(path), SEARCHED_MAX))
-        )
-        lines = _JoinedFiles(self.root, names)
+        if os.path.isfile(place.path):
+            names = [path]
+        else:
+            names = [one.path for one in islice(self.files(path), SEARCHED_MAX)]
+        lines = _JoinedFiles(self, names)
         found = grepped(
             lines.chunks(), pattern, regex=regex, ignore_case=ignore_case, most=limit, wait_s=GREP_S
         )
@@ -106,45 +106,30 @@ class Workspace(Struct, frozen=True):
         return "\n".join([f"[{head}{ended}]", *rows])
 
 
-def _walked(folder: str, prefix: str, depth: int) -> Iterator[str]:
-    """Every regular file, folders after files; links are left out, so nothing comes twice."""
-    try:
-        with os.scandir(folder) as found:
-            entries = sorted(found, key=lambda entry: (entry.is_dir(), entry.name))
-    except OSError:
-        return  # it went away, or may not be looked into
-    for entry in entries:
-        if entry.is_file(follow_symlinks=False):
-            yield prefix + entry.name
-        elif (
-            entry.is_dir(follow_symlinks=False) and entry.name not in LEFT_OUT and depth < DEPTH_MAX
-        ):
-            yield from _walked(entry.path, f"{prefix}{entry.name}/", depth + 1)
+def _above(place: Place, root: Path) -> str:
+    """What stands before the paths below a folder: nothing at the top, its whole path where it
+    is another folder than the workspace's own."""
+    if place.root != os.path.realpath(root):
+        return f"{place.path}/"
+    return f"{place}/" if place.names else ""
 
 
 def _is_binary(data: bytes) -> bool:
     return b"\0" in data[:PROBE_BYTES]
 
 
-def _size(path: Path) -> str:
-    try:
-        return number(path.stat().st_size, "byte")
-    except OSError:
-        return "gone"
-
-
 class _JoinedFiles:
     """Many files as one text to search, and the file that a line of it belongs to."""
 
-    def __init__(self, root: Path, names: Sequence[str]) -> None:
-        self._root, self._names = root, names
+    def __init__(self, workspace: Workspace, names: Sequence[str]) -> None:
+        self._workspace, self._names = workspace, names
         self._starts: list[tuple[int, str]] = []
 
     def chunks(self) -> Iterator[bytes]:
         line = 1
         for name in self._names:
             try:
-                found = read(place_in(self._root, name), bytes_max=SEARCHED_BYTES_MAX)
+                found = read(self._workspace.place(name), bytes_max=SEARCHED_BYTES_MAX)
             except RefoldError:
                 continue  # too large to be searched, or not to be read
             if found is None or _is_binary(found.data):

@@ -12,7 +12,6 @@ from msgspec import Meta, field
 from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import number
-from refold.errors import Invalid
 
 MODEL = Meta(
     description="openai:NAME, anthropic:NAME, gemini:NAME, ollama:NAME, llamacpp:NAME, vllm:NAME, "
@@ -56,39 +55,18 @@ class ChatEnded(Result, frozen=True, kw_only=True):
 
 
 def run(session: Session, arguments: ChatArguments) -> ChatEnded:
-    from refold.edges.chat.terminal import lines_for, read_ahead
-    from refold.edges.cli.screen import Screen as Terminal
+    from refold.edges.chat.program import talk
 
-    if not isinstance(session.screen, Terminal):
-        raise Invalid("a chat needs somebody who types", hint="run refold chat in a terminal")
-    lines = lines_for(session.screen)
-    read_ahead(lines, arguments)
-    # The engine is large: a person who types first does not wait for it.
-    from refold.edges.chat.shown import Shown
-    from refold.edges.chat.slash import obey
-    from refold.edges.chat.start import started
-
-    chat = started(session, arguments, Shown(session.screen), lines)
-    try:
-        chat.run(obey)
-        stats = chat.context.stats()
-    finally:
-        chat.close()
-    return ChatEnded(
-        conversation=chat.context.id,
-        model=chat.endpoint.model.spec,
-        replies=tuple(chat.replies),
-        messages=stats.messages,
-        tokens=stats.current,
-        window=stats.window,
-        cost=stats.cost,
-    )
+    return talk(session, arguments)
 
 
 def show(ended: ChatEnded, screen: Screen) -> None:
-    if ended.messages:
-        kept = f"{number(ended.messages, 'message')} kept"
-        screen.note(f"{kept}; go on with: refold chat --resume {ended.conversation}")
+    if not ended.messages:
+        screen.line("Nothing was said.")
+        return
+    # Beside the output: in a pipe, that is what was replied.
+    kept = f"{number(ended.messages, 'message')} kept"
+    screen.note(f"{kept}; go on with: refold chat --resume {ended.conversation}")
 
 
 COMMAND = Command(
