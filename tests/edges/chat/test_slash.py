@@ -116,6 +116,12 @@ def test_a_new_conversation_starts_empty(chat: Any) -> None:
     assert "nothing to fork" in seen(chat)
 
 
+def test_a_conversation_that_is_deleted_is_left(chat: Any) -> None:
+    assert "a new conversation" in told(chat, "/delete talk --yes")
+    chat.answer("count to 3")
+    assert chat.context.id != "talk" and len(chat.context.view.slots) == 2
+
+
 def test_exit_ends_the_chat(chat: Any) -> None:
     assert obey(chat, "/exit") is False
     chat.lines = GivenLines("/quit", "count to 3")

@@ -157,7 +157,7 @@ class Chat:
         """Reads and answers until the input ends, or a command ends it."""
         while True:
             try:
-                text = self.lines.read(status_text(self.context.stats()))
+                text = self.lines.read(self._status())
             except KeyboardInterrupt:
                 self.shown.aside(("dim", "Ctrl-D or /exit leaves."))
                 continue
@@ -168,6 +168,13 @@ class Chat:
                     return
             elif text.strip():
                 self.answer(text)
+
+    def _status(self) -> str:
+        """The numbers of the conversation, in one line. Another process may have removed it."""
+        try:
+            return status_text(self.context.stats())
+        except RefoldError as error:
+            return error.message
 
     def answer(self, text: str) -> None:
         """Answers one request, with as many replies and tools as that takes."""
@@ -183,7 +190,7 @@ class Chat:
                 self.shown.error(error)
         self.shown.end()
         if not self.lines.shows_status:
-            self.shown.status(self.context.stats())
+            self.shown.status(self._status())
 
     def _append(self, text: str) -> None:
         if not self.context.view.title:

@@ -116,10 +116,10 @@ class Shown:
         if text:
             self.aside((style, text))
 
-    def status(self, stats: Stats) -> None:
+    def status(self, text: str) -> None:
         """The numbers, on a terminal."""
         if self.screen.is_terminal:
-            self.aside(("dim", status_text(stats)))
+            self.aside(("dim", text))
 
 
 def _arguments_text(arguments: Mapping[str, Any]) -> str:

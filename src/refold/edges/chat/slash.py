@@ -22,7 +22,7 @@ from refold.edges.cli.screen import Screen
 from refold.edges.commands.command import Document
 from refold.edges.commands.line import HELP_OPTIONS, Line, parse, split
 from refold.edges.commands.session import Session
-from refold.errors import Invalid, RefoldError
+from refold.errors import Invalid, NotFound, RefoldError
 from refold.log.reading import open_id_checked
 
 LISTED_MAX = 20
@@ -78,6 +78,16 @@ def _run(chat: Chat, line: Line) -> None:
     if line.command.name == "help" and not getattr(line.arguments, "command", ""):
         _show_own(screen)
     screen.out.flush()
+    _leave_deleted(chat)
+
+
+def _leave_deleted(chat: Chat) -> None:
+    """Goes on in a new conversation, if a command removed the open one for good."""
+    try:
+        if chat.context.view.head:
+            chat.store.conversation(chat.context.id)
+    except NotFound:
+        _new(chat, "")
 
 
 def _show_own(screen: Screen) -> None:
