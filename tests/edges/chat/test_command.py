@@ -48,7 +48,9 @@ def test_without_a_model_three_lines_say_what_to_set(tmp_path: Path) -> None:
 
 
 def test_a_conversation_is_continued_with_its_model_and_its_numbers(tmp_path: Path) -> None:
-    first = json.loads(chat("--model", "scripted", "--json", text="count to 3\n").stdout)
+    given = ("--model", "scripted", "--window", "9000", "--json")
+    first = json.loads(chat(*given, text="count to 3\n").stdout)
+    assert first["window"] == 9_000
     again = json.loads(chat("--continue", "--json", text="").stdout)
     assert {**again, "replies": first["replies"]} == first
     named = json.loads(chat("--resume", "@1", "--json", text="count to 2\n").stdout)

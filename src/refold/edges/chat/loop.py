@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from refold.config import Config
+from refold.conversations.listing import meta_of
 from refold.core.model import ToolCall
 from refold.dialects import tool_calls
 from refold.display import cut, one_line
@@ -32,7 +33,7 @@ from refold.edges.endpoints.model_names import NamedModel, model_named
 from refold.edges.endpoints.pieces import pieces
 from refold.engine.context import Context
 from refold.engine.recorder import unanswered
-from refold.errors import Denied, Invalid, RefoldError, Unavailable
+from refold.errors import Denied, Invalid, NotFound, RefoldError, Unavailable
 from refold.log.notices import Notice
 from refold.stores.protocol import Store
 from refold.tokens.models import dollars, model_info
@@ -112,7 +113,7 @@ class Chat:
             id,
             config=self._config,
             model=self.endpoint.model.name,
-            window=self._window(),
+            window=self._window(id),
             writer=self._writer(),
         )
         self.tools = Tools(
@@ -122,10 +123,16 @@ class Chat:
         context.on("*", self._take_notice)
         return context
 
-    def _window(self) -> int | None:
-        """The window to work in: as the user says, else as it is known of the model."""
-        is_scripted = self.endpoint.model.spec == SCRIPTED
-        return self.options.window or (SCRIPTED_WINDOW if is_scripted else None)
+    def _window(self, id: str) -> int | None:
+        """The window to work in: as the user says, else as the log or the table knows it of the
+        model. None knows one of the scripted agent's before its first conversation."""
+        if self.options.window or self.endpoint.model.spec != SCRIPTED:
+            return self.options.window
+        try:
+            known = meta_of(self.store, self.store.conversation(id)).windows or {}
+        except NotFound:
+            known = {}
+        return None if SCRIPTED in known else SCRIPTED_WINDOW
 
     def _writer(self) -> Writer | None:
         """The model of the chat as the writer of summaries, if the user wants that."""
@@ -144,7 +151,7 @@ class Chat:
     def use(self, endpoint: Endpoint) -> None:
         """Goes on with another model; limits follow at once."""
         self.endpoint = endpoint
-        self.context.update(model=endpoint.model.name, window=self._window())
+        self.context.update(model=endpoint.model.name, window=self._window(self.context.id))
         self.context.flush()
 
     def _take_notice(self, notice: Notice) -> None:
