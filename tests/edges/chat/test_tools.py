@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from refold.edges.chat.process import environment
 from refold.edges.chat.tools import REFUSED, TOOLS, Used
 from refold.edges.chat.workspace import Workspace
-from tests.edges.chat.rooms import GivenLines, Replies, chat_in, seen
+from tests.edges.chat.rooms import GivenLines, Replies, chat_in, said, seen
 
 
 def use(chat: Any, name: str, **arguments: Any) -> Used:
@@ -110,13 +110,20 @@ def test_where_nobody_can_be_asked_nothing_is_changed(tmp_path: Path) -> None:
 
 
 def test_a_chat_that_only_reads_offers_nothing_else(tmp_path: Path) -> None:
-    chat = chat_in(tmp_path, Replies(), read_only=True, yes=True)
+    chat = chat_in(tmp_path, Replies(), offered="reading", yes=True)
     offered = {tool["name"] for tool in chat.tools.definitions()}
     changing = {name for name, tool in TOOLS.items() if tool.changes}
     assert not offered & changing and "read_file" in offered and "refold_search" in offered
     for name in changing:
         assert use(chat, name, path="a", content="x", old="a", new="b", command="touch a").is_error
     assert list(tmp_path.glob("a")) == []
+
+
+def test_a_chat_may_offer_no_tool_at_all(tmp_path: Path) -> None:
+    chat = chat_in(tmp_path, Replies(said("hi")), offered="none", yes=True)
+    chat.answer("go")
+    assert chat.tools.definitions() == [] and "tools" not in chat.endpoint.requests[0]
+    assert use(chat, "list_files").is_error
 
 
 def test_an_edit_needs_a_text_that_is_there_once(chat: Any, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from refold.edges.chat.scripted import SPEC as SCRIPTED
 from refold.edges.chat.scripted import WINDOW as SCRIPTED_WINDOW
 from refold.edges.chat.scripted import Scripted
 from refold.edges.chat.shown import Shown, status_text
-from refold.edges.chat.tools import Tools
+from refold.edges.chat.tools import Offered, Tools
 from refold.edges.chat.workspace import Workspace
 from refold.edges.endpoints.model_names import NamedModel, model_named
 from refold.edges.endpoints.pieces import pieces
@@ -57,7 +57,7 @@ class Options(Struct, frozen=True, kw_only=True):
     """What a chat was started with."""
 
     yes: bool = False
-    read_only: bool = False
+    offered: Offered = "all"
     cost_max: float | None = None
     window: int | None = None
     writes_summaries: bool = False
@@ -117,7 +117,7 @@ class Chat:
             writer=self._writer(),
         )
         self.tools = Tools(
-            context, self.workspace, self, self.interrupts, read_only=self.options.read_only
+            context, self.workspace, self, self.interrupts, offered=self.options.offered
         )
         context.update(system=SYSTEM, tools=self.tools.definitions())
         context.on("*", self._take_notice)

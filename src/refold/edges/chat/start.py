@@ -103,7 +103,7 @@ def _offered(shown: Shown, lines: Lines) -> str:
 def _options(given: ChatArguments) -> Options:
     return Options(
         yes=given.yes,
-        read_only=given.read_only,
+        offered="none" if given.no_tools else "reading" if given.read_only else "all",
         cost_max=given.cost_max,
         window=given.window,
         writes_summaries=given.writer,

@@ -1,7 +1,8 @@
 """The tools of a chat: what the model may read, and, once the person agrees, write and run.
 
 A tool gives a text, also where it fails: a model can act on "there is no file a.py". What changes
-something is shown first and asked for, unless `--yes` was given; `--read-only` does not offer it.
+something is shown first and asked for, unless `--yes` was given; `--read-only` does not offer it,
+`--no-tools` offers none.
 Before each write the file is kept, so that a restore can put it back. The tools that look into the
 past and the memory are those of `context.toolbox`. Neighbours: `workspace` has the paths,
 `process` runs commands, `loop` calls.
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
 from msgspec import Meta, Struct
@@ -29,6 +30,7 @@ REFUSED = "The user did not allow this. Do not try it again unless the user asks
 DIFF_LINES_MAX = 400
 LINES_MAX = 2_000
 
+Offered = Literal["all", "reading", "none"]
 FilePath = Annotated[str, Meta(description="A path inside the folder.")]
 
 
@@ -128,11 +130,11 @@ class Tools:
         asker: Asker,
         interrupts: Interrupts,
         *,
-        read_only: bool,
+        offered: Offered = "all",
     ) -> None:
         self._context, self._workspace, self._asker = context, workspace, asker
-        self._interrupts = interrupts
-        self.names = [name for name, tool in TOOLS.items() if not (read_only and tool.changes)]
+        self._interrupts, self._offered = interrupts, offered
+        self.names = [name for name, tool in TOOLS.items() if _is_offered(tool, offered)]
         self._runs: dict[str, Callable[[Any], str | Used]] = {
             "read_file": self._read,
             "list_files": lambda given: workspace.listing(given.path),
@@ -144,6 +146,8 @@ class Tools:
 
     def definitions(self) -> list[dict[str, Any]]:
         """What the model is told, in a form that every dialect can be given."""
+        if self._offered == "none":
+            return []
         own = [_definition(name, TOOLS[name]) for name in self.names]
         past = self._context.toolbox.tools("anthropic", also=MEMORY_TOOLS)
         return [*own, *past]
@@ -155,7 +159,7 @@ class Tools:
             return Used(text, is_error=text.startswith("Error: "))
         try:
             if name not in self.names:
-                raise Invalid(f"{name} is off: this chat only reads", hint="say what to change")
+                raise Invalid(f"{name} is off in this chat", hint="say what the user should do")
             gave = self._runs[name](_given(TOOLS[name].arguments, arguments))
             return gave if isinstance(gave, Used) else Used(gave)
         except _NotAllowed:
@@ -223,6 +227,10 @@ class Tools:
         folder = self._workspace.root
         ran = process.run(given.command, folder, wait_s=given.seconds, interrupts=self._interrupts)
         return Used(ran.text, is_error=bool(ran.status or ran.ended))
+
+
+def _is_offered(tool: Tool, offered: Offered) -> bool:
+    return offered == "all" or (offered == "reading" and not tool.changes)
 
 
 class _NotAllowed(Exception):

@@ -22,6 +22,7 @@ CONTINUE = Meta(description="Go on with the newest conversation.", extra={"short
 RESUME = Meta(description="Go on with this conversation.", extra={"metavar": "ID", "short": "-r"})
 YES = Meta(description="Write files and run commands without asking.")
 READ_ONLY = Meta(description="Offer no tool that writes or runs something.")
+NO_TOOLS = Meta(description="Offer no tool at all: some small models take none.")
 COST_MAX = Meta(description="Stop before the conversation costs more, in dollars.", ge=0)
 WINDOW = Meta(description="The window to work in, in tokens.", ge=1)
 ALLOW = Meta(
@@ -36,6 +37,7 @@ class ChatArguments(Arguments, frozen=True, kw_only=True):
     resume: Annotated[str, RESUME] = ""
     yes: Annotated[bool, YES] = False
     read_only: Annotated[bool, READ_ONLY] = False
+    no_tools: Annotated[bool, NO_TOOLS] = False
     cost_max: Annotated[float, COST_MAX] | None = None
     window: Annotated[int, WINDOW] | None = None
     allow: Annotated[tuple[str, ...], ALLOW] = ()
