@@ -13,6 +13,7 @@ from refold.edges.chat.completion import Names, words_for
 from refold.edges.chat.scripted import Scripted
 from refold.edges.chat.slash import OWN, obey
 from refold.edges.commands.line import table
+from refold.edges.commands.session import Session
 from refold.stores import open_store
 from tests.edges.chat.rooms import GivenLines, chat_in, seen
 
@@ -139,25 +140,17 @@ def test_any_line_is_a_command_or_a_clear_refusal(text: str) -> None:
 # --- completion ---
 
 
-def words(text: str, tmp_path: Path) -> list[str]:
-    (tmp_path / "src").mkdir(exist_ok=True)
-    (tmp_path / "src/a.py").touch()
-    (tmp_path / "setup.cfg").touch()
-    names = Names(tmp_path, ("#4", "#5", "art-x1"), ("chat-1", "talk"), tuple(OWN))
-    return words_for(text, names)
-
-
 @pytest.mark.parametrize(
     ("text", "found"),
     [
         ("/und", ["/undo"]),
         ("/res", ["/restore", "/resume"]),
-        ("/artifacts s", ["setup.cfg", "show", "src/"]),
+        ("/artifacts s", ["show"]),
+        ("/context mess", ["messages"]),
         ("/compact --dry", ["--dry-run"]),
-        ("/unfold #", ["#4", "#5"]),
-        ("/unfold art", ["art-x1"]),
+        ("/why #", ["#5", "#6"]),
         ("/resume t", ["talk"]),
-        ("/export src/", ["src/a.py"]),
+        ("/context add sr", ["src/"]),
         ("look at @s", ["@setup.cfg", "@src/"]),
         ("look at @src/", ["@src/a.py"]),
         ("look at @../", []),
@@ -165,8 +158,15 @@ def words(text: str, tmp_path: Path) -> list[str]:
         ("hello", []),
     ],
 )
-def test_what_can_stand_there_is_completed(tmp_path: Path, text: str, found: list[str]) -> None:
-    assert words(text, tmp_path) == found
+def test_what_can_stand_there_is_completed(
+    chat: Any, tmp_path: Path, text: str, found: list[str]
+) -> None:
+    (tmp_path / "src").mkdir(exist_ok=True)
+    (tmp_path / "src/a.py").touch()
+    (tmp_path / "setup.cfg").touch()
+    session = Session.holding(chat.context, chat.store)
+    names = Names(tmp_path, session, ("#5", "#6"), ("chat-1", "talk"), tuple(OWN))
+    assert words_for(text, names) == found
 
 
 @given(st.text(max_size=30))

@@ -1,33 +1,33 @@
-"""What can stand where the cursor is: slash commands and their options, handles, conversations,
+"""What can stand where the cursor is: slash commands with what they take, handles, conversations,
 paths.
 
-Names that the conversation has are given as they were when the line began, so a key never waits
-for the log; only paths are looked up. Neighbours: `prompt` offers them, `edges.commands` has the
-commands.
+Commands are completed as in a shell (`edges.commands.candidates`). Handles and conversations are
+given as they were when the line began. All of it is asked in a thread of its own: a key never waits
+for the log or the disk. Neighbour: `prompt` offers the words.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 
 from msgspec import Struct
 
-from refold.edges.commands import load
-from refold.edges.commands.line import table
-from refold.edges.commands.parameters import Parameter, parameters_of
+from refold.edges.commands.candidates import in_chat
+from refold.edges.commands.session import Session
 from refold.edges.workspace.ignored import NEVER
 
 ENTRIES_MAX = 500
 
 
 class Names(Struct, frozen=True):
-    """What a line can name: the folder's files, handles of the conversation, other conversations,
-    and commands that only the chat has."""
+    """What a line can name: the folder's files, what the session knows, handles of the
+    conversation, other conversations, and commands that only the chat has."""
 
     root: Path
+    session: Session | None = None
     handles: tuple[str, ...] = ()
     conversations: tuple[str, ...] = ()
     own: tuple[str, ...] = ()
@@ -35,9 +35,9 @@ class Names(Struct, frozen=True):
 
 def words_for(text: str, names: Names) -> list[str]:
     """The words that the last, unfinished word of a text could become."""
-    *before, last = text.split(" ")
+    last = text.rpartition(" ")[2]
     if text.startswith("/"):
-        found = _command_words(before, last, names)
+        found = _command_words(text, last, names)
     elif last.startswith("@"):
         found = [f"@{path}" for path in paths(last[1:], names.root)]
     else:
@@ -45,43 +45,14 @@ def words_for(text: str, names: Names) -> list[str]:
     return sorted({word for word in found if word.startswith(last) and word != last})
 
 
-def _command_words(before: Sequence[str], last: str, names: Names) -> Iterable[str]:
-    known = [*table(), *names.own]
-    if not before:
-        return [f"/{name.split()[0]}" for name in known]
-    typed = " ".join(before).removeprefix("/")
-    inner = [
-        name.removeprefix(f"{typed} ").split()[0] for name in known if name.startswith(f"{typed} ")
-    ]
-    return [*inner, *_argument_words(before, last, names)]
-
-
-def _argument_words(before: Sequence[str], last: str, names: Names) -> Iterable[str]:
-    """What a command takes here: its options, or the values of the one before."""
-    if before[0].removeprefix("/") in names.own:
-        return names.conversations
-    parameters = _parameters(before)
-    if last.startswith("-"):
-        return [one.option for one in parameters if one.option]
-    named = next((one for one in parameters if one.option and one.option == before[-1]), None)
-    if named is not None and named.choices:
-        return named.choices
-    if last.startswith("#") or last.startswith("art-"):
+def _command_words(text: str, last: str, names: Names) -> Iterable[str]:
+    candidates = [one.text for one in in_chat(text, names.session, also=names.own)]
+    if " " not in text:
+        return [f"/{name}" for name in candidates]
+    if last.startswith("#"):
         return names.handles
-    return [*_choices(parameters), *names.handles, *names.conversations, *paths(last, names.root)]
-
-
-def _parameters(before: Sequence[str]) -> tuple[Parameter, ...]:
-    """What the command takes whose name has been typed."""
-    for count in (2, 1):
-        name = " ".join(before[:count]).removeprefix("/")
-        if name in table():
-            return parameters_of(load(name))
-    return ()
-
-
-def _choices(parameters: Iterable[Parameter]) -> list[str]:
-    return [choice for one in parameters if not one.option for choice in one.choices]
+    is_own = text[1:].split(" ")[0] in names.own
+    return [*candidates, *names.conversations] if is_own else candidates
 
 
 def paths(text: str, root: Path) -> list[str]:
@@ -93,7 +64,7 @@ def paths(text: str, root: Path) -> list[str]:
     try:
         with os.scandir(root / folder) as found:
             entries = list(islice((one for one in found if one.name.startswith(name)), ENTRIES_MAX))
-    except OSError:
+    except (OSError, ValueError):
         return []
     shown = [one for one in entries if one.name not in NEVER]
     return [f"{prefix}{one.name}{'/' if one.is_dir() else ''}" for one in shown]

@@ -121,11 +121,11 @@ def _workspace(given: ChatArguments) -> Workspace:
 def _names(chat: Chat) -> Names:
     """What a line can name now."""
     slots = chat.context.view.slots[-HANDLES_MAX:]
-    kept = chat.context.artifacts.list()[-HANDLES_MAX:]
     others = newest(chat.store)[:CONVERSATIONS_MAX]
     return Names(
         root=chat.workspace.root,
-        handles=(*(f"#{slot.seq}" for slot in slots), *(one.artifact.id for one in kept)),
+        session=Session.holding(chat.context, chat.store),
+        handles=tuple(f"#{slot.seq}" for slot in slots),
         conversations=tuple(about.id for about in others),
         own=tuple(OWN),
     )
