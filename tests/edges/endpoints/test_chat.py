@@ -159,6 +159,16 @@ def test_gemini_is_sent_what_its_rest_interface_takes() -> None:
     assert body.keys() == {"contents", "systemInstruction", "tools"}
 
 
+@pytest.mark.parametrize("kind", CHUNKS)
+def test_the_length_of_a_reply_can_be_bounded(kind: str) -> None:
+    context = opened(window=100_000)
+    with serving(Play(events(*CHUNKS[kind]))) as server:
+        named = NamedModel(spec="x", kind=kind, url=server.url, name="m")  # type: ignore[arg-type]
+        talked(context, ChatEndpoint(named, reply_tokens_max=77))
+    body = server.seen[0][2]
+    assert body.get("max_tokens") == 77 or body["generationConfig"] == {"maxOutputTokens": 77}
+
+
 def test_a_model_of_another_provider_behind_a_gateway_is_named_in_the_call() -> None:
     context = opened(model="anthropic/claude-haiku-4-5")
     with serving(Play(events(*CHUNKS["openai"]))) as server:

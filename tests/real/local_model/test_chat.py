@@ -22,7 +22,7 @@ from refold.edges.endpoints.pieces import pieces
 from tests.real.local_model.server import serving
 
 WAIT_S = 600
-WINDOW = 2_000
+WINDOW = 1_200
 TOPIC = "The engine has four valves, and valve {n} was measured at {n}7 degrees this morning. " * 6
 
 
@@ -56,15 +56,25 @@ def test_a_real_server_streams_in_chunks_and_says_what_it_counted(url: str) -> N
 
 
 def test_a_whole_conversation_with_a_compaction(url: str, tmp_path: Path) -> None:
-    asked = [f"{TOPIC.format(n=n)}Say only: noted." for n in range(1, 12)]
-    model = ("--model", f"{url}#smollm2", "--window", str(WINDOW), "--no-tools")
+    asked = [f"{TOPIC.format(n=n)}Say only: noted." for n in range(1, 7)]
+    model = (
+        "--model",
+        f"{url}#smollm2",
+        "--window",
+        str(WINDOW),
+        "--no-tools",
+        "--reply-max",
+        "12",
+    )
     lines = [*asked, "/undo", "/stats --json"]
     done = chat(tmp_path, *model, text="\n".join(lines) + "\n")
     assert "Compacted: " in done.stderr and "Undone" in done.stdout
     stats = json.loads(done.stdout[done.stdout.index('{"schema_version') :])
     assert stats["by_role"]["assistant"] == len(asked), "every request was answered"
     assert stats["current"] <= WINDOW
-    again = chat(tmp_path, "--continue", "--no-tools", text="Say hello.\n/stats --json\n")
+    again = chat(
+        tmp_path, "--continue", "--no-tools", "--reply-max", "8", text="Say hello.\n/stats --json\n"
+    )
     later = json.loads(again.stdout[again.stdout.index('{"schema_version') :])
     assert later["by_role"]["assistant"] == len(asked) + 1
     with refold.open(

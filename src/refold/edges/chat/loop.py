@@ -60,6 +60,7 @@ class Options(Struct, frozen=True, kw_only=True):
     offered: Offered = "all"
     cost_max: float | None = None
     window: int | None = None
+    reply_tokens_max: int | None = None
     writes_summaries: bool = False
 
 
@@ -73,13 +74,15 @@ class Endpoint(Protocol):
     def stream(self, request: dict[str, Any]) -> Iterator[dict[str, Any]]: ...
 
 
-def endpoint_for(spec: str, environ: Mapping[str, str]) -> Endpoint:
+def endpoint_for(
+    spec: str, environ: Mapping[str, str], *, reply_tokens_max: int | None = None
+) -> Endpoint:
     """The model that a text names. Invalid if it names none."""
     if spec == SCRIPTED:
         return Scripted()
     from refold.edges.endpoints.chat import ChatEndpoint
 
-    return ChatEndpoint(model_named(spec, environ))
+    return ChatEndpoint(model_named(spec, environ), reply_tokens_max=reply_tokens_max)
 
 
 class Chat:

@@ -109,7 +109,8 @@ def _explained(name: str) -> str:
 
 def _model(chat: Chat, spec: str) -> bool:
     if spec:
-        chat.use(endpoint_for(spec, os.environ))
+        most = chat.options.reply_tokens_max
+        chat.use(endpoint_for(spec, os.environ, reply_tokens_max=most))
         remembered.remember(chat.store.url, chat.context.id, spec, os.environ)
     window = chat.context.budget.window
     chat.shown.aside(f"{chat.endpoint.model.spec}, with a window of {window:,} tokens")

@@ -45,7 +45,7 @@ def started(session: Session, given: ChatArguments, shown: Shown, lines: Lines) 
     store = session.target
     id = _conversation(session, given)
     spec = _spec(given, store.url, id or "", os.environ) or _offered(shown, lines)
-    endpoint = endpoint_for(spec, os.environ)
+    endpoint = endpoint_for(spec, os.environ, reply_tokens_max=given.reply_max)
     chat = Chat(
         store,
         id or new_id(store),
@@ -106,6 +106,7 @@ def _options(given: ChatArguments) -> Options:
         offered="none" if given.no_tools else "reading" if given.read_only else "all",
         cost_max=given.cost_max,
         window=given.window,
+        reply_tokens_max=given.reply_max,
         writes_summaries=given.writer,
     )
 

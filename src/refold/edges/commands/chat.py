@@ -24,6 +24,7 @@ YES = Meta(description="Write files and run commands without asking.")
 READ_ONLY = Meta(description="Offer no tool that writes or runs something.")
 NO_TOOLS = Meta(description="Offer no tool at all: some small models take none.")
 COST_MAX = Meta(description="Stop before the conversation costs more, in dollars.", ge=0)
+REPLY_MAX = Meta(description="How long a reply may be, in tokens.", ge=1)
 WINDOW = Meta(description="The window to work in, in tokens.", ge=1)
 ALLOW = Meta(
     description="Another folder that tools may use; may be repeated.", extra={"metavar": "FOLDER"}
@@ -40,6 +41,7 @@ class ChatArguments(Arguments, frozen=True, kw_only=True):
     no_tools: Annotated[bool, NO_TOOLS] = False
     cost_max: Annotated[float, COST_MAX] | None = None
     window: Annotated[int, WINDOW] | None = None
+    reply_max: Annotated[int, REPLY_MAX] | None = None
     allow: Annotated[tuple[str, ...], ALLOW] = ()
     writer: Annotated[bool, WRITER] = False
 

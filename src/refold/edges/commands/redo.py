@@ -28,7 +28,7 @@ def show(step: Redone, screen: Screen) -> None:
         left = number(step.redo_steps, "step")
         further = screen.call("redo", step.conversation)
         screen.line(("dim", f"Further with: {further} ({left} left)"))
-    show_undo(step.conversation, screen)
+    show_undo(step.conversation, screen, files=bool(step.changes))
 
 
 COMMAND = Command(

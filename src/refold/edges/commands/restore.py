@@ -183,10 +183,11 @@ def _show_restoration(done: Restoration, screen: Screen) -> None:
     _show_files(tuple(file for file in done.files if file not in put_back), screen)
     _show_billed(done.billed, screen)
     if done.dry_run:
-        again = screen.call("restore", done.conversation, str(done.seq))
+        words = ("--files",) if done.changes else ()
+        again = screen.call("restore", done.conversation, str(done.seq), *words)
         screen.line(f"Nothing was changed. Do it with: {again}")
     else:
-        show_undo(done.conversation, screen)
+        show_undo(done.conversation, screen, files=bool(done.changes))
 
 
 def _show_files(files: tuple[str, ...], screen: Screen) -> None:

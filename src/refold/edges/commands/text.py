@@ -41,6 +41,9 @@ def line_span(lines: str) -> tuple[int, int]:
     return first, int(last or -1)
 
 
-def show_undo(conversation: str, screen: Screen, command: str = "undo") -> None:
-    """Says how to take back what was done."""
-    screen.line(("dim", f"Undo with: {screen.call(command, conversation)}"))
+def show_undo(
+    conversation: str, screen: Screen, command: str = "undo", *, files: bool = False
+) -> None:
+    """Says how to take back what was done, to files as well."""
+    words = ("--files",) if files else ()
+    screen.line(("dim", f"Undo with: {screen.call(command, conversation, *words)}"))

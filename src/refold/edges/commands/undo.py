@@ -89,7 +89,8 @@ def show(step: Undone, screen: Screen) -> None:
         further = screen.call("undo", step.conversation)
         screen.line(("dim", f"Further back with: {further} ({steps} left)"))
     if step.redo_steps:
-        screen.line(("dim", f"Redo with: {screen.call('redo', step.conversation)}"))
+        words = ("--files",) if step.changes else ()
+        screen.line(("dim", f"Redo with: {screen.call('redo', step.conversation, *words)}"))
 
 
 def show_step(step: Step, screen: Screen, *, done: str) -> None:

@@ -37,10 +37,13 @@ DIALECTS = {"openai": "openai_chat", "anthropic": "anthropic", "gemini": "gemini
 
 
 class ChatEndpoint:
-    """One model at one address. `call` has the arguments of `context.request` for it."""
+    """One model at one address. `call` has the arguments of `context.request` for it;
+    `reply_tokens_max` is how long a reply may be, if that is to be said."""
 
-    def __init__(self, model: NamedModel, *, idle_s: float = IDLE_S) -> None:
-        self.model, self._idle_s = model, idle_s
+    def __init__(
+        self, model: NamedModel, *, reply_tokens_max: int | None = None, idle_s: float = IDLE_S
+    ) -> None:
+        self.model, self._idle_s, self._reply_tokens_max = model, idle_s, reply_tokens_max
         self._wire = WIRES[model.kind]
         self._client = Client(
             check_address(model.url), key_env=model.key_env, timeout_s=idle_s, tries=1
@@ -59,14 +62,17 @@ class ChatEndpoint:
             given["stream"] = True
         if self.model.kind == "openai":
             given["stream_options"] = {"include_usage": True}
+        if self._reply_tokens_max and self.model.kind != "gemini":
+            given[self._wire.limit(self._client.host)] = self._reply_tokens_max
         return given
 
     def stream(self, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """The chunks of the reply. `Denied` without a valid key, `Unavailable` (with a time after
         which another try is worth it) for what may pass, `Refused` for what will not."""
+        is_gemini = self.model.kind == "gemini"
         post = Post(
             address=self._address(),
-            payload=_gemini_body(request) if self.model.kind == "gemini" else request,
+            payload=_gemini_body(request, self._reply_tokens_max) if is_gemini else request,
             headers=self._wire.headers,
         )
         deadline = time.monotonic() + REPLY_S_MAX
@@ -90,10 +96,10 @@ class ChatEndpoint:
         return Unavailable(reason)
 
 
-def _gemini_body(request: dict[str, Any]) -> dict[str, Any]:
+def _gemini_body(request: dict[str, Any], reply_tokens_max: int | None) -> dict[str, Any]:
     """The keyword arguments of Gemini's SDK as the body of the call itself."""
     body: dict[str, Any] = {"contents": request["contents"]}
-    generation: dict[str, Any] = {}
+    generation = {"maxOutputTokens": reply_tokens_max} if reply_tokens_max else {}
     for name, value in request.get("config", {}).items():
         if name in _GEMINI_BESIDE:
             body[_GEMINI_BESIDE[name]] = value
