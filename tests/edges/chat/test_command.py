@@ -35,6 +35,17 @@ def test_replies_go_to_the_output_and_the_rest_beside_it(tmp_path: Path) -> None
     assert "go on with: refold chat --resume chat-" in done.stderr
 
 
+def test_the_way_that_the_readme_shows(tmp_path: Path) -> None:
+    """From nothing to a compacted, undone and exported conversation."""
+    for n in range(8):
+        Path(f"part_{n}.py").write_text(f"def part_{n}(port=8443):\n    return {n}\n" * 40)
+    lines = ("read all", "/context", "/compact", "/undo", "/export talk.md", "/exit")
+    done = chat("--model", "scripted", text="\n".join(lines) + "\n")
+    assert "I have read 9 files." in done.stdout, "the eight, and one of the data folder"
+    assert "Undone: the compaction" in done.stdout
+    assert "part_3" in Path("talk.md").read_text()
+
+
 def test_json_is_one_object(tmp_path: Path) -> None:
     done = chat("--model", "scripted", "--json", text="count to 3\n")
     ended = json.loads(done.stdout)
