@@ -70,6 +70,11 @@ class Terminal:
     ) -> None:
         self._run("kill-server")
 
+    def pid(self) -> int:
+        """The process of the program."""
+        shell = self._run("display-message", "-p", "-t", "t", "#{pane_pid}").strip()
+        return int(Path(f"/proc/{shell}/task/{shell}/children").read_text().split()[0])
+
     # --- what is typed ---
 
     def type(self, text: str) -> None:
