@@ -110,7 +110,9 @@ def test_a_wrong_key_is_said_without_it(monkeypatch: pytest.MonkeyPatch) -> None
     with serving(Play({"error": "bad"}, 401)) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         monkeypatch.setenv("OPENAI_API_KEY", "sk-not-a-real-key-0123456789")
-        done = chat("--model", "openai:m", text="hi\n")
+        done = chat("--model", "openai:m", text="hi\n", status=7)
+        quiet = chat("--model", "openai:m", "--json", text="hi\n/stats\n", status=7)
+    assert json.loads(quiet.stdout)["failure"] == "denied" and "401" in quiet.stderr
     assert "401" in done.stderr and "check the key in OPENAI_API_KEY" in done.stderr
     assert "0123456789" not in done.stderr + done.stdout
 

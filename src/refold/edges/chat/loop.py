@@ -104,6 +104,7 @@ class Chat:
         self.endpoint, self.shown, self.lines = endpoint, shown, lines
         self.interrupts = Interrupts()
         self.replies: list[str] = []
+        self.failure = ""  # the code of the error that ended the newest turn
         self.is_quiet_about_notices = False
         self._config, self._agreed = config, set[str]()
         self.context = self._opened(id)
@@ -188,6 +189,7 @@ class Chat:
 
     def answer(self, text: str) -> None:
         """Answers one request, with as many replies and tools as that takes."""
+        self.failure = ""
         with self.interrupts:
             try:
                 self._append(text)
@@ -196,6 +198,7 @@ class Chat:
                 self._close_calls()
                 self.shown.aside(("yellow", "Stopped. What came is kept."))
             except RefoldError as error:
+                self.failure = error.code
                 self._close_calls()
                 self.shown.error(error)
         self.shown.end()

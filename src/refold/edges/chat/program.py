@@ -38,4 +38,6 @@ def talk(session: Session, given: ChatArguments) -> ChatEnded:
         tokens=stats.current,
         window=stats.window,
         cost=stats.cost,
+        # Who types has seen it; a script is told by the exit status.
+        failure="" if lines.can_ask else chat.failure,
     )

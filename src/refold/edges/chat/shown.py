@@ -83,9 +83,12 @@ class Shown:
         self.screen.out.flush()
 
     def error(self, error: RefoldError) -> None:
-        """Says what went wrong, and what to do next."""
-        hint = f"; {error.hint}" if error.hint else ""
-        self.aside(("red", redacted(f"{error.message}{hint}")))
+        """Says what went wrong, and what to do next, also where nothing else is printed."""
+        text = redacted(str(error))
+        if self.is_quiet:
+            self.screen.note(text)
+        else:
+            self.aside(("red", text))
 
     def call(self, name: str, arguments: str | Mapping[str, Any]) -> None:
         """Says which tool is used, and on what."""

@@ -8,6 +8,7 @@ suggestions for a typo. Neighbours: `edges.commands.line` parses, `edges.command
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Callable
 
@@ -60,9 +61,9 @@ def obey(chat: Chat, line: str) -> bool:
 def _run(chat: Chat, line: Line) -> None:
     """Runs a command of the table and shows its result."""
     shown = chat.shown.screen
-    screen = Screen(
-        json_output=line.json_output, no_color=shown.no_color, out=shown.out, is_shell=False
-    )
+    # Where one JSON object is wanted at the end, nothing may stand before it.
+    out = io.StringIO() if chat.shown.is_quiet else shown.out
+    screen = Screen(json_output=line.json_output, no_color=shown.no_color, out=out, is_shell=False)
     if line.command.on == "conversation":
         # A conversation is in the store from its first message on; a command may come before it.
         chat.context.flush()

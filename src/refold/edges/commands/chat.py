@@ -47,7 +47,9 @@ class ChatArguments(Arguments, frozen=True, kw_only=True):
 
 
 class ChatEnded(Result, frozen=True, kw_only=True):
-    """A chat that is over: what the model said in it, and what the conversation is now."""
+    """A chat that is over: what the model said in it, and what the conversation is now. `failure`
+    is the code of the error by which the last request of a script ended, empty if it was
+    answered."""
 
     conversation: str
     model: str
@@ -56,6 +58,11 @@ class ChatEnded(Result, frozen=True, kw_only=True):
     tokens: int
     window: int
     cost: float | None
+    failure: str = ""
+
+    @property
+    def outcome(self) -> str:
+        return self.failure or "ok"
 
 
 def run(session: Session, arguments: ChatArguments) -> ChatEnded:
