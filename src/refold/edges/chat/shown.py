@@ -158,6 +158,8 @@ def notice_text(notice: Notice) -> tuple[str, str]:
             return "green", f"Compacted: {sizes}; /undo takes it back, /receipts says more"
         case "overflow-recovered":
             return "yellow", f"The provider refused the page as too long; it was shortened: {sizes}"
+        case "unknown-model":
+            return "yellow", f"{notice.reason}; start with --window N if it is another"
         case "artifact-kept":
             handle, size = notice.details.get("handle"), notice.details.get("bytes", 0)
             return "dim", f"{INDENT}kept whole as {handle} ({number(size, 'byte')})"
