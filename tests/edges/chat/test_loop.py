@@ -30,6 +30,7 @@ from tests.edges.chat.rooms import (
     seen,
 )
 from tests.edges.endpoints.test_chat import OVERFLOW
+from tests.servers import Play, serving
 
 pytestmark = pytest.mark.usefixtures("alone")
 
@@ -268,3 +269,23 @@ def test_the_warning_comes_once_and_the_compaction_is_told(tmp_path: Path) -> No
     )
     assert "Compacted: " in text and "/undo takes it back" in text
     check(chat)
+
+
+def test_the_model_of_the_chat_may_write_the_summaries(tmp_path: Path) -> None:
+    talk = said("hello")
+    words = {"choices": [{"message": {"content": "Goal: greet."}, "finish_reason": "stop"}]}
+    with serving(Play(words)) as server:
+        endpoint = Replies(*[talk] * 20, url=server.url)
+        chat = chat_in(tmp_path, endpoint, writes_summaries=True)
+        for n in range(20):
+            chat.answer(f"say hello {n} " + "and more words " * 60)
+        assert chat.context.compact("summarize", target=2_500).batch
+    assert server.seen and server.seen[0][2]["model"] == "gpt-4o"
+
+
+def test_another_model_is_another_writer(tmp_path: Path) -> None:
+    chat = chat_in(tmp_path, Replies(), writes_summaries=True)
+    assert chat._writer().model == "gpt-4o"  # type: ignore[union-attr]
+    chat.use(Replies(name="gpt-4.1"))
+    assert chat.context._writer.model == "gpt-4.1"  # type: ignore[union-attr]
+    assert chat.context.budget.window == 1_047_576

@@ -155,6 +155,10 @@ class Chat:
     def use(self, endpoint: Endpoint) -> None:
         """Goes on with another model; limits follow at once."""
         self.endpoint = endpoint
+        if self.options.writes_summaries:
+            # The writer is the model of the chat, and belongs to the context from its opening.
+            self.go_to(self.context.id)
+            return
         self.context.update(model=endpoint.model.name, window=self._window(self.context.id))
         self.context.flush()
 

@@ -35,7 +35,7 @@ def lines_for(screen: Screen, stdin: BinaryIO | None) -> Lines:
     if os.environ.get("TERM", "dumb") in ("", "dumb"):
         return plain
     if find_spec("prompt_toolkit") is None:
-        screen.line(("dim", "For history and completion: pip install 'refold[chat]'"))
+        screen.line(("dim", "For completion and lasting history: pip install 'refold[chat]'"))
         return plain
     from refold.edges.chat.prompt import PromptLines
 
