@@ -148,7 +148,7 @@ def test_any_line_is_a_command_or_a_clear_refusal(text: str) -> None:
         ("/artifacts s", ["show"]),
         ("/context mess", ["messages"]),
         ("/compact --dry", ["--dry-run"]),
-        ("/why #", ["#5", "#6"]),
+        ("/why #", ["#5", "#6", "#8", "#9"]),
         ("/resume t", ["talk"]),
         ("/context add sr", ["src/"]),
         ("look at @s", ["@setup.cfg", "@src/"]),
@@ -165,7 +165,7 @@ def test_what_can_stand_there_is_completed(
     (tmp_path / "src/a.py").touch()
     (tmp_path / "setup.cfg").touch()
     session = Session.holding(chat.context, chat.store)
-    names = Names(tmp_path, session, ("#5", "#6"), ("chat-1", "talk"), tuple(OWN))
+    names = Names(tmp_path, session, tuple(OWN))
     assert words_for(text, names) == found
 
 

@@ -1,9 +1,9 @@
 """What can stand where the cursor is: slash commands with what they take, handles, conversations,
 paths.
 
-Commands are completed as in a shell (`edges.commands.candidates`). Handles and conversations are
-given as they were when the line began. All of it is asked in a thread of its own: a key never waits
-for the log or the disk. Neighbour: `prompt` offers the words.
+Commands are completed as in a shell (`edges.commands.candidates`). All of it is asked when a
+person wants it, in a thread of its own: a key never waits for the log or the disk. Whatever goes
+wrong gives no word. Neighbour: `prompt` offers the words.
 """
 
 from __future__ import annotations
@@ -18,18 +18,17 @@ from msgspec import Struct
 from refold.edges.commands.candidates import in_chat
 from refold.edges.commands.session import Session
 from refold.edges.workspace.ignored import NEVER
+from refold.errors import RefoldError
 
 ENTRIES_MAX = 500
 
 
 class Names(Struct, frozen=True):
-    """What a line can name: the folder's files, what the session knows, handles of the
-    conversation, other conversations, and commands that only the chat has."""
+    """What a line can name: the folder's files, what the session knows, and commands that only
+    the chat has."""
 
     root: Path
     session: Session | None = None
-    handles: tuple[str, ...] = ()
-    conversations: tuple[str, ...] = ()
     own: tuple[str, ...] = ()
 
 
@@ -49,10 +48,29 @@ def _command_words(text: str, last: str, names: Names) -> Iterable[str]:
     candidates = [one.text for one in in_chat(text, names.session, also=names.own)]
     if " " not in text:
         return [f"/{name}" for name in candidates]
-    if last.startswith("#"):
-        return names.handles
-    is_own = text[1:].split(" ")[0] in names.own
-    return [*candidates, *names.conversations] if is_own else candidates
+    try:
+        if last.startswith("#"):
+            return _handles(names.session)
+        is_own = text[1:].split(" ")[0] in names.own
+        return [*candidates, *_conversations(names.session)] if is_own else candidates
+    except (RefoldError, OSError):
+        return candidates
+
+
+def _handles(session: Session | None) -> list[str]:
+    """The newest messages on the page."""
+    if session is None:
+        return []
+    with session.context() as context:
+        return [f"#{slot.seq}" for slot in context.view.slots[-ENTRIES_MAX:]]
+
+
+def _conversations(session: Session | None) -> list[str]:
+    from refold.conversations.listing import newest
+
+    if session is None:
+        return []
+    return [about.id for about in newest(session.store)[:ENTRIES_MAX]]
 
 
 def paths(text: str, root: Path) -> list[str]:

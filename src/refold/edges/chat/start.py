@@ -32,7 +32,6 @@ from refold.errors import Invalid, NotFound
 if TYPE_CHECKING:
     from refold.edges.commands.chat import ChatArguments
 
-HANDLES_MAX, CONVERSATIONS_MAX = 500, 50
 EXPLAINED = (
     "No model is set. Name one: refold chat --model openai:NAME, anthropic:NAME, gemini:NAME,",
     "ollama:NAME or URL#NAME; its key is in OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY.",
@@ -58,7 +57,8 @@ def started(session: Session, given: ChatArguments, shown: Shown, lines: Lines) 
     )
     remembered.remember(store.url, chat.context.id, endpoint.model.spec, os.environ)
     if isinstance(lines, PromptLines):
-        lines.find_names = lambda: _names(chat)
+        root, own = chat.workspace.root, tuple(OWN)
+        lines.find_names = lambda: Names(root, Session.holding(chat.context, store), own)
     return chat
 
 
@@ -117,16 +117,3 @@ def _workspace(given: ChatArguments) -> Workspace:
         if not folder.is_dir():
             raise NotFound(f"there is no folder {str(folder)!r:.200}", hint="check --allow")
     return Workspace(Path.cwd(), allowed)
-
-
-def _names(chat: Chat) -> Names:
-    """What a line can name now."""
-    slots = chat.context.view.slots[-HANDLES_MAX:]
-    others = newest(chat.store)[:CONVERSATIONS_MAX]
-    return Names(
-        root=chat.workspace.root,
-        session=Session.holding(chat.context, chat.store),
-        handles=tuple(f"#{slot.seq}" for slot in slots),
-        conversations=tuple(about.id for about in others),
-        own=tuple(OWN),
-    )
