@@ -39,6 +39,13 @@ def interrupt() -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
+def interrupt_once_there(file: Path) -> None:
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline and not (file.exists() and file.read_text().strip()):
+        time.sleep(0.01)
+    interrupt()
+
+
 def check(chat) -> None:
     """The next request is one that a provider takes."""
     request = chat.context.request("openai_chat")
@@ -124,7 +131,7 @@ def test_ctrl_c_stops_a_reply_and_keeps_what_came(tmp_path: Path) -> None:
 def test_ctrl_c_stops_a_command_and_all_it_started(tmp_path: Path) -> None:
     command = '{"command": "sleep 60 & echo $! > pid; sleep 60"}'
     chat = chat_in(tmp_path, Replies(called("run_command", command), said("ok")), yes=True)
-    threading.Timer(0.5, interrupt).start()
+    threading.Thread(target=interrupt_once_there, args=(tmp_path / "pid",)).start()
     began = time.monotonic()
     chat.answer("go")
     assert time.monotonic() - began < 20
