@@ -229,6 +229,13 @@ def test_a_page_that_the_provider_finds_too_long_is_shortened_once(tmp_path: Pat
     assert "or use a model with a larger window" in seen(chat)
 
 
+def test_a_model_that_takes_no_tools_is_told(tmp_path: Path) -> None:
+    refused = Refused("x answered 400", body="m does not support tools", hint="check the name")
+    chat = chat_in(tmp_path, Replies([refused]))
+    chat.answer("go")
+    assert "x answered 400; some models take no tools: refold chat --no-tools" in seen(chat)
+
+
 def test_a_model_that_says_nothing_is_told(tmp_path: Path) -> None:
     chat = chat_in(tmp_path, Replies([]))
     chat.answer("go")

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from refold import dialects
 from refold.edges.chat.process import environment
 from refold.edges.chat.tools import REFUSED, TOOLS, Used
 from refold.edges.chat.workspace import Workspace
@@ -191,3 +192,12 @@ def test_a_command_that_reads_gets_no_input_and_one_that_floods_is_ended(chat: A
     assert use(chat, "run_command", command="cat").text == "[no output, exit status 0]"
     used = use(chat, "run_command", command="yes", seconds=30)
     assert "bytes of output" in used.text and used.is_error
+
+
+@pytest.mark.parametrize("dialect", dialects.DIALECTS)
+def test_every_provider_takes_the_tools_as_they_are(chat: Any, dialect: str) -> None:
+    lost: list[str] = []
+    spoken = dialects.dialect(dialect)
+    assert len(spoken.definitions(chat.tools.definitions(), lost)) >= 1 and lost == []
+    chat.context.append({"role": "user", "content": "go"})
+    assert spoken.check(chat.context.request(dialect)) == []

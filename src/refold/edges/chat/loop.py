@@ -29,6 +29,7 @@ from refold.edges.chat.scripted import Scripted
 from refold.edges.chat.shown import Shown, status_text
 from refold.edges.chat.tools import Offered, Tools
 from refold.edges.chat.workspace import Workspace
+from refold.edges.endpoints.client import Refused
 from refold.edges.endpoints.model_names import NamedModel, model_named
 from refold.edges.endpoints.pieces import pieces
 from refold.engine.context import Context
@@ -242,7 +243,7 @@ class Chat:
             except Invalid as error:
                 # A page that the provider finds too long is made shorter, once.
                 if chunks or not self.context.recover(error):
-                    raise
+                    raise _explained(error) from error
         raise AssertionError("the last try returns or raises")
 
     def _stream(self, chunks: list[dict[str, Any]]) -> None:
@@ -314,6 +315,13 @@ class Chat:
 
     def close(self) -> None:
         self.context.close()
+
+
+def _explained(error: Invalid) -> Invalid:
+    """A refusal, with what to do about it where that is known."""
+    if isinstance(error, Refused) and "tools" in error.body:
+        return Invalid(error.message, hint="some models take no tools: refold chat --no-tools")
+    return error
 
 
 def _words(chunks: list[dict[str, Any]]) -> Iterator[str]:
