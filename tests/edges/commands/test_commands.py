@@ -217,8 +217,8 @@ def test_running_a_command_prints_nothing_and_gives_what_can_be_encoded(
     name: str, url: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     command, given = load(name), arguments(name, url)
-    # The demo is a story that is told while it runs, where somebody watches.
-    screen = Screen(json_output=name == "demo")
+    # The demo and a chat are told while they run, where somebody watches.
+    screen = Screen(json_output=name in ("chat", "demo"))
     with Session(store_url=url, conversation="fix-login", screen=screen, stdin=stdin()) as session:
         result = command.run(session, given)
         assert capfd.readouterr() == ("", "")
@@ -236,7 +236,9 @@ def test_a_command_shows_its_result(
         result = command.run(session, given)
         assert capsys.readouterr() == ("", "")
         command.show(result, Screen())
-    assert capsys.readouterr().out
+    shown = capsys.readouterr()
+    # What a chat printed are the replies; how to go on with it stands beside them.
+    assert shown.err if name == "chat" else shown.out
 
 
 @pytest.mark.parametrize("name", table())
