@@ -31,6 +31,7 @@ from bench import (
     probes,
     recall,
     search,
+    terminal,
     tokens,
     turns,
     words,
@@ -99,6 +100,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], list[Table] | str]] = {
     "copies": lambda given: copies.run(data_folder(given.data), quick=given.quick),
     "mirror": lambda given: mirror.run(500, 300) if given.quick else mirror.run(),
     "hostile": lambda given: hostile.run(200) if given.quick else hostile.run(),
+    "terminal": lambda given: terminal.run(1_000, runs=5) if given.quick else terminal.run(),
 }
 LONG = ("peers", "likelihood")
 ALL = [name for name in SECTIONS if name not in LONG]

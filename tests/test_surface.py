@@ -25,6 +25,7 @@ ROOMS = {
     aio.AsyncContext: Context,
     aio.AsyncLogReader: refold.LogReader,
     aio.AsyncArtifacts: refold.Artifacts,
+    aio.AsyncFileVersions: refold.FileVersions,
     aio.AsyncMemory: refold.SemanticMemory,
     aio.AsyncToolbox: refold.Toolbox,
 }

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from refold.edges.endpoints.writer import endpoint as endpoint
     from refold.engine.context import Context as Context
     from refold.engine.counting import count_messages as count_messages
+    from refold.engine.file_versions import FileVersions as FileVersions
     from refold.engine.log_reader import LogReader as LogReader
     from refold.engine.mirror import Mirrored as Mirrored
     from refold.engine.opening import open as open
@@ -66,6 +67,8 @@ if TYPE_CHECKING:
     from refold.errors import RefoldError as RefoldError
     from refold.errors import Unavailable as Unavailable
     from refold.log.batches import Batch as Batch
+    from refold.log.file_versions import FileChange as FileChange
+    from refold.log.file_versions import FileVersion as FileVersion
     from refold.log.notes import Noted as Noted
     from refold.log.notices import Notice as Notice
     from refold.log.points import Difference as Difference
@@ -104,6 +107,9 @@ _HOMES = {
     "Denied": "refold.errors",
     "Difference": "refold.log.points",
     "Event": "refold.core.model",
+    "FileChange": "refold.log.file_versions",
+    "FileVersion": "refold.log.file_versions",
+    "FileVersions": "refold.engine.file_versions",
     "Forgotten": "refold.memory.entry",
     "Hit": "refold.search.hits",
     "ImportedMemories": "refold.memory.transfer",

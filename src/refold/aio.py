@@ -27,6 +27,7 @@ from refold.core.model import View
 from refold.dialects.streams import awaited
 from refold.engine import opening
 from refold.engine.context import Context
+from refold.engine.file_versions import FileVersions
 from refold.engine.log_reader import LogReader
 from refold.engine.toolbox import Toolbox
 from refold.memory.opening import open_memory as _open_memory
@@ -35,6 +36,7 @@ from refold.memory.semantic import SemanticMemory
 __all__ = [
     "AsyncArtifacts",
     "AsyncContext",
+    "AsyncFileVersions",
     "AsyncLogReader",
     "AsyncMemory",
     "AsyncToolbox",
@@ -124,6 +126,15 @@ class AsyncArtifacts(_Async):
     grep = _threaded(Artifacts.grep)
     clean = _threaded(Artifacts.clean)
     remove = _threaded(Artifacts.remove)
+
+
+class AsyncFileVersions(_Async):
+    """`context.files`, awaited."""
+
+    keep = _threaded(FileVersions.keep)
+    diff = _threaded(FileVersions.diff)
+    changes = _threaded(FileVersions.changes)
+    put_back = _threaded(FileVersions.put_back)
 
 
 class AsyncMemory(_Async):
@@ -231,6 +242,11 @@ class AsyncContext(_Async):
     def artifacts(self) -> AsyncArtifacts:
         """The large outputs, and what else was kept."""
         return AsyncArtifacts(self._wrapped.artifacts)
+
+    @functools.cached_property
+    def files(self) -> AsyncFileVersions:
+        """Files as they were before the writes of tools."""
+        return AsyncFileVersions(self._wrapped.files)
 
     @functools.cached_property
     def memory(self) -> AsyncMemory:

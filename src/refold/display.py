@@ -6,11 +6,9 @@ Each of these has one mechanism, and it is here; every room above uses it. No im
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import Counter as Tally
 from collections.abc import Iterable
-from datetime import UTC, datetime
 
 MARK_DIGITS = 12
 NAME_CHARS_MAX = 64
@@ -55,6 +53,9 @@ def number(count: float, noun: str) -> str:
 
 def moment(at_ms: int) -> str:
     """A time that a person can read; a number that is no time stays a number."""
+    # Imported here, because a status line is asked for many times a minute and needs no times.
+    from datetime import UTC, datetime
+
     try:
         return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (ValueError, OverflowError, OSError):
@@ -115,6 +116,8 @@ def fenced(text: str, tag: str, attributes: str = "") -> str:
 
 
 def _digits(text: str) -> str:
+    import hashlib
+
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:MARK_DIGITS]
 
 

@@ -386,3 +386,11 @@ def test_a_view_shows_a_system_prompt_and_tools_before_they_are_written():
         assert before.tools == after.tools == tools
         assert before.system_tokens == after.system_tokens > 0
         assert before.tools_tokens == after.tools_tokens > 0
+
+
+def test_a_second_update_before_the_first_message_keeps_model_and_window():
+    context = refold.open("fresh", store="memory:", model="gpt-4o", window=9_000)
+    context.update(title="later")
+    assert (context.stats().model, context.budget.window) == ("gpt-4o", 9_000)
+    context.append({"role": "user", "content": "hi"})
+    assert (context.stats().model, context.budget.window) == ("gpt-4o", 9_000)

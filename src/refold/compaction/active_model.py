@@ -15,13 +15,12 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from refold import dialects
+from refold.compaction.limits import factor, limits
 from refold.compaction.trigger import Moment
-from refold.config import Config
-from refold.core.budget import Budget, budget_for, current_tokens, factor_of
+from refold.core.budget import Budget, current_tokens
 from refold.core.model import Lesson, Meta, Usage
 from refold.core.reported import is_plausible, is_possible
 from refold.dialects import DIALECTS
-from refold.dialects.overflow import LIMIT_MIN
 from refold.dialects.protocol import Dialect
 from refold.errors import Invalid
 from refold.log.notices import Notice
@@ -190,22 +189,10 @@ class ActiveModel:
 
     def budget_under(self, lesson: Lesson | None) -> Budget:
         """The budget of this model within what a refusal taught."""
-        config, info = self._log.config, self.info
-        window = info.window if self.window is None else self.window
-        if lesson is not None and lesson.limit < window:
-            limit = max(LIMIT_MIN, lesson.limit)
-            return budget_for(_with_room(config, limit), window=limit, output=info.output)
-        input_max = None if self.window else info.input_max
-        return budget_for(config, window=window, output=info.output, input_max=input_max)
+        return limits(self._log.config, self.info, self.window, lesson)
 
     def _factor(self) -> float:
-        """Tokens per estimated token. The provider's own report, once it comes, is better than a
-        lesson."""
-        state, lesson = self._log.state, self._lesson
-        if lesson is None or lesson.factor is None:
-            return factor_of(state, self.info.name)
-        reported = state.anchor is not None and state.anchor.upto > lesson.upto
-        return factor_of(state, self.info.name) if reported else lesson.factor
+        return factor(self._log.state, self.info, self._lesson)
 
     def watch(self) -> None:
         """Says once that the page is getting full. Cheap where nothing came since the last
@@ -253,9 +240,3 @@ class ActiveModel:
         """What a reply cost, by the model that it names, else by this one."""
         priced = model_info(usage.model or self.info.name)
         return cost(priced if priced.known else self.info, usage)
-
-
-def _with_room(config: Config, limit: int) -> Config:
-    """The configuration without a reserve that would leave too little of a smaller window."""
-    reserve = config.reserve_tokens or 0
-    return replace(config, reserve_tokens=None) if reserve > limit // 2 else config

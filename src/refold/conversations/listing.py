@@ -22,7 +22,6 @@ from refold.display import cut, one_line, plain_text
 from refold.errors import Corrupt, Invalid, NotFound, RefoldError
 from refold.log.log import Log
 from refold.log.reading import chain_at, conversations, pages_of
-from refold.redaction import redacted
 from refold.stores.protocol import Store
 
 PREVIEW_CHARS = 80
@@ -135,6 +134,8 @@ def preview(store: Store, conversation: str) -> str:
         for event in store.read(conversation, limit=PREVIEW_EVENTS):
             words = _user_words(decode(event))
             if words:
+                from refold.redaction import redacted
+
                 return cut(redacted(words[:REDACTED_CHARS]), PREVIEW_CHARS)
     except NotFound:
         return ""  # nothing was written yet

@@ -61,6 +61,7 @@ from refold.tokens.counter import Count
 from refold.writer.asker import Writer
 
 if TYPE_CHECKING:
+    from refold.engine.file_versions import FileVersions
     from refold.engine.toolbox import Toolbox
     from refold.log.points import Restored
     from refold.log.undo import Undone
@@ -410,16 +411,26 @@ class Context:
 
     # --- going back ---
 
-    def undo(self) -> Undone:
+    @checked
+    def undo(self, *, files: bool = False, root: str | Path = ".") -> Undone:
         """Switches off the newest compaction or restore that stands; undoing again goes one step
         further back. Gives what was undone, false if there was nothing. Where the page would not
-        fit, the oldest messages leave, as the batch `made_room`."""
-        return going_back.undo(self._open, self._model, self._compactor)
+        fit, the oldest messages leave, as the batch `made_room`. With `files`, an undone restore
+        also gives the files inside `root` what they held before it."""
+        undone = going_back.undo(self._open, self._model, self._compactor)
+        return self._with_files(undone, root) if files else undone
 
-    def redo(self) -> Undone:
+    @checked
+    def redo(self, *, files: bool = False, root: str | Path = ".") -> Undone:
         """Switches on again what was undone last. Gives what that was, false if there was
-        nothing."""
-        return going_back.redo(self._open, self._model)
+        nothing. `files` as in `undo`."""
+        redone = going_back.redo(self._open, self._model)
+        return self._with_files(redone, root) if files else redone
+
+    def _with_files(self, undone: Undone, root: str | Path) -> Undone:
+        from refold.engine.file_versions import following
+
+        return following(self.files, undone, root)
 
     @checked
     def revert(self, batch: str) -> None:
@@ -437,10 +448,19 @@ class Context:
             return seq
 
     @checked
-    def restore(self, to: int | str, *, dry_run: bool = False) -> Restored:
+    def restore(
+        self,
+        to: int | str,
+        *,
+        dry_run: bool = False,
+        files: bool | Sequence[str] = False,
+        root: str | Path = ".",
+    ) -> Restored:
         """Takes the page back to what it was at a seq or checkpoint. The log keeps everything;
         `undo` comes back. Gives what that switches off, and the files that tool calls changed
-        after the point: on disk they stay as they are. A dry run changes nothing."""
+        after the point: on disk they stay as they are, unless `files` says that those inside
+        `root` which `context.files` kept are to be put back: all, or some by their paths. A dry
+        run changes nothing."""
         from refold.log.points import restored
 
         with self._open.reading() as state:
@@ -448,7 +468,11 @@ class Context:
             planned = restored(self._open.log, seq, self.config)
             if not dry_run:
                 self._open.append([self._open.draft(Restore(seq=seq))])
+        if not files:
             return planned
+        from refold.engine.file_versions import with_files
+
+        return with_files(self.files, planned, files, root, dry_run=dry_run)
 
     @checked
     def clear(self, *, checkpoint: str = "") -> None:
@@ -541,6 +565,13 @@ class Context:
             conversation=self.id,
             tell=tell,
         )
+
+    @cached_property
+    def files(self) -> FileVersions:
+        """Files as they were before the writes of tools: kept, compared, put back."""
+        from refold.engine.file_versions import FileVersions
+
+        return FileVersions(self._open, self.artifacts, self._reader, self._recorder.keys)
 
     @checked
     def on(self, name: str, listener: Listener) -> Callable[[], None]:

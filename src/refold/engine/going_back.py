@@ -48,4 +48,6 @@ def _write(log: OpenLog, model: ActiveModel, change: Change, reverts: list[Rever
         kind=change.kind,
         tokens_before=before,
         tokens_after=model.current,
+        # The writes of a step stand in the log directly after the event that it wrote.
+        files_at=0 if change.batch else change.undone_at or change.seq,
     )

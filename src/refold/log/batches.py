@@ -1,5 +1,5 @@
 """The compactions of a conversation: which there were, what each did to the size of the page, and
-whether it still stands.
+whether it still stands; and the size of the page all along.
 
 All of it is computed from the log, by folding it once more up to each batch; nothing is kept for
 it. Neighbours: `undo` switches batches off and on, `Context.log` asks.
@@ -7,7 +7,7 @@ it. Neighbours: `undo` switches batches off and on, `Context.log` asks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -38,21 +38,38 @@ def batches_of(events: Iterable[Event]) -> list[Batch]:
     log = list(events)
     off = switches(log).off
     found: dict[str, Batch] = {}
-    state = Fold()
-    for at, event in enumerate(log):
+    tokens = 0
+    for event, state in _states(log):
         id = _batch_of(event)
-        before = _tokens(state) if id and id not in found else 0
-        if not state.add(event):
-            state = folded(log[: at + 1], switches(log[: at + 1]))
+        before, tokens = tokens, _tokens(state)
         if id:
             known = found.get(id) or _begun(id, event, before)
             found[id] = replace(
                 known,
                 edits=known.edits + 1,
-                tokens_after=_tokens(state),
+                tokens_after=tokens,
                 live=known.live or event.seq not in off,
             )
     return list(found.values())
+
+
+def sizes_of(events: Iterable[Event]) -> list[tuple[int, int]]:
+    """The size of the page after every event that changed it: seq and tokens."""
+    found: list[tuple[int, int]] = []
+    for event, state in _states(list(events)):
+        tokens = _tokens(state)
+        if not found or found[-1][1] != tokens:
+            found.append((event.seq, tokens))
+    return found
+
+
+def _states(log: Sequence[Event]) -> Iterator[tuple[Event, Fold]]:
+    """Every event, and the page after it; what is given is the same fold, one event further."""
+    state = Fold()
+    for at, event in enumerate(log):
+        if not state.add(event):
+            state = folded(log[: at + 1], switches(log[: at + 1]))
+        yield event, state
 
 
 def _batch_of(event: Event) -> str:

@@ -38,6 +38,7 @@ from refold.core.model import (
 )
 from refold.core.switches import switches
 from refold.ledger.file_changes import changed_files
+from refold.log.file_versions import FileChange
 from refold.log.log import Log
 from refold.log.reading import artifact_of
 
@@ -193,12 +194,13 @@ def _artifacts(events: Iterable[Event]) -> Iterator[str]:
 class Restored(Struct, frozen=True, kw_only=True):
     """What a restore to `seq` switches off: what the user asked for (by seq), and the calls of
     the model, which stay billed. `files` are those that tool calls changed after the point: on
-    disk they stay as they are."""
+    disk they stay as they are, but for the `changes`, if files were to be put back."""
 
     seq: int
     files: list[str]
     requests: list[int]
     calls: list[Usage]
+    changes: list[FileChange] = []
 
 
 def restored(log: Log, seq: int, config: Config) -> Restored:

@@ -38,6 +38,7 @@ from refold.core.model import (
 )
 from refold.core.switches import switches
 from refold.errors import Invalid, NotFound
+from refold.log.file_versions import FileChange
 from refold.log.log import Log
 from refold.strategies.gist.layout import runs
 
@@ -76,7 +77,8 @@ class History(Struct, frozen=True, kw_only=True):
 class Undone(Struct, frozen=True, kw_only=True):
     """What `undo` switched off, or `redo` on again: a compaction by its `batch`, or the restore
     written at `seq`; false if there was nothing. `made_room` is the batch by which the oldest
-    messages had to leave, because the page would not have fitted."""
+    messages had to leave, because the page would not have fitted. `files_at` is where the files
+    were as they are to be then, and `changes` are those that were put back."""
 
     batch: str = ""
     seq: int = 0
@@ -84,6 +86,8 @@ class Undone(Struct, frozen=True, kw_only=True):
     tokens_before: int = 0
     tokens_after: int = 0
     made_room: str = ""
+    files_at: int = 0
+    changes: list[FileChange] = []
 
     def __bool__(self) -> bool:
         return self.kind != "none"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Store", "asked_token", "batch_of", "erase_events", "events_in", "is_on_this_disk",
     "is_read_only", "is_same_place", "is_there", "open_store", "place_of_org", "reading_store",
-    "server_place", "terms_of",
+    "server_place", "telling", "terms_of",
 ]  # fmt: skip
 
 
@@ -67,6 +67,14 @@ def reading_store(store: Store) -> Store:
         return ReadOnlyStore(store, owns=False)
     is_on_disk = store.url.partition(":")[0] in ("sqlite", "files")
     return open_store(store.url, read_only=True) if is_on_disk else ReadOnlyStore(store, owns=False)
+
+
+def telling(store: Store, listener: Callable[[str, int], None]) -> Store:
+    """The same store, to be read only, which says how far it was read: the conversation, and how
+    many events in all. It stays open."""
+    from refold.stores.told import ToldStore
+
+    return ToldStore(store, listener)
 
 
 def is_read_only(store: Store) -> bool:

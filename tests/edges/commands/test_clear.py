@@ -16,11 +16,11 @@ HIDE = ("compact", "fix-login", "--strategy", "hide", "--target", "60")
 def test_clear_takes_everything_but_pins_off_the_page_and_undo_brings_it_back(url: str) -> None:
     run("pin", "fix-login", "7")
     before = as_json("show", "fix-login")["slots"]
-    assert printed("clear", "fix-login") == (
+    assert printed("clear", "fix-login", "--yes") == (
         "Cleared fix-login: 16 -> 1 slot, N -> N tokens.\nUndo with: refold undo fix-login\n"
     )
     assert [slot["seq"] for slot in as_json("show", "fix-login")["slots"]] == [7]
-    assert printed("clear", "fix-login") == (
+    assert printed("clear", "fix-login", "--yes") == (
         "Nothing was done: the page of fix-login is clear already.\n"
     )
     run("undo", "fix-login")
@@ -29,7 +29,7 @@ def test_clear_takes_everything_but_pins_off_the_page_and_undo_brings_it_back(ur
 
 def test_a_backup_is_written_first_and_can_be_imported(url: str, tmp_path: Path) -> None:
     before = as_json("show", "fix-login")["slots"]
-    text = printed("clear", "fix-login", "--backup", "all.json")
+    text = printed("clear", "fix-login", "--backup", "all.json", "--yes")
     assert text.startswith("Backup: all.json; refold import reads it again.\nCleared fix-login: ")
     run("import", "all.json", "--id", "again")
     assert as_json("show", "again")["slots"] == before
@@ -37,7 +37,7 @@ def test_a_backup_is_written_first_and_can_be_imported(url: str, tmp_path: Path)
 
 def test_the_place_before_gets_a_name(url: str) -> None:
     head = as_json("show", "fix-login")["head"]
-    printed("clear", "fix-login", "--checkpoint", "full")
+    printed("clear", "fix-login", "--checkpoint", "full", "--yes")
     assert as_json("restore", "fix-login", "full")["seq"] == head
     assert "is not a number" in refused("clear", "fix-login", "--checkpoint", "7")
 
@@ -46,7 +46,7 @@ def test_the_place_before_gets_a_name(url: str) -> None:
 def test_without_its_backup_nothing_is_cleared(url: str, tmp_path: Path, file: str) -> None:
     (tmp_path / "taken.json").write_text("mine")
     before = as_json("show", "fix-login", "--all")
-    assert run("clear", "fix-login", "--backup", file).exit_code != 0
+    assert run("clear", "fix-login", "--backup", file, "--yes").exit_code != 0
     assert as_json("show", "fix-login", "--all") == before
     assert (tmp_path / "taken.json").read_text() == "mine"
 

@@ -10,6 +10,7 @@ import re
 import shlex
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import refold.edges.commands
 from refold.edges.cli.screen import Screen
 from refold.edges.commands import COMMANDS, GROUPS, load
 from refold.edges.commands.command import Result, builtins_of
+from refold.edges.commands.line import table
 from refold.edges.commands.session import Session
 from refold.edges.server.orgs import Orgs
 from refold.edges.server.tokens import Tokens
@@ -36,10 +38,31 @@ PLACE = "http://127.0.0.1:9/acme"
 # What each command is given, as JSON would have it; ARTIFACT is one of the conversation,
 # BATCH a compaction of it, TOKEN one of a team server at PLACE.
 EXAMPLES: dict[str, dict[str, Any]] = {
+    "context": {"plain": True},
+    "context messages": {"role": "user"},
+    "context artifacts": {},
+    "context show": {"artifact": "ARTIFACT", "lines": "1-2"},
+    "context stats": {},
+    "context status": {"box": True},
+    "context add": {"file": "exported.json"},
+    "context add-folder": {"path": ".", "depth": 2, "limit": 20},
+    "context add-search": {"query": "def login", "limit": 5},
+    "context prune": {"strategy": "relevance", "max_tokens": 100},
+    "context clear": {"yes": True},
+    "context compact": {"strategy": ["hide"], "target": 60, "box": True},
+    "context summarize": {"keep": 2},
+    "context export": {"file": "b.json"},
+    "context checkpoint": {"name": "good"},
+    "context restore": {},
+    "context search": {"query": "login test"},
     "list": {"limit": 5},
     "show": {"all": True, "brief": True},
+    "page": {},
     "unfold": {"handle": "#4-5", "level": "paragraph"},
     "stats": {"window": 40_000},
+    "cost": {},
+    "model": {"name": "gpt-4o"},
+    "tools": {},
     "update": {"title": "Another title", "tag": ["one", "two"]},
     "compact": {"strategy": ["hide"], "target": 60},
     "undo": {},
@@ -55,7 +78,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "pin": {"seqs": ["4", "#5"]},
     "unpin": {"seqs": ["4"]},
     "hide": {"first": "4", "last": "#5"},
-    "clear": {"backup": "backup.json"},
+    "clear": {"backup": "backup.json", "yes": True},
     "export": {"file": "a.json"},
     "import": {"file": "exported.json", "id": "imported"},
     "copy": {"from": "STORE", "to": "files:tree"},
@@ -92,7 +115,12 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "login": {"url": "PLACE"},
     "logout": {"url": "PLACE"},
     "doctor": {},
+    "chat": {"model": "scripted"},
     "demo": {"fast": True},
+    "watch": {"seconds": 0.0, "every": 0.1},
+    "statusline": {"conversation": "fix-login", "short": True},
+    "completion": {"shell": "bash"},
+    "help": {"command": "compact"},
 }
 
 
@@ -124,7 +152,7 @@ def _team_token() -> str:
 def server_that_knows_every_token(monkeypatch: pytest.MonkeyPatch) -> None:
     """`login` asks a server; tests/edges/commands/test_team.py has a real one."""
     about = TokenAbout(id="tok-1", scope="write", expires_ms=1_900_000_000_000)
-    monkeypatch.setattr("refold.edges.commands.login.token_checked", lambda *_: about)
+    monkeypatch.setattr("refold.edges.commands.login.asked_token", lambda *_: about)
 
 
 def stdin() -> io.BytesIO:
@@ -165,10 +193,11 @@ def test_loading_every_command_but_the_demo_loads_no_command_line() -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_is_named_as_in_the_table_and_says_what_it_does(name: str) -> None:
     command = load(name)
-    assert command.name == name and COMMANDS[name].module.split(".")[-1] in (
-        name.split()[-1],
-        f"{name.split()[-1]}_",
-    )
+    module = COMMANDS[name].module
+    own = import_module(f"refold.edges.commands.{module}").COMMAND.name
+    last = own.split()[-1].replace("-", "_")
+    assert command.name == name and own in COMMANDS
+    assert module.split(".")[-1] in (last, f"{last}_", "summary")
     assert command.summary.endswith(".") and command.summary[0].isupper()
     assert " ".join(name.split()[:-1]) in {"", *GROUPS}
 
@@ -188,8 +217,8 @@ def test_running_a_command_prints_nothing_and_gives_what_can_be_encoded(
     name: str, url: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     command, given = load(name), arguments(name, url)
-    # The demo is a story that is told while it runs, where somebody watches.
-    screen = Screen(json_output=name == "demo")
+    # The demo and a chat are told while they run, where somebody watches.
+    screen = Screen(json_output=name in ("chat", "demo"))
     with Session(store_url=url, conversation="fix-login", screen=screen, stdin=stdin()) as session:
         result = command.run(session, given)
         assert capfd.readouterr() == ("", "")
@@ -207,7 +236,20 @@ def test_a_command_shows_its_result(
         result = command.run(session, given)
         assert capsys.readouterr() == ("", "")
         command.show(result, Screen())
-    assert capsys.readouterr().out
+    shown = capsys.readouterr()
+    # What a chat printed are the replies; how to go on with it stands beside them.
+    assert shown.err if name == "chat" else shown.out
+
+
+@pytest.mark.parametrize("name", table())
+def test_in_a_chat_no_command_speaks_of_the_shell(name: str, url: str) -> None:
+    command, given = load(name), arguments(name, url)
+    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+    screen = Screen(out=out, is_shell=False)
+    with Session(store_url=url, conversation="fix-login", screen=screen) as session:
+        command.show(command.run(session, given), screen)
+    assert isinstance(out.buffer, io.BytesIO)
+    assert not re.search(r"\brefold [a-z]", out.buffer.getvalue().decode())
 
 
 @pytest.mark.parametrize("name", ["delete", "sweep", "artifacts delete"])
@@ -233,8 +275,11 @@ def test_import_reads_standard_input_only_where_there_is_one(url: str) -> None:
 def test_every_command_stands_in_the_guide_with_an_example() -> None:
     guide = (ROOT / "docs/guides/commands.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `refold ([^`]+)` \| [^|]+ \| [^|]*\|$", guide, re.MULTILINE)
-    named = [name for name in COMMANDS for row in rows if f"{row} ".startswith(f"{name} ")]
-    assert named == [*COMMANDS] and len(rows) == len(named)
+    named = [
+        max((name for name in COMMANDS if f"{row} ".startswith(f"{name} ")), key=len)
+        for row in rows
+    ]
+    assert sorted(named) == sorted(COMMANDS)
 
 
 def test_the_examples_of_the_guide_are_command_lines_that_are_understood() -> None:

@@ -40,8 +40,8 @@ def test_a_writer_is_named_on_the_command_line_and_its_words_stand_on_the_page()
             server.url,
             "--writer-model",
             "small",
-            "--instructions",
-            "Focus on test results",
+            "Focus",
+            "on test results",
         )
         done = as_json(*COMPACT, *named)
     assert done["writer"] == {
@@ -211,8 +211,9 @@ def test_the_text_says_what_was_removed_saved_and_put_there(url: str) -> None:
     assert lines[0] == "Compacted by gist: N -> N tokens, 16 -> 6 slots."
     assert lines[1].startswith("  #5-16 summarized, N -> N tokens")
     assert lines[3] == "Removed: 11 messages" and lines[4].startswith("Saved: ")
-    assert lines[5].startswith('Summary: "[Earlier steps #5-16') and len(lines[5]) <= 100
-    assert lines[6].startswith("The target of 60 tokens was not reached: ")
-    assert "tokens too many: " in lines[6]
-    assert lines[7] == "Batch BATCH; refold receipts fix-login lists all."
-    assert lines[8:] == ["Undo with: refold undo fix-login"]
+    assert lines[5] == "Stayed: 5 messages of 16"
+    assert lines[6].startswith('Summary: "[Earlier steps #5-16') and len(lines[6]) <= 100
+    assert lines[7].startswith("The target of 60 tokens was not reached: ")
+    assert "tokens too many: " in lines[7]
+    assert lines[8] == "Batch BATCH; refold receipts fix-login lists all."
+    assert lines[9:] == ["Undo with: refold undo fix-login"]

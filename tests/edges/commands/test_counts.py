@@ -27,7 +27,8 @@ NOUN = re.compile(
 )
 # A count that is never one, or has a fraction.
 ALLOWED = {
-    "compact.py: calls",  # 1.0 calls
+    "compaction_shown.py: calls",  # 1.0 calls
+    "compaction_shown.py: tokens",  # 41K tokens
     "depth.py: bytes",  # fixed limits
     "hide.py: tokens",  # before and after
     "importer.py: bytes",

@@ -19,6 +19,18 @@ pytestmark = pytest.mark.usefixtures("alone")
 ROOT = Path(__file__).parents[3]
 
 READING: dict[str, tuple[tuple[str, ...], ...]] = {
+    "context": (("work",), ("work", "--plain")),
+    "context messages": (("work",), ("work", "--role", "tool")),
+    "context artifacts": (("work",),),
+    "context show": (("work", "ARTIFACT"),),
+    "context stats": (("work",),),
+    "context status": (("work",), ("work", "--box")),
+    "context export": (("work", "-"),),
+    "page": (("work",), ("work", "1")),
+    "cost": (("work",),),
+    "tools": (("work",),),
+    "watch": (("work", "--seconds", "0"),),
+    "statusline": (("work",), ("work", "--short", "--color")),
     "list": ((), ("--tag", "x")),
     "show": (("work",), ("work", "--all"), ("work", "--seq", "2"), ("work", "--handle", "#4")),
     "unfold": (("work", "#4-6"), ("work", "5", "--level", "line")),

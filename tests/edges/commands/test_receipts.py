@@ -20,7 +20,7 @@ def test_every_compaction_is_listed_with_its_state(url: str) -> None:
     run("compact", "fix-login", "--strategy", "hide", "--target", "60")
     run("undo", "fix-login")
     run("compact", "fix-login", "--strategy", "gist", "--target", "60")
-    run("clear", "fix-login")
+    run("clear", "fix-login", "--yes")
     lines = printed("receipts", "fix-login").splitlines()
     assert lines[0].split() == ["BATCH", "SEQ", "AT", "BY", "EDITS", "TOKENS", "STATE"]
     cells = [line.split() for line in lines[1:4]]

@@ -166,3 +166,58 @@ def test_nothing_is_created_by_asking(tmp_path: Path) -> None:
     ):
         assert run(*command).exit_code == 3
     assert list(tmp_path.iterdir()) == []
+
+
+# --- files ---
+
+
+@pytest.fixture
+def start(url: str) -> str:
+    """A conversation that wrote to two files of its folder: the place before that."""
+    Path("a.py").write_text("one\n")
+    with refold.open("files", store=url) as context:
+        context.append({"role": "user", "content": "go"})
+        seq = context.view.head
+        for path, text in (("a.py", "two\n"), ("b.py", "b\n")):
+            context.files.keep(path)
+            Path(path).write_text(text)
+        context.append({"role": "user", "content": "on"})
+    return str(seq)
+
+
+def files() -> dict[str, str]:
+    return {path.name: path.read_text() for path in Path().glob("*.py")}
+
+
+def test_restore_puts_files_back_and_undo_brings_them(start: str) -> None:
+    """M-85"""
+    before = files()
+    told = printed("restore", "files", start, "--files", "--dry-run")
+    assert "-two\n+one\n" in told and "-b\n" in told
+    assert files() == before, "a preview changes nothing"
+    told = printed("restore", "files", start, "--files", "--yes")
+    assert "  a.py is as it was then\n  b.py was not there then: removed\n" in told
+    assert files() == {"a.py": "one\n"}
+    assert "  b.py is there again\n" in printed("undo", "files", "--files")
+    assert files() == before
+    printed("redo", "files", "--files")
+    assert files() == {"a.py": "one\n"}
+
+
+def test_files_are_put_back_only_after_a_question(start: str) -> None:
+    """M-85: where nobody can be asked, --yes must say it."""
+    before = files()
+    asked = run("restore", "files", start, "--files")
+    assert asked.exit_code == 2 and "+one\n" in asked.stdout and "--yes" in asked.stderr
+    assert files() == before
+    printed("restore", "files", start)
+    assert files() == before, "without --files, files stay"
+
+
+def test_some_files_alone_can_be_put_back(start: str) -> None:
+    """M-85: selected files, files only."""
+    messages = as_json("stats", "files")["messages"]
+    printed("restore", "files", start, "--only-files", "--file", "b.py", "--yes")
+    assert files() == {"a.py": "two\n"}
+    assert as_json("stats", "files")["messages"] == messages
+    refused("restore", "files", start, "--file", "c.py", "--yes")

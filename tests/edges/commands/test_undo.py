@@ -11,7 +11,7 @@ from tests.edges.cli.rooms import as_json, run
 from tests.edges.commands.golden import printed
 
 pytestmark = pytest.mark.usefixtures("alone")
-CLEAR = ("clear", "fix-login")
+CLEAR = ("clear", "fix-login", "--yes")
 
 
 def test_a_dry_run_changes_nothing_and_undo_takes_a_compaction_back(url: str) -> None:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from refold.edges.cli.screen import Screen
+from refold.edges.commands import load
+from refold.edges.commands.command import Progress
+from refold.edges.commands.session import Session
 from tests.edges.cli.rooms import as_json, run
 
 pytestmark = pytest.mark.usefixtures("alone")
@@ -24,3 +30,21 @@ def test_verify_says_what_is_wrong_and_where(url: str, tmp_path: Path) -> None:
     assert result.exit_code == 5 and str(file) in result.stdout and "fix-login #" in result.stdout
     report = json.loads(run("verify", "--json").stdout)
     assert report["ok"] is False and report["problems"][0]["part"] == "artifact"
+
+
+@pytest.mark.parametrize("name", ["verify", "export"])
+def test_long_reading_tells_how_far_it_is(name: str, url: str, tmp_path: Path) -> None:
+    told: list[tuple[str, int, int]] = []
+
+    class Watching(Screen):
+        @contextmanager
+        def progress(self, doing: str) -> Iterator[Progress | None]:
+            yield lambda what, done, total: told.append((what, done, total))
+
+    command = load(name)
+    given = {} if name == "verify" else {"file": str(tmp_path / "a.json")}
+    with Session(store_url=url, conversation="fix-login", screen=Watching()) as session:
+        command.run(session, command.arguments(**given))
+        head = session.store.conversation("fix-login").head
+    assert told and told[-1][1:] == (head, head) and "fix-login" in told[-1][0]
+    assert [done for _, done, _ in told] == sorted(done for _, done, _ in told)

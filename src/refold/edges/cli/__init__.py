@@ -2,9 +2,11 @@
 options of what a command takes, `screen` is the one place that prints. The commands themselves are
 values of `edges.commands`.
 
-`refold --version` is answered here, before anything is imported: tools ask for it on every start.
+`refold --version` and the plain form of `refold statusline` are answered here, before anything is
+imported: tools ask for them all the time.
 """
 
+import os
 import sys
 
 
@@ -14,6 +16,16 @@ def main() -> None:
         from refold import __version__
 
         print(f"refold {__version__}")
+        return
+    if sys.argv[1:2] == ["statusline"]:
+        from refold.edges import statusline
+
+        if statusline.main(sys.argv[2:]):
+            return
+    if "REFOLD_COMPLETE" in os.environ:
+        from refold.edges.cli.completing import answer
+
+        print(*answer(sys.argv[1:]), sep="\n")
         return
     from refold.edges.cli.app import commands
 

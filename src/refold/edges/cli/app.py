@@ -18,11 +18,12 @@ from typing import Any, NoReturn
 import click
 
 from refold.checked import quoted
-from refold.display import is_text, one_line, suggestion
+from refold.display import is_text, nearest, one_line, suggestion
 from refold.edges.cli.options import HELP, output_options, parameters
 from refold.edges.cli.screen import Screen
 from refold.edges.commands import COMMANDS, GROUPS, load
 from refold.edges.commands.command import Command, Document, Result
+from refold.edges.commands.parameters import parameters_of
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import short_line
 from refold.errors import OUTCOMES, Invalid, RefoldError, with_hint
@@ -33,6 +34,8 @@ The commands below work on a store: the .refold folder of this project, unless -
 another."""
 INTERRUPTED, PIPE_CLOSED = 130, 141
 MESSAGE_MAX = 2_000
+MISSPELT_MIN = 0.8
+OUTPUT = ("--json", "--no-color", "--debug")
 
 
 # --- the commands ---
@@ -59,7 +62,7 @@ class Commands(click.Group):
         name = self.prefix + cmd_name
         if name in GROUPS:
             return Commands(
-                f"{name} ", name=cmd_name, help=GROUPS[name], params=[*output_options()]
+                f"{name} ", name=cmd_name, help=_group_help(name), params=[*output_options()]
             )
         return _as_click(load(name)) if name in COMMANDS else None
 
@@ -76,15 +79,38 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         known = self.list_commands(ctx)
-        if args[0] not in known:
-            hint = suggestion(args[0], known)
-            raise click.UsageError(
-                f"there is no command {quoted(one_line(args[0]), 40)}; {hint}", ctx
-            )
-        return super().resolve_command(ctx, args)
+        name = self.prefix + args[0]
+        if name in GROUPS and name in COMMANDS and _is_own(name, args[1:]):
+            # A group that is a command itself: `refold context ID`.
+            return args[0], _as_click(load(name)), args[1:]
+        if args[0] in known:
+            return super().resolve_command(ctx, args)
+        hint = suggestion(args[0], known)
+        wrong = quoted(one_line(args[0]), 40)
+        raise click.UsageError(f"there is no command {wrong}; {hint}", ctx)
 
     def main(self, args: Sequence[str] | None = None, *_: Any, **__: Any) -> NoReturn:
         sys.exit(outcome(list(sys.argv[1:] if args is None else args)))
+
+
+def _is_own(group: str, args: list[str]) -> bool:
+    """Whether the words after a group are for the command of its name, and not one of those in
+    it, perhaps misspelt: an id stands alone, and looks like none of them."""
+    known = [name.split()[-1] for name in COMMANDS if name.startswith(f"{group} ")]
+    if not args or args[0] in known or args[0] in (*HELP["help_option_names"], *OUTPUT):
+        return False
+    if args[0].startswith("-"):
+        return True
+    is_alone = len(args) == 1 or args[1].startswith("-")
+    return is_alone and not nearest(args[0], known, alike_min=MISSPELT_MIN)
+
+
+def _group_help(name: str) -> str:
+    if name not in COMMANDS:
+        return GROUPS[name]
+    taken = "".join(f" [{one.shown}]" for one in parameters_of(load(name)))
+    own = f"refold {name} ID{taken}: {COMMANDS[name].summary}"
+    return f"{GROUPS[name]}\n\n{own}"
 
 
 @click.pass_context

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
-import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TextIO
@@ -24,6 +24,7 @@ from msgspec.structs import astuple, fields
 from refold.display import one_line, visible
 from refold.edges.commands.command import Part, Progress, Result, builtins_of
 from refold.edges.commands.text import short_line
+from refold.edges.displays.width import width
 from refold.errors import OUTCOMES, Invalid, RefoldError
 
 if TYPE_CHECKING:
@@ -31,30 +32,63 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 CELL_MAX = 60
-STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+STYLES = {
+    "bold": "1",
+    "dim": "2",
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "blue": "34",
+    "magenta": "35",
+    "cyan": "36",
+    "bright_cyan": "96",
+}
 UTF8 = ("utf-8", "utf8")
 COERCED = ("C.UTF-8", "C.utf8")
 
 
 class Screen:
-    """Where a command prints, and how much the terminal can show."""
+    """Where a command prints, and how much the terminal can show. A chat makes its screen with
+    `is_shell=False`."""
 
     def __init__(
-        self, *, json_output: bool = False, no_color: bool = False, out: TextIO | None = None
+        self,
+        *,
+        json_output: bool = False,
+        no_color: bool = False,
+        out: TextIO | None = None,
+        is_shell: bool = True,
     ) -> None:
         self.out = out or sys.stdout
+        self.is_shell = is_shell
         self.json_output, self.no_color = json_output, no_color
         self.is_utf8 = is_utf8(self.out, os.environ)
         self.is_terminal = self.out.isatty()
         self.has_color = self.is_terminal and not no_color and wants_color(os.environ)
 
+    @property
+    def columns(self) -> int:
+        """The width of the terminal as it is now; 80 where there is none."""
+        return shutil.get_terminal_size().columns
+
+    def call(self, name: str, conversation: str = "", *words: str) -> str:
+        """How a command is written here: `refold undo ID` in a shell, `/undo` in a chat, which
+        has its conversation."""
+        first = ("refold", name, conversation) if self.is_shell else (f"/{name}",)
+        return " ".join(word for word in (*first, *words) if word)
+
     def line(self, *parts: Part) -> None:
         """Prints parts of one line, or of several if a text has newlines."""
         self.out.write("".join(self._shown(part) for part in parts) + "\n")
 
-    def text(self, text: str) -> None:
+    def back(self, lines: int) -> None:
+        """Takes back so many lines that were printed last, on a terminal that can."""
+        if lines and self.has_color:
+            self.out.write(f"\x1b[{lines}F\x1b[J")
+
+    def text(self, text: Part) -> None:
         """Prints a text without ending the line."""
-        self.out.write(self._escaped(text))
+        self.out.write(self._shown(text))
 
     def block(self, text: str) -> None:
         """Prints a text of others, indented, so that none of its lines can pass for one of ours."""
@@ -73,10 +107,10 @@ class Screen:
         """Prints a line about a result, beside it: on standard error."""
         Screen(out=sys.stderr).line(f"refold: {text}")
 
-    def confirm(self, question: str) -> None:
-        """Asks on a terminal; Invalid elsewhere, where --yes must say it."""
+    def confirm(self, question: str, reason: str) -> None:
+        """Asks on a terminal; Invalid, for that reason, elsewhere, where --yes must say it."""
         if not self._can_ask:
-            raise Invalid("what this removes cannot be brought back", hint="confirm it with --yes")
+            raise Invalid(reason, hint="confirm it with --yes")
         if not self.ask(question):
             raise click.Abort
 
@@ -214,19 +248,6 @@ def _progress_bar() -> Bar:
     columns = (description, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     console = Console(file=sys.stderr, markup=False, emoji=False, highlight=False)
     return Progress(*columns, console=console, transient=True)
-
-
-def width(text: str) -> int:
-    """The columns that a text takes on a terminal."""
-    if text.isascii():
-        return len(text)
-    return sum(map(_character_width, text))
-
-
-def _character_width(character: str) -> int:
-    if unicodedata.combining(character):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 def _column_widths(lines: list[list[str]]) -> list[int]:

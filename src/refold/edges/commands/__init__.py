@@ -15,17 +15,40 @@ if TYPE_CHECKING:
 
 
 class Entry(NamedTuple):
-    """Where a command is, and what it does, in one line: a list of commands loads none of them."""
+    """Where a command is, and what it does, in one line: a list of commands loads none of them.
+    One that is for the shell only makes no sense inside a conversation."""
 
     module: str
     summary: str
+    is_shell_only: bool = False
 
 
 COMMANDS = {
+    "context": Entry("context.summary", "Show a conversation at a glance."),
+    "context messages": Entry("context.messages", "List all messages, or those of one role."),
+    "context artifacts": Entry("artifacts.list_", "List the artifacts, without their contents."),
+    "context show": Entry("artifacts.show", "Show what an artifact holds."),
+    "context stats": Entry("stats", "Show tokens, counts and cost."),
+    "context status": Entry("context.status", "Show how full the window is, and with what."),
+    "context add": Entry("context.add", "Keep a file, and show it to the model."),
+    "context add-folder": Entry("context.add_folder", "Show the model which files a folder has."),
+    "context add-search": Entry("context.add_search", "Show the model lines that have a text."),
+    "context prune": Entry("context.prune", "Hide the messages that matter least."),
+    "context clear": Entry("clear", "Take everything but pins off the page."),
+    "context compact": Entry("compact", "Make the page shorter."),
+    "context summarize": Entry("context.summarize", "Put older messages into a summary."),
+    "context export": Entry("export", "Write the conversation to a file."),
+    "context checkpoint": Entry("checkpoint", "Give this place a name."),
+    "context restore": Entry("restore", "Go back to a place; without one, list them."),
+    "context search": Entry("context.search", "Find messages and memories by what they say."),
     "list": Entry("list_", "List the conversations of the store, newest first."),
     "show": Entry("show", "Show the page of a conversation as the model sees it."),
+    "page": Entry("page", "Show the page as the model reads it, with what is folded."),
     "unfold": Entry("unfold", "Show the originals behind a handle."),
     "stats": Entry("stats", "Show size, counts and cost of a conversation."),
+    "cost": Entry("cost", "Show what was billed, and where the cached prefix broke."),
+    "model": Entry("model", "Show the model, or go on with another."),
+    "tools": Entry("tools", "List the tools that the model is told of."),
     "update": Entry("update", "Set the title, the tags, the names or the model of a conversation."),
     "compact": Entry("compact", "Make the page of a conversation shorter."),
     "undo": Entry("undo", "Take back the newest compaction or restore."),
@@ -76,17 +99,33 @@ COMMANDS = {
     "verify": Entry("verify", "Check that everything is as it was written."),
     "repair": Entry("repair", "Make a damaged conversation readable again."),
     "allow": Entry("allow", "Allow what the files of this project name: a server and a key."),
-    "serve": Entry("serve", "Serve a store to a team, over HTTP."),
-    "token create": Entry("token.create", "Create a token for an organization of a team server."),
-    "token list": Entry("token.list_", "List the tokens of a team server."),
-    "token revoke": Entry("token.revoke", "End a token for good."),
-    "token audit": Entry("token.audit", "Show who read and erased what in an organization."),
-    "login": Entry("login", "Keep a token for a team server, and check it."),
-    "logout": Entry("logout", "Forget the token for a team server."),
+    "serve": Entry("serve", "Serve a store to a team, over HTTP.", is_shell_only=True),
+    "token create": Entry(
+        "token.create", "Create a token for an organization of a team server.", is_shell_only=True
+    ),
+    "token list": Entry("token.list_", "List the tokens of a team server.", is_shell_only=True),
+    "token revoke": Entry("token.revoke", "End a token for good.", is_shell_only=True),
+    "token audit": Entry(
+        "token.audit", "Show who read and erased what in an organization.", is_shell_only=True
+    ),
+    "login": Entry("login", "Keep a token for a team server, and check it.", is_shell_only=True),
+    "logout": Entry("logout", "Forget the token for a team server.", is_shell_only=True),
     "doctor": Entry("doctor", "Check this installation."),
-    "demo": Entry("demo", "Play an agent session with and without refold."),
+    "chat": Entry("chat", "Talk to a model that works on this folder.", is_shell_only=True),
+    "demo": Entry("demo", "Play an agent session with and without refold.", is_shell_only=True),
+    "watch": Entry(
+        "watch", "Follow a conversation that another process writes.", is_shell_only=True
+    ),
+    "statusline": Entry(
+        "statusline", "Print one line for a status line or a prompt.", is_shell_only=True
+    ),
+    "completion": Entry(
+        "completion", "Print what a shell needs to complete words.", is_shell_only=True
+    ),
+    "help": Entry("help_", "List the commands, or say what one takes."),
 }
 GROUPS = {
+    "context": "Show, fill and shorten what a conversation holds.",
     "artifacts": "List, show, search and remove stored artifacts.",
     "token": "Create, list and revoke the tokens of a team server, and show its audit log.",
     "memory": "List, add, find, change and forget what outlives conversations.",
@@ -94,6 +133,7 @@ GROUPS = {
 
 
 def load(name: str) -> Command[Any, Any]:
-    """The command of that name; KeyError if there is none."""
+    """The command of that name; KeyError if there is none. One that stands in the table twice is
+    the same command under either name."""
     found: Command[Any, Any] = import_module(f"{__name__}.{COMMANDS[name].module}").COMMAND
-    return found
+    return found if found.name == name else found.renamed(name)

@@ -6,12 +6,12 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from refold.edges.commands.command import POSITIONAL, Arguments, Command, Result, Screen
+from refold.edges.commands.command import TEXT, Arguments, Command, Result, Screen
 from refold.edges.commands.position import check_checkpoint
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import short_line
 
-NAME = Meta(description="Its name; by default checkpoint-SEQ.", extra=POSITIONAL)
+NAME = Meta(description="Its name; by default checkpoint-SEQ.", extra=TEXT)
 
 
 class CheckpointArguments(Arguments, frozen=True, kw_only=True):
@@ -41,7 +41,7 @@ def show(marked: Marked, screen: Screen) -> None:
     moved = f", and no longer #{marked.moved_from}" if marked.moved_from else ""
     screen.line(("bold", f'"{name}"'), f" is {marked.conversation} at #{marked.seq}{moved}.")
     quoted = f'"{name}"' if " " in name else name
-    screen.line(("dim", f"Go back with: refold restore {marked.conversation} {quoted}"))
+    screen.line(("dim", f"Go back with: {screen.call('restore', marked.conversation, quoted)}"))
 
 
 COMMAND = Command(

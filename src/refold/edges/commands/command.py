@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TextIO, TypeV
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from refold.edges.commands import COMMANDS
 
@@ -25,25 +26,33 @@ Part = str | tuple[str, str]  # a text, or a style and a text
 Progress = Callable[[str, int, int], None]  # what is being done, how much is done, of how much
 
 POSITIONAL = {"positional": True}  # `extra` of an argument that is given by its position
+TEXT = {"positional": True, "takes_rest": True}  # the same for a text of several words
 
 
 class Screen(Protocol):
-    """Where a person reads: text is shown as it is and can never steer the terminal."""
+    """Where a person reads: text is shown as it is and can never steer the terminal. `is_shell`
+    says whether commands are given there as `refold undo ID`; else they are lines of a chat,
+    `/undo`."""
 
     out: TextIO
+    is_shell: bool
     json_output: bool
     no_color: bool
     is_utf8: bool
     has_color: bool
 
+    @property
+    def columns(self) -> int: ...
+    def call(self, name: str, conversation: str = "", *words: str) -> str: ...
     def line(self, *parts: Part) -> None: ...
-    def text(self, text: str) -> None: ...
+    def back(self, lines: int) -> None: ...
+    def text(self, text: Part) -> None: ...
     def block(self, text: str) -> None: ...
     def fields(self, pairs: Iterable[tuple[str, str]]) -> None: ...
     def table(self, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None: ...
     def document(self, chunks: Iterable[bytes]) -> None: ...
     def note(self, text: str) -> None: ...
-    def confirm(self, question: str) -> None: ...
+    def confirm(self, question: str, reason: str) -> None: ...
     def ask(self, question: str) -> bool: ...
     def secret(self, question: str) -> str | None: ...
     def progress(self, doing: str) -> AbstractContextManager[Progress | None]: ...
@@ -52,7 +61,8 @@ class Screen(Protocol):
 class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a command takes. A field's `Meta` has its help (`description`), its bounds, and in
     `extra`: `positional`, `metavar`, `short` (a second, short name), `bare` (the value of an
-    option that is given without one)."""
+    option that is given without one), `takes_rest` (a text up to the end of the line),
+    `completes` (what kind of name is written there)."""
 
 
 class Result(Struct, frozen=True, kw_only=True):
@@ -102,6 +112,10 @@ class Command(Struct, Generic[A, R], frozen=True, kw_only=True):
     def summary(self) -> str:
         """What it does, in one line, as the table says."""
         return COMMANDS[self.name].summary
+
+    def renamed(self, name: str) -> Command[A, R]:
+        """The same command under another name of the table."""
+        return replace(self, name=name)
 
 
 def builtins_of(value: object) -> Any:

@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from msgspec import UNSET, Meta, Struct, UnsetType, convert, field
+from msgspec import UNSET, Meta, convert, field
 
 from refold.core.model import View
-from refold.core.plan import Item, Plan, Price, Receipt, Step
+from refold.core.plan import Plan, Receipt
 from refold.edges.commands.allow import permit_writer
-from refold.edges.commands.command import Arguments, Command, Result, Screen
+from refold.edges.commands.command import TEXT, Arguments, Command
+from refold.edges.commands.compact_result import Compacted, Planned, WriterUse
+from refold.edges.commands.compaction_shown import show
 from refold.edges.commands.session import Session
-from refold.edges.commands.text import number, short_line, show_undo
 from refold.edges.endpoints.writer import Endpoint, configured
 from refold.engine.context import Context
 from refold.errors import Invalid
@@ -26,11 +27,12 @@ from refold.log.unfold import body_text
 from refold.settings.sources import value_of
 from refold.strategies.registry import check_settings
 
-ITEMS_SHOWN = 20
-SUMMARY_CHARS = 80
 CONFIGURED = "configured"
 OWN_OPTIONS = ("target", "task", "instructions")
-STRATEGY = Meta(description="By default, the configured ladder.", extra={"metavar": "NAME"})
+STRATEGY = Meta(
+    description="By default, the configured ladder.",
+    extra={"metavar": "NAME", "completes": "strategy"},
+)
 TARGET = Meta(description="The size to reach, in tokens.", ge=0)
 TASK = Meta(
     description="What the agent works on, for relevance; by default the latest request.",
@@ -51,11 +53,17 @@ WRITER_KIND = Meta(description="openai, anthropic or gemini.", extra={"metavar":
 WRITER_KEY = Meta(
     description="The environment variable that holds its key.", extra={"metavar": "NAME"}
 )
-INSTRUCTIONS = Meta(description="What the writer should pay attention to.")
+INSTRUCTIONS = Meta(
+    description="What the writer should pay attention to; without one, what the page should stay "
+    "about.",
+    extra=TEXT,
+)
+BOX = Meta(description="Print the result as a box.")
 WINDOW = Meta(description="The model's window in tokens.", ge=1)
 
 
 class CompactArguments(Arguments, frozen=True, kw_only=True):
+    instructions: Annotated[str, INSTRUCTIONS] = ""
     strategies: Annotated[tuple[str, ...], STRATEGY] = field(name="strategy", default=())
     target: Annotated[int, TARGET] | None = None
     task: Annotated[str, TASK] = ""
@@ -65,54 +73,8 @@ class CompactArguments(Arguments, frozen=True, kw_only=True):
     writer_model: Annotated[str, WRITER_MODEL] | None = None
     writer_kind: Annotated[str, WRITER_KIND] | None = None
     writer_key_env: Annotated[str, WRITER_KEY] | None = None
-    instructions: Annotated[str, INSTRUCTIONS] = ""
     window: Annotated[int, WINDOW] | None = None
-
-
-class WriterUse(Struct, frozen=True, kw_only=True):
-    """What came of asking the writer: summaries asked for and accepted, calls, tokens in and
-    out, and why the others were refused."""
-
-    asked: int = 0
-    accepted: int = 0
-    calls: int = 0
-    input: int = 0
-    output: int = 0
-    refused: tuple[str, ...] = ()
-
-
-class Compaction(Result, frozen=True, kw_only=True):
-    """What a compaction did, or would do. `reason` says why it did nothing."""
-
-    conversation: str
-    dry_run: bool
-    strategy: str
-    reason: str
-    items: tuple[Item, ...]
-    steps: tuple[Step, ...]
-    price: Price
-    tokens_before: int
-    tokens_after: int
-    target: int
-    reached: bool
-
-
-class Planned(Compaction, frozen=True, kw_only=True):
-    """`edits` is how many would be made."""
-
-    edits: int
-
-
-class Compacted(Compaction, frozen=True, kw_only=True):
-    """`batch` is what can be reverted; empty if nothing was done. `removed` counts the messages
-    that left the page, `summary` is the newest text that stands for such."""
-
-    batch: str
-    removed: int
-    summary: str
-    slots_before: int
-    slots_after: int
-    writer: WriterUse | UnsetType = UNSET
+    box: Annotated[bool, BOX] = False
 
 
 def run(session: Session, arguments: CompactArguments) -> Planned | Compacted:
@@ -123,28 +85,39 @@ def _plan(session: Session, arguments: CompactArguments) -> Planned:
     with session.context(window=arguments.window) as context:
         settings = _settings(arguments, context)
         plan = context.plan(
-            *arguments.strategies, target=arguments.target, task=arguments.task, **settings
+            *arguments.strategies,
+            target=arguments.target,
+            task=arguments.task or arguments.instructions,
+            **settings,
         )
     return Planned(
         **_account(context, plan),
         dry_run=True,
         edits=len(plan.proposals),
+        window=context.budget.window,
     )
 
 
 def _compact(session: Session, arguments: CompactArguments) -> Compacted:
     writer = _writer(session, arguments)
     notices: list[Notice] = []
+    has_writer = writer is not None or session.has_writer
+    # Without a writer, whoever says what matters says what the page should stay about.
+    task = arguments.task or ("" if has_writer else arguments.instructions)
     with session.context(window=arguments.window, writer=writer, writes=True) as context:
-        context.on("*", notices.append)
-        receipt = context.compact(
-            *arguments.strategies,
-            target=arguments.target,
-            task=arguments.task,
-            instructions=arguments.instructions,
-            **_settings(arguments, context),
-        )
-        summary = _summary(context.view, receipt)
+        settings = _settings(arguments, context)
+        stop = context.on("*", notices.append)
+        try:
+            receipt = context.compact(
+                *arguments.strategies,
+                target=arguments.target,
+                task=task,
+                instructions=arguments.instructions if has_writer else "",
+                **settings,
+            )
+        finally:
+            stop()
+        summary, stats = _summary(context.view, receipt), context.stats()
     return Compacted(
         **_account(context, receipt),
         dry_run=False,
@@ -153,7 +126,13 @@ def _compact(session: Session, arguments: CompactArguments) -> Compacted:
         summary=summary,
         slots_before=receipt.messages_before,
         slots_after=receipt.messages_after,
-        writer=_use(notices) if arguments.writer else UNSET,
+        window=stats.window,
+        active=stats.active,
+        messages=stats.messages,
+        summaries=stats.summaries,
+        pins=stats.pins,
+        writer=_use(notices) if has_writer else UNSET,
+        box=arguments.box or UNSET,
     )
 
 
@@ -232,80 +211,6 @@ def _use(notices: Sequence[Notice]) -> WriterUse:
             bill = notice.details
     refused = tuple(notice.reason for notice in notices if notice.name == "compaction-failed")
     return convert({**bill, "refused": refused}, WriterUse)
-
-
-# --- shown ---
-
-
-def show(done: Planned | Compacted, screen: Screen) -> None:
-    if isinstance(done, Planned):
-        _show_plan(done, screen)
-    else:
-        _show_receipt(done, screen)
-
-
-def _show_plan(plan: Planned, screen: Screen) -> None:
-    if not plan.edits:
-        screen.line(f"Nothing would be done: {plan.reason}.")
-        return
-    sizes = (
-        f"{plan.tokens_before:,} -> {number(plan.tokens_after, 'token')}, target {plan.target:,}"
-    )
-    screen.line(
-        ("bold", f"Plan by {short_line(plan.strategy, 200)}"), f": {sizes}. Nothing was changed."
-    )
-    _show_items(plan, screen)
-
-
-def _show_receipt(done: Compacted, screen: Screen) -> None:
-    if not done.batch:
-        screen.line(f"Nothing was done: {done.reason}.")
-        return
-    tokens = f"{done.tokens_before:,} -> {number(done.tokens_after, 'token')}"
-    slots = f"{done.slots_before:,} -> {number(done.slots_after, 'slot')}"
-    screen.line(("bold", f"Compacted by {short_line(done.strategy, 200)}"), f": {tokens}, {slots}.")
-    _show_items(done, screen)
-    _show_effect(done, screen)
-    if done.writer is not UNSET:
-        _show_writer(done.writer, screen)
-    screen.line(f"Batch {done.batch}; refold receipts {done.conversation} lists all.")
-    show_undo(done.conversation, screen)
-
-
-def _show_effect(done: Compacted, screen: Screen) -> None:
-    """What left the page, what that saved, and what stands there instead."""
-    screen.line(f"Removed: {number(done.removed, 'message')}")
-    screen.line(f"Saved: {number(done.tokens_before - done.tokens_after, 'token')}")
-    if done.summary:
-        screen.line(f'Summary: "{short_line(done.summary, SUMMARY_CHARS)}"')
-    if not done.reached:
-        missed = f"The target of {number(done.target, 'token')} was not reached: {done.reason}."
-        screen.line(("yellow", missed))
-
-
-def _show_items(done: Compaction, screen: Screen) -> None:
-    for item in done.items[:ITEMS_SHOWN]:
-        sizes = f"{item.tokens_before:,} -> {number(item.tokens_after, 'token')}"
-        reason = f"  {short_line(item.reason, 100)}"
-        screen.line(f"  {item.handle} {item.action}, {sizes}", ("dim", reason))
-    if len(done.items) > ITEMS_SHOWN:
-        screen.line(f"  ... +{len(done.items) - ITEMS_SHOWN:,} more")
-    calls = done.price.break_even_calls
-    paid = f", paid back after {calls:.1f} calls" if calls else ""
-    if done.price.expired:
-        paid = ", at no loss: the provider's cache has expired"
-    screen.line(f"Cache: {number(done.price.rewritten_tokens, 'token')} written again{paid}.")
-
-
-def _show_writer(use: WriterUse, screen: Screen) -> None:
-    accepted = (
-        f"{use.accepted} of {use.asked} {'summary' if use.asked == 1 else 'summaries'} accepted"
-    )
-    screen.line(f"Writer: {accepted}, {number(use.input, 'token')} in, {use.output:,} out.")
-    for reason in use.refused:
-        screen.line(
-            ("yellow", f"  refused: {short_line(reason, 200)}"), "; the text made by code is used"
-        )
 
 
 COMMAND = Command(

@@ -12,7 +12,9 @@ from refold.edges.commands.removal import Removal, show
 from refold.edges.commands.session import Session
 
 NAMES = Meta(
-    description="The conversations.", min_length=1, extra={"positional": True, "metavar": "ID"}
+    description="The conversations.",
+    min_length=1,
+    extra={"positional": True, "metavar": "ID", "completes": "conversation"},
 )
 YES = Meta(description="Do not ask.")
 

@@ -13,9 +13,12 @@ from refold.edges.commands.position import POINT_HELP, point_seq
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import number, short_line
 
-FIRST = Meta(description=POINT_HELP, extra={"positional": True, "metavar": "A"})
+FIRST = Meta(
+    description=POINT_HELP, extra={"positional": True, "metavar": "A", "completes": "point"}
+)
 LAST = Meta(
-    description="The other point; by default, the end.", extra={"positional": True, "metavar": "B"}
+    description="The other point; by default, the end.",
+    extra={"positional": True, "metavar": "B", "completes": "point"},
 )
 NAMES_SHOWN = 20
 

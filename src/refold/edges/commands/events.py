@@ -3,13 +3,13 @@ messages as short rows, for commands that name many."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from refold.core.codec import decode, digest_of
-from refold.core.model import Body, Event, Hide, Message, Replace, Summarize
+from refold.core.model import Body, Event, Hide, Message, Replace, Slot, Summarize, View
 from refold.core.shortened import ERASED
 from refold.edges.commands.command import Screen
 from refold.edges.commands.text import short_line
@@ -51,6 +51,21 @@ def event_row(event: Event, shown: State | UnsetType = UNSET) -> EventRow:
         body=None if event.erased else Raw(event.body),
         shown=shown,
     )
+
+
+def whole_slots(view: View) -> dict[int, Slot]:
+    """The slots of the page that are messages themselves, by their seq."""
+    return {slot.seq: slot for slot in view.slots if not slot.standin}
+
+
+def state_of(event: Event, slots: Mapping[int, Slot]) -> State:
+    """How the page has an event, given its `whole_slots`."""
+    if event.kind != "message":
+        return ""
+    slot = slots.get(event.seq)
+    if slot is None:
+        return "hidden"
+    return "shortened" if slot.edits else "whole"
 
 
 def summary(row: EventRow) -> str:

@@ -13,14 +13,17 @@ from msgspec import Meta
 from refold.config import Config
 from refold.conversations.exporter import chunks_of, export_file, format_of
 from refold.conversations.scanner import scan
-from refold.edges.commands.command import POSITIONAL, Arguments, Command, Document, Result, Screen
+from refold.edges.commands.command import Arguments, Command, Document, Result, Screen
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import number
 from refold.errors import Invalid
 from refold.redaction import is_redacted, takes_emails
 
 STDOUT = "-"
-FILE = Meta(description="The file to write; - is standard output.", extra=POSITIONAL)
+FILE = Meta(
+    description="The file to write; - is standard output.",
+    extra={"positional": True, "completes": "file"},
+)
 FORMAT = Meta(description="By default, what FILE ends in.")
 FORCE = Meta(description="Replace FILE if it exists.")
 SECRETS = Meta(
@@ -70,22 +73,23 @@ def _document(session: Session, arguments: ExportArguments) -> Document:
 
 def _export_file(session: Session, arguments: ExportArguments) -> Exported:
     form, secrets = _format(arguments), _secrets(arguments, session.config)
-    store, conversation = session.store, session.conversation
-    size_bytes = export_file(
-        store,
-        conversation,
-        arguments.file,
-        format=form,
-        force=arguments.force,
-        secrets=secrets,
-        emails=takes_emails(session.config.redact),
-    )
+    conversation = session.conversation
+    with session.followed("exporting", conversation) as store:
+        size_bytes = export_file(
+            store,
+            conversation,
+            arguments.file,
+            format=form,
+            force=arguments.force,
+            secrets=secrets,
+            emails=takes_emails(session.config.redact),
+        )
     is_whole = secrets is None and form == "json"
     return Exported(
         conversation=conversation,
         file=arguments.file,
         size_bytes=size_bytes,
-        secrets=scan(store, [conversation]).total if is_whole else 0,
+        secrets=scan(session.store, [conversation]).total if is_whole else 0,
     )
 
 
@@ -112,7 +116,7 @@ def show(exported: Exported | Document, screen: Screen) -> None:
     )
     if exported.secrets:
         held = f"It contains {number(exported.secrets, 'secret')}"
-        advice = f"see refold scan {exported.conversation}, or use --redacted"
+        advice = f"see {screen.call('scan', '', exported.conversation)}, or use --redacted"
         screen.line(("yellow", f"{held}: {advice}."))
 
 

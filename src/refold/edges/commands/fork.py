@@ -42,7 +42,7 @@ def show(forked: Forked, screen: Screen) -> None:
     origin = f" is a fork of {forked.parent} at #{forked.parent_seq}"
     screen.line(("bold", forked.conversation), f"{origin}, with {number(forked.slots, 'slot')}.")
     screen.line(f"{forked.parent} is as it was.")
-    screen.line(("dim", f"Undo with: refold delete {forked.conversation}"))
+    screen.line(("dim", f"Undo with: {screen.call('delete', '', forked.conversation)}"))
 
 
 COMMAND = Command(

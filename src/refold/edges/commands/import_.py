@@ -33,8 +33,11 @@ class Imported(Result, frozen=True, kw_only=True):
 
 def run(session: Session, arguments: ImportArguments) -> Imported:
     name = "standard input" if arguments.file == STDIN else arguments.file
-    document = _document(session, arguments.file)
-    about = import_document(session.target, document, id=arguments.id, name=name)
+    with session.progress("reading") as progress:
+        document = _document(session, arguments.file)
+        if progress:
+            progress("checking and writing", 1, 2)
+        about = import_document(session.target, document, id=arguments.id, name=name)
     return Imported(
         conversation=about.id,
         title=about.title,

@@ -60,7 +60,7 @@ def show_pins(pinned: Pinned, screen: Screen, *, done: str, back: str) -> None:
     screen.line(f"Pins of {pinned.conversation} now: {_names(pinned.pins) or 'none'}.")
     if pinned.changed:
         seqs = " ".join(map(str, pinned.changed))
-        screen.line(("dim", f"Undo with: refold {back} {pinned.conversation} {seqs}"))
+        screen.line(("dim", f"Undo with: {screen.call(back, pinned.conversation, seqs)}"))
 
 
 def _names(seqs: tuple[int, ...]) -> str:

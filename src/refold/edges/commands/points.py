@@ -48,9 +48,11 @@ def show(result: Points, screen: Screen) -> None:
         ordered = sorted(result.points, key=lambda point: not point.name)
         screen.table(heads, [_cells(point) for point in ordered])
     else:
-        screen.line(f"{id} has no listed points; refold checkpoint {id} NAME makes one.")
+        makes = screen.call("checkpoint", id, "NAME")
+        screen.line(f"{id} has no listed points; {makes} makes one.")
     every = f"any seq from 1 to {result.head} will do"
-    screen.line(("dim", f"Go back with: refold restore {id} SEQ or NAME --dry-run ({every})"))
+    back = screen.call("restore", id, "SEQ or NAME", "--dry-run")
+    screen.line(("dim", f"Go back with: {back} ({every})"))
 
 
 def _cells(point: Point) -> tuple[str, ...]:

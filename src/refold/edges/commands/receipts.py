@@ -33,7 +33,7 @@ def show(receipts: Receipts, screen: Screen) -> None:
     undone = len(receipts.batches) - len(live)
     screen.line(f"{number(len(live), 'compaction')} on the page, {undone:,} undone.")
     if live:
-        screen.line(("dim", f"Take one back with: refold revert {id} BATCH"))
+        screen.line(("dim", f"Take one back with: {screen.call('revert', id, 'BATCH')}"))
         show_undo(id, screen)
 
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from msgspec.structs import asdict
 
-from refold.edges.commands.command import Arguments, Command, Screen
+from refold.edges.commands.command import Command, Screen
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import number, show_undo
-from refold.edges.commands.undo import Step, show_step, take_step
-from refold.engine.context import Context
+from refold.edges.commands.undo import Step, StepArguments, show_step, take_step
 
 
 class Redone(Step, frozen=True, kw_only=True):
     redone: bool
 
 
-def run(session: Session, arguments: Arguments) -> Redone:
-    step = take_step(session, Context.redo)
+def run(session: Session, arguments: StepArguments) -> Redone:
+    step = take_step(session, lambda context: context.redo(files=arguments.files))
     return Redone(**asdict(step), redone=step.kind != "none")
 
 
@@ -27,14 +26,15 @@ def show(step: Redone, screen: Screen) -> None:
     show_step(step, screen, done="Redone")
     if step.redo_steps:
         left = number(step.redo_steps, "step")
-        screen.line(("dim", f"Further with: refold redo {step.conversation} ({left} left)"))
-    show_undo(step.conversation, screen)
+        further = screen.call("redo", step.conversation)
+        screen.line(("dim", f"Further with: {further} ({left} left)"))
+    show_undo(step.conversation, screen, files=bool(step.changes))
 
 
 COMMAND = Command(
     name="redo",
     details="What refold undo or refold revert switched off is on the page again.",
-    arguments=Arguments,
+    arguments=StepArguments,
     run=run,
     show=show,
 )

@@ -1,33 +1,53 @@
 """`refold restore`: takes the page of a conversation back to what it was.
 
 It says what that switches off: messages, what the user asked for, calls that stay billed, and
-files that tool calls changed since, which stay as they are on disk. Without a point it lists the
-points.
+files that tool calls changed since. Those stay as they are on disk, unless they are to be put back
+as well: then what that changes is shown and asked for. Without a point it lists the points.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from msgspec import Meta, Struct, convert
 
 from refold.core.model import Usage
 from refold.edges.commands import points
-from refold.edges.commands.command import POSITIONAL, Arguments, Command, Result, Screen
+from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.events import MessageRow, message_rows, show_messages
+from refold.edges.commands.file_changes import show_changes, show_put_back
 from refold.edges.commands.position import POINT_HELP, point_seq
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import number, short_line, show_undo
+from refold.errors import Invalid
+from refold.log.file_versions import FileChange
 from refold.tokens.models import dollars
 
-POINT = Meta(description=f"{POINT_HELP} Without one, the points are listed.", extra=POSITIONAL)
+POINT = Meta(
+    description=f"{POINT_HELP} Without one, the points are listed.",
+    extra={"positional": True, "completes": "point"},
+)
 DRY_RUN = Meta(description="Say what would be switched off, and change nothing.")
+FILES = Meta(description="Also put the files of this folder back that were kept before writes.")
+FILE = Meta(description="Put this file back, and no other; may be repeated.")
+ONLY_FILES = Meta(description="Put files back, and leave the page as it is.")
+YES = Meta(description="Do not ask before files are put back.")
 FILES_SHOWN = 20
 
 
 class RestoreArguments(Arguments, frozen=True, kw_only=True):
     point: Annotated[str, POINT] | None = None
     dry_run: Annotated[bool, DRY_RUN] = False
+    files: Annotated[bool, FILES] = False
+    file: Annotated[tuple[str, ...], FILE] = ()
+    only_files: Annotated[bool, ONLY_FILES] = False
+    yes: Annotated[bool, YES] = False
+
+    @property
+    def wanted(self) -> bool | tuple[str, ...]:
+        """Which files are to be put back."""
+        return self.file or self.files or self.only_files
 
 
 class Billed(Struct, frozen=True, kw_only=True):
@@ -42,12 +62,15 @@ class Billed(Struct, frozen=True, kw_only=True):
 class Restoration(Result, frozen=True, kw_only=True):
     """What a restore to `seq` did, or would do: messages that leave the page and that come back
     to it, requests of the user that are switched off, `files` changed since, calls billed
-    since."""
+    since. `changes` are the files that were put back, or would be; with `only_files` nothing
+    else was done."""
 
     conversation: str
     dry_run: bool
     point: str
     seq: int
+    only_files: bool = False
+    changes: tuple[FileChange, ...] = ()
     off: tuple[MessageRow, ...]
     back: tuple[MessageRow, ...]
     requests: tuple[MessageRow, ...]
@@ -58,25 +81,67 @@ class Restoration(Result, frozen=True, kw_only=True):
 def run(session: Session, arguments: RestoreArguments) -> Restoration | points.Points:
     if arguments.point is None:
         return points.run(session, convert({}, points.PointsArguments))
-    return _restore(session, arguments.point, dry_run=arguments.dry_run)
+    return _restore(session, arguments.point, arguments)
 
 
-def _restore(session: Session, point: str, *, dry_run: bool) -> Restoration:
+def _restore(session: Session, point: str, arguments: RestoreArguments) -> Restoration:
+    dry_run, wanted = arguments.dry_run, arguments.wanted
     with session.context(writes=not dry_run) as context:
         seq = point_seq(context.view, point)
         differs = context.log.diff(seq)
-        told = context.restore(seq, dry_run=dry_run)
+        told = context.restore(seq, dry_run=True, files=wanted)
+        if not dry_run:
+            _confirm(session, told.changes, yes=arguments.yes)
+            if arguments.only_files:
+                context.files.put_back(seq, only=arguments.file)
+            else:
+                told = context.restore(seq, files=wanted)
     store, id = session.store, context.id
+    if arguments.only_files:
+        return _of_files(arguments, id, seq, told.changes)
     return Restoration(
         conversation=id,
         dry_run=dry_run,
         point=point,
         seq=seq,
+        changes=tuple(told.changes),
         off=message_rows(store, id, differs.added),
         back=message_rows(store, id, differs.removed),
         requests=message_rows(store, id, told.requests),
         files=tuple(told.files),
         billed=_billed(told.calls),
+    )
+
+
+def _confirm(session: Session, changes: Sequence[FileChange], *, yes: bool) -> None:
+    """Asks before files are put back, with what that changes in front of whoever is asked."""
+    going = [one for one in changes if one.change not in ("same", "impossible")]
+    if not going or yes:
+        return
+    screen = session.screen
+    if screen is not None and not screen.json_output:
+        show_changes(going, screen)
+        if screen.ask(f"Put {number(len(going), 'file')} back?"):
+            return
+    raise Invalid("nothing was changed", hint="--yes puts files back without a question")
+
+
+def _of_files(
+    arguments: RestoreArguments, id: str, seq: int, changes: Sequence[FileChange]
+) -> Restoration:
+    """What is said of a restore that only put files back."""
+    return Restoration(
+        conversation=id,
+        dry_run=arguments.dry_run,
+        point=arguments.point or "",
+        seq=seq,
+        only_files=True,
+        changes=tuple(changes),
+        off=(),
+        back=(),
+        requests=(),
+        files=(),
+        billed=_billed([]),
     )
 
 
@@ -101,6 +166,11 @@ def show(result: Restoration | points.Points, screen: Screen) -> None:
 
 
 def _show_restoration(done: Restoration, screen: Screen) -> None:
+    if done.only_files:
+        show_put_back(done.changes, screen, dry_run=done.dry_run)
+        if not done.changes:
+            screen.line("No file was written to since.")
+        return
     verb = "would be restored" if done.dry_run else "is restored"
     screen.line(("bold", f"{done.conversation} {verb} to #{done.seq}."))
     off, back = number(len(done.off), "message"), number(len(done.back), "message")
@@ -108,14 +178,16 @@ def _show_restoration(done: Restoration, screen: Screen) -> None:
     if done.requests:
         screen.line(f"{number(len(done.requests), 'request')} of the user taken back:")
         show_messages(done.requests, screen)
-    _show_files(done.files, screen)
+    show_put_back(done.changes, screen, dry_run=done.dry_run)
+    put_back = {one.path for one in done.changes}
+    _show_files(tuple(file for file in done.files if file not in put_back), screen)
     _show_billed(done.billed, screen)
     if done.dry_run:
-        screen.line(
-            f"Nothing was changed. Do it with: refold restore {done.conversation} {done.seq}"
-        )
+        words = ("--files",) if done.changes else ()
+        again = screen.call("restore", done.conversation, str(done.seq), *words)
+        screen.line(f"Nothing was changed. Do it with: {again}")
     else:
-        show_undo(done.conversation, screen)
+        show_undo(done.conversation, screen, files=bool(done.changes))
 
 
 def _show_files(files: tuple[str, ...], screen: Screen) -> None:
@@ -138,7 +210,8 @@ def _show_billed(billed: Billed, screen: Screen) -> None:
 
 COMMAND = Command(
     name="restore",
-    details="The log keeps everything: refold undo comes back. Files on disk are not touched.",
+    details="The log keeps everything: refold undo comes back. Files on disk are touched only with "
+    "--files; each is kept first, and refold undo --files brings it back.",
     arguments=RestoreArguments,
     run=run,
     show=show,

@@ -32,7 +32,7 @@ def run(session: Session, arguments: RevertArguments) -> Reverted:
 def show(reverted: Reverted, screen: Screen) -> None:
     what = f"Reverted the compaction {reverted.batch}"
     screen.line(("bold", what), f": {sizes_text(reverted)}.")
-    screen.line(("dim", f"Redo with: refold redo {reverted.conversation}"))
+    screen.line(("dim", f"Redo with: {screen.call('redo', reverted.conversation)}"))
 
 
 COMMAND = Command(

@@ -13,7 +13,8 @@ from refold.edges.commands.session import Session
 from refold.edges.commands.text import number, show_damage
 
 NAMES = Meta(
-    description="The conversations; by default all.", extra={"positional": True, "metavar": "ID"}
+    description="The conversations; by default all.",
+    extra={"positional": True, "metavar": "ID", "completes": "conversation"},
 )
 DOUBTFUL = Meta(description="Also show what is more likely a fixture than a secret.")
 
@@ -76,7 +77,9 @@ def show(done: Scanned, screen: Screen) -> None:
     if done.truncated:
         screen.line(f"Only the first {len(done.findings):,} are shown.")
     for artifact in done.unread:
-        screen.line(("yellow", f"{artifact} has no content here; refold verify says why."))
+        screen.line(
+            ("yellow", f"{artifact} has no content here; {screen.call('verify')} says why.")
+        )
     conversations = number(done.conversations, "conversation")
     events, artifacts = number(done.events, "event"), number(done.artifacts, "artifact")
     screen.line(f"{conversations}, {events}, {artifacts} scanned: ", _verdict(done))

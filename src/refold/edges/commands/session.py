@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from refold.display import number
 from refold.edges.commands.command import Progress, Screen
-from refold.errors import Corrupt, Invalid, NotFound
+from refold.errors import Corrupt, Invalid, NotFound, RefoldError
 
 if TYPE_CHECKING:
     from refold.config import Config
@@ -25,13 +25,15 @@ if TYPE_CHECKING:
     from refold.stores.protocol import Store
     from refold.writer.asker import Writer
 
+FOR_GOOD = "what this removes cannot be brought back"
 SECRET_BYTES_MAX = 10_000
 
 
 class Session:
     """One use of the commands. `store_url` and `conversation` are those asked for; a conversation
     may be named by its id, or as `@1` for the newest. `screen` is None where nobody is watching.
-    With `read_only`, stores refuse every write."""
+    With `read_only`, stores refuse every write. `holding` is for a program that has its
+    conversation open, such as a chat."""
 
     def __init__(
         self,
@@ -45,6 +47,28 @@ class Session:
         self.store_url, self._name, self._read_only = store_url, conversation, read_only
         self.screen, self.stdin = screen, stdin
         self._stores: list[Store] = []
+        self._held: Context | None = None
+        self.has_writer = False
+
+    @classmethod
+    def holding(
+        cls,
+        context: Context,
+        store: Store,
+        *,
+        screen: Screen | None = None,
+        stdin: BinaryIO | None = None,
+        has_writer: bool = False,
+    ) -> Session:
+        """A session about a conversation that is open already, and stays open: commands work on
+        the caller's own context and store. `has_writer` says that the context was given one.
+        Close the session after each command."""
+        session = cls(conversation=context.id, screen=screen, stdin=stdin)
+        session._held, session.has_writer = context, has_writer
+        # A cached property: from here on, these are the stores of the session.
+        session.store = session.target = store
+        session.config = context.config
+        return session
 
     # --- the store ---
 
@@ -106,6 +130,10 @@ class Session:
             raise Invalid("no conversation is named", hint="refold list shows their ids")
         return self.find(self._name)
 
+    def check_conversation(self) -> None:
+        """NotFound if the conversation asked for does not exist: before other work is begun."""
+        self.store.conversation(self.conversation)
+
     def find(self, name: str) -> str:
         """The id that a name stands for: itself, or `@1` for the newest, `@2` for the one before
         it. NotFound, with the store that was looked at, if there is none."""
@@ -131,6 +159,9 @@ class Session:
     ) -> Iterator[Context]:
         """The conversation asked for, held open; NotFound if it does not exist. What a command
         `writes` is kept like an agent's."""
+        if self._held is not None and window is None and writer is None:
+            yield self._held
+            return
         from refold.engine.context import Context
 
         id = self.store.conversation(self.conversation).id
@@ -153,13 +184,45 @@ class Session:
         is watching."""
         return nullcontext() if self.screen is None else self.screen.progress(doing)
 
-    def confirm(self, question: str, yes: bool) -> None:
-        """Asks before something is removed for good; Invalid where nobody can be asked."""
+    @contextmanager
+    def followed(self, doing: str, conversation: str | None = None) -> Iterator[Store]:
+        """The store, to be read while progress is shown: of one conversation, or of all."""
+        with self.progress(doing) as progress:
+            if progress is None:
+                yield self.store
+                return
+            from refold.stores import telling
+
+            total = self._events(conversation)
+
+            def tell(id: str, done: int) -> None:
+                progress(f"{doing} {id}", min(done, total), total)
+
+            yield telling(self.store, tell)
+
+    def _events(self, conversation: str | None) -> int:
+        """How many events there are, of one conversation or of all; 0 where that cannot be read,
+        which is then for the work itself to say."""
+        from refold.log.reading import conversations
+
+        try:
+            about = [one for one in conversations(self.store) if conversation in (None, one.id)]
+        except RefoldError:
+            return 0
+        return sum(one.head for one in about)
+
+    def confirm(self, question: str, yes: bool, reason: str = FOR_GOOD) -> None:
+        """Asks before something is taken away; Invalid, for that reason, where nobody can be
+        asked."""
         if yes:
             return
         if self.screen is None:
-            raise Invalid("what this removes cannot be brought back", hint="confirm it with --yes")
-        self.screen.confirm(question)
+            raise Invalid(reason, hint="confirm it with --yes")
+        self.screen.confirm(question, reason)
+
+    def ask(self, question: str) -> bool:
+        """The answer of whoever is watching; no, where nobody is."""
+        return self.screen is not None and self.screen.ask(question)
 
     def secret(self, question: str) -> str:
         """A secret that is typed at the terminal and not shown, or the first line of standard

@@ -16,7 +16,15 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 from refold.core.model import Applied, Block, Event, Message, Role, Slot, Span, View
 from refold.core.shortened import ERASED
 from refold.edges.commands.command import Arguments, Command, Result, Screen
-from refold.edges.commands.events import EventRow, State, body_bytes, body_of, event_row, summary
+from refold.edges.commands.events import (
+    EventRow,
+    body_bytes,
+    body_of,
+    event_row,
+    state_of,
+    summary,
+    whole_slots,
+)
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import line_span, number, short_line
 from refold.engine.context import Context
@@ -203,19 +211,10 @@ def _whole_log(store: Store, context: Context, brief: Brief) -> WholeLog:
 
 def _log_rows(pages: Iterable[list[Event]], view: View) -> Iterator[EventRow]:
     """A row for every event, with how the page has it."""
-    slots = {slot.seq: slot for slot in view.slots if not slot.standin}
+    slots = whole_slots(view)
     for events in pages:
         for event in events:
-            yield event_row(event, _state(event, slots))
-
-
-def _state(event: Event, slots: dict[int, Slot]) -> State:
-    if event.kind != "message":
-        return ""
-    slot = slots.get(event.seq)
-    if slot is None:
-        return "hidden"
-    return "shortened" if slot.edits else "whole"
+            yield event_row(event, state_of(event, slots))
 
 
 # --- shown ---

@@ -23,7 +23,7 @@ def short_line(text: str, most: int) -> str:
 def show_damage(damaged: Mapping[str, str], screen: Screen) -> None:
     """Says which conversations could not be read."""
     for id, reason in damaged.items():
-        advice = f"{short_line(reason, 300)}; refold verify {id} says more."
+        advice = f"{short_line(reason, 300)}; {screen.call('verify', '', id)} says more."
         screen.line(("red", f"{id} is damaged: "), advice)
 
 
@@ -41,6 +41,9 @@ def line_span(lines: str) -> tuple[int, int]:
     return first, int(last or -1)
 
 
-def show_undo(conversation: str, screen: Screen, command: str = "undo") -> None:
-    """Says how to take back what was done."""
-    screen.line(("dim", f"Undo with: refold {command} {conversation}"))
+def show_undo(
+    conversation: str, screen: Screen, command: str = "undo", *, files: bool = False
+) -> None:
+    """Says how to take back what was done, to files as well."""
+    words = ("--files",) if files else ()
+    screen.line(("dim", f"Undo with: {screen.call(command, conversation, *words)}"))

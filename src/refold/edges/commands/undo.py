@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Annotated
 
+from msgspec import Meta
 from msgspec.structs import asdict
 
 from refold.edges.commands.command import Arguments, Command, Screen
+from refold.edges.commands.file_changes import show_put_back
 from refold.edges.commands.page_change import PageChange, page_size, sizes, sizes_text
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import number
 from refold.engine.context import Context
+from refold.log.file_versions import FileChange
 from refold.log.reading import pages_of
 from refold.log.undo import ChangeKind, History, history
 from refold.log.undo import Undone as Change
+
+FILES = Meta(description="Where a restore put files back, take that back as well.")
+
+
+class StepArguments(Arguments, frozen=True, kw_only=True):
+    files: Annotated[bool, FILES] = False
 
 
 class Step(PageChange, frozen=True, kw_only=True):
     """One step of `undo` or `redo`: a compaction by its `batch`, or the restore written at `seq`;
     `kind` is none if there was nothing to do. `made_room` is the batch by which the oldest
-    messages had to leave. The counts say how many steps are possible now."""
+    messages had to leave. The counts say how many steps are possible now. `changes` are the
+    files that were put back."""
 
     kind: ChangeKind
     batch: str
@@ -27,14 +38,15 @@ class Step(PageChange, frozen=True, kw_only=True):
     made_room: str
     undo_steps: int
     redo_steps: int
+    changes: tuple[FileChange, ...] = ()
 
 
 class Undone(Step, frozen=True, kw_only=True):
     undone: bool
 
 
-def run(session: Session, arguments: Arguments) -> Undone:
-    step = take_step(session, Context.undo)
+def run(session: Session, arguments: StepArguments) -> Undone:
+    step = take_step(session, lambda context: context.undo(files=arguments.files))
     return Undone(**asdict(step), undone=step.kind != "none")
 
 
@@ -53,6 +65,7 @@ def take_step(session: Session, take: Callable[[Context], Change]) -> Step:
         made_room=done.made_room,
         undo_steps=len(past.standing),
         redo_steps=len(past.undone),
+        changes=tuple(done.changes),
         **sizes(before, after),
     )
 
@@ -73,15 +86,18 @@ def show(step: Undone, screen: Screen) -> None:
         )
     if step.undo_steps:
         steps = number(step.undo_steps, "step")
-        screen.line(("dim", f"Further back with: refold undo {step.conversation} ({steps} left)"))
+        further = screen.call("undo", step.conversation)
+        screen.line(("dim", f"Further back with: {further} ({steps} left)"))
     if step.redo_steps:
-        screen.line(("dim", f"Redo with: refold redo {step.conversation}"))
+        words = ("--files",) if step.changes else ()
+        screen.line(("dim", f"Redo with: {screen.call('redo', step.conversation, *words)}"))
 
 
 def show_step(step: Step, screen: Screen, *, done: str) -> None:
     """What was done, and what it did to the page."""
     what = f"the compaction {step.batch}" if step.batch else f"the restore #{step.seq}"
     screen.line(("bold", f"{done}: {what}"), f", {sizes_text(step)}.")
+    show_put_back(step.changes, screen)
     if step.made_room:
         reason = "The page would not have fitted: its oldest messages left"
         screen.line(("yellow", f"{reason} (batch {step.made_room})."))
@@ -90,7 +106,7 @@ def show_step(step: Step, screen: Screen, *, done: str) -> None:
 COMMAND = Command(
     name="undo",
     details="Running undo again goes one step further back; refold redo comes forward again.",
-    arguments=Arguments,
+    arguments=StepArguments,
     run=run,
     show=show,
 )

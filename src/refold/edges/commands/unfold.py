@@ -12,7 +12,7 @@ from refold.edges.commands.text import line_span
 
 HANDLE = Meta(
     description="A message (#41), a span (#41-58) or an artifact (art-...).",
-    extra={"positional": True, "metavar": "HANDLE"},
+    extra={"positional": True, "metavar": "HANDLE", "completes": "handle"},
 )
 LEVEL = Meta(description="Of a span that was summarized: its summary, in one line or whole.")
 LINES = Meta(description="Only these lines of it, counted from 1.", extra={"metavar": "A-B"})

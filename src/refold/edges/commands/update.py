@@ -14,7 +14,10 @@ from refold.errors import Invalid
 TITLE = Meta(description="Its title from now on.")
 TAGS = Meta(description="Its tags from now on, instead of those it has. May be repeated.")
 NAMES = Meta(description="Its names beside the id, instead of those it has. May be repeated.")
-MODEL = Meta(description="The model that its next requests are for.", extra={"metavar": "NAME"})
+MODEL = Meta(
+    description="The model that its next requests are for.",
+    extra={"metavar": "NAME", "completes": "model"},
+)
 
 
 class UpdateArguments(Arguments, frozen=True, kw_only=True):

@@ -13,7 +13,8 @@ from refold.edges.commands.session import Session
 from refold.edges.commands.text import number, short_line
 
 NAME = Meta(
-    description="The conversation; by default all.", extra={"positional": True, "metavar": "ID"}
+    description="The conversation; by default all.",
+    extra={"positional": True, "metavar": "ID", "completes": "conversation"},
 )
 
 
@@ -39,7 +40,9 @@ class Verified(Result, frozen=True, kw_only=True):
 
 def run(session: Session, arguments: VerifyArguments) -> Verified:
     name = arguments.conversation
-    report = verify(session.store, None if name is None else session.find(name))
+    id = None if name is None else session.find(name)
+    with session.followed("checking", id) as store:
+        report = verify(store, id)
     return Verified(
         store=session.store.url,
         ok=not report.problems,

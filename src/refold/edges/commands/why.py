@@ -89,12 +89,13 @@ def _show_way_back(explained: Explained, screen: Screen) -> None:
     if explained.shown == "whole":
         return
     id, seq = explained.conversation, explained.message.seq
-    screen.line(("dim", f"The original: refold unfold {id} {seq}"))
+    screen.line(("dim", f"The original: {screen.call('unfold', id, str(seq))}"))
     # A message may be under several: each has to be switched off, or the others still hold it.
     batches = [trace.batch for trace in reversed(explained.traces) if trace.batch and trace.live]
-    reverts = [f"refold revert {id} {batch}" for batch in dict.fromkeys(batches)]
+    reverts = [screen.call("revert", id, batch) for batch in dict.fromkeys(batches)]
     if reverts:
-        screen.line(("dim", f"Undo with: {' && '.join(reverts)}"))
+        then = " && " if screen.is_shell else ", then "
+        screen.line(("dim", f"Undo with: {then.join(reverts)}"))
 
 
 COMMAND = Command(

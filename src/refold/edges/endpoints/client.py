@@ -1,8 +1,8 @@
 """Posting JSON to one host: every try, wait and byte is bounded.
 
 The key comes from the environment, is read again for every call, goes to no other host than the one
-named, and into no error or log. Redirects are not followed. Neighbours: `writer` and `embedder` say
-what is posted and read the answers, `wires` has the providers' formats.
+named, and into no error or log. Redirects are not followed. Neighbours: `writer`, `embedder` and
+`chat` say what is posted and read the answers, `wires` has the providers' formats.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,8 @@ RETRY_AFTER_MAX_S = 60.0
 BACKOFF_S = 0.5
 BODY_BYTES_MAX = 8 * 1024 * 1024
 EXCERPT_CHARS = 200
+REFUSAL_CHARS = 4_000
+CONNECT_S_MAX = 15.0
 ADDRESS_HINT = "give one such as https://api.openai.com/v1"
 DEADLINE_MAX_S = 86_400
 TRIES_MAX = 100
@@ -42,6 +44,15 @@ class Post(Struct, frozen=True, kw_only=True):
     address: str
     payload: dict[str, Any]
     headers: Callable[[str], Mapping[str, str]]
+
+
+class Refused(Invalid):
+    """A request that the provider does not take as it is. `body` has its words, in which
+    `dialects.overflow` finds a page that is too long."""
+
+    def __init__(self, message: str, *, body: str, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.body = body
 
 
 class Client:
@@ -68,6 +79,34 @@ class Client:
                     if number == self._tries or not _wait(error.retry_after_s, deadline):
                         raise
         raise AssertionError("the last try returns or raises")
+
+    def stream(self, post: Post, *, idle_s: float, deadline: float) -> Iterator[bytes]:
+        """The bytes of an answer as they come, in one try: whoever shows them can say that it
+        waits, and try again. Errors as in `post`; a refusal is a `Refused`."""
+        import httpx
+
+        key = self._key()
+        headers = dict(post.headers(key))
+        limits = httpx.Timeout(idle_s, connect=min(idle_s, CONNECT_S_MAX))
+        try:
+            with (
+                httpx.Client(follow_redirects=False, trust_env=self.host not in LOOPBACK) as client,
+                client.stream(
+                    "POST", post.address, json=post.payload, headers=headers, timeout=limits
+                ) as response,
+            ):
+                if response.status_code != 200:
+                    raise self._refusal(response, _read(response, deadline), key, _pause_s(1))
+                yield from _bounded(response.iter_bytes(), deadline)
+        except httpx.TimeoutException as error:
+            reason = f"{self.host}: nothing came for {idle_s:.3g} s"
+            raise Unavailable(reason, retry_after_s=_pause_s(1)) from error
+        except httpx.HTTPError as error:
+            raise self._broken(error, _pause_s(1)) from error
+
+    def _broken(self, error: Exception, pause_s: float) -> Unavailable:
+        reason = f"{self.host}: the connection failed or ended early ({type(error).__name__})"
+        return Unavailable(reason, retry_after_s=pause_s)
 
     def _key(self) -> str:
         """The key. It must be there if it was named, and must not leave in the clear."""
@@ -101,8 +140,7 @@ class Client:
             reason = f"{self.host}: no answer within {left_s:.3g} s"
             raise Unavailable(reason, retry_after_s=pause_s) from error
         except httpx.HTTPError as error:
-            reason = f"{self.host}: the connection failed or ended early ({type(error).__name__})"
-            raise Unavailable(reason, retry_after_s=pause_s) from error
+            raise self._broken(error, pause_s) from error
         if response.status_code != 200:
             raise self._refusal(response, content, key, pause_s)
         return self._decoded(content)
@@ -122,7 +160,8 @@ class Client:
         if status == 429 or status >= 500:
             wait_s = retry_after_s(response.headers.get("retry-after"), pause_s)
             return Unavailable(reason, retry_after_s=wait_s)
-        return Invalid(reason, hint="check the model's name and the address")
+        said = _words(content, key)[:REFUSAL_CHARS]
+        return Refused(reason, body=said, hint="check the model's name and the address")
 
     def _decoded(self, content: bytes) -> dict[str, Any]:
         """The JSON object of an answer; `Unavailable` if it is not one."""
@@ -177,23 +216,33 @@ def _is_number(value: object) -> bool:
 
 
 def _excerpt(content: bytes, key: str) -> str:
-    """The start of an answer. A provider may echo the key it was given, even in part."""
+    """The start of an answer."""
+    return _words(content, key)[:EXCERPT_CHARS]
+
+
+def _words(content: bytes, key: str) -> str:
+    """What an answer says, on one line. A provider may echo the key it was given, even in part."""
     text = content.decode("utf-8", "replace")
     if key:
         text = text.replace(key, "[key]")
-    return " ".join(redacted(text).split())[:EXCERPT_CHARS]
+    return " ".join(redacted(text).split())
 
 
 def _read(response: httpx.Response, deadline: float) -> bytes:
-    """The whole body, if it is not too large and does not trickle in forever."""
-    content = b""
-    for chunk in response.iter_bytes():
-        content += chunk
-        if len(content) > BODY_BYTES_MAX:
+    """The whole body."""
+    return b"".join(_bounded(response.iter_bytes(), deadline))
+
+
+def _bounded(chunks: Iterable[bytes], deadline: float) -> Iterator[bytes]:
+    """The chunks of a body, if it is not too large and does not trickle in forever."""
+    size_bytes = 0
+    for chunk in chunks:
+        size_bytes += len(chunk)
+        if size_bytes > BODY_BYTES_MAX:
             raise Unavailable(f"an answer of more than {BODY_BYTES_MAX:,} bytes")
         if time.monotonic() > deadline:
             raise Unavailable("the answer did not end in time")
-    return content
+        yield chunk
 
 
 # --- waiting ---

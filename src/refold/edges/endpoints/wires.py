@@ -40,6 +40,11 @@ class Wire(Struct, frozen=True, kw_only=True):
     payload: Callable[[Request, str, str], dict[str, Any]]
     answer: Callable[[dict[str, Any]], Answer]
 
+    def limit(self, host: str) -> str:
+        """What the limit of an answer is called there. OpenAI's own newer models refuse the old
+        name; other servers know only that one."""
+        return "max_completion_tokens" if host == "api.openai.com" else "max_tokens"
+
     def usual_key_env(self, host: str) -> str:
         """The variable of the key for a host: the usual one for the provider's own host, none for
         any other."""
@@ -104,8 +109,7 @@ def _chat_path(base: str, model: str) -> str:
 
 
 def _chat_payload(request: Request, model: str, host: str) -> dict[str, Any]:
-    # OpenAI's own newer models refuse the old name of the limit; other servers know only that one.
-    limit = "max_completion_tokens" if host == "api.openai.com" else "max_tokens"
+    limit = WIRES["openai"].limit(host)
     messages = [
         {"role": "system", "content": request.system},
         {"role": "user", "content": request.prompt},

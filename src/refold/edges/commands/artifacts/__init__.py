@@ -17,7 +17,8 @@ from refold.edges.commands.session import Session
 from refold.log.open_log import OpenLog
 
 ARTIFACT = Meta(
-    description="The id of the artifact.", extra={"positional": True, "metavar": "ARTIFACT"}
+    description="The id of the artifact.",
+    extra={"positional": True, "metavar": "ARTIFACT", "completes": "artifact"},
 )
 
 

@@ -14,7 +14,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from refold.display import cut, moment, one_line
-from refold.edges.commands.command import Arguments, Result, Screen
+from refold.edges.commands.command import TEXT, Arguments, Result, Screen
 from refold.edges.commands.session import Session
 from refold.errors import Invalid, NotFound
 from refold.memory.entry import MemoryEntry
@@ -24,7 +24,7 @@ from refold.settings.sources import project_store, user_store
 from refold.stores.protocol import Store
 
 ENTRY = Meta(description="The id of the entry.", extra={"positional": True, "metavar": "ENTRY"})
-CONTENT = Meta(description="What it says.", extra={"positional": True, "metavar": "CONTENT"})
+CONTENT = Meta(description="What it says.", extra=TEXT)
 SCOPE = Meta(description="Whose memory: project, user or agent.NAME.")
 TAG = Meta(description="A tag; may be given several times.")
 PROJECT = Meta(description="The folder of the project that is meant; by default this one.")

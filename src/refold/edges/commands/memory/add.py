@@ -29,7 +29,7 @@ def show(added: Added, screen: Screen) -> None:
     entry = added.entry
     known = f", said {entry.count} times" if entry.count > 1 else ""
     screen.line(f"Remembered as {entry.id}{known}.")
-    screen.line(f"Forget it with: refold memory forget {entry.id}")
+    screen.line(f"Forget it with: {screen.call('memory forget', '', entry.id)}")
 
 
 COMMAND = Command(name="memory add", on="store", arguments=AddArguments, run=run, show=show)

@@ -53,7 +53,7 @@ def show(exported: Exported | Document, screen: Screen) -> None:
         return
     held = f"{number(exported.versions, 'version')} in {number(exported.size_bytes, 'byte')}"
     screen.line(f"The memory is in {exported.file}: {held}.")
-    screen.line("It is out of the reach of refold memory forget from now on.")
+    screen.line(f"It is out of the reach of {screen.call('memory forget')} from now on.")
 
 
 COMMAND = Command(

@@ -7,6 +7,7 @@ from typing import Annotated, BinaryIO
 from msgspec import Meta
 
 from refold.conversations.importer import open_regular_file
+from refold.display import number
 from refold.edges.commands.command import POSITIONAL, Command, Result, Screen
 from refold.edges.commands.memory import SCOPE, MemoryArguments, memory_of
 from refold.edges.commands.session import Session
@@ -60,7 +61,8 @@ def _lines(session: Session, file: str, name: str) -> list[bytes]:
 def _read(stream: BinaryIO, name: str) -> list[bytes]:
     content = stream.read(FILE_BYTES_MAX + 1)
     if len(content) > FILE_BYTES_MAX:
-        raise Invalid(f"{name} has more than {FILE_BYTES_MAX:,} bytes", hint="import it in parts")
+        limit = number(FILE_BYTES_MAX, "byte")
+        raise Invalid(f"{name} has more than {limit}", hint="import it in parts")
     return content.split(b"\n")
 
 
@@ -70,7 +72,8 @@ def show(imported: ImportedMemory, screen: Screen) -> None:
     beside = f" ({', '.join(others)})" if others else ""
     screen.line(f"{imported.file}: {imported.entries:,} new{beside}.")
     if imported.entries and not imported.accepted:
-        screen.line("No model sees them before you accept them: refold memory inbox")
+        inbox = screen.call("memory inbox")
+        screen.line(f"No model sees them before you accept them: {inbox}")
 
 
 COMMAND = Command(

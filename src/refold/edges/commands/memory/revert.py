@@ -40,7 +40,8 @@ def show(taken: TakenBack, screen: Screen) -> None:
     said = f": {short_line(change.content, 60)}" if change.content else ""
     screen.line(f"Change {change.seq} ({change.what}) is taken back{said}")
     scope = "" if change.scope == "project" else f" --scope {change.scope}"
-    screen.line(f"Bring it back with: refold memory revert {taken.by}{scope}")
+    back = screen.call("memory revert", "", f"{taken.by}{scope}")
+    screen.line(f"Bring it back with: {back}")
 
 
 COMMAND = Command(

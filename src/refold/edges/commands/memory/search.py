@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from refold.display import cut, one_line
-from refold.edges.commands.command import Command, Screen
+from refold.edges.commands.command import TEXT, Command, Screen
 from refold.edges.commands.memory import (
     AS_OF,
     SCOPE,
@@ -21,7 +21,7 @@ from refold.edges.commands.search import time_of
 from refold.edges.commands.session import Session
 from refold.memory.entry import MemoryEntry
 
-QUERY = Meta(description="What to look for.", extra={"positional": True, "metavar": "QUERY"})
+QUERY = Meta(description="What to look for.", extra=TEXT)
 LIMIT = Meta(description="How many at most.", ge=1, le=1_000)
 THRESHOLD = Meta(description="The least score, from 0 to 1.", ge=0.0, le=1.0)
 

@@ -29,7 +29,7 @@ def run(session: Session, arguments: UpdateArguments) -> Updated:
 def show(updated: Updated, screen: Screen) -> None:
     entry = updated.entry
     screen.line(f"{entry.id} is version {entry.version} now.")
-    screen.line(f"What it said before: refold memory history {entry.id}")
+    screen.line(f"What it said before: {screen.call('memory history', '', entry.id)}")
 
 
 COMMAND = Command(name="memory update", on="store", arguments=UpdateArguments, run=run, show=show)

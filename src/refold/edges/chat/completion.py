@@ -1,0 +1,88 @@
+"""What can stand where the cursor is: slash commands with what they take, handles, conversations,
+paths.
+
+Commands are completed as in a shell (`edges.commands.candidates`). All of it is asked when a
+person wants it, in a thread of its own: a key never waits for the log or the disk. Whatever goes
+wrong gives no word. Neighbour: `prompt` offers the words.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from itertools import islice
+from pathlib import Path
+
+from msgspec import Struct
+
+from refold.edges.commands.candidates import in_chat
+from refold.edges.commands.session import Session
+from refold.edges.workspace.ignored import NEVER
+from refold.errors import RefoldError
+
+ENTRIES_MAX = 500
+
+
+class Names(Struct, frozen=True):
+    """What a line can name: the folder's files, what the session knows, and commands that only
+    the chat has."""
+
+    root: Path
+    session: Session | None = None
+    own: tuple[str, ...] = ()
+
+
+def words_for(text: str, names: Names) -> list[str]:
+    """The words that the last, unfinished word of a text could become."""
+    last = text.rpartition(" ")[2]
+    if text.startswith("/"):
+        found = _command_words(text, last, names)
+    elif last.startswith("@"):
+        found = [f"@{path}" for path in paths(last[1:], names.root)]
+    else:
+        found = []
+    return sorted({word for word in found if word.startswith(last) and word != last})
+
+
+def _command_words(text: str, last: str, names: Names) -> Iterable[str]:
+    candidates = [one.text for one in in_chat(text, names.session, also=names.own)]
+    if " " not in text:
+        return [f"/{name}" for name in candidates]
+    try:
+        if last.startswith("#"):
+            return _handles(names.session)
+        is_own = text[1:].split(" ")[0] in names.own
+        return [*candidates, *_conversations(names.session)] if is_own else candidates
+    except (RefoldError, OSError):
+        return candidates
+
+
+def _handles(session: Session | None) -> list[str]:
+    """The newest messages on the page."""
+    if session is None:
+        return []
+    with session.context() as context:
+        return [f"#{slot.seq}" for slot in context.view.slots[-ENTRIES_MAX:]]
+
+
+def _conversations(session: Session | None) -> list[str]:
+    from refold.conversations.listing import newest
+
+    if session is None:
+        return []
+    return [about.id for about in newest(session.store)[:ENTRIES_MAX]]
+
+
+def paths(text: str, root: Path) -> list[str]:
+    """The files and folders of the folder that begin with a text; folders end with a slash."""
+    folder, _, name = text.rpartition("/")
+    if os.path.isabs(text) or ".." in folder.split("/"):
+        return []
+    prefix = f"{folder}/" if folder else ""
+    try:
+        with os.scandir(root / folder) as found:
+            entries = list(islice((one for one in found if one.name.startswith(name)), ENTRIES_MAX))
+    except (OSError, ValueError):
+        return []
+    shown = [one for one in entries if one.name not in NEVER]
+    return [f"{prefix}{one.name}{'/' if one.is_dir() else ''}" for one in shown]

@@ -1,0 +1,128 @@
+"""What a person types on a terminal that can move its cursor: several lines, history, completion,
+and the numbers of the context below the line. Needs the extra `chat` (prompt_toolkit).
+
+Enter sends; Alt-Enter, or a backslash at the end of a line, begins another. Completion runs in a
+thread of its own and history is read in another, so no key waits for the disk. Neighbours: `lines`
+is the same for plain terminals, `completion` finds the words.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+from refold.edges.chat.completion import Names, words_for
+from refold.edges.chat.lines import PROMPT
+
+HISTORY_BYTES_MAX = 1_000_000
+
+
+class PromptLines:
+    """Lines of a terminal, by prompt_toolkit."""
+
+    can_ask = True
+    shows_status = True
+
+    def __init__(self, root: Path, history: Path) -> None:
+        from prompt_toolkit import PromptSession
+        from prompt_toolkit.completion import DynamicCompleter
+
+        self.find_names: Callable[[], Names] = lambda: Names(root)
+        self._names = Names(root)
+        self._ahead: list[str | None] = []
+        self._session: Any = PromptSession(
+            history=_history(history),
+            completer=DynamicCompleter(self._completer),
+            complete_in_thread=True,
+            complete_while_typing=False,
+            key_bindings=_keys(),
+            prompt_continuation="  ",
+        )
+
+    def read(self, status: str) -> str | None:
+        if self._ahead:
+            return self._ahead.pop()
+        self._names = self.find_names()
+        return self._prompted(bottom_toolbar=status)
+
+    def read_ahead(self, module: str) -> None:
+        """Reads the first line while a module is loaded, once the prompt stands there."""
+        loading = Thread(target=import_module, args=(module,), daemon=True)
+        try:
+            self._ahead = [self._prompted(pre_run=loading.start)]
+        except KeyboardInterrupt:
+            # As at any prompt: the line is gone, the next is asked for.
+            self._ahead = []
+        loading.join()
+
+    def _prompted(self, **given: Any) -> str | None:
+        try:
+            text: str = self._session.prompt(PROMPT, **given)
+        except EOFError:
+            return None
+        return text
+
+    def ask(self, question: str) -> str:
+        from prompt_toolkit import prompt
+
+        try:
+            answer: str = prompt(f"{question} ")
+        except EOFError:
+            return ""
+        return answer.strip().lower()
+
+    def _completer(self) -> Any:
+        """A completer for the line as it is now."""
+        from prompt_toolkit.completion import WordCompleter
+
+        text = self._session.default_buffer.document.text_before_cursor
+        return WordCompleter(words_for(text.rpartition("\n")[2], self._names), WORD=True)
+
+
+def _keys() -> Any:
+    """Enter sends, the others begin a new line."""
+    from prompt_toolkit.key_binding import KeyBindings
+
+    keys = KeyBindings()
+
+    def send(event: Any) -> None:
+        buffer = event.current_buffer
+        if buffer.complete_state and buffer.complete_state.current_completion:
+            buffer.complete_state = None
+        elif buffer.document.current_line_before_cursor.endswith("\\"):
+            buffer.delete_before_cursor()
+            buffer.insert_text("\n")
+        else:
+            buffer.validate_and_handle()
+
+    def begin_line(event: Any) -> None:
+        event.current_buffer.insert_text("\n")
+
+    keys.add("enter")(send)
+    # Enter that was typed while a reply came in arrives as Ctrl-J.
+    keys.add("c-j")(send)
+    keys.add("escape", "enter")(begin_line)
+    return keys
+
+
+def _history(file: Path) -> Any:
+    """The lines of earlier chats, for their owner alone; in memory where they cannot be kept."""
+    from prompt_toolkit.history import FileHistory, InMemoryHistory, ThreadedHistory
+
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(file, os.O_WRONLY | os.O_CREAT, 0o600))
+        if file.stat().st_size > HISTORY_BYTES_MAX:
+            file.write_bytes(b"\n# " + _newest_half(file.read_bytes()))
+    except OSError:
+        return InMemoryHistory()
+    return ThreadedHistory(FileHistory(str(file)))
+
+
+def _newest_half(content: bytes) -> bytes:
+    """The second half of a history, from the beginning of an entry on."""
+    return content[len(content) // 2 :].partition(b"\n# ")[2]

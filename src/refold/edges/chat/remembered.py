@@ -1,0 +1,49 @@
+"""Which model a conversation was held with, so that `--continue` goes on with it.
+
+It is remembered in the user's own data folder and not in the log: a store may be part of a project
+that somebody else wrote, and a project never chooses where a conversation goes. Losing it costs a
+`--model`. Neighbours: `settings.trust` has the folder, `loop` asks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from refold.errors import RefoldError
+from refold.settings.trust import data_folder
+
+SPEC_BYTES_MAX = 1_000
+
+
+def remember(store_url: str, conversation: str, spec: str, environ: Mapping[str, str]) -> None:
+    """Keeps the model of a conversation."""
+    # Without a data folder it is asked for again the next time.
+    with suppress(OSError, RefoldError):
+        place = _place(store_url, conversation, environ)
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        with open(os.open(place, flags, 0o600), "wb") as file:
+            file.write(spec.encode())
+
+
+def spec_of(store_url: str, conversation: str, environ: Mapping[str, str]) -> str:
+    """The model that a conversation was held with last; empty if that is not known."""
+    try:
+        kept = _place(store_url, conversation, environ).read_bytes()
+        return kept[:SPEC_BYTES_MAX].decode()
+    except (OSError, RefoldError, UnicodeDecodeError):
+        return ""
+
+
+def history_file(environ: Mapping[str, str]) -> Path:
+    """Where the lines are kept that the user typed."""
+    return data_folder(environ) / "refold" / "chat" / "history"
+
+
+def _place(store_url: str, conversation: str, environ: Mapping[str, str]) -> Path:
+    digest = hashlib.sha256(f"{store_url}\n{conversation}".encode()).hexdigest()
+    return data_folder(environ) / "refold" / "chat" / digest[:32]

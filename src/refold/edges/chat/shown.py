@@ -1,0 +1,167 @@
+"""What a chat prints: replies as they stream, what tools do, warnings and compactions as they
+happen.
+
+On a terminal everything stands below each other; in a pipe the replies are the output, and the
+rest goes to standard error. Everything passes the screen, so no text of a model or a tool can
+steer the terminal, also where an escape sequence comes in pieces. Neighbours: `edges.cli.screen`
+prints, `loop` says what happened.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from typing import Any
+
+from refold.display import cut, number, one_line
+from refold.edges.chat.tools import Used
+from refold.edges.cli.screen import Screen
+from refold.edges.commands.command import Part
+from refold.edges.commands.file_changes import show_diff
+from refold.edges.endpoints.pieces import Piece
+from refold.engine.stats import Stats
+from refold.errors import RefoldError
+from refold.log.notices import Notice
+from refold.redaction import redacted
+from refold.tokens.models import dollars
+
+ARGUMENT_CHARS, RESULT_LINES = 200, 6
+INDENT = " " * 4
+# The arguments that say what a call is about.
+TELLING = ("command", "pattern", "path", "query", "handle", "id", "content")
+# Characters that belong to the one before them: printed apart, they would be shown as escapes.
+_JOINED = "\ufe0e\ufe0f"
+
+
+class Shown:
+    """Prints for one chat."""
+
+    def __init__(self, screen: Screen) -> None:
+        self.screen = screen
+        self._last = ""  # the end of the reply that is being printed
+        self._is_open = False
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing is printed, because one JSON object is wanted at the end."""
+        return self.screen.json_output
+
+    # --- a reply ---
+
+    def piece(self, piece: Piece) -> None:
+        """Prints some words of a reply."""
+        if self.is_quiet or piece.kind == "call":
+            return
+        text = piece.text
+        if text[0] in _JOINED and self._last:
+            text = text[1:]
+        style = "dim" if piece.kind == "thinking" else ""
+        if text:
+            self.screen.text((style, text) if style else text)
+            self.screen.out.flush()
+            self._last, self._is_open = text[-1], text[-1] != "\n"
+
+    def end(self) -> None:
+        """Ends the line of a reply, if one is open."""
+        if self._is_open:
+            self.screen.line()
+        self._last, self._is_open = "", False
+        self.screen.out.flush()
+
+    # --- beside the reply ---
+
+    def aside(self, *parts: Part) -> None:
+        """Prints a line that is not part of the reply."""
+        if self.is_quiet:
+            return
+        self.end()
+        if self.screen.is_terminal:
+            self.screen.line(*parts)
+        else:
+            self.screen.note("".join(part if isinstance(part, str) else part[1] for part in parts))
+        self.screen.out.flush()
+
+    def error(self, error: RefoldError) -> None:
+        """Says what went wrong, and what to do next, also where nothing else is printed."""
+        text = redacted(str(error))
+        if self.is_quiet:
+            self.screen.note(text)
+        else:
+            self.aside(("red", text))
+
+    def call(self, name: str, arguments: str | Mapping[str, Any]) -> None:
+        """Says which tool is used, and on what."""
+        text = arguments if isinstance(arguments, str) else _arguments_text(arguments)
+        self.aside(("cyan", f"* {name}"), f" {cut(one_line(text), ARGUMENT_CHARS)}")
+
+    def result(self, used: Used) -> None:
+        """Shows the beginning of what a tool gave."""
+        lines = used.text.splitlines()
+        room = max(20, shutil.get_terminal_size().columns - len(INDENT))
+        shown = [cut(line.expandtabs(4), room) for line in lines[:RESULT_LINES]]
+        for line in shown:
+            self.aside(("red" if used.is_error else "dim", INDENT + line))
+        if len(lines) > len(shown):
+            left = number(len(lines) - len(shown), "more line")
+            self.aside(("dim", f"{INDENT}... {left}"))
+
+    def details(self, text: str) -> None:
+        """Shows what a tool is about to do: a difference, or a command."""
+        self.end()
+        if self.screen.is_terminal and not self.is_quiet:
+            show_diff(text, self.screen)
+            self.screen.out.flush()
+
+    def notice(self, notice: Notice) -> None:
+        """Says what the context has to say."""
+        style, text = notice_text(notice)
+        if text:
+            self.aside((style, text))
+
+    def status(self, text: str) -> None:
+        """The numbers, on a terminal."""
+        if self.screen.is_terminal:
+            self.aside(("dim", text))
+
+
+def _arguments_text(arguments: Mapping[str, Any]) -> str:
+    """What a call is about in one line: the argument that says it, else all of them."""
+    for name in TELLING:
+        if isinstance(arguments.get(name), str):
+            return str(arguments[name])
+    return json.dumps(arguments, ensure_ascii=False, default=str)
+
+
+def status_text(stats: Stats) -> str:
+    """`9,120 / 24,000 tokens (38.0%) | $0.0123 | 41 messages | 2 summaries | chat-…`."""
+    parts = [f"{stats.current:,} / {stats.window:,} tokens ({stats.percent:.1f}%)"]
+    if stats.cost:
+        parts.append(dollars(stats.cost))
+    parts.append(number(stats.messages, "message"))
+    if stats.summaries:
+        parts.append(f"{stats.summaries:,} {'summary' if stats.summaries == 1 else 'summaries'}")
+    return " | ".join([*parts, stats.conversation])
+
+
+def notice_text(notice: Notice) -> tuple[str, str]:
+    """A notice in a style and one line; empty for what a person need not read."""
+    sizes = f"{notice.before:,} -> {notice.after:,} tokens"
+    match notice.name:
+        case "context-warning" | "context-critical":
+            full = f"{notice.percent:.0f}% of the window is used"
+            tokens = f"{notice.tokens:,} of {notice.max:,} tokens"
+            return "yellow", f"{full} ({tokens}); /compact makes room now"
+        case "auto-compacting":
+            return "dim", "Making room on the page ..."
+        case "compaction-complete":
+            return "green", f"Compacted: {sizes}; /undo takes it back, /receipts says more"
+        case "overflow-recovered":
+            return "yellow", f"The provider refused the page as too long; it was shortened: {sizes}"
+        case "unknown-model":
+            return "yellow", f"{notice.reason}; start with --window N if it is another"
+        case "artifact-kept":
+            handle, size = notice.details.get("handle"), notice.details.get("bytes", 0)
+            return "dim", f"{INDENT}kept whole as {handle} ({number(size, 'byte')})"
+        case _:
+            return "dim", f"{notice.name}: {notice.reason}" if notice.reason else ""

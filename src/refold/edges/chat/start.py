@@ -1,0 +1,119 @@
+"""How a chat begins: which conversation, which model, whose lines.
+
+The model is the one that is named, else the user's `REFOLD_CHAT_MODEL`, else the one that the
+conversation was held with last, else the one that the usual variables of a provider name. Where
+none is, three lines say what to set, and the scripted agent is offered. Neighbours: `loop` is what
+begins, `edges.commands.chat` is the command.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from refold.conversations.listing import newest
+from refold.edges.chat import remembered
+from refold.edges.chat.completion import Names
+from refold.edges.chat.lines import Lines
+from refold.edges.chat.loop import Chat, Options, endpoint_for
+from refold.edges.chat.names import new_id
+from refold.edges.chat.prompt import PromptLines
+from refold.edges.chat.scripted import SPEC as SCRIPTED
+from refold.edges.chat.shown import Shown
+from refold.edges.chat.slash import OWN
+from refold.edges.chat.terminal import MODEL_ENV
+from refold.edges.chat.workspace import Workspace
+from refold.edges.commands.session import Session
+from refold.edges.endpoints.model_names import PROVIDERS
+from refold.errors import Invalid, NotFound
+
+if TYPE_CHECKING:
+    from refold.edges.commands.chat import ChatArguments
+
+EXPLAINED = (
+    "No model is set. Name one: refold chat --model openai:NAME, anthropic:NAME, gemini:NAME,",
+    "ollama:NAME or URL#NAME; its key is in OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY.",
+    "Without any: refold chat --model scripted, an agent that follows a few words, offline.",
+)
+
+
+def started(session: Session, given: ChatArguments, shown: Shown, lines: Lines) -> Chat:
+    """The chat that the arguments ask for, ready to run."""
+    store = session.target
+    id = _conversation(session, given)
+    spec = _spec(given, store.url, id or "", os.environ) or _offered(shown, lines)
+    endpoint = endpoint_for(spec, os.environ, reply_tokens_max=given.reply_max)
+    chat = Chat(
+        store,
+        id or new_id(store),
+        endpoint,
+        config=session.config,
+        options=_options(given),
+        workspace=_workspace(given),
+        shown=shown,
+        lines=lines,
+    )
+    remembered.remember(store.url, chat.context.id, endpoint.model.spec, os.environ)
+    if isinstance(lines, PromptLines):
+        root, own = chat.workspace.root, tuple(OWN)
+        lines.find_names = lambda: Names(root, Session.holding(chat.context, store), own)
+    return chat
+
+
+def _conversation(session: Session, given: ChatArguments) -> str | None:
+    """The conversation to go on with; None for a new one."""
+    if given.resume and given.continue_:
+        raise Invalid("--continue and --resume are two ways to say it", hint="give one of them")
+    if given.resume:
+        return session.find(given.resume)
+    if not given.continue_:
+        return None
+    found = newest(session.target)
+    if not found:
+        raise NotFound("there is no conversation to continue", hint="start one: refold chat")
+    return found[0].id
+
+
+def _spec(given: ChatArguments, store_url: str, id: str, environ: Mapping[str, str]) -> str:
+    """The model, as it is written; empty if none is named anywhere."""
+    named = given.model or environ.get(MODEL_ENV, "")
+    return named or (id and remembered.spec_of(store_url, id, environ)) or _usual(environ)
+
+
+def _usual(environ: Mapping[str, str]) -> str:
+    """The model that the variables of one provider name, key and all."""
+    for name, provider in PROVIDERS.items():
+        model = environ.get(provider.model_env, "") if provider.model_env else ""
+        if model and any(environ.get(key) for key in provider.key_envs):
+            return f"{name}:{model}"
+    return ""
+
+
+def _offered(shown: Shown, lines: Lines) -> str:
+    """Says what to set, and offers the scripted agent."""
+    for line in EXPLAINED:
+        shown.aside(line)
+    if lines.can_ask and lines.ask("Try the scripted agent now? [y]es, [n]o:") in ("y", "yes"):
+        return SCRIPTED
+    raise Invalid("no model is named", hint="refold chat --model scripted needs no key")
+
+
+def _options(given: ChatArguments) -> Options:
+    return Options(
+        yes=given.yes,
+        offered="none" if given.no_tools else "reading" if given.read_only else "all",
+        cost_max=given.cost_max,
+        window=given.window,
+        reply_tokens_max=given.reply_max,
+        writes_summaries=given.writer,
+    )
+
+
+def _workspace(given: ChatArguments) -> Workspace:
+    allowed = tuple(Path(folder).resolve() for folder in given.allow)
+    for folder in allowed:
+        if not folder.is_dir():
+            raise NotFound(f"there is no folder {str(folder)!r:.200}", hint="check --allow")
+    return Workspace(Path.cwd(), allowed)

@@ -1,0 +1,260 @@
+"""What a word that is being typed may become: names of commands, options, choices, and the names of
+what is there (conversations, artifacts, checkpoints, models, files).
+
+One engine for a shell and for a chat: both give the words up to the cursor. Whatever goes wrong
+gives no candidate: completion has no place for an error. Neighbours: `line` splits what is typed in
+a chat, `completion` has what a shell needs to ask.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+from refold.display import one_line
+from refold.edges.commands import COMMANDS, GROUPS, Entry, load
+from refold.edges.commands.command import Command
+from refold.edges.commands.line import split, table
+from refold.edges.commands.parameters import Parameter, parameters_of
+from refold.edges.commands.session import Session
+from refold.errors import RefoldError
+
+LIMIT = 50
+HELP_CHARS = 60
+SHARED = {"--json": "Print one JSON object and nothing else.", "--help": "Show what it takes."}
+SHELL_SHARED = {**SHARED, "--store": "The store.", "--no-color": "Print without colors."}
+
+
+class Candidate(NamedTuple):
+    """What the word may become, and what that means."""
+
+    text: str
+    help: str = ""
+
+
+def in_chat(text: str, session: Session | None = None, also: Iterable[str] = ()) -> list[Candidate]:
+    """What the last word of a line such as `/context mess` may become. `also` are names that the
+    caller understands itself."""
+    if not text.startswith("/"):
+        return []
+    words = split(text[1:])
+    if not words or text[-1].isspace():
+        words.append("")
+    return _candidates(words, session, table(), list(also), is_shell=False)
+
+
+def in_shell(words: Sequence[str], session: Session | None = None) -> list[Candidate]:
+    """What the last of the words after `refold` may become."""
+    return _candidates(list(words) or [""], session, COMMANDS, [], is_shell=True)
+
+
+def _candidates(
+    words: list[str],
+    session: Session | None,
+    known: dict[str, Entry],
+    also: list[str],
+    *,
+    is_shell: bool,
+) -> list[Candidate]:
+    typed = words[-1]
+    found = _names(words, known, also)
+    name = _command(words[:-1], known)
+    if name:
+        found += _in_command(name, words, session, is_shell=is_shell)
+    return [one for one in found if one.text.startswith(typed)][:LIMIT]
+
+
+def _names(words: Sequence[str], known: dict[str, Entry], also: list[str]) -> list[Candidate]:
+    """Names of commands: the first word, or the second within a group."""
+    if len(words) == 1:
+        firsts = dict.fromkeys(name.split()[0] for name in known)
+        own = [Candidate(name) for name in also]
+        return [Candidate(name, _summary(name)) for name in firsts] + own
+    if len(words) == 2 and words[0] in GROUPS:
+        inside = [name for name in known if name.startswith(f"{words[0]} ")]
+        return [Candidate(name.split()[1], _summary(name)) for name in inside]
+    return []
+
+
+def _summary(name: str) -> str:
+    return GROUPS[name] if name in GROUPS else COMMANDS[name].summary
+
+
+def _command(words: Sequence[str], known: dict[str, Entry]) -> str:
+    """The longest name of a command that the words begin with; empty if there is none."""
+    for count in (2, 1):
+        name = " ".join(words[:count])
+        if len(words) >= count and name in known:
+            return name
+    return ""
+
+
+def _in_command(
+    name: str, words: Sequence[str], session: Session | None, *, is_shell: bool
+) -> list[Candidate]:
+    """Options and values of a command, for the last word."""
+    command = load(name)
+    taken = parameters_of(command)
+    before, typed = words[len(name.split()) : -1], words[-1]
+    options = {text: one for one in taken for text in (one.option, one.short) if text}
+    asked = options.get(before[-1]) if before else None
+    if asked is not None and asked.kind != "flag":
+        return _values(asked, typed, session)
+    if is_shell and before and before[-1] == "--store":
+        return []
+    if typed.startswith("-"):
+        return _options(taken, before, is_shell=is_shell)
+    place = _place(command, taken, before, options, is_shell=is_shell)
+    return [] if place is None else _values(place, typed, session)
+
+
+def _options(
+    taken: Sequence[Parameter], before: Sequence[str], *, is_shell: bool
+) -> list[Candidate]:
+    shared = SHELL_SHARED if is_shell else SHARED
+    own = [
+        Candidate(one.option, one.help)
+        for one in taken
+        if one.option and (one.is_many or one.option not in before)
+    ]
+    return own + [Candidate(text, help) for text, help in shared.items() if text not in before]
+
+
+def _place(
+    command: Command[Any, Any],
+    taken: Sequence[Parameter],
+    before: Sequence[str],
+    options: dict[str, Parameter],
+    *,
+    is_shell: bool,
+) -> Parameter | None:
+    """The argument that the last word is, by the places that are filled before it."""
+    filled = _filled(before, options)
+    places = [one for one in taken if not one.option]
+    if is_shell and command.on == "conversation":
+        places.insert(0, Parameter(name="conversation", completes="conversation"))
+    if filled < len(places):
+        return places[filled]
+    return places[-1] if places and places[-1].is_many else None
+
+
+def _filled(before: Sequence[str], options: dict[str, Parameter]) -> int:
+    """How many words are neither an option nor the value of one."""
+    count, rest = 0, list(before)
+    while rest:
+        word = rest.pop(0)
+        option = options.get(word)
+        if word == "--store" or (option is not None and option.kind != "flag"):
+            rest = rest[1:]
+        elif not word.startswith("-"):
+            count += 1
+    return count
+
+
+# --- values ---
+
+
+def _values(parameter: Parameter, typed: str, session: Session | None) -> list[Candidate]:
+    if parameter.choices:
+        return [Candidate(choice) for choice in parameter.choices]
+    find = VALUES.get(parameter.completes)
+    if find is None:
+        return []
+    try:
+        return list(islice(find(typed, session), LIMIT))
+    except (RefoldError, OSError):
+        return []
+
+
+def _short(text: str) -> str:
+    return one_line(text)[:HELP_CHARS]
+
+
+def _commands(typed: str, session: Session | None) -> Iterable[Candidate]:
+    return (Candidate(name, entry.summary) for name, entry in COMMANDS.items())
+
+
+def _models(typed: str, session: Session | None) -> Iterable[Candidate]:
+    from refold.tokens.models import table as models
+
+    named = (name for name in models().models if name.startswith(typed))
+    return (Candidate(name) for name in named)
+
+
+def _strategies(typed: str, session: Session | None) -> Iterable[Candidate]:
+    from refold.strategies.registry import BUILT_IN
+
+    return (Candidate(name) for name in BUILT_IN)
+
+
+def _conversations(typed: str, session: Session | None) -> Iterable[Candidate]:
+    from refold.conversations.listing import newest
+
+    if session is None:
+        return ()
+    named = (one for one in newest(session.store) if one.id.startswith(typed))
+    return (Candidate(one.id) for one in named)
+
+
+def _artifacts(typed: str, session: Session | None) -> Iterable[Candidate]:
+    from refold.edges.commands.artifacts import stored_artifacts
+
+    if session is None:
+        return ()
+    listed = stored_artifacts(session).artifacts.list()
+    named = (one for one in reversed(listed) if one.id.startswith(typed))
+    return (Candidate(one.id, _short(one.artifact.name)) for one in named)
+
+
+def _points(typed: str, session: Session | None) -> Iterable[Candidate]:
+    if session is None:
+        return ()
+    with session.context() as context:
+        marks = context.view.checkpoints
+    return (Candidate(name, f"#{seq}") for name, seq in marks.items())
+
+
+def _handles(typed: str, session: Session | None) -> Iterable[Candidate]:
+    """What is folded on the page."""
+    if session is None:
+        return ()
+    with session.context() as context:
+        slots = [slot for slot in context.view.slots if slot.edits]
+    return (Candidate(str(slot.span), slot.message.role) for slot in slots)
+
+
+def _files(typed: str, session: Session | None) -> Iterable[Candidate]:
+    return _paths(typed, folders_only=False)
+
+
+def _folders(typed: str, session: Session | None) -> Iterable[Candidate]:
+    return _paths(typed, folders_only=True)
+
+
+def _paths(typed: str, *, folders_only: bool) -> Iterable[Candidate]:
+    """Names in the folder that is being typed. Hidden ones only if a dot was typed."""
+    folder, _, start = typed.rpartition("/")
+    before = f"{folder}/" if "/" in typed else ""
+    with os.scandir(before or ".") as entries:
+        found = sorted(entries, key=lambda entry: entry.name)
+    for entry in found:
+        is_hidden = entry.name.startswith(".") and not start.startswith(".")
+        is_folder = entry.is_dir()
+        if is_hidden or not entry.name.startswith(start) or (folders_only and not is_folder):
+            continue
+        yield Candidate(f"{before}{entry.name}{'/' if is_folder else ''}")
+
+
+VALUES: dict[str, Callable[[str, Session | None], Iterable[Candidate]]] = {
+    "artifact": _artifacts,
+    "command": _commands,
+    "conversation": _conversations,
+    "file": _files,
+    "folder": _folders,
+    "handle": _handles,
+    "model": _models,
+    "point": _points,
+    "strategy": _strategies,
+}

@@ -1,0 +1,91 @@
+"""`refold chat`: an agent in the terminal, on the files of this folder.
+
+Neighbour: `edges.chat` is the chat itself, and is loaded when it begins.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, field
+
+from refold.edges.commands.command import Arguments, Command, Result, Screen
+from refold.edges.commands.session import Session
+from refold.edges.commands.text import number
+
+MODEL = Meta(
+    description="openai:NAME, anthropic:NAME, gemini:NAME, ollama:NAME, llamacpp:NAME, vllm:NAME, "
+    "openrouter:NAME, URL#NAME, or scripted.",
+    extra={"metavar": "MODEL", "short": "-m"},
+)
+CONTINUE = Meta(description="Go on with the newest conversation.", extra={"short": "-c"})
+RESUME = Meta(description="Go on with this conversation.", extra={"metavar": "ID", "short": "-r"})
+YES = Meta(description="Write files and run commands without asking.")
+READ_ONLY = Meta(description="Offer no tool that writes or runs something.")
+NO_TOOLS = Meta(description="Offer no tool at all: some small models take none.")
+COST_MAX = Meta(description="Stop before the conversation costs more, in dollars.", ge=0)
+REPLY_MAX = Meta(description="How long a reply may be, in tokens.", ge=1)
+WINDOW = Meta(description="The window to work in, in tokens.", ge=1)
+ALLOW = Meta(
+    description="Another folder that tools may use; may be repeated.", extra={"metavar": "FOLDER"}
+)
+WRITER = Meta(description="Let the model of the chat put compactions into words.")
+
+
+class ChatArguments(Arguments, frozen=True, kw_only=True):
+    model: Annotated[str, MODEL] = ""
+    continue_: Annotated[bool, CONTINUE] = field(default=False, name="continue")
+    resume: Annotated[str, RESUME] = ""
+    yes: Annotated[bool, YES] = False
+    read_only: Annotated[bool, READ_ONLY] = False
+    no_tools: Annotated[bool, NO_TOOLS] = False
+    cost_max: Annotated[float, COST_MAX] | None = None
+    window: Annotated[int, WINDOW] | None = None
+    reply_max: Annotated[int, REPLY_MAX] | None = None
+    allow: Annotated[tuple[str, ...], ALLOW] = ()
+    writer: Annotated[bool, WRITER] = False
+
+
+class ChatEnded(Result, frozen=True, kw_only=True):
+    """A chat that is over: what the model said in it, and what the conversation is now. `failure`
+    is the code of the error by which the last request of a script ended, empty if it was
+    answered."""
+
+    conversation: str
+    model: str
+    replies: tuple[str, ...]
+    messages: int
+    tokens: int
+    window: int
+    cost: float | None
+    failure: str = ""
+
+    @property
+    def outcome(self) -> str:
+        return self.failure or "ok"
+
+
+def run(session: Session, arguments: ChatArguments) -> ChatEnded:
+    from refold.edges.chat.program import talk
+
+    return talk(session, arguments)
+
+
+def show(ended: ChatEnded, screen: Screen) -> None:
+    if not ended.messages:
+        screen.line("Nothing was said.")
+        return
+    # Beside the output: in a pipe, that is what was replied.
+    kept = f"{number(ended.messages, 'message')} kept"
+    screen.note(f"{kept}; go on with: refold chat --resume {ended.conversation}")
+
+
+COMMAND = Command(
+    name="chat",
+    details="Lines that begin with / are commands: /help lists them. @FILE takes a file along. "
+    "Ctrl-C stops a reply or a tool, Ctrl-D leaves. Tools stay in this folder.",
+    on="store",
+    arguments=ChatArguments,
+    run=run,
+    show=show,
+)

@@ -1,0 +1,152 @@
+"""`refold help` and `/help`: the commands by name, or what one of them takes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from refold.display import suggestion
+from refold.edges.commands import COMMANDS, GROUPS, load
+from refold.edges.commands.command import Arguments, Command, Result, Screen
+from refold.edges.commands.line import as_lines
+from refold.edges.commands.parameters import Parameter, parameters_of
+from refold.edges.commands.text import short_line
+from refold.errors import NotFound
+
+NAME = Meta(
+    description="A command or a group, such as context; by default all.",
+    extra={"positional": True, "takes_rest": True, "completes": "command"},
+)
+
+
+class HelpArguments(Arguments, frozen=True, kw_only=True):
+    command: Annotated[str, NAME] = ""
+
+
+class Taken(Struct, frozen=True, kw_only=True):
+    """One thing that a command takes, as a usage line names it, and what it means."""
+
+    usage: str
+    help: str
+
+
+class Topic(Struct, frozen=True, kw_only=True):
+    """A command, or a group of them, in one line."""
+
+    name: str
+    summary: str
+    is_shell_only: bool = False
+
+
+class Topics(Result, frozen=True, kw_only=True):
+    """The commands of a group; those without one where `group` is empty."""
+
+    group: str
+    commands: tuple[Topic, ...]
+
+
+class Explained(Result, frozen=True, kw_only=True):
+    """What one command does and takes; `on` is what it works on. `inside` are the commands of
+    the group that has its name."""
+
+    name: str
+    summary: str
+    details: str
+    on: str
+    arguments: tuple[Taken, ...]
+    options: tuple[Taken, ...]
+    inside: tuple[Topic, ...]
+
+
+def run(_: object, arguments: HelpArguments) -> Topics | Explained:
+    name = arguments.command.removeprefix("/")
+    if name in COMMANDS:
+        return _explained(load(name))
+    if not name or name in GROUPS:
+        return Topics(group=name, commands=topics(name))
+    raise NotFound(f"there is no command {short_line(name, 40)!r}", hint=suggestion(name, COMMANDS))
+
+
+def topics(group: str = "") -> tuple[Topic, ...]:
+    """The commands of a group; without one, all that stand alone and every group."""
+    if group:
+        names = [name for name in COMMANDS if name.startswith(f"{group} ")]
+    else:
+        names = list(dict.fromkeys(name.split()[0] for name in COMMANDS))
+    return tuple(map(_topic, names))
+
+
+def _topic(name: str) -> Topic:
+    if name in GROUPS:
+        return Topic(name=name, summary=GROUPS[name])
+    entry = COMMANDS[name]
+    return Topic(name=name, summary=entry.summary, is_shell_only=entry.is_shell_only)
+
+
+def _explained(command: Command[Any, Any]) -> Explained:
+    taken = parameters_of(command)
+    return Explained(
+        name=command.name,
+        summary=command.summary,
+        details=command.details,
+        on=command.on,
+        arguments=tuple(_taken(one) for one in taken if not one.option),
+        options=tuple(_taken(one) for one in taken if one.option),
+        inside=topics(command.name) if command.name in GROUPS else (),
+    )
+
+
+def _taken(parameter: Parameter) -> Taken:
+    choices = f" One of {', '.join(parameter.choices)}." if parameter.choices else ""
+    return Taken(usage=parameter.shown, help=parameter.help + choices)
+
+
+# --- shown ---
+
+
+def show(result: Topics | Explained, screen: Screen) -> None:
+    if isinstance(result, Topics):
+        _show_topics(result.commands, screen)
+    else:
+        _show_explained(result, screen)
+
+
+def _show_topics(listed: tuple[Topic, ...], screen: Screen) -> None:
+    here = [one for one in listed if screen.is_shell or not one.is_shell_only]
+    size = max((len(screen.call(one.name)) for one in here), default=0)
+    for one in here:
+        screen.line(("cyan", screen.call(one.name).ljust(size)), f"  {one.summary}")
+
+
+def _show_explained(result: Explained, screen: Screen) -> None:
+    screen.line(("bold", "Usage: "), _usage(result, screen))
+    screen.line(f"  {result.summary}")
+    if result.details:
+        screen.line(f"  {result.details if screen.is_shell else as_lines(result.details)}")
+    _show_taken((*result.arguments, *result.options), screen)
+    if result.inside:
+        screen.line()
+        _show_topics(result.inside, screen)
+
+
+def _usage(result: Explained, screen: Screen) -> str:
+    id = "ID" if result.on == "conversation" else ""
+    words = [one.usage for one in result.arguments]
+    options = ["[OPTIONS]"] if result.options else []
+    return screen.call(result.name, id, *words, *options)
+
+
+def _show_taken(rows: tuple[Taken, ...], screen: Screen) -> None:
+    size = max((len(one.usage) for one in rows), default=0)
+    for one in rows:
+        screen.line(("cyan", f"  {one.usage.ljust(size)}"), f"  {one.help}")
+
+
+COMMAND = Command(
+    name="help",
+    on="nothing",
+    arguments=HelpArguments,
+    run=run,
+    show=show,
+)

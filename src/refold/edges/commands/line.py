@@ -1,0 +1,258 @@
+"""A line of a chat, such as `/context messages --role user`, read as a command of the table.
+
+`table()` is what a line can name, `parse(line)` gives the command and its arguments, ready for
+`command.run(session, arguments)`; what it does not understand is `Invalid`, with the nearest name.
+A line never names the conversation: that is the one of the session. A word may stand between
+quotes (`"two words"`, `--name="two words"`); a quote inside a word is a character like any other,
+so `don't` is a word. Neighbours: `parameters` says what a command takes; the shell reads the same
+values through click (`edges/cli/options`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from refold.display import suggestion
+from refold.edges.commands import COMMANDS, GROUPS, Entry, load
+from refold.edges.commands.command import Arguments, Command
+from refold.edges.commands.parameters import Parameter, parameters_of
+from refold.edges.commands.text import short_line
+from refold.errors import Invalid
+
+HELP_OPTIONS = ("--help", "-h")
+# A word: an option's name up to its value, then a text between quotes or anything but spaces.
+_WORD = re.compile(r"""(--[\w-]+=)?(?:"((?:\\.|[^"\\])*)"|'([^']*)')(?=\s|$)|\S+""")
+_SHELL_CALL = re.compile(r"\brefold [a-z][a-z-]*(?: [^\s.,;:()]+){0,2}")
+_ESCAPED = re.compile(r'\\(["\\])')
+
+
+class Line(NamedTuple):
+    """What a line says: a command of the table, what it is given, and whether its result is
+    wanted as JSON."""
+
+    command: Command[Any, Any]
+    arguments: Arguments
+    json_output: bool = False
+
+
+def table() -> dict[str, Entry]:
+    """Every command that a line can name, by its name without the slash (`context messages`)."""
+    return {name: entry for name, entry in COMMANDS.items() if not entry.is_shell_only}
+
+
+def parse(line: str, also: Iterable[str] = ()) -> Line:
+    """The command that a line names, and its arguments. `also` are names that the caller
+    understands itself: they are suggested, too. Raises Invalid, with what to write instead."""
+    words = split(line.strip().removeprefix("/"))
+    if not words:
+        raise Invalid("no command is named", hint="/help lists them")
+    name, rest = _named(words, also)
+    if any(word in HELP_OPTIONS for word in _before_dashes(rest)):
+        return Line(load("help"), load("help").arguments(command=name))
+    given = [word for word in rest if word != "--json"]
+    command = load(name)
+    return Line(command, _arguments(command, given), json_output=len(given) < len(rest))
+
+
+def split(text: str) -> list[str]:
+    """The words of a line, without the quotes around them."""
+    return [_unquoted(found) for found in _WORD.finditer(text)]
+
+
+def _unquoted(found: re.Match[str]) -> str:
+    option, double, single = found[1] or "", found[2], found[3]
+    if double is None and single is None:
+        return found[0]
+    return option + (single if double is None else _ESCAPED.sub(r"\1", double))
+
+
+def as_lines(text: str, conversation: str = "") -> str:
+    """A text of ours that names commands of the shell, for a chat: `refold undo ID` is `/undo`.
+    For hints of errors and help, never for content."""
+    return _SHELL_CALL.sub(lambda found: _as_line(found, conversation), text)
+
+
+def _as_line(found: re.Match[str], conversation: str) -> str:
+    words, known = found[0].split()[1:], table()
+    for count in (2, 1):
+        name = " ".join(words[:count])
+        if len(words) >= count and name in known:
+            after = words[count:]
+            # The chat has its conversation.
+            is_named = after[:1] in (["ID"], [conversation])
+            return " ".join([f"/{name}", *after[is_named:]])
+    return found[0]
+
+
+# --- which command ---
+
+
+def _named(words: Sequence[str], also: Iterable[str]) -> tuple[str, list[str]]:
+    """The longest name that the words begin with, and the words after it."""
+    known = table()
+    for count in (2, 1):
+        name = " ".join(words[:count])
+        if name in known and len(words) >= count:
+            return name, list(words[count:])
+    raise _unknown(words, [*known, *also])
+
+
+def _unknown(words: Sequence[str], known: Sequence[str]) -> Invalid:
+    group = words[0]
+    if group not in GROUPS:
+        firsts = dict.fromkeys(name.split()[0] for name in known)
+        hint = suggestion(group, firsts)
+        return Invalid(f"there is no command /{short_line(group, 40)}", hint=hint)
+    inside = members(group)
+    if len(words) == 1:
+        return Invalid(f"/{group} needs one of: {', '.join(inside)}", hint=f"/help {group}")
+    return _no_member(group, words[1])
+
+
+def _no_member(group: str, name: str) -> Invalid:
+    hint = suggestion(name, members(group))
+    return Invalid(f"there is no command /{group} {short_line(name, 40)}", hint=hint)
+
+
+def members(group: str) -> list[str]:
+    """The names inside a group, without the name of the group."""
+    return [name.partition(" ")[2] for name in table() if name.startswith(f"{group} ")]
+
+
+# --- what it is given ---
+
+
+def _arguments(command: Command[Any, Any], words: Sequence[str]) -> Arguments:
+    """The words as the arguments of the command."""
+    reader = _Reader(command)
+    reader.read(words)
+    arguments: Arguments = command.arguments(**reader.values())
+    return arguments
+
+
+class _Reader:
+    """Reads words from the left: options by name, the others by place."""
+
+    def __init__(self, command: Command[Any, Any]) -> None:
+        self._name = command.name
+        self._parameters = parameters_of(command)
+        self._options = {
+            name: one for one in self._parameters for name in (one.option, one.short) if name
+        }
+        self._places = [one for one in self._parameters if not one.option]
+        self._given: dict[str, list[Any]] = {}
+
+    def read(self, words: Sequence[str]) -> None:
+        placed: list[str] = []
+        rest = list(words)
+        while rest:
+            word = rest.pop(0)
+            if word == "--":
+                placed += rest
+                break
+            if _is_option(word):
+                self._read_option(word, rest)
+            else:
+                placed.append(word)
+        self._fill_places(placed)
+
+    def values(self) -> dict[str, Any]:
+        """What was given, by the names of the fields; Invalid if something is missing."""
+        for one in self._parameters:
+            if one.is_required and one.name not in self._given:
+                raise self._refused(f"needs {one.shown}")
+        return {
+            one.name: tuple(self._given[one.name]) if one.is_many else self._given[one.name][-1]
+            for one in self._parameters
+            if one.name in self._given
+        }
+
+    def _read_option(self, word: str, rest: list[str]) -> None:
+        name, equals, value = word.partition("=")
+        parameter = self._options.get(name)
+        if parameter is None:
+            known = [one.option for one in self._parameters if one.option]
+            hint = suggestion(name, known) if known else f"/help {self._name}"
+            raise self._refused(f"has no option {short_line(name, 40)}", hint)
+        if parameter.kind == "flag":
+            if equals:
+                raise self._refused(f"{name} takes no value")
+            self._give(parameter, True)
+        elif equals:
+            self._give(parameter, self._value(parameter, value))
+        else:
+            self._give(parameter, self._next_value(parameter, rest))
+
+    def _next_value(self, parameter: Parameter, rest: list[str]) -> Any:
+        """What stands after an option; an option that may stand alone takes no other option."""
+        if rest and not (parameter.bare is not None and _is_option(rest[0])):
+            return self._value(parameter, rest.pop(0))
+        if parameter.bare is None:
+            raise self._refused(f"{parameter.option} needs a value")
+        return parameter.bare
+
+    def _fill_places(self, words: list[str]) -> None:
+        for place in self._places:
+            if not words:
+                return
+            if place.takes_rest:
+                taken, words = [" ".join(words)], []
+            elif place.is_many:
+                taken, words = words, []
+            else:
+                taken, words = words[:1], words[1:]
+            for word in taken:
+                self._give(place, self._value(place, word))
+        if words and self._name in GROUPS and not self._places:
+            raise _no_member(self._name, words[0])
+        if words:
+            raise self._refused(f"does not take {short_line(words[0], 40)!r}")
+
+    def _give(self, parameter: Parameter, value: Any) -> None:
+        self._given.setdefault(parameter.name, []).append(value)
+
+    def _value(self, parameter: Parameter, word: str) -> Any:
+        """A word as the value of a parameter; Invalid if it cannot be one."""
+        named = parameter.option or parameter.metavar
+        shown = f"{named} {short_line(word, 40)!r}"
+        if parameter.kind == "choice":
+            if word not in parameter.choices:
+                raise self._refused(f"{shown} is none of {', '.join(parameter.choices)}")
+            return word
+        if parameter.kind not in ("int", "float"):
+            return word
+        try:
+            value = int(word) if parameter.kind == "int" else float(word)
+        except ValueError:
+            raise self._refused(f"{shown} is not a number") from None
+        if not _is_within(value, parameter):
+            raise self._refused(f"{shown} is not {_range(parameter)}")
+        return value
+
+    def _refused(self, reason: str, hint: str = "") -> Invalid:
+        return Invalid(f"/{self._name} {reason}", hint=hint or f"/help {self._name}")
+
+
+def _is_option(word: str) -> bool:
+    """Whether the word names an option; `-` is a file, and `-5` a number."""
+    return word.startswith("-") and len(word) > 1 and not word[1].isdigit()
+
+
+def _before_dashes(words: Sequence[str]) -> Sequence[str]:
+    return words[: words.index("--")] if "--" in words else words
+
+
+def _is_within(value: float, parameter: Parameter) -> bool:
+    if parameter.least is not None and not value >= parameter.least:
+        return False
+    return parameter.most is None or value <= parameter.most
+
+
+def _range(parameter: Parameter) -> str:
+    if parameter.most is None:
+        return f"at least {parameter.least:,}"
+    if parameter.least is None:
+        return f"at most {parameter.most:,}"
+    return f"between {parameter.least:,} and {parameter.most:,}"

@@ -1,0 +1,144 @@
+"""`refold page`: the page as the model reads it, with what is folded marked by a number.
+
+`refold page ID 2` unfolds the second of them: what stood there before. Numbers count from the top
+of the page, so they hold until the page changes. Neighbours: `show` names every edit, `unfold`
+takes a handle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from refold.core.model import Slot
+from refold.display import number
+from refold.edges.commands.command import Arguments, Command, Result, Screen
+from refold.edges.commands.session import Session
+from refold.engine.context import Context
+from refold.errors import NotFound
+from refold.log.unfold import body_text
+
+NUMBER = Meta(
+    description="Show the originals of the folded part with this number.",
+    ge=1,
+    extra={"positional": True, "metavar": "N"},
+)
+
+
+class PageArguments(Arguments, frozen=True, kw_only=True):
+    number: Annotated[int, NUMBER] | None = None
+
+
+class PagePart(Struct, frozen=True, kw_only=True):
+    """One message of the page. `folded` is its number if it stands for more than it shows, else
+    0; `handle` names what it stands for."""
+
+    handle: str
+    role: str
+    tokens: int
+    folded: int
+    text: str
+
+
+class Page(Result, frozen=True, kw_only=True):
+    conversation: str
+    system: str
+    parts: tuple[PagePart, ...]
+    tokens: int
+
+
+class Unfolded(Result, frozen=True, kw_only=True):
+    """What stands behind a number."""
+
+    conversation: str
+    number: int
+    handle: str
+    text: str
+
+
+def run(session: Session, arguments: PageArguments) -> Page | Unfolded:
+    with session.context() as context:
+        if arguments.number is not None:
+            return _unfolded(context, arguments.number)
+        view = context.view
+        return Page(
+            conversation=context.id,
+            system=_text(view.system),
+            parts=tuple(_parts(view.slots)),
+            tokens=context.stats().current,
+        )
+
+
+def _text(system: object) -> str:
+    """A system prompt for reading; some providers have it in blocks."""
+    if system is None or isinstance(system, str):
+        return system or ""
+    return msgspec.json.format(msgspec.json.encode(system), indent=2).decode("utf-8", "replace")
+
+
+def _parts(slots: Sequence[Slot]) -> list[PagePart]:
+    parts: list[PagePart] = []
+    folded = 0
+    for slot in slots:
+        folded += bool(slot.edits)
+        parts.append(
+            PagePart(
+                handle=str(slot.span),
+                role="summary" if slot.standin else slot.message.role,
+                tokens=slot.tokens,
+                folded=folded if slot.edits else 0,
+                text=body_text(slot.message),
+            )
+        )
+    return parts
+
+
+def _unfolded(context: Context, wanted: int) -> Unfolded:
+    """The originals of the folded part with that number; NotFound if there is none."""
+    edited = [slot for slot in context.view.slots if slot.edits]
+    if wanted > len(edited):
+        there = number(len(edited), "folded part")
+        raise NotFound(f"the page has {there}, none with number {wanted:,}", hint="refold page ID")
+    found = context.unfold(str(edited[wanted - 1].span))
+    return Unfolded(conversation=context.id, number=wanted, handle=found.handle, text=found.text)
+
+
+def show(result: Page | Unfolded, screen: Screen) -> None:
+    if isinstance(result, Unfolded):
+        screen.line(("bold", f"[{result.number}] {result.handle}"))
+        screen.block(result.text)
+        return
+    if result.system:
+        screen.line(("magenta", "system"))
+        screen.block(result.system)
+    for part in result.parts:
+        _show_part(part, result.conversation, screen)
+    folded = max((part.folded for part in result.parts), default=0)
+    screen.line(
+        ("bold", f"{number(len(result.parts), 'message')}, {number(result.tokens, 'token')}")
+    )
+    if folded:
+        unfold = screen.call("page", result.conversation, "N")
+        screen.line(f"{number(folded, 'folded part')}; unfold one with: {unfold}")
+
+
+def _show_part(part: PagePart, conversation: str, screen: Screen) -> None:
+    head = f"{part.role} {part.handle}"
+    if part.folded:
+        size = f" folded, {number(part.tokens, 'token')}"
+        screen.line(("yellow", f"[{part.folded}] {head}"), ("dim", size))
+    else:
+        screen.line(("cyan", head))
+    screen.block(part.text)
+
+
+COMMAND = Command(
+    name="page",
+    reads=True,
+    arguments=PageArguments,
+    run=run,
+    show=show,
+)

@@ -1,0 +1,73 @@
+"""A box in plain characters, 50 columns wide: how much of a conversation is on the page, and what a
+compaction saved.
+
+Every row has the width of the border, whatever its text: it is padded by display width, and cut if
+it is too long. Percentages in a box are rounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from refold.edges.displays.width import fitted, padded
+
+COLUMNS = 50
+USAGE_CELLS, COMPACTION_CELLS = 20, 15
+NAME_COLUMNS = 21
+
+
+def boxed(title: str, rows: Iterable[str], columns: int = COLUMNS) -> list[str]:
+    """A title and rows between borders."""
+    border = f"+{'-' * (columns - 2)}+"
+    inside = [_row(row, columns) for row in rows]
+    return [border, _row(title, columns), border, *inside, border]
+
+
+def _row(text: str, columns: int) -> str:
+    # Two borders and the space after the first: what is left is for the text.
+    room = columns - 3
+    return f"| {padded(fitted(text, room), room)}|"
+
+
+def bar(share: float, cells: int) -> str:
+    """`[#####...............]`."""
+    filled = round(min(1.0, max(0.0, share)) * cells)
+    return f"[{'#' * filled}{'.' * (cells - filled)}]"
+
+
+def rounded(share: float) -> int:
+    """A share in whole percent, the nearest; a half goes up."""
+    return int(share * 100 + 0.5)
+
+
+def usage_box(active: int, total: int, summaries: int) -> list[str]:
+    """How many of the messages are on the page."""
+    share = active / total if total else 1.0
+    status = "Compressed" if active < total else "Uncompressed"
+    rows = (
+        _number("Active Messages", active),
+        _number("Total Messages", total),
+        _number("Summaries", summaries),
+        "",
+        f"Usage  {bar(share, USAGE_CELLS)} {rounded(share):>3}%",
+        "",
+        f"Status: {status}",
+    )
+    return boxed("Context Usage Statistics", rows)
+
+
+def compaction_box(active: int, total: int, summaries: int) -> list[str]:
+    """What compactions made of all messages."""
+    share = active / total if total else 1.0
+    rows = (
+        f"{_number('Active', active)}  {bar(share, COMPACTION_CELLS)}",
+        f"{_number('Total', total)}  {bar(1.0 if total else 0.0, COMPACTION_CELLS)}",
+        _number("Summaries", summaries),
+        "",
+        f"Saved: {rounded(1 - share)}%",
+    )
+    return boxed("Compaction Complete", rows)
+
+
+def _number(name: str, count: int) -> str:
+    return f"{name:<{NAME_COLUMNS - 1}}{count:>3}"

@@ -1,0 +1,234 @@
+"""A conversation as a picture for a terminal with colors: the window by part, how its size went,
+what is largest, what is pinned, and what to do next.
+
+Lines are lists of texts and styled texts, never wider than the columns that are given. Neighbours:
+`bar`, `sparkline`, `parts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from msgspec import Struct
+
+from refold.core.model import Span
+from refold.display import number
+from refold.edges.displays.bar import LOOKS, bar
+from refold.edges.displays.overview import Overview
+from refold.edges.displays.parts import NAMES, WindowPart
+from refold.edges.displays.phrases import percent_of
+from refold.edges.displays.sparkline import marks, sparkline
+from refold.edges.displays.width import fitted, harmless, padded, width
+from refold.tokens.models import dollars
+
+Text = str | tuple[str, str]
+Line = list[Text]
+Call = Callable[..., str]  # how a command is written: its name, then its words
+
+COLUMNS_MIN, COLUMNS_MAX = 20, 100
+SQUARE = "■"
+LEVELS = {"ok": "green", "warn": "yellow", "compact": "red", "critical": "red"}
+PINS_SHOWN = 10
+TEXT_COLUMNS_MIN = 8
+NARROW = 36  # below so many columns, numbers of tokens give way
+PERCENT_MAX = 999
+
+
+class Large(Struct, frozen=True, kw_only=True):
+    """A slot of the page that costs much."""
+
+    seq: int
+    last: int
+    part: str
+    tokens: int
+    text: str
+    is_pinned: bool = False
+    is_request: bool = False
+
+
+class Panel(Struct, frozen=True, kw_only=True):
+    """What is drawn."""
+
+    overview: Overview
+    model: str
+    level: str
+    warn_at: int
+    compact_at: int
+    parts: tuple[WindowPart, ...]
+    history: tuple[tuple[int, int], ...]
+    compactions: tuple[int, ...]
+    largest: tuple[Large, ...]
+    pins: tuple[int, ...]
+
+
+def panel_lines(shown: Panel, columns: int, call: Call) -> list[Line]:
+    """The picture, in so many columns."""
+    room = max(COLUMNS_MIN, min(columns, COLUMNS_MAX))
+    return [
+        *_heading(shown, room),
+        [],
+        *_window(shown, room),
+        *_over_time(shown, room),
+        *_largest(shown, room, call),
+        [],
+        *_next(shown, room, call),
+    ]
+
+
+def _heading(shown: Panel, room: int) -> Iterator[Line]:
+    seen = shown.overview
+    title = harmless(f"{seen.conversation}: {seen.title}")
+    yield [("bold", fitted(title, room, "…"))]
+    yield _fullness(shown, room)
+    yield [("dim", fitted(_counts(shown), room, "…"))]
+
+
+def _fullness(shown: Panel, room: int) -> Line:
+    """`45.3% full, 7,255 / 16,000 tokens, MODEL`."""
+    seen = shown.overview
+    full = f"{_share(seen.current, seen.window)} full"
+    model = harmless(shown.model or "unknown model")
+    sizes = f", {seen.current:,} / {seen.window:,} tokens, {model}"
+    return [(LEVELS.get(shown.level, "green"), full), fitted(sizes, room - len(full), "…")]
+
+
+def _counts(shown: Panel) -> str:
+    seen = shown.overview
+    messages = number(sum(seen.messages.values()), "message")
+    artifacts = number(sum(seen.artifacts.values()), "artifact")
+    compactions = number(len(shown.compactions), "compaction")
+    return f"{messages}, {artifacts}, {compactions}, {dollars(seen.cost)}"
+
+
+def _window(shown: Panel, room: int) -> Iterator[Line]:
+    yield [*bar(shown.parts, room)]
+    yield [("dim", _thresholds(shown, room))]
+    whole = sum(part.tokens for part in shown.parts)
+    for part in shown.parts:
+        yield _legend(part, whole, room)
+
+
+def _legend(part: WindowPart, whole: int, room: int) -> Line:
+    """One part: its color, its name, its size."""
+    style, cell = LOOKS[part.name]
+    size = f"{_share(part.tokens, whole):>6}"
+    if room >= NARROW:
+        size = f"{part.tokens:>11,} {size}"
+    left = min(24, room - 3 - len(size))
+    name = padded(fitted(NAMES[part.name], left, "…"), left)
+    return [(style, SQUARE if cell == "█" else cell), f" {name} {size}"]
+
+
+def _thresholds(shown: Panel, room: int) -> str:
+    """Under the bar: where a warning comes, and where a compaction."""
+    window = max(1, shown.overview.window)
+    line = ""
+    for at, text in ((shown.warn_at, "^warns"), (shown.compact_at, "^compacts")):
+        column = min(room - len(text), room * at // window)
+        if column > len(line):
+            line = line.ljust(column) + text
+    return line
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{1_000 * part // max(1, whole) / 10:.1f}%"
+
+
+def _over_time(shown: Panel, room: int) -> Iterator[Line]:
+    line = sparkline(shown.history, shown.overview.window, room)
+    if not line:
+        return
+    yield []
+    yield [("bold", fitted("Size over the conversation", room, "…"))]
+    yield [("cyan", line)]
+    if shown.compactions:
+        first, last = shown.history[0][0], shown.history[-1][0]
+        yield [("yellow", marks(shown.compactions, first, last, room))]
+        noun = "compaction" if len(shown.compactions) == 1 else "compactions"
+        yield [("yellow", "▲"), ("dim", f" {len(shown.compactions)} {noun}")]
+
+
+def _largest(shown: Panel, room: int, call: Call) -> Iterator[Line]:
+    if not shown.largest:
+        return
+    yield []
+    yield [("bold", "Largest")]
+    size = max(len(_handle(one)) for one in shown.largest)
+    for one in shown.largest:
+        share = percent_of(one.tokens, shown.overview.current)
+        head = f" {_handle(one).ljust(size)} {one.tokens:>9,} {share:>3}% "
+        square = LOOKS[one.part][0], SQUARE
+        yield [square, *_item(head, harmless(one.text), _advice(one, call), room - 1)]
+
+
+def _handle(one: Large) -> str:
+    return str(Span(one.seq, one.last))
+
+
+def _item(head: str, text: str, advice: str, room: int) -> Line:
+    """An item with its text and, where there is room for both, what can be done about it."""
+    left = room - len(head) - width(advice) - 2
+    if left < TEXT_COLUMNS_MIN:
+        return [fitted(f"{head}{text}", room, "…")]
+    return [head, padded(fitted(text, left, "…"), left), ("dim", f"  {advice}")]
+
+
+def _advice(one: Large, call: Call) -> str:
+    """What can be done about it."""
+    if one.is_pinned:
+        return f"pinned; {call('unpin', str(one.seq))}"
+    if one.is_request:
+        return "the latest request stays"
+    if one.part == "summaries":
+        # Without its sign: in a shell it would begin a comment.
+        return call("unfold", _handle(one).removeprefix("#"))
+    return call("hide", str(one.seq))
+
+
+def _next(shown: Panel, room: int, call: Call) -> Iterator[Line]:
+    pins = ", ".join(f"#{seq}" for seq in shown.pins[:PINS_SHOWN])
+    more = len(shown.pins) - PINS_SHOWN
+    pinned = f"Pinned: {pins or 'nothing'}" + (f" and {more:,} more" if more > 0 else "")
+    yield [fitted(pinned, room, "…")]
+    todo, more_words = _todo(shown, call)
+    whole = f"{todo}{more_words}"
+    yield [("bold", "Next: "), fitted(whole if width(whole) <= room - 6 else todo, room - 6, "…")]
+
+
+def _todo(shown: Panel, call: Call) -> tuple[str, str]:
+    """What a person should do now, and a few words more where there is room."""
+    left = shown.compact_at - shown.overview.current
+    if shown.level == "ok":
+        return "nothing", f"; {number(max(0, left), 'token')} until a compaction"
+    if left > 0:
+        return call("compact"), f" (by itself in {number(left, 'token')})"
+    return call("compact"), ", or the next request does it"
+
+
+def comparison_lines(before: int, after: int, window: int, columns: int) -> list[Line]:
+    """The window before and after a compaction, as two bars."""
+    room = max(COLUMNS_MIN, min(columns, COLUMNS_MAX))
+    return [
+        _measure("Before", before, window, room, "red"),
+        _measure("After", after, window, room, "green"),
+    ]
+
+
+def meter(tokens: int, window: int, level: str, columns: int) -> Line:
+    """How full the window is, as one line."""
+    room = max(COLUMNS_MIN, min(columns, COLUMNS_MAX))
+    return _measure("Window", tokens, window, room, LEVELS.get(level, "green"))
+
+
+def _measure(name: str, tokens: int, window: int, room: int, style: str) -> Line:
+    size = f" {min(PERCENT_MAX, percent_of(tokens, window)):>3}%"
+    if room >= NARROW:
+        size += f" {tokens:>10,}"
+    cells = room - 7 - len(size)
+    filled = min(cells, round(cells * tokens / max(1, window)))
+    return [f"{name:<7}", (style, "█" * filled), ("dim", "░" * (cells - filled)), size]
+
+
+def shown_width(line: Sequence[Text]) -> int:
+    """The columns that a line takes."""
+    return sum(width(part if isinstance(part, str) else part[1]) for part in line)

@@ -1,0 +1,121 @@
+"""The sentences about a conversation that programs and people know by heart, and the numbers in
+them.
+
+Percentages are cut, never rounded: 80 % is not shown before the warning. Neighbours: `log.notices`
+has what is told, the status line and the chat show it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from refold.log.notices import Notice
+
+THOUSAND, MILLION = 1_000, 1_000_000
+
+
+def short_number(count: int) -> str:
+    """`999`, `58K`, `2.0M`: cut, not rounded."""
+    if count < THOUSAND:
+        return str(count)
+    if count < MILLION:
+        return f"{count // THOUSAND}K"
+    return f"{count // (MILLION // 10) / 10:.1f}M"
+
+
+def percent_of(part: int, whole: int) -> int:
+    """The share in whole percent, cut; of nothing it is 0."""
+    return 100 * part // whole if whole > 0 else 0
+
+
+def tokens_of(used: int, window: int) -> str:
+    """`45% (58K/128K tokens)`."""
+    sizes = f"{short_number(used)}/{short_number(window)} tokens"
+    return f"{percent_of(used, window)}% ({sizes})"
+
+
+def status_line(product: str, version: str, model: str, used: int, window: int) -> str:
+    """`mycode v0.2.0 | gpt-4o | Context: 45% (58K/128K tokens)`."""
+    return f"{product} v{version} | {model} | Context: {tokens_of(used, window)}"
+
+
+def header(active: int, total: int, percent: int | None = None) -> str:
+    """`Context: 45/120 msgs (37%)`; empty while no message is on the page. The percentage is that
+    of the messages unless another is given."""
+    if active <= 0:
+        return ""
+    share = percent_of(active, total) if percent is None else percent
+    return f"Context: {active}/{total} msgs ({share}%)"
+
+
+def ago(age_ms: int) -> str:
+    """`2 hours ago`, `just now`."""
+    seconds = age_ms // THOUSAND
+    for unit, size in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        if seconds >= size:
+            count = seconds // size
+            return f"{count:,} {unit}{'' if count == 1 else 's'} ago"
+    return "just now"
+
+
+# --- what is told while an agent works ---
+
+
+def warning(used: int, window: int) -> str:
+    """`Context usage at 80% (102K/128K tokens)`."""
+    return f"Context usage at {tokens_of(used, window)}"
+
+
+def advice(used: int, window: int, compact: str = "/compact") -> str:
+    """`Context usage at 82% - Consider using /compact`."""
+    return f"Context usage at {percent_of(used, window)}% - Consider using {compact}"
+
+
+def compacting(percent: float, strategy: str) -> str:
+    """`Auto-compacting (91% usage, strategy: prune)...`."""
+    return f"Auto-compacting ({int(percent)}% usage, strategy: {strategy})..."
+
+
+def compacted(strategy: str) -> str:
+    """`Compaction complete (prune)`."""
+    return f"Compaction complete ({strategy})"
+
+
+def summarized(messages: int, saved: int) -> str:
+    """`Summarized 45 messages, saved 52K tokens`."""
+    noun = "message" if messages == 1 else "messages"
+    return f"Summarized {messages:,} {noun}, saved {short_number(max(0, saved))} tokens"
+
+
+def coherence(failed: str) -> str:
+    """That a summary holds together is said only where every check passed; else which did not."""
+    return f"Summary check failed: {failed}" if failed else "Conversation coherence preserved"
+
+
+def told(notice: Notice) -> list[str]:
+    """A notice in the words of a person; no line for what only programs want to know."""
+    match notice.name:
+        case "context-warning" | "context-critical":
+            return [warning(notice.tokens, notice.max), "Consider using /compact"]
+        case "auto-compacting":
+            return [compacting(notice.percent, notice.strategy)]
+        case "compaction-complete":
+            return [compacted(notice.strategy), *_receipt(notice)]
+        case "compaction-failed":
+            return [coherence(notice.reason)]
+        case "compaction-skipped" | "budget-unreachable" | "overflow-recovered":
+            return [notice.reason] if notice.reason else []
+    return []
+
+
+def _receipt(notice: Notice) -> list[str]:
+    """What a compaction did, where its receipt says."""
+    if notice.receipt is None or not notice.receipt.batch:
+        return []
+    receipt = notice.receipt
+    lines = [summarized(receipt.messages_hidden, receipt.saved_tokens)]
+    asked, accepted = notice.details.get("asked", 0), notice.details.get("accepted", 0)
+    if asked and asked == accepted:
+        lines.append(coherence(""))
+    return lines

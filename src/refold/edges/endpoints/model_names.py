@@ -1,0 +1,155 @@
+"""What `--model` names: a provider and a model, or an address and a model.
+
+Addresses and keys come from the user alone: the argument and the environment, never from a file of
+the project or from a log. A key belongs to the host of those who gave it; it goes to another only
+where the environment names that host for the very provider (`OPENAI_BASE_URL`). Neighbours:
+`chat` sends to what is named here, `settings.writer` has the domains of the keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from refold.display import suggestion
+from refold.edges.endpoints.client import check_address, host_of
+from refold.edges.endpoints.wires import Kind
+from refold.errors import Invalid
+from refold.settings.writer import KEY_DOMAINS
+
+FORMS = "provider:name, such as openai:gpt-5.4-mini, or URL#name"
+NAME_CHARS_MAX = 200
+
+
+class NamedModel(Struct, frozen=True, kw_only=True):
+    """A model, where it is, and the variable that has the key; `spec` is what the user wrote."""
+
+    spec: str
+    kind: Kind
+    url: str
+    name: str
+    key_env: str = ""
+
+
+class Provider(Struct, frozen=True, kw_only=True):
+    """Where a provider's models are, unless the environment names another address, and the
+    variables that have their keys and a usual model."""
+
+    kind: Kind
+    url: str
+    url_env: str = ""
+    path: str = ""
+    key_envs: tuple[str, ...] = ()
+    model_env: str = ""
+
+
+PROVIDERS = {
+    "openai": Provider(
+        kind="openai",
+        url="https://api.openai.com/v1",
+        url_env="OPENAI_BASE_URL",
+        key_envs=("OPENAI_API_KEY",),
+        model_env="OPENAI_MODEL",
+    ),
+    "anthropic": Provider(
+        kind="anthropic",
+        url="https://api.anthropic.com",
+        url_env="ANTHROPIC_BASE_URL",
+        key_envs=("ANTHROPIC_API_KEY",),
+        model_env="ANTHROPIC_MODEL",
+    ),
+    "gemini": Provider(
+        kind="gemini",
+        url="https://generativelanguage.googleapis.com",
+        url_env="GOOGLE_GEMINI_BASE_URL",
+        key_envs=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        model_env="GEMINI_MODEL",
+    ),
+    "openrouter": Provider(
+        kind="openai", url="https://openrouter.ai/api/v1", key_envs=("OPENROUTER_API_KEY",)
+    ),
+    "ollama": Provider(
+        kind="openai", url="http://127.0.0.1:11434", url_env="OLLAMA_HOST", path="/v1"
+    ),
+    "llamacpp": Provider(
+        kind="openai", url="http://127.0.0.1:8080", url_env="LLAMACPP_BASE_URL", path="/v1"
+    ),
+    "vllm": Provider(
+        kind="openai", url="http://127.0.0.1:8000", url_env="VLLM_BASE_URL", path="/v1"
+    ),
+}
+
+
+def model_named(spec: str, environ: Mapping[str, str]) -> NamedModel:
+    """The model that a text names. Invalid if it names none."""
+    if "://" in spec:
+        return _at_address(spec, environ)
+    provider, _, name = spec.partition(":")
+    if provider not in PROVIDERS:
+        hint = suggestion(provider, PROVIDERS)
+        raise Invalid(f"--model {spec!r:.80} names no provider; it is {FORMS}", hint=hint)
+    known = PROVIDERS[provider]
+    name = name or environ.get(known.model_env, "")
+    if not name:
+        raise Invalid(f"--model {spec!r:.80} names no model", hint=f"write it as {FORMS}")
+    url = _address(known, environ)
+    return NamedModel(
+        spec=f"{provider}:{name}",
+        kind=known.kind,
+        url=url,
+        name=_checked_name(name),
+        key_env=_key_env(known, url, environ),
+    )
+
+
+def _at_address(spec: str, environ: Mapping[str, str]) -> NamedModel:
+    """A model at an address that speaks as OpenAI does, unless the host is another provider's."""
+    url, _, name = spec.partition("#")
+    url = check_address(url)
+    if not name:
+        raise Invalid(f"{spec!r:.80} names no model", hint="write it as URL#name")
+    host = host_of(url)
+    keys = [key for key, domains in KEY_DOMAINS.items() if _is_of(host, domains)]
+    return NamedModel(
+        spec=spec,
+        kind=_kind_at(host),
+        url=url,
+        name=_checked_name(name),
+        key_env=next((key for key in keys if environ.get(key)), keys[0] if keys else ""),
+    )
+
+
+def _kind_at(host: str) -> Kind:
+    """What a host speaks: a provider's own format at its own host, OpenAI's anywhere else."""
+    kinds = {host_of(known.url): known.kind for known in PROVIDERS.values()}
+    return kinds.get(host, "openai")
+
+
+def _is_of(host: str, domains: tuple[str, ...]) -> bool:
+    return any(f".{host}".endswith(f".{domain}") for domain in domains)
+
+
+def _address(provider: Provider, environ: Mapping[str, str]) -> str:
+    """The provider's address, or the one that the user set for it; a plain host is one, too."""
+    url = environ.get(provider.url_env, "") if provider.url_env else ""
+    if url and "://" not in url:
+        url = f"http://{url.replace('0.0.0.0', '127.0.0.1')}"
+    url = check_address(url or provider.url)
+    return url if url.endswith(provider.path) else url + provider.path
+
+
+def _key_env(provider: Provider, url: str, environ: Mapping[str, str]) -> str:
+    """The variable of the key. At the provider's own address a key is needed; at another that the
+    user set, it is sent if there is one."""
+    given = [key for key in provider.key_envs if environ.get(key)]
+    if given:
+        return given[0]
+    is_own = host_of(url) == host_of(provider.url)
+    return provider.key_envs[0] if is_own and provider.key_envs else ""
+
+
+def _checked_name(name: str) -> str:
+    if len(name) > NAME_CHARS_MAX or not name.isprintable():
+        raise Invalid(f"{name!r:.80} is not the name of a model", hint=f"write it as {FORMS}")
+    return name

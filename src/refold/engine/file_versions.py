@@ -1,0 +1,213 @@
+"""Files on the disk, kept before they are written to, and put back as they were at a point.
+
+`keep` comes before every write of a tool: the bytes become an artifact, and a note names it. What
+is put back is kept first in the same way, so that can be taken back, too. The paths in a log are
+data: only files inside the folder that the caller names are read or written, and a log that was
+brought from elsewhere reaches nothing else. Neighbours: `log.file_versions` says what was where,
+`system.inside` reaches the disk, `Context.restore` calls.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from msgspec import to_builtins
+from msgspec.structs import replace
+
+from refold.artifacts.artifacts import Artifacts
+from refold.artifacts.reader import ArtifactReader
+from refold.checked import checked
+from refold.core.model import Origin
+from refold.errors import Corrupt, Invalid, NotFound, RefoldError
+from refold.log.file_versions import (
+    FILE_NOTE,
+    ChangeOfFile,
+    FileChange,
+    FileVersion,
+    versions_at,
+)
+from refold.log.keys import NOW, Keys
+from refold.log.notes import write_note
+from refold.log.open_log import OpenLog
+from refold.log.points import Restored
+from refold.log.undo import Undone
+from refold.system.inside import FileContent, Place, place_in, read, remove, write
+
+DIFF_CHARS_MAX = 100_000
+TOOL = "file-version"
+_ABSENT = FileContent(b"", 0)
+
+
+class FileVersions:
+    """The files that belong to one conversation's work."""
+
+    def __init__(
+        self, log: OpenLog, artifacts: Artifacts, reader: ArtifactReader, keys: Keys
+    ) -> None:
+        self._log, self._artifacts, self._reader, self._keys = log, artifacts, reader, keys
+
+    @checked
+    def keep(self, path: str, *, root: str | Path = ".") -> FileVersion:
+        """Keeps a file as it is now, or that there is none: call it before each write. The path
+        is inside `root`; Denied if it is not."""
+        return self._keep(place_in(root, path))
+
+    def _keep(self, place: Place) -> FileVersion:
+        content = read(place)
+        id = ""
+        if content is not None:
+            origin = Origin(tool=TOOL, description=str(place))
+            kept = self._artifacts.put(content.data, name=str(place), type="file", origin=origin)
+            id = kept.id
+        mode = None if content is None else content.mode
+        version = FileVersion(path=str(place), artifact=id, mode=mode)
+        data = to_builtins(version)
+        write_note(self._log, self._keys, FILE_NOTE, data, by="refold", stamp=NOW)
+        return version
+
+    @checked
+    def diff(
+        self, first: int, last: int | None = None, *, root: str | Path = "."
+    ) -> list[FileChange]:
+        """How files that were written to differ between two points; without `last`, from the
+        first to what is on the disk."""
+        old, new = self._versions(first), {} if last is None else self._versions(last)
+        return [self._between(old[path], new.get(path), root) for path in old]
+
+    @checked
+    def changes(
+        self, seq: int, *, root: str | Path = ".", only: Sequence[str] = ()
+    ) -> list[FileChange]:
+        """What `put_back` would do. Changes nothing."""
+        return [self._planned(version, root) for version in self._chosen(seq, only)]
+
+    @checked
+    def put_back(
+        self, seq: int, *, root: str | Path = ".", only: Sequence[str] = ()
+    ) -> list[FileChange]:
+        """Gives the files that were written to after `seq` what they held there; `only` names
+        some of them. Each is kept first. Says what was done, file by file; what is impossible
+        stops no other file."""
+        return [self._restored(version, root) for version in self._chosen(seq, only)]
+
+    # --- which files ---
+
+    def _versions(self, seq: int) -> dict[str, FileVersion]:
+        with self._log.reading() as state:
+            if not 0 <= seq <= state.head:
+                hint = f"the log goes from 0 to {state.head}"
+                raise Invalid(f"{seq} is no place in the log", hint=hint)
+            return versions_at(self._log.log.read(seq, state.head))
+
+    def _chosen(self, seq: int, only: Sequence[str]) -> list[FileVersion]:
+        found = self._versions(seq)
+        for path in only:
+            if path not in found:
+                known = ", ".join(found) or "none"
+                raise NotFound(f"no write to {path!r:.200} is known", hint=f"known: {known}")
+        return [version for path, version in found.items() if not only or path in only]
+
+    # --- one file ---
+
+    def _planned(self, version: FileVersion, root: str | Path) -> FileChange:
+        try:
+            return self._change(place_in(root, version.path), version)
+        except RefoldError as error:
+            return FileChange(path=version.path, change="impossible", reason=error.message)
+
+    def _restored(self, version: FileVersion, root: str | Path) -> FileChange:
+        planned = self._planned(version, root)
+        if planned.change in ("same", "impossible"):
+            return planned
+        try:
+            place, content = place_in(root, version.path), self._held(version)
+            self._keep(place)
+            if content is None:
+                remove(place)
+            else:
+                write(place, content.data, mode=version.mode)
+        except RefoldError as error:
+            return FileChange(path=version.path, change="impossible", reason=error.message)
+        return planned
+
+    def _change(self, place: Place, version: FileVersion) -> FileChange:
+        """What giving the file at a place this version does."""
+        return _compared(version.path, read(place), self._held(version))
+
+    def _between(self, old: FileVersion, new: FileVersion | None, root: str | Path) -> FileChange:
+        """How a file went from one version to another, or to what is on the disk."""
+        after = read(place_in(root, old.path)) if new is None else self._held(new)
+        return _compared(old.path, self._held(old), after)
+
+    def _held(self, version: FileVersion) -> FileContent | None:
+        """What a version holds; None if there was no file."""
+        if not version.artifact:
+            return None
+        artifact = self._reader.original(version.artifact).artifact
+        if artifact is None:
+            raise Corrupt(f"{version.artifact!r:.80} is not an artifact", hint="refold verify")
+        return FileContent(b"".join(self._reader.content(artifact)), version.mode or 0)
+
+
+# --- beside the page ---
+
+
+def with_files(
+    versions: FileVersions,
+    restored: Restored,
+    files: bool | Sequence[str],
+    root: str | Path,
+    *,
+    dry_run: bool,
+) -> Restored:
+    """A restore of the page, with the files put back as well, or what that would do."""
+    act = versions.changes if dry_run else versions.put_back
+    only = () if isinstance(files, bool) else files
+    return replace(restored, changes=act(restored.seq, root=root, only=only))
+
+
+def following(versions: FileVersions, undone: Undone, root: str | Path) -> Undone:
+    """An undo or redo of a restore, with the files as they were before that step."""
+    if not undone.files_at:
+        return undone
+    return replace(undone, changes=versions.put_back(undone.files_at, root=root))
+
+
+# --- how two versions differ ---
+
+
+def _compared(path: str, old: FileContent | None, new: FileContent | None) -> FileChange:
+    diff = "".join(_difference(path, old, new))
+    return FileChange(path=path, change=_kind(old, new), diff=diff)
+
+
+def _kind(old: FileContent | None, new: FileContent | None) -> ChangeOfFile:
+    if old is None:
+        return "same" if new is None else "create"
+    if new is None:
+        return "remove"
+    return "same" if old.data == new.data else "change"
+
+
+def _difference(path: str, old: FileContent | None, new: FileContent | None) -> Iterator[str]:
+    """A unified diff, bounded; in words where one of the two is not text."""
+    before, after = (old or _ABSENT).data, (new or _ABSENT).data
+    if before == after:
+        return
+    try:
+        old_lines = before.decode().splitlines(True)
+        new_lines = after.decode().splitlines(True)
+    except UnicodeDecodeError:
+        yield f"{path}: {len(before):,} bytes become {len(after):,} bytes\n"
+        return
+    old_name = f"a/{path}" if old else "/dev/null"
+    new_name = f"b/{path}" if new else "/dev/null"
+    shown = 0
+    for line in difflib.unified_diff(old_lines, new_lines, old_name, new_name):
+        shown += len(line)
+        if shown > DIFF_CHARS_MAX:
+            yield "... the difference goes on\n"
+            return
+        yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"

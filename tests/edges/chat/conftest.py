@@ -1,0 +1,20 @@
+"""An empty folder to run in, without settings or keys from outside."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from refold.settings.writer import KEY_DOMAINS
+from tests.edges.cli.conftest import alone as _alone
+
+alone = _alone
+ENDINGS = ("_BASE_URL", "_MODEL", "_HOST")
+
+
+@pytest.fixture(autouse=True)
+def keyless(alone: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name in KEY_DOMAINS or name.endswith(ENDINGS):
+            monkeypatch.delenv(name)

@@ -1,0 +1,131 @@
+"""`refold chat` as a program in a pipe: models, conversations, what is printed where."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from refold.edges.chat.lines import joined
+from refold.edges.chat.remembered import remember, spec_of
+from tests.edges.cli.rooms import PROGRAM
+from tests.edges.endpoints.test_chat import CHUNKS, events
+from tests.servers import Play, serving
+
+WAIT_S = 60
+
+
+def chat(*args: str, text: str = "", status: int = 0) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [*PROGRAM, "chat", *args], input=text, capture_output=True, text=True, timeout=WAIT_S
+    )
+    assert done.returncode == status, done.stderr
+    return done
+
+
+def test_replies_go_to_the_output_and_the_rest_beside_it(tmp_path: Path) -> None:
+    done = chat("--model", "scripted", text="count to 3\nlist\n")
+    assert done.stdout.splitlines()[0] == "1 2 3"
+    assert "list_files" not in done.stdout and "* list_files" in done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
+    assert "go on with: refold chat --resume chat-" in done.stderr
+
+
+def test_the_way_that_the_readme_shows(tmp_path: Path) -> None:
+    """From nothing to a compacted, undone and exported conversation."""
+    for n in range(8):
+        Path(f"part_{n}.py").write_text(f"def part_{n}(port=8443):\n    return {n}\n" * 40)
+    lines = ("read all", "/context", "/compact", "/undo", "/export talk.md", "/exit")
+    done = chat("--model", "scripted", text="\n".join(lines) + "\n")
+    assert "I have read 9 files." in done.stdout, "the eight, and one of the data folder"
+    assert "Undone: the compaction" in done.stdout
+    assert "part_3" in Path("talk.md").read_text()
+
+
+def test_json_is_one_object(tmp_path: Path) -> None:
+    done = chat("--model", "scripted", "--json", text="count to 3\n")
+    ended = json.loads(done.stdout)
+    assert ended["replies"] == ["1 2 3"] and ended["model"] == "scripted" and ended["messages"] == 2
+
+
+def test_without_a_model_three_lines_say_what_to_set(tmp_path: Path) -> None:
+    done = chat(text="hi\n", status=2)
+    assert done.stderr.count("\n") == 4 and "--model scripted" in done.stderr
+    assert "OPENAI_API_KEY" in done.stderr and done.stdout == ""
+
+
+def test_a_conversation_is_continued_with_its_model_and_its_numbers(tmp_path: Path) -> None:
+    given = ("--model", "scripted", "--window", "9000", "--json")
+    first = json.loads(chat(*given, text="count to 3\n").stdout)
+    assert first["window"] == 9_000
+    again = json.loads(chat("--continue", "--json", text="").stdout)
+    assert {**again, "replies": first["replies"]} == first
+    named = json.loads(chat("--resume", "@1", "--json", text="count to 2\n").stdout)
+    assert named["conversation"] == first["conversation"] and named["messages"] == 4
+
+
+def test_what_cannot_be_gone_on_with_is_said(tmp_path: Path) -> None:
+    assert "no conversation to continue" in chat("--continue", status=3).stderr
+    assert "nowhere" in chat("--resume", "nowhere", "-m", "scripted", status=3).stderr
+    assert "two ways" in chat("--resume", "x", "--continue", status=2).stderr
+
+
+def test_a_file_of_the_project_chooses_no_endpoint(tmp_path: Path) -> None:
+    Path("refold.toml").write_text('[writer]\nurl = "http://evil.invalid"\nmodel = "m"\n')
+    assert "No model is set" in chat(text="hi\n", status=2).stderr
+
+
+def test_the_model_of_a_conversation_is_the_users_to_remember(tmp_path: Path) -> None:
+    remember("sqlite:x", "talk", "openai:m", os.environ)
+    assert spec_of("sqlite:x", "talk", os.environ) == "openai:m"
+    assert spec_of("sqlite:y", "talk", os.environ) == ""
+    [kept] = (tmp_path / "data/refold/chat").iterdir()
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+
+
+def test_the_usual_variables_name_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(Play(events(*CHUNKS["openai"][:2], CHUNKS["openai"][3]))) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-not-a-real-key")
+        monkeypatch.setenv("OPENAI_MODEL", "m")
+        done = chat(text="hi\n")
+    assert "hello" in done.stdout
+    path, headers, body = server.seen[0]
+    assert (path, headers["authorization"]) == ("/chat/completions", "Bearer sk-not-a-real-key")
+    assert body["model"] == "m" and body["stream"] is True and body["tools"]
+
+
+def test_a_url_and_a_name_are_a_model_without_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-not-a-real-key")
+    with serving(Play(events(*CHUNKS["openai"][:2], CHUNKS["openai"][3]))) as server:
+        done = chat("--model", f"{server.url}/v1#local", text="hi\n")
+    assert "hello" in done.stdout and "authorization" not in server.seen[0][1]
+
+
+def test_a_wrong_key_is_said_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(Play({"error": "bad"}, 401)) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-not-a-real-key-0123456789")
+        done = chat("--model", "openai:m", text="hi\n", status=7)
+        quiet = chat("--model", "openai:m", "--json", text="hi\n/stats\n", status=7)
+    assert json.loads(quiet.stdout)["failure"] == "denied" and "401" in quiet.stderr
+    assert "401" in done.stderr and "check the key in OPENAI_API_KEY" in done.stderr
+    assert "0123456789" not in done.stderr + done.stdout
+
+
+def test_a_request_may_have_several_lines() -> None:
+    def read(*lines: str) -> list[str | None]:
+        rest = list(lines)
+        found = []
+        while rest:
+            found.append(joined(lambda _: rest.pop(0) if rest else None))
+        return found
+
+    assert read("one\\", "two", "three") == ["one\ntwo", "three"]
+    assert read('"""', "one", "", "two", '"""', "three") == ["one\n\ntwo", "three"]
+    assert read('"""', "one") == ["one"]
+    assert joined(lambda _: None) is None

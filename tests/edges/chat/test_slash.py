@@ -1,0 +1,174 @@
+"""Lines that begin with a slash: every command of the table, and the chat's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold.edges.chat.completion import Names, words_for
+from refold.edges.chat.scripted import Scripted
+from refold.edges.chat.slash import OWN, obey
+from refold.edges.commands.line import table
+from refold.edges.commands.session import Session
+from refold.stores import open_store
+from tests.edges.chat.rooms import GivenLines, chat_in, seen
+
+
+@pytest.fixture
+def chat(tmp_path: Path) -> Any:
+    (tmp_path / "a.txt").write_text("alpha\nbeta\n")
+    chat = chat_in(tmp_path, Scripted(0), store=open_store(f"sqlite:{tmp_path / 'x.db'}"))
+    chat.answer("read a.txt")
+    return chat
+
+
+def told(chat: Any, line: str) -> str:
+    before = len(seen(chat))
+    assert obey(chat, line) is True
+    return seen(chat)[before:]
+
+
+@pytest.mark.parametrize("name", table())
+def test_every_command_of_the_table_has_help_in_a_chat(chat: Any, name: str) -> None:
+    own = OWN.get(name)
+    assert (own or table()[name]).summary in told(chat, f"/{name} --help")
+
+
+@pytest.mark.parametrize("name", table())
+def test_every_command_of_the_table_runs_or_says_what_it_needs(chat: Any, name: str) -> None:
+    text = told(chat, f"/{name}")
+    assert text.strip() and "Traceback" not in text
+    assert "refold: internal" not in text
+    assert obey(chat, "/stats")
+
+
+def test_commands_work_on_the_open_conversation(chat: Any) -> None:
+    chat.answer("count to 3")
+    chat.answer("count to 4")
+    slots = len(chat.context.view.slots)
+    assert "Undo with: /undo" in told(chat, "/compact --target 1900")
+    assert len(chat.context.view.slots) < slots
+    assert "Undone" in told(chat, "/undo")
+    assert len(chat.context.view.slots) == slots
+    assert '"conversation": "talk"' in told(chat, "/stats --json")
+
+
+def test_a_typo_is_answered_with_the_nearest_name(chat: Any) -> None:
+    assert "did you mean undo?" in told(chat, "/undoo")
+    assert "did you mean resume?" in told(chat, "/resum")
+    assert "/help lists them" in told(chat, "/")
+
+
+def test_help_lists_the_chats_own_commands(chat: Any) -> None:
+    text = told(chat, "/help")
+    assert all(f"/{name}" in text for name in OWN)
+
+
+def test_a_command_before_the_first_message_finds_its_conversation(tmp_path: Path) -> None:
+    chat = chat_in(tmp_path, Scripted(0), id="fresh")
+    text = told(chat, "/stats")
+    assert "Conversation: fresh" in text and "Model: scripted" in text and "24,000" in text
+
+
+def test_the_model_can_be_changed_and_limits_follow(chat: Any) -> None:
+    """Y-84"""
+    assert "scripted, with a window of 24,000" in told(chat, "/model")
+    assert "openai:gpt-4o, with a window of 128,000" in told(chat, "/model openai:gpt-4o")
+    assert chat.context.budget.window == 128_000
+    assert "names no provider" in told(chat, "/model opnai:x")
+    assert chat.endpoint.model.name == "gpt-4o"
+
+
+def test_a_switch_to_a_smaller_window_compacts_before_the_next_call(chat: Any) -> None:
+    """Y-84"""
+    told(chat, "/model openai:gpt-4o")
+    for n in range(60):
+        role = "assistant" if n % 2 else "user"
+        chat.context.append({"role": role, "content": f"{n} " + "word " * 600})
+    assert chat.context.stats().current > 30_000
+    told(chat, "/model scripted")
+    assert chat.context.stats().due == "compact"
+    before = len(seen(chat))
+    chat.answer("count to 3")
+    assert "Compacted: " in seen(chat)[before:]
+
+
+def test_a_fork_goes_its_own_way_and_one_can_go_back(chat: Any) -> None:
+    """Y-81"""
+    assert "a fork of talk" in told(chat, "/fork other")
+    chat.answer("count to 3")
+    assert chat.context.id == "other"
+    told(chat, "/resume talk")
+    assert chat.context.id == "talk" and len(chat.context.view.slots) == 4
+    listed = told(chat, "/resume")
+    assert "@1 other" in listed and "Fork of read a.txt" in listed
+    assert "no conversation" in told(chat, "/resume nowhere")
+    assert chat.context.id == "talk"
+
+
+def test_a_new_conversation_starts_empty(chat: Any) -> None:
+    told(chat, "/new")
+    assert chat.context.id.startswith("chat-") and not chat.context.view.slots
+    told(chat, "/fork x")
+    assert "nothing to fork" in seen(chat)
+
+
+def test_a_conversation_that_is_deleted_is_left(chat: Any) -> None:
+    assert "a new conversation" in told(chat, "/delete talk --yes")
+    chat.answer("count to 3")
+    assert chat.context.id != "talk" and len(chat.context.view.slots) == 2
+
+
+def test_exit_ends_the_chat(chat: Any) -> None:
+    assert obey(chat, "/exit") is False
+    chat.lines = GivenLines("/quit", "count to 3")
+    chat.run(obey)
+    assert chat.lines.lines == ["count to 3"]
+
+
+@given(st.text(max_size=30))
+def test_any_line_is_a_command_or_a_clear_refusal(text: str) -> None:
+    chat = chat_in(Path("."), Scripted(0))
+    if text.split()[:1] not in (["doctor"], ["exit"], ["quit"]):
+        assert obey(chat, "/" + text) in (True, False)
+
+
+# --- completion ---
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("/und", ["/undo"]),
+        ("/res", ["/restore", "/resume"]),
+        ("/artifacts s", ["show"]),
+        ("/context mess", ["messages"]),
+        ("/compact --dry", ["--dry-run"]),
+        ("/why #", ["#5", "#6", "#8", "#9"]),
+        ("/resume t", ["talk"]),
+        ("/context add sr", ["src/"]),
+        ("look at @s", ["@setup.cfg", "@src/"]),
+        ("look at @src/", ["@src/a.py"]),
+        ("look at @../", []),
+        ("look at @/etc/", []),
+        ("hello", []),
+    ],
+)
+def test_what_can_stand_there_is_completed(
+    chat: Any, tmp_path: Path, text: str, found: list[str]
+) -> None:
+    (tmp_path / "src").mkdir(exist_ok=True)
+    (tmp_path / "src/a.py").touch()
+    (tmp_path / "setup.cfg").touch()
+    session = Session.holding(chat.context, chat.store)
+    names = Names(tmp_path, session, tuple(OWN))
+    assert words_for(text, names) == found
+
+
+@given(st.text(max_size=30))
+def test_any_text_can_be_completed(text: str) -> None:
+    assert isinstance(words_for(text, Names(Path("/usr/share"))), list)

@@ -1,0 +1,122 @@
+"""`refold cost`: what was billed, and why the provider read again what it could have cached."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+import refold
+from tests.edges.cli.rooms import as_json, run
+
+pytestmark = pytest.mark.usefixtures("alone")
+START = datetime(2026, 11, 17, 9, 0, tzinfo=UTC)
+TOOL = {"name": "run", "description": "Runs.", "input_schema": {"type": "object"}}
+
+
+class Talk:
+    """A conversation whose calls are billed as the provider would."""
+
+    def __init__(self, context: refold.Context) -> None:
+        self.context, self.at, self.count = context, START, 0
+
+    def call(self, *, cached: bool, model: str = "claude-sonnet-4-5", after_s: int = 10) -> None:
+        self.at += timedelta(seconds=after_s)
+        self.count += 1
+        self.context.append({"role": "user", "content": "word " * 2_000}, at=self.at)
+        self.context.request()
+        size = self.context.stats().current
+        read = size - 2_100 if cached else 0
+        self.context.record(
+            {
+                "id": f"m{self.count}",
+                "type": "message",
+                "role": "assistant",
+                "model": model,
+                "content": [{"type": "text", "text": "yes"}],
+                "stop_reason": "end_turn",
+                "usage": {
+                    "input_tokens": size - read,
+                    "cache_read_input_tokens": read,
+                    "output_tokens": 5,
+                },
+            },
+            at=self.at,
+        )
+
+
+def bill(url: str, talk: Any) -> Any:
+    with refold.open("talk", store=url, model="claude-sonnet-4-5", system="Be brief") as context:
+        made = Talk(context)
+        made.call(cached=False)
+        made.call(cached=True)
+        talk(made)
+    return as_json("cost", "talk")
+
+
+def test_a_prefix_that_held_never_broke(url: str) -> None:
+    found = bill(url, lambda talk: talk.call(cached=True))
+    assert found["breaks"] == [] and found["broken"] == 0
+    [one] = found["models"]
+    assert one["calls"] == 3 and found["cost"] == pytest.approx(one["cost"])
+    assert found["cost"] == pytest.approx(as_json("stats", "talk")["cost"])
+    assert "The cached prefix never broke." in run("cost", "talk").stdout
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda talk: talk.context.compact("hide", target=2_500), "compaction by hide (#"),
+        (lambda talk: talk.context.update(system="Be long"), "another system prompt (#"),
+        (lambda talk: talk.context.update(tools=[TOOL]), "other tools (#"),
+        (lambda talk: None, "not known; the provider did not have it"),
+    ],
+)
+def test_a_break_says_why_and_what_it_cost(url: str, change: Any, why: str) -> None:
+    def talk(made: Talk) -> None:
+        made.call(cached=True)
+        change(made)
+        made.call(cached=False)
+
+    found = bill(url, talk)
+    [broken] = found["breaks"]
+    assert broken["why"].startswith(why) and broken["tokens"] >= 1_024
+    # Sonnet: 3.00 dollars for a million tokens, 0.30 from the cache.
+    assert broken["cost"] == pytest.approx(broken["tokens"] * 2.7e-6)
+    text = run("cost", "talk").stdout
+    assert "The cached prefix broke 1 time, which cost $0." in text and why in text
+
+
+def test_a_pause_and_another_model_are_reasons(url: str) -> None:
+    def talk(made: Talk) -> None:
+        made.call(cached=False, after_s=3_600)
+        made.call(cached=False, model="claude-opus-4-5")
+
+    pause, model = bill(url, talk)["breaks"]
+    assert pause["why"] == "a pause of 60 minutes: the cache had expired"
+    assert model["why"] == "another model (claude-opus-4-5)"
+
+
+def test_where_nothing_was_billed_or_cached_it_says_so(url: str) -> None:
+    assert "No call used the provider's cache." in run("cost", "fix-login").stdout
+    with refold.open("quiet", store=url) as context:
+        context.append({"role": "user", "content": "hello"})
+    assert run("cost", "quiet").stdout == "No call was billed.\n"
+
+
+def test_tools_are_listed_in_every_shape_with_their_share(url: str) -> None:
+    tools = [
+        TOOL,
+        {"type": "function", "function": {"name": "read", "description": "Reads.\nMuch."}},
+    ]
+    with refold.open("tools", store=url, tools=tools) as context:
+        context.append({"role": "user", "content": "hello"})
+    found = as_json("tools", "tools")
+    assert [(one["name"], one["description"][:5]) for one in found["tools"]] == [
+        ("run", "Runs."),
+        ("read", "Reads"),
+    ]
+    assert 0 < sum(one["tokens"] for one in found["tools"]) <= found["tokens"]
+    assert "in every request." in run("tools", "tools").stdout
+    assert run("tools", "fix-login").stdout == "The model is told of no tools.\n"

@@ -1,0 +1,78 @@
+"""`refold watch` follows what another process writes, and leaves it alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import refold
+from refold.edges.commands.session import Session
+from refold.edges.commands.watch import COMMAND
+from refold.edges.displays.width import width
+from tests.edges.cli.rooms import PROGRAM, as_json, on_terminal, run
+
+WRITER = """
+import sys, refold
+with refold.open("fix-login", store=sys.argv[1]) as context:
+    context.append({"role": "user", "content": "written by another process"})
+    context.compact("hide", target=60)
+"""
+
+
+def test_what_another_process_writes_comes_as_updates(url: str) -> None:
+    with Session(store_url=url, conversation="fix-login", read_only=True) as session:
+        arguments = COMMAND.arguments(seconds=30.0, every=0.05, last=2)
+        updates = COMMAND.run(session, arguments).updates
+        first = next(updates)
+        assert len(first.events) == 2 and first.compactions == 0
+        subprocess.run([sys.executable, "-c", WRITER, url], check=True, timeout=60)
+        seen: list[str] = []
+        for update in updates:
+            seen += [event.text for event in update.events]
+            if update.compactions:
+                break
+    assert any("written by another process" in text for text in seen)
+    assert any("hides #" in text for text in seen) and update.current < first.current
+
+
+def test_in_a_pipe_every_event_is_a_line_and_json_one_object(url: str) -> None:
+    lines = run("watch", "fix-login", "--seconds", "0", "--last", "3").stdout.splitlines()
+    assert len(lines) == 4 and lines[-1].startswith("Context: ")
+    [update] = as_json("watch", "fix-login", "--seconds", "0")["updates"]
+    assert update["head"] == 21 and len(update["events"]) == 12
+
+
+@pytest.mark.parametrize("columns", ["30", "100"])
+def test_on_a_terminal_no_line_is_wider_than_it(url: str, columns: str) -> None:
+    status, text = on_terminal("watch", "fix-login", "--seconds", "0", COLUMNS=columns)
+    assert status == 0 and "░" in text and "Ctrl-C" in text
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", text).split("\r\n")
+    assert max(map(width, lines)) < int(columns)
+
+
+def test_an_interrupt_ends_it_without_a_word(url: str) -> None:
+    process = subprocess.Popen(
+        (*PROGRAM, "watch", "fix-login"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130 and errors == b""
+
+
+def test_a_conversation_that_is_not_there_is_an_error(url: str) -> None:
+    found = json.loads(run("watch", "nope", "--json").stdout)
+    assert found["error"]["code"] == "not-found"
+    assert refold.open("fix-login", store=url, read_only=True).view.head == 21

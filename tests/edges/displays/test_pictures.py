@@ -1,0 +1,166 @@
+"""Pictures of the window fit their columns, sum to the window, and let no content steer them."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+import refold
+from refold.display import visible
+from refold.edges.displays.bar import bar, dealt
+from refold.edges.displays.panel import Large, Panel, comparison_lines, panel_lines, shown_width
+from refold.edges.displays.parts import NAMES, WindowPart
+from refold.edges.displays.sparkline import marks, sparkline
+from tests.edges.cli.conftest import alone, url
+from tests.edges.cli.rooms import hostile, on_terminal, program, run
+from tests.edges.displays.screens import blocks, screens
+from tests.edges.displays.test_texts import SEEN
+
+__all__ = ["alone", "url"]
+
+texts = st.text(max_size=60) | st.sampled_from(
+    ["漢字" * 20, "🙂👩‍👩‍👧 ok", "\x1b[31mred", "a\nb\tc", "é" * 30]
+)
+sizes = st.integers(0, 2_000_000)
+
+
+@pytest.fixture
+def utc() -> Iterator[None]:
+    before = os.environ.get("TZ")
+    yield
+    os.environ.pop("TZ") if before is None else os.environ.update(TZ=before)
+    time.tzset()
+
+
+@pytest.mark.usefixtures("alone", "utc")
+def test_the_guide_shows_the_screens_as_they_are() -> None:
+    made = screens()
+    assert blocks() == made, "python -m tests.edges.displays.screens writes them again"
+
+
+@given(
+    title=texts,
+    names=st.lists(st.sampled_from(sorted(NAMES)), unique=True),
+    tokens=st.lists(sizes, min_size=9, max_size=9),
+    said=st.lists(texts, max_size=5),
+    history=st.lists(st.tuples(st.integers(1, 10_000), sizes), max_size=40),
+    columns=st.integers(20, 140),
+    level=st.sampled_from(["ok", "warn", "compact", "critical"]),
+)
+def test_no_line_of_a_picture_is_wider_than_the_terminal(
+    title: str,
+    names: list[str],
+    tokens: list[int],
+    said: list[str],
+    history: list[tuple[int, int]],
+    columns: int,
+    level: str,
+) -> None:
+    parts = tuple(
+        WindowPart(name=name, tokens=size + 1) for name, size in zip(names, tokens, strict=False)
+    )
+    largest = tuple(
+        Large(seq=at, last=at + at % 3, part="outputs", tokens=size, text=text, is_pinned=at == 2)
+        for at, (size, text) in enumerate(zip(tokens, said, strict=False))
+    )
+    shown = Panel(
+        overview=replace(SEEN, title=title),
+        model=title,
+        level=level,
+        warn_at=tokens[0],
+        compact_at=tokens[1],
+        parts=parts,
+        history=tuple(sorted(history)),
+        compactions=tuple(seq for seq, _ in history[:3]),
+        largest=largest,
+        pins=tuple(range(len(said) * 4)),
+    )
+    for line in panel_lines(shown, columns, lambda *words: " ".join(words)):
+        assert shown_width(line) <= columns, line
+        text = "".join(part if isinstance(part, str) else part[1] for part in line)
+        assert "\n" not in text and visible(text) == text
+
+
+@given(st.lists(sizes, max_size=9), st.integers(0, 120))
+def test_cells_fill_the_bar_and_everything_that_is_there_is_seen(
+    given: list[int], cells: int
+) -> None:
+    counts = dealt(given, cells)
+    assert len(counts) == len(given)
+    if sum(given) and cells:
+        assert sum(counts) == cells
+        if sum(size > 0 for size in given) <= cells:
+            assert all(bool(count) == bool(size) for count, size in zip(counts, given, strict=True))
+
+
+def test_a_bar_has_the_colors_of_its_parts() -> None:
+    parts = [WindowPart(name="system", tokens=25), WindowPart(name="free", tokens=75)]
+    assert bar(parts, 8) == [("magenta", "██"), ("dim", "░░░░░░")]
+
+
+def test_a_sparkline_rises_falls_and_marks_compactions() -> None:
+    history = [(1, 0), (2, 50), (3, 99), (4, 20)]
+    assert sparkline(history, 100, 4) == "▁▅█▂"
+    assert marks([4], 1, 4, 4) == "   ▲" and sparkline(history[:1], 100, 4) == ""
+
+
+@given(st.integers(0, 10**7), st.integers(0, 10**7), st.integers(1, 10**7), st.integers(20, 140))
+def test_before_and_after_stand_under_each_other(
+    before: int, after: int, window: int, columns: int
+) -> None:
+    first, second = comparison_lines(before, after, window, columns)
+    assert shown_width(first) == shown_width(second) <= columns
+
+
+@pytest.mark.parametrize("columns", ["100", "40"])
+@pytest.mark.usefixtures("alone")
+def test_content_cannot_steer_a_picture(tmp_path: object, columns: str) -> None:
+    store = f"sqlite:{tmp_path}/h.db"
+    hostile(store)
+    for command in (
+        ("context", "hostile"),
+        ("page", "hostile"),
+        ("watch", "hostile", "--seconds", "0"),
+        ("tools", "hostile"),
+        ("cost", "hostile"),
+    ):
+        status, text = on_terminal(*command, "--store", store, COLUMNS=columns)
+        assert status == 0
+        for found in text.split("\x1b")[1:]:
+            assert found[:1] == "[" and found[1:].split("m")[0].replace(";", "").isdigit(), found
+        assert "\u202e" not in text and "\x9b" not in text and "\x07" not in text
+
+
+@pytest.mark.parametrize(
+    "environ", [{"TERM": "dumb"}, {"NO_COLOR": "1"}, {"LANG": "C", "LC_ALL": "C"}]
+)
+def test_where_there_are_no_colors_it_is_the_plain_text(url: str, environ: dict[str, str]) -> None:
+    for command in (
+        ("context", "fix-login"),
+        ("compact", "fix-login", "--dry-run", "--target", "60"),
+    ):
+        status, text = on_terminal(*command, **environ)
+        assert status == 0 and "█" not in text and ("\x1b" not in text or "LANG" in environ)
+    piped = program("context", "fix-login", LANG="C", LC_ALL="C").stdout
+    assert piped.startswith(b"Context Summary\n") and piped.isascii()
+
+
+def test_on_a_terminal_with_colors_it_is_a_picture(url: str) -> None:
+    status, text = on_terminal("context", "fix-login", COLUMNS="40")
+    assert status == 0 and "█" in text and "\x1b[" in text and "Largest" in text
+    status, text = on_terminal("context", "fix-login", "--plain")
+    assert "Context Summary" in text
+
+
+def test_an_overview_of_nothing_is_no_error(url: str) -> None:
+    with refold.open("empty", store=url) as context:
+        context.checkpoint("begun")
+    assert "Messages: 0" in run("context", "empty").stdout
+    assert run("context", "status", "empty", "--box").exit_code == 0
+    assert on_terminal("context", "empty")[0] == 0

@@ -1,0 +1,240 @@
+"""Files that an agent wrote to, kept before each write and put back as they were at a point."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import refold
+from refold.errors import Denied, Invalid, NotFound
+from refold.system.inside import place_in, read, write
+
+
+def opened(url: str = "memory:") -> refold.Context:
+    context = refold.open("work", store=url, window=100_000)
+    context.append({"role": "user", "content": "begin"})
+    return context
+
+
+def wrote(context: refold.Context, root: Path, path: str, text: str | None) -> int:
+    """A write of a tool, or a removal; gives the head before it."""
+    head = context.view.head
+    context.files.keep(path, root=root)
+    place = root / path
+    if text is None:
+        place.unlink()
+    else:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+    context.append({"role": "user", "content": f"after {path}"})
+    return head
+
+
+def test_restore_puts_files_back_and_undo_takes_that_back(tmp_path: Path) -> None:
+    """M-85"""
+    (tmp_path / "a.py").write_text("one\n")
+    context = opened()
+    start = wrote(context, tmp_path, "a.py", "two\n")
+    wrote(context, tmp_path, "new/b.py", "b\n")
+    planned = context.restore(start, files=True, root=tmp_path, dry_run=True)
+    assert [(one.path, one.change) for one in planned.changes] == [
+        ("a.py", "change"),
+        ("new/b.py", "remove"),
+    ]
+    assert "-two\n+one\n" in planned.changes[0].diff
+    assert (tmp_path / "a.py").read_text() == "two\n", "a dry run changes nothing"
+    assert context.view.head == planned.seq + 5
+
+    context.restore(start, files=True, root=tmp_path)
+    assert (tmp_path / "a.py").read_text() == "one\n"
+    assert not (tmp_path / "new/b.py").exists()
+
+    undone = context.undo(files=True, root=tmp_path)
+    assert {one.path for one in undone.changes} == {"a.py", "new/b.py"}
+    assert (tmp_path / "a.py").read_text() == "two\n"
+    assert (tmp_path / "new/b.py").read_text() == "b\n"
+
+    context.redo(files=True, root=tmp_path)
+    assert (tmp_path / "a.py").read_text() == "one\n"
+    assert not (tmp_path / "new/b.py").exists()
+
+
+def test_files_stay_unless_they_are_asked_for(tmp_path: Path) -> None:
+    """M-85: conversation only."""
+    context = opened()
+    start = wrote(context, tmp_path, "a.py", "two\n")
+    assert context.restore(start).changes == []
+    assert context.undo().changes == []
+    assert (tmp_path / "a.py").read_text() == "two\n"
+
+
+def test_some_files_can_be_chosen_and_files_alone_put_back(tmp_path: Path) -> None:
+    """M-85: selected files, files only."""
+    context = opened()
+    start = wrote(context, tmp_path, "a.py", "a\n")
+    wrote(context, tmp_path, "b.py", "b\n")
+    slots = len(context.view.slots)
+    done = context.files.put_back(start, root=tmp_path, only=["b.py"])
+    assert [(one.path, one.change) for one in done] == [("b.py", "remove")]
+    assert (tmp_path / "a.py").exists() and not (tmp_path / "b.py").exists()
+    assert len(context.view.slots) == slots
+    with pytest.raises(NotFound):
+        context.files.put_back(start, root=tmp_path, only=["c.py"])
+
+
+def test_the_difference_of_two_points_is_a_unified_diff(tmp_path: Path) -> None:
+    """M-85: diff of two snapshots with one changed file."""
+    context = opened()
+    first = wrote(context, tmp_path, "a.py", "one\n")
+    second = wrote(context, tmp_path, "a.py", "two\n")
+    third = wrote(context, tmp_path, "a.py", "three\n")
+    [one] = context.files.diff(second, third, root=tmp_path)
+    assert (one.change, "-one\n+two\n" in one.diff) == ("change", True)
+    [now] = context.files.diff(first, root=tmp_path)
+    assert (now.change, "+three\n" in now.diff) == ("create", True)
+
+
+def test_a_log_from_elsewhere_reaches_nothing_outside_of_the_folder(tmp_path: Path) -> None:
+    root, outside = tmp_path / "root", tmp_path / "secret"
+    root.mkdir()
+    outside.write_text("secret")
+    (root / "link").symlink_to(outside)
+    context = opened()
+    kept = context.artifacts.put("evil", name="x")
+    for path in ("../secret", str(outside), "link", "a/../../secret", "\0", ".", ""):
+        context.note("refold.file", {"path": path, "artifact": kept.id, "mode": 0o644})
+    context.note("refold.file", {"path": 3})
+    done = context.files.put_back(0, root=root)
+    assert {one.change for one in done} == {"impossible"}
+    assert outside.read_text() == "secret"
+
+
+def test_what_lies_outside_is_not_kept(tmp_path: Path) -> None:
+    context = opened()
+    with pytest.raises(Denied):
+        context.files.keep("../x", root=tmp_path)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(Invalid):
+        context.files.keep("folder", root=tmp_path)
+    with pytest.raises(Invalid):
+        context.files.changes(999, root=tmp_path)
+
+
+def test_bytes_and_modes_come_back(tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    script.write_bytes(b"\xff\x00\r\n")
+    script.chmod(0o750)
+    context = opened()
+    start = context.view.head
+    context.files.keep("run.sh", root=tmp_path)
+    script.unlink()
+    [one] = context.files.put_back(start, root=tmp_path)
+    assert (one.change, "bytes" in one.diff) == ("create", True)
+    assert script.read_bytes() == b"\xff\x00\r\n"
+    assert script.stat().st_mode & 0o777 == 0o750
+
+
+def test_a_file_that_was_changed_by_hand_is_kept_before_it_is_put_back(tmp_path: Path) -> None:
+    context = opened()
+    start = wrote(context, tmp_path, "a.py", "agent\n")
+    (tmp_path / "a.py").write_text("by hand\n")
+    context.restore(start, files=True, root=tmp_path)
+    assert not (tmp_path / "a.py").exists()
+    context.undo(files=True, root=tmp_path)
+    assert (tmp_path / "a.py").read_text() == "by hand\n"
+
+
+def test_versions_last_in_a_new_process(tmp_path: Path) -> None:
+    url, root = f"sqlite:{tmp_path / 'x.db'}", tmp_path / "root"
+    root.mkdir()
+    with opened(url) as context:
+        start = wrote(context, root, "a.py", "a\n")
+    with refold.open("work", store=url) as again:
+        again.restore(start, files=True, root=root)
+        assert not (root / "a.py").exists()
+    with refold.open("work", store=url) as third:
+        third.undo(files=True, root=root)
+    assert (root / "a.py").read_text() == "a\n"
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from("ab"), st.none() | st.sampled_from(["1\n", "2\n", "3"])), max_size=6
+)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(STEPS, st.data())
+def test_any_point_can_be_restored_and_undone(
+    tmp_path_factory: pytest.TempPathFactory,
+    steps: list[tuple[str, str | None]],
+    data: st.DataObject,
+) -> None:
+    """After any writes, the files at any point are what they were then; undo gives what was
+    before the restore, and redo what was before the undo."""
+    root = tmp_path_factory.mktemp("root")
+    context = opened()
+    states: list[tuple[int, dict[str, str]]] = []
+
+    def now() -> dict[str, str]:
+        return {path.name: path.read_text() for path in root.iterdir()}
+
+    for name, text in steps:
+        states.append((context.view.head, now()))
+        if text is None and not (root / name).exists():
+            continue
+        wrote(context, root, name, text)
+    states.append((context.view.head, now()))
+    seq, then = data.draw(st.sampled_from(states))
+    before = now()
+    context.restore(seq, files=True, root=root)
+    assert now() == then
+    context.undo(files=True, root=root)
+    assert now() == before
+    context.redo(files=True, root=root)
+    assert now() == then
+
+
+# --- files inside a folder ---
+
+
+def test_links_inside_are_followed_and_others_are_not(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "short").symlink_to("real")
+    place = place_in(tmp_path, "short/a")
+    write(place, b"x")
+    assert (tmp_path / "real/a").read_bytes() == b"x"
+    (tmp_path / "out").symlink_to("/etc")
+    with pytest.raises(Denied):
+        place_in(tmp_path, "out/passwd")
+
+
+def test_a_link_that_appears_after_the_look_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    place = place_in(tmp_path, "sub/a")
+    (tmp_path / "sub").rmdir()
+    (tmp_path / "sub").symlink_to("/tmp")
+    with pytest.raises(Invalid):
+        write(place, b"x")
+    with pytest.raises(Invalid):
+        read(place)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(Invalid):
+        read(place_in(tmp_path, "pipe"))
+    with pytest.raises(Invalid):
+        write(place_in(tmp_path, "pipe"), b"x")
+
+
+@given(st.text(max_size=30))
+def test_no_path_leads_out(path: str) -> None:
+    try:
+        place = place_in("/usr/share", path)
+    except (Denied, Invalid):
+        return
+    assert os.path.realpath(place.path).startswith("/usr/share")

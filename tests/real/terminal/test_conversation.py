@@ -1,0 +1,214 @@
+"""A conversation on a real terminal, as a person would hold it: every slash command, warnings,
+compactions, undo, files, a second process."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from refold.edges.chat.slash import OWN
+from refold.edges.commands.line import table
+from tests.real.terminal.screens import QUESTION, Terminal, chat
+
+# What commands are given that need something; those that are not here are typed alone.
+GIVEN = {
+    "context show": "{artifact}",
+    "context add": "README.md",
+    "context add-folder": "src",
+    "context add-search": "value_3_7",
+    "context export": "context.json",
+    "context search": "numbers",
+    "context summarize": "",
+    "unfold": "#{seq}",
+    "update": "--title Measured",
+    "revert": "{batch}",
+    "restore": "{seq} --dry-run",
+    "diff": "{seq}",
+    "why": "{seq}",
+    "pin": "{seq}",
+    "unpin": "{seq}",
+    "hide": "{seq} --help",
+    "export": "out.md",
+    "import": "context.json --id second",
+    "copy": "--to files:copied",
+    "delete": "second --yes",
+    "sweep": "--keep 50",
+    "artifacts show": "{artifact}",
+    "artifacts grep": "value",
+    "artifacts delete": "{artifact} --help",
+    "memory add": "The port is 7000",
+    "memory search": "port",
+    "memory update": "--help",
+    "memory forget": "--help",
+    "memory history": "--help",
+    "search": "numbers",
+    "scan": "--all",
+    "chat": "--help",
+}
+ASKED_MAX = 3
+
+
+def filled(name: str, terminal_text: str) -> str:
+    """The arguments of a command, with names that the conversation has."""
+    artifact = re.findall(r"art-[a-z0-9]{6,}", terminal_text)
+    batch = re.findall(r"\b[0-9a-f]{16}\b", terminal_text)
+    given = GIVEN.get(name, "")
+    return given.format(
+        seq=5, artifact=artifact[-1] if artifact else "art-x", batch=batch[-1:] or "x"
+    )
+
+
+def test_a_conversation_through_every_slash_command(folder: Path) -> None:
+    """The whole table, on one conversation, at one terminal."""
+    with chat(folder, columns=120, rows=50) as terminal:
+        terminal.say("read src/part_03.py")
+        terminal.say("write notes.txt: one")
+        terminal.key("y", "Enter")
+        terminal.wait("[Wrote notes.txt, 1 line.]")
+        terminal.prompt()
+        faults = {}
+        for name in table():
+            text = terminal.say(f"/{name} {filled(name, terminal.all())}".strip())
+            for _ in range(ASKED_MAX):
+                if QUESTION.search(terminal.screen()):
+                    terminal.key("n", "Enter")
+                    terminal.prompt()
+            if "Traceback" in text or "internal" in text or not text.strip():
+                faults[name] = text
+        assert faults == {}
+        for name in set(OWN) - {"exit", "quit"}:
+            assert terminal.say(f"/{name}").strip()
+        terminal.type("/exit")
+        terminal.key("Enter")
+        assert terminal.ended() == 0
+    assert (folder / "context.json").exists() and (folder / "out.md").exists()
+
+
+def test_warning_compaction_undo_that_lasts_and_a_second_process(folder: Path) -> None:
+    with chat(folder, "--window", "16000", columns=100, rows=50) as terminal:
+        terminal.say("read all")
+        text = terminal.all()
+        assert text.count("% of the window is used") == 1, "the warning comes once"
+        assert re.search(r"Compacted: [\d,]+ -> [\d,]+ tokens", text)
+        assert "I have read 13 files." in text
+        undone = terminal.say("/undo")
+        assert "Undone: the compaction" in undone
+        compacted = text.count("Compacted: ")
+        terminal.say("count to 5")
+        terminal.say("count to 6")
+        assert terminal.all().count("Compacted: ") == compacted, "what was undone stays undone"
+        numbers = status(terminal)
+        terminal.key("C-d")
+        assert terminal.ended() == 0
+    with chat(folder, "--continue", columns=100, rows=50) as again:
+        assert status(again) == numbers, "a new process has the same numbers"
+        assert "1 2 3" in again.say("count to 3")
+
+
+def status(terminal: Terminal) -> str:
+    """The line of numbers below the prompt."""
+    terminal.prompt()
+    return terminal.until(lambda screen: " tokens (" in screen.splitlines()[-1]).splitlines()[-1]
+
+
+def test_ctrl_c_stops_a_reply_and_a_tool_and_not_the_program(folder: Path) -> None:
+    with chat(folder, rows=30) as terminal:
+        terminal.type("count to 9000")
+        terminal.key("Enter")
+        terminal.wait("40 41 42")
+        terminal.key("C-c")
+        terminal.wait("Stopped. What came is kept.")
+        terminal.prompt()
+        terminal.type("run sleep 600")
+        terminal.key("Enter")
+        terminal.wait("Run this command?")
+        terminal.key("y", "Enter")
+        terminal.until(lambda screen: screen.rstrip().endswith("lways: y"))
+        terminal.key("C-c")
+        terminal.until(lambda screen: screen.count("Stopped. What came is kept.") == 2)
+        terminal.prompt()
+        assert "1 2 3" in terminal.say("count to 3")
+        terminal.key("C-c")
+        terminal.wait("Ctrl-D or /exit leaves.")
+        terminal.prompt()
+        terminal.key("C-d")
+        assert terminal.ended() == 0
+
+
+def test_files_are_written_after_a_question_and_put_back(folder: Path) -> None:
+    with chat(folder, rows=50) as terminal:
+        terminal.say("count to 3")
+        said = terminal.say("write README.md: other words")
+        assert "-# A small project" in said and "+other words" in said
+        terminal.key("n", "Enter")
+        terminal.wait("did not allow this")
+        terminal.prompt()
+        assert (folder / "README.md").read_text().startswith("# A small project")
+        terminal.say("write README.md: other words")
+        terminal.key("y", "Enter")
+        terminal.wait("[Wrote README.md, 1 line.]")
+        terminal.prompt()
+        assert (folder / "README.md").read_text() == "other words\n"
+        shown = terminal.say("/restore 7 --files")
+        assert "+# A small project" in shown
+        terminal.key("y", "Enter")
+        terminal.wait("README.md is as it was then")
+        terminal.prompt()
+        assert (folder / "README.md").read_text().startswith("# A small project")
+        assert "README.md is as it was then" in terminal.say("/undo --files")
+        assert (folder / "README.md").read_text() == "other words\n"
+
+
+def test_lines_can_be_completed_recalled_and_have_several_lines(folder: Path) -> None:
+    with chat(folder) as terminal:
+        terminal.say("count to 3")
+        terminal.type("/unf")
+        terminal.key("Tab")
+        terminal.wait("> /unfold")
+        terminal.key("C-u")
+        terminal.type("read @READ")
+        terminal.key("Tab")
+        terminal.wait("> read @README.md")
+        terminal.key("Enter")
+        terminal.wait("* read_file README.md")
+        terminal.prompt()
+        terminal.key("Up")
+        terminal.wait("> read @README.md")
+        terminal.key("C-u")
+        terminal.type("write two.txt: first")
+        terminal.key("M-Enter")
+        terminal.type("second\\")
+        terminal.key("Enter")
+        terminal.type("third")
+        terminal.key("Enter")
+        terminal.wait("Create two.txt?")
+        terminal.key("y", "Enter")
+        terminal.wait("[Wrote two.txt, 3 lines.]")
+        assert (folder / "two.txt").read_text() == "first\nsecond\nthird\n"
+
+
+def test_what_is_typed_during_a_reply_is_the_next_request(folder: Path) -> None:
+    with chat(folder) as terminal:
+        terminal.type("count to 300")
+        terminal.key("Enter")
+        terminal.wait("40 41 42")
+        terminal.type("count to 4")
+        terminal.key("Enter")
+        terminal.wait("> count to 4\n1 2 3 4")
+
+
+@pytest.mark.parametrize("answer", ["y", "n"])
+def test_without_a_model_the_scripted_agent_is_offered(folder: Path, answer: str) -> None:
+    from tests.real.terminal.screens import CHAT
+
+    with Terminal(folder, *CHAT) as terminal:
+        screen = terminal.wait("Try the scripted agent now?")
+        assert screen.count("\n") <= 4 and "OPENAI_API_KEY" in screen
+        terminal.key(answer, "Enter")
+        if answer == "y":
+            terminal.prompt()
+            assert "1 2 3" in terminal.say("count to 3")
+        else:
+            assert terminal.ended() == 2
