@@ -93,7 +93,7 @@ def test_a_writer_that_fails_is_reported_and_the_page_is_compacted_all_the_same(
         done = run(*COMPACT, "--writer", server.url, "--writer-model", "x")
     assert done.exit_code == 0
     assert "Writer: 0 of 1 summary accepted" in done.stdout
-    assert "refused: Invalid" in done.stdout
+    assert "refused: " in done.stdout
     assert "Compacted by summarize" in done.stdout
 
 

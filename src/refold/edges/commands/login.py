@@ -47,7 +47,8 @@ def run(session: Session, arguments: LoginArguments) -> LoggedIn:
 def show(done: LoggedIn, screen: Screen) -> None:
     until = f" until {moment(done.expires_ms)[:10]}" if done.expires_ms else ""
     screen.line(f"Logged in to {done.url}: {done.token} may {done.scope}{until}.")
-    screen.line(f"Kept in {done.file}. Use it with: refold list --store {done.url}")
+    listing = screen.call("list")
+    screen.line(f"Kept in {done.file}. Use it with: {listing} --store {done.url}")
 
 
 COMMAND = Command(

@@ -33,7 +33,8 @@ def show(done: LoggedOut, screen: Screen) -> None:
         screen.line(f"There was no token for {done.url}.")
         return
     screen.line(f"The token for {done.url} is forgotten here.")
-    screen.line("It stays valid until it ends or is revoked: refold token revoke, on the server.")
+    revoke = screen.call("token revoke")
+    screen.line(f"It stays valid until it ends or is revoked: {revoke}, on the server.")
 
 
 COMMAND = Command(

@@ -35,7 +35,8 @@ def run(session: Session, arguments: ListArguments) -> TokensListed:
 
 def show(listed: TokensListed, screen: Screen) -> None:
     if not listed.tokens:
-        screen.line(f"There are no tokens in {listed.store}; refold token create makes one.")
+        create = screen.call("token create")
+        screen.line(f"There are no tokens in {listed.store}; {create} makes one.")
         return
     heads = ("ID", "ORG", "SCOPE", "STATE", "CREATED", "EXPIRES", "NAME")
     screen.table(heads, map(_cells, listed.tokens))
