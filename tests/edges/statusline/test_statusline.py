@@ -158,6 +158,17 @@ def test_claudes_json_loads_nothing_but_the_standard_library(alone: None) -> Non
     assert done.stdout.decode() == f"{LINE}\n"
 
 
+def test_a_conversation_loads_nothing_that_compacts_renders_or_prints(url: str) -> None:
+    code = (
+        "import sys; sys.argv = ['refold', 'statusline', 'fix-login'];"
+        "from refold.edges.cli import main; main();"
+        "heavy = {'click', 'rich', 'refold.redaction', 'refold.engine', 'refold.writer'};"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert done.stdout.startswith(b"refold v")
+
+
 def test_the_command_of_the_table_says_the_same(url: str) -> None:
     assert run("statusline", "fix-login").stdout == (
         conversation_line("fix-login", url, short=False, color=False) + "\n"

@@ -90,7 +90,8 @@ class SqliteStore:
         self._ends: dict[str, int] = {}  # of logs that may have had more, on broken pages
         self._broken = ""  # the copy of a database that had such pages
         self._written = self._flushed = 0
-        self._ended: RefoldError | None = None
+        # Makes the error of a store that has ended: most are closed and never asked again.
+        self._ended: Callable[[], RefoldError] | None = None
         process_fork.watch(self)
 
     # --- logs ---
@@ -316,8 +317,9 @@ class SqliteStore:
             wal.sync()
         except OSError as error:
             doing = f"cannot sync {wal.path}; open the store again"
-            self._ended = disk.os_failure(error, doing)
-            raise self._ended from error
+            ended = disk.os_failure(error, doing)
+            self._ended = lambda: type(ended)(ended.message, hint=ended.hint)
+            raise ended from error
 
     def close(self) -> None:
         try:
@@ -325,7 +327,7 @@ class SqliteStore:
                 self.flush()
         finally:
             self._disconnect()
-            self._ended = self._ended or checks.closed(self.url)
+            self._ended = self._ended or functools.partial(checks.closed, self.url)
 
     def _disconnect(self) -> None:
         if self._reader is None:
@@ -356,7 +358,7 @@ class SqliteStore:
 
     def _check_alive(self) -> None:
         if self._ended:
-            raise type(self._ended)(self._ended.message, hint=self._ended.hint)
+            raise self._ended()
 
     def _note_write(self) -> None:
         """Notes that there is something to sync. The descriptor is opened now, so that it sees
