@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from refold.artifacts.artifacts import Artifacts
 from refold.artifacts.reader import ArtifactReader
-from refold.checked import checked
+from refold.checked import checked, quoted
 from refold.core.model import Origin
 from refold.errors import Corrupt, Invalid, NotFound, RefoldError
 from refold.log.file_versions import (
@@ -106,7 +106,7 @@ class FileVersions:
         for path in only:
             if path not in found:
                 known = ", ".join(found) or "none"
-                raise NotFound(f"no write to {path!r:.200} is known", hint=f"known: {known}")
+                raise NotFound(f"no write to {quoted(path)} is known", hint=f"known: {known}")
         return [version for path, version in found.items() if not only or path in only]
 
     # --- one file ---
@@ -147,7 +147,9 @@ class FileVersions:
             return None
         artifact = self._reader.original(version.artifact).artifact
         if artifact is None:
-            raise Corrupt(f"{version.artifact!r:.80} is not an artifact", hint="refold verify")
+            raise Corrupt(
+                f"{quoted(version.artifact, 80)} is not an artifact", hint="refold verify"
+            )
         return FileContent(b"".join(self._reader.content(artifact)), version.mode or 0)
 
 

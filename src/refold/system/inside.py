@@ -18,6 +18,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from refold.checked import quoted
 from refold.errors import Denied, Invalid, NotFound
 from refold.system.disk import check_name, closing, os_failure
 
@@ -59,7 +60,7 @@ def place_in(root: str | Path, path: str) -> Place:
     real = os.path.realpath(os.path.join(home, path))
     if real != home and not real.startswith(os.path.join(home, "")):
         hint = "only files inside the folder can be reached"
-        raise Denied(f"{path!r:.200} leads out of the folder", hint=hint)
+        raise Denied(f"{quoted(path)} leads out of the folder", hint=hint)
     relative = os.path.relpath(real, home)
     return Place(home, () if relative == "." else tuple(relative.split(os.sep)))
 
@@ -81,9 +82,9 @@ def read(place: Place, *, bytes_max: int = BYTES_MAX) -> FileContent | None:
 def _content(fd: int, place: Place, bytes_max: int) -> FileContent:
     found = os.fstat(fd)
     if not stat.S_ISREG(found.st_mode):
-        raise Invalid(f"{str(place)!r:.200} is not a file", hint="name a file")
+        raise Invalid(f"{quoted(str(place))} is not a file", hint="name a file")
     if found.st_size > bytes_max:
-        reason = f"{str(place)!r:.200} has {found.st_size:,} bytes"
+        reason = f"{quoted(str(place))} has {found.st_size:,} bytes"
         raise Invalid(reason, hint=f"at most {bytes_max:,} are read")
     with os.fdopen(os.dup(fd), "rb") as file:
         return FileContent(file.read(bytes_max), stat.S_IMODE(found.st_mode))
@@ -160,7 +161,7 @@ def _parent(place: Place, *, make: bool = False) -> Iterator[int]:
 
 
 def _failure(error: OSError, place: Place, verb: str) -> Exception:
-    doing = f"cannot {verb} {str(place)!r:.200}"
+    doing = f"cannot {verb} {quoted(str(place))}"
     if isinstance(error, FileNotFoundError):
         return NotFound(f"{doing}: the folder is not there", hint="check its name")
     if error.errno in _WRONG_KIND or isinstance(error, IsADirectoryError):

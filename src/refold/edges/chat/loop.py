@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from refold.checked import quoted
 from refold.config import Config
 from refold.conversations.listing import meta_of
 from refold.core.model import ToolCall
@@ -273,7 +274,7 @@ class Chat:
         if limit is None or not self.endpoint.model.url:
             return
         if model_info(self.endpoint.model.name).prices is None:
-            reason = f"the price of {self.endpoint.model.name!r:.80} is not known"
+            reason = f"the price of {quoted(self.endpoint.model.name, 80)} is not known"
             raise Invalid(f"{reason}, so --cost-max cannot be kept", hint="start without it")
         spent = self.context.stats().cost or 0.0
         if spent >= limit:

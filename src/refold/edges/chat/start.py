@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from refold.checked import quoted
 from refold.conversations.listing import newest
 from refold.edges.chat import remembered
 from refold.edges.chat.completion import Names
@@ -115,5 +116,5 @@ def _workspace(given: ChatArguments) -> Workspace:
     allowed = tuple(Path(folder).resolve() for folder in given.allow)
     for folder in allowed:
         if not folder.is_dir():
-            raise NotFound(f"there is no folder {str(folder)!r:.200}", hint="check --allow")
+            raise NotFound(f"there is no folder {quoted(str(folder))}", hint="check --allow")
     return Workspace(Path.cwd(), allowed)

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, Protocol
 import msgspec
 from msgspec import Meta, Struct
 
+from refold.checked import quoted
 from refold.display import number
 from refold.edges.chat import process
 from refold.edges.chat.interrupts import Interrupts
@@ -176,7 +177,7 @@ class Tools:
         shown = lines[given.first_line - 1 : last]
         if not shown and lines:
             hint = "ask for lines that are there"
-            raise Invalid(f"{given.path!r:.200} has {number(len(lines), 'line')}", hint=hint)
+            raise Invalid(f"{quoted(given.path)} has {number(len(lines), 'line')}", hint=hint)
         left = f"\n[lines {given.first_line:,} to {last:,} of {len(lines):,}]"
         return "\n".join(shown) + (left if len(shown) < len(lines) else "")
 
@@ -201,7 +202,7 @@ class Tools:
         count = text.count(given.old)
         if count != 1:
             hint = "give a longer text that is there once" if count else "read the file again"
-            raise Invalid(f"the text is {count} times in {given.path!r:.200}", hint=hint)
+            raise Invalid(f"the text is {count} times in {quoted(given.path)}", hint=hint)
         place = self._workspace.writable(given.path)
         return self._put(place, text.replace(given.old, given.new))
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from refold.artifacts.grep import grepped
+from refold.checked import quoted
 from refold.display import number
 from refold.edges.workspace.files import Found, walk
 from refold.errors import Denied, Invalid, NotFound, RefoldError
@@ -46,13 +47,13 @@ class Workspace(Struct, frozen=True):
                 except Denied:
                     continue
         hint = "the user can allow another folder: refold chat --allow FOLDER"
-        raise Denied(f"{path!r:.200} is outside of the folder", hint=hint)
+        raise Denied(f"{quoted(path)} is outside of the folder", hint=hint)
 
     def writable(self, path: str) -> Place:
         """Where a path leads that is to be written to."""
         place = self.place(path)
         if PROTECTED & {*place.names}:
-            reason = f"{path!r:.200} belongs to version control or to the store"
+            reason = f"{quoted(path)} belongs to version control or to the store"
             raise Denied(reason, hint="write to another place")
         return place
 
@@ -60,13 +61,15 @@ class Workspace(Struct, frozen=True):
         """The text of a file; if it must be exact, bytes that are no text are refused."""
         found = read(self.place(path), bytes_max=READ_BYTES_MAX)
         if found is None:
-            raise NotFound(f"there is no file {path!r:.200}", hint="list_files shows what is there")
+            raise NotFound(
+                f"there is no file {quoted(path)}", hint="list_files shows what is there"
+            )
         if _is_binary(found.data):
-            raise Invalid(f"{path!r:.200} is not text", hint="only text can be read")
+            raise Invalid(f"{quoted(path)} is not text", hint="only text can be read")
         try:
             return found.data.decode("utf-8", "strict" if exact else "replace")
         except UnicodeDecodeError as error:
-            raise Invalid(f"{path!r:.200} is not UTF-8", hint="write the whole file") from error
+            raise Invalid(f"{quoted(path)} is not UTF-8", hint="write the whole file") from error
 
     # --- what is there ---
 
@@ -75,7 +78,7 @@ class Workspace(Struct, frozen=True):
         them."""
         place = self.place(path)
         if not os.path.isdir(place.path):
-            raise NotFound(f"there is no folder {path!r:.200}", hint="list_files shows the top")
+            raise NotFound(f"there is no folder {quoted(path)}", hint="list_files shows the top")
         above = _above(place, self.root)
         for found in walk(place.path, depth_max=DEPTH_MAX):
             if not found.is_folder:

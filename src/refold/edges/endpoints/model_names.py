@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from refold.checked import quoted
 from refold.display import suggestion
 from refold.edges.endpoints.client import check_address, host_of
 from refold.edges.endpoints.wires import Kind
@@ -88,11 +89,11 @@ def model_named(spec: str, environ: Mapping[str, str]) -> NamedModel:
     provider, _, name = spec.partition(":")
     if provider not in PROVIDERS:
         hint = suggestion(provider, PROVIDERS)
-        raise Invalid(f"--model {spec!r:.80} names no provider; it is {FORMS}", hint=hint)
+        raise Invalid(f"--model {quoted(spec, 80)} names no provider; it is {FORMS}", hint=hint)
     known = PROVIDERS[provider]
     name = name or environ.get(known.model_env, "")
     if not name:
-        raise Invalid(f"--model {spec!r:.80} names no model", hint=f"write it as {FORMS}")
+        raise Invalid(f"--model {quoted(spec, 80)} names no model", hint=f"write it as {FORMS}")
     url = _address(known, environ)
     return NamedModel(
         spec=f"{provider}:{name}",
@@ -108,7 +109,7 @@ def _at_address(spec: str, environ: Mapping[str, str]) -> NamedModel:
     url, _, name = spec.partition("#")
     url = check_address(url)
     if not name:
-        raise Invalid(f"{spec!r:.80} names no model", hint="write it as URL#name")
+        raise Invalid(f"{quoted(spec, 80)} names no model", hint="write it as URL#name")
     host = host_of(url)
     keys = [key for key, domains in KEY_DOMAINS.items() if _is_of(host, domains)]
     return NamedModel(
@@ -151,5 +152,5 @@ def _key_env(provider: Provider, url: str, environ: Mapping[str, str]) -> str:
 
 def _checked_name(name: str) -> str:
     if len(name) > NAME_CHARS_MAX or not name.isprintable():
-        raise Invalid(f"{name!r:.80} is not the name of a model", hint=f"write it as {FORMS}")
+        raise Invalid(f"{quoted(name, 80)} is not the name of a model", hint=f"write it as {FORMS}")
     return name
