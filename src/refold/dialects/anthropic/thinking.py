@@ -3,14 +3,17 @@
 While thinking is on, Anthropic wants every answer of the open tool loop to begin with thinking, and
 a user to speak last. An answer of another model has no thinking that Claude takes: its calls and
 their results are said as text, so nothing of them is lost, and the loop begins after them. What
-Claude answers then stays as it is. A thinking budget is part of `max_tokens`, so it is added to the
-answer's share, unless the caller set the limit. Neighbours: `request` made the request;
-`engine.pages` calls this once the caller's keywords are in it.
+Claude thinks then is bound to those words, so they stay as long as it does, also once the loop is
+closed: the same messages always give the same. A thinking budget is part of `max_tokens`, so it is
+added to the answer's share, unless the caller set the limit. Neighbours: `request` made the
+request; `engine.pages` calls this once the caller's keywords are in it.
 """
 
 from __future__ import annotations
 
 import json
+from itertools import pairwise
+from operator import is_
 from typing import Any
 
 from refold.dialects.anthropic.marks import MARK, with_marks_in_order
@@ -88,23 +91,41 @@ def _is_thinking_on(request: Wire) -> bool:
 
 
 def _with_loop_said(messages: list[Wire]) -> list[Wire]:
-    """The messages; those of the open tool loop up to the last call without thinking, and the
-    results of that, as text."""
-    first = _loop_begins(messages)
-    unthinking = [at for at in range(first, len(messages)) if _calls_unthinking(messages[at])]
+    """The messages; of every tool loop those up to the last call without thinking, and the results
+    of that, as text, where thinking needs it."""
+    starts = [0, *(at + 1 for at, message in enumerate(messages) if _is_request(message))]
+    said: list[Wire] = []
+    for first, after in pairwise(starts):
+        said += _loop_said(messages[first:after], is_open=False)
+    said += _loop_said(messages[starts[-1] :], is_open=True)
+    return messages if all(map(is_, said, messages)) else said
+
+
+def _loop_said(loop: list[Wire], *, is_open: bool) -> list[Wire]:
+    """One loop, with the request that ended it. What was thought in a loop is bound to how the
+    loop was said then, so a loop that is closed is said as it was while it was open. One whose
+    last words were not thought goes back to what it was, without its thinking."""
+    unthinking = [at for at, message in enumerate(loop) if _calls_unthinking(message)]
     if not unthinking:
-        return messages
+        return loop
     end = unthinking[-1] + 2
-    return [*messages[:first], *map(_as_text, messages[first:end]), *messages[end:]]
+    if is_open or any(map(_thinks, loop[end:])):
+        return [*map(_as_text, loop[:end]), *loop[end:]]
+    return [_without_thinking(message) if _thinks(message) else message for message in loop]
 
 
-def _loop_begins(messages: list[Wire]) -> int:
-    """Where the open tool loop begins: after the last user message that is not only results."""
-    for index in range(len(messages) - 1, -1, -1):
-        message = messages[index]
-        if message.get("role") == "user" and not _has(message, "tool_result"):
-            return index + 1
-    return 0
+def _is_request(message: Wire) -> bool:
+    """Whether a user speaks, and not only results."""
+    return message.get("role") == "user" and not _has(message, "tool_result")
+
+
+def _thinks(message: Wire) -> bool:
+    return message.get("role") == "assistant" and any(_has(message, kind) for kind in _THINKING)
+
+
+def _without_thinking(message: Wire) -> Wire:
+    kept = [one for one in objects_in(message["content"]) if one.get("type") not in _THINKING]
+    return {**message, "content": kept or [_text(EMPTY)]}
 
 
 def _has(message: Wire, kind: str) -> bool:

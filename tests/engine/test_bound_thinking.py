@@ -1,0 +1,137 @@
+"""Thinking is sent under the very words it was thought under, or not at all.
+
+Newer models bind what they thought to everything before it: system prompt, tools, and every
+message, as it was said. Random stories with thinking on: answers with and without thinking, parallel
+calls, requests in the middle of a loop, changed prompts and tools, compactions and undos. Every
+thinking block of every request must stand behind what stood before it when it was made.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import refold
+
+MODEL = "claude-sonnet-5-5"
+TOOLS = [
+    {"name": name, "description": name, "input_schema": {"type": "object", "properties": {}}}
+    for name in ("read", "run")
+]
+DEEDS = ("system", "tools", "note", "compact", "undo", "say")
+Wire = dict[str, Any]
+
+turns = st.lists(
+    st.tuples(st.booleans(), st.integers(0, 2), st.sampled_from((*DEEDS, *[""] * 8))),
+    min_size=1,
+    max_size=25,
+)
+
+
+def plain(value: Any) -> Any:
+    """The value without cache marks, and a text always as a list."""
+    if isinstance(value, dict):
+        held = {key: plain(one) for key, one in value.items() if key != "cache_control"}
+        if isinstance(held.get("content"), str) and "role" in held:
+            held["content"] = [{"type": "text", "text": held["content"]}]
+        return held
+    return [plain(one) for one in value] if isinstance(value, list) else value
+
+
+class Story:
+    def __init__(self, thinking: Wire) -> None:
+        self.context = refold.open(
+            "c", store="memory:", model=MODEL, window=24_000, system="S", tools=TOOLS
+        )
+        self.context.append({"role": "user", "content": "go"})
+        self.thinking = thinking
+        self.made: dict[str, str] = {}  # what stood before each thought, by its signature
+        self.count = 0
+
+    def turn(self, thinks: bool, calls: int, deed: str) -> None:
+        request = plain(self.context.request(thinking=self.thinking))
+        self.check(request)
+        self.count += 1
+        number = self.count
+        blocks: list[Wire] = []
+        if thinks:
+            signature = f"sig{number}"
+            self.made[signature] = front(request, len(request["messages"]))
+            blocks.append({"type": "thinking", "thinking": "hm", "signature": signature})
+        for at in range(calls):
+            blocks.append({"type": "tool_use", "id": f"t{number}-{at}", "name": "run", "input": {}})
+        if not calls:
+            blocks.append({"type": "text", "text": f"done {number}"})
+        self.record(blocks, calls)
+        for at in range(calls):
+            self.context.append_result(f"t{number}-{at}", f"line {number}\n" * 20)
+        if not calls:
+            self.context.append({"role": "user", "content": f"next {number}"})
+        self.do(deed)
+
+    def record(self, blocks: list[Wire], calls: int) -> None:
+        usage = {"input_tokens": self.context.stats().current, "output_tokens": 5}
+        self.context.record(
+            {
+                "id": f"m{self.count}",
+                "type": "message",
+                "role": "assistant",
+                "model": MODEL,
+                "stop_reason": "tool_use" if calls else "end_turn",
+                "content": blocks,
+                "usage": usage,
+            }
+        )
+
+    def do(self, deed: str) -> None:
+        match deed:
+            case "system":
+                self.context.update(system=f"S{self.count}")
+            case "tools":
+                self.context.update(tools=TOOLS[:: 1 if self.count % 2 else -1])
+            case "note":
+                self.context.append({"role": "system", "content": f"note {self.count}"})
+            case "compact":
+                self.context.compact("gist")
+            case "undo":
+                self.context.undo()
+            case "say":
+                self.context.append({"role": "user", "content": f"also {self.count}"})
+
+    def check(self, request: Wire) -> None:
+        for at, message in enumerate(request["messages"]):
+            for block in message["content"] if message["role"] == "assistant" else ():
+                if block["type"] == "thinking":
+                    assert front(request, at) == self.made[block["signature"]]
+
+
+def front(request: Wire, at: int) -> str:
+    """Everything before a message."""
+    return json.dumps([request["system"], request["tools"], request["messages"][:at]])
+
+
+@pytest.mark.parametrize(
+    "thinking", [{"type": "adaptive"}, {"type": "enabled", "budget_tokens": 1_024}]
+)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(turns)
+def test_thinking_stands_under_what_it_was_thought_under(thinking, story):
+    told = Story(thinking)
+    for thinks, calls, deed in story:
+        told.turn(thinks, calls, deed)
+    told.check(plain(told.context.request(thinking=told.thinking)))
+
+
+def test_a_loop_that_was_said_as_text_stays_text_once_it_is_closed():
+    told = Story({"type": "adaptive"})
+    told.turn(False, 1, "")  # another model's call: said as text from now on
+    told.turn(True, 0, "")  # thought under that, and the loop is closed
+    request = plain(told.context.request(thinking=told.thinking))
+    told.check(request)
+    assert any(
+        block["type"] == "thinking" for one in request["messages"] for block in one["content"]
+    )
