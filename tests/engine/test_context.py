@@ -394,3 +394,17 @@ def test_a_second_update_before_the_first_message_keeps_model_and_window():
     assert (context.stats().model, context.budget.window) == ("gpt-4o", 9_000)
     context.append({"role": "user", "content": "hi"})
     assert (context.stats().model, context.budget.window) == ("gpt-4o", 9_000)
+
+
+@pytest.mark.parametrize("first", ["parent", "fork"])
+def test_a_store_stays_open_for_the_forks_of_a_context_that_is_closed(tmp_path, first):
+    context = refold.open("c", store=f"sqlite:{tmp_path}/a.db")
+    context.append({"role": "user", "content": "hi"})
+    fork = context.fork("f")
+    closed, open_ = (context, fork) if first == "parent" else (fork, context)
+    closed.close()
+    open_.append({"role": "user", "content": "still here"})
+    store = open_._open.store
+    open_.close()
+    with pytest.raises(refold.Invalid):
+        store.conversations()

@@ -330,3 +330,12 @@ def test_whatever_an_owner_does_the_page_is_that_of_a_fresh_fold(deeds):
         assert context.mirror(copy.deepcopy(lists[current])).kind == "same"
         with refold.open(context.id, store=store) as reopened:
             assert page_of(reopened) == page_of(context)
+
+
+def test_an_empty_list_is_refused_where_there_is_a_history(store):
+    with refold.open("c", store=store) as context:
+        assert context.mirror([]).kind == "same"
+        context.mirror(talk(3))
+        with pytest.raises(Invalid, match="empty"):
+            context.mirror([])
+        assert context.mirror(talk(3)).kind == "same"

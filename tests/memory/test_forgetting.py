@@ -342,3 +342,15 @@ def test_a_page_never_shows_what_an_erase_names_even_with_its_bytes_there(url, m
         monkeypatch.undo()
     with opened(url) as context:
         assert "ylophone" not in str(context.request())
+
+
+def test_what_a_forgotten_entry_had_ended_stays_ended(tmp_path):
+    with refold.open("c", store=f"sqlite:{tmp_path}/a.db") as context:
+        memory = context.memory
+        memory.store("The database port is 5432", at=1_700_000_000_000)
+        new = memory.store("The database port is 6432", at=1_710_000_000_000)
+        memory.forget(new.id)
+        assert memory.list() == []
+        then = memory.list(as_of=1_705_000_000_000)
+        assert [entry.content for entry in then] == ["The database port is 5432"]
+        assert memory.retrieve("database port") == []

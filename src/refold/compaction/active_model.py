@@ -30,6 +30,8 @@ from refold.tokens.models import cost, input_price, model_info
 DIALECT_DEFAULT = "openai_chat"
 # Above this, the Anthropic SDK insists on streaming.
 OUTPUT_DEFAULT = 8_192
+# How much larger than counted a page may be before an answer of full length is refused.
+SLACK_TOKENS, SLACK_RATIO = 64, 0.02
 # How long a provider keeps a page in its cache after a call, at the longest that it says.
 CACHE_LIFE_S, CACHE_LIFE_DEFAULT_S = {"anthropic": 300.0}, 3_600.0
 
@@ -146,9 +148,10 @@ class ActiveModel:
     @property
     def output_max(self) -> int:
         """How long an answer to the page may be at most: what the model gives, and what its window
-        has left."""
+        has left. Some room is kept for a page that is larger than we count."""
         budget = self.budget
-        left = budget.window - current_tokens(self._log.state, budget.factor)
+        current = current_tokens(self._log.state, budget.factor)
+        left = budget.window - current - max(SLACK_TOKENS, round(current * SLACK_RATIO))
         return min(self.info.output or left, left)
 
     # --- limits ---

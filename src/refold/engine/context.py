@@ -43,6 +43,7 @@ from refold.engine.mirror import Mirror, Mirrored
 from refold.engine.pages import Pages
 from refold.engine.recorder import OnError, Recorder
 from refold.engine.search import ConversationSearch, Filters
+from refold.engine.shared_store import SharedStore
 from refold.engine.shown_memories import ShownMemories
 from refold.engine.stats import Stats, inherited, stats_of
 from refold.errors import Conflict, Invalid
@@ -92,7 +93,8 @@ class Context:
     ) -> None:
         self.config = check_config(config or Config())
         self._open = OpenLog(store, conversation, self.config, counter=counter, model=model)
-        self._owns_store, self._writer, self._embedder = owns_store, writer, embedder
+        self._shared = SharedStore(store, is_ours=owns_store).hold()
+        self._writer, self._embedder = writer, embedder
         self._model = ActiveModel(self._open)
         self._compactor = Compactor(self._open, self._model, writer)
         self._intake = Intake(self._open)
@@ -619,8 +621,9 @@ class Context:
         return child
 
     def _sibling(self, id: str, model: str | None = None) -> Context:
-        """Another conversation of the same store, held with the same settings."""
-        return Context(
+        """Another conversation of the same store, held with the same settings. The store is closed
+        with the last of them."""
+        twin = Context(
             self._open.store,
             id,
             config=self.config,
@@ -630,6 +633,8 @@ class Context:
             writer=self._writer,
             embedder=self._embedder,
         )
+        twin._shared = self._shared.hold()
+        return twin
 
     def _begin(self, drafts: Sequence[Draft]) -> None:
         """Appends the first events of a conversation that must be new."""
@@ -659,8 +664,7 @@ class Context:
             finally:
                 if "memory" in vars(self):
                     self.memory.close()
-                if self._owns_store:
-                    self._open.store.close()
+                self._shared.let_go()
 
     def _finish(self) -> None:
         if not self._open.is_read_only:

@@ -19,7 +19,7 @@ from msgspec import Struct
 from refold.core.model import Meta, Revert
 from refold.engine.pages import Pages
 from refold.engine.recorder import Recorder
-from refold.errors import Conflict
+from refold.errors import Conflict, Invalid
 from refold.log.front import BEGINNING, Fronts, front_of, key_of, mark_of
 from refold.log.keys import Stamp
 from refold.log.open_log import OpenLog
@@ -60,6 +60,7 @@ class Mirror:
         first_new = len(messages)
         with self._log.guard:
             self._log.check_writable()
+            self._check_some(messages)
             for _ in range(TRIES_MAX):
                 self._log.catch_up()
                 fronts = self._fronts_of(messages)
@@ -77,6 +78,13 @@ class Mirror:
             head=self._log.state.head,
             hint="hand the list over again",
         )
+
+    def _check_some(self, messages: Sequence[Any]) -> None:
+        """Invalid for an empty list where there is a history: nobody can tell what it means."""
+        self._log.catch_up()
+        if not messages and len(self._here()):
+            hint = "open a new conversation, or clear this one: context.clear()"
+            raise Invalid("the list that was handed over is empty", hint=hint)
 
     # --- comparing ---
 

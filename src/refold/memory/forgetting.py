@@ -14,13 +14,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from refold.core.model import Memory
 from refold.errors import Invalid, NotFound, RefoldError, sentence
 from refold.memory.claim import telling_words
 from refold.memory.entry import Forgotten
 from refold.memory.finder import Finder
-from refold.memory.fold import Version
+from refold.memory.fold import Entries, Version
 from refold.memory.journal import Journal
 from refold.memory.pages import Erased, Sought, erase_shown
 from refold.memory.seals import sealed
@@ -64,9 +65,12 @@ class Forgetter(Struct, frozen=True):
 
     def forget(self, ids: Sequence[str], *, source: bool, others: Sequence[str]) -> Forgotten:
         """Forgets these entries, and whatever was merged with them."""
-        versions = self.journal.entries().versions_of(ids)
+        known = self.journal.entries()
+        versions = known.versions_of(ids)
         entries = list(dict.fromkeys(version.body.entry for version in versions))
-        self.journal.append(_markers(versions, entries, source=source, others=others))
+        ended = _ended_by(known, versions, entries)
+        marked = _markers(versions, entries, source=source, others=others)
+        self.journal.append([*ended, *marked])
         return self._erase(entries, versions)
 
     def finish(self, tell: Callable[[str, str], None]) -> None:
@@ -95,6 +99,20 @@ class Forgetter(Struct, frozen=True):
         for store in {id(store): store for store in (self.journal.store, *self.stores)}.values():
             store.flush()
         return _receipt(entries, len(seqs), erased, is_users=self.journal.scope == "user")
+
+
+def _ended_by(
+    known: Entries, versions: Sequence[Version], entries: Sequence[str]
+) -> Iterator[Memory]:
+    """Last versions of what the forgotten entries had ended: it does not become true again because
+    nobody knows any more what came after it."""
+    gone = {version.seq for version in versions}
+    for run in known.runs():
+        if run.heir in gone and run.entry not in entries:
+            body = run.versions[-1].body
+            yield replace(
+                body, version=body.version + 1, state="", closed=True, valid_from_ms=run.until_ms
+            )
 
 
 def _markers(

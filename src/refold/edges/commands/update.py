@@ -6,7 +6,9 @@ from typing import Annotated
 
 from msgspec import Meta, field
 
+from refold.edges.commands import model
 from refold.edges.commands.command import Arguments, Command, Result, Screen
+from refold.edges.commands.model import Chosen, ModelArguments
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import short_line
 from refold.errors import Invalid
@@ -28,20 +30,24 @@ class UpdateArguments(Arguments, frozen=True, kw_only=True):
 
 
 class Updated(Result, frozen=True, kw_only=True):
+    """`chosen` is there if another model was named: what the page is for it."""
+
     conversation: str
     title: str
     tags: tuple[str, ...]
     names: tuple[str, ...]
     model: str
+    chosen: Chosen | None = None
 
 
 def run(session: Session, arguments: UpdateArguments) -> Updated:
     given = arguments.title, arguments.tags or None, arguments.names or None, arguments.model
     if all(value is None for value in given):
         raise Invalid("there is nothing to update", hint="give --title, --tag, --name or --model")
-    title, tags, names, model = given
+    title, tags, names, name = given
+    chosen = None if name is None else model.run(session, ModelArguments(name=name))
     with session.context(writes=True) as context:
-        context.update(title=title, tags=tags, names=names, model=model)
+        context.update(title=title, tags=tags, names=names)
         context.flush()
         view = context.view
     return Updated(
@@ -50,6 +56,7 @@ def run(session: Session, arguments: UpdateArguments) -> Updated:
         tags=view.tags,
         names=view.names,
         model=view.model,
+        chosen=chosen,
     )
 
 
@@ -64,6 +71,8 @@ def show(updated: Updated, screen: Screen) -> None:
             ("Model", updated.model or "unknown"),
         ]
     )
+    if updated.chosen is not None:
+        model.show(updated.chosen, screen)
 
 
 COMMAND = Command(
