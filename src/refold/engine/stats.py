@@ -67,7 +67,7 @@ def stats_of(
 ) -> Stats:
     """The numbers of an open log, for the model that reads it."""
     with log.reading() as state:
-        view, budget = state.view(), model.budget
+        view, budget = log.view(), model.budget
         due, reason = kind_due(state, budget, log.config, model.moment())
         return replace(
             stats_of_view(view, budget, now_ms=log.log.clock()),
