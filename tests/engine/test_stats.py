@@ -127,6 +127,8 @@ def test_the_parts_of_the_breakdown_sum_to_the_whole():
 
 
 def test_what_is_still_to_be_written_counts():
-    with refold.open("c", store="memory:", model="gpt-4o", system="You fix tests. " * 20) as context:
+    with refold.open(
+        "c", store="memory:", model="gpt-4o", system="You fix tests. " * 20
+    ) as context:
         before = context.stats()
         assert before.current == before.breakdown["system"] > 0
