@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import refold
 from tests.turns import (
     LONG,
     call,
