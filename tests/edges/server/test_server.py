@@ -103,6 +103,18 @@ def test_events_that_do_not_continue_the_log_are_refused(tmp_path):
     served(tmp_path, work)
 
 
+@pytest.mark.parametrize("piece", ["", "\n", "{}", {}, {"fault": "x", "more": "y"}])
+def test_a_piece_of_a_damaged_log_that_is_none_is_refused(tmp_path, piece):
+    async def work(it: Served):
+        await it.call("POST", "conversations/c/events?expect=0", content=batch_of(events(2)))
+        body = {"events": [], "after": 0, "seen": {"pieces": [piece]}}
+        answer = await it.call("POST", "conversations/c/rewrite", json=body)
+        assert 400 <= answer.status_code < 500, answer.text
+        assert (await it.call("GET", "conversations/c")).json()["head"] == 2
+
+    served(tmp_path, work)
+
+
 def test_a_conversation_in_the_plain_forms(tmp_path):
     async def work(it: Served):
         body = {"id": "login", "title": "Fix the login", "tags": ["web"]}

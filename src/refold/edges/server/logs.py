@@ -231,7 +231,10 @@ def rewrite(call: Call) -> Rewritten:
 def _piece_given(piece: str | dict[str, str]) -> Event | str:
     if isinstance(piece, dict):
         return piece.get("fault", "")
-    return events_checked(piece.encode())[0]
+    events = events_checked(piece.encode())
+    if len(events) != 1:
+        raise Invalid(f"a piece holds {len(events)} events", hint="one event, or {fault: why}")
+    return events[0]
 
 
 ROUTES = [
