@@ -94,11 +94,10 @@ def test_events_that_do_not_continue_the_log_are_refused(tmp_path):
         made = events(3)
         forged = msgspec.structs.replace(made[1], body=b'{"kind":"forged"}')
         swapped = msgspec.structs.replace(made[1], chain=bytes(16))
-        for bad in (swapped, msgspec.structs.replace(made[1], by="somebody else")):
+        for bad in (forged, swapped, msgspec.structs.replace(made[1], by="somebody else")):
             batch = batch_of([made[0], bad])
             answer = await it.call("POST", "conversations/c/events?expect=0", content=batch)
             assert answer.status_code == 400, answer.text
-        assert forged
 
     served(tmp_path, work)
 
@@ -223,6 +222,15 @@ def test_every_route_for_every_caller(tmp_path):
                     assert answer.status_code < 500
                     checked += 1
         assert checked > 100
+
+    served(tmp_path, work)
+
+
+def test_every_route_has_a_name_of_its_own(tmp_path):
+    async def work(it: Served):
+        names = [route.name for route in it.server.routes]
+        assert len(set(names)) == len(names)
+        assert {"get-health", "get-openapi-json", "post-conversations-id-events"} <= {*names}
 
     served(tmp_path, work)
 
@@ -406,10 +414,13 @@ def test_metrics_and_logs_name_no_secret_and_no_content(tmp_path, caplog):
         await it.call("GET", "conversations/secret-project/messages")
         text = (await it.call("GET", "metrics")).text
         assert "refold_calls_total" in text
+        it.server.write_lines()
         told = text + caplog.text
         for hidden in ("canary", it.secrets["admin"], "secret-project"):
             assert hidden not in told
-        for line in caplog.messages:
+        lines = [line for message in caplog.messages for line in message.splitlines()]
+        assert json.loads(lines[0])["route"] == "post-conversations-id-messages"
+        for line in lines:
             json.loads(line)
 
     served(tmp_path, work)

@@ -20,6 +20,7 @@ from refold.core.model import Event
 from refold.edges.server.limits import Busy
 from refold.edges.server.logs import chain_before, check_chain
 from refold.errors import RefoldError
+from refold.stores import together
 from refold.stores.protocol import Store
 
 QUEUE_MAX = 2_000
@@ -43,7 +44,7 @@ class GroupCommit:
         self._store, self._loop = store, loop
         # How the logs ended that were written to here: most appends go on from there.
         self._ends: dict[str, tuple[int, bytes]] = {}
-        self._queue: queue.Queue[Waiting | None] = queue.Queue(QUEUE_MAX)
+        self._queue: queue.SimpleQueue[Waiting | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="group-commit", daemon=True)
         self._thread.start()
 
@@ -53,11 +54,10 @@ class GroupCommit:
 
     async def append(self, conversation: str, events: Sequence[Event], expect: int) -> None:
         """Returns once the events are durable. Busy if too many wait already."""
+        if self._queue.qsize() >= QUEUE_MAX:
+            raise Busy(f"{QUEUE_MAX:,} appends are waiting", retry_after_s=1.0)
         answer: asyncio.Future[None] = self._loop.create_future()
-        try:
-            self._queue.put_nowait(Waiting(conversation, events, expect, answer))
-        except queue.Full:
-            raise Busy(f"{QUEUE_MAX:,} appends are waiting", retry_after_s=1.0) from None
+        self._queue.put(Waiting(conversation, events, expect, answer))
         await answer
 
     def close(self) -> None:
@@ -89,12 +89,15 @@ class GroupCommit:
         return group, True
 
     def _written(self, group: Sequence[Waiting]) -> list[tuple[Waiting, Exception | None]]:
-        done = [(waiting, self._append(waiting)) for waiting in group]
+        done: list[tuple[Waiting, Exception | None]] = []
         try:
+            with together(self._store):
+                done = [(waiting, self._append(waiting)) for waiting in group]
             self._store.flush()
         except RefoldError as error:
             # Nobody can tell what the disk has: no append of this group is acknowledged.
-            return [(waiting, failed or error) for waiting, failed in done]
+            self._ends.clear()
+            return [(waiting, error) for waiting in group]
         return done
 
     def _append(self, waiting: Waiting) -> Exception | None:

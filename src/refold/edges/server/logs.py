@@ -12,7 +12,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from refold.core.codec import continues
+from refold.core.codec import continues, digest_of
 from refold.core.model import Conversation, Event
 from refold.edges.server.route import Call, Lines, Plain, Route
 from refold.errors import Conflict, Invalid, NotFound, RefoldError
@@ -161,6 +161,9 @@ def check_chain(events: Sequence[Event], before: bytes) -> None:
         if not continues(event, before):
             said = f"event {event.seq} does not continue the log: its chain is broken"
             raise Invalid(said, hint="read the log again, and seal the events on top of its end")
+        if not event.erased and digest_of(event.salt, event.body) != event.digest:
+            said = f"the body of event {event.seq} is not the one that was sealed"
+            raise Invalid(said, hint="it was changed on its way; send it again")
         before = event.chain
 
 

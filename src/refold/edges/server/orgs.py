@@ -14,7 +14,7 @@ import threading
 from refold.checked import quoted
 from refold.errors import Invalid
 from refold.redaction import redacted
-from refold.stores import is_on_this_disk, open_store, place_of_org
+from refold.stores import is_on_this_disk, open_org
 from refold.stores.protocol import Store
 
 SCHEMES = ("sqlite", "files", "postgresql", "postgres")
@@ -74,7 +74,7 @@ class Orgs:
         with self._lock:
             store = self._open.get(org)
             if store is None:
-                store = self._open[org] = open_store(place_of_org(self.place, org))
+                store = self._open[org] = open_org(self.place, org)
             return store
 
     def known(self) -> list[str]:
