@@ -32,6 +32,7 @@ EVENTS = 8_000
 BATCHES = (1, 20)
 ROUNDS = 3
 LISTENERS = 500
+CONNECTIONS = 8
 SQLITE_MIN, POSTGRES_MIN = 0.6, 0.5
 P99_MS_MAX, LISTENERS_MB_MAX = 50.0, 200.0
 # About what a tool's result or a short answer has.
@@ -40,7 +41,7 @@ ORG = "bench"
 REFOLD = (sys.executable, "-c", "from refold.edges.cli import main; main()", "serve")
 START_S = 30.0
 RATES = ["events a request", "floor: events / CPU s", "refold: events / CPU s", "share", "goal", ""]
-TIMES = ["events a request", "events / s", "median, ms", "p99, ms", "goal", ""]
+TIMES = ["events a request", "events / s", "floor: p99, ms", "median, ms", "p99, ms", "goal", ""]
 LISTENING = ["listeners", "MB before", "MB", "CPU, %", "goal", ""]
 
 
@@ -196,13 +197,17 @@ def appends(title: str, place: str, floor_place: str, events: int, least: float)
                 batch, lowest, mine, mine / lowest, f"≥ {least:g}", verdict(mine / lowest >= least)
             )
             half = min(statistics.median(speeds), mine) / 2
-            _, took = drive(ours, Work(secrets, events, batch, f"b{batch}-half"), half)
-            p99_ms = 1_000 * statistics.quantiles(took, n=100)[98]
+            work = Work(secrets, events, batch, f"b{batch}-half")
+            least_ms = _p99_ms(drive(floor, work, half)[1])
+            took = drive(ours, work, half)[1]
+            p99_ms, goal = _p99_ms(took), f"< {P99_MS_MAX:g}"
             median_ms = 1_000 * statistics.median(took)
-            times.add(
-                batch, half, median_ms, p99_ms, f"< {P99_MS_MAX:g}", verdict(p99_ms < P99_MS_MAX)
-            )
+            times.add(batch, half, least_ms, median_ms, p99_ms, goal, verdict(p99_ms < P99_MS_MAX))
     return [rates, times]
+
+
+def _p99_ms(took: Sequence[float]) -> float:
+    return 1_000 * statistics.quantiles(took, n=100)[98]
 
 
 # --- listeners ---
@@ -240,6 +245,25 @@ def listeners(place: str, count: int) -> Table:
     return table
 
 
+def on_postgres(events: int) -> list[Table]:
+    """The same on a PostgreSQL of our own; nothing where there is none on this machine."""
+    try:
+        import psycopg  # noqa: F401
+        from tests.real.postgres.cluster import Server, binary, own_folder
+
+        binary("initdb")
+    except (ImportError, FileNotFoundError):
+        return []
+    with own_folder() as folder:
+        database = Server.made(folder)
+        try:
+            place = f"{database.url}?connections_max={CONNECTIONS}"
+            title = f"Durable appends on PostgreSQL, {CONNECTIONS} connections"
+            return appends(title, place, database.url, events, POSTGRES_MIN)
+        finally:
+            database.stop()
+
+
 def run(events: int = EVENTS, listening: int = LISTENERS) -> list[Table]:
     folder = Path(tempfile.mkdtemp(prefix="refold-bench-"))
     try:
@@ -247,6 +271,7 @@ def run(events: int = EVENTS, listening: int = LISTENERS) -> list[Table]:
             "Durable appends on SQLite", f"sqlite:{folder}/orgs", f"sqlite:{folder}/floor.db",
             events, SQLITE_MIN,
         )  # fmt: skip
+        tables += on_postgres(events)
         tables.append(listeners(f"sqlite:{folder}/listening", listening))
     finally:
         shutil.rmtree(folder)

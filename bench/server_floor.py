@@ -19,7 +19,7 @@ from typing import Any
 
 PATH = re.compile(rb"/api/v1/orgs/[^/]+/context/conversations/([^/]+)/events")
 GROUP_MAX = 256
-THREADS = 32
+CONNECTIONS = 8
 Rows = list[tuple[str, int, bytes]]
 
 
@@ -74,7 +74,7 @@ class OnPostgres:
             )
             connection.execute("TRUNCATE floor")
         self._connections = threading.local()
-        self._threads = ThreadPoolExecutor(THREADS)
+        self._threads = ThreadPoolExecutor(CONNECTIONS)
         self._connect: Callable[[], Any] = lambda: psycopg.connect(url)
 
     async def insert(self, rows: Rows) -> None:

@@ -259,7 +259,7 @@ class Server:
     def _commit(self, org: str) -> GroupCommit:
         if org not in self._commits:
             loop = asyncio.get_running_loop()
-            self._commits[org] = GroupCommit(self.orgs.store(org), loop)
+            self._commits[org] = GroupCommit(self.orgs.store(org), self.orgs.ends(org), loop)
         return self._commits[org]
 
     # --- the feed ---

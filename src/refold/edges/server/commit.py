@@ -15,17 +15,15 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from refold.core.codec import continues
 from refold.core.model import Event
+from refold.edges.server.ends import Ends
 from refold.edges.server.limits import Busy
-from refold.edges.server.logs import chain_before, check_chain
 from refold.errors import RefoldError
 from refold.stores import together
 from refold.stores.protocol import Store
 
 QUEUE_MAX = 2_000
 GROUP_MAX = 256
-ENDS_MAX = 10_000
 
 
 class Waiting(Struct):
@@ -40,10 +38,9 @@ class Waiting(Struct):
 class GroupCommit:
     """Writes to one store in a thread of its own."""
 
-    def __init__(self, store: Store, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, store: Store, ends: Ends, loop: asyncio.AbstractEventLoop) -> None:
         self._store, self._loop = store, loop
-        # How the logs ended that were written to here: most appends go on from there.
-        self._ends: dict[str, tuple[int, bytes]] = {}
+        self._ends = ends
         self._queue: queue.SimpleQueue[Waiting | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="group-commit", daemon=True)
         self._thread.start()
@@ -96,24 +93,18 @@ class GroupCommit:
             self._store.flush()
         except RefoldError as error:
             # Nobody can tell what the disk has: no append of this group is acknowledged.
-            self._ends.clear()
+            self._ends.forget()
             return [(waiting, error) for waiting in group]
         return done
 
     def _append(self, waiting: Waiting) -> Exception | None:
         id, events, expect = waiting.conversation, waiting.events, waiting.expect
-        end = self._ends.pop(id, None)
         try:
-            # Another process may have begun the log anew: then only the store knows its end.
-            goes_on = end is not None and end[0] == expect and bool(events)
-            if not (end and goes_on and continues(events[0], end[1])):
-                end = expect, chain_before(self._store, id, expect)
-            check_chain(events, end[1])
+            self._ends.check(id, events, expect)
             self._store.append(id, events, expect=expect)
         except Exception as error:
             return error
-        if events and len(self._ends) < ENDS_MAX:
-            self._ends[id] = events[-1].seq, events[-1].chain
+        self._ends.keep(id, events)
         return None
 
 

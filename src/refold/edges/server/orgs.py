@@ -12,6 +12,7 @@ import re
 import threading
 
 from refold.checked import quoted
+from refold.edges.server.ends import Ends
 from refold.errors import Invalid
 from refold.redaction import redacted
 from refold.stores import is_on_this_disk, open_org
@@ -19,7 +20,7 @@ from refold.stores.protocol import Store
 
 SCHEMES = ("sqlite", "files", "postgresql", "postgres")
 ORG = re.compile(r"[a-z0-9][a-z0-9-]{0,38}")
-OWN = "_server"
+OWN = "server.own"
 
 
 def org_checked(org: str) -> str:
@@ -50,6 +51,7 @@ class Orgs:
         self.place = place_checked(place)
         self._lock = threading.Lock()
         self._open: dict[str, Store] = {}
+        self._ends: dict[str, Ends] = {}
 
     @property
     def shown_place(self) -> str:
@@ -64,6 +66,12 @@ class Orgs:
     def store(self, org: str) -> Store:
         """The store of an organization."""
         return self._opened(org_checked(org))
+
+    def ends(self, org: str) -> Ends:
+        """How the logs of an organization end, as far as this process wrote them."""
+        store = self.store(org)
+        with self._lock:
+            return self._ends.setdefault(org, Ends(store))
 
     @property
     def own(self) -> Store:
