@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -222,6 +224,25 @@ def test_every_route_for_every_caller(tmp_path):
                     assert answer.status_code < 500
                     checked += 1
         assert checked > 100
+
+    served(tmp_path, work)
+
+
+def test_the_guide_lists_every_route_as_it_is(tmp_path):
+    guide = (Path(__file__).parents[3] / "docs/guides/team-server.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([A-Z]+) \| `([^`]+)` \| (\w+) \| (.+) \|$", guide, re.MULTILINE)
+
+    async def work(it: Served):
+        there = [
+            (route.method, route.path.replace(BASE.replace("acme", "{org}"), "…"), route.level)
+            for route in it.server.routes
+        ]
+        assert sorted(row[:3] for row in rows) == sorted(there)
+        told = {row[3] for row in rows}
+        said = {
+            f"{one.summary[0].lower()}{one.summary[1:]}".rstrip(".") for one in it.server.routes
+        }
+        assert told == said
 
     served(tmp_path, work)
 
