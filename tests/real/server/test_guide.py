@@ -43,4 +43,6 @@ def test_the_first_block_of_the_guide_works_when_pasted(tmp_path):
             os.killpg(process.pid, signal.SIGKILL)
     text = (tmp_path / "shown").read_text()
     assert status == 0, text
-    assert ("Logged in" in text and "first" in text and "get-" in text) or "Nothing was read" in text
+    assert (
+        "Logged in" in text and "first" in text and "get-" in text
+    ) or "Nothing was read" in text

@@ -18,7 +18,7 @@ from msgspec import Struct
 from refold.core.model import Event
 from refold.edges.server.ends import Ends
 from refold.edges.server.limits import Busy
-from refold.errors import RefoldError
+from refold.errors import Conflict, Invalid, RefoldError
 from refold.stores import together
 from refold.stores.protocol import Store
 
@@ -91,7 +91,7 @@ class GroupCommit:
             with together(self._store):
                 done = [(waiting, self._append(waiting)) for waiting in group]
             self._store.flush()
-        except RefoldError as error:
+        except Exception as error:
             # Nobody can tell what the disk has: no append of this group is acknowledged.
             self._ends.forget()
             return [(waiting, error) for waiting in group]
@@ -101,8 +101,12 @@ class GroupCommit:
         id, events, expect = waiting.conversation, waiting.events, waiting.expect
         try:
             self._ends.check(id, events, expect)
+        except RefoldError as error:
+            return error
+        try:
             self._store.append(id, events, expect=expect)
-        except Exception as error:
+        except (Conflict, Invalid) as error:
+            # Nothing of it was written. Whatever else fails, the whole group does.
             return error
         self._ends.keep(id, events)
         return None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from refold.core.codec import continues, digest_of
+from refold.core.codec import continues, first_unsealed
 from refold.core.model import Conversation, Event
 from refold.errors import Conflict, Invalid, NotFound
 from refold.log.reading import chain_at
@@ -32,9 +32,7 @@ class Ends:
         """Conflict if the log has moved and the events were not sealed on top of its event
         `expect`; Invalid if they are not a part of any log."""
         before = self._remembered(id, expect)
-        if before and events and continues(events[0], before):
-            check_chain(events, before)
-        else:
+        if before is None or first_unsealed(events, before) is not None:
             self._check_with_store(id, events, expect)
 
     def _remembered(self, id: str, expect: int) -> bytes | None:
@@ -68,11 +66,7 @@ class Ends:
 def check_chain(events: Sequence[Event], before: bytes) -> None:
     """Invalid if the events do not continue one another and the chain before them, or have other
     bodies than were sealed."""
-    for event in events:
-        if not continues(event, before):
-            said = f"event {event.seq} does not continue the log: its chain is broken"
-            raise Invalid(said, hint="read the log again, and seal the events on top of its end")
-        if not event.erased and digest_of(event.salt, event.body) != event.digest:
-            said = f"the body of event {event.seq} is not the one that was sealed"
-            raise Invalid(said, hint="it was changed on its way; send it again")
-        before = event.chain
+    wrong = first_unsealed(events, before)
+    if wrong is not None:
+        said = f"event {wrong.seq} is not what was sealed on top of the one before it"
+        raise Invalid(said, hint="read the log again, and seal the events on top of its end")

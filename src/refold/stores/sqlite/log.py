@@ -219,13 +219,18 @@ def _dense(events: list[Event], after: int) -> list[Event]:
 # --- appending ---
 
 
-def append_next(connection: apsw.Connection, number: int, event: Event) -> bool:
-    """Writes one event on top of the one before it. False, and nothing written, where that is
+def append_next(connection: apsw.Connection, number: int, events: Sequence[Event]) -> bool:
+    """Writes events on top of the one before them. False, and nothing written, where that is
     not so simple."""
+    if any(event.kind == "meta" for event in events):
+        return False
     try:
-        connection.execute(_INSERT_NEXT, _values(number << SEQ_BITS, event))
+        connection.execute(_INSERT_NEXT, _values(number << SEQ_BITS, events[0]))
     except apsw.ConstraintError:
         return False
+    if len(events) > 1:
+        # Where there is room for the first there is room for all: a log has no gaps.
+        insert(connection, number, events[1:])
     return True
 
 

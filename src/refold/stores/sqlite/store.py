@@ -169,10 +169,10 @@ class SqliteStore:
             return
         connection = self._connected(writing=True)
         assert connection is not None
-        # The usual append asks nothing first: one event on top of a log that we have written to
-        # before.
-        usual = number and len(events) == 1 and events[0].kind != "meta"
-        if not (usual and log.append_next(connection, number, events[0])):
+        # The usual append asks nothing first: events on top of a log that we have written to
+        # before, one of them, or in a transaction that others share (`together`).
+        usual = number and (len(events) == 1 or connection.in_transaction)
+        if not (usual and log.append_next(connection, number, events)):
             with database.transaction(connection, "BEGIN IMMEDIATE"):
                 number = log.append_batch(connection, conversation, events, expect)
             self._numbers[conversation] = number
