@@ -26,9 +26,11 @@ START_S = 30.0
 class Team:
     """A place for organizations, and a server in front of it."""
 
-    def __init__(self, root: Path, *, workers: int = 2, options: Sequence[str] = ()) -> None:
+    def __init__(
+        self, root: Path, *, store: str = "", workers: int = 2, options: Sequence[str] = ()
+    ) -> None:
         self.root, self._options = root, [*options, "--workers", str(workers)]
-        self.store = f"sqlite:{root}/orgs"
+        self.store = store or f"sqlite:{root}/orgs"
         self.port = free_port()
         self.is_secure = "--certificate" in options
         self._orgs = Orgs(self.store)
