@@ -222,8 +222,6 @@ def _dense(events: list[Event], after: int) -> list[Event]:
 def append_next(connection: apsw.Connection, number: int, events: Sequence[Event]) -> bool:
     """Writes events on top of the one before them. False, and nothing written, where that is
     not so simple."""
-    if any(event.kind == "meta" for event in events):
-        return False
     try:
         connection.execute(_INSERT_NEXT, _values(number << SEQ_BITS, events[0]))
     except apsw.ConstraintError:
@@ -248,6 +246,11 @@ def append_batch(
     number = _row_for(connection, conversation, row, events)
     insert(connection, number, events)
     return number
+
+
+def has_meta(events: Sequence[Event]) -> bool:
+    """Whether one of the events may change what the conversation's row says."""
+    return any(event.kind == "meta" for event in events)
 
 
 def insert(connection: apsw.Connection, number: int, events: Sequence[Event]) -> None:

@@ -171,7 +171,8 @@ class SqliteStore:
         assert connection is not None
         # The usual append asks nothing first: events on top of a log that we have written to
         # before, one of them, or in a transaction that others share (`together`).
-        usual = number and (len(events) == 1 or connection.in_transaction)
+        one = len(events) == 1 and events[0].kind != "meta"
+        usual = number and (one or (connection.in_transaction and not log.has_meta(events)))
         if not (usual and log.append_next(connection, number, events)):
             with database.transaction(connection, "BEGIN IMMEDIATE"):
                 number = log.append_batch(connection, conversation, events, expect)
@@ -189,9 +190,12 @@ class SqliteStore:
             try:
                 with database.transaction(connection, "BEGIN IMMEDIATE"):
                     yield
-            except (apsw.Error, OSError) as error:
+            except BaseException as error:
+                # What was remembered of the block's appends is not so.
                 self._forget_all()
-                raise database.any_failure(error, self.path) from error
+                if isinstance(error, apsw.Error | OSError):
+                    raise database.any_failure(error, self.path) from error
+                raise
 
     @_guarded
     def bookmark(self, conversation: str) -> bytes | None:
