@@ -104,6 +104,60 @@ def test_the_file_of_logins_is_for_the_user_alone(running, home):
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+class Counted:
+    """Counts the calls that a client sends."""
+
+    def __init__(self, store) -> None:
+        self.client, self.calls = store._client, 0
+        sent = self.client._sent
+
+        def counted(*given):
+            self.calls += 1
+            return sent(*given)
+
+        self.client._sent = counted
+
+
+def test_without_a_login_nothing_is_sent(running):
+    store = open_store(f"http://127.0.0.1:{running.port}/nobody")
+    counted = Counted(store)
+    with pytest.raises(Denied):
+        store.conversations()
+    assert counted.calls == 0
+
+
+def test_a_login_that_ran_out_is_read_again_once(running):
+    from refold.settings import logins
+
+    place = RemotePlace(running).url
+    store = open_store(place)
+    assert store.conversations() == []
+    [old] = [one for one in running.app.tokens.list() if place.endswith(f"/{one.org}")]
+    running.app.tokens.revoke(old.id)
+    counted = Counted(store)
+    with pytest.raises(Denied):
+        store.conversations()
+    assert counted.calls == 1, "the same token is not tried twice"
+    logins.keep(place, running.app.tokens.create(old.org, "read")[1], os.environ)
+    assert store.conversations() == []
+    with pytest.raises(Denied, match="may read"):
+        store.erase("c", 1)
+
+
+def test_a_token_that_changes_while_a_store_is_open_is_used_for_the_same_call(running):
+    from refold.settings import logins
+
+    place = RemotePlace(running).url
+    store = open_store(place)
+    assert store.conversations() == []
+    [old] = [one for one in running.app.tokens.list() if place.endswith(f"/{one.org}")]
+    logins.keep(place, running.app.tokens.create(old.org, "read")[1], os.environ)
+    running.app.tokens.revoke(old.id)
+    counted = Counted(store)
+    assert store.conversations() == []
+    assert counted.calls == 2
+
+
 def test_a_token_of_the_environment_goes_only_to_the_place_it_was_set_with(running, monkeypatch):
     from refold.settings.logins import token_for
 

@@ -81,6 +81,7 @@ _ENCODE = msgspec.json.Encoder(enc_hook=_as_text).encode
 _NUMBER = struct.Struct(">Q").pack
 _SIGNED = struct.Struct(">q").pack
 _LENGTH = struct.Struct(">I").pack
+_PLACE = struct.Struct(">Q16sQI").pack  # seq, id, time, and the length of what follows
 _RESERVED = {"CON", "PRN", "AUX", "NUL", *(f"{d}{n}" for d in ("COM", "LPT") for n in range(1, 10))}
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -244,6 +245,30 @@ def continues(event: Event, before: bytes) -> bool:
         return False  # an id or a time that no event can have
 
 
+def first_unsealed(events: Iterable[Event], before: bytes) -> Event | None:
+    """The first event that is not what was sealed on top of the one before it, body and envelope;
+    None if all are. It says what `check` says of a log, in one loop without calls: a server asks
+    it for every event that it takes in."""
+    blake2b, is_id, from_hex = hashlib.blake2b, _UUID.fullmatch, bytes.fromhex
+    for event in events:
+        id, salt, digest = event.id, event.salt, event.digest
+        if not is_id(id):
+            return event
+        if salt and blake2b(salt + event.body, digest_size=16).digest() != digest:
+            return event
+        writer, tag = event.by.encode(), event.kind.encode()
+        try:
+            place = _PLACE(event.seq, from_hex(id.replace("-", "")), event.at_ms, len(writer))
+            size = _SIGNED(event.tokens)
+        except struct.error:
+            return event  # a time or a count that no event can have
+        envelope = before + place + writer + _LENGTH(len(tag)) + tag + digest + size
+        before = blake2b(envelope + event.counter.encode(), digest_size=16).digest()
+        if before != event.chain:
+            return event
+    return None
+
+
 def uuid7(at_ms: int, randomness: bytes) -> str:
     """A time-ordered id from a clock value and ten random bytes."""
     value = bytearray(at_ms.to_bytes(6, "big") + randomness[:10])
@@ -297,28 +322,40 @@ def to_line(event: Event) -> bytes:
 def from_line(line: bytes) -> Event:
     """The event that a line holds. The body is taken as the exact bytes that stand there."""
     try:
-        read = _LINES.decode(line)
-        if read.v > FORMAT:
-            raise Invalid(
-                f"format version {read.v}, this refold reads up to {FORMAT}", hint="upgrade refold"
-            )
-        UUID(read.id)
-        salt, body = bytes.fromhex(read.salt), bytes(read.body)
-        return Event(
-            seq=read.seq,
-            id=read.id,
-            at_ms=read.at_ms,
-            by=read.by,
-            kind=read.kind,
-            body=body if salt else b"",
-            salt=salt,
-            digest=bytes.fromhex(read.digest),
-            chain=bytes.fromhex(read.chain),
-            tokens=read.tokens,
-            counter=read.counter,
-        )
+        return _event_of(_LINES.decode(line))
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise Corrupt(f"not an event: {error}", hint=REPAIR) from error
+
+
+def from_lines(lines: bytes) -> list[Event]:
+    """The same for many lines at once, which costs less. Corrupt if one of them is no event."""
+    try:
+        return [_event_of(read) for read in _LINES.decode_lines(lines)]
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise Corrupt(f"not all are events: {error}", hint=REPAIR) from error
+
+
+def _event_of(read: _Line) -> Event:
+    if read.v > FORMAT:
+        raise Invalid(
+            f"format version {read.v}, this refold reads up to {FORMAT}", hint="upgrade refold"
+        )
+    if not _UUID.fullmatch(read.id):
+        UUID(read.id)  # there are other spellings, and texts that are none
+    salt, body = bytes.fromhex(read.salt), bytes(read.body)
+    return Event(
+        seq=read.seq,
+        id=read.id,
+        at_ms=read.at_ms,
+        by=read.by,
+        kind=read.kind,
+        body=body if salt else b"",
+        salt=salt,
+        digest=bytes.fromhex(read.digest),
+        chain=bytes.fromhex(read.chain),
+        tokens=read.tokens,
+        counter=read.counter,
+    )
 
 
 # --- names ---

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from refold.checked import checked
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Store", "asked_token", "batch_of", "erase_events", "events_in", "is_on_this_disk",
-    "is_read_only", "is_same_place", "is_there", "open_store", "place_of_org", "reading_store",
-    "server_place", "telling", "terms_of",
+    "is_read_only", "is_same_place", "is_there", "open_org", "open_store", "reading_store",
+    "server_place", "telling", "terms_of", "together",
 ]  # fmt: skip
 
 
@@ -94,7 +95,18 @@ def is_same_place(first: Store, second: Store) -> bool:
     return first is second or (first.url == second.url and first.url != "memory:")
 
 
-def place_of_org(url: str, org: str) -> str:
+def open_org(url: str, org: str) -> Store:
+    """The store of an organization, in a place for many."""
+    place = _place_of_org(url, org)
+    scheme, _, path = place.partition(":")
+    if scheme != "sqlite":
+        return open_store(place)
+    from refold.stores.sqlite import SqliteStore
+
+    return SqliteStore(path, shared=True)
+
+
+def _place_of_org(url: str, org: str) -> str:
     """Where an organization has its own store, in a place for many: a file or a folder each on
     this disk, the organization's rows in a database."""
     scheme, _, rest = url.partition(":")
@@ -118,6 +130,13 @@ def asked_token(place: str, token: str) -> TokenAbout:
     from refold.stores.remote import token_checked
 
     return token_checked(place, token)
+
+
+def together(store: Store) -> AbstractContextManager[None]:
+    """A block whose appends cost less than one by one: a transaction where the store has them. An
+    error at its end says that none of them is written."""
+    block: Callable[[], AbstractContextManager[None]] = getattr(store, "together", nullcontext)
+    return block()
 
 
 def is_on_this_disk(url: str) -> bool:

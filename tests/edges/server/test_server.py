@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -94,11 +96,22 @@ def test_events_that_do_not_continue_the_log_are_refused(tmp_path):
         made = events(3)
         forged = msgspec.structs.replace(made[1], body=b'{"kind":"forged"}')
         swapped = msgspec.structs.replace(made[1], chain=bytes(16))
-        for bad in (swapped, msgspec.structs.replace(made[1], by="somebody else")):
+        for bad in (forged, swapped, msgspec.structs.replace(made[1], by="somebody else")):
             batch = batch_of([made[0], bad])
             answer = await it.call("POST", "conversations/c/events?expect=0", content=batch)
             assert answer.status_code == 400, answer.text
-        assert forged
+
+    served(tmp_path, work)
+
+
+@pytest.mark.parametrize("piece", ["", "\n", "{}", {}, {"fault": "x", "more": "y"}])
+def test_a_piece_of_a_damaged_log_that_is_none_is_refused(tmp_path, piece):
+    async def work(it: Served):
+        await it.call("POST", "conversations/c/events?expect=0", content=batch_of(events(2)))
+        body = {"events": [], "after": 0, "seen": {"pieces": [piece]}}
+        answer = await it.call("POST", "conversations/c/rewrite", json=body)
+        assert 400 <= answer.status_code < 500, answer.text
+        assert (await it.call("GET", "conversations/c")).json()["head"] == 2
 
     served(tmp_path, work)
 
@@ -211,6 +224,34 @@ def test_every_route_for_every_caller(tmp_path):
                     assert answer.status_code < 500
                     checked += 1
         assert checked > 100
+
+    served(tmp_path, work)
+
+
+def test_the_guide_lists_every_route_as_it_is(tmp_path):
+    guide = (Path(__file__).parents[3] / "docs/guides/team-server.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([A-Z]+) \| `([^`]+)` \| (\w+) \| (.+) \|$", guide, re.MULTILINE)
+
+    async def work(it: Served):
+        there = [
+            (route.method, route.path.replace(BASE.replace("acme", "{org}"), "…"), route.level)
+            for route in it.server.routes
+        ]
+        assert sorted(row[:3] for row in rows) == sorted(there)
+        told = {row[3] for row in rows}
+        said = {
+            f"{one.summary[0].lower()}{one.summary[1:]}".rstrip(".") for one in it.server.routes
+        }
+        assert told == said
+
+    served(tmp_path, work)
+
+
+def test_every_route_has_a_name_of_its_own(tmp_path):
+    async def work(it: Served):
+        names = [route.name for route in it.server.routes]
+        assert len(set(names)) == len(names)
+        assert {"get-health", "get-openapi-json", "post-conversations-id-events"} <= {*names}
 
     served(tmp_path, work)
 
@@ -394,10 +435,13 @@ def test_metrics_and_logs_name_no_secret_and_no_content(tmp_path, caplog):
         await it.call("GET", "conversations/secret-project/messages")
         text = (await it.call("GET", "metrics")).text
         assert "refold_calls_total" in text
+        it.server.write_lines()
         told = text + caplog.text
         for hidden in ("canary", it.secrets["admin"], "secret-project"):
             assert hidden not in told
-        for line in caplog.messages:
+        lines = [line for message in caplog.messages for line in message.splitlines()]
+        assert json.loads(lines[0])["route"] == "post-conversations-id-messages"
+        for line in lines:
             json.loads(line)
 
     served(tmp_path, work)

@@ -32,7 +32,8 @@ InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
 class Answer:
-    """A response, as ASGI sends it."""
+    """A response, as ASGI sends it. What is `hidden` from caches and from browsers that guess is
+    everything but an answer without content."""
 
     def __init__(
         self,
@@ -41,10 +42,11 @@ class Answer:
         *,
         mime: str = JSON,
         headers: list[tuple[bytes, bytes]] | None = None,
+        hidden: list[tuple[bytes, bytes]] = _HIDDEN,
         stream: AsyncIterator[bytes] | None = None,
     ) -> None:
         self.status, self._body, self._stream = status, body, stream
-        self._headers = [(b"content-type", mime.encode()), *_HIDDEN, *(headers or [])]
+        self._headers = [(b"content-type", mime.encode()), *hidden, *(headers or [])]
         if stream is None and status != 204:
             self._headers.append((b"content-length", str(len(body)).encode()))
 

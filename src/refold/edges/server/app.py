@@ -27,7 +27,7 @@ from refold.edges.server.answer import Answer, answer_of, failure_of
 from refold.edges.server.audit import Audit
 from refold.edges.server.bodies import Bodies
 from refold.edges.server.commit import GroupCommit
-from refold.edges.server.gate import Gate
+from refold.edges.server.gate import HEADERS, Gate, headers_of
 from refold.edges.server.limits import Busy, Limits
 from refold.edges.server.listening import Listening
 from refold.edges.server.logs import AppendQuery, append, events_checked
@@ -49,6 +49,8 @@ _APPEND_PATH = re.compile(
     rb"/api/v1/orgs/([a-z0-9-]{1,39})/context/conversations/([A-Za-z0-9._-]{1,64})/events"
 )
 _EXPECT = re.compile(rb"expect=([0-9]{1,12})")
+APPEND_NAME = APPEND.name
+LINES_MAX = 500
 log = logging.getLogger("refold.server")
 
 
@@ -69,6 +71,7 @@ class Server:
         self.bodies = Bodies(limits)
         self.listening = Listening(orgs.store, self.in_thread, self.gate, limits.listeners)
         self._running = 0
+        self._lines: list[str] = []
         self._commits: dict[str, GroupCommit] = {}
         self._task: asyncio.Task[None] | None = None
         self._threads: anyio.CapacityLimiter | None = None
@@ -94,6 +97,7 @@ class Server:
 
     async def _answered(self, scope: Scope, receive: Receive) -> Answer:
         try:
+            scope[HEADERS] = headers_of(scope)
             self.gate.check_origin(scope)
             found = _append_of(scope)
             if found is not None:
@@ -146,6 +150,7 @@ class Server:
         await self.in_thread(self._close)
 
     def _close(self) -> None:
+        self.write_lines()
         for commit in self._commits.values():
             commit.close()
         self.audit.flush()
@@ -155,6 +160,7 @@ class Server:
         """Follows the tokens and writes the audit log. A store that is away is asked again."""
         while True:
             await asyncio.sleep(EACH_S)
+            self.write_lines()
             for work in (self.tokens.follow, self.audit.flush):
                 try:
                     await self.in_thread(work)
@@ -227,7 +233,7 @@ class Server:
     # --- appending ---
 
     async def _append(self, scope: Scope, receive: Receive, org: str, id: str) -> Answer:
-        scope["refold.route"] = APPEND.name
+        scope["refold.route"] = APPEND_NAME
         token = self.gate.authorized(scope, APPEND, org)
         expect = _expect_of(scope)
         body = await self.bodies.whole(scope, receive)
@@ -238,7 +244,7 @@ class Server:
             self.bodies.release(body)
         self.metrics.events += head - expect
         self.listening.tell(org, id, head)
-        return Answer(200, b'{"head":%d}' % head)
+        return Answer(200, b'{"head":%d}' % head, hidden=[])
 
     async def _appended(self, org: str, id: str, expect: int, body: bytes, token: Token) -> int:
         """The head after the append, which is durable."""
@@ -253,7 +259,7 @@ class Server:
     def _commit(self, org: str) -> GroupCommit:
         if org not in self._commits:
             loop = asyncio.get_running_loop()
-            self._commits[org] = GroupCommit(self.orgs.store(org), loop)
+            self._commits[org] = GroupCommit(self.orgs.store(org), self.orgs.ends(org), loop)
         return self._commits[org]
 
     # --- the feed ---
@@ -261,8 +267,7 @@ class Server:
     async def _feed_answer(self, call: Call, scope: Scope) -> Answer:
         asked = call.asked(FeedQuery)
         assert call.token is not None
-        accepts = b",".join(value for name, value in scope["headers"] if name == b"accept")
-        if b"text/event-stream" in accepts:
+        if b"text/event-stream" in scope[HEADERS].get(b"accept", b""):
             stream = await self.listening.stream(call.token, asked.after)
             return Answer(200, b"", mime="text/event-stream", stream=stream)
         changes = await self.listening.poll(call.token, asked.after, asked.wait)
@@ -281,14 +286,20 @@ class Server:
     def _log(self, scope: Scope, status: int, took_s: float) -> None:
         """One line a call, without contents, names of conversations, or secrets."""
         if log.isEnabledFor(logging.INFO):
+            route, token = scope["refold.route"], scope.get("refold.token", "")
             # All of these are ours, and none has a character that JSON would escape.
-            log.info(
-                '{"event": "call", "route": "%s", "status": %d, "ms": %.2f, "token": "%s"}',
-                scope["refold.route"],
-                status,
-                took_s * 1_000,
-                scope.get("refold.token", ""),
+            self._lines.append(
+                f'{{"event": "call", "at": {time.time():.3f}, "route": "{route}", '
+                f'"status": {status}, "ms": {took_s * 1_000:.2f}, "token": "{token}"}}'
             )
+            if len(self._lines) >= LINES_MAX:
+                self.write_lines()
+
+    def write_lines(self) -> None:
+        """Writes the lines of the last calls, which costs less than one by one."""
+        if self._lines:
+            log.info("\n".join(self._lines))
+            self._lines = []
 
 
 def _matcher(route: Route) -> StarletteRoute:

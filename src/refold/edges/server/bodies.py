@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mutabl
 from contextlib import asynccontextmanager
 from typing import IO, Any
 
+from refold.edges.server.gate import HEADERS
 from refold.edges.server.limits import Busy, Limits
 from refold.errors import Invalid, RefoldError, Unavailable
 
@@ -103,8 +104,9 @@ def _chunks(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def _check_length(scope: Scope, most: int) -> None:
-    for name, value in scope["headers"]:
-        if name == b"content-encoding":
-            raise Invalid("the body is encoded", hint="send it plain")
-        if name == b"content-length" and value.isdigit() and int(value[:19]) > most:
-            raise TooLarge(f"a body of {value[:19].decode()} bytes is over {most:,}")
+    headers = scope[HEADERS]
+    if b"content-encoding" in headers:
+        raise Invalid("the body is encoded", hint="send it plain")
+    length = headers.get(b"content-length", b"0")
+    if length.isdigit() and int(length[:19]) > most:
+        raise TooLarge(f"a body of {length[:19].decode()} bytes is over {most:,}")

@@ -15,16 +15,15 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from refold.core.codec import continues
 from refold.core.model import Event
+from refold.edges.server.ends import Ends
 from refold.edges.server.limits import Busy
-from refold.edges.server.logs import chain_before, check_chain
-from refold.errors import RefoldError
+from refold.errors import Conflict, Invalid, RefoldError
+from refold.stores import together
 from refold.stores.protocol import Store
 
 QUEUE_MAX = 2_000
 GROUP_MAX = 256
-ENDS_MAX = 10_000
 
 
 class Waiting(Struct):
@@ -39,11 +38,10 @@ class Waiting(Struct):
 class GroupCommit:
     """Writes to one store in a thread of its own."""
 
-    def __init__(self, store: Store, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, store: Store, ends: Ends, loop: asyncio.AbstractEventLoop) -> None:
         self._store, self._loop = store, loop
-        # How the logs ended that were written to here: most appends go on from there.
-        self._ends: dict[str, tuple[int, bytes]] = {}
-        self._queue: queue.Queue[Waiting | None] = queue.Queue(QUEUE_MAX)
+        self._ends = ends
+        self._queue: queue.SimpleQueue[Waiting | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="group-commit", daemon=True)
         self._thread.start()
 
@@ -53,11 +51,10 @@ class GroupCommit:
 
     async def append(self, conversation: str, events: Sequence[Event], expect: int) -> None:
         """Returns once the events are durable. Busy if too many wait already."""
+        if self._queue.qsize() >= QUEUE_MAX:
+            raise Busy(f"{QUEUE_MAX:,} appends are waiting", retry_after_s=1.0)
         answer: asyncio.Future[None] = self._loop.create_future()
-        try:
-            self._queue.put_nowait(Waiting(conversation, events, expect, answer))
-        except queue.Full:
-            raise Busy(f"{QUEUE_MAX:,} appends are waiting", retry_after_s=1.0) from None
+        self._queue.put(Waiting(conversation, events, expect, answer))
         await answer
 
     def close(self) -> None:
@@ -89,28 +86,29 @@ class GroupCommit:
         return group, True
 
     def _written(self, group: Sequence[Waiting]) -> list[tuple[Waiting, Exception | None]]:
-        done = [(waiting, self._append(waiting)) for waiting in group]
+        done: list[tuple[Waiting, Exception | None]] = []
         try:
+            with together(self._store):
+                done = [(waiting, self._append(waiting)) for waiting in group]
             self._store.flush()
-        except RefoldError as error:
+        except Exception as error:
             # Nobody can tell what the disk has: no append of this group is acknowledged.
-            return [(waiting, failed or error) for waiting, failed in done]
+            self._ends.forget()
+            return [(waiting, error) for waiting in group]
         return done
 
     def _append(self, waiting: Waiting) -> Exception | None:
         id, events, expect = waiting.conversation, waiting.events, waiting.expect
-        end = self._ends.pop(id, None)
         try:
-            # Another process may have begun the log anew: then only the store knows its end.
-            goes_on = end is not None and end[0] == expect and bool(events)
-            if not (end and goes_on and continues(events[0], end[1])):
-                end = expect, chain_before(self._store, id, expect)
-            check_chain(events, end[1])
-            self._store.append(id, events, expect=expect)
-        except Exception as error:
+            self._ends.check(id, events, expect)
+        except RefoldError as error:
             return error
-        if events and len(self._ends) < ENDS_MAX:
-            self._ends[id] = events[-1].seq, events[-1].chain
+        try:
+            self._store.append(id, events, expect=expect)
+        except (Conflict, Invalid) as error:
+            # Nothing of it was written. Whatever else fails, the whole group does.
+            return error
+        self._ends.keep(id, events)
         return None
 
 

@@ -59,6 +59,8 @@ class Buckets:
 
     def check(self, name: str) -> None:
         """Busy if the bucket is empty; takes nothing."""
+        if name not in self._levels:
+            return
         level, _ = self._level(name)
         if level < 1.0:
             raise Busy("too many wrong tokens", retry_after_s=(1.0 - level) / self._per_s)

@@ -7,18 +7,15 @@ here for the table and the document; it is served by `append.py`, in front of ev
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from refold.core.codec import continues
 from refold.core.model import Conversation, Event
 from refold.edges.server.route import Call, Lines, Plain, Route
-from refold.errors import Conflict, Invalid, NotFound, RefoldError
-from refold.log.reading import chain_at
+from refold.errors import Invalid, NotFound, RefoldError
 from refold.stores import batch_of, events_in
-from refold.stores.protocol import Salvage, Store
+from refold.stores.protocol import Salvage
 
 BASE = "/api/v1/orgs/{org}/context"
 EVENTS_MAX = 1_000  # in one answer
@@ -138,9 +135,11 @@ def append(call: Call) -> Head:
     expect = call.asked(AppendQuery).expect
     assert isinstance(call.body, bytes)
     events = events_checked(call.body)
-    check_chain(events, chain_before(call.store, call.id, expect))
+    ends = call.orgs.ends(call.path["org"])
+    ends.check(call.id, events, expect)
     call.store.append(call.id, events, expect=expect)
     call.store.flush()
+    ends.keep(call.id, events)
     return Head(head=expect + len(events))
 
 
@@ -152,27 +151,6 @@ def events_checked(batch: bytes) -> list[Event]:
         raise Invalid(
             error.message, hint="one event a line, as `refold export` has them"
         ) from error
-
-
-def check_chain(events: Sequence[Event], before: bytes) -> None:
-    """Invalid if the events do not continue one another and the chain before them: a log that
-    cannot be verified is not taken in."""
-    for event in events:
-        if not continues(event, before):
-            said = f"event {event.seq} does not continue the log: its chain is broken"
-            raise Invalid(said, hint="read the log again, and seal the events on top of its end")
-        before = event.chain
-
-
-def chain_before(store: Store, id: str, expect: int) -> bytes:
-    """The chain value that events on top of `expect` go on from. Conflict if the log is shorter."""
-    try:
-        about = store.conversation(id)
-    except NotFound:
-        about = Conversation(id=id, head=0, chain=bytes(16))
-    if expect > about.head:
-        raise Conflict(f"{id!r} is at event {about.head}, not at {expect}", head=about.head)
-    return chain_at(store, about, expect)
 
 
 def read_bookmark(call: Call) -> Plain:
@@ -231,7 +209,10 @@ def rewrite(call: Call) -> Rewritten:
 def _piece_given(piece: str | dict[str, str]) -> Event | str:
     if isinstance(piece, dict):
         return piece.get("fault", "")
-    return events_checked(piece.encode())[0]
+    events = events_checked(piece.encode())
+    if len(events) != 1:
+        raise Invalid(f"a piece holds {len(events)} events", hint="one event, or {fault: why}")
+    return events[0]
 
 
 ROUTES = [

@@ -12,14 +12,15 @@ import re
 import threading
 
 from refold.checked import quoted
+from refold.edges.server.ends import Ends
 from refold.errors import Invalid
 from refold.redaction import redacted
-from refold.stores import is_on_this_disk, open_store, place_of_org
+from refold.stores import is_on_this_disk, open_org
 from refold.stores.protocol import Store
 
 SCHEMES = ("sqlite", "files", "postgresql", "postgres")
 ORG = re.compile(r"[a-z0-9][a-z0-9-]{0,38}")
-OWN = "_server"
+OWN = "server.own"
 
 
 def org_checked(org: str) -> str:
@@ -50,6 +51,7 @@ class Orgs:
         self.place = place_checked(place)
         self._lock = threading.Lock()
         self._open: dict[str, Store] = {}
+        self._ends: dict[str, Ends] = {}
 
     @property
     def shown_place(self) -> str:
@@ -65,6 +67,12 @@ class Orgs:
         """The store of an organization."""
         return self._opened(org_checked(org))
 
+    def ends(self, org: str) -> Ends:
+        """How the logs of an organization end, as far as this process wrote them."""
+        store = self.store(org)
+        with self._lock:
+            return self._ends.setdefault(org, Ends(store))
+
     @property
     def own(self) -> Store:
         """The store of the server itself."""
@@ -74,7 +82,7 @@ class Orgs:
         with self._lock:
             store = self._open.get(org)
             if store is None:
-                store = self._open[org] = open_store(place_of_org(self.place, org))
+                store = self._open[org] = open_org(self.place, org)
             return store
 
     def known(self) -> list[str]:

@@ -8,6 +8,7 @@ them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -120,8 +121,8 @@ class Route(Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         """Its name in the OpenAPI document and in the logs."""
-        words = [part.strip("{}") for part in self.path.split("/") if part][4:] or ["server"]
-        return "-".join([self.method.lower(), *words])
+        words = self.path.partition("/context/")[2] or self.path
+        return "-".join([self.method.lower(), *re.findall(r"\w+", words)])
 
 
 def query_of(raw: bytes) -> dict[str, Any]:

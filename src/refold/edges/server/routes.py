@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -99,13 +100,15 @@ def table(server: Server) -> list[Route]:
     def metrics(call: Call) -> Plain:
         return Plain(server.metrics.text(server.gauges()).encode())
 
-    def described(call: Call) -> Plain:
+    @cache
+    def described() -> Plain:
+        # Anybody may ask, so it is made once.
         return Plain(msgspec.json.encode(document(server.routes)), mime="application/json")
 
     about = [
         ("/health", "Say that the server runs.", "open", _health, Health),
         ("/ready", "Say whether the server can serve.", "open", _ready, Health),
-        ("/openapi.json", "This document.", "open", described, "object"),
+        ("/openapi.json", "This document.", "open", lambda call: described(), "object"),
     ]
     for path, summary, level, run, gives in about:
         routes.append(

@@ -191,6 +191,8 @@ class Client:
                 self._client = httpx.Client(
                     timeout=httpx.Timeout(READ_S, connect=CONNECT_S),
                     follow_redirects=False,
+                    # It knows SSL_CERT_FILE, also where the environment does not count.
+                    verify=httpx.create_ssl_context(),
                     # A proxy of the environment has no business on the way to this machine.
                     trust_env=self._host not in LOOPBACK,
                     limits=httpx.Limits(max_connections=32, max_keepalive_connections=8),
@@ -232,7 +234,11 @@ class Client:
         try:
             return work()
         except httpx.HTTPError as error:
-            reason = f"{self.place} cannot be reached: {type(error).__name__}"
+            if "CERTIFICATE_VERIFY_FAILED" in str(error):
+                said = f"the certificate of {self.place} is not trusted: {error}"
+                hint = "SSL_CERT_FILE names a file with the authority of your team"
+                raise Denied(said, hint=hint) from error
+            reason = f"{self.place} cannot be reached: {str(error) or type(error).__name__}"
             hint = "what was appended before is kept; try again"
             raise Unavailable(reason, retry_after_s=1.0, hint=hint) from error
 

@@ -27,8 +27,10 @@ from refold.system import disk
 
 APPLICATION_ID = 0x7265666F  # "refo"
 BUSY_MS = 10_000
-PAGE_BYTES = 1024
-WAL_PAGES = 1_000
+# A single append writes one page, so it is small. Where many write at once their appends share
+# commits, and a page is written once for several events.
+PAGE_BYTES, SHARED_PAGE_BYTES = 1024, 4096
+WAL_PAGES, SHARED_WAL_PAGES = 1_000, 4_000
 WAL_CHECK_S = 1.0
 _PRAGMAS = f"""
 PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON; PRAGMA secure_delete=ON;
@@ -56,7 +58,7 @@ def beside(path: str, name: str) -> str:
     return os.path.join(folder, name if stem == "refold" else f"{stem}.{name}")
 
 
-def connect(path: str, *, writing: bool) -> apsw.Connection | None:
+def connect(path: str, *, writing: bool, page_bytes: int = PAGE_BYTES) -> apsw.Connection | None:
     """A connection to the database, made if it is missing and we are writing; None if there is
     nothing to read."""
     if not writing and not os.path.lexists(path):
@@ -69,20 +71,22 @@ def connect(path: str, *, writing: bool) -> apsw.Connection | None:
                 return None
             _create(path)
         connection = _open(path)
-        if _is_laid_out(connection, path, writing=writing):
+        if _is_laid_out(connection, path, writing=writing, page_bytes=page_bytes):
+            if page_bytes == SHARED_PAGE_BYTES:
+                connection.pragma("wal_autocheckpoint", SHARED_WAL_PAGES)
             return connection
         connection.close()
         return None
 
 
-def _is_laid_out(connection: apsw.Connection, path: str, *, writing: bool) -> bool:
+def _is_laid_out(connection: apsw.Connection, path: str, *, writing: bool, page_bytes: int) -> bool:
     """Whether the database has our tables; an empty one gets them if we are writing. The
     connection to one that is refused is closed."""
     try:
         if _is_ours(connection, path):
             return True
         if writing:
-            _initialize(connection, path)
+            _initialize(connection, path, page_bytes)
         return writing
     except BaseException:
         connection.close(True)
@@ -203,8 +207,8 @@ def version_of(connection: apsw.Connection, path: str) -> int | None:
     return None
 
 
-def _initialize(connection: apsw.Connection, path: str) -> None:
-    connection.pragma("page_size", PAGE_BYTES)
+def _initialize(connection: apsw.Connection, path: str, page_bytes: int) -> None:
+    connection.pragma("page_size", page_bytes)
     _use_wal(connection)
     connection.execute("BEGIN IMMEDIATE")
     # Another process may have done all this since we looked.
@@ -274,7 +278,12 @@ class Wal:
 
 @contextmanager
 def transaction(connection: apsw.Connection, begin: str) -> Iterator[apsw.Connection]:
-    """All of the block is written, or none of it; reads in it see one moment."""
+    """All of the block is written, or none of it; reads in it see one moment. Inside of another
+    it is a part of that one, which can fail alone."""
+    if connection.in_transaction:
+        with connection:
+            yield connection
+        return
     connection.execute(begin)
     try:
         yield connection

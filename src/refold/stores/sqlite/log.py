@@ -219,13 +219,16 @@ def _dense(events: list[Event], after: int) -> list[Event]:
 # --- appending ---
 
 
-def append_next(connection: apsw.Connection, number: int, event: Event) -> bool:
-    """Writes one event on top of the one before it. False, and nothing written, where that is
+def append_next(connection: apsw.Connection, number: int, events: Sequence[Event]) -> bool:
+    """Writes events on top of the one before them. False, and nothing written, where that is
     not so simple."""
     try:
-        connection.execute(_INSERT_NEXT, _values(number << SEQ_BITS, event))
+        connection.execute(_INSERT_NEXT, _values(number << SEQ_BITS, events[0]))
     except apsw.ConstraintError:
         return False
+    if len(events) > 1:
+        # Where there is room for the first there is room for all: a log has no gaps.
+        insert(connection, number, events[1:])
     return True
 
 
@@ -243,6 +246,11 @@ def append_batch(
     number = _row_for(connection, conversation, row, events)
     insert(connection, number, events)
     return number
+
+
+def has_meta(events: Sequence[Event]) -> bool:
+    """Whether one of the events may change what the conversation's row says."""
+    return any(event.kind == "meta" for event in events)
 
 
 def insert(connection: apsw.Connection, number: int, events: Sequence[Event]) -> None:

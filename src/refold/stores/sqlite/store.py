@@ -71,9 +71,12 @@ class SqliteStore:
 
     recovered: Sequence[Recovery] = ()  # SQLite itself ignores a torn tail of its WAL
 
-    def __init__(self, path: str, *, durable: bool = True, read_only: bool = False) -> None:
+    def __init__(
+        self, path: str, *, durable: bool = True, read_only: bool = False, shared: bool = False
+    ) -> None:
         self.path = os.path.abspath(path)
         self.url = f"sqlite:{self.path}"
+        self._page_bytes = database.SHARED_PAGE_BYTES if shared else database.PAGE_BYTES
         folder = database.beside(self.path, "artifacts")
         self._artifacts = Artifacts(folder, durable=durable, read_only=read_only)
         self._reader = Reader(self.path, self._forget_all) if read_only else None
@@ -166,16 +169,33 @@ class SqliteStore:
             return
         connection = self._connected(writing=True)
         assert connection is not None
-        # The usual append asks nothing first: one event on top of a log that we have written to
-        # before.
-        usual = number and len(events) == 1 and events[0].kind != "meta"
-        if not (usual and log.append_next(connection, number, events[0])):
+        # The usual append asks nothing first: events on top of a log that we have written to
+        # before, one of them, or in a transaction that others share (`together`).
+        one = len(events) == 1 and events[0].kind != "meta"
+        usual = number and (one or (connection.in_transaction and not log.has_meta(events)))
+        if not (usual and log.append_next(connection, number, events)):
             with database.transaction(connection, "BEGIN IMMEDIATE"):
                 number = log.append_batch(connection, conversation, events, expect)
             self._numbers[conversation] = number
             self._absent.pop(conversation, None)
         self._heads[conversation] = events[-1].seq
         self._note_write()
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """What is appended in the block is one transaction: all of it is written, or nothing."""
+        with self._lock:
+            connection = self._connected(writing=True)
+            assert connection is not None
+            try:
+                with database.transaction(connection, "BEGIN IMMEDIATE"):
+                    yield
+            except BaseException as error:
+                # What was remembered of the block's appends is not so.
+                self._forget_all()
+                if isinstance(error, apsw.Error | OSError):
+                    raise database.any_failure(error, self.path) from error
+                raise
 
     @_guarded
     def bookmark(self, conversation: str) -> bytes | None:
@@ -375,7 +395,9 @@ class SqliteStore:
             return self._reader.connection
         if self._connection is None or self._ended:
             self._check_alive()
-            self._connection = database.connect(self.path, writing=writing)
+            self._connection = database.connect(
+                self.path, writing=writing, page_bytes=self._page_bytes
+            )
         return self._connection
 
     def _connection_to(self, conversation: str) -> apsw.Connection:

@@ -1,0 +1,93 @@
+"""The team server in front of PostgreSQL: what it keeps, finds and tells is what a store promises,
+and killed servers lose nothing."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+
+import refold
+from refold.settings import logins
+from refold.stores import contract, open_store
+from refold.stores.contract.kit import sealed
+from tests.real.postgres.cluster import Server, own_folder
+from tests.real.server.process import running
+from tests.real.server.test_kills import Writer, check_all_there
+from tests.stores.test_remote import NOT_VERIFIED
+
+LOGS = [clause for clause in contract.logs.CLAUSES if clause.__name__ != NOT_VERIFIED]
+
+
+@pytest.fixture(scope="module")
+def database():
+    with own_folder() as folder:
+        server = Server.made(folder)
+        yield server
+        server.stop()
+
+
+@pytest.fixture(scope="module")
+def on_postgres(database, tmp_path_factory):
+    with running(tmp_path_factory.mktemp("team"), store=database.url) as team:
+        yield team
+
+
+class Place:
+    def __init__(self, team) -> None:
+        self.url = team.place()
+
+    def open(self):
+        return open_store(self.url)
+
+
+@pytest.mark.parametrize("clause", LOGS, ids=contract.name)
+def test_logs_on_postgres_behind_a_server_keep_the_contract(clause, on_postgres):
+    clause(lambda: Place(on_postgres))
+
+
+def test_search_works_through_the_server_and_finds_nothing_of_others(on_postgres):
+    place = on_postgres.place("finding")
+    with refold.open("c", store=place, window=8_000) as context:
+        context.append({"role": "user", "content": "The deploy fails with exit code 137"})
+    secret = logins.token_for(place, os.environ)
+    assert secret
+    path = "orgs/finding/context/search"
+    hits = on_postgres.get(path, secret, params={"q": "exit code"}, timeout=30).json()["hits"]
+    assert [hit["conversation"] for hit in hits] == ["c"]
+    other = on_postgres.place("other")
+    foreign = logins.token_for(other, os.environ)
+    assert foreign
+    path = "orgs/other/context/search"
+    answer = on_postgres.get(path, foreign, params={"q": "exit code"}, timeout=30)
+    assert answer.json()["hits"] == []
+
+
+def test_the_feed_hears_of_what_another_server_wrote(on_postgres):
+    place = on_postgres.place("feed")
+    secret = logins.token_for(place, os.environ)
+    assert secret
+    path = "orgs/feed/context/feed"
+    cursor = on_postgres.get(path, secret, params={"wait": 0}).json()["cursor"]
+    open_store(place).append("c", sealed(None, [b"{}"], kind="note"), expect=0)
+    began = time.monotonic()
+    answer = on_postgres.get(path, secret, params={"after": cursor, "wait": 10}, timeout=30).json()
+    assert answer["rescan"] or answer["changes"]
+    assert time.monotonic() - began < 3.0
+
+
+def test_killed_servers_on_postgres_lose_and_double_nothing(database, tmp_path):
+    with running(tmp_path, store=database.url) as team:
+        place = team.place()
+        writers = [Writer(place, number) for number in range(6)]
+        for writer in writers:
+            writer.start()
+        for _ in range(2):
+            time.sleep(1.5)
+            team.kill()
+            team.start()
+        time.sleep(1.0)
+        for writer in writers:
+            writer.end()
+        assert check_all_there(place, writers) > 50
