@@ -118,7 +118,9 @@ def test_a_real_model_that_is_too_slow_is_not_waited_for(url: str) -> None:
     context, notices = talked(writer_at(url), 8_000, writer_wait_s=0.05)
     assert context.compact("summarize").batch
     [failed] = [notice for notice in notices if notice.name == "compaction-failed"]
-    assert "no answer within" in failed.reason
+    # Whichever clock ends first: that of the compaction, or that of the call.
+    ended = ("no answer within", "the time for the call is over")
+    assert any(words in failed.reason for words in ended)
     head = context.view.head
     assert writer_at(url)(Request(prompt="Say hello.", max_tokens=4)).text
     assert context.view.head == head
