@@ -66,7 +66,7 @@ COMMANDS = {
     "hide": Entry("hide", "Take chosen messages off the page."),
     "clear": Entry("clear", "Take everything but pins off the page."),
     "export": Entry("export", "Write a conversation to a file."),
-    "import": Entry("import_", "Read a conversation from an exported file."),
+    "import": Entry("import_", "Read sessions of other agents, lists of messages, and exports."),
     "copy": Entry("copy", "Copy conversations to another store."),
     "delete": Entry("delete", "Remove conversations for good."),
     "sweep": Entry("sweep", "Remove old conversations for good, by age and by number."),

@@ -1,8 +1,8 @@
 """Importers: sessions of other programs, one module per source, each a generator of entries.
 
 An importer reads a file and says what stands in it; it writes nothing, runs nothing and opens no
-other file. `recognition` says whose a file is, `importer` writes, `places` knows where programs keep
-their sessions. A source has either `is_mine` and `entries` (JSON Lines) or `is_document` and
+other file. `recognition` says whose a file is, `importer` writes, `places` knows where programs
+keep their sessions. A source has either `is_mine` and `entries` (JSON Lines) or `is_document` and
 `of_document` (one JSON value), or both.
 """
 

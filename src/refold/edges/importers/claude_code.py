@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from refold.core.model import Usage
 from refold.dialects.usage import read_usage
-from refold.edges.importers.entry import About, Entry, Noted, Said, Summed, Unread
+from refold.edges.importers.entry import About, Entry, Noted, Said, Summed, Unread, Where
 from refold.edges.importers.lines import UNREADABLE, Lines, digest, happened
 from refold.errors import Invalid
 
@@ -36,8 +36,9 @@ def is_mine(lines: list[dict[str, Any]]) -> bool:
 def session_of(lines: Lines) -> str:
     """The id of the session in the file."""
     for _, line, _ in lines.objects():
-        if isinstance(line.get("sessionId"), str):
-            return line["sessionId"]
+        session = line.get("sessionId")
+        if isinstance(session, str) and session:
+            return session
     return lines.path.name.split(".")[0]
 
 
@@ -48,7 +49,7 @@ def entries(lines: Lines) -> Iterator[Entry]:
     chains: dict[str, str] = {}
     for number, line, raw in lines.objects():
         session = _chain_of(line, chains)
-        where = {"line": number, "session": session, "at_ms": happened(line.get("timestamp"))}
+        where = Where(line=number, session=session, at_ms=happened(line.get("timestamp")))
         key = str(line.get("uuid") or f"{number}:{digest(raw)}")
         if not _is_spoken(line):
             yield from _beside(line, key, where)
@@ -72,7 +73,7 @@ def _is_spoken(line: dict[str, Any]) -> bool:
     return message.get("model") != SYNTHETIC
 
 
-def _beside(line: dict[str, Any], key: str, where: dict[str, Any]) -> Iterator[Entry]:
+def _beside(line: dict[str, Any], key: str, where: Where) -> Iterator[Entry]:
     """A line that is no message."""
     kind = line.get("type")
     title = line.get(_TITLES.get(str(kind), ""))
@@ -100,11 +101,11 @@ class _Answer:
     def __init__(self) -> None:
         self.id, self.key, self.model = "", "", ""
         self.blocks: list[Any] = []
-        self.first: dict[str, Any] = {}
+        self.first = Where()
         self.usage: Usage | None = None
         self.results: list[Said] = []
 
-    def take(self, line: dict[str, Any], key: str, where: dict[str, Any]) -> Iterator[Entry]:
+    def take(self, line: dict[str, Any], key: str, where: Where) -> Iterator[Entry]:
         message = line["message"]
         response = str(message.get("id") or key)
         if response != self.id:
@@ -124,7 +125,7 @@ class _Answer:
             except Invalid as error:
                 yield Unread(reason=error.message, **where)
 
-    def ask(self, line: dict[str, Any], key: str, where: dict[str, Any]) -> Iterator[Entry]:
+    def ask(self, line: dict[str, Any], key: str, where: Where) -> Iterator[Entry]:
         content = line["message"].get("content")
         message = {"role": "user", "content": content}
         said = Said(message=message, key=key, **where)

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from refold.core.model import Usage
-from refold.edges.importers.entry import About, Billed, Entry, Noted, Said, Summed, Unread
+from refold.edges.importers.entry import About, Billed, Entry, Noted, Said, Summed, Unread, Where
 from refold.edges.importers.lines import UNREADABLE, Lines, digest, happened
 
 _TYPES = ("session_meta", "response_item", "turn_context", "event_msg", "compacted")
@@ -49,7 +49,7 @@ def entries(lines: Lines) -> Iterator[Entry]:
     taken_back = rolled_back(lines)
     for number, line, raw in lines.objects():
         payload, kind = line.get("payload"), str(line.get("type") or "line")
-        where = {"line": number, "at_ms": happened(line.get("timestamp"))}
+        where = Where(line=number, at_ms=happened(line.get("timestamp")))
         key = f"{number}:{digest(raw)}"
         if not isinstance(payload, dict) or kind not in _TYPES:
             if kind not in _TYPES:
@@ -61,7 +61,7 @@ def entries(lines: Lines) -> Iterator[Entry]:
             yield from _READERS[kind](payload, key, where)
 
 
-def _meta(payload: dict[str, Any], key: str, where: dict[str, Any]) -> Iterator[Entry]:
+def _meta(payload: dict[str, Any], key: str, where: Where) -> Iterator[Entry]:
     instructions = payload.get("base_instructions") or payload.get("instructions")
     if isinstance(instructions, dict):
         instructions = instructions.get("text")
@@ -72,20 +72,20 @@ def _meta(payload: dict[str, Any], key: str, where: dict[str, Any]) -> Iterator[
     yield Noted(kind="session_meta", data=rest, key=key, **where)
 
 
-def _context(payload: dict[str, Any], key: str, where: dict[str, Any]) -> Iterator[Entry]:
+def _context(payload: dict[str, Any], key: str, where: Where) -> Iterator[Entry]:
     if isinstance(payload.get("model"), str):
         yield About(model=payload["model"], **where)
     yield Noted(kind="turn_context", data=payload, key=key, **where)
 
 
-def _item(payload: dict[str, Any], key: str, where: dict[str, Any]) -> Iterator[Entry]:
+def _item(payload: dict[str, Any], key: str, where: Where) -> Iterator[Entry]:
     if payload.get("type") in BESIDE_ITEMS:
         yield Noted(kind=payload["type"], data=payload, key=key, **where)
     else:
         yield Said(message=payload, key=key, **where)
 
 
-def _event(payload: dict[str, Any], key: str, where: dict[str, Any]) -> Iterator[Entry]:
+def _event(payload: dict[str, Any], key: str, where: Where) -> Iterator[Entry]:
     kind = str(payload.get("type") or "event")
     usage = _usage_of(payload, key) if kind == "token_count" else None
     if usage is not None:
@@ -105,7 +105,7 @@ def _usage_of(payload: dict[str, Any], key: str) -> Usage | None:
     return Usage(input=counts[0], output=counts[1], cache_read=counts[2], response=key)
 
 
-def _compacted(payload: dict[str, Any], key: str, where: dict[str, Any]) -> Iterator[Entry]:
+def _compacted(payload: dict[str, Any], key: str, where: Where) -> Iterator[Entry]:
     text = str(payload.get("message") or "").strip() or _readable(payload)
     yield Noted(kind="compacted", data=payload, key=f"{key}+", **where)
     if text:

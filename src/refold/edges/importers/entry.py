@@ -9,7 +9,7 @@ make entries, `follow` writes them.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypedDict
 
 from msgspec import Struct
 
@@ -23,6 +23,14 @@ class Entry(Struct, frozen=True, kw_only=True):
     session: str = ""
     key: str = ""
     at_ms: int | None = None
+
+
+class Where(TypedDict, total=False):
+    """Where and when an entry stands, as importers hand it on."""
+
+    line: int
+    session: str
+    at_ms: int | None
 
 
 class About(Entry, frozen=True, kw_only=True):

@@ -1,9 +1,9 @@
 """A conversation follows a session of another program's file: what is new in the file is appended,
 and where the file went another way, the conversation goes back to the fork and takes that.
 
-The keys of the file's messages are compared with the keys in the log, one after the other. Importing
-again changes nothing, a session that went on is continued, one that was rewound is followed by a
-restore, which can be undone. A message that cannot be taken is told with its line, and kept as a
+The keys of the file's messages are compared with the keys in the log, one after the other.
+Importing again changes nothing, a session that went on is continued, one that was rewound is
+followed by a restore, which can be undone. A message that cannot be taken is told with its line, and kept as a
 note where it can be. Neighbours: `entry` is what comes in, `importer` has one of these per session.
 """
 
@@ -161,15 +161,16 @@ def known_keys(context: Context) -> tuple[list[tuple[str, int]], set[str]]:
     off = switches(_events(context)).off
     places: list[tuple[str, int]] = []
     notes: set[str] = set()
+    seen: set[str] = set()  # a message may be several events
     for event in _events(context):
         if event.seq in off or event.kind not in ("message", "note") or _MARK not in event.body:
             continue
         body = decode(event)
         if isinstance(body, Note) and body.kind != ADOPTED:
             notes.add(body.key)
-        elif isinstance(body, Message | Note) and body.key:
-            if not places or places[-1][0] != body.key:
-                places.append((body.key, event.seq))
+        elif isinstance(body, Message | Note) and body.key not in seen:
+            seen.add(body.key)
+            places.append((body.key, event.seq))
     return places, notes
 
 

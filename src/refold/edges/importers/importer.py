@@ -1,9 +1,9 @@
-"""A file of another program becomes conversations of a store: one for the session, one for each side
-chain.
+"""A file of another program becomes conversations of a store: one for the session, one for each
+side chain.
 
 The id follows from the source and the session, so the same session is the same conversation again,
-wherever the file lies; a list without an id of its own is known by its path. Neighbours: `recognition`
-says whose file it is, `follow` writes.
+wherever the file lies; a list without an id of its own is known by its path. Neighbours:
+`recognition` says whose file it is, `follow` writes.
 """
 
 from __future__ import annotations
@@ -105,9 +105,7 @@ def _followed(
     )
 
 
-def _follower(
-    store: Store, config: Config, found: Recognised, main: str, session: str
-) -> Follower:
+def _follower(store: Store, config: Config, found: Recognised, main: str, session: str) -> Follower:
     id = main if not session else fitting(f"{main}-{session}")
     context = Context(store, id, config=config)
     metadata = {**context.view.metadata, "imported": found.source}

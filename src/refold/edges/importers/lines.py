@@ -1,8 +1,8 @@
 """A file as lines, whatever it is packed in: plain, gzip, or zstd where the extra is installed.
 
-Nothing is held but one line. A line that is too long is told and passed over; a file that unpacks to
-far more than it has is told and left; one that ends in the middle gives what it has. A line that is
-no JSON object is told. Neighbours: `entry.Unread` is how it is told, importers walk the lines.
+Nothing is held but one line. A line that is too long is told and passed over; a file that unpacks
+to far more than it has is told and left; one that ends in the middle gives what it has. A line
+that is no JSON object is told. Neighbours: `entry.Unread` is how it is told, importers walk the lines.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def unpacked(file: BinaryIO, path: Path) -> io.BufferedReader:
 
 def _zstd(file: BinaryIO, path: Path) -> io.RawIOBase:
     try:
-        from backports import zstd
+        from backports import zstd  # type: ignore[import-not-found,unused-ignore]
     except ImportError as error:
         hint = 'install the extra: pip install "refold[zstd]", or unpack it with zstd -d'
         raise Unavailable(f"{path.name} is packed with zstd", hint=hint) from error

@@ -2,9 +2,9 @@
 per line or one list.
 
 A file is a list of messages, an object that has one (`messages`, `conversations`, `input`,
-`contents`, `history`) beside `system`, `tools` and `model`, a list of such objects, or JSON Lines of
-any of these. Several conversations in a file are sessions of their own. Neighbours: `plain` reads one
-message, `lines` the file.
+`contents`, `history`) beside `system`, `tools` and `model`, a list of such objects, or JSON Lines
+of any of these. Several conversations in a file are sessions of their own. Neighbours: `plain`
+reads one message, `lines` the file.
 """
 
 from __future__ import annotations
