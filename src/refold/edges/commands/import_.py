@@ -18,7 +18,7 @@ from msgspec import Meta, Struct, field
 
 from refold.conversations.importer import DOCUMENT_BYTES_MAX
 from refold.display import number
-from refold.edges.commands.command import Arguments, Command, Progress, Result, Screen
+from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.session import Session
 from refold.edges.importers import REFOLD, SOURCES, Source
 from refold.edges.importers.importer import Report, import_file
@@ -83,7 +83,7 @@ def run(session: Session, arguments: ImportArguments) -> Imported:
         raise Invalid("no file is named", hint="name a PATH, or find sessions with --scan")
     paths = _expanded(arguments)
     if len(arguments.files) == 1 and paths == [Path(arguments.files[0])]:
-        return _result(session, [_one(session, paths[0], arguments.id, None)], {})
+        return _result(session, [_one(session, paths[0], arguments.id)], {})
     in_folders = {path for path in paths if str(path) not in arguments.files}
     return _all(session, paths, in_folders)
 
@@ -128,20 +128,17 @@ def _is_wanted(session: Session, found: tuple[Found, ...]) -> bool:
 def _all(session: Session, paths: list[Path], in_folders: set[Path]) -> Imported:
     """Imports file after file. What was not named itself and is no session is passed over."""
     reports: list[Report] = []
-    failed: dict[str, str] = field(default_factory=dict)
-    with session.progress("importing") as show:
-        for done, path in enumerate(paths):
-            if show is not None:
-                show(path.name, done, len(paths))
-            try:
-                reports.append(_one(session, path, None, None))
-            except RefoldError as error:
-                if path not in in_folders or not isinstance(error, Invalid):
-                    failed[str(path)] = str(error)
+    failed: dict[str, str] = {}
+    for path in paths:
+        try:
+            reports.append(_one(session, path))
+        except RefoldError as error:
+            if path not in in_folders or not isinstance(error, Invalid):
+                failed[str(path)] = str(error)
     return _result(session, reports, failed)
 
 
-def _one(session: Session, path: Path, id: str | None, show: Progress | None) -> Report:
+def _one(session: Session, path: Path, id: str | None = None) -> Report:
     if str(path) == STDIN:
         with _kept_stdin(session) as kept:
             return _named(import_file(session.target, session.config, kept, id=id))

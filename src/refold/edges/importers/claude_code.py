@@ -19,7 +19,7 @@ from msgspec import Struct
 from refold.core.model import Usage
 from refold.dialects.usage import read_usage
 from refold.edges.importers.entry import About, Entry, Noted, Said, Summed, Unread, Where
-from refold.edges.importers.lines import UNREADABLE, Lines, digest, happened
+from refold.edges.importers.lines import UNREADABLE, Lines, digest, happened, told
 from refold.errors import Invalid
 
 SYNTHETIC = "<synthetic>"  # the model of a line that no model wrote, such as an error
@@ -52,16 +52,16 @@ def entries(lines: Lines) -> Iterator[Entry]:
         where = Where(line=number, session=session, at_ms=happened(line.get("timestamp")))
         key = str(line.get("uuid") or f"{number}:{digest(raw)}")
         if not _is_spoken(line):
-            yield from _beside(line, key, where)
+            yield from told(_beside(line, key, where), where)
             continue
         if not session and key not in live:
-            yield Noted(kind="left-branch", data=line, key=key, **where)
+            yield Noted(kind="left-branch", data=line, key=f"left:{key}", **where)
             continue
         answer = answers.setdefault(session, _Answer())
         if line["type"] == "assistant":
-            yield from answer.take(line, key, where)
+            yield from told(answer.take(line, key, where), where)
         else:
-            yield from answer.ask(line, key, where)
+            yield from told(answer.ask(line, key, where), where)
     for answer in answers.values():
         yield from answer.end()
 

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from refold.core.model import Usage
 from refold.edges.importers.entry import About, Billed, Entry, Noted, Said, Summed, Unread, Where
-from refold.edges.importers.lines import UNREADABLE, Lines, digest, happened
+from refold.edges.importers.lines import UNREADABLE, Lines, digest, happened, told
 
 _TYPES = ("session_meta", "response_item", "turn_context", "event_msg", "compacted")
 # What these say stands in the items beside them.
@@ -58,7 +58,7 @@ def entries(lines: Lines) -> Iterator[Entry]:
         elif number in taken_back:
             yield Noted(kind="rolled-back", data=line, key=key, **where)
         else:
-            yield from _READERS[kind](payload, key, where)
+            yield from told(_READERS[kind](payload, key, where), where)
 
 
 def _meta(payload: dict[str, Any], key: str, where: Where) -> Iterator[Entry]:

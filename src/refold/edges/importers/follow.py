@@ -3,8 +3,9 @@ and where the file went another way, the conversation goes back to the fork and 
 
 The keys of the file's messages are compared with the keys in the log, one after the other.
 Importing again changes nothing, a session that went on is continued, one that was rewound is
-followed by a restore, which can be undone. A message that cannot be taken is told with its line, and kept as a
-note where it can be. Neighbours: `entry` is what comes in, `importer` has one of these per session.
+followed by a restore, which can be undone. A message that cannot be taken is told with its line,
+and kept as a note where it can be. Neighbours: `entry` is what comes in, `importer` has one of
+these per session.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class Follower:
         self._places, self._notes = known_keys(context)
         self._at = 0  # how many of the places the file has had so far
         self._seen: set[str] = set()
+        self._passed: set[str] = set()  # the keys of the notes that the file has had so far
         self._answered: int | None = None  # the head that the reply being read was given
         self.messages = self.new = self.restored = 0
         self.unread: list[Unread] = []
@@ -108,10 +110,19 @@ class Follower:
         if key == entry.key:
             self._at += 1
             return seq
-        self.context.restore(seq - 1)
+        self._go_back(seq - 1)
+        return 0
+
+    def _go_back(self, seq: int) -> None:
+        """Takes the log back to a seq. Notes that the file had before this place stay."""
+        after = [note for note in self.context.log.notes() if note.seq > seq]
+        self.context.restore(seq)
         self.restored += len(self._places) - self._at
         del self._places[self._at :]
-        return 0
+        self._notes -= {note.key for note in after}
+        for note in after:
+            if note.key in self._passed:
+                self.context.note(note.kind, note.data, by=note.by, at=note.at_ms, key=note.key)
 
     def _bill(self, billed: Billed) -> None:
         upto, self._answered = self._answered, None
@@ -127,6 +138,7 @@ class Follower:
     # --- what is no message ---
 
     def _note(self, noted: Noted) -> None:
+        self._passed.add(noted.key)
         if noted.key not in self._notes:
             self.context.note(noted.kind, noted.data, by=self._by, at=noted.at_ms, key=noted.key)
 

@@ -2,7 +2,8 @@
 
 Nothing is held but one line. A line that is too long is told and passed over; a file that unpacks
 to far more than it has is told and left; one that ends in the middle gives what it has. A line
-that is no JSON object is told. Neighbours: `entry.Unread` is how it is told, importers walk the lines.
+that is no JSON object is told. Neighbours: `entry.Unread` is how it is told, importers walk the
+lines.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any, BinaryIO, cast
 import msgspec
 
 from refold.conversations.importer import open_regular_file
-from refold.edges.importers.entry import Unread
+from refold.edges.importers.entry import Entry, Unread, Where
 from refold.errors import Invalid, RefoldError, Unavailable
 from refold.system.moments import HAPPENED_MS_MAX
 
@@ -52,7 +53,7 @@ class Lines:
                 for number, line in enumerate(self._bounded(file), start=1):
                     if line.strip():
                         yield number, line
-            except (EOFError, OSError, zlib.error) as error:
+            except (EOFError, OSError) as error:
                 self._tell(number + 1, f"the file ends before its end: {error}")
 
     def objects(self) -> Iterator[tuple[int, dict[str, Any], bytes]]:
@@ -100,7 +101,7 @@ def unpacked(file: BinaryIO, path: Path) -> io.BufferedReader:
     start = file.read(4)
     file.seek(0)
     if start.startswith(_GZIP):
-        return io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=file)), PIECE_BYTES)
+        return io.BufferedReader(_Guarded(gzip.GzipFile(fileobj=file), zlib.error), PIECE_BYTES)
     if start == _ZSTD:
         return io.BufferedReader(_zstd(file, path), PIECE_BYTES)
     return cast(io.BufferedReader, file)
@@ -117,7 +118,8 @@ def _zstd(file: BinaryIO, path: Path) -> io.RawIOBase:
 
 
 class _Guarded(io.RawIOBase):
-    """A stream whose own errors are those of a damaged file."""
+    """A stream that gives what it has before it fails, and whose own errors are those of a damaged
+    file."""
 
     def __init__(self, stream: Any, error: type[Exception]) -> None:
         self._stream, self._error = stream, error
@@ -127,7 +129,7 @@ class _Guarded(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         try:
-            piece = self._stream.read(len(buffer))
+            piece = self._stream.read1(len(buffer))
         except self._error as error:
             raise EOFError(str(error)) from error
         buffer[: len(piece)] = piece
@@ -144,7 +146,7 @@ def document(path: Path) -> Any:
     with open_regular_file(str(path)) as file:
         try:
             content = unpacked(file, path).read(DOCUMENT_BYTES_MAX + 1)
-        except (EOFError, OSError, zlib.error) as error:
+        except (EOFError, OSError) as error:
             raise Invalid(f"{path} ends before its end: {error}", hint="copy it again") from error
     if len(content) > DOCUMENT_BYTES_MAX:
         hint = "write one message per line (JSON Lines), which is read line by line"
@@ -159,6 +161,16 @@ def _not_json(path: Path, content: bytes, error: Exception) -> RefoldError:
     place = str(error).rpartition("byte ")[2].rstrip(")")
     line = content[: int(place)].count(b"\n") + 1 if place.isdigit() else 1
     return Invalid(f"{path}, line {line}: no JSON: {error}", hint="refold import --list")
+
+
+def told(entries: Iterator[Entry], where: Where) -> Iterator[Entry]:
+    """The entries of one line; where a value has another type than the format says, what came
+    before it, and that."""
+    try:
+        yield from entries
+    except (TypeError, AttributeError, LookupError, ValueError) as error:
+        reason = f"a value of the wrong type ({type(error).__name__})"
+        yield Unread(reason=reason, **where)
 
 
 def happened(value: Any) -> int | None:
