@@ -67,6 +67,7 @@ COMMANDS = {
     "clear": Entry("clear", "Take everything but pins off the page."),
     "export": Entry("export", "Write a conversation to a file."),
     "import": Entry("import_", "Read sessions of other agents, lists of messages, and exports."),
+    "replay": Entry("replay", "Play a session through refold and through what others do."),
     "copy": Entry("copy", "Copy conversations to another store."),
     "delete": Entry("delete", "Remove conversations for good."),
     "sweep": Entry("sweep", "Remove old conversations for good, by age and by number."),
