@@ -81,6 +81,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "clear": {"backup": "backup.json", "yes": True},
     "export": {"file": "a.json"},
     "import": {"files": ["exported.json"], "id": "imported"},
+    "replay": {"session": "fix-login", "window": 2_000},
     "copy": {"from": "STORE", "to": "files:tree"},
     "delete": {"conversations": ["fix-login"], "yes": True},
     "sweep": {"keep": 0, "yes": True},
