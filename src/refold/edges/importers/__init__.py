@@ -27,14 +27,16 @@ DOCUMENTED = "the documented format only: the program was not run here"
 SOURCES = {
     "claude-code": Source("claude_code", "Claude Code", "~/.claude/projects/*/*.jsonl", REAL),
     "codex": Source("codex", "Codex CLI", "~/.codex/sessions/**/*.jsonl[.zst]", REAL),
+    "gemini-cli": Source("gemini_cli", "Gemini CLI", "~/.gemini/tmp/*/chats/*.jsonl", DOCUMENTED),
+    "aider": Source("aider", "aider's chat history", ".aider.chat.history.md", DOCUMENTED),
     "mini-swe-agent": Source(
         "mini_swe_agent", "mini-SWE-agent trajectories", "*.traj.json", DOCUMENTED
     ),
     "swe-agent": Source("swe_agent", "SWE-agent trajectories", "*.traj", DOCUMENTED),
     "messages": Source(
         "messages",
-        "lists of messages: OpenAI, Anthropic, Gemini, ShareGPT",
-        "*.json, *.jsonl",
+        "lists of messages: OpenAI, Anthropic, Gemini, ShareGPT, Cline",
+        "*.json, *.jsonl, api_conversation_history.json",
         "real sessions, as lists",
     ),
 }

@@ -14,7 +14,15 @@ from pathlib import Path
 from msgspec import Struct
 
 FILES_MAX = 100_000
-ENDINGS = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".json", ".json.gz", ".traj")
+ENDINGS = (
+    ".jsonl",
+    ".jsonl.gz",
+    ".jsonl.zst",
+    ".json",
+    ".json.gz",
+    ".traj",
+    ".aider.chat.history.md",
+)
 
 
 class Found(Struct, frozen=True, kw_only=True):
@@ -34,6 +42,7 @@ def roots() -> dict[str, list[Path]]:
     return {
         "claude-code": [claude / "projects"],
         "codex": [codex / "sessions", codex / "archived_sessions"],
+        "gemini-cli": [home / ".gemini" / "tmp"],
     }
 
 

@@ -39,6 +39,8 @@ def recognised(path: Path) -> Recognised | None:
         raise Invalid(f"{path} is empty", hint=HINT)
     if f'"{FORMAT}"'.encode() in start[0][1][:SNIFFED_BYTES]:
         return None
+    if (of_text := _of_text(start[0][1])) is not None:
+        return of_text
     values = list(_objects(line for _, line in start))
     # One object in its only line may be a document as well as a line.
     if values and (len(start) > 1 or not _is_whole(path)):
@@ -60,6 +62,14 @@ def _is_whole(path: Path) -> bool:
     return sum(1 for _ in islice(Lines(path), 2)) == 1
 
 
+def _of_text(first: bytes) -> Recognised | None:
+    for name, source in SOURCES.items():
+        module = import_module(f"{__package__}.{source.module}")
+        if hasattr(module, "is_text") and module.is_text(first):
+            return Recognised(name, None, module.entries)
+    return None
+
+
 def _of_lines(path: Path, values: list[dict[str, Any]]) -> Recognised | None:
     for name, source in SOURCES.items():
         module = import_module(f"{__package__}.{source.module}")
@@ -74,7 +84,8 @@ def _of_document(path: Path) -> Recognised | None:
     for name, source in SOURCES.items():
         module = import_module(f"{__package__}.{source.module}")
         if hasattr(module, "is_document") and module.is_document(value):
-            return Recognised(name, None, module.of_document)
+            of = getattr(module, "session_of", None)
+            return Recognised(name, of(Lines(path)) if of else None, module.of_document)
     return None
 
 
