@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from refold.core.model import Usage
 from refold.dialects import dialect
@@ -95,6 +95,24 @@ class Replayed(Struct, frozen=True, kw_only=True):
         return next(one for one in self.outcomes if one.policy == policy)
 
 
+class Kept(Struct):
+    """Every prompt of every policy: each text once, and a page as how many texts it shares with
+    the page before, and those after them. `log` are the session's own messages, `seen` how many of
+    them there were before each turn."""
+
+    texts: dict[str, int] = field(default_factory=dict)
+    pages: dict[str, list[tuple[int, list[int]]]] = field(default_factory=dict)
+    log: list[int] = field(default_factory=list)
+    seen: list[int] = field(default_factory=list)
+
+    def number(self, text: str) -> int:
+        return self.texts.setdefault(text, len(self.texts))
+
+    def keep(self, policy: str, said: list[str], same: int) -> None:
+        new = [self.number(text) for text in said[same:]]
+        self.pages.setdefault(policy, []).append((same, new))
+
+
 class AsTheAgent(Everything):
     """The agent's own compactions: its summary, and what came after it."""
 
@@ -138,8 +156,11 @@ class _Checked(Refold):
 class _Run:
     """One policy on one session."""
 
-    def __init__(self, name: str, policy: Policy, window: int, model: str) -> None:
+    def __init__(
+        self, name: str, policy: Policy, window: int, model: str, kept: Kept | None
+    ) -> None:
         self.name, self.policy, self.window, self.model = name, policy, window, model
+        self.kept = kept
         self.turns: list[Turn] = []
         self.lost: list[Lost] = []
         self.recall = Recall()
@@ -157,11 +178,13 @@ class _Run:
         began = time.process_time()
         prompt = self._prompt()
         self.cpu_s += time.process_time() - began
-        said = [message["role"] + "\0" + text_of(message) for message in prompt]
+        said = list(map(spoken, prompt))
         sizes = list(map(tokens_of, prompt))
         same = same_prefix(self.previous, said)
         self.turns.append(Turn(sum(sizes), sum(sizes[:same]), same < len(self.previous)))
         self.previous = said
+        if self.kept is not None:
+            self.kept.keep(self.name, said, same)
         for fault in faults_of(prompt, self.window, request):
             if not (self.name in (ALL, AGENT) and fault == "over budget"):
                 self.faults[fault] = self.faults.get(fault, 0) + 1
@@ -211,20 +234,26 @@ class _Run:
         return sum(known) if len(known) == len(costs) else None
 
 
+def spoken(message: Message) -> str:
+    """Who said it, and what it says."""
+    return f"{message['role']}\0{text_of(message)}"
+
+
 def replay(
     messages: list[Message],
     window: int,
     model: str = "",
     progress: Callable[[int, int], Any] | None = None,
+    kept: Kept | None = None,
 ) -> Replayed:
-    """Plays the session through all policies."""
+    """Plays the session through all policies. Every prompt is kept in `kept`, if it is given."""
     said = [message for message in messages if not message.get(SUMMARY)]
     ours = _Checked()
     policies: dict[str, Policy] = {OURS: ours}
     policies |= {name: make() for name, make in BASELINES.items()}
     if len(said) < len(messages):
         policies[AGENT] = AsTheAgent()
-    runs = [_Run(name, policy, window, model) for name, policy in policies.items()]
+    runs = [_Run(name, policy, window, model, kept) for name, policy in policies.items()]
     history, size, request = History(schema_words(said)), 0, ""
     opening = opening_of(said)
     index = 0
@@ -239,8 +268,12 @@ def replay(
             asked = request if tokens_of_text(request) < window // 4 else ""
             for run in runs:
                 run.turn(asked, needs)
+            if kept is not None:
+                kept.seen.append(len(kept.log))
         request = str(message.get("content") or "") if message["role"] == "user" else request
         history.add(index, message)
+        if kept is not None:
+            kept.log.append(kept.number(spoken(message)))
         size += tokens_of(message)
         index += 1
         for run in runs:

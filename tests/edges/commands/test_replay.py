@@ -45,3 +45,20 @@ def test_content_of_a_session_cannot_steer_the_terminal(url: str, tmp_path: Path
     said[2]["content"] = "\x1b[2J src/file_1.py tells of the login form\n" + said[2]["content"]
     (tmp_path / "s.json").write_text(json.dumps(said))
     assert "\x1b[2J" not in run("replay", str(tmp_path / "s.json"), "--window", "3000").stdout
+
+
+def test_a_page_is_written_without_secrets_and_replaces_only_its_like(
+    url: str, tmp_path: Path
+) -> None:
+    said = turns(30)
+    secret = "sk-ant-api03-" + "a1B2c3D4" * 11
+    said[2]["content"] = f"ANTHROPIC_API_KEY={secret}\n" + said[2]["content"]
+    (tmp_path / "s.json").write_text(json.dumps(said))
+    for _ in range(2):
+        done = run("replay", "s.json", "--window", "3000", "--html", "page.html")
+        assert done.exit_code == 0 and "page.html shows every turn" in done.stdout
+    assert secret not in (tmp_path / "page.html").read_text(encoding="utf-8")
+    (tmp_path / "mine.html").write_text("mine")
+    assert run("replay", "s.json", "--html", "mine.html").exit_code == 4
+    assert (tmp_path / "mine.html").read_text() == "mine"
+    assert run("replay", "--all", "--html", "all.html").exit_code == 2

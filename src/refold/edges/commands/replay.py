@@ -19,14 +19,16 @@ from refold.edges.commands.session import Session
 from refold.edges.commands.text import short_line
 from refold.edges.importers.importer import import_file
 from refold.engine.context import Context
-from refold.errors import Invalid, NotFound
+from refold.errors import Conflict, Invalid, NotFound
 from refold.log.reading import conversations
+from refold.redaction import redactor
 from refold.replay.plot import plot
-from refold.replay.run import Outcome, Replayed, replay
+from refold.replay.run import Kept, Outcome, Replayed, replay
 from refold.replay.session import messages_of
 from refold.replay.texts import Message, tokens_of_all
 from refold.stores import open_store
 from refold.stores.protocol import Store
+from refold.system.disk import os_failure
 from refold.tokens.models import model_info
 
 WINDOW_MIN, WINDOW_MAX = 1_000, 100_000_000
@@ -35,6 +37,9 @@ LOST_SHOWN, LINE_CHARS = 5, 80
 SESSION = Meta(description="A conversation of the store, or a file.", extra=POSITIONAL)
 WINDOW = Meta(description="The window, in tokens.", ge=WINDOW_MIN, le=WINDOW_MAX)
 MODEL = Meta(description="The model whose window and prices count; the session's by default.")
+HTML = Meta(
+    description="Write a page that shows every turn, without secrets.", extra={"metavar": "FILE"}
+)
 EVERY = Meta(description="Every imported session, in one table.")
 
 
@@ -43,6 +48,7 @@ class ReplayArguments(Arguments, frozen=True, kw_only=True):
     window: Annotated[int, WINDOW] | None = None
     model: Annotated[str, MODEL] | None = None
     all: Annotated[bool, EVERY] = False
+    html: Annotated[str, HTML] | None = None
 
 
 class Played(Struct, frozen=True, kw_only=True):
@@ -59,6 +65,7 @@ class Replays(Result, frozen=True, kw_only=True):
     sessions: list[Played]
     skipped: dict[str, str]
     is_total: bool = False
+    page: str = ""
 
 
 def run(session: Session, arguments: ReplayArguments) -> Replays:
@@ -67,7 +74,13 @@ def run(session: Session, arguments: ReplayArguments) -> Replays:
         raise Invalid("one session is replayed, or all", hint=hint)
     if arguments.session is not None:
         store, id = _found(session, arguments.session)
-        return Replays(sessions=[_played(session, store, id, arguments)], skipped={})
+        kept = Kept() if arguments.html is not None else None
+        one = _played(session, store, id, arguments, kept)
+        if kept is not None and arguments.html is not None:
+            _write(session, one, kept, Path(arguments.html))
+        return Replays(sessions=[one], skipped={}, page=arguments.html or "")
+    if arguments.html is not None:
+        raise Invalid("a page shows one session", hint="name it, or leave --html out")
     played: list[Played] = []
     skipped: dict[str, str] = {}
     for id in _imported(session.store):
@@ -97,7 +110,13 @@ def _imported(store: Store) -> Iterator[str]:
             yield about.id
 
 
-def _played(session: Session, store: Store, id: str, arguments: ReplayArguments) -> Played:
+def _played(
+    session: Session,
+    store: Store,
+    id: str,
+    arguments: ReplayArguments,
+    kept: Kept | None = None,
+) -> Played:
     context = Context(store, id, config=session.config)
     messages = messages_of(context)
     model = arguments.model or context.view.model
@@ -110,8 +129,28 @@ def _played(session: Session, store: Store, id: str, arguments: ReplayArguments)
             if show is not None:
                 show(f"replaying {id}", done, total)
 
-        replayed = replay(messages, window, model, progress)
+        replayed = replay(messages, window, model, progress, kept)
     return Played(session=id, replayed=replayed, remark=remark)
+
+
+def _write(session: Session, played: Played, kept: Kept, path: Path) -> None:
+    """Writes the page. Only a page of the same kind is replaced."""
+    from refold.replay.page import MARK, page_of
+
+    rows = [HEADS, *(_row([one]) for one in played.replayed.outcomes)]
+    redact = redactor(session.config.redact, "exports")
+    page = page_of(played.session, played.replayed, kept, rows, redact)
+    try:
+        if path.exists() and not _begins_with(path, MARK.encode()):
+            raise Conflict(f"{path} is there and is no replay", hint="choose another name")
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise os_failure(error, f"cannot write {path}") from error
+
+
+def _begins_with(path: Path, mark: bytes) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(mark)) == mark
 
 
 def _window(messages: list[Message], model: str, given: int | None) -> tuple[int, str]:
@@ -135,6 +174,8 @@ HEADS = ("policy", "tokens sent", "from cache", "cost", "page changes", "names k
 def show(replays: Replays, screen: Screen) -> None:
     if not replays.is_total:
         _show_one(replays.sessions[0], screen)
+        if replays.page:
+            screen.line(f"{replays.page} shows every turn; open it in a browser.")
         return
     rows = [_total_row(name, replays) for name in _policies(replays)]
     screen.line(f"{number(len(replays.sessions), 'session')}, all turns together:")
