@@ -69,6 +69,27 @@ def test_a_response_in_several_lines_is_one_message_and_is_billed_once(
     assert context.log.events(limit=50)[-1].at_ms == 1_777_630_273_000
 
 
+def test_what_was_billed_counts_once_and_whole_however_often_it_is_imported(
+    store: Store, tmp_path: Path
+) -> None:
+    """The other program's page had a system prompt, tools and a past that are not in the file."""
+    lines = [user("u0", None, "Go on.")]
+    for n in range(150):
+        line = block(f"a{n}", lines[-1]["uuid"], f"msg_{n}", text(f"Step {n}."))
+        line["message"]["usage"] = {
+            "input_tokens": 5,
+            "cache_read_input_tokens": 90_000,
+            "output_tokens": 3,
+        }
+        lines += [line, user(f"u{n + 1}", f"a{n}", "Next.")]
+    for length in (100, 301, 301):
+        imported(store, write(tmp_path / "a.jsonl", lines[:length]))
+    context = Context(store, CLAUDE)
+    assert context.view.totals.calls == 150 and context.view.totals.input == 150 * 90_005
+    assert context.view.totals.cost > 0 and context.view.totals.unpriced == 0
+    assert context.view.tokens < 20_000
+
+
 def test_a_branch_that_was_left_is_no_part_of_the_session(store: Store, tmp_path: Path) -> None:
     lines = [
         user("u1", None, "Say one."),

@@ -13,8 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import assert_never
 
+from msgspec.structs import replace
+
 from refold.core.codec import decode
-from refold.core.model import Event, Message, Note
+from refold.core.model import Event, Message, Note, Usage
 from refold.core.switches import switches
 from refold.edges.importers.entry import About, Billed, Entry, Noted, Said, Summed, Unread
 from refold.engine.context import Context
@@ -36,7 +38,7 @@ class Follower:
         self._at = 0  # how many of the places the file has had so far
         self._seen: set[str] = set()
         self._passed: set[str] = set()  # the keys of the notes that the file has had so far
-        self._answered: int | None = None  # the head that the reply being read was given
+        self._is_new = False  # whether the message that was read last is
         self.messages = self.new = self.restored = 0
         self.unread: list[Unread] = []
 
@@ -86,16 +88,13 @@ class Follower:
         seq = self._known(said)
         if seq == NOT_AGAIN:
             return
+        # Of the last message that the log has, the usage may not have been written.
+        self._is_new = seq == 0 or self._at == len(self._places)
         if seq == 0:
-            before = self.context.view.head
             self.context.append(said.message, at=said.at_ms, key=said.key)
             self.new += 1
-        else:
-            before = seq - 1
         if said.usage is not None:
-            self.context.record(usage=said.usage, upto=before, at=said.at_ms)
-        elif self._answered is None and _is_answer(said.message):
-            self._answered = before
+            self._record(said.usage, said.at_ms)
 
     def _known(self, entry: Said | Summed) -> int:
         """The seq of what the log has of an entry; 0 if it is to be written. Where the log went
@@ -125,8 +124,13 @@ class Follower:
                 self.context.note(note.kind, note.data, by=note.by, at=note.at_ms, key=note.key)
 
     def _bill(self, billed: Billed) -> None:
-        upto, self._answered = self._answered, None
-        self.context.record(usage=billed.usage, upto=upto, at=billed.at_ms)
+        self._record(billed.usage, billed.at_ms)
+
+    def _record(self, usage: Usage, at_ms: int | None) -> None:
+        """Adds what the other program was billed, once. Its page was another one, with a system
+        prompt and tools that the file may not have: no size of ours follows from it."""
+        if self._is_new:
+            self.context.record(usage=replace(usage, estimated=True), upto=0, at=at_ms)
 
     def _keep(self, said: Said) -> None:
         """A message that is none, as a note, if it can be one."""
@@ -157,14 +161,6 @@ class Follower:
             return
         told = {"line": summed.line}
         self.context.note(ADOPTED, told, by=self._by, at=summed.at_ms, key=summed.key)
-
-
-def _is_answer(message: object) -> bool:
-    """Whether a message is a part of a reply: what came out of the model."""
-    if not isinstance(message, dict):
-        return False
-    kind = str(message.get("type") or "")
-    return message.get("role") == "assistant" or kind == "reasoning" or kind.endswith("_call")
 
 
 def known_keys(context: Context) -> tuple[list[tuple[str, int]], set[str]]:
