@@ -247,44 +247,64 @@ def replay(
     kept: Kept | None = None,
 ) -> Replayed:
     """Plays the session through all policies. Every prompt is kept in `kept`, if it is given."""
-    said = [message for message in messages if not message.get(SUMMARY)]
-    ours = _Checked()
-    policies: dict[str, Policy] = {OURS: ours}
-    policies |= {name: make() for name, make in BASELINES.items()}
-    if len(said) < len(messages):
-        policies[AGENT] = AsTheAgent()
-    runs = [_Run(name, policy, window, model, kept) for name, policy in policies.items()]
-    history, size, request = History(schema_words(said)), 0, ""
-    opening = opening_of(said)
-    index = 0
-    for done, message in enumerate(messages):
+    player = _Player(messages, window, model, kept)
+    for done, message in enumerate(messages, start=1):
+        player.take(message)
+        if progress is not None:
+            progress(done, len(messages))
+    return player.replayed()
+
+
+class _Player:
+    """All policies on one session, in step: what a turn needs is worked out once."""
+
+    def __init__(self, messages: list[Message], window: int, model: str, kept: Kept | None) -> None:
+        said = [message for message in messages if not message.get(SUMMARY)]
+        self.window, self.model, self.kept = window, model, kept
+        self.ours = _Checked()
+        policies: dict[str, Policy] = {OURS: self.ours}
+        policies |= {name: make() for name, make in BASELINES.items()}
+        if len(said) < len(messages):
+            policies[AGENT] = AsTheAgent()
+        self.runs = [_Run(name, one, window, model, kept) for name, one in policies.items()]
+        self.history, self.opening = History(schema_words(said)), opening_of(said)
+        self.count = self.size = 0
+        self.request = ""
+
+    def take(self, message: Message) -> None:
+        """The next message; before one of the assistant, every policy gives its prompt."""
         if message.get(SUMMARY):
-            for run in runs:
+            for run in self.runs:
                 if run.name == AGENT:
                     run.observe(message)
-            continue
-        if message["role"] == "assistant" and index >= opening:
-            needs = history.needs_of(index, message) if size > window else []
-            asked = request if tokens_of_text(request) < window // 4 else ""
-            for run in runs:
-                run.turn(asked, needs)
-            if kept is not None:
-                kept.seen.append(len(kept.log))
-        request = str(message.get("content") or "") if message["role"] == "user" else request
-        history.add(index, message)
-        if kept is not None:
-            kept.log.append(kept.number(spoken(message)))
-        size += tokens_of(message)
-        index += 1
-        for run in runs:
+            return
+        if message["role"] == "assistant" and self.count >= self.opening:
+            self._turn(message)
+        if message["role"] == "user":
+            self.request = str(message.get("content") or "")
+        self.history.add(self.count, message)
+        if self.kept is not None:
+            self.kept.log.append(self.kept.number(spoken(message)))
+        self.size += tokens_of(message)
+        self.count += 1
+        for run in self.runs:
             run.observe(message)
-        if progress is not None:
-            progress(done + 1, len(messages))
-    return Replayed(
-        messages=len(said),
-        tokens=size,
-        window=window,
-        model=model,
-        outcomes=[run.outcome() for run in runs],
-        receipts=ours.receipts(),
-    )
+
+    def _turn(self, message: Message) -> None:
+        overflows = self.size > self.window
+        needs = self.history.needs_of(self.count, message) if overflows else []
+        asked = self.request if tokens_of_text(self.request) < self.window // 4 else ""
+        for run in self.runs:
+            run.turn(asked, needs)
+        if self.kept is not None:
+            self.kept.seen.append(len(self.kept.log))
+
+    def replayed(self) -> Replayed:
+        return Replayed(
+            messages=self.count,
+            tokens=self.size,
+            window=self.window,
+            model=self.model,
+            outcomes=[run.outcome() for run in self.runs],
+            receipts=self.ours.receipts(),
+        )

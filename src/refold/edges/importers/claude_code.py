@@ -5,7 +5,8 @@ One response is written as one line per block, with the results of its tools in 
 of a response become one message, results follow it, its usage counts once. Lines form a tree by
 `parentUuid`: the branch that the last line stands on is the session, and parallel results, which
 fork the tree, belong to it. Side chains are sessions of their own. The summary that follows a
-compact boundary stands for what came before. Neighbours: `entry`, `lines`.
+compact boundary stands for what came before. Neighbours: `claude_tree` finds the
+branch, `entry`, `lines`.
 """
 
 from __future__ import annotations
@@ -13,18 +14,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-from msgspec import Struct
+from msgspec.structs import replace
 
 from refold.core.model import Usage
 from refold.dialects.usage import read_usage
+from refold.edges.importers.claude_tree import SPOKEN, live_branch
 from refold.edges.importers.entry import About, Entry, Noted, Said, Summed, Unread, Where
-from refold.edges.importers.lines import UNREADABLE, Lines, digest, happened, told
+from refold.edges.importers.lines import Lines, digest, happened, told
 from refold.errors import Invalid
 
 SYNTHETIC = "<synthetic>"  # the model of a line that no model wrote, such as an error
 _TITLES = {"summary": "summary", "custom-title": "customTitle", "ai-title": "aiTitle"}
-_SPOKEN = ("user", "assistant")
 
 
 def is_mine(lines: list[dict[str, Any]]) -> bool:
@@ -68,7 +68,7 @@ def entries(lines: Lines) -> Iterator[Entry]:
 
 def _is_spoken(line: dict[str, Any]) -> bool:
     message = line.get("message")
-    if line.get("type") not in _SPOKEN or not isinstance(message, dict):
+    if line.get("type") not in SPOKEN or not isinstance(message, dict):
         return False
     return message.get("model") != SYNTHETIC
 
@@ -119,9 +119,7 @@ class _Answer:
         self.blocks += content if isinstance(content, list) else [{"type": "text", "text": content}]
         if isinstance(message.get("usage"), dict):
             try:
-                self.usage = msgspec.structs.replace(
-                    read_usage(message["usage"], "anthropic"), response=response
-                )
+                self.usage = replace(read_usage(message["usage"], "anthropic"), response=response)
             except Invalid as error:
                 yield Unread(reason=error.message, **where)
 
@@ -164,72 +162,3 @@ def _results_of(content: Any) -> list[str]:
         for part in parts
         if isinstance(part, dict) and part.get("type") == "tool_result"
     ]
-
-
-# --- the branch ---
-
-
-class _Block(Struct):
-    type: str = ""
-    id: str = ""
-    tool_use_id: str = ""
-
-
-class _Head(Struct):
-    id: str = ""
-    content: str | list[_Block] = ""
-
-
-class _Line(Struct, rename={"parent": "parentUuid", "logical": "logicalParentUuid"}):
-    type: str = ""
-    uuid: str | None = None
-    parent: str | None = None
-    logical: str | None = None
-    isSidechain: bool = False
-    message: _Head | None = None
-
-
-_decode = msgspec.json.Decoder(_Line).decode
-
-
-def live_branch(lines: Lines) -> set[str]:
-    """The uuids of the lines that the session consists of: the last message and all before it, and
-    the rest of the responses and results that the tree tells apart from them."""
-    parents: dict[str, str | None] = {}
-    heads: dict[str, _Head] = {}
-    leaf = before = None
-    for _, raw in lines:
-        try:
-            line = _decode(raw)
-        except UNREADABLE:
-            continue  # told when the line itself is read
-        if line.uuid is None or line.isSidechain or line.uuid in parents:
-            continue
-        parent = line.parent or line.logical
-        # A parent that is in another file: the session goes on here.
-        parents[line.uuid] = parent if parent is None or parent in parents else before
-        before = line.uuid
-        if line.type in _SPOKEN and line.message is not None:
-            heads[line.uuid], leaf = line.message, line.uuid
-    return _with_parallels(_back_from(leaf, parents), heads)
-
-
-def _back_from(leaf: str | None, parents: dict[str, str | None]) -> set[str]:
-    live: set[str] = set()
-    while leaf is not None and leaf not in live:
-        live.add(leaf)
-        leaf = parents.get(leaf)
-    return live
-
-
-def _with_parallels(live: set[str], heads: dict[str, _Head]) -> set[str]:
-    responses = {heads[uuid].id for uuid in live if uuid in heads} - {""}
-    live |= {uuid for uuid, head in heads.items() if head.id in responses}
-    blocks = {uuid: head.content for uuid, head in heads.items() if isinstance(head.content, list)}
-    calls = {block.id for uuid in live for block in blocks.get(uuid, ()) if block.id}
-    answering = (
-        uuid
-        for uuid, content in blocks.items()
-        if any(block.tool_use_id in calls for block in content)
-    )
-    return live | set(answering)
