@@ -18,7 +18,6 @@ from pathlib import Path
 from statistics import median
 
 import refold
-from bench.contenders import plain, simple
 from bench.sessions import (
     Message,
     data_folder,
@@ -33,6 +32,7 @@ from bench.sessions import (
     tokens_of_text,
 )
 from bench.tables import Table, verdict
+from refold.replay.ours import plain, simple
 
 HORIZON = 60
 GOAL = 2.0

@@ -13,11 +13,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
 
 import refold
-from bench.baselines import BASELINES, Policy
-from bench.sessions import Message, tokens_of_text
+from bench.sessions import Message
+from refold.replay.ours import Refold
+from refold.replay.policies import BASELINES, Policy
 from refold.strategies.gist.names import Needs
 from refold.strategies.registry import strategy
 
@@ -27,43 +27,6 @@ PRESETS: dict[str, tuple[str, ...]] = {
     "refold, window": ("window",),
     "refold, importance": ("importance",),
 }
-_KEYS = ("role", "content", "tool_calls", "tool_call_id")
-
-
-class Refold:
-    """One conversation in memory, asked for a page before every turn."""
-
-    def __init__(self, **config: Any) -> None:
-        self.config = {"reserve_tokens": 0, **config}
-
-    def start(self, budget: int) -> None:
-        self.context = refold.open(
-            "bench", store="memory:", window=budget, counter=tokens_of_text, config=self.config
-        )
-
-    def observe(self, message: Message) -> None:
-        self.context.append(simple(message))
-
-    def prompt(self) -> list[Message]:
-        return [
-            plain(message) for message in self.context.request(dialect="openai_chat")["messages"]
-        ]
-
-
-def simple(message: Message) -> Message:
-    """A recorded message without what only the recorder knew."""
-    return {key: message[key] for key in _KEYS if key in message}
-
-
-def plain(message: Message) -> Message:
-    """A message in the measure's shape: content as one text, calls without their wrapper."""
-    content = message.get("content") or ""
-    if not isinstance(content, str):
-        content = "\n".join(part.get("text", "") for part in content)
-    calls = [
-        {"id": call["id"], **call.get("function", call)} for call in message.get("tool_calls") or ()
-    ]
-    return {**message, "content": content, **({"tool_calls": calls} if calls else {})}
 
 
 class Oracle(Refold):

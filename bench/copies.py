@@ -21,7 +21,6 @@ from typing import Any
 import msgspec
 
 import refold
-from bench.contenders import simple
 from bench.sessions import session_of, session_paths
 from bench.tables import Table, verdict
 from refold.conversations.copier import Copied, copy
@@ -32,6 +31,7 @@ from refold.dialects.page import Page
 from refold.errors import RefoldError
 from refold.log.log import Log
 from refold.log.reading import conversations
+from refold.replay.ours import simple
 from refold.stores import open_store
 from refold.stores.protocol import Store
 

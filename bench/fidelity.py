@@ -26,11 +26,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from bench.agents import agents_table
-from bench.baselines import BASELINES
 from bench.contenders import contenders
 from bench.replay import Score, Scores, measured, pooled
 from bench.sessions import data_folder, session_paths
 from bench.tables import Table, text_of_tables
+from refold.replay.policies import BASELINES
 
 SHARES = (0.3, 0.15)
 TIGHT = 0.07  # where only faults are looked at

@@ -29,12 +29,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.needs import Prompt
 from bench.points import POLICIES, TURN_BY_TURN, Needed, Point, points_in
 from bench.replay import Policies
 from bench.sessions import Message, data_folder, is_telling, text_of
 from bench.small_model import SmallModel, UnknownLibrary, missing_packages
 from bench.tables import Table, text_of_tables
+from refold.replay.needs import Prompt
 
 POINTS, SEED, SHARE = 13, 7, 0.3
 DRAWS = 2_000

@@ -16,9 +16,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.baselines import Everything, Policy, SlidingWindow
-from bench.contenders import Refold
-from bench.needs import History, Need
 from bench.sessions import (
     Message,
     family_of,
@@ -31,6 +28,9 @@ from bench.sessions import (
     tokens_of_all,
     tokens_of_text,
 )
+from refold.replay.needs import History, Need
+from refold.replay.ours import Refold
+from refold.replay.policies import Everything, Policy, SlidingWindow
 
 TOKENS_MIN, TOKENS_MAX = 3_000, 4_200  # of all that came before a point; four characters each
 TEXT_CHARS_MAX = 800

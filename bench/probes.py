@@ -17,12 +17,12 @@ from collections.abc import Iterator
 
 import refold
 from bench.agents import newest
-from bench.contenders import plain
-from bench.needs import piece_of
 from bench.plants import KINDS, PER_KIND, Fact, Message, list_messages, messages_of, planted
 from bench.sessions import text_of, tokens_of_all, tokens_of_text
 from bench.tables import Table
 from bench.workload import RESULT_CHARS, Workload
+from refold.replay.needs import piece_of
+from refold.replay.ours import plain
 
 WINDOW, ROUNDS, SEEDS = 100_000, 3, 3
 FILLED = 0.8  # of the window: how full it is with the facts in it

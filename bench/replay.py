@@ -17,9 +17,7 @@ from functools import partial
 from pathlib import Path
 
 import refold
-from bench.baselines import Policy
 from bench.contenders import Oracle, contenders
-from bench.needs import History, Need, Prompt, Recall
 from bench.sessions import (
     Message,
     family_of,
@@ -31,6 +29,9 @@ from bench.sessions import (
     tokens_of_all,
     tokens_of_text,
 )
+from refold.replay.faults import faults_of, same_prefix
+from refold.replay.needs import History, Need, Prompt, Recall
+from refold.replay.policies import Policy
 
 READ, WRITE = 0.1, 1.25
 BUDGET_MIN = 4_000
@@ -104,36 +105,6 @@ def pooled(families: dict[str, Score]) -> Score:
 # --- one session ---
 
 
-def faults_of(prompt: list[Message], budget: int, request: str) -> list[str]:
-    """What a provider would refuse or a user not forgive: too long, the latest request gone, a
-    result without its call, a call without its result, an assistant who speaks before any user."""
-    found = ["over budget"] if tokens_of_all(prompt) > budget else []
-    asked = {
-        (message.get("content") or "")[:2_000] for message in prompt if message["role"] == "user"
-    }
-    if request and request[:2_000] not in asked:
-        found.append("latest request missing")
-    return found + _order_faults(prompt)
-
-
-def _order_faults(prompt: list[Message]) -> list[str]:
-    found: list[str] = []
-    waiting: set[str] = set()
-    user_spoke = False
-    for message in prompt:
-        if message["role"] == "tool":
-            found += [] if message.get("tool_call_id") in waiting else ["orphaned result"]
-            waiting.discard(message.get("tool_call_id", ""))
-            continue
-        found += ["unanswered call"] if waiting else []
-        waiting = {call["id"] for call in message.get("tool_calls") or ()}
-        user_spoke = user_spoke or message["role"] == "user"
-        found += (
-            ["assistant before user"] if message["role"] == "assistant" and not user_spoke else []
-        )
-    return found
-
-
 class Run:
     """One policy on one session."""
 
@@ -181,12 +152,6 @@ class Run:
         if recall.tellable >= SESSION_NEEDS_MIN:
             recall.parts.append(recall.rich / recall.tellable)
         return self.score
-
-
-def same_prefix(before: list[str], now: list[str]) -> int:
-    return next(
-        (at for at, (a, b) in enumerate(zip(before, now)) if a != b), min(len(before), len(now))
-    )
 
 
 def replay(messages: list[Message], budget: int, policies: Policies) -> dict[str, Score]:

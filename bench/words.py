@@ -20,8 +20,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.baselines import Policy
-from bench.contenders import Refold, contenders
+from bench.contenders import contenders
 from bench.replay import Policies, budget_of
 from bench.sessions import (
     Message,
@@ -33,6 +32,8 @@ from bench.sessions import (
     tokens_of_all,
 )
 from bench.tables import Table, text_of_tables
+from refold.replay.ours import Refold
+from refold.replay.policies import Policy
 
 SHARES = (0.3, 0.15)
 EVERY = 5  # turns

@@ -103,6 +103,7 @@ def test_async_callers_have_the_same_checks():
 CALLS: dict[str, dict[str, Any]] = {
     "update": {"title": "t"},
     "append": {"message": {"role": "user", "content": "x"}},
+    "extend": {"messages": [{"role": "user", "content": "x"}]},
     "append_result": {"call": "t1", "output": "x"},
     "record": {"response": {"role": "assistant", "content": "x"}},
     "stream": {"response": []},

@@ -17,6 +17,7 @@ FLOORS = (
     {"log"},
     {"artifacts", "search", "writer", "compaction", "memory", "conversations"},
     {"engine", "aio", "types", "register", "testing"},
+    {"replay"},
     {"edges"},
 )
 DOORS = {

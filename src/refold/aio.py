@@ -173,6 +173,7 @@ class AsyncContext(_Async):
     _wrapped: Context
 
     append = _threaded(Context.append)
+    extend = _threaded(Context.extend)
     append_result = _threaded(Context.append_result)
     mirror = _threaded(Context.mirror)
     record = _threaded(Context.record)

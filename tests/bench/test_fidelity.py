@@ -7,11 +7,9 @@ import json
 from pathlib import Path
 
 import pytest
-from bench.baselines import BASELINES, ClearResults, CutToHalf, DedupElseHalf, SlidingWindow
-from bench.contenders import Oracle, Refold, contenders
+from bench.contenders import Oracle, contenders
 from bench.fidelity import run
-from bench.needs import History, Need, Prompt, Recall, piece_of
-from bench.replay import faults_of, needs_by_turn, pooled, replay, same_prefix
+from bench.replay import needs_by_turn, pooled, replay
 from bench.sessions import (
     Message,
     is_telling,
@@ -23,6 +21,10 @@ from bench.sessions import (
 )
 
 import refold
+from refold.replay.faults import faults_of, same_prefix
+from refold.replay.needs import History, Need, Prompt, Recall, piece_of
+from refold.replay.ours import Refold
+from refold.replay.policies import BASELINES, ClearResults, CutToHalf, DedupElseHalf, SlidingWindow
 
 
 def call(id: str, command: str, words: str = "") -> Message:

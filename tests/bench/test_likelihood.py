@@ -16,7 +16,6 @@ from bench.likelihood import (
     spans_of,
     state_of,
 )
-from bench.needs import Prompt
 from bench.points import (
     POLICIES,
     TEXT_CHARS_MAX,
@@ -33,6 +32,8 @@ from bench.sessions import Message, text_of, tokens_of_all
 from bench.small_model import SmallModel, missing_packages
 from hypothesis import given
 from hypothesis import strategies as st
+
+from refold.replay.needs import Prompt
 
 
 def session(turns: int = 60) -> list[Message]:

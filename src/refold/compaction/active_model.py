@@ -225,8 +225,9 @@ class ActiveModel:
     def received(self, usage: Usage, *, upto: int, replied: bool) -> Usage:
         """A reported usage as it is written to the log: with its cost and our own count of the
         request that showed the log up to `upto`. Says so if it cannot be the size of that: then it
-        is kept, no size follows from it, and no bill either if it is too large."""
-        counted = self._log.state.shown_tokens(upto)
+        is kept, no size follows from it, and no bill either if it is too large. An estimated one
+        ties no size to our count, so it is not held against it."""
+        counted = 0 if usage.estimated else self._log.state.shown_tokens(upto)
         cost = self.cost(usage) if is_possible(usage, counted) else None
         if not is_plausible(usage, counted):
             reason = f"{usage.input:,} input tokens were reported for a page of about {counted:,}"

@@ -190,6 +190,13 @@ class Context:
         return self._recorder.append(message, by, stamp(at, key))
 
     @checked
+    def extend(self, messages: Sequence[Any], *, by: str | None = None) -> list[Event]:
+        """Appends a list of messages in any provider's shape. All of them are read before the
+        first is written: if one is none, Invalid names its place and nothing is appended. A
+        history that will come again, grown or changed, is `mirror`'s."""
+        return self._recorder.extend(messages, by)
+
+    @checked
     def append_result(
         self,
         call: str,

@@ -19,7 +19,7 @@ from refold.artifacts.intake import Intake, ResultFields
 from refold.checked import quoted
 from refold.compaction.active_model import ActiveModel
 from refold.core.laws import calls_of, is_request, results_of
-from refold.core.model import Block, Event, Message, Slot, Text, Thinking, Usage
+from refold.core.model import Block, Event, Message, Slot, Text, Thinking, ToolResult, Usage
 from refold.dialects.protocol import Reply
 from refold.dialects.streams import CHUNKS_MAX, CUT_OFF, is_stream, take_chunk
 from refold.dialects.usage import read_usage
@@ -47,15 +47,42 @@ class Recorder:
         if stamp.key:
             parsed = [replace(one, key=stamp.key) for one in parsed]
         with self._log.guard:
-            return append_once(self._log, self.keys, stamp, lambda: self._drafts(parsed, by))
+            return append_once(self._log, self.keys, stamp, lambda: self._drafts([parsed], by))
 
-    def _drafts(self, parsed: Sequence[Message], by: str | None) -> list[Draft]:
-        answers = [dialects.answering(one, self._log.log.calling) for one in parsed]
+    def extend(self, messages: Sequence[Any], by: str | None) -> list[Event]:
+        """Appends a list in few writes: what answers a call of the list is drafted once that call
+        is in the log."""
+        given = [self._parsed_at(messages, place) for place in range(len(messages))]
+        events: list[Event] = []
+        run: list[list[Message]] = []
+        with self._log.guard:
+            for parsed in given:
+                if run and any(map(has_result, parsed)):
+                    events += self._log.append(self._drafts(run, by))
+                    run = []
+                run.append(parsed)
+            if run:
+                events += self._log.append(self._drafts(run, by))
+        return events
+
+    def _parsed_at(self, messages: Sequence[Any], place: int) -> list[Message]:
+        try:
+            return self.parse(messages[place])
+        except Invalid as error:
+            said = f"message {place + 1} of {len(messages)}: {error.message}"
+            raise Invalid(said, hint=error.hint) from error
+
+    def _drafts(self, given: Sequence[Sequence[Message]], by: str | None) -> list[Draft]:
+        """What was given, each in the messages that it was parsed into."""
         slots = self._log.state.slots
-        answers[:1] = [
-            dialects.following(one, slots[-1].message if slots else None) for one in answers[:1]
-        ]
-        return [draft for one in answers for draft in self._intake.message(one, by)]
+        before = slots[-1].message if slots else None
+        drafts: list[Draft] = []
+        for parsed in given:
+            answers = [dialects.answering(one, self._log.log.calling) for one in parsed]
+            answers[:1] = [dialects.following(one, before) for one in answers[:1]]
+            drafts += [draft for one in answers for draft in self._intake.message(one, by)]
+            before = answers[-1] if answers else before
+        return drafts
 
     def append_result(
         self,
@@ -215,6 +242,11 @@ class Recorder:
         seq = _latest_reply(self._log.state.slots)
         body = Draft(body=message, by="model").encoded
         return bool(seq) and any(event.body == body for event in self._log.log.read(seq - 1, seq))
+
+
+def has_result(message: Message) -> bool:
+    """Whether a message has a result of a tool call."""
+    return ToolResult in map(type, message.blocks)
 
 
 def _latest_reply(slots: Sequence[Slot]) -> int:

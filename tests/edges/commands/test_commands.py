@@ -80,7 +80,8 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "hide": {"first": "4", "last": "#5"},
     "clear": {"backup": "backup.json", "yes": True},
     "export": {"file": "a.json"},
-    "import": {"file": "exported.json", "id": "imported"},
+    "import": {"files": ["exported.json"], "id": "imported"},
+    "replay": {"session": "fix-login", "window": 2_000},
     "copy": {"from": "STORE", "to": "files:tree"},
     "delete": {"conversations": ["fix-login"], "yes": True},
     "sweep": {"keep": 0, "yes": True},
@@ -269,7 +270,7 @@ def test_a_command_that_needs_a_conversation_says_so(url: str) -> None:
 def test_import_reads_standard_input_only_where_there_is_one(url: str) -> None:
     command = load("import")
     with Session(store_url=url) as session, pytest.raises(Invalid, match="no standard input"):
-        command.run(session, command.arguments(file="-"))
+        command.run(session, command.arguments(files=("-",)))
 
 
 def test_every_command_stands_in_the_guide_with_an_example() -> None:

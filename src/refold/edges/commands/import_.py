@@ -1,69 +1,259 @@
-"""`refold import`: a conversation from an exported file. The format is that of
-`conversations.exporter`."""
+"""`refold import`: sessions of other agents, lists of messages, and exports of refold's own.
+
+Whose file it is shows in its first lines (`importers.recognition`). A session that is imported
+again is followed: only what is new is appended. `--scan` looks where agents keep their sessions and
+asks; `--list` says what can be read.
+"""
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Meta, Struct, field
 
-from refold.conversations.importer import import_document, read_document, read_stream
+from refold.conversations.importer import DOCUMENT_BYTES_MAX
 from refold.display import number
-from refold.edges.commands.command import POSITIONAL, Arguments, Command, Result, Screen
+from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.session import Session
-from refold.errors import Invalid
+from refold.edges.importers import REFOLD, SOURCES, Source
+from refold.edges.importers.importer import Report, import_file
+from refold.edges.importers.places import Found, files_in, scan
+from refold.errors import Invalid, NotFound, RefoldError
+from refold.log.reading import open_id_checked
 
-STDIN = "-"
-FILE = Meta(description="The file to read; - is standard input.", extra=POSITIONAL)
+STDIN, STDIN_NAME = "-", "standard input"
+PIECE_BYTES = 1 << 20
+LINES_SHOWN = 10
+FILES = Meta(
+    description="The files to read, or folders of them; - is standard input.",
+    extra={"positional": True, "metavar": "PATH"},
+)
 ID = Meta(description="The id that it gets; by default the one it had.", extra={"metavar": "NEW"})
+SCAN = Meta(description="Find the sessions of agents on this machine, and ask.")
+LIST = Meta(description="List what can be read.")
+YES = Meta(description="Import what --scan finds without asking.")
 
 
 class ImportArguments(Arguments, frozen=True, kw_only=True):
-    file: Annotated[str, FILE]
+    files: Annotated[tuple[str, ...], FILES] = ()
     id: Annotated[str, ID] | None = None
+    scan: Annotated[bool, SCAN] = False
+    list: Annotated[bool, LIST] = False
+    yes: Annotated[bool, YES] = False
+
+
+class Readable(Struct, frozen=True, kw_only=True):
+    """A source that can be read: its name, its files, and what the importer was tried on."""
+
+    source: str
+    title: str
+    files: str
+    tried: str
 
 
 class Imported(Result, frozen=True, kw_only=True):
-    conversation: str
-    title: str
-    head: int
-    store: str
-    file: str
+    """What became of the files. `conversation` is the first one that was written; `failed` has the
+    files that are no sessions, with the reason."""
+
+    store: str = ""
+    conversation: str = ""
+    files: tuple[Report, ...] = ()
+    failed: dict[str, str] = field(default_factory=dict)
+    found: tuple[Found, ...] = ()
+    sources: tuple[Readable, ...] = ()
+
+    @property
+    def outcome(self) -> str:
+        return "invalid" if self.failed else "ok"
 
 
 def run(session: Session, arguments: ImportArguments) -> Imported:
-    name = "standard input" if arguments.file == STDIN else arguments.file
-    with session.progress("reading") as progress:
-        document = _document(session, arguments.file)
-        if progress:
-            progress("checking and writing", 1, 2)
-        about = import_document(session.target, document, id=arguments.id, name=name)
+    if arguments.list:
+        return Imported(sources=tuple(_readable(*one) for one in SOURCES.items()))
+    if arguments.id is not None:
+        open_id_checked(arguments.id)
+    if arguments.scan:
+        return _scanned(session, arguments)
+    if not arguments.files:
+        raise Invalid("no file is named", hint="name a PATH, or find sessions with --scan")
+    paths = _expanded(arguments)
+    if len(arguments.files) == 1 and paths == [Path(arguments.files[0])]:
+        return _result(session, [_one(session, paths[0], arguments.id)], {})
+    in_folders = {path for path in paths if str(path) not in arguments.files}
+    return _all(session, paths, in_folders)
+
+
+def _readable(name: str, source: Source) -> Readable:
+    return Readable(source=name, title=source.title, files=source.files, tried=source.tried)
+
+
+def _expanded(arguments: ImportArguments) -> list[Path]:
+    paths: list[Path] = []
+    for file in arguments.files:
+        path = Path(file)
+        paths += files_in(path) if path.is_dir() else [path]
+    if arguments.id is not None and len(paths) != 1:
+        raise Invalid(f"--id names one conversation, not {len(paths)}", hint="name one file")
+    if not paths:
+        raise NotFound(f"there are no sessions in {arguments.files[0]}", hint="name a file")
+    return paths
+
+
+def _scanned(session: Session, arguments: ImportArguments) -> Imported:
+    found = tuple(scan())
+    paths = [Path(file) for one in found for file in one.files]
+    if not paths or not (arguments.yes or _is_wanted(session, found)):
+        return Imported(found=found)
+    done = _all(session, paths, set(paths))
     return Imported(
-        conversation=about.id,
-        title=about.title,
-        head=about.head,
-        store=session.target.url,
-        file=name,
+        store=done.store, conversation=done.conversation, files=done.files, failed=done.failed,
+        found=found,
+    )  # fmt: skip
+
+
+def _is_wanted(session: Session, found: tuple[Found, ...]) -> bool:
+    if session.screen is None:
+        return False
+    for one in found:
+        session.screen.line(_found_line(one))
+    count = number(sum(len(one.files) for one in found), "file")
+    return session.screen.ask(f"Import {count} into {session.target.url}?")
+
+
+def _all(session: Session, paths: list[Path], in_folders: set[Path]) -> Imported:
+    """Imports file after file. What was not named itself and is no session is passed over."""
+    reports: list[Report] = []
+    failed: dict[str, str] = {}
+    for path in paths:
+        try:
+            reports.append(_one(session, path))
+        except RefoldError as error:
+            if path not in in_folders or not isinstance(error, Invalid):
+                failed[str(path)] = str(error)
+    return _result(session, reports, failed)
+
+
+def _one(session: Session, path: Path, id: str | None = None) -> Report:
+    if str(path) == STDIN:
+        with _kept_stdin(session) as kept:
+            return _named(import_file(session.target, session.config, kept, id=id))
+    with session.progress(path.name) as shown:
+        size = path.stat().st_size if shown is not None and path.exists() else 0
+
+        def advance(done: int) -> None:
+            if shown is not None:
+                shown(path.name, done, size)
+
+        return import_file(session.target, session.config, path, id=id, advance=advance)
+
+
+def _named(report: Report) -> Report:
+    return Report(
+        file=STDIN_NAME,
+        source=report.source,
+        sessions=report.sessions,
+        unread=report.unread,
+        unread_total=report.unread_total,
     )
 
 
-def _document(session: Session, file: str) -> bytes:
-    if file != STDIN:
-        return read_document(file)
+@contextmanager
+def _kept_stdin(session: Session) -> Iterator[Path]:
+    """Standard input as a file: a session is walked more than once."""
     if session.stdin is None:
         raise Invalid("there is no standard input here", hint="name a file")
-    return read_stream(session.stdin)
+    folder = tempfile.mkdtemp(prefix="refold-")
+    try:
+        kept = Path(folder, STDIN_NAME)
+        with kept.open("wb") as file:
+            while piece := session.stdin.read(PIECE_BYTES):
+                file.write(piece)
+                if file.tell() > DOCUMENT_BYTES_MAX:
+                    too_long = f"{STDIN_NAME} has more than {DOCUMENT_BYTES_MAX:,} bytes"
+                    raise Invalid(too_long, hint="name a file")
+        yield kept
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _result(session: Session, reports: list[Report], failed: dict[str, str]) -> Imported:
+    ids = [one.conversation for report in reports for one in report.sessions]
+    return Imported(
+        store=session.target.url,
+        conversation=ids[0] if ids else "",
+        files=tuple(reports),
+        failed=failed,
+    )
+
+
+# --- for a person ---
 
 
 def show(imported: Imported, screen: Screen) -> None:
-    place = f"{imported.conversation} in {imported.store}"
-    screen.line(f"{imported.file} is now {place} ({number(imported.head, 'event')}).")
+    if imported.sources:
+        heads = ("source", "what", "files", "tried on")
+        rows = [(one.source, one.title, one.files, one.tried) for one in imported.sources]
+        own = (REFOLD, "exports of refold's own", "*.json", "every release")
+        screen.table(heads, [*rows, own])
+        return
+    for report in imported.files:
+        _show_report(report, imported.store, screen)
+    for file, reason in imported.failed.items():
+        screen.line(("red", f"{file}: "), reason)
+    if not imported.files and not imported.failed:
+        _show_found(imported.found, screen)
+
+
+def _show_report(report: Report, store: str, screen: Screen) -> None:
+    for one in report.sessions:
+        counted = number(one.head, "event") if report.source == REFOLD else _counted(one.messages)
+        new = "" if report.source == REFOLD else f", {one.new:,} new"
+        place = f"{one.conversation} in {store}"
+        screen.line(f"{report.file} is now {place} ({counted}{new}).")
+        if one.restored:
+            back = number(one.restored, "message")
+            screen.line(
+                ("dim", f"The session was rewound: {back} taken back, refold undo brings them.")
+            )
+        if one.missing:
+            more = number(one.missing, "message")
+            screen.line(("dim", f"The conversation has {more} that the file no longer has."))
+    if not report.sessions:
+        screen.line(f"{report.file} has no messages.")
+    for unread in report.unread[:LINES_SHOWN]:
+        screen.line(("yellow", f"{report.file}, line {unread.line}: "), unread.reason[:300])
+    if report.unread_total > LINES_SHOWN:
+        screen.line(("dim", f"{report.unread_total - LINES_SHOWN:,} more; --json has them."))
+
+
+def _counted(messages: int) -> str:
+    return number(messages, "message")
+
+
+def _found_line(one: Found) -> str:
+    size = f"{one.size_bytes / 1e6:,.1f} MB"
+    return f"{SOURCES[one.source].title}: {number(len(one.files), 'file')}, {size} in {one.folder}"
+
+
+def _show_found(found: tuple[Found, ...], screen: Screen) -> None:
+    if not found:
+        screen.line("No sessions were found where agents keep them.")
+        return
+    for one in found:
+        screen.line(_found_line(one))
+    screen.line(("dim", "Nothing was imported; refold import --scan --yes imports them."))
 
 
 COMMAND = Command(
     name="import",
-    details="FILE is what refold export wrote as JSON; - is standard input. It is checked "
-    "completely before anything is written.",
+    details="PATH is a session of an agent (refold import --list), a list of messages, an export "
+    "of refold, or a folder of these; - is standard input. Importing a session again adds what is "
+    "new. Nothing in a file is run, and no path in it is followed.",
     on="store",
     arguments=ImportArguments,
     run=run,

@@ -100,5 +100,6 @@ def notes(report: Report) -> Text:
         f"Summaries by the model at the same {report.compactions} places would cost "
         f"${report.summaries_dollars:.2f} more; what they keep only a model can show.",
         f"{report.seconds:.1f} seconds.",
+        "On your own sessions: refold import --scan, then refold replay SESSION.",
     ]
     return Text("\n".join(lines), style="dim")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from bench.sessions import Message, is_telling, names_in, text_of
+from refold.replay.texts import Message, is_telling, names_in, text_of
 
 RECENT = 10
 PIECE_CHARS = 160

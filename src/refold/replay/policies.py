@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from bench.sessions import MESSAGE_TOKENS, Message, tokens_of, tokens_of_text
+from refold.replay.texts import MESSAGE_TOKENS, Message, tokens_of, tokens_of_text
 
 FULL, HALF = 0.9, 0.5
 CLEARED = "[cleared: old tool result]"

@@ -1,0 +1,252 @@
+"""`refold replay`: a session once more, through refold and through what people use today.
+
+The session is a conversation of the store, or a file that `refold import` reads; nothing is
+written. What is counted, and how, stands in `refold.replay`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from refold.conversations.listing import meta_of
+from refold.display import number
+from refold.edges.commands.command import POSITIONAL, Arguments, Command, Result, Screen
+from refold.edges.commands.session import Session
+from refold.edges.commands.text import short_line
+from refold.edges.importers.importer import import_file
+from refold.engine.context import Context
+from refold.errors import Conflict, Invalid, NotFound
+from refold.log.reading import conversations
+from refold.redaction import redactor
+from refold.replay.plot import plot
+from refold.replay.run import Kept, Outcome, Replayed, replay
+from refold.replay.session import messages_of
+from refold.replay.texts import Message, tokens_of_all
+from refold.stores import open_store
+from refold.stores.protocol import Store
+from refold.system.disk import os_failure
+from refold.tokens.models import model_info
+
+WINDOW_MIN, WINDOW_MAX = 1_000, 100_000_000
+SHARE = 0.4  # of a session that fits its model, so that there is something to compare
+LOST_SHOWN, LINE_CHARS = 5, 80
+SESSION = Meta(description="A conversation of the store, or a file.", extra=POSITIONAL)
+WINDOW = Meta(description="The window, in tokens.", ge=WINDOW_MIN, le=WINDOW_MAX)
+MODEL = Meta(description="The model whose window and prices count; the session's by default.")
+HTML = Meta(
+    description="Write a page that shows every turn, without secrets.", extra={"metavar": "FILE"}
+)
+EVERY = Meta(description="Every imported session, in one table.")
+
+
+class ReplayArguments(Arguments, frozen=True, kw_only=True):
+    session: Annotated[str, SESSION] | None = None
+    window: Annotated[int, WINDOW] | None = None
+    model: Annotated[str, MODEL] | None = None
+    all: Annotated[bool, EVERY] = False
+    html: Annotated[str, HTML] | None = None
+
+
+class Played(Struct, frozen=True, kw_only=True):
+    """One session, played. `remark` says why the window is what it is."""
+
+    session: str
+    replayed: Replayed
+    remark: str = ""
+
+
+class Replays(Result, frozen=True, kw_only=True):
+    """What became of each session, and of all together, by policy."""
+
+    sessions: list[Played]
+    skipped: dict[str, str]
+    is_total: bool = False
+    page: str = ""
+
+
+def run(session: Session, arguments: ReplayArguments) -> Replays:
+    if arguments.all == (arguments.session is not None):
+        hint = "name a conversation or a file, or take every imported session with --all"
+        raise Invalid("one session is replayed, or all", hint=hint)
+    if arguments.session is not None:
+        store, id = _found(session, arguments.session)
+        kept = Kept() if arguments.html is not None else None
+        one = _played(session, store, id, arguments, kept)
+        if kept is not None and arguments.html is not None:
+            _write(session, one, kept, Path(arguments.html))
+        return Replays(sessions=[one], skipped={}, page=arguments.html or "")
+    if arguments.html is not None:
+        raise Invalid("a page shows one session", hint="name it, or leave --html out")
+    played: list[Played] = []
+    skipped: dict[str, str] = {}
+    for id in _imported(session.store):
+        try:
+            played.append(_played(session, session.store, id, arguments))
+        except Invalid as error:
+            skipped[id] = error.message
+    if not played and not skipped:
+        raise NotFound("no session was imported", hint="refold import --scan finds some")
+    return Replays(sessions=played, skipped=skipped, is_total=True)
+
+
+def _found(session: Session, name: str) -> tuple[Store, str]:
+    """The conversation of that name, or the first one of a file of that name."""
+    if not Path(name).is_file():
+        return session.store, session.find(name)
+    store = open_store("memory:")
+    report = import_file(store, session.config, Path(name))
+    if not report.sessions:
+        raise Invalid(f"{name} has no messages", hint="refold import --list")
+    return store, report.sessions[0].conversation
+
+
+def _imported(store: Store) -> Iterator[str]:
+    for about in conversations(store):
+        if "imported" in (meta_of(store, about).metadata or {}):
+            yield about.id
+
+
+def _played(
+    session: Session,
+    store: Store,
+    id: str,
+    arguments: ReplayArguments,
+    kept: Kept | None = None,
+) -> Played:
+    context = Context(store, id, config=session.config)
+    messages = messages_of(context)
+    model = arguments.model or context.view.model
+    window, remark = _window(messages, model, arguments.window)
+    if not any(message["role"] == "assistant" for message in messages):
+        raise Invalid(f"{id} has no turn of an assistant", hint="nothing would have been sent")
+    with session.progress(f"replaying {id}") as show:
+
+        def progress(done: int, total: int) -> None:
+            if show is not None:
+                show(f"replaying {id}", done, total)
+
+        replayed = replay(messages, window, model, progress, kept)
+    return Played(session=id, replayed=replayed, remark=remark)
+
+
+def _write(session: Session, played: Played, kept: Kept, path: Path) -> None:
+    """Writes the page. Only a page of the same kind is replaced."""
+    from refold.replay.page import MARK, page_of
+
+    rows = [HEADS, *(_row([one]) for one in played.replayed.outcomes)]
+    redact = redactor(session.config.redact, "exports")
+    page = page_of(played.session, played.replayed, kept, rows, redact)
+    try:
+        if path.exists() and not _begins_with(path, MARK.encode()):
+            raise Conflict(f"{path} is there and is no replay", hint="choose another name")
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise os_failure(error, f"cannot write {path}") from error
+
+
+def _begins_with(path: Path, mark: bytes) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(mark)) == mark
+
+
+def _window(messages: list[Message], model: str, given: int | None) -> tuple[int, str]:
+    """The window that is played, and why it is that one."""
+    size = tokens_of_all(messages)
+    if given is not None:
+        return given, ""
+    info = model_info(model or None)
+    if model and info.known and info.window < size:
+        return info.window, f"the window of {model}"
+    share = max(WINDOW_MIN, int(size * SHARE))
+    fits = f"the session fits {model}" if model and info.known else "its model is not known"
+    return share, f"{fits}: {SHARE:.0%} of it is the window here; --window N says otherwise"
+
+
+# --- for a person ---
+
+HEADS = ("policy", "tokens sent", "from cache", "cost", "page changes", "names kept", "faults")
+
+
+def show(replays: Replays, screen: Screen) -> None:
+    if not replays.is_total:
+        _show_one(replays.sessions[0], screen)
+        if replays.page:
+            screen.line(f"{replays.page} shows every turn; open it in a browser.")
+        return
+    rows = [_total_row(name, replays) for name in _policies(replays)]
+    screen.line(f"{number(len(replays.sessions), 'session')}, all turns together:")
+    screen.table(HEADS, rows)
+    for id, reason in replays.skipped.items():
+        screen.line(("dim", f"{id}: {reason}"))
+
+
+def _show_one(played: Played, screen: Screen) -> None:
+    replayed = played.replayed
+    size = f"{number(replayed.messages, 'message')}, {replayed.tokens:,} tokens"
+    screen.line(f"{played.session}: {size}, window {replayed.window:,}")
+    if played.remark:
+        screen.line(("dim", played.remark))
+    for line in plot(replayed, is_utf8=screen.is_utf8):
+        screen.line(line)
+    screen.table(HEADS, [_row([one]) for one in replayed.outcomes])
+    kept = "names kept: of the names that a turn used and that were not seen lately, how many still"
+    screen.line(("dim", f"{kept} had a line that tells of them in the prompt."))
+    for receipt in replayed.receipts:
+        change = f"{receipt.tokens_before:,} -> {receipt.tokens_after:,} tokens"
+        screen.line(("dim", f"turn {receipt.turn}: {receipt.strategy}, {change}"))
+    for outcome in replayed.outcomes:
+        _show_lost(outcome, screen)
+
+
+def _show_lost(outcome: Outcome, screen: Screen) -> None:
+    if not outcome.lost:
+        return
+    screen.line(("bold", f"{outcome.policy} lost:"))
+    for lost in outcome.lost[:LOST_SHOWN]:
+        line = short_line(lost.line, LINE_CHARS)
+        screen.line(f"  turn {lost.turn}: {short_line(lost.name, 40)}", ("dim", f"  {line}"))
+
+
+def _policies(replays: Replays) -> list[str]:
+    found = (one.policy for played in replays.sessions for one in played.replayed.outcomes)
+    return list(dict.fromkeys(found))
+
+
+def _total_row(policy: str, replays: Replays) -> tuple[str, ...]:
+    outcomes = [one for each in replays.sessions for one in each.replayed.outcomes]
+    return _row([one for one in outcomes if one.policy == policy])
+
+
+def _row(outcomes: list[Outcome]) -> tuple[str, ...]:
+    """The figures of one policy, over one session or several."""
+    sent, cached = sum(one.sent for one in outcomes), sum(one.cached for one in outcomes)
+    costs = [one.dollars for one in outcomes]
+    known = [one for one in costs if one is not None]
+    needed = sum(one.needed for one in outcomes)
+    kept = sum((one.kept or 0.0) * one.needed for one in outcomes)
+    return (
+        outcomes[0].policy,
+        f"{sent:,}",
+        f"{cached / sent:.0%}" if sent else "-",
+        f"${sum(known):,.2f}" if len(known) == len(costs) else "n/a",
+        f"{sum(one.changes for one in outcomes):,}",
+        f"{kept / needed:.1%} of {needed:,}" if needed else "-",
+        f"{sum(sum(one.faults.values()) for one in outcomes):,}",
+    )
+
+
+COMMAND = Command(
+    name="replay",
+    details="Plays a session turn by turn through refold and through what people use today, and "
+    "says what each would have sent, what that costs, and which names it lost. SESSION is a "
+    "conversation of the store, or a file that refold import reads. Nothing is written.",
+    on="store",
+    reads=True,
+    arguments=ReplayArguments,
+    run=run,
+    show=show,
+)

@@ -1,0 +1,164 @@
+"""Claude Code's transcripts: `~/.claude/projects/PROJECT/SESSION.jsonl`, and `agent-ID.jsonl` of
+its sub-agents.
+
+One response is written as one line per block, with the results of its tools in between: the blocks
+of a response become one message, results follow it, its usage counts once. Lines form a tree by
+`parentUuid`: the branch that the last line stands on is the session, and parallel results, which
+fork the tree, belong to it. Side chains are sessions of their own. The summary that follows a
+compact boundary stands for what came before. Neighbours: `claude_tree` finds the
+branch, `entry`, `lines`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec.structs import replace
+
+from refold.core.model import Usage
+from refold.dialects.usage import read_usage
+from refold.edges.importers.claude_tree import SPOKEN, live_branch
+from refold.edges.importers.entry import About, Entry, Noted, Said, Summed, Unread, Where
+from refold.edges.importers.lines import Lines, digest, happened, told
+from refold.errors import Invalid
+
+SYNTHETIC = "<synthetic>"  # the model of a line that no model wrote, such as an error
+_TITLES = {"summary": "summary", "custom-title": "customTitle", "ai-title": "aiTitle"}
+
+
+def is_mine(lines: list[dict[str, Any]]) -> bool:
+    """Whether these are the first lines of such a transcript."""
+    tree = any("parentUuid" in line and "sessionId" in line for line in lines)
+    return tree or any("leafUuid" in line and line.get("type") == "summary" for line in lines)
+
+
+def session_of(lines: Lines) -> str:
+    """The id of the session in the file."""
+    for _, line, _ in lines.objects():
+        session = line.get("sessionId")
+        if isinstance(session, str) and session:
+            return session
+    return lines.path.name.split(".")[0]
+
+
+def entries(lines: Lines) -> Iterator[Entry]:
+    """The session and its side chains, in the order of the file."""
+    live = live_branch(lines)
+    answers: dict[str, _Answer] = {}
+    chains: dict[str, str] = {}
+    for number, line, raw in lines.objects():
+        session = _chain_of(line, chains)
+        where = Where(line=number, session=session, at_ms=happened(line.get("timestamp")))
+        key = str(line.get("uuid") or f"{number}:{digest(raw)}")
+        if not _is_spoken(line):
+            yield from told(_beside(line, key, where), where)
+            continue
+        if not session and key not in live:
+            yield Noted(kind="left-branch", data=line, key=f"left:{key}", **where)
+            continue
+        answer = answers.setdefault(session, _Answer())
+        if line["type"] == "assistant":
+            yield from told(answer.take(line, key, where), where)
+        else:
+            yield from told(answer.ask(line, key, where), where)
+    for answer in answers.values():
+        yield from answer.end()
+
+
+def _is_spoken(line: dict[str, Any]) -> bool:
+    message = line.get("message")
+    if line.get("type") not in SPOKEN or not isinstance(message, dict):
+        return False
+    return message.get("model") != SYNTHETIC
+
+
+def _beside(line: dict[str, Any], key: str, where: Where) -> Iterator[Entry]:
+    """A line that is no message."""
+    kind = line.get("type")
+    title = line.get(_TITLES.get(str(kind), ""))
+    if isinstance(title, str) and title.strip():
+        yield About(title=title.strip()[:200], **where)
+    if not isinstance(kind, str):
+        yield Unread(reason="a line without a type", **where)
+    yield Noted(kind=str(kind or "line"), data=line, key=key, **where)
+
+
+def _chain_of(line: dict[str, Any], chains: dict[str, str]) -> str:
+    """The name of the side chain that a line belongs to; empty for the session itself."""
+    if not line.get("isSidechain"):
+        return ""
+    agent = line.get("agentId")
+    uuid, parent = str(line.get("uuid") or ""), str(line.get("parentUuid") or "")
+    chain = f"agent-{agent}" if agent else chains.get(parent) or f"agent-{uuid[:8]}"
+    chains[uuid] = chain
+    return chain
+
+
+class _Answer:
+    """The response that is being read: its blocks so far, and the results that came meanwhile."""
+
+    def __init__(self) -> None:
+        self.id, self.key, self.model = "", "", ""
+        self.blocks: list[Any] = []
+        self.first = Where()
+        self.usage: Usage | None = None
+        self.results: list[Said] = []
+
+    def take(self, line: dict[str, Any], key: str, where: Where) -> Iterator[Entry]:
+        message = line["message"]
+        response = str(message.get("id") or key)
+        if response != self.id:
+            yield from self.end()
+            self.id, self.key, self.first = response, key, where
+            model = message.get("model")
+            if isinstance(model, str) and model != self.model:
+                self.model = model
+                yield About(model=model, **where)
+        content = message.get("content")
+        self.blocks += content if isinstance(content, list) else [{"type": "text", "text": content}]
+        if isinstance(message.get("usage"), dict):
+            try:
+                self.usage = replace(read_usage(message["usage"], "anthropic"), response=response)
+            except Invalid as error:
+                yield Unread(reason=error.message, **where)
+
+    def ask(self, line: dict[str, Any], key: str, where: Where) -> Iterator[Entry]:
+        content = line["message"].get("content")
+        message = {"role": "user", "content": content}
+        said = Said(message=message, key=key, **where)
+        if line.get("isCompactSummary"):
+            yield from self.end()
+            yield Summed(text=_text_of(content), key=key, **where)
+        elif self.blocks and _results_of(content):
+            self.results.append(said)
+        else:
+            yield from self.end()
+            yield said
+
+    def end(self) -> Iterator[Entry]:
+        """The whole response, then the results that came while it was written."""
+        if self.blocks:
+            # A response that goes on after it was imported is another one then.
+            key = f"{self.key}#{len(self.blocks)}"
+            message = {"role": "assistant", "content": self.blocks}
+            yield Said(message=message, key=key, usage=self.usage, **self.first)
+        yield from self.results
+        self.id, self.blocks, self.usage, self.results = "", [], None, []
+
+
+def _text_of(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    return "\n".join(str(part.get("text") or "") for part in parts if isinstance(part, dict))
+
+
+def _results_of(content: Any) -> list[str]:
+    """The calls that a message answers."""
+    parts = content if isinstance(content, list) else []
+    return [
+        str(part.get("tool_use_id"))
+        for part in parts
+        if isinstance(part, dict) and part.get("type") == "tool_result"
+    ]

@@ -1,0 +1,82 @@
+"""The branch of a Claude Code transcript: which of its lines the session consists of.
+
+Lines form a tree by `parentUuid`; a rewound session has branches that were left. Parallel results
+fork the tree as well: they, and the other blocks of a response that is on the branch, belong to it.
+After a compact boundary the tree goes on by `logicalParentUuid`. Neighbours: `claude_code` reads
+the lines.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+from refold.edges.importers.lines import UNREADABLE, Lines
+
+SPOKEN = ("user", "assistant")
+
+
+class _Block(Struct):
+    type: str = ""
+    id: str = ""
+    tool_use_id: str = ""
+
+
+class _Head(Struct):
+    id: str = ""
+    content: str | list[_Block] = ""
+
+
+class _Line(Struct, rename={"parent": "parentUuid", "logical": "logicalParentUuid"}):
+    type: str = ""
+    uuid: str | None = None
+    parent: str | None = None
+    logical: str | None = None
+    isSidechain: bool = False
+    message: _Head | None = None
+
+
+_decode = msgspec.json.Decoder(_Line).decode
+
+
+def live_branch(lines: Lines) -> set[str]:
+    """The uuids of the lines that the session consists of: the last message and all before it, and
+    the rest of the responses and results that the tree tells apart from them."""
+    parents: dict[str, str | None] = {}
+    heads: dict[str, _Head] = {}
+    leaf = before = None
+    for _, raw in lines:
+        try:
+            line = _decode(raw)
+        except UNREADABLE:
+            continue  # told when the line itself is read
+        if line.uuid is None or line.isSidechain or line.uuid in parents:
+            continue
+        parent = line.parent or line.logical
+        # A parent that is in another file: the session goes on here.
+        parents[line.uuid] = parent if parent is None or parent in parents else before
+        before = line.uuid
+        if line.type in SPOKEN and line.message is not None:
+            heads[line.uuid], leaf = line.message, line.uuid
+    return _with_parallels(_back_from(leaf, parents), heads)
+
+
+def _back_from(leaf: str | None, parents: dict[str, str | None]) -> set[str]:
+    live: set[str] = set()
+    while leaf is not None and leaf not in live:
+        live.add(leaf)
+        leaf = parents.get(leaf)
+    return live
+
+
+def _with_parallels(live: set[str], heads: dict[str, _Head]) -> set[str]:
+    responses = {heads[uuid].id for uuid in live if uuid in heads} - {""}
+    live |= {uuid for uuid, head in heads.items() if head.id in responses}
+    blocks = {uuid: head.content for uuid, head in heads.items() if isinstance(head.content, list)}
+    calls = {block.id for uuid in live for block in blocks.get(uuid, ()) if block.id}
+    answering = (
+        uuid
+        for uuid, content in blocks.items()
+        if any(block.tool_use_id in calls for block in content)
+    )
+    return live | set(answering)

@@ -1,0 +1,173 @@
+"""Codex's rollouts: `~/.codex/sessions/YYYY/MM/DD/rollout-TIME-ID.jsonl`, also packed with zstd.
+
+Items of the Responses API are messages as they stand. Usage comes in lines of its own, after the
+items it was billed for. A `compacted` line stands for everything before it: by its text, or by what
+can be read of the history that replaced it. A thread that was rolled back by so many turns goes on
+without them. Event lines that only repeat items are passed over; all others are kept as notes.
+Neighbours: `entry`, `lines`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from refold.core.model import Usage
+from refold.edges.importers.entry import About, Billed, Entry, Noted, Said, Summed, Unread, Where
+from refold.edges.importers.lines import UNREADABLE, Lines, digest, happened, told
+
+_TYPES = ("session_meta", "response_item", "turn_context", "event_msg", "compacted")
+# What these say stands in the items beside them.
+REPEATS = frozenset({
+    "agent_message", "agent_reasoning", "agent_reasoning_raw_content", "exec_command_begin",
+    "exec_command_end", "exec_command_output_delta", "mcp_tool_call_begin", "mcp_tool_call_end",
+    "patch_apply_begin", "patch_apply_end", "user_message", "web_search_begin", "web_search_end",
+})  # fmt: skip
+# Items that are no message and stand for nothing that could be sent again.
+BESIDE_ITEMS = frozenset({"ghost_snapshot", "compaction_trigger", "configuration_update"})
+
+
+def is_mine(lines: list[dict[str, Any]]) -> bool:
+    """Whether these are the first lines of a rollout."""
+    return any(line.get("type") in _TYPES and "payload" in line for line in lines)
+
+
+def session_of(lines: Lines) -> str:
+    """The id of the session in the file."""
+    for _, line, _ in lines.objects():
+        payload = line.get("payload")
+        if line.get("type") == "session_meta" and isinstance(payload, dict):
+            return str(payload.get("id") or lines.path.name.split(".")[0])
+    return lines.path.name.split(".")[0]
+
+
+def entries(lines: Lines) -> Iterator[Entry]:
+    """The session, in the order of the file."""
+    taken_back = rolled_back(lines)
+    for number, line, raw in lines.objects():
+        payload, kind = line.get("payload"), str(line.get("type") or "line")
+        where = Where(line=number, at_ms=happened(line.get("timestamp")))
+        key = f"{number}:{digest(raw)}"
+        if not isinstance(payload, dict) or kind not in _TYPES:
+            if kind not in _TYPES:
+                yield Unread(reason=f"a line of an unknown type: {kind[:40]}", **where)
+            yield Noted(kind=kind[:80], data=line, key=key, **where)
+        elif number in taken_back:
+            yield Noted(kind="rolled-back", data=line, key=key, **where)
+        else:
+            yield from told(_READERS[kind](payload, key, where), where)
+
+
+def _meta(payload: dict[str, Any], key: str, where: Where) -> Iterator[Entry]:
+    instructions = payload.get("base_instructions") or payload.get("instructions")
+    if isinstance(instructions, dict):
+        instructions = instructions.get("text")
+    told = ("cwd", "cli_version", "originator")
+    metadata = {name: payload[name] for name in told if isinstance(payload.get(name), str)}
+    yield About(system=instructions or None, metadata=metadata, **where)
+    rest = {name: value for name, value in payload.items() if "instructions" not in name}
+    yield Noted(kind="session_meta", data=rest, key=key, **where)
+
+
+def _context(payload: dict[str, Any], key: str, where: Where) -> Iterator[Entry]:
+    if isinstance(payload.get("model"), str):
+        yield About(model=payload["model"], **where)
+    yield Noted(kind="turn_context", data=payload, key=key, **where)
+
+
+def _item(payload: dict[str, Any], key: str, where: Where) -> Iterator[Entry]:
+    if payload.get("type") in BESIDE_ITEMS:
+        yield Noted(kind=payload["type"], data=payload, key=key, **where)
+    else:
+        yield Said(message=payload, key=key, **where)
+
+
+def _event(payload: dict[str, Any], key: str, where: Where) -> Iterator[Entry]:
+    kind = str(payload.get("type") or "event")
+    usage = _usage_of(payload, key) if kind == "token_count" else None
+    if usage is not None:
+        yield Billed(usage=usage, key=key, **where)
+    elif kind not in REPEATS:
+        yield Noted(kind=kind[:80], data=payload, key=key, **where)
+
+
+def _usage_of(payload: dict[str, Any], key: str) -> Usage | None:
+    """What the newest reply was billed. Other lines count together what was billed so far."""
+    info = payload.get("info")
+    last = info.get("last_token_usage") if isinstance(info, dict) else None
+    if not isinstance(last, dict):
+        return None
+    given = [last.get(f"{name}_tokens") for name in ("input", "output", "cached_input")]
+    counts = [count if type(count) is int and count >= 0 else 0 for count in given]
+    return Usage(input=counts[0], output=counts[1], cache_read=counts[2], response=key)
+
+
+def _compacted(payload: dict[str, Any], key: str, where: Where) -> Iterator[Entry]:
+    text = str(payload.get("message") or "").strip() or _readable(payload)
+    yield Noted(kind="compacted", data=payload, key=f"{key}+", **where)
+    if text:
+        yield Summed(text=text, key=key, **where)
+
+
+def _readable(payload: dict[str, Any]) -> str:
+    """What can be read of the history that replaced what came before."""
+    texts: list[str] = []
+    for item in payload.get("replacement_history") or ():
+        content = item.get("content") if isinstance(item, dict) else None
+        for part in content if isinstance(content, list) else ():
+            if isinstance(part, dict) and isinstance(part.get("text"), str):
+                texts.append(part["text"])
+    return "\n\n".join(texts)
+
+
+_READERS = {
+    "session_meta": _meta,
+    "turn_context": _context,
+    "response_item": _item,
+    "event_msg": _event,
+    "compacted": _compacted,
+}
+
+
+# --- turns that were taken back ---
+
+
+class _Payload(Struct):
+    type: str = ""
+    role: str = ""
+    num_turns: int = 0
+
+
+class _Line(Struct):
+    type: str = ""
+    payload: _Payload | None = None
+
+
+_decode = msgspec.json.Decoder(_Line).decode
+
+
+def rolled_back(lines: Lines) -> set[int]:
+    """The numbers of the lines that a later line took back: so many turns of the user, whole."""
+    items: list[tuple[int, bool]] = []  # each line with an item, and whether a turn begins there
+    taken_back: set[int] = set()
+    for number, raw in lines:
+        try:
+            line = _decode(raw)
+        except UNREADABLE:
+            continue  # told when the line itself is read
+        payload = line.payload
+        if payload is None:
+            continue
+        if line.type in ("response_item", "compacted"):
+            items.append((number, payload.type == "message" and payload.role == "user"))
+        for _ in range(payload.num_turns if payload.type == "thread_rolled_back" else 0):
+            if not items:
+                break
+            begins = False
+            while items and not begins:
+                last, begins = items.pop()
+                taken_back.add(last)
+    return taken_back

@@ -1,0 +1,75 @@
+"""What an importer gives, one value after another: what was said, what it was billed, what is no
+message, a compaction of the other program's own, what the session is about, and what could not be
+read.
+
+`line` is where it stands in the file, `session` names a side chain of it (empty: the session
+itself), `key` is its name in the file and stays the same when the file grows. Neighbours: importers
+make entries, `follow` writes them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+from msgspec import Struct
+
+from refold.core.model import Usage
+
+
+class Entry(Struct, frozen=True, kw_only=True):
+    """What all of them have. `at_ms` is when it happened, if the file says so."""
+
+    line: int = 0
+    session: str = ""
+    key: str = ""
+    at_ms: int | None = None
+
+
+class Where(TypedDict, total=False):
+    """Where and when an entry stands, as importers hand it on."""
+
+    line: int
+    session: str
+    at_ms: int | None
+
+
+class About(Entry, frozen=True, kw_only=True):
+    """What the session is about, from here on; None says nothing."""
+
+    model: str | None = None
+    title: str | None = None
+    system: Any = None
+    tools: list[Any] | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class Said(Entry, frozen=True, kw_only=True):
+    """A message, in any provider's shape, and what it was billed if that stands with it."""
+
+    message: Any
+    usage: Usage | None = None
+
+
+class Billed(Entry, frozen=True, kw_only=True):
+    """A usage that stands after its reply."""
+
+    usage: Usage
+
+
+class Noted(Entry, frozen=True, kw_only=True):
+    """A line that is no message. `kind` is what the file calls it."""
+
+    kind: str
+    data: Any
+
+
+class Summed(Entry, frozen=True, kw_only=True):
+    """A text that stands for everything before it, but for the messages whose keys are kept."""
+
+    text: str
+
+
+class Unread(Entry, frozen=True, kw_only=True):
+    """A line that was not understood, and why."""
+
+    reason: str

@@ -1,0 +1,189 @@
+"""A conversation follows a session of another program's file: what is new in the file is appended,
+and where the file went another way, the conversation goes back to the fork and takes that.
+
+The keys of the file's messages are compared with the keys in the log, one after the other.
+Importing again changes nothing, a session that went on is continued, one that was rewound is
+followed by a restore, which can be undone. A message that cannot be taken is told with its line,
+and kept as a note where it can be. Neighbours: `entry` is what comes in, `importer` has one of
+these per session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import assert_never
+
+from msgspec.structs import replace
+
+from refold.core.codec import decode
+from refold.core.model import Event, Message, Note, Usage
+from refold.core.switches import switches
+from refold.edges.importers.entry import About, Billed, Entry, Noted, Said, Summed, Unread
+from refold.engine.context import Context
+from refold.errors import Invalid
+
+ADOPTED = "adopted-compaction"  # the note that says which summary of the file was taken over
+NOT_AGAIN = -1  # the seq of what stands twice in the file
+_MARK = b'"key":"'
+_PAGE_EVENTS = 500
+
+
+class Follower:
+    """Writes the entries of one session to one conversation. `unread` tells what it could not
+    take."""
+
+    def __init__(self, context: Context, by: str) -> None:
+        self.context, self._by = context, by
+        self._places, self._notes = known_keys(context)
+        self._at = 0  # how many of the places the file has had so far
+        self._seen: set[str] = set()
+        self._passed: set[str] = set()  # the keys of the notes that the file has had so far
+        self._is_new = False  # whether the message that was read last is
+        self.messages = self.new = self.restored = 0
+        self.unread: list[Unread] = []
+
+    @property
+    def missing(self) -> int:
+        """How many messages of the log the file no longer has at its end."""
+        return len(self._places) - self._at
+
+    def take(self, entry: Entry) -> None:
+        """Writes what the entry says, unless the log has it."""
+        try:
+            self._take(entry)
+        except Invalid as error:
+            self.unread.append(Unread(line=entry.line, reason=f"{error.message}; {error.hint}"))
+            if isinstance(entry, Said):
+                self._keep(entry)
+
+    def _take(self, entry: Entry) -> None:
+        match entry:
+            case About():
+                self._tell(entry)
+            case Said():
+                self._say(entry)
+            case Billed():
+                self._bill(entry)
+            case Noted():
+                self._note(entry)
+            case Summed():
+                self._sum(entry)
+            case Unread():
+                self.unread.append(entry)
+            case _:
+                assert_never(entry)  # type: ignore[arg-type]
+
+    def _tell(self, about: About) -> None:
+        self.context.update(
+            model=about.model,
+            title=about.title,
+            system=about.system,
+            tools=about.tools,
+            metadata=about.metadata,
+        )
+
+    # --- messages ---
+
+    def _say(self, said: Said) -> None:
+        seq = self._known(said)
+        if seq == NOT_AGAIN:
+            return
+        # Of the last message that the log has, the usage may not have been written.
+        self._is_new = seq == 0 or self._at == len(self._places)
+        if seq == 0:
+            self.context.append(said.message, at=said.at_ms, key=said.key)
+            self.new += 1
+        if said.usage is not None:
+            self._record(said.usage, said.at_ms)
+
+    def _known(self, entry: Said | Summed) -> int:
+        """The seq of what the log has of an entry; 0 if it is to be written. Where the log went
+        another way, it is taken back to there."""
+        if entry.key in self._seen:
+            return NOT_AGAIN
+        self._seen.add(entry.key)
+        self.messages += 1
+        if self._at == len(self._places):
+            return 0
+        key, seq = self._places[self._at]
+        if key == entry.key:
+            self._at += 1
+            return seq
+        self._go_back(seq - 1)
+        return 0
+
+    def _go_back(self, seq: int) -> None:
+        """Takes the log back to a seq. Notes that the file had before this place stay."""
+        after = [note for note in self.context.log.notes() if note.seq > seq]
+        self.context.restore(seq)
+        self.restored += len(self._places) - self._at
+        del self._places[self._at :]
+        self._notes -= {note.key for note in after}
+        for note in after:
+            if note.key in self._passed:
+                self.context.note(note.kind, note.data, by=note.by, at=note.at_ms, key=note.key)
+
+    def _bill(self, billed: Billed) -> None:
+        self._record(billed.usage, billed.at_ms)
+
+    def _record(self, usage: Usage, at_ms: int | None) -> None:
+        """Adds what the other program was billed, once. Its page was another one, with a system
+        prompt and tools that the file may not have: no size of ours follows from it."""
+        if self._is_new:
+            self.context.record(usage=replace(usage, estimated=True), upto=0, at=at_ms)
+
+    def _keep(self, said: Said) -> None:
+        """A message that is none, as a note, if it can be one."""
+        try:
+            self.context.note("unread", said.message, by=self._by, at=said.at_ms, key=said.key)
+        except Invalid as error:
+            self.unread.append(Unread(line=said.line, reason=f"not kept: {error.message}"))
+
+    # --- what is no message ---
+
+    def _note(self, noted: Noted) -> None:
+        self._passed.add(noted.key)
+        if noted.key not in self._notes:
+            self.context.note(noted.kind, noted.data, by=self._by, at=noted.at_ms, key=noted.key)
+
+    def _sum(self, summed: Summed) -> None:
+        """Lets the text stand for the page as it is; where it cannot, it is a message."""
+        if self._known(summed):
+            return
+        self.new += 1
+        slots = self.context.view.slots
+        try:
+            span = (slots[0].seq, slots[-1].last) if slots else (0, 0)
+            self.context.adopt(span, summed.text, by=self._by)
+        except Invalid:
+            message = {"role": "user", "content": summed.text or "(an empty summary)"}
+            self.context.append(message, at=summed.at_ms, key=summed.key)
+            return
+        told = {"line": summed.line}
+        self.context.note(ADOPTED, told, by=self._by, at=summed.at_ms, key=summed.key)
+
+
+def known_keys(context: Context) -> tuple[list[tuple[str, int]], set[str]]:
+    """The keys of the messages and adopted summaries that stand in the log, in their order, with
+    their seqs; and the keys of its notes."""
+    off = switches(_events(context)).off
+    places: list[tuple[str, int]] = []
+    notes: set[str] = set()
+    seen: set[str] = set()  # a message may be several events
+    for event in _events(context):
+        if event.seq in off or event.kind not in ("message", "note") or _MARK not in event.body:
+            continue
+        body = decode(event)
+        if isinstance(body, Note) and body.kind != ADOPTED:
+            notes.add(body.key)
+        elif isinstance(body, Message | Note) and body.key not in seen:
+            seen.add(body.key)
+            places.append((body.key, event.seq))
+    return places, notes
+
+
+def _events(context: Context) -> Iterator[Event]:
+    after = 0
+    while page := context.log.events(after=after, limit=_PAGE_EVENTS):
+        yield from page
+        after = page[-1].seq

@@ -1,0 +1,125 @@
+"""Gemini CLI's sessions, by their documented format only: the program was not run here.
+
+`~/.gemini/tmp/PROJECT/chats/session-*.jsonl`, one message per line after a line about the session,
+or one JSON object with `messages` (older). A later line with the same id takes the place of the
+earlier one; `$rewindTo` takes back a message and all after it, an unknown id everything. The calls
+of a message stand with their results beside its text. Neighbours: `entry`, `lines`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from refold.core.model import Usage
+from refold.edges.importers.entry import About, Entry, Noted, Said, Where
+from refold.edges.importers.lines import Lines, digest, document, happened, told
+
+_OUTPUT = "output"
+_SPOKEN = ("user", "gemini")
+
+
+def is_mine(lines: list[dict[str, Any]]) -> bool:
+    """Whether these are the first lines of such a session."""
+    return any("sessionId" in line and "projectHash" in line for line in lines)
+
+
+def is_document(value: Any) -> bool:
+    """Whether a JSON value is a session in the older form."""
+    return isinstance(value, dict) and is_mine([value]) and isinstance(value.get("messages"), list)
+
+
+def session_of(lines: Lines) -> str:
+    """The id of the session in the file."""
+    for _, line, _ in lines.objects():
+        if isinstance(line.get("sessionId"), str):
+            return str(line["sessionId"])
+    return lines.path.name.split(".")[0]
+
+
+def entries(lines: Lines) -> Iterator[Entry]:
+    """The session as it stands at the end of the file."""
+    held: dict[str, tuple[int, dict[str, Any]]] = {}
+    for number, line, raw in lines.objects():
+        if "$rewindTo" in line:
+            _rewind(held, str(line["$rewindTo"]))
+        elif isinstance(line.get("id"), str):
+            held[line["id"]] = (number, line)
+        else:
+            key = f"{number}:{digest(raw)}"
+            yield Noted(kind="line", data=line, line=number, key=key)
+    for number, line in held.values():
+        yield from _message(line, number)
+
+
+def of_document(lines: Lines) -> Iterator[Entry]:
+    """The session in the older form."""
+    for place, line in enumerate(document(lines.path)["messages"], start=1):
+        if isinstance(line, dict):
+            yield from _message(line, place)
+
+
+def _rewind(held: dict[str, tuple[int, dict[str, Any]]], id: str) -> None:
+    ids = list(held)
+    for gone in ids[ids.index(id) if id in held else 0 :]:
+        del held[gone]
+
+
+def _message(line: dict[str, Any], number: int) -> Iterator[Entry]:
+    where = Where(line=number, at_ms=happened(line.get("timestamp")))
+    yield from told(_spoken(line, where), where)
+
+
+def _spoken(line: dict[str, Any], where: Where) -> Iterator[Entry]:
+    # A message that was written again with its results is another one.
+    key = f"{line.get('id')}:{digest(msgspec.json.encode(line))}"
+    parts = _parts(line.get("content"))
+    if line.get("type") not in _SPOKEN:
+        yield Noted(kind=str(line.get("type") or "line")[:80], data=line, key=key, **where)
+    elif line["type"] == "user":
+        yield Said(message={"role": "user", "parts": parts}, key=key, **where)
+    else:
+        if isinstance(line.get("model"), str):
+            yield About(model=line["model"], **where)
+        calls = [call for call in line.get("toolCalls") or () if isinstance(call, dict)]
+        parts += [{"functionCall": _call(call)} for call in calls]
+        if parts:
+            usage = _usage(line.get("tokens"), key)
+            message = {"role": "model", "parts": parts}
+            yield Said(message=message, key=key, usage=usage, **where)
+        if calls:
+            results = [part for call in calls for part in _results(call)]
+            yield Said(message={"role": "user", "parts": results}, key=f"{key}+", **where)
+
+
+def _parts(content: Any) -> list[Any]:
+    if isinstance(content, str):
+        return [{"text": content}] if content else []
+    return list(content) if isinstance(content, list) else [content] if content else []
+
+
+def _call(call: dict[str, Any]) -> dict[str, Any]:
+    return {"id": call.get("id"), "name": call.get("name"), "args": call.get("args") or {}}
+
+
+def _results(call: dict[str, Any]) -> list[Any]:
+    """What a call gave: the program's own parts, or its text; an empty one where there is none."""
+    result = call.get("result")
+    parts = result if isinstance(result, list) else []
+    found = [part for part in parts if isinstance(part, dict) and "functionResponse" in part]
+    text = result if isinstance(result, str) else ""
+    response = {"id": call.get("id"), "name": call.get("name"), "response": {_OUTPUT: text}}
+    return found or [{"functionResponse": response}]
+
+
+def _usage(tokens: Any, key: str) -> Usage | None:
+    if not isinstance(tokens, dict):
+        return None
+    given = [tokens.get(name) for name in ("input", "output", "cached", "thoughts")]
+    counts = [count if type(count) is int and count >= 0 else 0 for count in given]
+    return Usage(
+        input=counts[0], output=counts[1] + counts[3], cache_read=counts[2], reasoning=counts[3],
+        response=key,
+    )  # fmt: skip

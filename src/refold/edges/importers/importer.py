@@ -1,0 +1,144 @@
+"""A file of another program becomes conversations of a store: one for the session, one for each
+side chain.
+
+The id follows from the source and the session, so the same session is the same conversation again,
+wherever the file lies; a list without an id of its own is known by its path. Neighbours:
+`recognition` says whose file it is, `follow` writes.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from msgspec import Struct
+
+from refold.config import Config
+from refold.conversations.importer import import_document, read_document
+from refold.edges.importers import REFOLD
+from refold.edges.importers.entry import Unread
+from refold.edges.importers.follow import Follower
+from refold.edges.importers.lines import Advance, Lines, digest
+from refold.edges.importers.recognition import Recognised, recognised
+from refold.engine.context import Context
+from refold.stores.protocol import Store
+
+ID_CHARS_MAX = 64
+UNREAD_SHOWN = 50
+_PLAIN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+class Session(Struct, frozen=True, kw_only=True):
+    """A conversation that follows a session: its messages in the file, how many of them were new,
+    how many a rewound session took back, and how many the file no longer has."""
+
+    conversation: str
+    title: str
+    head: int
+    messages: int
+    new: int
+    restored: int = 0
+    missing: int = 0
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """What became of a file. `unread` has the first lines that were not understood, of
+    `unread_total`."""
+
+    file: str
+    source: str
+    sessions: list[Session]
+    unread: list[Unread]
+    unread_total: int = 0
+
+
+def import_file(
+    store: Store,
+    config: Config,
+    path: Path,
+    *,
+    id: str | None = None,
+    advance: Advance | None = None,
+) -> Report:
+    """Lets conversations of the store follow the sessions in the file. `id` is that of the
+    session itself, if it is to have another."""
+    found = recognised(path)
+    if found is None:
+        about = import_document(store, read_document(str(path)), id=id, name=str(path))
+        held = Session(
+            conversation=about.id, title=about.title, head=about.head, messages=0, new=about.head
+        )
+        return Report(file=str(path), source=REFOLD, sessions=[held], unread=[])
+    return _followed(store, config, path, found, id, advance)
+
+
+def _followed(
+    store: Store,
+    config: Config,
+    path: Path,
+    found: Recognised,
+    id: str | None,
+    advance: Advance | None,
+) -> Report:
+    lines = Lines(path, advance)
+    followers: dict[str, Follower] = {}
+    main = id or id_of(found, path)
+    try:
+        for entry in found.entries(lines):
+            follower = followers.get(entry.session)
+            if follower is None:
+                follower = _follower(store, config, found, main, entry.session)
+                followers[entry.session] = follower
+            follower.take(entry)
+        sessions = [_session(each) for each in followers.values() if each.messages]
+    finally:
+        for follower in followers.values():
+            follower.context.close()
+    unread = [*lines.unread, *(one for each in followers.values() for one in each.unread)]
+    unread.sort(key=lambda one: one.line)
+    return Report(
+        file=str(path),
+        source=found.source,
+        sessions=sessions,
+        unread=unread[:UNREAD_SHOWN],
+        unread_total=len(unread),
+    )
+
+
+def _follower(store: Store, config: Config, found: Recognised, main: str, session: str) -> Follower:
+    id = main if not session else fitting(f"{main}-{session}")
+    context = Context(store, id, config=config)
+    metadata = {**context.view.metadata, "imported": found.source}
+    if session:
+        metadata["part_of"] = main
+    context.update(metadata=metadata)
+    return Follower(context, found.source)
+
+
+def _session(follower: Follower) -> Session:
+    view = follower.context.view
+    return Session(
+        conversation=follower.context.id,
+        title=view.title,
+        head=view.head,
+        messages=follower.messages,
+        new=follower.new,
+        restored=follower.restored,
+        missing=follower.missing,
+    )
+
+
+def id_of(found: Recognised, path: Path) -> str:
+    """The id of the conversation that follows the session of this file."""
+    if found.session is not None:
+        return fitting(f"{found.source}-{found.session}")
+    stem = path.name.split(".")[0] or "session"
+    return fitting(f"{stem}-{digest(str(path.absolute()).encode())[:8]}")
+
+
+def fitting(wanted: str) -> str:
+    """The text as an id: what cannot stand in one, or is too long, gives way to a digest."""
+    if len(wanted) <= ID_CHARS_MAX and _PLAIN_ID.fullmatch(wanted):
+        return wanted
+    words = re.sub(r"[^A-Za-z0-9._-]+", "-", wanted).strip("-._")[: ID_CHARS_MAX - 13]
+    return f"{words or 'session'}-{digest(wanted.encode('utf-8', 'replace'))[:12]}"

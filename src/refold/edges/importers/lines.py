@@ -1,0 +1,192 @@
+"""A file as lines, whatever it is packed in: plain, gzip, or zstd where the extra is installed.
+
+Nothing is held but one line. A line that is too long is told and passed over; a file that unpacks
+to far more than it has is told and left; one that ends in the middle gives what it has. A line
+that is no JSON object is told. Neighbours: `entry.Unread` is how it is told, importers walk the
+lines.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import zlib
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import msgspec
+
+from refold.conversations.importer import open_regular_file
+from refold.edges.importers.entry import Entry, Unread, Where
+from refold.errors import Invalid, RefoldError, Unavailable
+from refold.system.moments import HAPPENED_MS_MAX
+
+LINE_BYTES_MAX = 64 << 20
+DOCUMENT_BYTES_MAX = 256 << 20
+PIECE_BYTES = 1 << 18
+# Transcripts pack to a tenth of their size; what unpacks to so much more is no transcript.
+UNPACKED_BYTES_FREE, UNPACKED_RATIO_MAX = 64 << 20, 200
+ZSTD_WINDOW_LOG_MAX = 27
+_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_BOM = b"\xef\xbb\xbf"
+UNREADABLE = (msgspec.DecodeError, RecursionError, ValueError)
+
+Advance = Callable[[int], None]  # told how many bytes of the file were read
+
+
+class Lines:
+    """The lines of one file; walk it as often as you like. `unread` is what the last walk could
+    not give."""
+
+    def __init__(self, path: Path, advance: Advance | None = None) -> None:
+        self.path, self.unread, self._advance = path, list[Unread](), advance
+
+    def __iter__(self) -> Iterator[tuple[int, bytes]]:
+        """Each line that is not empty, with its number."""
+        self.unread = []
+        number = 0
+        with open_regular_file(str(self.path)) as file:
+            try:
+                for number, line in enumerate(self._bounded(file), start=1):
+                    if line.strip():
+                        yield number, line
+            except (EOFError, OSError) as error:
+                self._tell(number + 1, f"the file ends before its end: {error}")
+
+    def objects(self) -> Iterator[tuple[int, dict[str, Any], bytes]]:
+        """Each line that is a JSON object; the others are told."""
+        for number, line in self:
+            try:
+                value = msgspec.json.decode(line)
+            except UNREADABLE as error:
+                self._tell(number, f"no JSON: {error}")
+                continue
+            if isinstance(value, dict):
+                yield number, value, line
+            else:
+                self._tell(number, f"a JSON {type(value).__name__}, not an object")
+
+    def tell_advance(self, number: int) -> None:
+        if self._advance is not None:
+            self._advance(number)
+
+    def _tell(self, line: int, reason: str) -> None:
+        self.unread.append(Unread(line=line, reason=reason))
+
+    def _bounded(self, file: BinaryIO) -> Iterator[bytes]:
+        stream = unpacked(file, self.path)
+        size, number = 0, 0
+        while line := stream.readline(LINE_BYTES_MAX + 1):
+            number += 1
+            size += len(line)
+            if len(line) > LINE_BYTES_MAX and not line.endswith(b"\n"):
+                self._tell(number, f"longer than {LINE_BYTES_MAX:,} bytes")
+                line = b""
+                while (rest := stream.readline(PIECE_BYTES)) and not rest.endswith(b"\n"):
+                    size += len(rest)
+                    if is_bomb(size, file):
+                        break
+            if is_bomb(size, file):
+                self._tell(number, f"the file unpacks to more than {size:,} bytes: it is left here")
+                return
+            self.tell_advance(file.tell())
+            yield line.removeprefix(_BOM) if number == 1 else line
+
+
+def unpacked(file: BinaryIO, path: Path) -> io.BufferedReader:
+    """The content of a file, by its first bytes."""
+    start = file.read(4)
+    file.seek(0)
+    if start.startswith(_GZIP):
+        return io.BufferedReader(_Guarded(gzip.GzipFile(fileobj=file), zlib.error), PIECE_BYTES)
+    if start == _ZSTD:
+        return io.BufferedReader(_zstd(file, path), PIECE_BYTES)
+    return cast(io.BufferedReader, file)
+
+
+def _zstd(file: BinaryIO, path: Path) -> io.RawIOBase:
+    try:
+        from backports import zstd  # type: ignore[import-not-found,unused-ignore]
+    except ImportError as error:
+        hint = 'install the extra: pip install "refold[zstd]", or unpack it with zstd -d'
+        raise Unavailable(f"{path.name} is packed with zstd", hint=hint) from error
+    limit = {zstd.DecompressionParameter.window_log_max: ZSTD_WINDOW_LOG_MAX}
+    return _Guarded(zstd.ZstdFile(file, options=limit), zstd.ZstdError)
+
+
+class _Guarded(io.RawIOBase):
+    """A stream that gives what it has before it fails, and whose own errors are those of a damaged
+    file."""
+
+    def __init__(self, stream: Any, error: type[Exception]) -> None:
+        self._stream, self._error = stream, error
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            piece = self._stream.read1(len(buffer))
+        except self._error as error:
+            raise EOFError(str(error)) from error
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+
+def is_bomb(size: int, file: BinaryIO) -> bool:
+    """Whether so many bytes came out of far too few."""
+    return size > UNPACKED_BYTES_FREE and size > UNPACKED_RATIO_MAX * max(1, file.tell())
+
+
+def document(path: Path) -> Any:
+    """A file that is one JSON value. Invalid if it is none, or too large to be held."""
+    with open_regular_file(str(path)) as file:
+        try:
+            content = unpacked(file, path).read(DOCUMENT_BYTES_MAX + 1)
+        except (EOFError, OSError) as error:
+            raise Invalid(f"{path} ends before its end: {error}", hint="copy it again") from error
+    if len(content) > DOCUMENT_BYTES_MAX:
+        hint = "write one message per line (JSON Lines), which is read line by line"
+        raise Invalid(f"{path} has more than {DOCUMENT_BYTES_MAX:,} bytes", hint=hint)
+    try:
+        return msgspec.json.decode(content.removeprefix(_BOM))
+    except UNREADABLE as error:
+        raise _not_json(path, content, error) from error
+
+
+def _not_json(path: Path, content: bytes, error: Exception) -> RefoldError:
+    place = str(error).rpartition("byte ")[2].rstrip(")")
+    line = content[: int(place)].count(b"\n") + 1 if place.isdigit() else 1
+    return Invalid(f"{path}, line {line}: no JSON: {error}", hint="refold import --list")
+
+
+def told(entries: Iterator[Entry], where: Where) -> Iterator[Entry]:
+    """The entries of one line; where a value has another type than the format says, what came
+    before it, and that."""
+    try:
+        yield from entries
+    except (TypeError, AttributeError, LookupError, ValueError) as error:
+        reason = f"a value of the wrong type ({type(error).__name__})"
+        yield Unread(reason=reason, **where)
+
+
+def happened(value: Any) -> int | None:
+    """A time as files have it: ISO 8601, or seconds or milliseconds since 1970. None if it is
+    neither."""
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value).timestamp()
+        except (ValueError, OverflowError, OSError):
+            return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+        return None
+    ms = value if value > 1e11 else value * 1_000
+    return round(ms) if 0 <= ms <= HAPPENED_MS_MAX else None
+
+
+def digest(content: bytes) -> str:
+    """A short name for a line that has none of its own."""
+    return hashlib.blake2b(content, digest_size=8).hexdigest()

@@ -1,0 +1,56 @@
+"""mini-SWE-agent's trajectories: `*.traj.json`, written by the program after every step.
+
+The messages are those that its model was sent; what the program keeps beside each (`extra`) has its
+time and its usage. Neighbours: `plain` reads one message, `swe_agent` is the program it came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec.structs import replace
+
+from refold.edges.importers.entry import About, Entry, Noted, Said, Unread
+from refold.edges.importers.lines import Lines, document, happened
+from refold.edges.importers.plain import entry_of, is_message, usage_of
+
+
+def is_document(value: Any) -> bool:
+    """Whether a JSON value is such a trajectory."""
+    if not isinstance(value, dict) or not isinstance(value.get("messages"), list):
+        return False
+    info = value.get("info")
+    named = str(value.get("trajectory_format") or "").startswith("mini-swe-agent")
+    return named or (isinstance(info, dict) and "mini_version" in info)
+
+
+def of_document(lines: Lines) -> Iterator[Entry]:
+    """The session."""
+    value = document(lines.path)
+    info = value.get("info") if isinstance(value.get("info"), dict) else {}
+    yield About(line=1, model=_model_of(info), title=str(value.get("instance_id") or "") or None)
+    yield Noted(line=1, kind="info", data=info, key="info")
+    for place, one in enumerate(value["messages"]):
+        if not is_message(one):
+            yield Unread(line=1, reason=f"message {place + 1} is none")
+            continue
+        yield _with_extra(one, place)
+
+
+def _with_extra(one: dict[str, Any], place: int) -> Entry:
+    # `extra` may change without the message: the key follows from what was said.
+    extra = one.get("extra")
+    entry = entry_of({name: one[name] for name in one if name != "extra"}, place, 1)
+    if not isinstance(extra, dict) or not isinstance(entry, Said):
+        return entry
+    response = extra.get("response")
+    usage = usage_of(response.get("usage"), entry.key) if isinstance(response, dict) else None
+    return replace(entry, at_ms=entry.at_ms or happened(extra.get("timestamp")), usage=usage)
+
+
+def _model_of(info: dict[str, Any]) -> str | None:
+    config = info.get("config")
+    model = config.get("model") if isinstance(config, dict) else None
+    name = model.get("model_name") if isinstance(model, dict) else None
+    return name.rpartition("/")[2] if isinstance(name, str) and name else None

@@ -1,0 +1,98 @@
+"""Plain messages as people keep them in files, in a provider's shape: what differs from it is put
+right, what is nobody's is left out.
+
+Names of roles (`human`, `gpt`, `ai`), `from` and `value`, calls as a bare name with its arguments,
+`reasoning` beside the text. Times and usage that stand with a message are given apart. Neighbours:
+`messages`, `swe_agent` and `mini_swe_agent` read files of these.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from refold.core.model import Usage
+from refold.dialects.usage import read_usage
+from refold.edges.importers.entry import Said, Summed
+from refold.edges.importers.lines import digest, happened
+from refold.errors import Invalid
+
+ROLES = {
+    "human": "user", "gpt": "assistant", "ai": "assistant", "bot": "assistant",
+    "chatgpt": "assistant", "observation": "user", "function_response": "user",
+}  # fmt: skip
+# What a provider reads of a message; all else in such files is the program's own.
+FIELDS = (
+    "role", "content", "name", "tool_calls", "tool_call_id", "function_call", "refusal", "audio",
+    "reasoning_content", "reasoning_details", "parts",
+)  # fmt: skip
+_TIMES = ("timestamp", "created_at", "createdAt", "time", "ts", "date")
+
+
+def is_message(value: Any) -> bool:
+    """Whether a value is a message of a plain list, or an item of the Responses API."""
+    if not isinstance(value, dict):
+        return False
+    if isinstance(value.get("role"), str):
+        return "content" in value or "parts" in value or "tool_calls" in value
+    has_text = isinstance(value.get("from"), str) and "value" in value
+    return has_text or ("call_id" in value and "type" in value) or value.get("type") == "reasoning"
+
+
+def entry_of(value: dict[str, Any], place: int, line: int, session: str = "") -> Said | Summed:
+    """What a message of a list says, under a key of its place and its content."""
+    key = f"{place}:{digest(msgspec.json.encode(value))}"
+    at_ms = next((ms for name in _TIMES if (ms := happened(value.get(name))) is not None), None)
+    message = normal(value)
+    if value.get("compact_summary") is True and isinstance(message.get("content"), str):
+        text = message["content"]
+        return Summed(text=text, key=key, line=line, session=session, at_ms=at_ms)
+    usage = usage_of(value.get("usage"), key)
+    return Said(message=message, key=key, line=line, session=session, at_ms=at_ms, usage=usage)
+
+
+def usage_of(value: Any, response: str) -> Usage | None:
+    """What a message was billed, where the file says so."""
+    if not isinstance(value, dict):
+        return None
+    try:
+        usage = read_usage(value, "openai_chat")
+    except Invalid:
+        return None
+    return msgspec.structs.replace(usage, response=response)
+
+
+def normal(value: dict[str, Any]) -> dict[str, Any]:
+    """The message in its provider's shape. An item of the Responses API is in its own already."""
+    if "type" in value and ("role" not in value or value["type"] == "message"):
+        return value
+    if "from" in value and "role" not in value:
+        value = {"role": str(value["from"]), "content": value.get("value")}
+    message = {name: value[name] for name in FIELDS if name in value}
+    message["role"] = ROLES.get(message["role"].lower(), message["role"])
+    reasoning = value.get("reasoning")
+    if isinstance(reasoning, str) and reasoning and "reasoning_content" not in message:
+        message["reasoning_content"] = reasoning
+    calls = message.get("tool_calls")
+    if isinstance(calls, list) and calls:
+        message["tool_calls"] = [_call(call) for call in calls]
+    elif "tool_calls" in message:
+        del message["tool_calls"]
+    ids = value.get("tool_call_ids")
+    if message["role"] == "tool" and isinstance(ids, list) and ids and ids[0]:
+        message["tool_call_id"] = ids[0]
+    if message["role"] == "tool" and not message.get("tool_call_id"):
+        message = {"role": "user", "content": message.get("content")}
+    return message
+
+
+def _call(call: Any) -> Any:
+    """A call that is a bare name with its arguments, in the shape of Chat Completions."""
+    if not isinstance(call, dict) or "function" in call or "custom" in call or "name" not in call:
+        return call
+    arguments = call.get("arguments", {})
+    if not isinstance(arguments, str):
+        arguments = msgspec.json.encode(arguments).decode()
+    function = {"name": call["name"], "arguments": arguments}
+    return {"id": call.get("id"), "type": "function", "function": function}

@@ -1,0 +1,96 @@
+"""Whose file it is: by its first lines, or as a whole where it is one JSON value.
+
+Neighbours: the sources in the package's table are asked in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from refold.conversations.exporter import FORMAT
+from refold.edges.importers import REFOLD, SOURCES
+from refold.edges.importers.entry import Entry
+from refold.edges.importers.lines import UNREADABLE, Lines, document
+from refold.errors import Invalid
+
+SNIFFED_LINES = 30
+SNIFFED_BYTES = 4_096
+HINT = "refold import --list shows what can be read"
+
+
+class Recognised(NamedTuple):
+    """The source of a file, the id of its session, and the walk through it."""
+
+    source: str
+    session: str | None
+    entries: Callable[[Lines], Iterator[Entry]]
+
+
+def recognised(path: Path) -> Recognised | None:
+    """Whose session the file is; None for an export of refold's own. Invalid if it is nobody's."""
+    start = list(islice(Lines(path), SNIFFED_LINES))
+    if not start:
+        raise Invalid(f"{path} is empty", hint=HINT)
+    if f'"{FORMAT}"'.encode() in start[0][1][:SNIFFED_BYTES]:
+        return None
+    if (of_text := _of_text(start[0][1])) is not None:
+        return of_text
+    values = list(_objects(line for _, line in start))
+    # One object in its only line may be a document as well as a line.
+    if values and (len(start) > 1 or not _is_whole(path)):
+        return _of_lines(path, values) or _refuse(path)
+    return _of_document(path) or _of_lines(path, values) or _refuse(path)
+
+
+def _objects(lines: Iterator[bytes]) -> Iterator[dict[str, Any]]:
+    for line in lines:
+        try:
+            value = msgspec.json.decode(line)
+        except UNREADABLE:
+            continue
+        if isinstance(value, dict):
+            yield value
+
+
+def _is_whole(path: Path) -> bool:
+    return sum(1 for _ in islice(Lines(path), 2)) == 1
+
+
+def _of_text(first: bytes) -> Recognised | None:
+    for name, source in SOURCES.items():
+        module = import_module(f"{__package__}.{source.module}")
+        if hasattr(module, "is_text") and module.is_text(first):
+            return Recognised(name, None, module.entries)
+    return None
+
+
+def _of_lines(path: Path, values: list[dict[str, Any]]) -> Recognised | None:
+    for name, source in SOURCES.items():
+        module = import_module(f"{__package__}.{source.module}")
+        if hasattr(module, "is_mine") and module.is_mine(values):
+            of = getattr(module, "session_of", None)
+            return Recognised(name, of(Lines(path)) if of else None, module.entries)
+    return None
+
+
+def _of_document(path: Path) -> Recognised | None:
+    value = document(path)
+    for name, source in SOURCES.items():
+        module = import_module(f"{__package__}.{source.module}")
+        if hasattr(module, "is_document") and module.is_document(value):
+            of = getattr(module, "session_of", None)
+            return Recognised(name, of(Lines(path)) if of else None, module.of_document)
+    return None
+
+
+def _refuse(path: Path) -> Recognised:
+    raise Invalid(f"{path} is no session that refold can read", hint=HINT)
+
+
+__all__ = ["REFOLD", "Recognised", "recognised"]

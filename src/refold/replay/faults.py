@@ -1,0 +1,44 @@
+"""What is wrong with a prompt, and how much of it the provider has in its cache.
+
+Neighbours: `run` asks for every prompt of every policy.
+"""
+
+from __future__ import annotations
+
+from refold.replay.texts import Message, tokens_of_all
+
+
+def faults_of(prompt: list[Message], budget: int, request: str) -> list[str]:
+    """What a provider would refuse or a user not forgive: too long, the latest request gone, a
+    result without its call, a call without its result, an assistant who speaks before any user."""
+    found = ["over budget"] if tokens_of_all(prompt) > budget else []
+    asked = {
+        (message.get("content") or "")[:2_000] for message in prompt if message["role"] == "user"
+    }
+    if request and request[:2_000] not in asked:
+        found.append("latest request missing")
+    return found + _order_faults(prompt)
+
+
+def _order_faults(prompt: list[Message]) -> list[str]:
+    found: list[str] = []
+    waiting: set[str] = set()
+    user_spoke = False
+    for message in prompt:
+        if message["role"] == "tool":
+            found += [] if message.get("tool_call_id") in waiting else ["orphaned result"]
+            waiting.discard(message.get("tool_call_id", ""))
+            continue
+        found += ["unanswered call"] if waiting else []
+        waiting = {call["id"] for call in message.get("tool_calls") or ()}
+        user_spoke = user_spoke or message["role"] == "user"
+        found += (
+            ["assistant before user"] if message["role"] == "assistant" and not user_spoke else []
+        )
+    return found
+
+
+def same_prefix(before: list[str], now: list[str]) -> int:
+    return next(
+        (at for at, (a, b) in enumerate(zip(before, now)) if a != b), min(len(before), len(now))
+    )

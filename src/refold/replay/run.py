@@ -1,0 +1,310 @@
+"""One session through all policies, side by side: what each would have sent, what that costs, what
+it lost.
+
+A prompt that begins like the one before is billed from the cache as far as it is the same. Once the
+session is longer than the window, the names that a turn uses are looked for in each prompt
+(`needs`): one counts as kept if a line that says something of it is there. Neighbours: `policies`,
+`ours`, `session`; `plot` draws.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct, field
+
+from refold.core.model import Usage
+from refold.dialects import dialect
+from refold.errors import OverBudget
+from refold.replay.faults import faults_of, same_prefix
+from refold.replay.needs import History, Need, Prompt, Recall
+from refold.replay.ours import Refold, plain
+from refold.replay.policies import BASELINES, Everything, Policy
+from refold.replay.session import SUMMARY
+from refold.replay.texts import (
+    Message,
+    opening_of,
+    schema_words,
+    text_of,
+    tokens_of,
+    tokens_of_text,
+)
+from refold.tokens.models import cost, model_info
+
+OURS, AGENT, ALL = "refold", "the agent's own", "everything"
+DIALECT = "openai_chat"
+LOST_MAX = 50
+
+
+class Turn(Struct, frozen=True):
+    """One prompt: how large it was, how much of it came from the cache, and whether something of
+    the prompt before was changed."""
+
+    tokens: int
+    cached: int
+    is_changed: bool
+
+
+class Lost(Struct, frozen=True):
+    """A name that a turn used and the prompt no longer told of, and the line that did."""
+
+    turn: int
+    name: str
+    line: str
+
+
+class Receipt(Struct, frozen=True):
+    """One compaction of refold: the turn before which it was made, and what it did."""
+
+    turn: int
+    strategy: str
+    tokens_before: int
+    tokens_after: int
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """What a policy did with a session. `kept` is the share of the needed names of which a telling
+    line was still there (None if nothing was needed), `dollars` what the input costs."""
+
+    policy: str
+    turns: list[Turn]
+    sent: int
+    cached: int
+    changes: int
+    dollars: float | None
+    kept: float | None
+    needed: int
+    lost: list[Lost]
+    faults: dict[str, int]
+    cpu_s: float
+
+
+class Replayed(Struct, frozen=True, kw_only=True):
+    """A session, played: its size, the window, each policy's outcome, and refold's receipts."""
+
+    messages: int
+    tokens: int
+    window: int
+    model: str
+    outcomes: list[Outcome]
+    receipts: list[Receipt]
+
+    def outcome(self, policy: str) -> Outcome:
+        return next(one for one in self.outcomes if one.policy == policy)
+
+
+class Kept(Struct):
+    """Every prompt of every policy: each text once, and a page as how many texts it shares with
+    the page before, and those after them. `log` are the session's own messages, `seen` how many of
+    them there were before each turn."""
+
+    texts: dict[str, int] = field(default_factory=dict)
+    pages: dict[str, list[tuple[int, list[int]]]] = field(default_factory=dict)
+    log: list[int] = field(default_factory=list)
+    seen: list[int] = field(default_factory=list)
+
+    def number(self, text: str) -> int:
+        return self.texts.setdefault(text, len(self.texts))
+
+    def keep(self, policy: str, said: list[str], same: int) -> None:
+        new = [self.number(text) for text in said[same:]]
+        self.pages.setdefault(policy, []).append((same, new))
+
+
+class AsTheAgent(Everything):
+    """The agent's own compactions: its summary, and what came after it."""
+
+    def start(self, budget: int) -> None:
+        super().start(budget)
+        self.after = 0
+
+    def observe(self, message: Message) -> None:
+        if message.get(SUMMARY):
+            self.after = len(self.log)
+        super().observe(message)
+
+    def prompt(self) -> list[Message]:
+        systems = [one for one in self.log[: self.after] if one["role"] == "system"]
+        return [*systems, *self.log[self.after :]]
+
+
+class _Checked(Refold):
+    """refold, with every request looked at as its provider would, and its compactions noted."""
+
+    def start(self, budget: int) -> None:
+        super().start(budget)
+        self.turn, self.invalid = 0, 0
+        self.compacted: list[int] = []  # the turns
+        self.context.on("compaction-complete", lambda _: self.compacted.append(self.turn))
+
+    def prompt(self) -> list[Message]:
+        self.turn += 1
+        request = self.context.request(dialect=DIALECT)
+        self.invalid += len(dialect(DIALECT).check(request))
+        return [plain(message) for message in request["messages"]]
+
+    def receipts(self) -> list[Receipt]:
+        """Its compactions, as far as it was told of them."""
+        return [
+            Receipt(turn, one.strategy, one.tokens_before, one.tokens_after)
+            for turn, one in zip(self.compacted, self.context.log.batches())
+        ]
+
+
+class _Run:
+    """One policy on one session."""
+
+    def __init__(
+        self, name: str, policy: Policy, window: int, model: str, kept: Kept | None
+    ) -> None:
+        self.name, self.policy, self.window, self.model = name, policy, window, model
+        self.kept = kept
+        self.turns: list[Turn] = []
+        self.lost: list[Lost] = []
+        self.recall = Recall()
+        self.faults: dict[str, int] = {}
+        self.previous: list[str] = []
+        self.cpu_s = 0.0
+        policy.start(window)
+
+    def observe(self, message: Message) -> None:
+        began = time.process_time()
+        self.policy.observe(message)
+        self.cpu_s += time.process_time() - began
+
+    def turn(self, request: str, needs: list[Need]) -> None:
+        began = time.process_time()
+        prompt = self._prompt()
+        self.cpu_s += time.process_time() - began
+        said = list(map(spoken, prompt))
+        sizes = list(map(tokens_of, prompt))
+        same = same_prefix(self.previous, said)
+        self.turns.append(Turn(sum(sizes), sum(sizes[:same]), same < len(self.previous)))
+        self.previous = said
+        if self.kept is not None:
+            self.kept.keep(self.name, said, same)
+        for fault in faults_of(prompt, self.window, request):
+            if not (self.name in (ALL, AGENT) and fault == "over budget"):
+                self.faults[fault] = self.faults.get(fault, 0) + 1
+        if needs:
+            self._weigh(Prompt("\n".join(said)), needs)
+
+    def _prompt(self) -> list[Message]:
+        try:
+            return self.policy.prompt()
+        except OverBudget:
+            self.faults["no prompt"] = self.faults.get("no prompt", 0) + 1
+            return []
+
+    def _weigh(self, prompt: Prompt, needs: list[Need]) -> None:
+        for need in needs:
+            before = self.recall.rich
+            self.recall.weigh(prompt, need)
+            if need.telling and self.recall.rich == before and len(self.lost) < LOST_MAX:
+                self.lost.append(Lost(len(self.turns), need.name, need.telling[-1]))
+
+    def outcome(self) -> Outcome:
+        if isinstance(self.policy, _Checked) and self.policy.invalid:
+            self.faults["invalid request"] = self.policy.invalid
+        recall = self.recall
+        return Outcome(
+            policy=self.name,
+            turns=self.turns,
+            sent=sum(turn.tokens for turn in self.turns),
+            cached=sum(turn.cached for turn in self.turns),
+            changes=sum(turn.is_changed for turn in self.turns),
+            dollars=self._dollars(),
+            kept=recall.rich / recall.tellable if recall.tellable else None,
+            needed=recall.tellable,
+            lost=self.lost,
+            faults=self.faults,
+            cpu_s=self.cpu_s,
+        )
+
+    def _dollars(self) -> float | None:
+        info = model_info(self.model)
+        costs = [
+            cost(info, Usage(input=turn.tokens, cache_read=turn.cached, cache_write=new))
+            for turn in self.turns
+            for new in [turn.tokens - turn.cached]
+        ]
+        known = [one for one in costs if one is not None]
+        return sum(known) if len(known) == len(costs) else None
+
+
+def spoken(message: Message) -> str:
+    """Who said it, and what it says."""
+    return f"{message['role']}\0{text_of(message)}"
+
+
+def replay(
+    messages: list[Message],
+    window: int,
+    model: str = "",
+    progress: Callable[[int, int], Any] | None = None,
+    kept: Kept | None = None,
+) -> Replayed:
+    """Plays the session through all policies. Every prompt is kept in `kept`, if it is given."""
+    player = _Player(messages, window, model, kept)
+    for done, message in enumerate(messages, start=1):
+        player.take(message)
+        if progress is not None:
+            progress(done, len(messages))
+    return player.replayed()
+
+
+class _Player:
+    """All policies on one session, in step: what a turn needs is worked out once."""
+
+    def __init__(self, messages: list[Message], window: int, model: str, kept: Kept | None) -> None:
+        said = [message for message in messages if not message.get(SUMMARY)]
+        self.window, self.model, self.kept = window, model, kept
+        self.ours = _Checked()
+        policies: dict[str, Policy] = {OURS: self.ours}
+        policies |= {name: make() for name, make in BASELINES.items()}
+        if len(said) < len(messages):
+            policies[AGENT] = AsTheAgent()
+        self.runs = [_Run(name, one, window, model, kept) for name, one in policies.items()]
+        self.history, self.opening = History(schema_words(said)), opening_of(said)
+        self.count = self.size = 0
+        self.request = ""
+
+    def take(self, message: Message) -> None:
+        """The next message; before one of the assistant, every policy gives its prompt."""
+        if message.get(SUMMARY):
+            for run in self.runs:
+                if run.name == AGENT:
+                    run.observe(message)
+            return
+        if message["role"] == "assistant" and self.count >= self.opening:
+            self._turn(message)
+        if message["role"] == "user":
+            self.request = str(message.get("content") or "")
+        self.history.add(self.count, message)
+        if self.kept is not None:
+            self.kept.log.append(self.kept.number(spoken(message)))
+        self.size += tokens_of(message)
+        self.count += 1
+        for run in self.runs:
+            run.observe(message)
+
+    def _turn(self, message: Message) -> None:
+        overflows = self.size > self.window
+        needs = self.history.needs_of(self.count, message) if overflows else []
+        asked = self.request if tokens_of_text(self.request) < self.window // 4 else ""
+        for run in self.runs:
+            run.turn(asked, needs)
+        if self.kept is not None:
+            self.kept.seen.append(len(self.kept.log))
+
+    def replayed(self) -> Replayed:
+        return Replayed(
+            messages=self.count,
+            tokens=self.size,
+            window=self.window,
+            model=self.model,
+            outcomes=[run.outcome() for run in self.runs],
+            receipts=self.ours.receipts(),
+        )

@@ -1,0 +1,132 @@
+"""A conversation as the measures see it: every message that was ever said in it, in lawful order.
+
+What a compaction hid is there again, because every policy decides for itself. A summary that was
+adopted from another agent stands where it was made, marked, for the policy that follows the agent.
+Results stand directly after their calls; a call that was never answered says so. Neighbours:
+`texts` has the shape, `run` plays it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from refold.core.arguments import arguments_object
+from refold.core.codec import decode
+from refold.core.model import (
+    Block,
+    Event,
+    Message,
+    Summarize,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+from refold.core.switches import switches
+from refold.engine.context import Context
+from refold.replay import texts
+
+ADOPTED = "adopted from "
+SUMMARY = "compact_summary"  # marks the message that another agent's compaction left
+NO_RESULT = "[no result recorded]"
+_PAGE_EVENTS = 500
+
+
+def messages_of(context: Context) -> list[texts.Message]:
+    """The messages of a conversation, oldest first; its system prompt first of all."""
+    system = context.view.system
+    said = [texts.Message(role="system", content=_system_text(system))] if system else []
+    return [*said, *_ordered(_spoken(context))]
+
+
+def _system_text(system: object) -> str:
+    if isinstance(system, str):
+        return system
+    parts = system if isinstance(system, list) else []
+    return "\n".join(str(part.get("text", "")) for part in parts if isinstance(part, dict))
+
+
+def _events(context: Context) -> Iterator[Event]:
+    after = 0
+    while page := context.log.events(after=after, limit=_PAGE_EVENTS):
+        yield from page
+        after = page[-1].seq
+
+
+def _spoken(context: Context) -> Iterator[texts.Message]:
+    """What was said and not taken back, and where another agent compacted."""
+    off = switches(_events(context)).off
+    for event in _events(context):
+        if event.seq in off or event.erased or event.kind not in ("message", "edit"):
+            continue
+        body = decode(event)
+        if isinstance(body, Message):
+            yield from _plain(body)
+        elif isinstance(body, Summarize) and body.reason.startswith(ADOPTED):
+            yield {"role": "user", "content": body.text, SUMMARY: True}
+
+
+def _plain(message: Message) -> Iterator[texts.Message]:
+    """A message in the shape of the measures: results apart, calls beside the text."""
+    for block in message.blocks:
+        if isinstance(block, ToolResult):
+            yield {"role": "tool", "tool_call_id": block.call, "content": _text_of(block.content)}
+    calls = [_call(block) for block in message.blocks if isinstance(block, ToolCall)]
+    text = _text_of(block for block in message.blocks if not isinstance(block, ToolResult))
+    if calls or text.strip():
+        said = texts.Message(role=message.role, content=text)
+        yield {**said, "tool_calls": calls} if calls else said
+
+
+def _text_of(blocks: Iterable[Block]) -> str:
+    return "\n".join(block.text for block in blocks if isinstance(block, Text))
+
+
+def _call(call: ToolCall) -> texts.Message:
+    arguments = arguments_object(call)
+    given = arguments if arguments is not None else {"input": str(call.arguments)}
+    return {"id": call.id, "name": call.name, "arguments": given}
+
+
+def _ordered(said: Iterable[texts.Message]) -> Iterator[texts.Message]:
+    """Results directly after their calls; what another agent wrote item by item is one message."""
+    turn: texts.Message | None = None
+    waiting: dict[str, texts.Message | None] = {}
+    for message in said:
+        if message["role"] == "tool":
+            if message["tool_call_id"] in waiting:
+                waiting[message["tool_call_id"]] = message
+            continue
+        if message["role"] == "assistant" and turn is not None and _is_open(waiting):
+            _join(turn, message, waiting)
+            continue
+        if turn is not None:
+            yield from _turn(turn, waiting)
+            turn, waiting = None, {}
+        if message["role"] == "assistant":
+            turn = dict(message)
+            waiting = {call["id"]: None for call in message.get("tool_calls") or ()}
+        else:
+            yield message
+    if turn is not None:
+        yield from _turn(turn, waiting)
+
+
+def _is_open(waiting: dict[str, texts.Message | None]) -> bool:
+    """Whether no call of a turn has its result yet: what comes then belongs to the same turn."""
+    return all(result is None for result in waiting.values())
+
+
+def _join(
+    turn: texts.Message, message: texts.Message, waiting: dict[str, texts.Message | None]
+) -> None:
+    turn["content"] = "\n".join(filter(None, (turn["content"], message["content"])))
+    calls = message.get("tool_calls") or []
+    if calls:
+        turn["tool_calls"] = [*(turn.get("tool_calls") or ()), *calls]
+        waiting.update({call["id"]: None for call in calls})
+
+
+def _turn(turn: texts.Message, waiting: dict[str, texts.Message | None]) -> Iterator[texts.Message]:
+    yield turn
+    for id, result in waiting.items():
+        yield result or {"role": "tool", "tool_call_id": id, "content": NO_RESULT}

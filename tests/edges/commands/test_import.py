@@ -1,0 +1,92 @@
+"""`refold import` as a person uses it: files, folders, what is on the machine, what can be read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from refold.edges.importers import SOURCES
+from tests.edges.cli.rooms import as_json, run
+from tests.edges.importers import transcripts
+from tests.edges.importers.transcripts import SESSION, write
+
+pytestmark = pytest.mark.usefixtures("alone")
+
+
+def test_a_session_is_imported_and_imported_again(url: str, tmp_path: Path) -> None:
+    file = str(write(tmp_path / "s.jsonl", transcripts.parallel()))
+    first = run("import", file)
+    assert first.exit_code == 0 and f"is now claude-code-{SESSION}" in first.stdout
+    assert "5 messages, 5 new" in first.stdout
+    assert "5 messages, 0 new" in run("import", file).stdout
+    assert "one.py and two.py." in run("show", f"claude-code-{SESSION}").stdout
+    assert run("verify").exit_code == 0
+
+
+def test_a_session_goes_through_a_pipe(url: str, tmp_path: Path) -> None:
+    content = write(tmp_path / "s.jsonl", transcripts.parallel()).read_bytes()
+    assert "standard input is now mine" in run("import", "-", "--id", "mine", input=content).stdout
+
+
+def test_lines_that_were_not_understood_are_shown(url: str, tmp_path: Path) -> None:
+    file = write(tmp_path / "s.jsonl", transcripts.parallel())
+    with file.open("a") as end:
+        end.write('{"type": "user", "mess')
+    done = run("import", str(file))
+    assert done.exit_code == 0 and "s.jsonl, line 9: no JSON" in done.stdout
+
+
+def test_a_folder_gives_its_sessions_and_passes_over_the_rest(url: str, tmp_path: Path) -> None:
+    folder = tmp_path / "all" / "deep"
+    folder.mkdir(parents=True)
+    write(folder / "s.jsonl", transcripts.parallel())
+    write(folder / "r.jsonl", transcripts.rollout())
+    (folder / "package.json").write_text('{"name": "x"}')
+    (folder / "link.jsonl").symlink_to(folder / "s.jsonl")
+    done = as_json("import", str(tmp_path / "all"))
+    assert [report["source"] for report in done["files"]] == ["codex", "claude-code"]
+    assert done["failed"] == {}
+    assert run("import", str(tmp_path / "all"), "--id", "x").exit_code == 2
+
+
+def test_of_several_files_the_good_ones_are_imported(url: str, tmp_path: Path) -> None:
+    good = write(tmp_path / "s.jsonl", transcripts.parallel())
+    (tmp_path / "bad.json").write_text("hello")
+    done = run("import", str(tmp_path / "bad.json"), str(good))
+    assert done.exit_code == 2
+    assert "bad.json" in done.stdout and "5 messages, 5 new" in done.stdout
+
+
+def test_a_scan_says_what_there_is_and_imports_when_it_may(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "claude"))
+    monkeypatch.setenv("CODEX_HOME", str(tmp_path / "codex"))
+    assert "No sessions were found" in run("import", "--scan").stdout
+    project = tmp_path / "claude" / "projects" / "-home-user"
+    project.mkdir(parents=True)
+    write(project / f"{SESSION}.jsonl", transcripts.parallel())
+    asked = run("import", "--scan")
+    assert "Claude Code: 1 file" in asked.stdout and "Nothing was imported" in asked.stdout
+    assert "5 messages, 5 new" in run("import", "--scan", "--yes").stdout
+
+
+def test_what_can_be_read_is_listed_with_what_it_was_tried_on(url: str) -> None:
+    listed = as_json("import", "--list")["sources"]
+    assert [one["source"] for one in listed] == [*SOURCES]
+    assert all(one["tried"] for one in listed)
+    assert "not run here" in run("import", "--list").stdout.replace("\n", " ")
+
+
+def test_a_file_is_named_or_there_is_nothing_to_do(url: str) -> None:
+    assert run("import").exit_code == 2
+
+
+def test_control_characters_of_a_session_never_reach_the_terminal(url: str, tmp_path: Path) -> None:
+    lines = [transcripts.user("u1", None, "hello"), {"type": "summary", "summary": "\x1b[2Jtitle"}]
+    lines.append({"type": 5, "sessionId": "\x1b]0;x\x07"})
+    (tmp_path / "s.jsonl").write_text("\n".join(json.dumps(line) for line in lines))
+    done = run("import", str(tmp_path / "s.jsonl"))
+    assert "\x1b[2J" not in done.stdout and "\x07" not in done.stdout

@@ -1,0 +1,458 @@
+"""Sessions of other programs become conversations: whole, once, and followed when they go on."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import refold
+from refold.config import Config
+from refold.core.model import Text, ToolCall, ToolResult
+from refold.edges.importers.importer import Report, import_file
+from refold.engine.context import Context
+from refold.errors import Invalid, NotFound
+from refold.stores import open_store
+from refold.stores.protocol import Store
+from tests.edges.importers import transcripts
+from tests.edges.importers.transcripts import SESSION, block, call, result, text, user, write
+
+CLAUDE = f"claude-code-{SESSION}"
+
+
+@pytest.fixture
+def store() -> Store:
+    return open_store("memory:")
+
+
+def imported(store: Store, path: Path) -> Report:
+    return import_file(store, Config(), path)
+
+
+def texts(store: Store, id: str) -> list[str]:
+    """What the page says, message by message."""
+    return [" ".join(map(said, slot.message.blocks)) for slot in Context(store, id).view.slots]
+
+
+def said(block: Any) -> str:
+    match block:
+        case Text():
+            return block.text
+        case ToolCall():
+            return f"call {block.id}"
+        case ToolResult():
+            return f"result {block.call}"
+    return type(block).__name__
+
+
+# --- Claude Code ---
+
+
+def test_a_response_in_several_lines_is_one_message_and_is_billed_once(
+    store: Store, tmp_path: Path
+) -> None:
+    report = imported(store, write(tmp_path / "a.jsonl", transcripts.parallel()))
+    assert (report.source, report.unread_total) == ("claude-code", 0)
+    assert texts(store, CLAUDE) == [
+        "List both folders.", "Both at once. call t1 call t2", "result t1", "result t2",
+        "one.py and two.py.",
+    ]  # fmt: skip
+    context = Context(store, CLAUDE)
+    assert context.view.totals.calls == 2 and context.view.totals.output == 14
+    assert context.view.title == "Listing folders" and context.view.model == "claude-opus-4-5"
+    assert context.log.events(limit=50)[-1].at_ms == 1_777_630_273_000
+
+
+def test_what_was_billed_counts_once_and_whole_however_often_it_is_imported(
+    store: Store, tmp_path: Path
+) -> None:
+    """The other program's page had a system prompt, tools and a past that are not in the file."""
+    lines = [user("u0", None, "Go on.")]
+    for n in range(150):
+        line = block(f"a{n}", lines[-1]["uuid"], f"msg_{n}", text(f"Step {n}."))
+        line["message"]["usage"] = {
+            "input_tokens": 5,
+            "cache_read_input_tokens": 90_000,
+            "output_tokens": 3,
+        }
+        lines += [line, user(f"u{n + 1}", f"a{n}", "Next.")]
+    for length in (100, 301, 301):
+        imported(store, write(tmp_path / "a.jsonl", lines[:length]))
+    context = Context(store, CLAUDE)
+    assert context.view.totals.calls == 150 and context.view.totals.input == 150 * 90_005
+    assert context.view.totals.cost > 0 and context.view.totals.unpriced == 0
+    assert context.view.tokens < 20_000
+
+
+def test_a_branch_that_was_left_is_no_part_of_the_session(store: Store, tmp_path: Path) -> None:
+    lines = [
+        user("u1", None, "Say one."),
+        block("a1", "u1", "msg_1", text("One.")),
+        user("u2", "a1", "Say two."),
+        block("a2", "u2", "msg_2", text("Two.")),
+        user("u3", "a1", "Say three."),
+        block("a3", "u3", "msg_3", text("Three.")),
+    ]
+    write(tmp_path / "a.jsonl", lines[:4])
+    imported(store, tmp_path / "a.jsonl")
+    assert texts(store, CLAUDE) == ["Say one.", "One.", "Say two.", "Two."]
+    [session] = imported(store, write(tmp_path / "a.jsonl", lines)).sessions
+    assert (session.new, session.restored) == (2, 2)
+    assert texts(store, CLAUDE) == ["Say one.", "One.", "Say three.", "Three."]
+    assert [one.kind for one in Context(store, CLAUDE).log.notes()] == ["left-branch"] * 2
+
+
+def test_side_chains_are_conversations_of_their_own(store: Store, tmp_path: Path) -> None:
+    lines = [
+        user("u1", None, "Ask somebody."),
+        user("s1", None, "Look.", isSidechain=True, agentId="77"),
+        block("s2", "s1", "msg_s", text("Looked."), isSidechain=True, agentId="77"),
+        block("a1", "u1", "msg_1", text("Asked.")),
+    ]
+    report = imported(store, write(tmp_path / "a.jsonl", lines))
+    assert [one.conversation for one in report.sessions] == [CLAUDE, f"{CLAUDE}-agent-77"]
+    assert texts(store, f"{CLAUDE}-agent-77") == ["Look.", "Looked."]
+    assert Context(store, f"{CLAUDE}-agent-77").view.metadata["part_of"] == CLAUDE
+
+
+def test_the_compaction_of_another_agent_is_adopted_and_can_be_undone(
+    store: Store, tmp_path: Path
+) -> None:
+    boundary = {
+        "type": "system", "subtype": "compact_boundary", "uuid": "b1", "parentUuid": None,
+        "logicalParentUuid": "a1", "sessionId": SESSION,
+    }  # fmt: skip
+    lines = [
+        user("u1", None, "Fix it."),
+        block("a1", "u1", "msg_1", text("Fixed.")),
+        boundary,
+        user("u2", "b1", "It was fixed.", isCompactSummary=True),
+        user("u3", "u2", "Thanks."),
+    ]
+    imported(store, write(tmp_path / "a.jsonl", lines))
+    context = Context(store, CLAUDE)
+    assert len(context.view.slots) == 2 and "It was fixed." in texts(store, CLAUDE)[0]
+    [again] = imported(store, tmp_path / "a.jsonl").sessions
+    assert (again.new, again.restored, again.missing) == (0, 0, 0)
+    assert context.undo()
+    assert texts(store, CLAUDE) == ["Fix it.", "Fixed.", "Thanks."]
+
+
+def test_a_session_is_followed_from_wherever_it_was_cut(store: Store, tmp_path: Path) -> None:
+    """Every cut of the file, imported one after the other, gives what the whole file gives."""
+    lines = [*transcripts.parallel(), user("u9", "a4", "And now?"), block("a9", "u9", "m9", call("t9")),
+             user("r9", "a9", result("t9"))]  # fmt: skip
+    for length in range(1, len(lines) + 1):
+        if any("parentUuid" in line for line in lines[:length]):
+            imported(store, write(tmp_path / "a.jsonl", lines[:length]))
+    whole = open_store("memory:")
+    imported(whole, tmp_path / "a.jsonl")
+    assert texts(store, CLAUDE) == texts(whole, CLAUDE)
+    [again] = imported(store, tmp_path / "a.jsonl").sessions
+    assert (again.new, again.restored, again.missing) == (0, 0, 0)
+
+
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.data())
+def test_rewinds_anywhere_end_at_the_branch_of_the_last_line(tmp_path: Path, data: Any) -> None:
+    """A tree that grows anywhere, imported at any moment: the page is the branch of its last
+    message."""
+    store, lines, paths = open_store("memory:"), list[Any](), {"": list[str]()}
+    for number in range(data.draw(st.integers(2, 12))):
+        parent = data.draw(st.sampled_from([*paths]))
+        uuid = f"n{number}"
+        paths[uuid] = [*paths[parent], uuid]
+        lines.append(user(uuid, parent or None, uuid))
+        if data.draw(st.booleans()):
+            imported(store, write(tmp_path / "a.jsonl", lines))
+    imported(store, write(tmp_path / "a.jsonl", lines))
+    assert texts(store, CLAUDE) == paths[uuid]
+
+
+# --- Codex ---
+
+
+def test_a_rollout_keeps_items_usage_compactions_and_what_was_rolled_back(
+    store: Store, tmp_path: Path
+) -> None:
+    report = imported(store, write(tmp_path / "r.jsonl", transcripts.rollout()))
+    assert (report.source, report.unread_total) == ("codex", 0)
+    context = Context(store, "codex-s-1")
+    assert context.view.system == "Be brief." and context.view.model == "gpt-5.5"
+    assert (context.view.totals.input, context.view.totals.cache_read) == (120, 20)
+    page = texts(store, "codex-s-1")
+    assert "The folder src holds main.py." in page[0] and page[1:] == ["Keep it."]
+    assert [note.kind for note in context.log.notes("rolled-back")] == ["rolled-back"] * 2
+    assert imported(store, tmp_path / "r.jsonl").sessions[0].new == 0
+
+
+def test_a_rollout_packed_with_zstd_is_read_or_says_which_extra_reads_it(
+    store: Store, tmp_path: Path
+) -> None:
+    plain = write(tmp_path / "r.jsonl", transcripts.rollout()).read_bytes()
+    packed = tmp_path / "r.jsonl.zst"
+    try:
+        from backports import zstd
+    except ImportError:
+        packed.write_bytes(b"\x28\xb5\x2f\xfd" + plain)
+        with pytest.raises(refold.errors.Unavailable, match="zstd"):
+            imported(store, packed)
+        return
+    packed.write_bytes(zstd.compress(plain))
+    assert imported(store, packed).sessions[0].new == 6
+    packed.write_bytes(zstd.compress(plain + b'{"a":"' + b"x" * (300 << 20) + b'"}'))
+    assert "unpacks" in imported(store, packed).unread[-1].reason
+
+
+# --- programs that were not run here ---
+
+GEMINI = [
+    {"sessionId": "g-1", "projectHash": "x", "startTime": "2026-05-01T10:00:00Z", "kind": "main"},
+    {"id": "m1", "type": "user", "timestamp": "2026-05-01T10:00:01Z", "content": "List."},
+    {"id": "m2", "type": "gemini", "content": "", "model": "gemini-2.5-pro",
+     "tokens": {"input": 50, "output": 5, "cached": 10, "thoughts": 1},
+     "toolCalls": [{"id": "c1", "name": "ls", "args": {"p": "."}, "result": [
+         {"functionResponse": {"id": "c1", "name": "ls", "response": {"output": "a.py"}}}]}]},
+    {"id": "m3", "type": "gemini", "content": "Half"},
+    {"id": "m3", "type": "gemini", "content": "a.py."},
+    {"id": "m4", "type": "info", "content": "saved"},
+    {"$set": {"lastUpdated": "2026-05-01T10:00:09Z"}},
+]  # fmt: skip
+
+
+def test_a_session_of_gemini_cli_is_read_as_it_stands_at_its_end(
+    store: Store, tmp_path: Path
+) -> None:
+    report = imported(store, write(tmp_path / "g.jsonl", GEMINI))
+    assert (report.source, report.unread_total) == ("gemini-cli", 0)
+    assert texts(store, "gemini-cli-g-1") == ["List.", "call c1", "result c1", "a.py."]
+    assert Context(store, "gemini-cli-g-1").view.totals.input == 50
+    more = [{"$rewindTo": "m3"}, {"id": "m5", "type": "user", "content": "Again."}]
+    imported(store, write(tmp_path / "g.jsonl", [*GEMINI, *more]))
+    assert texts(store, "gemini-cli-g-1") == ["List.", "call c1", "result c1", "Again."]
+
+
+def test_every_chat_in_the_history_of_aider_is_a_session(store: Store, tmp_path: Path) -> None:
+    history = """
+# aider chat started at 2026-05-01 10:00:00
+
+> aider v0.80
+#### fix the login test
+#### please
+
+I changed `login.py`.
+
+# aider chat started at 2026-05-02 10:00:00
+
+#### again
+"""
+    (tmp_path / ".aider.chat.history.md").write_text(history)
+    report = imported(store, tmp_path / ".aider.chat.history.md")
+    assert report.source == "aider"
+    first, second = (session.conversation for session in report.sessions)
+    assert texts(store, first) == ["fix the login test\nplease", "I changed `login.py`."]
+    assert texts(store, second) == ["again"]
+    again = imported(store, tmp_path / ".aider.chat.history.md")
+    assert [session.new for session in again.sessions] == [0, 0]
+
+
+# --- lists ---
+
+HELLO = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi."}]
+CALLED = [
+    {"role": "user", "content": "List."},
+    {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{"id": "c", "name": "ls", "arguments": {}}],
+    },
+    {"role": "tool", "tool_call_id": "c", "content": "a.py"},
+]
+LISTS = {
+    "a list": (HELLO, ["Hello", "Hi."]),
+    "a request": ({"model": "gpt-4o", "messages": HELLO, "system": "Be kind."}, ["Hello", "Hi."]),
+    "sharegpt": (
+        {"conversations": [{"from": "human", "value": "Hello"}, {"from": "gpt", "value": "Hi."}]},
+        ["Hello", "Hi."],
+    ),
+    "anthropic": (
+        [{"role": "user", "content": [{"type": "text", "text": "Hello"}]}, HELLO[1]],
+        ["Hello", "Hi."],
+    ),
+    "gemini": (
+        {"contents": [{"role": "user", "parts": [{"text": "Hello"}]},
+                      {"role": "model", "parts": [{"text": "Hi."}]}]},
+        ["Hello", "Hi."],
+    ),
+    "bare calls": (CALLED, ["List.", "call c", "result c"]),
+    "mini-swe-agent": (
+        {"info": {"mini_version": "1.15.0"}, "messages": HELLO, "trajectory_format": "mini-swe-agent-1"},
+        ["Hello", "Hi."],
+    ),
+    "swe-agent": ({"trajectory": [], "history": HELLO, "info": {}}, ["Hello", "Hi."]),
+    "swe-agent steps": (
+        {"trajectory": [{"thought": "See", "action": "ls", "observation": "a.py"}]},
+        ["See\nls", "a.py"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LISTS)
+@pytest.mark.parametrize("indent", [None, 1])
+def test_lists_of_messages_are_read(
+    name: str, indent: int | None, store: Store, tmp_path: Path
+) -> None:
+    value, expected = LISTS[name]
+    (tmp_path / "m.json").write_text(json.dumps(value, indent=indent))
+    report = imported(store, tmp_path / "m.json")
+    assert report.unread_total == 0, report.unread
+    [session] = report.sessions
+    assert [one.strip() for one in texts(store, session.conversation)] == expected
+    assert imported(store, tmp_path / "m.json").sessions[0].new == 0
+
+
+def test_json_lines_of_messages_and_of_whole_conversations(store: Store, tmp_path: Path) -> None:
+    [one] = imported(store, write(tmp_path / "m.jsonl", HELLO)).sessions
+    assert one.new == 2
+    report = imported(
+        store, write(tmp_path / "d.jsonl", [{"messages": HELLO}, {"messages": HELLO}])
+    )
+    assert [session.messages for session in report.sessions] == [2, 2]
+    assert len({session.conversation for session in report.sessions}) == 2
+
+
+def test_two_lists_of_the_same_name_are_two_conversations(store: Store, tmp_path: Path) -> None:
+    ids = set()
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "messages.json").write_text(json.dumps(HELLO))
+        ids.add(imported(store, tmp_path / folder / "messages.json").sessions[0].conversation)
+    assert len(ids) == 2
+
+
+# --- bad input ---
+
+
+def test_what_is_not_understood_is_told_by_its_line_and_the_rest_is_imported(
+    store: Store, tmp_path: Path
+) -> None:
+    lines = [json.dumps(line).encode() for line in transcripts.parallel()]
+    deep = b'{"type":"progress","sessionId":"x","data":' + b"[" * 5_000 + b"]" * 5_000 + b"}"
+    broken = [b'{"type": "user", "mess', b"[1, 2]", b"\xff\xfe", deep, b'{"no": "type"}']
+    nested = json.dumps(user("u5", "a4", [{"type": "text", "text": {"a": [1]}}])).encode()
+    (tmp_path / "a.jsonl").write_bytes(b"\n".join([*lines[:3], *broken, *lines[3:], nested]))
+    report = imported(store, tmp_path / "a.jsonl")
+    told = {one.line for one in report.unread}
+    assert {4, 5, 6, 7, 8} <= told
+    assert texts(store, CLAUDE)[:5] == [
+        "List both folders.", "Both at once. call t1 call t2", "result t1", "result t2",
+        "one.py and two.py.",
+    ]  # fmt: skip
+    assert refold.conversations.verify(store) is not None
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.data())
+def test_any_damage_leaves_a_report_and_a_readable_conversation(tmp_path: Path, data: Any) -> None:
+    """Bytes changed, lines cut, values of other types: no other error, and the log is whole."""
+    made = data.draw(st.sampled_from([transcripts.parallel(), transcripts.rollout()]))
+    content = bytearray(write(tmp_path / "a.jsonl", made).read_bytes())
+    for _ in range(data.draw(st.integers(1, 6))):
+        at = data.draw(st.integers(0, len(content) - 1))
+        content[at : at + data.draw(st.integers(0, 40))] = data.draw(st.binary(max_size=6))
+    (tmp_path / "a.jsonl").write_bytes(content)
+    store = open_store("memory:")
+    try:
+        report = imported(store, tmp_path / "a.jsonl")
+    except Invalid:
+        return
+    for session in report.sessions:
+        with suppress(Invalid):  # a page on which nobody said anything
+            Context(store, session.conversation).request()
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=4,
+)  # fmt: skip
+
+
+@settings(
+    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.data())
+def test_values_of_other_types_are_told_and_never_raised(tmp_path: Path, data: Any) -> None:
+    lines = data.draw(
+        st.sampled_from([transcripts.parallel(), transcripts.rollout(), CALLED, GEMINI])
+    )
+    lines = json.loads(json.dumps(lines))
+    for _ in range(data.draw(st.integers(1, 3))):
+        place: Any = data.draw(st.sampled_from(lines))
+        while True:
+            name = data.draw(st.sampled_from(sorted(place))) if isinstance(place, dict) else 0
+            inner = place[name]
+            if isinstance(inner, dict | list) and inner and data.draw(st.booleans()):
+                place = inner
+                continue
+            place[name] = data.draw(VALUES)
+            break
+    store = open_store("memory:")
+    try:
+        report = imported(store, write(tmp_path / "a.jsonl", lines))
+    except Invalid:
+        return
+    for session in report.sessions:
+        with suppress(Invalid):  # a page on which nobody said anything
+            Context(store, session.conversation).request()
+
+
+def test_a_packed_file_that_ends_in_the_middle_gives_what_it_has(
+    store: Store, tmp_path: Path
+) -> None:
+    lines = [*transcripts.parallel(), *(user(f"x{n}", "a4", "é" * n) for n in range(400))]
+    packed = gzip.compress(write(tmp_path / "a.jsonl", lines).read_bytes())
+    (tmp_path / "a.jsonl.gz").write_bytes(packed[: len(packed) // 2])
+    report = imported(store, tmp_path / "a.jsonl.gz")
+    assert report.sessions[0].messages > 0
+    assert any("ends before its end" in one.reason for one in report.unread)
+
+
+def test_a_file_that_unpacks_to_far_more_is_left(store: Store, tmp_path: Path) -> None:
+    content = write(tmp_path / "a.jsonl", transcripts.parallel()).read_bytes()
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(content + b" " * (200 << 20)))
+    report = imported(store, tmp_path / "a.jsonl.gz")
+    assert report.sessions[0].messages == 5
+    assert any("unpacks to more than" in one.reason for one in report.unread)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\n\n", b"hello", b"{}", b"[]", b'[{"a": 1}]', b"null", b"[" * 9_999]
+)
+def test_what_is_no_session_is_refused(content: bytes, store: Store, tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_bytes(content)
+    with pytest.raises(Invalid):
+        imported(store, tmp_path / "x.json")
+    with pytest.raises(NotFound):
+        imported(store, tmp_path / "none.json")
+
+
+def test_paths_and_commands_in_a_file_are_only_text(store: Store, tmp_path: Path) -> None:
+    """Nothing that a file names is opened, run or written."""
+    line = user(
+        "u1", None, "Read it.", cwd="/etc", toolUseResult={"file": {"filePath": "/etc/passwd"}}
+    )
+    line["sessionId"] = "../../../etc/cron.d/x"
+    report = imported(store, write(tmp_path / "a.jsonl", [line]))
+    assert "/" not in report.sessions[0].conversation
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.jsonl"]

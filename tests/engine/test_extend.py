@@ -1,0 +1,52 @@
+"""`context.extend`: a list of messages, read whole before the first is written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import refold
+
+
+def turn(at: int) -> list[dict[str, Any]]:
+    call = {"id": f"c{at}", "type": "function", "function": {"name": "ls", "arguments": "{}"}}
+    return [
+        {"role": "user", "content": f"request {at}"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": f"c{at}", "content": f"result {at}"},
+    ]
+
+
+def gemini(at: int) -> list[dict[str, Any]]:
+    """A call and a result without ids: which belong together shows only in their order."""
+    return [
+        {"role": "user", "parts": [{"text": f"request {at}"}]},
+        {"role": "model", "parts": [{"functionCall": {"name": "ls", "args": {}}}]},
+        {"role": "user", "parts": [{"functionResponse": {"name": "ls", "response": {"a": at}}}]},
+    ]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.sampled_from([turn, gemini]), max_size=6))
+def test_a_list_gives_the_page_that_its_messages_give_one_by_one(kinds: list[Any]):
+    messages = [message for at, kind in enumerate(kinds) for message in kind(at)]
+    whole = refold.open("whole", store="memory:", model="gpt-4o")
+    single = refold.open("single", store="memory:", model="gpt-4o")
+    events = whole.extend(messages)
+    for message in messages:
+        single.append(message)
+    assert [slot.message.blocks for slot in whole.view.slots] == [
+        slot.message.blocks for slot in single.view.slots
+    ]
+    assert len(events) == len(messages)
+
+
+def test_a_list_with_something_else_in_it_is_refused_whole_and_says_where():
+    context = refold.open("refused", store="memory:")
+    with pytest.raises(refold.Invalid, match="message 2 of 3"):
+        context.extend([{"role": "user", "content": "x"}, 5, {"role": "user", "content": "y"}])
+    assert context.view.slots == ()
+    assert context.extend([]) == []

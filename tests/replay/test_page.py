@@ -1,0 +1,91 @@
+"""The page of a replay: whole, offline, and deaf to what a session says."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from refold.replay.page import page_of
+from refold.replay.run import Kept, replay
+from refold.replay.texts import MESSAGE_TOKENS
+from tests.replay.test_replay import turns
+
+HOSTILE = ["</script><script>alert(1)</script>", "<img src=x onerror=alert(1)>", "<!--", "\x1b[2J",
+           "\u202eevil", "&lt;b&gt;", "]]>", "'\"", "\u2028", "</title><svg onload=x>"]  # fmt: skip
+
+
+class Tags(HTMLParser):
+    """Every tag of a document, and the text of its scripts and styles."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open = ""
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.inside: dict[str, list[str]] = {"script": [], "style": []}
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self.open = tag
+        if tag in self.inside:
+            self.inside[tag].append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.open in self.inside:
+            self.inside[self.open][-1] += data
+
+    def handle_endtag(self, tag: str) -> None:
+        self.open = ""
+
+
+def made(said: list[dict[str, Any]], title: str = "x") -> tuple[str, Kept, Any]:
+    kept = Kept()
+    replayed = replay(said, 3_000, "claude-sonnet-4-5", kept=kept)
+    return page_of(title, replayed, kept, [("policy",), ("refold",)], str), kept, replayed
+
+
+def test_every_page_can_be_put_together_again():
+    page, kept, replayed = made(turns(60))
+    texts = list(kept.texts)
+    for outcome in replayed.outcomes:
+        ids: list[int] = []
+        for turn, (same, rest) in zip(outcome.turns, kept.pages[outcome.policy], strict=True):
+            ids = ids[:same] + rest
+            said = [texts[id].partition("\0")[2] for id in ids]
+            assert sum(len(text) // 4 + MESSAGE_TOKENS for text in said) == turn.tokens
+    assert len(kept.seen) == 59 and kept.seen[-1] < len(kept.log)
+    assert len(page) < 400_000
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.sampled_from(HOSTILE) | st.text(max_size=20), min_size=1, max_size=4))
+def test_nothing_that_a_session_says_becomes_a_tag(texts: list[str]):
+    hostile = "".join(text for text in texts if text.isprintable() or text in HOSTILE)
+    said = turns(30)
+    said[1]["content"] = f"{hostile} src/file_1.py tells of the login form\n" + said[1]["content"]
+    plain, wild = Tags(made(turns(30))[0]), Tags(made(said, title=hostile)[0])
+    names = {"script": 2, "style": 1, "meta": 4}
+    for name, count in names.items():
+        assert sum(tag == name for tag, _ in wild.tags) == count
+    assert {tag for tag, _ in wild.tags} <= {tag for tag, _ in plain.tags} | {"pre", "li"}
+    assert not any(key.startswith("on") for _, attributes in wild.tags for key in attributes)
+    assert json.loads(wild.inside["script"][0])["turns"] == 29
+
+
+def test_the_policy_allows_the_one_script_and_style_and_no_request():
+    page = made(turns(30))[0]
+    tags = Tags(page)
+    [policy] = [found["content"] for tag, found in tags.tags if found.get("http-equiv")]
+    assert policy is not None and policy.startswith("default-src 'none'")
+    for text in (tags.inside["script"][1], tags.inside["style"][0]):
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in policy
+    assert not any(found.get("src") or found.get("href") for _, found in tags.tags)
+    assert not re.search(r"https?://|@import|url\(", page.split('id="told"')[0])

@@ -1,0 +1,113 @@
+"""A session played again: what the policies are given is lawful, and what is counted is right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import refold
+from refold.replay.faults import faults_of
+from refold.replay.plot import HEIGHT, plot
+from refold.replay.run import AGENT, ALL, OURS, replay
+from refold.replay.session import NO_RESULT, SUMMARY, messages_of
+
+
+def told(at: int) -> dict[str, Any]:
+    return {"role": "user", "content": f"Look at src/file_{at}.py and say what it does. " * 12}
+
+
+def turns(count: int) -> list[dict[str, Any]]:
+    """Turns of a call and its result; every tenth uses a name from the first."""
+    said: list[dict[str, Any]] = [told(0)]
+    for at in range(1, count):
+        path = f"src/file_{at if at % 10 else 1}.py"
+        call = {"id": f"c{at}", "name": "read", "arguments": {"path": path}}
+        text = f"Now I read {path}, which defines handler_{at} for the login form."
+        said.append({"role": "assistant", "content": text, "tool_calls": [call]})
+        body = f"def handler_{at}():  # the login form calls this\n" + "    pass\n" * 60
+        said.append({"role": "tool", "tool_call_id": f"c{at}", "content": body})
+    return said
+
+
+def test_all_policies_see_the_same_turns_and_refold_has_no_fault():
+    played = replay(turns(60), 3_000, "claude-sonnet-4-5")
+    assert {len(one.turns) for one in played.outcomes} == {59}
+    ours, whole = played.outcome(OURS), played.outcome(ALL)
+    assert ours.faults == {} and ours.sent < whole.sent
+    assert max(turn.tokens for turn in ours.turns) <= 3_000
+    assert whole.kept == 1.0 and ours.needed == whole.needed > 0
+    assert 0 < ours.dollars < whole.dollars
+    assert played.receipts and all(one.tokens_after < one.tokens_before for one in played.receipts)
+
+
+def test_what_a_policy_lost_is_named_with_its_line():
+    window = replay(turns(60), 3_000).outcome("window, cut to half")
+    assert window.lost and window.kept < 1
+    assert all(lost.name in lost.line for lost in window.lost)
+
+
+def test_the_agents_own_compactions_are_a_policy_where_there_are_any():
+    said = turns(20)
+    assert AGENT not in [one.policy for one in replay(said, 3_000).outcomes]
+    summary = {"role": "user", "content": "It reads files.", SUMMARY: True}
+    played = replay([*said[:21], summary, *said[21:]], 3_000)
+    own = played.outcome(AGENT)
+    assert own.turns[10].tokens < own.turns[9].tokens
+    assert played.messages == len(said)
+
+
+def test_a_conversation_is_played_whole_whatever_was_compacted():
+    context = refold.open("played", store="memory:", system="Be brief.")
+    context.append({"role": "user", "content": "Why?"})
+    call = {"id": "c", "type": "function", "function": {"name": "ls", "arguments": '{"a": 1}'}}
+    context.append({"role": "assistant", "content": None, "tool_calls": [call]})
+    context.adopt((2, 2), "Somebody asked why.", by="other")
+    assert messages_of(context) == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Why?"},
+        {"role": "assistant", "content": "", "tool_calls": [{"id": "c", "name": "ls", "arguments": {"a": 1}}]},
+        {"role": "tool", "tool_call_id": "c", "content": NO_RESULT},
+        {"role": "user", "content": "Somebody asked why.", SUMMARY: True},
+    ]  # fmt: skip
+
+
+PARTS = st.lists(
+    st.sampled_from(["user", "text", "call", "result", "late"]), min_size=1, max_size=25
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(PARTS)
+def test_any_order_of_calls_and_results_is_played_in_lawful_order(parts: list[str]):
+    """Calls and results as other agents write them down: item by item, late, or never answered."""
+    context = refold.open("any", store="memory:", model="gpt-5")
+    context.append({"role": "user", "content": "Begin."})
+    open_calls: list[str] = []
+    for at, part in enumerate(parts):
+        if part == "user":
+            context.append({"role": "user", "content": f"request {at}"})
+        elif part == "text":
+            context.append({"role": "assistant", "content": f"answer {at}"})
+        elif part == "call":
+            open_calls.append(f"c{at}")
+            context.append(
+                {"type": "function_call", "call_id": f"c{at}", "name": "ls", "arguments": "{}"}
+            )
+        elif open_calls:
+            call = open_calls.pop(0 if part == "late" else -1)
+            context.append({"type": "function_call_output", "call_id": call, "output": f"out {at}"})
+    messages = messages_of(context)
+    assert faults_of(messages, 10**9, "") == []
+    assert replay(messages, 4_000).outcome(OURS).faults == {}
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 90), st.integers(1, 100), st.booleans())
+def test_a_plot_is_as_wide_as_it_may_be(count: int, width: int, is_utf8: bool):
+    played = replay(turns(count), 3_000)
+    lines = plot(played, width=width, is_utf8=is_utf8)
+    assert lines == [] if count == 1 else len(lines) in (HEIGHT + 1, HEIGHT + 2)
+    assert all(len(line) <= width + 11 for line in lines)
+    assert is_utf8 or all(line.isascii() for line in lines)
