@@ -50,9 +50,10 @@ def run(session: Session, arguments: UpdateArguments) -> Updated:
         context.update(title=title, tags=tags, names=names)
         context.flush()
         view = context.view
+        called = context.stats().title
     return Updated(
         conversation=context.id,
-        title=view.title,
+        title=called,
         tags=view.tags,
         names=view.names,
         model=view.model,
@@ -66,7 +67,7 @@ def show(updated: Updated, screen: Screen) -> None:
         [
             ("Conversation", updated.conversation),
             *([("Names", names)] if names else []),
-            ("Title", short_line(updated.title or "Untitled", 200)),
+            ("Title", short_line(updated.title, 200)),
             ("Tags", ", ".join(updated.tags) or "none"),
             ("Model", updated.model or "unknown"),
         ]
