@@ -38,7 +38,7 @@ def folded(
         wires = [wire(one) for one in messages]
         mirrored = context.mirror(wires, system=system, tools=tools)
         context.request(dialect)
-    except refold.Invalid as error:
+    except (refold.Invalid, ValueError, TypeError) as error:
         log.warning("the messages are sent as they are, not folded: %s", error)
         return list(messages)
     if not any(slot.edits or slot.summary for slot in context.view.slots):

@@ -34,7 +34,7 @@ class RefoldMiddleware(AgentMiddleware):  # type: ignore[misc]
     def __init__(self, *, name: str = "agent", store: Place = None, **settings: Any) -> None:
         super().__init__()
         self._sessions = Sessions(store, settings)
-        self._asks_model = "model" not in settings
+        self._asks_model, self._window = "model" not in settings, settings.get("window")
         self._unnamed = name
 
     def wrap_model_call(self, request: ModelRequest, handler: Callable[[ModelRequest], Any]) -> Any:
@@ -65,7 +65,7 @@ class RefoldMiddleware(AgentMiddleware):  # type: ignore[misc]
     def _fold(self, name: str, request: ModelRequest) -> ModelRequest:
         with self._sessions.session(name) as context:
             if self._asks_model:
-                context.update(model=_model_name(request.model))
+                context.update(model=_model_name(request.model), window=self._window)
             shown = folded(
                 context,
                 request.messages,
