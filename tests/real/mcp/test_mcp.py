@@ -78,7 +78,7 @@ async def everything(client: Client) -> None:
     """Every tool, resource and prompt, once."""
     names = {tool.name for tool in (await client.list_tools()).tools}
     assert names == {*READING, *WRITING}
-    assert "fix-login #4" in await asked(client, "search", query="clock")
+    assert "fix-login #6" in await asked(client, "search", query="clock")
     assert "release" not in await asked(client, "search", query="clock", conversation="fix-login")
     outputs = await asked(client, "list_outputs", conversation="fix-login")
     handle = next(word for word in outputs.split() if word.startswith("art-"))
