@@ -109,6 +109,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "repair": {},
     "allow": {},
     "serve": {"store": "sqlite:team", "check": True},
+    "mcp": {"check": True},
     "token create": {"store": "sqlite:team", "org": "acme", "scope": "read", "days": 30},
     "token list": {"store": "sqlite:team", "org": "acme"},
     "token revoke": {"store": "sqlite:team", "token": "TOKEN"},

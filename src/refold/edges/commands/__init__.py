@@ -101,6 +101,9 @@ COMMANDS = {
     "repair": Entry("repair", "Make a damaged conversation readable again."),
     "allow": Entry("allow", "Allow what the files of this project name: a server and a key."),
     "serve": Entry("serve", "Serve a store to a team, over HTTP.", is_shell_only=True),
+    "mcp": Entry(
+        "mcp", "Offer search and memory to other agents, as an MCP server.", is_shell_only=True
+    ),
     "token create": Entry(
         "token.create", "Create a token for an organization of a team server.", is_shell_only=True
     ),

@@ -1,0 +1,68 @@
+"""The page for a framework that owns the history: its own messages wherever nothing was folded.
+
+The list is mirrored, the request decides whether a compaction is due, and what stands on the page
+is given as places in the framework's list, or as messages of ours where an edit stands. As long as
+nothing was folded, the framework is told so and sends what it has. Neighbours: `engine.mirror`
+follows the list, `Context.page` names the seqs, the adapters turn messages of ours into objects of
+their framework.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import refold
+
+Own = TypeVar("Own")
+Wire = dict[str, Any]
+
+log = logging.getLogger("refold.adapters")
+
+
+def folded(
+    context: refold.Context,
+    messages: Sequence[Own],
+    wire: Callable[[Own], Any],
+    made: Callable[[Wire], Own],
+    *,
+    dialect: str,
+    system: Any = None,
+    tools: list[Any] | None = None,
+) -> list[Own]:
+    """What to send instead of these messages. `wire` gives a message of the framework in the
+    dialect, `made` makes one of it. A list that cannot be read is sent as it is, and logged: what
+    is wrong with it, its provider says better."""
+    try:
+        wires = [wire(one) for one in messages]
+        mirrored = context.mirror(wires, system=system, tools=tools)
+        context.request(dialect)
+    except (refold.Invalid, ValueError, TypeError) as error:
+        log.warning("the messages are sent as they are, not folded: %s", error)
+        return list(messages)
+    if not any(slot.edits or slot.summary for slot in context.view.slots):
+        return list(messages)
+    shown, untouched = [], _untouched(context, mirrored.seqs)
+    for one in context.page(dialect):
+        place = untouched.get(one.seqs)
+        if place is None or (_thinks(wires[place]) and one.message != wires[place]):
+            shown.append(made(one.message))
+        else:
+            shown.append(messages[place])
+    return shown
+
+
+def _untouched(
+    context: refold.Context, seqs: Sequence[tuple[int, ...]]
+) -> dict[tuple[int, ...], int]:
+    """Seqs → the place in the list, for messages that no edit is on."""
+    whole = {slot.seq for slot in context.view.slots if not slot.edits and not slot.summary}
+    return {one: place for place, one in enumerate(seqs) if one and whole.issuperset(one)}
+
+
+def _thinks(wire: Any) -> bool:
+    """Whether a message has thinking, which a page that changed before it may have lost."""
+    parts = wire.get("content") if isinstance(wire, dict) else None
+    kinds = {part.get("type") for part in parts or () if isinstance(part, dict)}
+    return bool(kinds & {"thinking", "redacted_thinking", "reasoning"})

@@ -1,0 +1,145 @@
+"""OpenAI Agents SDK: a session that is kept in refold, and a filter that keeps the input small.
+
+    session = RefoldSession("fix-login", store="sqlite:work.db", model="gpt-5")
+    config = RunConfig(call_model_input_filter=session.fold)
+    await Runner.run(agent, "Why does it fail?", session=session, run_config=config)
+
+A session gives back what it was given, whatever that is: each item is a note, and so is that the
+last one was taken off, or all. What the model reads is mirrored from the items, and folded when the
+filter asks. Both are of one conversation, through two contexts: a mirror may go on in a fork, the
+session may not. Neighbours: `folding`, `log.notes`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+from agents.memory import SessionSettings
+from agents.run_config import CallModelData, ModelInputData
+
+import refold
+from refold.edges.adapters.folding import folded, log
+from refold.edges.adapters.sessions import Place, Sessions
+
+HOST, DIALECT = "openai-agents", "openai_responses"
+ITEM, POP, CLEAR = f"{HOST}-item", f"{HOST}-pop", f"{HOST}-clear"
+
+Item = Any  # the SDK's TResponseInputItem: a dict of one of some forty shapes
+
+
+class RefoldSession:
+    """Satisfies the SDK's `Session`. `settings` are those of `refold.open`: `model`, `window`,
+    `writer`, …"""
+
+    def __init__(
+        self,
+        session_id: str,
+        *,
+        store: Place = None,
+        session_settings: SessionSettings | None = None,
+        **settings: Any,
+    ) -> None:
+        self.session_id, self.session_settings = session_id, session_settings
+        self._settings = settings
+        self._kept = Sessions(store)
+        self._name = f"{HOST}/{session_id}"
+
+    @cached_property
+    def _read(self) -> Sessions:
+        """The same conversation as the model reads it."""
+        return Sessions(self._kept.store, self._settings)
+
+    async def get_items(self, limit: int | None = None) -> list[Item]:
+        """All items, or the newest of them, as they were added."""
+        return await asyncio.to_thread(self._newest, limit)
+
+    async def add_items(self, items: Sequence[Item]) -> None:
+        if items:
+            await asyncio.to_thread(self._add, items)
+
+    async def pop_item(self) -> Item | None:
+        """Takes the newest item off, and gives it."""
+        return await asyncio.to_thread(self._pop)
+
+    async def clear_session(self) -> None:
+        await asyncio.to_thread(self._note, CLEAR)
+
+    async def fold(self, data: CallModelData[Any]) -> ModelInputData:
+        """The `call_model_input_filter`: the same input, shorter if it has to be."""
+        tools = [_tool(one) for one in data.agent.tools if hasattr(one, "params_json_schema")]
+        shown = await asyncio.to_thread(self._folded, data.model_data, tools)
+        return ModelInputData(input=shown, instructions=data.model_data.instructions)
+
+    def close(self) -> None:
+        """Lets go of the conversation, and of the store if it was opened here."""
+        if "_read" in vars(self):
+            self._read.close()
+        self._kept.close()
+
+    # --- in a thread ---
+
+    def _items(self) -> list[Item]:
+        """The items that stand: what the notes come to."""
+        items: list[Item] = []
+        with self._kept.session(self._name) as context:
+            for note in context.log.notes():
+                if note.kind == ITEM:
+                    items.append(note.data)
+                elif note.kind == POP:
+                    del items[-1:]
+                elif note.kind == CLEAR:
+                    items.clear()
+        return items
+
+    def _newest(self, limit: int | None) -> list[Item]:
+        if limit is None and self.session_settings is not None:
+            limit = self.session_settings.limit
+        items = self._items()
+        return items if limit is None else items[max(0, len(items) - limit) :]
+
+    def _add(self, items: Sequence[Item]) -> None:
+        with self._kept.session(self._name) as context:
+            for item in items:
+                context.note(ITEM, item, by=HOST)
+            context.flush()
+        try:
+            with self._read.session(self._name) as context:
+                context.mirror(self._items())
+        except refold.Invalid as error:
+            log.info("%s: the items are kept, but cannot be searched: %s", self._name, error)
+
+    def _note(self, kind: str) -> None:
+        with self._kept.session(self._name) as context:
+            context.note(kind, by=HOST)
+            context.flush()
+
+    def _pop(self) -> Item | None:
+        items = self._items()
+        if not items:
+            return None
+        self._note(POP)
+        return items[-1]
+
+    def _folded(self, given: ModelInputData, tools: list[Any]) -> list[Item]:
+        with self._read.session(self._name) as context:
+            return folded(
+                context,
+                given.input,
+                _same,
+                _same,
+                dialect=DIALECT,
+                system=given.instructions,
+                tools=tools or None,
+            )
+
+
+def _same(item: Item) -> Item:
+    return item
+
+
+def _tool(tool: Any) -> dict[str, Any]:
+    schema = {"description": tool.description, "parameters": tool.params_json_schema}
+    return {"type": "function", "name": tool.name, **schema}

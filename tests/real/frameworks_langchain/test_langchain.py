@@ -1,0 +1,138 @@
+"""LangChain's real agents with the middleware: what is sent, what the state keeps, and whose
+objects are sent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages.utils import convert_to_openai_messages
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+
+import refold
+from refold.dialects import dialect
+from refold.edges.adapters.langchain import RefoldMiddleware
+from tests.real.guides import run_guide
+
+USAGE = {"input_tokens": 900, "output_tokens": 20, "total_tokens": 920}
+
+
+class Scripted(GenericFakeChatModel):
+    """Answers with the messages in turn, and keeps what it was sent."""
+
+    sent: list[list[BaseMessage]]
+
+    def bind_tools(self, tools, **_):
+        return self
+
+    def _generate(self, messages, *arguments, **given):
+        self.sent.append(list(messages))
+        return super()._generate(messages, *arguments, **given)
+
+
+@tool
+def read(path: str) -> str:
+    """Reads a file."""
+    return f"a line of {path} that says something\n" * 300
+
+
+def calls(count: int, content: object = "Reading.") -> Iterator[AIMessage]:
+    for number in range(count):
+        call = {"name": "read", "args": {"path": f"file{number}.py"}, "id": f"call_{number}"}
+        yield AIMessage(content, tool_calls=[call], usage_metadata=USAGE)
+    yield AIMessage("Done.")
+
+
+def ran(
+    model: Scripted, middleware: RefoldMiddleware, *, is_async: bool = False
+) -> list[BaseMessage]:
+    agent = create_agent(model, [read], middleware=[middleware], system_prompt="You fix tests.")
+    given = {"messages": [HumanMessage("Fix the login test")]}
+    config = {"recursion_limit": 500, "configurable": {"thread_id": "t 1"}}
+    done = asyncio.run(agent.ainvoke(given, config)) if is_async else agent.invoke(given, config)
+    return done["messages"]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "Reading.",
+        "",
+        [{"type": "thinking", "thinking": "hm", "signature": "s"}, {"type": "text", "text": "x"}],
+    ],
+)
+def test_a_long_run_is_folded_and_the_state_keeps_all(content, is_async, tmp_path):
+    place = f"sqlite:{tmp_path}/a.db"
+    middleware = RefoldMiddleware(store=place, window=16_000)
+    model = Scripted(messages=calls(30, content), sent=[])
+    state = ran(model, middleware, is_async=is_async)
+    middleware.close()
+    assert [type(one) for one in state] == [HumanMessage, *[AIMessage, ToolMessage] * 30, AIMessage]
+    last = model.sent[-1]
+    assert isinstance(last[0], SystemMessage)
+    assert len(last) < 30
+    faults = [
+        fault
+        for sent in model.sent
+        for fault in dialect("openai_chat").check({"messages": convert_to_openai_messages(sent)})
+    ]
+    assert [fault for fault in faults if "type 'thinking'" not in fault] == []
+    [about] = refold.conversations.list(place)
+    assert about.names == ("langchain/t 1",)
+    with refold.open(about.id, store=place, read_only=True) as context:
+        assert context.search("file1.py")
+        assert context.view.totals.input
+
+
+def test_nothing_is_touched_before_it_has_to_be():
+    model = Scripted(messages=calls(3), sent=[])
+    state = ran(model, RefoldMiddleware(store="memory:", window=200_000))
+    for sent in model.sent:
+        assert all(any(one is own for own in state) for one in sent[1:])
+
+
+def test_unfolded_messages_are_the_very_objects_of_the_state():
+    model = Scripted(messages=calls(30), sent=[])
+    state = ran(model, RefoldMiddleware(store="memory:", window=16_000))
+    assert any(
+        any(one is own for own in state) for one in model.sent[-1] if isinstance(one, ToolMessage)
+    )
+
+
+def test_thinking_under_a_page_that_changed_is_not_sent():
+    thinking = [
+        {"type": "thinking", "thinking": "hm", "signature": "s"},
+        {"type": "text", "text": "x"},
+    ]
+    model = Scripted(messages=calls(30, thinking), sent=[])
+    ran(model, RefoldMiddleware(store="memory:", model="claude-sonnet-5-5", window=16_000))
+    folded = next(
+        sent for sent in model.sent if len(sent) < len(model.sent[model.sent.index(sent) - 1])
+    )
+    assert "thinking" not in str([one.content for one in folded])
+
+
+def test_threads_are_conversations_of_their_own_and_go_on(tmp_path):
+    place = f"sqlite:{tmp_path}/a.db"
+    middleware = RefoldMiddleware(store=place)
+    model = Scripted(messages=iter([AIMessage(str(number)) for number in range(4)]), sent=[])
+    agent = create_agent(model, [], middleware=[middleware], checkpointer=InMemorySaver())
+    for text in ("one", "two"):
+        for thread in ("a", "b"):
+            given = {"messages": [HumanMessage(f"{text} {thread}")]}
+            agent.invoke(given, {"configurable": {"thread_id": thread}})
+    middleware.close()
+    there = refold.conversations.list(place)
+    assert sorted(one.names for one in there) == [("langchain/a",), ("langchain/b",)]
+
+
+def test_the_guide_runs_as_pasted(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    run_guide("langchain.md")
+    assert "The clock is mocked." in capsys.readouterr().out

@@ -1,0 +1,123 @@
+"""pydantic-ai's real agents with the capability: what is sent, what the history keeps, and whose
+objects are sent."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic_ai import Agent, ModelRetry
+from pydantic_ai.messages import (
+    BinaryContent,
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    SystemPromptPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+)
+from pydantic_ai.models.function import FunctionModel
+from pydantic_ai.usage import RequestUsage, UsageLimits
+
+import refold
+from refold.dialects import dialect
+from refold.edges.adapters.pydantic_ai import RefoldCapability
+from refold.edges.adapters.pydantic_ai_messages import wire_of
+from tests.real.guides import run_guide
+
+LIMITS = UsageLimits(request_limit=200)
+IMAGE = BinaryContent(b"\x89PNG", media_type="image/png")
+
+
+class Scripted:
+    """A model that reads so many files, and keeps what it was sent."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.sent: list[list[ModelMessage]] = []
+
+    def __call__(self, messages: list[ModelMessage], info: object) -> ModelResponse:
+        self.sent.append(list(messages))
+        number = len(self.sent)
+        usage = RequestUsage(input_tokens=900, output_tokens=20)
+        if number > self.count:
+            return ModelResponse([TextPart("Done.")], usage=usage)
+        call = ToolCallPart("read", {"path": f"file{number}.py"}, f"call_{number}")
+        return ModelResponse([ThinkingPart("hm"), TextPart("Reading."), call], usage=usage)
+
+
+def agent_of(model: Scripted, capability: RefoldCapability) -> Agent:
+    agent = Agent(FunctionModel(model), system_prompt="You fix tests.", capabilities=[capability])
+
+    @agent.tool_plain(retries=3)
+    def read(path: str) -> str:
+        """Reads a file."""
+        if path == "file2.py":
+            raise ModelRetry("no such file")
+        return f"a line of {path} that says something\n" * 300
+
+    return agent
+
+
+def test_a_long_run_is_folded_and_the_history_keeps_all(tmp_path):
+    place = f"sqlite:{tmp_path}/a.db"
+    capability, model = RefoldCapability(store=place, window=16_000), Scripted(30)
+    prompt = ["Fix the login test", IMAGE]
+    result = agent_of(model, capability).run_sync(
+        prompt, usage_limits=LIMITS, conversation_id="c 1"
+    )
+    capability.close()
+    assert result.output == "Done."
+    assert len(result.all_messages()) == 62
+    assert len(model.sent[-1]) < 30
+    for sent in model.sent:
+        assert (
+            dialect("anthropic").check(
+                {"model": "m", "max_tokens": 1, "messages": [wire_of(one) for one in sent]}
+            )
+            == []
+        )
+        parts = [part for one in sent if isinstance(one, ModelRequest) for part in one.parts]
+        assert [part.content for part in parts if isinstance(part, SystemPromptPart)] == [
+            "You fix tests."
+        ]
+    [about] = refold.conversations.list(place)
+    assert about.names == ("pydantic-ai/c 1",)
+    with refold.open(about.id, store=place, read_only=True) as context:
+        assert context.search("file1.py")
+        assert context.view.totals.input
+
+
+@pytest.mark.parametrize("window", [16_000, 200_000])
+def test_unfolded_messages_are_the_very_objects_of_the_history(window):
+    model = Scripted(30)
+    result = agent_of(model, RefoldCapability(store="memory:", window=window)).run_sync(
+        "Fix", usage_limits=LIMITS
+    )
+    history = {id(one) for one in result.all_messages()}
+    results = [
+        one
+        for one in model.sent[-1]
+        if isinstance(one, ModelRequest)
+        and any(isinstance(part, ToolReturnPart) for part in one.parts)
+    ]
+    assert results
+    assert all(id(one) in history for one in results)
+
+
+def test_a_second_run_goes_on_in_the_same_conversation(tmp_path):
+    place = f"sqlite:{tmp_path}/a.db"
+    capability, model = RefoldCapability(store=place), Scripted(0)
+    agent = agent_of(model, capability)
+    first = agent.run_sync("Why?", conversation_id="c")
+    agent.run_sync("Are you sure?", message_history=first.all_messages())
+    capability.close()
+    assert len(refold.conversations.list(place)) == 1
+    said = [part.content for one in model.sent[-1] for part in one.parts]
+    assert said == ["You fix tests.", "Why?", "Done.", "Are you sure?"]
+
+
+def test_the_guide_runs_as_pasted(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    run_guide("pydantic-ai.md")
+    assert "The clock is mocked." in capsys.readouterr().out
