@@ -13,56 +13,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from refold.core.model import Memory, Trust
 from refold.memory.claim import Claim, claim_of, ends, telling_words
 from refold.memory.entry import MemoryEntry
+from refold.memory.followers import Followers
 from refold.memory.seals import is_sealed
+from refold.memory.version import FOREVER_MS, Run, Version
 
-FOREVER_MS = 1 << 62
 _TRUSTED: tuple[Trust, ...] = ("user", "model", "import", "tool")
-ACCEPTED: tuple[Trust, ...] = ("user", "model")  # the others wait until a person accepts them
 _UNACCEPTED = "?"  # how the groups of those begin: they end nothing that somebody said
-
-
-class Version(Struct, frozen=True, gc=False):
-    """One event: where it stands, when it was written, what it says and claims."""
-
-    seq: int
-    at_ms: int
-    body: Memory
-    claim: Claim
-
-    @property
-    def from_ms(self) -> int:
-        """From when it is true: as given, else from when it was said."""
-        return self.body.valid_from_ms or self.at_ms
-
-    @property
-    def is_accepted(self) -> bool:
-        return self.body.trust in ACCEPTED
-
-
-class Run(Struct):
-    """One entry as it stood for a while: the version that began it, and what was merged into it.
-    `until_ms` is FOREVER_MS while nothing ended it; `heir` is the seq of what did."""
-
-    versions: list[Version]
-    until_ms: int = FOREVER_MS
-    heir: int = 0
-
-    @property
-    def first(self) -> Version:
-        return self.versions[0]
-
-    @property
-    def entry(self) -> str:
-        return self.first.body.entry
-
-    def holds_at(self, at_ms: int) -> bool:
-        return self.first.from_ms <= at_ms < self.until_ms
 
 
 class Entries:
@@ -89,6 +50,7 @@ class Entries:
         self._moved: dict[str, set[str]] = {}
         self._enders: dict[str, dict[int, Version]] = {}
         self._group_of: dict[int, str] = {}
+        self._followers = Followers()
 
     # --- adding ---
 
@@ -131,6 +93,7 @@ class Entries:
         if not version.is_accepted:
             return
         self._said.setdefault(claim.said, {})[version.seq] = version
+        self._followers.add(version)
         for word in claim.value.split() if claim.is_single else ():
             self._valued.setdefault(word, set()).add(group)
         for move in self._moved.get(group, ()):
@@ -158,6 +121,7 @@ class Entries:
                 del self._groups[group][version.seq]
                 self._settled.pop(group, None)
             self._said.get(version.claim.said, {}).pop(version.seq, None)
+            self._followers.remove(version)
             if self._enders.get(_ender_key(version.claim), {}).pop(version.seq, None):
                 self._settled.clear()
 
@@ -254,6 +218,16 @@ class Entries:
         if group is None:
             return None
         return next(run for run in self._runs(group) if any(one.seq == seq for one in run.versions))
+
+    def followers(self, run: Run, at_ms: int) -> list[Run]:
+        """What says later that this has changed and is true at a time, the newest first."""
+        found = {run.entry: run}
+        for version in self._followers.all_of(run.first):
+            later = self.run_at(version.seq)
+            if later is not None and later.holds_at(at_ms):
+                found.setdefault(later.entry, later)
+        later_runs = list(found.values())[1:]
+        return sorted(later_runs, key=lambda one: _by_time(one.first), reverse=True)
 
     def run_of(self, entry: str) -> Run | None:
         """The newest state of an entry, or of the one that it was merged into."""

@@ -21,10 +21,11 @@ from refold.errors import Invalid, NotFound, RefoldError, sentence
 from refold.memory.claim import telling_words
 from refold.memory.entry import Forgotten
 from refold.memory.finder import Finder
-from refold.memory.fold import Entries, Version
+from refold.memory.fold import Entries
 from refold.memory.journal import Journal
 from refold.memory.pages import Erased, Sought, erase_shown
 from refold.memory.seals import sealed
+from refold.memory.version import Version
 from refold.stores import erase_events, is_same_place, is_there, open_store
 from refold.stores.protocol import Store
 

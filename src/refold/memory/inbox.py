@@ -13,8 +13,9 @@ from refold.core.model import Memory
 from refold.errors import NotFound
 from refold.memory.entry import MemoryEntry
 from refold.memory.extraction import Taken
-from refold.memory.fold import ACCEPTED, Entries, Version
+from refold.memory.fold import Entries
 from refold.memory.journal import Journal
+from refold.memory.version import ACCEPTED, Version
 
 
 def waiting_entry(version: Version, scope: str) -> MemoryEntry:

@@ -17,10 +17,12 @@ from msgspec.structs import replace
 from refold.display import number
 from refold.memory.entry import MemoryEntry
 from refold.memory.finder import Asked, Finder, Found
-from refold.memory.fold import Entries, Run
+from refold.memory.fold import Entries
 from refold.memory.journal import Journal
+from refold.memory.version import Run
 
 HEIRS_MAX, SPARE, RIVALS_SHOWN = 20, 20, 3
+CHANGES_OF = 3  # hits, of which it is asked what changed them
 DAY_MS = 86_400_000
 USES_MAX, WEEK_MS = 8, 7 * DAY_MS  # a use makes an entry younger by a week, at most by eight
 
@@ -66,7 +68,26 @@ def recall(journal: Journal, finder: Finder, asked: Asked, wanted: Wanted) -> li
     uses = finder.uses([entry.id for _, entry in hits])
     hits.sort(key=lambda hit: (hit[0].rank, _preference(hit[1], uses)), reverse=True)
     ordered = _preferred_first(_preferred_first(hits, _equal, uses), _rival, uses)
-    return _falling([entry for _, entry in ordered])[: wanted.limit]
+    changed = _changes_first(ordered, journal, wanted)
+    return _falling([entry for _, entry in changed])[: wanted.limit]
+
+
+def _changes_first(hits: Sequence[Hit], journal: Journal, wanted: Wanted) -> list[Hit]:
+    """The hits, and before each of the first what says that it has changed since: that answers as
+    well as what it changed."""
+    entries = journal.entries()
+    out: dict[str, Hit] = {}
+    for found, entry in hits[:CHANGES_OF]:
+        run = entries.run_at(entry.seq)
+        for later in entries.followers(run, wanted.at_ms) if run else ():
+            change = entries.entry(later, journal.scope, score=entry.score)
+            why = f"changes {entry.id}; {_why(change, found, wanted.now_ms)}"
+            if is_wanted(change, wanted.tags, wanted.metadata):
+                out.setdefault(change.id, (found, replace(change, why=why)))
+        out.setdefault(entry.id, (found, entry))
+    for hit in hits:
+        out.setdefault(hit[1].id, hit)
+    return list(out.values())
 
 
 def _is_enough(hits: Sequence[Hit], found: Found, limit: int) -> bool:

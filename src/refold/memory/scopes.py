@@ -14,9 +14,9 @@ from refold.checked import quoted
 from refold.core.model import MEMORY_PREFIX
 from refold.errors import NotFound
 from refold.memory.finder import Finder
-from refold.memory.fold import Run
 from refold.memory.forgetting import Forgetter, Which
 from refold.memory.journal import AGENT, Journal, scope_checked
+from refold.memory.version import Run
 from refold.search.embedders import Embedder
 from refold.search.upkeep import Tell
 from refold.settings.sources import user_store

@@ -24,7 +24,6 @@ from refold.memory.changes import MemoryChange, changes, revert
 from refold.memory.entry import Forgotten, MemoryEntry
 from refold.memory.extraction import Taken
 from refold.memory.finder import Asked
-from refold.memory.fold import Run
 from refold.memory.forgetting import Which, stores_checked, which_checked
 from refold.memory.given import content_checked, tags_checked
 from refold.memory.inbox import (
@@ -39,6 +38,7 @@ from refold.memory.journal import Journal
 from refold.memory.recall import Wanted, is_wanted, recall
 from refold.memory.scopes import Scopes
 from refold.memory.transfer import ImportedMemories, exported, import_lines, read_lines
+from refold.memory.version import Run
 from refold.search.embedders import Embedder
 from refold.search.hits import limit_checked
 from refold.search.upkeep import Progress, Tell

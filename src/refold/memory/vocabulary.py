@@ -43,11 +43,18 @@ inactive open closed public private allowed forbidden optional mandatory green r
 offline available unavailable
 """
 
+# Words that say little of what a sentence is about.
+_LITTLE = """
+day time thing way kind sort lot bit get go take make give come put keep know tell think want look
+find mean currently usually often again still right long exactly use have like need buy work do year
+month week hour minute morning evening night today number name people good great big small percent
+"""
+
 FILLERS, SELF, IS = (frozenset(text.split()) for text in (_FILLERS, _SELF, _IS))
 SINGLE, MANY = frozenset(_SINGLE.split()), frozenset(_MANY.split())
 PREPOSITIONS, SHAPED = frozenset(_PREPOSITIONS.split()), frozenset(_SHAPED.split())
 PLACED, AGENTS = frozenset(_PLACED.split()), frozenset(_AGENTS.split())
-ROLES = frozenset(_ROLES.split())
+ROLES, LITTLE = frozenset(_ROLES.split()), frozenset(_LITTLE.split())
 ATTRIBUTES, ONE_OF = frozenset(_ATTRIBUTES.split()), frozenset(_ONE_OF.split())
 IRREGULAR = {
     **dict.fromkeys(("has", "had", "have", "having"), "have"),

@@ -1,0 +1,117 @@
+"""What a later sentence changes, by its own words: "Sold the Volvo, we have a Kia Niro now" follows
+"We drive a grey Volvo".
+
+A sentence follows an earlier one if it says that something changed (`now`, `no longer`) and both
+speak of the same: they share enough of their words, the rare ones first. Nothing is ended by that,
+because code may be wrong: what follows only stands before what it follows. Only the rarest words
+and the newest sentences are looked at, so the price does not grow with the memory.
+Neighbours: `fold` adds versions, `recall` asks, `claim` ends what is certain to have ended.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import islice
+from math import sqrt
+
+from refold.memory.claim import WORDS_MAX
+from refold.memory.version import Version
+from refold.memory.vocabulary import LITTLE
+from refold.memory.wording import stem
+from refold.search.bm25 import rarity
+from refold.search.words import STOP
+
+# What two sentences must share, as the cosine of their words weighed by rarity.
+SHARED_MIN = 0.22
+# In a small memory every word is rare; so many sentences are taken to be there at least.
+SENTENCES_MIN = 300
+LITTLE_SHARE = 0.4
+RAREST_WORDS, NEWEST_MAX, FOLLOWERS_MAX = 6, 50, 8
+_CHANGED = re.compile(
+    r"\b(?:now|nowadays|these days|any ?more|any longer|no (?:more|longer)|not? .{1,20} any ?more"
+    r"|instead|since|again|back|today|as of|(?:from|starting|beginning) (?:this|today|now|next|on)"
+    r"|new|newly|went from|gone (?:up|down)|(?:up|down|over) to|stepped down"
+    r"|t(?:ake|akes|ook|aken) over|ga?i?ven? up|hand(?:s|ed)|is (?:off|over|gone)|off|gone|away"
+    r"|replac\w+|switch\w*|swap\w*|moved|moving|chang\w+|upgrad\w+|downgrad\w+|migrat\w+"
+    r"|join(?:s|ed)|cancel\w*|retired?|sold|left|quit|stopped|dropped|died|ended|slipped|postponed"
+    r"|pushed|rescheduled|raised|lowered|reduced|increased|extended|shortened|cut|started|promoted"
+    r"|bec[ao]me|renamed|lost|broke|traded|abandoned|discontinued|resigned|divorced)\b",
+    re.IGNORECASE,
+)
+
+
+class Followers:
+    """The sentences of one memory by their words, and those among them that tell of a change."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._sentences: Counter[str] = Counter()
+        self._changes: dict[str, dict[int, Version]] = {}
+
+    def add(self, version: Version) -> None:
+        """Takes the next sentence."""
+        words = telling_stems(version.claim.said)
+        self._count += 1
+        self._sentences.update(words)
+        if len(words) <= WORDS_MAX and _CHANGED.search(version.body.content):
+            for word in words:
+                self._changes.setdefault(word, {})[version.seq] = version
+
+    def remove(self, version: Version) -> None:
+        """Forgets a sentence that was added."""
+        words = telling_stems(version.claim.said)
+        self._count -= 1
+        self._sentences.subtract(words)
+        for word in words:
+            self._changes.get(word, {}).pop(version.seq, None)
+
+    def all_of(self, version: Version) -> list[Version]:
+        """What follows a sentence, and what follows that; no more than a few."""
+        found: dict[int, Version] = {version.seq: version}
+        waiting = [version]
+        while waiting and len(found) <= FOLLOWERS_MAX:
+            for later in self._of(waiting.pop()):
+                if later.seq not in found:
+                    found[later.seq] = later
+                    waiting.append(later)
+        return list(found.values())[1:]
+
+    def _of(self, version: Version) -> Iterator[Version]:
+        weights = self._weights(version)
+        rarest = sorted(weights, key=weights.__getitem__, reverse=True)[:RAREST_WORDS]
+        near: dict[int, Version] = {}
+        for word in rarest:
+            near.update(islice(reversed(self._changes.get(word, {}).items()), NEWEST_MAX))
+        for later in near.values():
+            is_later = later.from_ms > version.from_ms and later.body.entry != version.body.entry
+            if is_later and _cosine(weights, self._weights(later)) >= SHARED_MIN:
+                yield later
+
+    def _weights(self, version: Version) -> dict[str, float]:
+        total = max(self._count, SENTENCES_MIN)
+        return {
+            word: rarity(self._sentences[word], total) * (LITTLE_SHARE if word in _LITTLE else 1.0)
+            for word in telling_stems(version.claim.said)
+        }
+
+
+_LITTLE = frozenset(map(stem, LITTLE))
+_SILENT = STOP | frozenset(map(stem, STOP))
+
+
+@lru_cache(maxsize=4_096)
+def telling_stems(said: str) -> frozenset[str]:
+    """The stems of a sentence without those of stop words."""
+    return frozenset(said.split()) - _SILENT
+
+
+def _cosine(one: dict[str, float], other: dict[str, float]) -> float:
+    shared = sum(one[word] * other[word] for word in one.keys() & other.keys())
+    return shared / (_length(one) * _length(other)) if shared else 0.0
+
+
+def _length(weights: dict[str, float]) -> float:
+    return sqrt(sum(weight * weight for weight in weights.values()))
