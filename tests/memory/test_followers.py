@@ -82,3 +82,15 @@ def test_a_change_of_something_else_moves_nothing(
     before, _, question = changed
     with _memory(before, *others, "Greta sold the piano and bought a harp instead") as memory:
         assert memory.retrieve(question)[0].content == before
+
+
+def test_a_later_sentence_about_the_same_stands_first_if_it_holds_what_is_asked_for() -> None:
+    contents = ("Elsa gets 50 euros pocket money", "Elsa's weekly pocket money is 80 euros")
+    with _memory(contents[0], *NOISE, contents[1]) as memory:
+        found = memory.retrieve("How much pocket money does Elsa get?")
+        assert found[0].content == contents[1]
+
+
+def test_a_shared_weekday_is_not_the_same_subject() -> None:
+    with _memory("We release on Wednesdays", *NOISE, "Choir is back on Wednesdays") as memory:
+        assert memory.retrieve("When do we release?")[0].content == "We release on Wednesdays"

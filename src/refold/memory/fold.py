@@ -229,6 +229,10 @@ class Entries:
         later_runs = list(found.values())[1:]
         return sorted(later_runs, key=lambda one: _by_time(one.first), reverse=True)
 
+    def are_alike(self, one: Run, other: Run) -> bool:
+        """Whether two entries speak of the same, by how many of their words they share."""
+        return self._followers.are_alike(one.first, other.first)
+
     def run_of(self, entry: str) -> Run | None:
         """The newest state of an entry, or of the one that it was merged into."""
         for version in reversed(self._versions.get(entry, ())):

@@ -19,16 +19,17 @@ from math import sqrt
 
 from refold.memory.claim import WORDS_MAX
 from refold.memory.version import Version
-from refold.memory.vocabulary import LITTLE
+from refold.memory.vocabulary import CURRENCIES, DAYS_AND_MONTHS, LITTLE, NUMBER_WORDS
 from refold.memory.wording import stem
 from refold.search.bm25 import rarity
 from refold.search.words import STOP
 
 # What two sentences must share, as the cosine of their words weighed by rarity.
 SHARED_MIN = 0.22
+ALIKE_MIN = 0.4  # if neither tells of a change
 # In a small memory every word is rare; so many sentences are taken to be there at least.
 SENTENCES_MIN = 300
-LITTLE_SHARE = 0.4
+LITTLE_SHARE = 0.3
 RAREST_WORDS, NEWEST_MAX, FOLLOWERS_MAX = 6, 50, 8
 _CHANGED = re.compile(
     r"\b(?:now|nowadays|these days|any ?more|any longer|no (?:more|longer)|not? .{1,20} any ?more"
@@ -90,6 +91,10 @@ class Followers:
             if is_later and _cosine(weights, self._weights(later)) >= SHARED_MIN:
                 yield later
 
+    def are_alike(self, one: Version, other: Version) -> bool:
+        """Whether two sentences share so much that they speak of the same, whatever they tell."""
+        return _cosine(self._weights(one), self._weights(other)) >= ALIKE_MIN
+
     def _weights(self, version: Version) -> dict[str, float]:
         total = max(self._count, SENTENCES_MIN)
         return {
@@ -98,7 +103,8 @@ class Followers:
         }
 
 
-_LITTLE = frozenset(map(stem, LITTLE))
+# A value that two sentences share says little of what they are about: both may be on Mondays.
+_LITTLE = frozenset(map(stem, (*LITTLE, *DAYS_AND_MONTHS, *NUMBER_WORDS, *CURRENCIES)))
 _SILENT = STOP | frozenset(map(stem, STOP))
 
 

@@ -17,11 +17,13 @@ from msgspec.structs import replace
 from refold.display import number
 from refold.memory.entry import MemoryEntry
 from refold.memory.finder import Asked, Finder, Found
+from refold.memory.fitness import Fitness
 from refold.memory.fold import Entries
 from refold.memory.journal import Journal
 from refold.memory.version import Run
 
 HEIRS_MAX, SPARE, RIVALS_SHOWN = 20, 20, 3
+ALIKE_AMONG = 4  # hits, of which a later one may replace the first
 CHANGES_OF = 3  # hits, of which it is asked what changed them
 DAY_MS = 86_400_000
 USES_MAX, WEEK_MS = 8, 7 * DAY_MS  # a use makes an entry younger by a week, at most by eight
@@ -65,11 +67,37 @@ def recall(journal: Journal, finder: Finder, asked: Asked, wanted: Wanted) -> li
         entry = _entry(entries, run, journal, found, wanted)
         if is_wanted(entry, wanted.tags, wanted.metadata):
             hits.append((found, entry))
+    fitness = Fitness(asked.query)
+    hits = _weighed(hits, fitness)
     uses = finder.uses([entry.id for _, entry in hits])
     hits.sort(key=lambda hit: (hit[0].rank, _preference(hit[1], uses)), reverse=True)
     ordered = _preferred_first(_preferred_first(hits, _equal, uses), _rival, uses)
-    changed = _changes_first(ordered, journal, wanted)
+    changed = _changes_first(_newer_first(ordered, entries, fitness), journal, wanted)
     return _falling([entry for _, entry in changed])[: wanted.limit]
+
+
+def _weighed(hits: Sequence[Hit], fitness: Fitness) -> list[Hit]:
+    """The hits, those higher that can be an answer by their form. A rank below zero stays."""
+    return [
+        (replace(found, rank=found.rank * fitness.of(entry.content)), entry)
+        if found.rank > 0
+        else (found, entry)
+        for found, entry in hits
+    ]
+
+
+def _newer_first(hits: Sequence[Hit], entries: Entries, fitness: Fitness) -> list[Hit]:
+    """The hits, the first one behind a later one that speaks of the same and holds what is asked
+    for as well."""
+    near = hits[:ALIKE_AMONG]
+    runs = [entries.run_at(entry.seq) for _, entry in near]
+    for at in range(len(near) - 1, 0, -1):
+        first, other = runs[0], runs[at]
+        if first is None or other is None or other.first.from_ms <= first.first.from_ms:
+            continue
+        if fitness.is_kind(near[at][1].content) and entries.are_alike(first, other):
+            return [hits[at], *hits[:at], *hits[at + 1 :]]
+    return list(hits)
 
 
 def _changes_first(hits: Sequence[Hit], journal: Journal, wanted: Wanted) -> list[Hit]:
@@ -159,8 +187,9 @@ def _equal(hit: Hit) -> object:
 
 
 def _worth(found: Found) -> object:
-    """By what one hit answers as well as another: the same words of the query, about as near."""
-    return found.words, round(found.cosine or 0.0, 1)
+    """By what one hit answers as well as another: the same words of the query, and about as good
+    all in all. Its cosine alone would not do: a sentence that is 0.05 nearer is the better one."""
+    return found.words, round(found.rank, 1)
 
 
 def _rival(hit: Hit) -> object:

@@ -12,6 +12,7 @@ import re
 
 from msgspec.structs import replace
 
+from refold.memory.vocabulary import LITTLE
 from refold.search.words import Query, Stems, Term
 
 SYNONYM_WEIGHT = LITTLE_WEIGHT = 0.5
@@ -28,10 +29,6 @@ _PHRASES = {
     "how heavy": "weight",
 }
 _PHRASE = re.compile(rf"\b(?:{'|'.join(_PHRASES)})\b", re.IGNORECASE)
-_LITTLE = """
-day time thing way kind sort lot bit get go take make give come put keep know tell think want look
-find mean currently usually often again still right long exactly
-"""
 _GROUPS = """
 boss manager supervisor superior
 job work profession occupation employer career employed position role
@@ -112,7 +109,7 @@ class Synonyms:
 
     def __init__(self, stems: Stems) -> None:
         self._stems = stems
-        self._little = {" ".join(stems(word)) for word in _LITTLE.split()}
+        self._little = {" ".join(stems(word)) for word in LITTLE}
         self._others: dict[str, dict[str, None]] = {}
         for line in _GROUPS.split("\n"):
             group = {word: " ".join(stems(word)) for word in line.split()}

@@ -35,12 +35,18 @@ lead leader manager owner maintainer boss director president chair head admin co
 captain coach editor designer architect founder chief secretary treasurer ceo cto cfo coo
 """
 _ONE_OF = "favourite favorite preferred default current main primary official latest next"
-# Words that stand for a value like a number does.
-_SHAPED = """
+_DAYS_AND_MONTHS = """
 monday tuesday wednesday thursday friday saturday sunday january february march april may june july
-august september october november december true false on off yes no enabled disabled active
-inactive open closed public private allowed forbidden optional mandatory green red up down online
-offline available unavailable
+august september october november december
+"""
+# Words that stand for a value like a number does, besides those.
+_STATES = """
+true false on off yes no enabled disabled active inactive open closed public private allowed
+forbidden optional mandatory green red up down online offline available unavailable
+"""
+_NUMBER_WORDS = """
+one two three four five six seven eight nine ten eleven twelve fifteen twenty thirty forty fifty
+sixty seventy eighty ninety hundred thousand million
 """
 
 # Words that say little of what a sentence is about.
@@ -52,7 +58,12 @@ month week hour minute morning evening night today number name people good great
 
 FILLERS, SELF, IS = (frozenset(text.split()) for text in (_FILLERS, _SELF, _IS))
 SINGLE, MANY = frozenset(_SINGLE.split()), frozenset(_MANY.split())
-PREPOSITIONS, SHAPED = frozenset(_PREPOSITIONS.split()), frozenset(_SHAPED.split())
+CURRENCIES = tuple(["euro", "dollar", "pound", "krona", "kronor", "franc", "yen", "rupee", "cent"])
+DAYS_AND_MONTHS, NUMBER_WORDS = tuple(_DAYS_AND_MONTHS.split()), tuple(_NUMBER_WORDS.split())
+PREPOSITIONS, SHAPED = (
+    frozenset(_PREPOSITIONS.split()),
+    frozenset((_DAYS_AND_MONTHS + _STATES).split()),
+)
 PLACED, AGENTS = frozenset(_PLACED.split()), frozenset(_AGENTS.split())
 ROLES, LITTLE = frozenset(_ROLES.split()), frozenset(_LITTLE.split())
 ATTRIBUTES, ONE_OF = frozenset(_ATTRIBUTES.split()), frozenset(_ONE_OF.split())

@@ -74,6 +74,8 @@ class GroupVectors(Vectors):
         return loaded.near_words(rows, weights)
 
     def _weight(self, loaded: Loaded) -> float:
+        if self.index.apart:
+            return rank.GROUP_WEIGHT_APART
         share = loaded.short_share if isinstance(loaded, groups.Groups) else 0.0
         return rank.GROUP_WEIGHT_WORK + share * (rank.GROUP_WEIGHT_TALK - rank.GROUP_WEIGHT_WORK)
 

@@ -4,19 +4,22 @@ the same.
 A group is a row of small integers: a byte a number, its length left out. Each word of the query
 looks for its best group in every entry. How much that stands out, in deviations over all entries,
 is what the entry has of the word; of the messages beside a short one it takes what exceeds a
-handicap. The sum over the words, each by how rare it is, is the nearness. Neighbour:
+handicap. The sum over the words, each by how rare it is, is the nearness. Entries that stand apart
+are sentences: there the whole sentence counts as much as its words. Neighbour:
 `group_vectors` imports this when the first vectors are made.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy
 
 from refold.search.numbers import LENGTH_MIN, Nearness, Vector
 from refold.search.rank import GROUP_HANDICAPS
+from refold.search.transformer import units
 
 BLOCK_ROWS = 8_192
 INTEGER_MAX = 127
@@ -65,7 +68,15 @@ class Groups:
         outstanding = (best - best.mean(axis=0)) / deviations
         lent = outstanding if self._apart else self._with_neighbours(outstanding)
         near = lent @ shares
+        if self._apart:
+            near = _deviations(near) + _deviations(self._means @ units(words.mean(axis=0)[None])[0])
         return _nearness(near, own=_nearness(best @ shares))
+
+    @cached_property
+    def _means(self) -> Any:
+        """The mean of each entry's groups: what it says as a whole."""
+        rows = self._rows.astype(numpy.float32)
+        return units(numpy.add.reduceat(units(rows), self._starts, axis=0))
 
     def _cosines(self, words: Any) -> Any:
         """Every group with every word, some rows at a time: as floats they take four times the
@@ -88,6 +99,11 @@ class Groups:
             lent = numpy.where(beside[:, None], best[there] - handicap, -numpy.inf)
             numpy.maximum(out[here], lent, out=out[here])
         return out
+
+
+def _deviations(values: Any) -> Any:
+    """By how many deviations each value stands out."""
+    return (values - values.mean()) / max(float(values.std()), LENGTH_MIN)
 
 
 def _nearness(values: Any, own: Nearness | None = None) -> Nearness:

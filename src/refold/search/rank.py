@@ -35,6 +35,7 @@ APART_WEIGHT = 0.8  # where no neighbour lends its words; `bench/memory_locomo.p
 # For vectors of word groups: where all entries are long, and where all are short. In talk meaning
 # finds more than words do, in the work of an agent names decide.
 GROUP_WEIGHT_WORK, GROUP_WEIGHT_TALK = 0.3, 1.8
+GROUP_WEIGHT_APART = 6.0  # of a sentence that stands apart, `bench/memory_life.py`
 # A neighbour's groups count less by so many deviations; an entry said by whom the query names
 # counts more by so many, and a question less.
 GROUP_HANDICAPS = ((-2, 1.2), (-1, 1.2), (1, 1.5), (2, 1.5))
