@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from functools import lru_cache
 from itertools import islice
 from math import sqrt
 
@@ -108,7 +107,6 @@ _LITTLE = frozenset(map(stem, (*LITTLE, *DAYS_AND_MONTHS, *NUMBER_WORDS, *CURREN
 _SILENT = STOP | frozenset(map(stem, STOP))
 
 
-@lru_cache(maxsize=4_096)
 def telling_stems(said: str) -> frozenset[str]:
     """The stems of a sentence without those of stop words."""
     return frozenset(said.split()) - _SILENT

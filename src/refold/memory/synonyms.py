@@ -30,7 +30,7 @@ _PHRASES = {
 }
 _PHRASE = re.compile(rf"\b(?:{'|'.join(_PHRASES)})\b", re.IGNORECASE)
 _GROUPS = """
-boss manager supervisor superior
+boss manager supervisor superior report
 job work profession occupation employer career employed position role
 salary pay wage income earn
 live home address reside city town moved
@@ -58,6 +58,10 @@ hate dislike avoid allergic
 hobby pastime play enjoy
 holiday vacation trip travel going
 school university college degree study graduate
+study learn course
+teach teacher lesson
+loan mortgage interest
+ceo director president
 price cost fee
 buy bought purchase
 appointment meeting
@@ -79,8 +83,8 @@ illness disease condition diagnosis ill
 medicine medication pill drug
 bike bicycle cycle
 commute train bus
-weight weigh
-height tall
+weight weigh heavy kilo kilos kg
+height tall cm measure
 meal breakfast lunch dinner eat
 wear size
 anniversary wedding
