@@ -18,7 +18,14 @@ from math import sqrt
 
 from refold.memory.claim import WORDS_MAX
 from refold.memory.version import Version
-from refold.memory.vocabulary import CURRENCIES, DAYS_AND_MONTHS, LITTLE, NUMBER_WORDS
+from refold.memory.vocabulary import (
+    CHANGE_PHRASE_WORDS,
+    CHANGE_WORDS,
+    CURRENCIES,
+    DAYS_AND_MONTHS,
+    LITTLE,
+    NUMBER_WORDS,
+)
 from refold.memory.wording import stem
 from refold.search.bm25 import rarity
 from refold.search.words import STOP
@@ -30,17 +37,21 @@ ALIKE_MIN = 0.4  # if neither tells of a change
 SENTENCES_MIN = 300
 LITTLE_SHARE = 0.3
 RAREST_WORDS, NEWEST_MAX, FOLLOWERS_MAX = 6, 50, 8
-_CHANGED = re.compile(
-    r"\b(?:now|nowadays|these days|any ?more|any longer|no (?:more|longer)|not? .{1,20} any ?more"
-    r"|instead|since|again|back|today|as of|(?:from|starting|beginning) (?:this|today|now|next|on)"
-    r"|new|newly|went from|gone (?:up|down)|(?:up|down|over) to|stepped down"
-    r"|t(?:ake|akes|ook|aken) over|ga?i?ven? up|hand(?:s|ed)|is (?:off|over|gone)|off|gone|away"
-    r"|replac\w+|switch\w*|swap\w*|moved|moving|chang\w+|upgrad\w+|downgrad\w+|migrat\w+"
-    r"|join(?:s|ed)|cancel\w*|retired?|sold|left|quit|stopped|dropped|died|ended|slipped|postponed"
-    r"|pushed|rescheduled|raised|lowered|reduced|increased|extended|shortened|cut|started|promoted"
-    r"|bec[ao]me|renamed|lost|broke|traded|abandoned|discontinued|resigned|divorced)\b",
-    re.IGNORECASE,
+_PHRASE = re.compile(
+    r"\b(?:no (?:more|longer)|any (?:more|longer)|these days|as of|went from"
+    r"|(?:from|starting|beginning) (?:this|today|now|next|on)|(?:up|down|over) to|stepped down"
+    r"|is over|t(?:ake|akes|ook|aken) over|g[ai]ven? up)\b"
 )
+_WORD = re.compile(r"\w+")
+
+
+def tells_of_a_change(content: str) -> bool:
+    """Whether a sentence says that something is so now, and was not before."""
+    text = content.casefold()
+    words = _WORD.findall(text)
+    if not CHANGE_WORDS.isdisjoint(words):
+        return True
+    return not CHANGE_PHRASE_WORDS.isdisjoint(words) and bool(_PHRASE.search(text))
 
 
 class Followers:
@@ -50,18 +61,28 @@ class Followers:
         self._count = 0
         self._sentences: Counter[str] = Counter()
         self._changes: dict[str, dict[int, Version]] = {}
+        # What was added since somebody asked: to store a sentence costs nothing more.
+        self._waiting: dict[int, Version] = {}
+        self._taken: set[int] = set()
 
     def add(self, version: Version) -> None:
         """Takes the next sentence."""
+        self._waiting[version.seq] = version
+
+    def _take(self, version: Version) -> None:
         words = telling_stems(version.claim.said)
         self._count += 1
+        self._taken.add(version.seq)
         self._sentences.update(words)
-        if len(words) <= WORDS_MAX and _CHANGED.search(version.body.content):
+        if len(words) <= WORDS_MAX and tells_of_a_change(version.body.content):
             for word in words:
                 self._changes.setdefault(word, {})[version.seq] = version
 
     def remove(self, version: Version) -> None:
-        """Forgets a sentence that was added."""
+        """Forgets a sentence, if it was added."""
+        if self._waiting.pop(version.seq, None) or version.seq not in self._taken:
+            return
+        self._taken.discard(version.seq)
         words = telling_stems(version.claim.said)
         self._count -= 1
         self._sentences.subtract(words)
@@ -95,6 +116,9 @@ class Followers:
         return _cosine(self._weights(one), self._weights(other)) >= ALIKE_MIN
 
     def _weights(self, version: Version) -> dict[str, float]:
+        waiting, self._waiting = self._waiting, {}
+        for one in waiting.values():
+            self._take(one)
         total = max(self._count, SENTENCES_MIN)
         return {
             word: rarity(self._sentences[word], total) * (LITTLE_SHARE if word in _LITTLE else 1.0)

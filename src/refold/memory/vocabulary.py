@@ -44,11 +44,21 @@ _STATES = """
 true false on off yes no enabled disabled active inactive open closed public private allowed
 forbidden optional mandatory green red up down online offline available unavailable
 """
+_CURRENCIES = "euro dollar pound krona kronor franc yen rupee cent"
 _NUMBER_WORDS = """
 one two three four five six seven eight nine ten eleven twelve fifteen twenty thirty forty fifty
 sixty seventy eighty ninety hundred thousand million
 """
 
+# Words that tell of a change, and words of the phrases that do.
+_CHANGE_WORDS = """
+now nowadays anymore instead since again back today new newly off gone away replaced replaces
+replacing switched switching swapped moved moving changed changes upgraded downgraded migrated
+handed joined joins cancelled canceled retired retires sold left quit stopped dropped died ended
+slipped postponed pushed rescheduled raised lowered reduced increased extended shortened cut started
+promoted became become renamed lost broke traded abandoned discontinued resigned divorced
+"""
+_CHANGE_PHRASE_WORDS = "no any these as from starting beginning up down over"
 # Words that say little of what a sentence is about.
 _LITTLE = """
 day time thing way kind sort lot bit get go take make give come put keep know tell think want look
@@ -58,7 +68,9 @@ month week hour minute morning evening night today number name people good great
 
 FILLERS, SELF, IS = (frozenset(text.split()) for text in (_FILLERS, _SELF, _IS))
 SINGLE, MANY = frozenset(_SINGLE.split()), frozenset(_MANY.split())
-CURRENCIES = tuple(["euro", "dollar", "pound", "krona", "kronor", "franc", "yen", "rupee", "cent"])
+CURRENCIES = tuple(_CURRENCIES.split())
+CHANGE_WORDS = frozenset(_CHANGE_WORDS.split())
+CHANGE_PHRASE_WORDS = frozenset(_CHANGE_PHRASE_WORDS.split())
 DAYS_AND_MONTHS, NUMBER_WORDS = tuple(_DAYS_AND_MONTHS.split()), tuple(_NUMBER_WORDS.split())
 PREPOSITIONS, SHAPED = (
     frozenset(_PREPOSITIONS.split()),
