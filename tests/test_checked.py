@@ -185,6 +185,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "refold.conversations.verify": {},
     "refold.conversations.repair": {"name": "work"},
     "refold.conversations.scan": {},
+    "refold.conversations.erase": {"name": "work", "seqs": [1]},
     "refold.conversations.delete": {"names": ["nobody"]},
     "refold.register.strategy": {"name": "mine", "function": lambda brief: []},
     "refold.count_messages": {"messages": []},

@@ -1,4 +1,4 @@
-"""Whole stored conversations: list, find, copy, export, import, verify, repair, scan,
+"""Whole stored conversations: list, find, copy, export, import, verify, repair, scan, erase,
 delete.
 
     import refold
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from refold.conversations.copier import CopyListener as CopyListener
     from refold.conversations.copier import CopyProgress as CopyProgress
     from refold.conversations.deleter import Deleted as Deleted
+    from refold.conversations.eraser import Erased as Erased
     from refold.conversations.log_check import Problem as Problem
     from refold.conversations.recognition import Recognised as Recognised
     from refold.conversations.repairer import Repaired as Repaired
@@ -45,6 +46,7 @@ _TYPES = {
     "CopyListener": "refold.conversations.copier",
     "CopyProgress": "refold.conversations.copier",
     "Deleted": "refold.conversations.deleter",
+    "Erased": "refold.conversations.eraser",
     "FoundSecret": "refold.conversations.scanner",
     "Problem": "refold.conversations.log_check",
     "Recognised": "refold.conversations.recognition",
@@ -63,6 +65,7 @@ _FUNCTIONS = (
     "verify",
     "repair",
     "scan",
+    "erase",
     "delete",
 )
 
@@ -211,6 +214,18 @@ def scan(
     with _open(store, read_only=True) as opened:
         ids = [_id(opened, name) for name in names]
         return scanner.scan(opened, ids, doubtful=doubtful, progress=progress)
+
+
+@checked
+def erase(store: Store | Place, name: str, seqs: Sequence[int] | None = None) -> Erased:
+    """Erases what these events say for good, or all that the conversation says, with what was made
+    of it: summaries, memories, contents that nobody else names. The envelopes stay. The next sync
+    erases it far as well, and other devices when they sync. NotFound, and nothing is erased, if one
+    of them does not exist."""
+    from refold.conversations import eraser
+
+    with _open(store) as opened:
+        return eraser.erase(opened, _id(opened, name), seqs)
 
 
 @checked

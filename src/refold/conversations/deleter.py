@@ -55,7 +55,7 @@ def _delete(store: Store, chosen: Iterable[Conversation]) -> Deleted:
     at_ms = now_ms()
     named = {about.id: _own_contents(store, about) for about in chosen}
     removed, left = _delete_in_order(store, named)
-    orphans, notes = _orphans(store, _newest(named[id] for id in removed))
+    orphans, notes = unnamed(store, _newest(named[id] for id in removed))
     kept = [
         digest
         for digest, named_ms in sorted(orphans.items())
@@ -160,7 +160,7 @@ def _newest(named: Iterable[Named]) -> Named:
     return newest
 
 
-def _orphans(store: Store, named: Named) -> tuple[Named, list[str]]:
+def unnamed(store: Store, named: Named) -> tuple[Named, list[str]]:
     """Those of these contents that no conversation names any more; none if that cannot be known."""
     if not named:
         return named, []

@@ -172,6 +172,7 @@ class Note(Struct, frozen=True, kw_only=True, omit_defaults=True):
     key: str = ""
 
 
+ERASED_NOTE = "refold.erased"  # by which a device says that it erased what another asked for
 MEMORY_PREFIX = "memory."  # how the ids of logs begin that hold memories, not conversations
 Trust = Literal["user", "model", "tool", "import"]
 

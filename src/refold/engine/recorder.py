@@ -29,6 +29,7 @@ from refold.log.draft import Draft, message_checked
 from refold.log.keys import NOW, Keys, Stamp, append_once
 from refold.log.log import message_of
 from refold.log.open_log import OpenLog
+from refold.log.redacted import message_redacted, value_redacted
 from refold.tokens.counter import count_message
 
 OnError = Literal["raise", "degrade"]
@@ -96,7 +97,8 @@ class Recorder:
     ) -> list[Event]:
         def drafts() -> list[Draft]:
             self._check_call(call)
-            read = outputs.read(output, mime=mime, on_error=on_error)
+            given_output = value_redacted(output) if self._log.redacts else output
+            read = outputs.read(given_output, mime=mime, on_error=on_error)
             return self._intake.result(call, read, **given)
 
         with self._log.guard:
@@ -162,6 +164,8 @@ class Recorder:
         """Appends a reply and its usage. Of a stream that was cut off before the answer began, only
         the usage."""
         message, is_cut = reply.message, reply.finished == CUT_OFF
+        if self._log.redacts:
+            message = message_redacted(message)
         if is_cut:
             message = replace(message, metadata={**message.metadata, CUT_OFF: True})
         is_empty = is_cut and says_nothing(message)
@@ -228,8 +232,10 @@ class Recorder:
     def parse(self, message: Any) -> list[Message]:
         """A message in any shape, as messages of ours."""
         if isinstance(message, Message):
-            return [message_checked(message)]
-        return dialects.parse(message, self._model.dialect())
+            parsed = [message_checked(message)]
+        else:
+            parsed = dialects.parse(message, self._model.dialect())
+        return [message_redacted(one) for one in parsed] if self._log.redacts else parsed
 
     def _is_recorded(self, usage: Usage, message: Message | None) -> bool:
         """Whether the very reply is the latest on the page: an id alone says nothing, some servers

@@ -30,7 +30,8 @@ from refold.core.model import Body, Event, Message, Slot, Span, ToolCall
 from refold.core.switches import REACHING, switches
 from refold.errors import Conflict, Corrupt, NotFound, RefoldError, sentence
 from refold.log.draft import Draft
-from refold.stores.protocol import Store
+from refold.stores import synced_of
+from refold.stores.protocol import Store, SyncedStore
 from refold.system.moments import HAPPENED_MS_MAX
 
 TRIES_MAX = 20
@@ -52,11 +53,14 @@ class Log:
     def __init__(self, store: Store, conversation: str, *, clock: Clock | None = None) -> None:
         self.store = store
         self.clock = clock or now_ms
+        self._synced = synced_of(store)
+        self.openings = 0  # how often a log was opened, the same or another
         self.open(conversation)
 
     def open(self, conversation: str) -> None:
         """Goes on with the log of this conversation, as it is now."""
         self.conversation = conversation
+        self.openings += 1
         self.marked = 0  # the head at the last bookmark
         self.bookmark_fault = ""  # why the last one could not be kept
         self.ended_at = 0  # the head of a bookmark that the log, as it was opened, did not reach
@@ -138,7 +142,10 @@ class Log:
         self._check_chain(event, state.chain)
 
     def catch_up(self) -> bool:
-        """Folds what other writers appended. True if there was something."""
+        """Folds what other writers appended. True if there was something, or if the log goes on in
+        another conversation: a sync may have put another log in the place of this one."""
+        if self._synced is not None and self._follow(self._synced):
+            return True
         before = self.state.head
         if before == 0:
             self.state = self._opened()
@@ -148,6 +155,12 @@ class Log:
         ):
             self._fold(events)
         return self.state.head > before
+
+    def _follow(self, synced: SyncedStore) -> bool:
+        goes_on = synced.goes_on(self.conversation, self.state.head, self.state.chain)
+        if goes_on:
+            self.open(goes_on)
+        return bool(goes_on)
 
     def _fold(self, events: Sequence[Event], bodies: Sequence[Body | None] = ()) -> None:
         """Folds events, each with its body if that was decoded before. A body is always decoded

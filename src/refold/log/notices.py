@@ -53,6 +53,7 @@ NoticeName = Literal[
     "overflow-recovered",
     "setting-unused",
     "storage-recovered",
+    "sync-forked",
     "unknown-model",
     "usage-ignored",
 ]

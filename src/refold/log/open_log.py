@@ -27,7 +27,7 @@ from refold.log.notices import Notice, NoticeName, Notices
 from refold.log.reading import open_id_checked
 from refold.log.undo import checkpointing
 from refold.redaction import redactor
-from refold.stores import is_read_only
+from refold.stores import is_read_only, synced_of
 from refold.stores.protocol import Store
 from refold.tokens.choice import counter_for
 from refold.tokens.counter import Count, forgiving
@@ -70,12 +70,15 @@ class OpenLog:
         self.id = open_id_checked(conversation)
         self.store, self._configured = store, config
         self.is_read_only = is_read_only(store)
+        synced = synced_of(store)
+        self.redacts = synced is not None and synced.redact == "append"
         self.notices = Notices(redactor(config.redact, "logs"))
         self.guard = Guard(self.notices.tell)
         self.log = Log(store, conversation)
         self._counter_given = counter
         self._miscount_told = False
         self.count_for(model or self.state.meta.model)
+        self._openings = self.log.openings
         self.pending: list[Draft] = []
         self.settled: Callable[[], None] = _do_nothing
         self.moved: list[Callable[[], None]] = []
@@ -143,6 +146,7 @@ class OpenLog:
         """Reads what other writers appended, and lets those who follow the log look at it."""
         self.check_open()
         grew = self.log.catch_up()
+        self._follow()
         self._report_recovered()
         if grew:
             self.settled()
@@ -194,6 +198,8 @@ class OpenLog:
         except BaseException:
             self.pending = pending
             raise
+        finally:
+            self._follow()
         if not events:
             self.pending = pending
             return []
@@ -228,11 +234,25 @@ class OpenLog:
             self.write_pending()
             self.log.keep_bookmark()
             self.log.open(open_id_checked(conversation))
-            self.id, self.pending = conversation, []
-            for forget in self.moved:
-                forget()
-            self.count_for(self.state.meta.model)
+            self.pending = []
+            self._go_on()
             self.settle()
+
+    def _follow(self) -> None:
+        """Goes on where the log went on, if a sync has put another in its place."""
+        if self.log.openings == self._openings:
+            return
+        before = self.id
+        self._go_on()
+        if self.id != before:
+            said = f"{before!r} grew elsewhere too: what was said here goes on as {self.id!r}"
+            self.notify("sync-forked", said, conversation=before, fork=self.id)
+
+    def _go_on(self) -> None:
+        self.id, self._openings = self.log.conversation, self.log.openings
+        for forget in self.moved:
+            forget()
+        self.count_for(self.state.meta.model)
 
     # --- after a change ---
 

@@ -24,9 +24,14 @@ FILE = "logins.json"
 def token_for(place: str, environ: Mapping[str, str]) -> str | None:
     """The token for a place; None if the user has none."""
     given = environ.get("REFOLD_TOKEN", "").strip()
-    if given and environ.get("REFOLD_STORE", "").rstrip("/") == place:
+    if given and _far_of(environ.get("REFOLD_STORE", "")).rstrip("/") == place:
         return given
     return _read(environ).get(place)
+
+
+def _far_of(url: str) -> str:
+    """The far store of a synced one; any other URL as it is."""
+    return url.partition("?far=")[2].partition("&")[0] if url.startswith("hybrid:") else url
 
 
 def keep(place: str, token: str, environ: Mapping[str, str]) -> Path:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from refold.checked import checked
 from refold.display import is_text
 from refold.errors import Invalid
-from refold.stores.protocol import Store, Terms
+from refold.stores.protocol import Store, SyncedStore, Terms
 from refold.stores.read_only import ReadOnlyStore
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Store", "asked_token", "batch_of", "erase_events", "events_in", "is_on_this_disk",
     "is_read_only", "is_same_place", "is_there", "open_org", "open_store", "reading_store",
-    "server_place", "telling", "terms_of", "together",
+    "server_place", "synced_of", "telling", "terms_of", "together",
 ]  # fmt: skip
 
 
@@ -63,10 +63,12 @@ def _opened(url: str, read_only: bool) -> Store:
 
 def reading_store(store: Store) -> Store:
     """The same place, to be read only. One on this disk is opened once more, so that reading moves
-    nothing there; any other is read through the store that was given, which stays open."""
+    nothing there; any other is read through the store that was given, which stays open. Of a synced
+    store it is the near one: reading fetches nothing."""
     if is_read_only(store):
         return ReadOnlyStore(store, owns=False)
-    is_on_disk = store.url.partition(":")[0] in ("sqlite", "files")
+    near = store.url.removeprefix("hybrid:")
+    is_on_disk = near.partition(":")[0] in ("sqlite", "files")
     return open_store(store.url, read_only=True) if is_on_disk else ReadOnlyStore(store, owns=False)
 
 
@@ -86,8 +88,15 @@ def is_read_only(store: Store) -> bool:
 def terms_of(store: Store) -> Terms | None:
     """The search index that a store keeps itself; None for one that leaves it to files."""
     behind = store.store if isinstance(store, ReadOnlyStore) else store
+    behind = getattr(behind, "near", behind)
     terms: Terms | None = getattr(behind, "terms", None)
     return terms
+
+
+def synced_of(store: Store) -> SyncedStore | None:
+    """The same store as one that can be synced; None for one that cannot."""
+    behind = store.store if isinstance(store, ReadOnlyStore) else store
+    return cast(SyncedStore, behind) if hasattr(behind, "goes_on") else None
 
 
 def is_same_place(first: Store, second: Store) -> bool:
@@ -141,7 +150,7 @@ def together(store: Store) -> AbstractContextManager[None]:
 
 def is_on_this_disk(url: str) -> bool:
     """Whether the place is on this machine, so that writes of several logs can share one sync."""
-    return url.partition(":")[0] in ("memory", "sqlite", "files")
+    return url.removeprefix("hybrid:").partition(":")[0] in ("memory", "sqlite", "files")
 
 
 def erase_events(store: Store, conversation: str, seqs: Sequence[int]) -> None:
@@ -209,6 +218,12 @@ def _remote(scheme: str) -> Callable[[str, bool], Store]:
     return opened
 
 
+def _hybrid(rest: str, read_only: bool) -> Store:
+    from refold.stores.hybrid.address import opened
+
+    return opened(rest, read_only)
+
+
 _OPENERS: dict[str, Callable[[str, bool], Store]] = {
     "memory": _memory,
     "sqlite": _sqlite,
@@ -217,8 +232,9 @@ _OPENERS: dict[str, Callable[[str, bool], Store]] = {
     "postgres": _postgres("postgres"),
     "http": _remote("http"),
     "https": _remote("https"),
+    "hybrid": _hybrid,
 }
 _KNOWN = (
     "stores are memory:, sqlite:PATH, files:DIR, postgresql://…, https://HOST/ORG,"
-    " or a path that ends in .db"
+    " hybrid:NEAR?far=URL, or a path that ends in .db"
 )

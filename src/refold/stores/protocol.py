@@ -8,8 +8,8 @@ several threads.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
@@ -131,6 +131,84 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Flushes, and lets go of every file. A closed store may be closed again."""
+        ...
+
+
+# --- a store that is synced with another ---
+
+
+SyncState = Literal["pending", "synced", "forked", "blocked"]
+Redact = Literal["", "append", "hold"]  # what becomes of secrets in a log that is shared
+SyncListener = Callable[[str, int], None]  # a conversation, and how many more events went over
+
+
+class Synced(Struct, frozen=True, kw_only=True):
+    """How a conversation stands: `pending` events that the far store has not, `synced`, `forked`
+    into `fork`, or `blocked` for a `reason`; and what a sync did for it."""
+
+    conversation: str
+    state: SyncState
+    pending: int = 0
+    pulled: int = 0
+    pushed: int = 0
+    contents: int = 0
+    erased: int = 0
+    fork: str = ""
+    reason: str = ""
+
+
+class SyncReport(Struct, frozen=True, kw_only=True):
+    """What a sync did: the conversations that it touched or that are not the same on both sides,
+    and how many others are. `is_under_way`: another sync of this store runs, and this one did
+    nothing. `reason` says why the far store could not be asked."""
+
+    synced: tuple[Synced, ...] = ()
+    same: int = 0
+    is_under_way: bool = False
+    reason: str = ""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether both sides are the same."""
+        waiting = any(one.state in ("pending", "blocked") for one in self.synced)
+        return not (waiting or self.is_under_way or self.reason)
+
+
+class SyncStatus(Struct, frozen=True, kw_only=True):
+    """How a store stands without asking the far one: `at_ms` is when it was asked last, `reason`
+    why that failed."""
+
+    near: str
+    far: str
+    device: str
+    at_ms: int = 0
+    reason: str = ""
+    conversations: tuple[Synced, ...] = ()
+
+
+class SyncedStore(Protocol):
+    """What a store that is synced with another does besides. `redact` says what becomes of
+    secrets: they are taken out before they are sealed, held back, or left."""
+
+    redact: Redact
+
+    def sync(
+        self,
+        ids: Sequence[str] = (),
+        *,
+        skip_blocked: bool = False,
+        progress: SyncListener | None = None,
+    ) -> SyncReport:
+        """Makes both sides the same, for these conversations or all."""
+        ...
+
+    def sync_status(self, ids: Sequence[str] = ()) -> SyncStatus:
+        """How these conversations stand, or all, as far as that is known here."""
+        ...
+
+    def goes_on(self, conversation: str, head: int, chain: bytes) -> str:
+        """The conversation in which a log goes on that was read up to `head`, where a sync has put
+        another in its place; empty if it goes on as it is, its own id if it is to be read again."""
         ...
 
 

@@ -83,6 +83,8 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "import": {"files": ["exported.json"], "id": "imported"},
     "replay": {"session": "fix-login", "window": 2_000},
     "copy": {"from": "STORE", "to": "files:tree"},
+    "sync": {"far": "files:team"},
+    "erase": {"seqs": ["4"], "yes": True},
     "delete": {"conversations": ["fix-login"], "yes": True},
     "sweep": {"keep": 0, "yes": True},
     "artifacts list": {"match": "login"},

@@ -69,6 +69,8 @@ COMMANDS = {
     "import": Entry("import_", "Read sessions of other agents, lists of messages, and exports."),
     "replay": Entry("replay", "Play a session through refold and through what others do."),
     "copy": Entry("copy", "Copy conversations to another store."),
+    "sync": Entry("sync", "Make this store and a far one the same, or say how they stand."),
+    "erase": Entry("erase", "Erase what was said for good, here and on every device that syncs."),
     "delete": Entry("delete", "Remove conversations for good."),
     "sweep": Entry("sweep", "Remove old conversations for good, by age and by number."),
     "artifacts list": Entry(

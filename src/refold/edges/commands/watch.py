@@ -25,6 +25,8 @@ from refold.edges.displays.phrases import percent_of, tokens_of
 from refold.edges.displays.width import fitted, harmless
 from refold.engine.context import Context
 from refold.log.unfold import body_text
+from refold.stores import synced_of
+from refold.stores.protocol import Store
 from refold.tokens.models import dollars
 
 TEXT_CHARS = 300
@@ -60,6 +62,7 @@ class Update(Struct, frozen=True, kw_only=True):
     messages: int
     compactions: int
     events: tuple[Happened, ...]
+    sync: str = ""
 
 
 class Watched(Result, frozen=True, kw_only=True):
@@ -69,23 +72,24 @@ class Watched(Result, frozen=True, kw_only=True):
 
 def run(session: Session, arguments: WatchArguments) -> Watched:
     with session.context() as context:
-        return Watched(conversation=context.id, updates=_updates(context, arguments))
+        return Watched(conversation=context.id, updates=_updates(session.store, context, arguments))
 
 
-def _updates(context: Context, arguments: WatchArguments) -> Iterator[Update]:
+def _updates(store: Store, context: Context, arguments: WatchArguments) -> Iterator[Update]:
     """What is there, then whatever comes."""
     until = None if arguments.seconds is None else time.monotonic() + arguments.seconds
     seen = max(0, context.view.head - arguments.last)
-    update = _update(context, seen)
+    update = _update(store, context, seen)
     yield update
     while until is None or time.monotonic() < until:
         time.sleep(arguments.every)
-        if context.view.head > update.head:
-            update = _update(context, update.head)
+        is_same = _sync_state(store, context.id) == update.sync
+        if context.view.head > update.head or not is_same:
+            update = _update(store, context, update.head)
             yield update
 
 
-def _update(context: Context, after: int) -> Update:
+def _update(store: Store, context: Context, after: int) -> Update:
     stats, view = context.stats(), context.view
     events = context.log.events(after=after, limit=BATCH_EVENTS)
     return Update(
@@ -96,7 +100,19 @@ def _update(context: Context, after: int) -> Update:
         messages=stats.messages,
         compactions=sum(bool(batch) for _, batch in view.undoable),
         events=tuple(map(_happened, events)),
+        sync=_sync_state(store, context.id),
     )
+
+
+def _sync_state(store: Store, id: str) -> str:
+    """How the conversation stands with the far store, in words; empty where there is none."""
+    synced = synced_of(store)
+    if synced is None:
+        return ""
+    [one] = synced.sync_status([id]).conversations
+    if one.state == "pending":
+        return f"{number(one.pending, 'event')} to sync"
+    return f"{one.state}: {one.reason}" if one.reason else one.state
 
 
 def _happened(event: Event) -> Happened:
@@ -125,7 +141,8 @@ def show(watched: Watched, screen: Screen) -> None:
         for event in update.events:
             screen.line(f"{_clock(event.at_ms)} #{event.seq} {event.text[:TEXT_CHARS]}")
         if update.events:
-            screen.line(f"Context: {tokens_of(update.current, update.window)}")
+            told = f", {update.sync}" if update.sync else ""
+            screen.line(f"Context: {tokens_of(update.current, update.window)}{told}")
             screen.out.flush()
 
 
@@ -148,7 +165,8 @@ def _picture(id: str, update: Update, newest: list[Happened], columns: int) -> l
     """The lines of the picture; none is wider than the terminal, so it can be drawn over."""
     room = max(20, columns - 1)
     counts = f"{number(update.messages, 'message')}, {number(update.compactions, 'compaction')}"
-    heading = fitted(f"{harmless(id)} at #{update.head}: {counts}", room, "…")
+    told = f", {harmless(update.sync)}" if update.sync else ""
+    heading = fitted(f"{harmless(id)} at #{update.head}: {counts}{told}", room, "…")
     return [
         [("bold", heading)],
         meter(update.current, update.window, update.level, room),

@@ -21,7 +21,7 @@ from refold.core.model import Conversation, Event
 from refold.errors import Corrupt, Invalid, NotFound
 from refold.stores import checks, lines
 from refold.stores.protocol import Recovery, Salvage
-from refold.stores.remote.client import Client, place_checked
+from refold.stores.remote.client import DEADLINE_S, Client, place_checked
 
 EVENTS_MAX = 1_000  # in one answer
 BATCH_MAX = 10_000  # in one append
@@ -67,9 +67,9 @@ class RemoteStore:
 
     recovered: Sequence[Recovery] = ()  # the server sees to its own disk
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, deadline_s: float = DEADLINE_S) -> None:
         self.url = place_checked(url)
-        self._client = Client(self.url)
+        self._client = Client(self.url, deadline_s=deadline_s)
         self._closed = False
 
     # --- logs ---

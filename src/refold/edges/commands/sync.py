@@ -1,0 +1,152 @@
+"""`refold sync`: makes the near and the far store the same, or says how they stand."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from refold.edges.commands.command import Arguments, Command, Progress, Result, Screen
+from refold.edges.commands.session import Session
+from refold.edges.commands.text import number, short_line
+from refold.errors import Invalid
+from refold.stores import synced_of
+from refold.stores.protocol import Synced, SyncedStore, SyncListener
+
+STATUS = "status"
+NAMES = Meta(
+    description="The conversations; by default all. `status` alone says how they stand.",
+    extra={"positional": True, "metavar": "ID"},
+)
+FAR = Meta(description="The far store, where the store asked for names none.")
+STYLES = {"synced": "green", "forked": "yellow", "pending": "yellow", "blocked": "red"}
+
+
+class SyncArguments(Arguments, frozen=True, kw_only=True):
+    conversations: Annotated[tuple[str, ...], NAMES] = ()
+    far: Annotated[str, FAR] | None = None
+
+
+class SyncResult(Result, frozen=True, kw_only=True):
+    """How the conversations stand: after a sync those that it touched or that wait, else all.
+    `same` others needed nothing."""
+
+    near: str
+    far: str
+    conversations: tuple[Synced, ...]
+    same: int = 0
+    is_status: bool = False
+    is_under_way: bool = False
+    at_ms: int = 0
+    device: str = ""
+    reason: str = ""
+
+    @property
+    def outcome(self) -> str:
+        if self.is_status:
+            return "ok"
+        if self.reason or any(one.state == "pending" for one in self.conversations):
+            return "unavailable"
+        is_blocked = any(one.state == "blocked" for one in self.conversations)
+        return "conflict" if is_blocked or self.is_under_way else "ok"
+
+
+def run(session: Session, arguments: SyncArguments) -> SyncResult:
+    store = _synced_store(session, arguments.far)
+    status = store.sync_status()
+    if arguments.conversations == (STATUS,):
+        return SyncResult(
+            near=status.near,
+            far=status.far,
+            conversations=status.conversations,
+            is_status=True,
+            at_ms=status.at_ms,
+            device=status.device,
+            reason=status.reason,
+        )
+    pending = sum(one.pending for one in status.conversations)
+    with session.progress("syncing") as progress:
+        listener = _listener(progress, pending) if progress else None
+        report = store.sync(arguments.conversations, progress=listener)
+    return SyncResult(
+        near=status.near,
+        far=status.far,
+        conversations=report.synced,
+        same=report.same,
+        is_under_way=report.is_under_way,
+        device=status.device,
+        reason=report.reason,
+    )
+
+
+def _synced_store(session: Session, far: str | None) -> SyncedStore:
+    target = session.target
+    if far is not None:
+        near = getattr(target, "near", target)
+        target = session.open_store(f"hybrid:{near.url}?far={far}", creates=True)
+    store = synced_of(target)
+    if store is None:
+        hint = f"refold sync --far URL, or name a store that has one: hybrid:{target.url}?far=URL"
+        raise Invalid(f"{target.url} is not synced with another store", hint=hint)
+    return store
+
+
+def _listener(progress: Progress, pending: int) -> SyncListener:
+    """What is to come from the far store is not known before, so the total grows with it."""
+    done = 0
+
+    def listen(conversation: str, count: int) -> None:
+        nonlocal done
+        done += count
+        progress(conversation, done, max(pending, done))
+
+    return listen
+
+
+def show(result: SyncResult, screen: Screen) -> None:
+    if result.is_under_way:
+        screen.line("Another sync of this store is under way; it does what there is to do.")
+        return
+    for one in result.conversations:
+        screen.line((STYLES[one.state], f"{one.state:8}"), f" {one.conversation}{_done(one)}")
+    if result.reason:
+        screen.line(("red", f"{result.far}: {short_line(result.reason, 300)}"))
+        screen.line("What was written is kept here; sync again later.")
+    elif not result.is_status:
+        screen.line(_sum(result))
+    elif not result.conversations:
+        screen.line(f"There are no conversations in {result.near}.")
+
+
+def _done(one: Synced) -> str:
+    """What was done for a conversation, or waits, in words."""
+    parts = [
+        f"{number(one.pending, 'event')} to send" if one.pending else "",
+        f"{number(one.pushed, 'event')} sent" if one.pushed else "",
+        f"{number(one.pulled, 'event')} fetched" if one.pulled else "",
+        f"{number(one.contents, 'artifact')} copied" if one.contents else "",
+        f"{number(one.erased, 'event')} erased" if one.erased else "",
+        f"it grew on both sides: what was said here is {one.fork}" if one.fork else "",
+        short_line(one.reason, 300),
+    ]
+    text = ", ".join(part for part in parts if part)
+    return f": {text}" if text else ""
+
+
+def _sum(result: SyncResult) -> str:
+    waiting = sum(one.state in ("pending", "blocked") for one in result.conversations)
+    same = result.same + len(result.conversations) - waiting
+    said = f"{number(same, 'conversation')} the same in {result.near} and {result.far}"
+    return f"{said}, {waiting} not yet." if waiting else f"{said}."
+
+
+COMMAND = Command(
+    name="sync",
+    details="Sends what the far store has not and fetches what is missing here. Where a "
+    "conversation grew on both sides, the far log stands and what was said here goes on as a fork. "
+    "A conversation that is blocked keeps its reason and is tried again by each sync.",
+    on="store",
+    arguments=SyncArguments,
+    run=run,
+    show=show,
+)

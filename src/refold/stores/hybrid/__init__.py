@@ -1,0 +1,1 @@
+"""A store near and a store far, and what makes them the same."""

@@ -1,0 +1,397 @@
+"""One conversation, made the same on both sides. Every step can be repeated after a kill.
+
+Nothing is queued: what is to be sent are the events above the far head. Contents go before the
+events that name them, in both directions, and an event is erased before the event that says so
+arrives. Where both sides grew, the far log stands: the near tail goes on top of it, or in a fork
+that is durable before the near log is replaced. No far call is made while appends have to wait.
+Neighbours: `tails` compares, `moves` tells those who hold a log open, `rounds` takes one
+conversation after the other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from refold.core import codec
+from refold.core.model import ERASED_NOTE, Conversation, Erase, Event, Note
+from refold.errors import Conflict, Corrupt, Invalid, NotFound, RefoldError, Unavailable
+from refold.stores import checks
+from refold.stores.hybrid import tails
+from refold.stores.hybrid.moves import Move, Moves
+from refold.stores.protocol import Store, SyncListener
+
+ROUNDS_MAX = 20  # other writers may be faster so often
+FORKS_MAX = 4  # of one tail: each was gone on in otherwise
+PAGE_EVENTS = 256
+PAGE_BYTES = 1024 * 1024
+SUFFIX = ".bin"
+
+
+class Exchanged(Struct, kw_only=True):
+    """What was done for one conversation: events and contents that came and went, and the fork that
+    a near tail became."""
+
+    conversation: str
+    pulled: int = 0
+    pushed: int = 0
+    contents: int = 0
+    erased: int = 0
+    fork: str = ""
+
+
+class Fork(Struct, frozen=True, kw_only=True):
+    """What a near tail becomes: a fork of `parent` at `at`, made already or not, and the events
+    that it lacks."""
+
+    id: str
+    parent: str
+    at: int
+    rest: list[Event]
+
+
+Check = Callable[[Sequence[Event]], None]
+
+
+class Exchange:
+    """Makes conversations the same near and far. `check` may refuse to let events leave."""
+
+    def __init__(
+        self,
+        near: Store,
+        far: Store,
+        moves: Moves,
+        *,
+        check: Check | None = None,
+        progress: SyncListener | None = None,
+        device_name: str = "",
+    ) -> None:
+        self.near, self.far, self.moves = near, far, moves
+        self._check, self._progress = check, progress
+        self.device_name = device_name
+        self._present: set[str] = set()  # contents that are known to be far
+
+    def sync(self, id: str) -> Exchanged:
+        """Exchanges what is missing on either side. Conflict if others were faster too often."""
+        done = Exchanged(conversation=id)
+        for _ in range(ROUNDS_MAX):
+            try:
+                if self._step(id, done):
+                    return done
+            except Conflict:
+                continue  # somebody wrote meanwhile: compared again
+        said = f"{id}: other writers were faster {ROUNDS_MAX} times"
+        raise Conflict(said, hint="sync again")
+
+    def _step(self, id: str, done: Exchanged) -> bool:
+        """One step nearer. True once both sides are the same."""
+        here, there = tails.about(self.near, id), tails.about(self.far, id)
+        if here is None and there is None:
+            raise NotFound(f"there is no conversation {id!r}, near or far", hint="refold list")
+        if here is None:
+            assert there is not None
+            self._begin(self.far, self.near, there, done)
+        elif there is None:
+            self._begin(self.near, self.far, here, done)
+        elif (here.head, here.chain) == (there.head, there.chain):
+            return True
+        else:
+            self._approach(here, there, done)
+        return False
+
+    def _begin(self, source: Store, target: Store, known: Conversation, done: Exchanged) -> None:
+        """Makes a conversation known on the other side: as a fork where its parent is the same
+        there, else whole."""
+        if known.parent and self._is_shared(source, target, known):
+            target.fork(known.parent, known.parent_seq, known.id)
+        elif source is self.far:
+            self._pull(known.id, 0, known.head, codec.ZERO, done)
+        else:
+            self._push(known.id, 0, known.head, done)
+
+    def _is_shared(self, source: Store, target: Store, fork: Conversation) -> bool:
+        """Whether the parent of a fork is the same on the other side, up to where it left."""
+        try:
+            self.sync(fork.parent)
+        except Unavailable:
+            raise
+        except RefoldError:
+            return False  # the parent is blocked, which is no reason to hold its fork back
+        parent = tails.about(target, fork.parent)
+        if parent is None or parent.head < fork.parent_seq:
+            return False
+        left = tails.chain_at(source, fork, fork.parent_seq)
+        return tails.chain_at(target, parent, fork.parent_seq) == left
+
+    def _approach(self, here: Conversation, there: Conversation, done: Exchanged) -> None:
+        common = tails.last_common(self.near, here, self.far, there)
+        if common == here.head:
+            self._pull(here.id, common, there.head, here.chain, done)
+        elif common == there.head:
+            self._push(here.id, common, here.head, done)
+        else:
+            self._settle(here, there, common, done)
+
+    # --- one side is behind ---
+
+    def _pull(self, id: str, after: int, last: int, before: bytes, done: Exchanged) -> None:
+        erased: list[Event] = []
+        for events in _pages(self.far, id, after, last):
+            _check_chain(self.far, id, events, after, before)
+            self._fetch_contents(events, done)
+            done.erased += self._erase_named(id, events, near_head=after, far_head=last)
+            erased += (event for event in events if event.kind == "erase")
+            kept = _emptied(events, _targets(events))
+            if self.device_name and erased and events[-1].seq == last:
+                kept.append(_confirmation(self.device_name, erased, events[-1]))
+            self.near.append(id, kept, expect=after)
+            after, before = events[-1].seq, events[-1].chain
+            done.pulled += len(events)
+            self._tell(id, len(events))
+        self.near.flush()
+
+    def _push(self, id: str, after: int, last: int, done: Exchanged) -> None:
+        # What is sent must not be forgotten here.
+        self.near.flush()
+        for events in _pages(self.near, id, after, last):
+            if self._check is not None:
+                self._check(events)
+            self._send_contents(events, done)
+            done.erased += self._erase_named(id, events, near_head=last, far_head=after)
+            self.far.append(id, _emptied(events, _targets(events)), expect=after)
+            after = events[-1].seq
+            done.pushed += len(events)
+            self._tell(id, len(events))
+        self.far.flush()
+
+    def _erase_named(
+        self, id: str, events: Sequence[Event], *, near_head: int, far_head: int
+    ) -> int:
+        """Erases on both sides what these events say is erased, before they arrive."""
+        count = 0
+        for seq in sorted(_targets(events)):
+            count += seq <= near_head and _erase(self.near, self.far, id, seq)
+            count += seq <= far_head and _erase(self.far, self.near, id, seq)
+        return count
+
+    def _fetch_contents(self, events: Sequence[Event], done: Exchanged) -> None:
+        for artifact in tails.contents_of(events):
+            done.contents += _copy_content(artifact.digest, self.far, self.near)
+            self._present.add(artifact.digest)
+
+    def _send_contents(self, events: Sequence[Event], done: Exchanged) -> None:
+        for artifact in tails.contents_of(events):
+            if artifact.digest not in self._present:
+                done.contents += _copy_content(artifact.digest, self.near, self.far)
+                self._present.add(artifact.digest)
+
+    def _tell(self, id: str, count: int) -> None:
+        if self._progress is not None:
+            self._progress(id, count)
+
+    # --- both sides grew ---
+
+    def _settle(
+        self, here: Conversation, there: Conversation, common: int, done: Exchanged
+    ) -> None:
+        """The far log stands near as well, and the near tail goes on top of it or in a fork."""
+        log = self._merged_log(here, there, common, done)
+        self._fetch_contents(log[common:], done)
+        seen = self.near.salvage(here.id)
+        own = [event for event in seen.pieces if isinstance(event, Event)]
+        if len(own) != len(seen.pieces) or len(own) != here.head or own[-1].chain != here.chain:
+            raise Conflict(f"{here.id!r} was written to meanwhile", head=len(own))
+        tail = own[common:]
+        moved = tails.on_top(log, tail, common)
+        fork = None if moved is not None else self._fork_for(here.id, common, tail)
+        goes_on = fork.id if fork else here.id
+        with self.moves.replacing(Move(conversation=here.id, goes_on=goes_on)):
+            self._free_forks(here.id, common)
+            if fork:
+                self._keep_fork(fork, tail)
+                done.fork = fork.id
+            after = here.parent_seq if here.parent_seq <= common else 0
+            kept = [*log, *(moved or ())]
+            erased = [event for event in log[common:] if event.kind == "erase"]
+            if self.device_name and erased:
+                kept.append(_confirmation(self.device_name, erased, kept[-1]))
+            self.near.rewrite(here.id, kept[after:], after=after, seen=seen)
+            self.near.flush()
+        done.pulled += len(log) - common
+        if fork:
+            self._adopt(self.sync(fork.id), done)
+
+    def _merged_log(
+        self, here: Conversation, there: Conversation, common: int, done: Exchanged
+    ) -> list[Event]:
+        """What both sides share, as it is near, and the far tail; what that erases is erased before
+        the near log is replaced, so that no copy of it stays."""
+        tail = [event for page in _pages(self.far, here.id, common, there.head) for event in page]
+        before = tails.chain_at(self.near, here, common)
+        _check_chain(self.far, here.id, tail, common, before)
+        done.erased += self._erase_named(here.id, tail, near_head=common, far_head=there.head)
+        log = [event for page in _pages(self.near, here.id, 0, common) for event in page]
+        return [*log, *_emptied(tail, _targets(tail))]
+
+    def _free_forks(self, id: str, common: int) -> None:
+        """Forks that read what is about to be replaced become logs of their own."""
+        for about in all_conversations(self.near):
+            if about.parent == id and about.parent_seq > common:
+                seen = self.near.salvage(about.id)
+                events = [event for event in seen.pieces if isinstance(event, Event)]
+                if len(events) != about.head:
+                    raise Corrupt(f"{about.id}: its log is damaged", hint=codec.REPAIR)
+                self.near.rewrite(about.id, events, after=0, seen=seen)
+        self.near.flush()
+
+    def _fork_for(self, id: str, common: int, tail: Sequence[Event]) -> Fork:
+        """The fork that a near tail becomes. One that was made for it before, and has gone on
+        otherwise since, is forked itself."""
+        parent, at, rest = id, common, list(tail)
+        for _ in range(FORKS_MAX):
+            fork = tails.fork_id(parent, rest[0])
+            known = tails.about(self.near, fork)
+            if known is None:
+                return Fork(id=fork, parent=parent, at=at, rest=rest)
+            if known.head < at or not codec.continues(
+                rest[0], tails.chain_at(self.near, known, at)
+            ):
+                break  # another conversation, of another beginning
+            there = self.near.read(fork, after=at, limit=len(rest))
+            same = tails.shared(there, rest)
+            if same == len(there):
+                return Fork(id=fork, parent=parent, at=at, rest=rest[same:])
+            parent, at, rest = fork, at + same, rest[same:]
+        said = f"{id!r} has to be forked, and there is another {fork!r}"
+        raise Invalid(said, hint=f"copy {fork!r} to another store, then delete it here")
+
+    def _keep_fork(self, fork: Fork, tail: Sequence[Event]) -> None:
+        """The near tail as a fork, with the same events, seqs and chains; durable."""
+        if fork.at and tails.about(self.near, fork.id) is None:
+            self.near.fork(fork.parent, fork.at, fork.id)
+        if fork.rest:
+            self.near.append(fork.id, fork.rest, expect=fork.rest[0].seq - 1)
+        # A round that was interrupted may have put words there that were erased since.
+        for event in tail:
+            if event.erased and not _is_erased(self.near, fork.id, event.seq):
+                self.near.erase(fork.id, event.seq)
+        self.near.flush()
+
+    def _adopt(self, other: Exchanged, done: Exchanged) -> None:
+        done.pushed += other.pushed
+        done.pulled += other.pulled
+        done.contents += other.contents
+
+
+# --- pages, chains, contents ---
+
+
+def _pages(store: Store, id: str, after: int, last: int) -> Iterator[list[Event]]:
+    """The events after `after` up to `last`, in pages that go in one call."""
+    while after < last:
+        events = store.read(id, after=after, last=last, limit=PAGE_EVENTS)
+        if not events:
+            raise Conflict(f"{id!r} ends at event {after}", head=after)
+        yield from _bounded(events)
+        after = events[-1].seq
+
+
+def _bounded(events: list[Event]) -> Iterator[list[Event]]:
+    first, size = 0, 0
+    for at, event in enumerate(events):
+        size += len(event.body)
+        if size > PAGE_BYTES and at > first:
+            yield events[first:at]
+            first, size = at, len(event.body)
+    yield events[first:]
+
+
+def all_conversations(store: Store) -> Iterator[Conversation]:
+    """The conversations and memories of a store, by id."""
+    after = ""
+    while page := store.conversations(after=after, limit=200):
+        yield from page
+        after = page[-1].id
+
+
+def _check_chain(store: Store, id: str, events: Sequence[Event], after: int, before: bytes) -> None:
+    """Corrupt if what came is not one log: nothing of it is taken in."""
+    for fault in codec.check(events, after=after, before=before):
+        raise Corrupt(f"{store.url}: {id}: {fault}", hint="refold verify on the far store")
+
+
+def _copy_content(digest: str, source: Store, target: Store) -> int:
+    """Copies one content; 0 if the source itself has it no more, or the target has it."""
+    path = target.location(digest)
+    if path is not None:
+        return 0
+    try:
+        target.put(source.get(digest), suffix=SUFFIX)
+    except NotFound:
+        return 0
+    return 1
+
+
+# --- erasing ---
+
+
+def _targets(events: Sequence[Event]) -> set[int]:
+    """The events that these say are erased."""
+    found = set()
+    for event in events:
+        body = codec.decode(event) if event.kind == "erase" else None
+        if isinstance(body, Erase):
+            found.add(body.seq)
+    return found
+
+
+def _is_erased(store: Store, id: str, seq: int) -> bool:
+    return all(event.erased for event in store.read(id, after=seq - 1, last=seq, limit=1))
+
+
+def _erase(store: Store, other: Store, id: str, seq: int) -> bool:
+    """Erases an event unless it is; True if it was not. The content that it names goes where the
+    other side, which knows who else names it, has dropped it."""
+    events = store.read(id, after=seq - 1, last=seq, limit=1)
+    if not events or events[0].erased:
+        return False
+    store.erase(id, seq)
+    for artifact in tails.contents_of(events):
+        if not _holds(other, artifact.digest):
+            store.drop(artifact.digest, before_ms=checks.now_ms() + 1)
+    return True
+
+
+def _holds(store: Store, digest: str) -> bool:
+    try:
+        for _ in store.get(digest):
+            return True
+    except NotFound:
+        return False
+    return True
+
+
+def _confirmation(device: str, erased: Sequence[Event], last: Event) -> Event:
+    """The note by which a device says what it erased: the same however often it is made."""
+    told = hashlib.blake2b(device.encode(), digest_size=10 + codec.SALT_BYTES)
+    for event in erased:
+        told.update(event.chain)
+    randomness = told.digest()
+    seqs = sorted(_targets(erased))
+    return codec.seal(
+        last.chain,
+        last.seq + 1,
+        id=codec.uuid7(last.at_ms, randomness),
+        at_ms=last.at_ms,
+        by="sync",
+        kind="note",
+        body=codec.encode(Note(kind=ERASED_NOTE, data={"device": device, "seqs": seqs})),
+        salt=randomness[10:],
+    )
+
+
+def _emptied(events: Sequence[Event], seqs: set[int]) -> list[Event]:
+    return [replace(one, body=b"", salt=b"") if one.seq in seqs else one for one in events]

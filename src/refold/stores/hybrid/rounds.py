@@ -1,0 +1,221 @@
+"""A whole sync: every conversation of both sides, one after the other, one sync at a time.
+
+The lists of both sides say which conversations differ; only those cost calls. A conversation that
+fails keeps its reason and delays no other: what may pass is tried again after a pause that grows,
+never the same twice, and at least as long as the far store asks; what will not pass is blocked and
+shown, and tried again when somebody asks for it. A far store that does not answer three times in a
+row is left for the next sync. Neighbours: `exchange` does one conversation, `record` remembers.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TypeVar
+
+from msgspec import Struct
+
+from refold.core.model import Conversation
+from refold.errors import RefoldError, Unavailable, sentence
+from refold.stores.hybrid import record, tails
+from refold.stores.hybrid.exchange import Exchange, Exchanged, all_conversations
+from refold.stores.hybrid.record import ConversationState, Record
+from refold.stores.protocol import Store, Synced, SyncReport, SyncState
+from refold.system import disk
+
+TRIES_MAX = 3
+PAUSE_S, PAUSE_S_MAX = 1.0, 60.0
+SILENT_MAX = 3  # so many conversations without an answer, and the far store is down
+T = TypeVar("T")
+
+
+class Timing(Struct, frozen=True, kw_only=True):
+    """The clock, and how to wait."""
+
+    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+    wait: Callable[[float], object] = time.sleep
+    share: Callable[[], float] = random.random
+
+
+class Rounds:
+    """Syncs the conversations of a near and a far store."""
+
+    def __init__(
+        self,
+        near: Store,
+        far: Store,
+        exchange: Exchange,
+        *,
+        far_url: str = "",
+        timing: Timing | None = None,
+    ) -> None:
+        self._near, self._far, self._exchange = near, far, exchange
+        self._far_url = far_url
+        self._timing = timing or Timing()
+        self._busy = threading.Lock()
+        self._silent = 0
+
+    def run(self, ids: Sequence[str] = (), *, skip_blocked: bool = False) -> SyncReport:
+        """Syncs these conversations, or all; without those that were blocked before if asked."""
+        with self._alone() as is_alone:
+            if not is_alone:
+                return SyncReport(is_under_way=True)
+            kept = record.read(self._path, self._far_url)
+            self._exchange.device_name = kept.device
+            report = self._run(kept, ids, skip_blocked)
+            kept.at_ms, kept.reason = self._timing.now_ms(), report.reason
+            record.write(self._path, kept)
+            return report
+
+    @property
+    def _path(self) -> str | None:
+        return self._near.derived_path("sync.json")
+
+    def _run(self, kept: Record, ids: Sequence[str], skip_blocked: bool) -> SyncReport:
+        self._silent = 0
+        here = {about.id: about for about in all_conversations(self._near)}
+        try:
+            there = self._patiently(lambda: {one.id: one for one in all_conversations(self._far)})
+        except RefoldError as error:
+            waiting = [self._waiting(kept, about, "") for about in here.values()]
+            found = [one for one in waiting if one.pending]
+            return SyncReport(synced=tuple(found), reason=str(error))
+        done: list[Synced] = []
+        same = 0
+        for id in sorted(ids) or self._all_ids(kept, here, there):
+            if _is_same(here.get(id), there.get(id)):
+                self._keep_same(kept, here[id])
+                same += 1
+            elif not (skip_blocked and _is_blocked(kept, id)):
+                done.append(self._one(kept, id, here.get(id)))
+        return SyncReport(synced=tuple(done), same=same)
+
+    def _all_ids(
+        self, kept: Record, here: Mapping[str, Conversation], there: Mapping[str, Conversation]
+    ) -> list[str]:
+        """Every conversation of either side but those that were deleted here; what neither side
+        has is forgotten."""
+        for id in [id for id in kept.conversations if id not in here and id not in there]:
+            del kept.conversations[id]
+        kept.deleted = [id for id in kept.deleted if id in there and id not in here]
+        return sorted({*here, *there}.difference(kept.deleted))
+
+    def _keep_same(self, kept: Record, about: Conversation) -> None:
+        """Notes that both sides are the same; a fork stays visible as one."""
+        known = kept.conversations.get(about.id)
+        if known is None or known.state in ("pending", "blocked") or known.head != about.head:
+            self._keep(kept, Synced(conversation=about.id, state="synced"), about.head)
+
+    def _one(self, kept: Record, id: str, about: Conversation | None) -> Synced:
+        """One conversation; whatever it fails of is kept as the reason."""
+        if self._silent >= SILENT_MAX:
+            return self._waiting(kept, about, "the far store does not answer", id)
+        try:
+            exchanged = self._patiently(lambda: self._exchange.sync(id))
+            self._silent = 0
+        except Unavailable as error:
+            self._silent += 1
+            return self._waiting(kept, about, sentence(error), id)
+        except RefoldError as error:
+            return self._blocked(kept, id, about, sentence(error))
+        return self._done(kept, exchanged)
+
+    def _done(self, kept: Record, exchanged: Exchanged) -> Synced:
+        state: SyncState = "forked" if exchanged.fork else "synced"
+        done = Synced(
+            conversation=exchanged.conversation,
+            state=state,
+            pulled=exchanged.pulled,
+            pushed=exchanged.pushed,
+            contents=exchanged.contents,
+            erased=exchanged.erased,
+            fork=exchanged.fork,
+        )
+        about = tails.about(self._near, exchanged.conversation)
+        return self._keep(kept, done, about.head if about else 0)
+
+    def _waiting(
+        self, kept: Record, about: Conversation | None, reason: str, id: str = ""
+    ) -> Synced:
+        id = about.id if about else id
+        known = kept.conversations.get(id)
+        head = known.head if known else 0
+        pending = max(0, about.head - head) if about else 0
+        state: SyncState = "pending" if pending or reason else "synced"
+        waiting = Synced(conversation=id, state=state, pending=pending, reason=reason)
+        return self._keep(kept, waiting, head)
+
+    def _blocked(self, kept: Record, id: str, about: Conversation | None, reason: str) -> Synced:
+        known = kept.conversations.get(id)
+        head = known.head if known else 0
+        pending = max(0, about.head - head) if about else 0
+        done = Synced(conversation=id, state="blocked", pending=pending, reason=reason)
+        return self._keep(kept, done, head)
+
+    def _keep(self, kept: Record, done: Synced, head: int) -> Synced:
+        kept.conversations[done.conversation] = ConversationState(
+            state=done.state,
+            pending=done.pending,
+            head=head,
+            fork=done.fork,
+            reason=done.reason,
+            at_ms=self._timing.now_ms(),
+        )
+        return done
+
+    # --- waiting ---
+
+    def _patiently(self, work: Callable[[], T]) -> T:
+        """The work, tried again while it may pass; once only if the far store was silent before."""
+        number = 0
+        while True:
+            try:
+                return work()
+            except Unavailable as error:
+                number += 1
+                if number >= TRIES_MAX or self._silent:
+                    raise
+                longest = min(PAUSE_S_MAX, PAUSE_S * 2**number)
+                pause_s = max(error.retry_after_s or 0.0, longest * self._timing.share())
+                self._timing.wait(min(pause_s, PAUSE_S_MAX))
+
+    @contextmanager
+    def _alone(self) -> Iterator[bool]:
+        """Whether no other sync of the near store runs, in this process or another."""
+        if not self._busy.acquire(blocking=False):
+            yield False
+            return
+        try:
+            with _file_lock(self._near.derived_path("sync.lock")) as is_ours:
+                yield is_ours
+        finally:
+            self._busy.release()
+
+
+@contextmanager
+def _file_lock(path: str | None) -> Iterator[bool]:
+    if path is None:
+        yield True
+        return
+    disk.make_folder(os.path.dirname(path))
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise disk.os_failure(error, f"cannot open {path}") from error
+    with disk.closing(fd):
+        yield disk.try_lock(fd)
+
+
+def _is_same(here: Conversation | None, there: Conversation | None) -> bool:
+    if here is None or there is None:
+        return False
+    return (here.head, here.chain) == (there.head, there.chain)
+
+
+def _is_blocked(kept: Record, id: str) -> bool:
+    known = kept.conversations.get(id)
+    return known is not None and known.state == "blocked"

@@ -1,0 +1,136 @@
+"""What is erased is gone: here, in what was made of it, and wherever it was synced to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import refold
+from refold.errors import NotFound
+from refold.stores import open_store, synced_of
+
+SECRET = "hunter2-is-the-word"
+
+
+def said(context, text: str) -> None:
+    context.append({"role": "user", "content": text})
+    context.append({"role": "assistant", "content": f"noted {text}"})
+
+
+def sync(url: str):
+    store = open_store(url)
+    report = synced_of(store).sync()
+    store.close()
+    return report
+
+
+def bytes_under(root: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file())
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "files"])
+def test_i9_what_is_erased_is_in_no_file_of_any_replica_and_never_returns(kind, tmp_path):
+    places = {"sqlite": "sqlite:{}/{}/x.db", "files": "files:{}/{}"}
+    one, two = (
+        f"hybrid:{places[kind].format(tmp_path, name)}?far=files:{tmp_path}/team"
+        for name in ("one", "two")
+    )
+    with refold.open("c", store=one, model="gpt-4o", window=4_000) as context:
+        said(context, f"the password is {SECRET}")
+        for number in range(20):
+            said(context, f"step {number} " + "words " * 40)
+        context.compact(target=1_200)
+    sync(one), sync(two)
+    assert SECRET.encode() in bytes_under(tmp_path / "two")
+
+    seqs = [
+        event.seq
+        for event in open_store(one).read("c")
+        if event.kind == "message" and SECRET.encode() in event.body
+    ]
+    erased = refold.conversations.erase(one, "c", seqs)
+    assert set(seqs) <= set(erased.seqs)
+    assert SECRET.encode() not in bytes_under(tmp_path / "one")
+
+    # The other device wrote meanwhile: what it says is kept, and what it has of the words goes.
+    with refold.open("c", store=two, model="gpt-4o", window=4_000) as context:
+        context.note("progress", {"step": 7})
+    for url in (one, two, one, two):
+        sync(url)
+    for name in ("one", "two", "team"):
+        assert SECRET.encode() not in bytes_under(tmp_path / name), name
+    logs = [open_store(url).read("c") for url in (one, two)]
+    assert logs[0] == logs[1]
+    assert open_store(one).conversation("c").chain == open_store(two).conversation("c").chain
+
+
+def test_a_device_that_erased_what_another_asked_for_says_so(tmp_path):
+    one, two = (f"hybrid:files:{tmp_path}/{n}?far=files:{tmp_path}/team" for n in ("one", "two"))
+    with refold.open("c", store=one, model="gpt-4o") as context:
+        said(context, SECRET)
+    sync(one), sync(two)
+    refold.conversations.erase(one, "c", [2])
+    for url in (one, two, one):
+        sync(url)
+    store = open_store(two)
+    device = synced_of(store).sync_status().device
+    store.close()
+    assert refold.conversations.erase(one, "c", [2]).confirmed == {2: (device,)}
+
+
+def test_an_erased_artifact_takes_its_content_along_on_both_sides(tmp_path):
+    one = f"hybrid:files:{tmp_path}/one?far=files:{tmp_path}/team"
+    with refold.open("c", store=one, model="gpt-4o", window=4_000) as context:
+        call = {"id": "t1", "type": "function", "function": {"name": "cat", "arguments": "{}"}}
+        context.append({"role": "user", "content": "read it"})
+        context.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        text = f"{SECRET}\n" + "line of output\n" * 4_000
+        context.append({"role": "tool", "tool_call_id": "t1", "content": text})
+    sync(one)
+    assert SECRET.encode() in bytes_under(tmp_path / "team")
+    events = open_store(one).read("c")
+    [seq] = [event.seq for event in events if b"tool_result" in event.body]
+    assert refold.conversations.erase(one, "c", [seq]).contents == 1
+    sync(one)
+    assert SECRET.encode() not in bytes_under(tmp_path)
+    with refold.open("c", store=one, model="gpt-4o", window=4_000) as context:
+        # The page keeps its shape: the call still has its result.
+        assert context.request()["messages"][-1]["tool_call_id"] == "t1"
+
+
+def test_all_of_a_conversation_can_be_erased_and_what_is_not_there_is_not_found(tmp_path):
+    url = f"files:{tmp_path}/one"
+    with refold.open("c", store=url, model="gpt-4o") as context:
+        said(context, SECRET)
+    with pytest.raises(NotFound):
+        refold.conversations.erase(url, "c", [2, 99])
+    assert SECRET.encode() in bytes_under(tmp_path)
+    refold.conversations.erase(url, "c")
+    assert SECRET.encode() not in bytes_under(tmp_path)
+
+
+def test_a_fork_keeps_the_shape_of_its_page(tmp_path):
+    url = f"files:{tmp_path}/one"
+    call = {"id": "t1", "type": "function", "function": {"name": "cat", "arguments": "{}"}}
+    with refold.open("c", store=url, model="gpt-4o") as context:
+        context.append({"role": "user", "content": "read it"})
+        context.append({"role": "assistant", "content": SECRET, "tool_calls": [call]})
+        context.append({"role": "tool", "tool_call_id": "t1", "content": SECRET})
+        context.append({"role": "assistant", "content": "done"})
+        context.fork("f")
+    refold.conversations.erase(url, "c", [3, 4])
+    for id in ("c", "f"):
+        with refold.open(id, store=url, model="gpt-4o") as context:
+            roles = [message["role"] for message in context.request()["messages"]]
+            assert roles == ["user", "assistant", "tool", "assistant"], id
+
+
+def test_a_fork_and_a_memory_that_were_made_of_it_lose_it_too(tmp_path):
+    url = f"files:{tmp_path}/one"
+    with refold.open("c", store=url, model="gpt-4o") as context:
+        said(context, SECRET)
+        context.memory.store(f"remember {SECRET}", source=2)
+        context.fork("f")
+    refold.conversations.erase(url, "c", [2, 3])
+    assert SECRET.encode() not in bytes_under(tmp_path)

@@ -1,0 +1,65 @@
+"""`refold sync` and `refold erase` from the shell, with two folders as two devices."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import refold
+from tests.edges.cli.rooms import run
+
+pytestmark = pytest.mark.usefixtures("alone")
+
+
+def say(store: str, text: str) -> None:
+    with refold.open("talk", store=store, model="gpt-4o") as context:
+        context.append({"role": "user", "content": text})
+
+
+def test_two_devices_sync_by_a_folder(tmp_path: Path) -> None:
+    one, two = (f"hybrid:sqlite:{tmp_path}/{name}.db?far=files:{tmp_path}/team" for name in "ab")
+    say(one, "from here")
+    status = json.loads(run("sync", "status", "--store", one, "--json").output)
+    assert status["conversations"][0]["pending"] == 2
+    assert run("sync", "--store", one).exit_code == 0
+    assert run("sync", "--store", two).exit_code == 0
+    say(one, "more here")
+    say(two, "more there")
+    assert run("sync", "--store", two).exit_code == 0
+    forked = run("sync", "--store", one)
+    assert forked.exit_code == 0
+    assert "grew on both sides" in forked.output
+    assert run("sync", "--store", one).exit_code == 0
+
+
+def test_a_store_without_a_far_one_names_the_way(tmp_path: Path) -> None:
+    say(f"sqlite:{tmp_path}/a.db", "hello")
+    refused = run("sync", "--store", f"sqlite:{tmp_path}/a.db")
+    assert refused.exit_code == 2
+    assert "--far" in refused.output
+    far = f"files:{tmp_path}/team"
+    assert run("sync", "--store", f"sqlite:{tmp_path}/a.db", "--far", far).exit_code == 0
+
+
+def test_what_waits_or_is_blocked_is_in_the_exit_status(tmp_path: Path) -> None:
+    store = f"hybrid:sqlite:{tmp_path}/a.db?far=http://127.0.0.1:9/acme"
+    say(store, "hello")
+    waiting = run("sync", "--store", store)
+    assert waiting.exit_code == 8
+    assert "refold login" in waiting.output
+    there = f"hybrid:sqlite:{tmp_path}/a.db?far=files:{tmp_path}/team"
+    assert run("sync", "nobody", "--store", there).exit_code == 4
+
+
+def test_erasing_asks_first_and_says_what_went(tmp_path: Path) -> None:
+    store = f"sqlite:{tmp_path}/a.db"
+    say(store, "the word is swordfish")
+    assert run("erase", "talk", "2", "--store", store).exit_code != 0
+    assert run("erase", "talk", "2", "--all", "--yes", "--store", store).exit_code == 2
+    assert run("erase", "talk", "9", "--yes", "--store", store).exit_code == 3
+    erased = run("erase", "talk", "2", "--yes", "--store", store)
+    assert erased.exit_code == 0
+    assert "1 event of talk erased" in erased.output
+    assert "swordfish" not in run("show", "talk", "--store", store).output
