@@ -20,6 +20,7 @@ import msgspec
 from refold.core import codec
 from refold.core.model import Artifact, Conversation, Erase, Event, Message, Note, Text
 from refold.edges.server import contents, logs
+from refold.edges.server.ends import Ends
 from refold.edges.server.route import Call, Lines, Plain
 from refold.errors import RefoldError, Unavailable
 from refold.log.draft import Draft
@@ -133,6 +134,9 @@ class Orgs:
 
     def store(self, org: str) -> MemoryStore:
         return self._kept
+
+    def ends(self, org: str) -> Ends:
+        return Ends(self._kept)
 
 
 _ROUTES = [
