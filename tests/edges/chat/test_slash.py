@@ -58,8 +58,8 @@ def test_commands_work_on_the_open_conversation(chat: Any) -> None:
 
 
 def test_a_typo_is_answered_with_the_nearest_name(chat: Any) -> None:
-    assert "did you mean undo?" in told(chat, "/undoo")
-    assert "did you mean resume?" in told(chat, "/resum")
+    assert "did you mean /undo?" in told(chat, "/undoo")
+    assert "did you mean /resume?" in told(chat, "/resum")
     assert "/help lists them" in told(chat, "/")
 
 
@@ -110,6 +110,38 @@ def test_a_fork_goes_its_own_way_and_one_can_go_back(chat: Any) -> None:
     assert chat.context.id == "talk"
 
 
+def test_a_fork_takes_what_the_table_says(chat: Any) -> None:
+    seq = chat.context.view.slots[1].seq
+    assert f"f2, a fork of talk at #{seq}" in told(chat, f"/fork f2 --at {seq}")
+    assert chat.context.id == "f2" and len(chat.context.view.slots) == 2
+    told(chat, "/resume talk")
+    assert f"--at {seq} forks there" in told(chat, f"/fork {seq}")
+    assert "there is no checkpoint 'nowhere'" in told(chat, "/fork f3 --at nowhere")
+    assert "does not take 'two'" in told(chat, "/fork one two")
+    assert chat.context.id == "talk"
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_the_chats_own_commands_have_one_help_text(chat: Any, name: str) -> None:
+    text = told(chat, f"/help {name}")
+    assert text == told(chat, f"/help /{name}") == told(chat, f"/{name} --help")
+    assert OWN[name].summary in text and f"Usage: /{name}" in text
+    assert name not in table() or OWN[name].summary == table()[name].summary
+
+
+def test_a_batch_to_revert_is_completed(chat: Any) -> None:
+    chat.answer("count to 3")
+    told(chat, "/compact --target 1900")
+    [batch] = [one.id for one in chat.context.log.batches()]
+    names = Names(Path("."), Session.holding(chat.context, chat.store), OWN)
+    assert words_for("/revert ", names) == [batch]
+
+
+def test_help_of_what_is_not_there_names_only_what_a_chat_has(chat: Any) -> None:
+    text = told(chat, "/help zzzzzzz")
+    assert "known: " in text and "serve" not in text and "login" not in text
+
+
 def test_a_new_conversation_starts_empty(chat: Any) -> None:
     told(chat, "/new")
     assert chat.context.id.startswith("chat-") and not chat.context.view.slots
@@ -150,6 +182,11 @@ def test_any_line_is_a_command_or_a_clear_refusal(text: str) -> None:
         ("/compact --dry", ["--dry-run"]),
         ("/why #", ["#5", "#6", "#8", "#9"]),
         ("/resume t", ["talk"]),
+        ("/model scr", ["scripted"]),
+        ("/model openai:gpt-4o-m", ["openai:gpt-4o-mini"]),
+        ("/model t", []),
+        ("/fork f2 --a", ["--at"]),
+        ("/fork f2 --at he", ["here"]),
         ("/context add sr", ["src/"]),
         ("look at @s", ["@setup.cfg", "@src/"]),
         ("look at @src/", ["@src/a.py"]),
@@ -164,8 +201,9 @@ def test_what_can_stand_there_is_completed(
     (tmp_path / "src").mkdir(exist_ok=True)
     (tmp_path / "src/a.py").touch()
     (tmp_path / "setup.cfg").touch()
+    chat.context.checkpoint("here")
     session = Session.holding(chat.context, chat.store)
-    names = Names(tmp_path, session, tuple(OWN))
+    names = Names(tmp_path, session, OWN)
     assert words_for(text, names) == found
 
 

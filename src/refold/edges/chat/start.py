@@ -58,7 +58,7 @@ def started(session: Session, given: ChatArguments, shown: Shown, lines: Lines) 
     )
     remembered.remember(store.url, chat.context.id, endpoint.model.spec, os.environ)
     if isinstance(lines, PromptLines):
-        root, own = chat.workspace.root, tuple(OWN)
+        root, own = chat.workspace.root, OWN
         lines.find_names = lambda: Names(root, Session.holding(chat.context, store), own)
     return chat
 
