@@ -294,6 +294,8 @@ class Chat:
         used = self.tools.call(call.name, arguments)
         self.context.append_result(call.id, used.text, name=call.name, is_error=used.is_error)
         self.shown.result(used)
+        if self.interrupts.asked:
+            raise KeyboardInterrupt
 
     def _close_calls(self) -> None:
         """Calls that were not run get an answer: the model is to know what happened."""
