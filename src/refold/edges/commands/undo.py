@@ -8,6 +8,7 @@ from typing import Annotated
 from msgspec import Meta
 from msgspec.structs import asdict
 
+from refold.edges.commands.batch_names import batch_noun
 from refold.edges.commands.command import Arguments, Command, Screen
 from refold.edges.commands.file_changes import show_put_back
 from refold.edges.commands.page_change import PageChange, page_size, sizes, sizes_text
@@ -28,13 +29,15 @@ class StepArguments(Arguments, frozen=True, kw_only=True):
 
 class Step(PageChange, frozen=True, kw_only=True):
     """One step of `undo` or `redo`: a compaction by its `batch`, or the restore written at `seq`;
-    `kind` is none if there was nothing to do. `made_room` is the batch by which the oldest
+    `kind` is none if there was nothing to do. `purpose` is what the batch was for.
+    `made_room` is the batch by which the oldest
     messages had to leave. The counts say how many steps are possible now. `changes` are the
     files that were put back."""
 
     kind: ChangeKind
     batch: str
     seq: int
+    purpose: str = ""
     made_room: str
     undo_steps: int
     redo_steps: int
@@ -62,6 +65,7 @@ def take_step(session: Session, take: Callable[[Context], Change]) -> Step:
         kind=done.kind,
         batch=done.batch,
         seq=done.seq,
+        purpose=done.purpose,
         made_room=done.made_room,
         undo_steps=len(past.standing),
         redo_steps=len(past.undone),
@@ -95,7 +99,9 @@ def show(step: Undone, screen: Screen) -> None:
 
 def show_step(step: Step, screen: Screen, *, done: str) -> None:
     """What was done, and what it did to the page."""
-    what = f"the compaction {step.batch}" if step.batch else f"the restore #{step.seq}"
+    what = (
+        f"the {batch_noun(step.purpose)} {step.batch}" if step.batch else f"the restore #{step.seq}"
+    )
     screen.line(("bold", f"{done}: {what}"), f", {sizes_text(step)}.")
     show_put_back(step.changes, screen)
     if step.made_room:
