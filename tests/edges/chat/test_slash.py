@@ -74,6 +74,19 @@ def test_a_command_before_the_first_message_finds_its_conversation(tmp_path: Pat
     assert "Conversation: fresh" in text and "Model: scripted" in text and "24,000" in text
 
 
+@pytest.mark.parametrize("name", table())
+def test_no_command_misses_a_conversation_that_has_not_begun(tmp_path: Path, name: str) -> None:
+    store = open_store(f"sqlite:{tmp_path / 'x.db'}")
+    text = told(chat_in(tmp_path, Scripted(0), id="fresh", store=store), f"/{name}")
+    assert "there is no conversation" not in text and "refold list" not in text
+
+
+def test_an_error_says_what_to_do_in_words_of_the_chat(chat: Any) -> None:
+    text = told(chat, "/why 999")
+    assert "there is no message #999" in text and "refold " not in text
+    assert "/memory list" in told(chat, "/memory forget")
+
+
 def test_the_model_can_be_changed_and_limits_follow(chat: Any) -> None:
     """Y-84"""
     assert "scripted, with a window of 24,000" in told(chat, "/model")

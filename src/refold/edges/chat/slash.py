@@ -23,7 +23,7 @@ from refold.edges.chat.names import new_id
 from refold.edges.cli.screen import Screen
 from refold.edges.commands import COMMANDS, fork, help_
 from refold.edges.commands.command import Arguments, Document
-from refold.edges.commands.line import HELP_OPTIONS, Line, arguments_of, parse, split
+from refold.edges.commands.line import HELP_OPTIONS, Line, arguments_of, as_lines, parse, split
 from refold.edges.commands.parameters import parameters_of
 from refold.edges.commands.session import Session
 from refold.errors import NotFound, RefoldError
@@ -82,12 +82,21 @@ def obey(chat: Chat, line: str) -> bool:
         else:
             return own.run(chat, arguments_of(own, words[1:]))
     except RefoldError as error:
-        chat.shown.error(error)
+        chat.shown.error(_in_chat_words(error, chat))
     except (Abort, KeyboardInterrupt):
         chat.shown.aside("Nothing was changed.")
     finally:
         chat.is_quiet_about_notices = False
     return True
+
+
+def _in_chat_words(error: RefoldError, chat: Chat) -> RefoldError:
+    """An error with what to do next as a line of the chat, not of a shell."""
+    id = chat.context.id
+    if isinstance(error, NotFound) and not chat.context.view.head and repr(id) in error.message:
+        return NotFound("there is nothing in this conversation yet", hint="ask something first")
+    error.hint = as_lines(error.hint, id)
+    return error
 
 
 def _asked_about(words: list[str]) -> OwnCommand | None:
