@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 from msgspec import Meta
@@ -10,21 +10,25 @@ from msgspec.structs import asdict
 
 from refold.edges.commands.batch_names import batch_noun
 from refold.edges.commands.command import Arguments, Command, Screen
-from refold.edges.commands.file_changes import show_put_back
+from refold.edges.commands.file_changes import confirm_changes, show_put_back
 from refold.edges.commands.page_change import PageChange, page_size, sizes, sizes_text
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import number
 from refold.engine.context import Context
 from refold.log.file_versions import FileChange
 from refold.log.reading import pages_of
-from refold.log.undo import ChangeKind, History, history
-from refold.log.undo import Undone as Change
+from refold.log.undo import Change, ChangeKind, History, history
+from refold.log.undo import Undone as Taken
 
 FILES = Meta(description="Where a restore put files back, take that back as well.")
 
 
+YES = Meta(description="Do not ask before files are put back.")
+
+
 class StepArguments(Arguments, frozen=True, kw_only=True):
     files: Annotated[bool, FILES] = False
+    yes: Annotated[bool, YES] = False
 
 
 class Step(PageChange, frozen=True, kw_only=True):
@@ -49,17 +53,29 @@ class Undone(Step, frozen=True, kw_only=True):
 
 
 def run(session: Session, arguments: StepArguments) -> Undone:
+    if arguments.files:
+        confirm_files(session, past_of(session).standing, yes=arguments.yes)
     step = take_step(session, lambda context: context.undo(files=arguments.files))
     return Undone(**asdict(step), undone=step.kind != "none")
 
 
-def take_step(session: Session, take: Callable[[Context], Change]) -> Step:
+def confirm_files(session: Session, steps: Sequence[Change], *, yes: bool) -> None:
+    """Asks before the last of these steps changes files: they may have been edited since."""
+    step = steps[-1] if steps else Change()
+    if step.kind != "restore":
+        return
+    with session.context() as context:
+        changes = context.files.changes(step.undone_at or step.seq)
+    confirm_changes(session, changes, yes=yes)
+
+
+def take_step(session: Session, take: Callable[[Context], Taken]) -> Step:
     """Undoes or redoes one step, and says what it did."""
     with session.context(writes=True) as context:
         before = page_size(context)
         done = take(context)
         after = page_size(context)
-    past = _past_of(session)
+    past = past_of(session)
     return Step(
         conversation=context.id,
         kind=done.kind,
@@ -74,7 +90,7 @@ def take_step(session: Session, take: Callable[[Context], Change]) -> Step:
     )
 
 
-def _past_of(session: Session) -> History:
+def past_of(session: Session) -> History:
     """What stands in the conversation asked for, and what was undone."""
     store, id = session.store, session.conversation
     pages = pages_of(store, id, last=store.conversation(id).head)
