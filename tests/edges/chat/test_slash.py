@@ -203,6 +203,8 @@ def test_any_line_is_a_command_or_a_clear_refusal(text: str) -> None:
         ("/context add sr", ["src/"]),
         ("look at @s", ["@setup.cfg", "@src/"]),
         ("look at @src/", ["@src/a.py"]),
+        ("look at @my", ["@my\\ notes.txt"]),
+        ("look at @my\\ n", ["@my\\ notes.txt"]),
         ("look at @../", []),
         ("look at @/etc/", []),
         ("hello", []),
@@ -214,6 +216,7 @@ def test_what_can_stand_there_is_completed(
     (tmp_path / "src").mkdir(exist_ok=True)
     (tmp_path / "src/a.py").touch()
     (tmp_path / "setup.cfg").touch()
+    (tmp_path / "my notes.txt").touch()
     chat.context.checkpoint("here")
     session = Session.holding(chat.context, chat.store)
     names = Names(tmp_path, session, OWN)

@@ -9,12 +9,14 @@ wrong gives no word. Neighbour: `prompt` offers the words.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from pathlib import Path
 
 from msgspec import Struct
 
+from refold.edges.chat.mentions import mention
 from refold.edges.commands.candidates import in_chat
 from refold.edges.commands.parameters import Taking
 from refold.edges.commands.session import Session
@@ -22,6 +24,8 @@ from refold.edges.workspace.ignored import NEVER
 from refold.errors import RefoldError
 
 ENTRIES_MAX = 500
+# The last word; a space after a backslash is part of it.
+_LAST = re.compile(r"(?:\\ |[^ ])*\Z")
 
 
 class Names(Struct, frozen=True):
@@ -35,11 +39,11 @@ class Names(Struct, frozen=True):
 
 def words_for(text: str, names: Names) -> list[str]:
     """The words that the last, unfinished word of a text could become."""
-    last = text.rpartition(" ")[2]
+    last = _LAST.search(text)[0]  # type: ignore[index]
     if text.startswith("/"):
         found = _command_words(text, last, names)
     elif last.startswith("@"):
-        found = [f"@{path}" for path in paths(last[1:], names.root)]
+        found = [mention(path) for path in paths(last[1:].replace("\\ ", " "), names.root)]
     else:
         found = []
     return sorted({word for word in found if word.startswith(last) and word != last})

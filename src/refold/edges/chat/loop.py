@@ -215,8 +215,8 @@ class Chat:
         if not self.context.view.title:
             self.context.update(title=cut(one_line(text), TITLE_CHARS))
         content, missing = with_files(text, self.workspace, self.context)
-        for path in missing:
-            self.shown.aside(("dim", f"@{path} is no file here; it is sent as it stands"))
+        for reason in missing:
+            self.shown.aside(("dim", f"{reason}; it is sent as it stands"))
         self.context.append({"role": "user", "content": content})
 
     def _work(self) -> None:
