@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from refold.edges.chat.completion import Names, words_for
 from refold.edges.chat.scripted import Scripted
 from refold.edges.chat.slash import OWN, obey
+from refold.edges.chat.start import greet
 from refold.edges.commands.line import table
 from refold.edges.commands.session import Session
 from refold.stores import open_store
@@ -180,6 +181,14 @@ def test_any_line_is_a_command_or_a_clear_refusal(text: str) -> None:
     chat = chat_in(Path("."), Scripted(0))
     if text.split()[:1] not in (["doctor"], ["exit"], ["quit"]):
         assert obey(chat, "/" + text) in (True, False)
+
+
+def test_a_chat_begins_with_where_one_is(chat: Any, tmp_path: Path) -> None:
+    before = len(seen(chat))
+    greet(chat)
+    first, second = seen(chat)[before:].splitlines()
+    assert first == f"scripted in {tmp_path}; /help lists the commands"
+    assert second == "This is talk: read a.txt (4 messages)"
 
 
 # --- completion ---
