@@ -94,6 +94,8 @@ def test_the_model_can_be_changed_and_limits_follow(chat: Any) -> None:
     assert "openai:gpt-4o, with a window of 128,000" in told(chat, "/model openai:gpt-4o")
     assert chat.context.budget.window == 128_000
     assert "names no provider" in told(chat, "/model opnai:x")
+    assert "did you mean scripted?" in told(chat, "/model scriptd")
+    assert ", scripted" in told(chat, "/model zzzzzz")
     assert chat.endpoint.model.name == "gpt-4o"
 
 
