@@ -46,6 +46,7 @@ def _write(log: OpenLog, model: ActiveModel, change: Change, reverts: list[Rever
         batch=change.batch,
         seq=change.seq,
         kind=change.kind,
+        purpose=change.purpose,
         tokens_before=before,
         tokens_after=model.current,
         # The writes of a step stand in the log directly after the event that it wrote.

@@ -21,7 +21,8 @@ from refold.core.switches import switches
 
 class Batch(Struct, frozen=True, kw_only=True):
     """One compaction: `id` is what `revert` takes, `seq` that of its first edit. It is `live`
-    unless it was undone, or lies in a stretch that a restore switched off."""
+    unless it was undone, or lies in a stretch that a restore switched off. `purpose` says what it
+    is for where it is no ordinary compaction (`core.model.MADE_ROOM` and its neighbours)."""
 
     id: str
     seq: int
@@ -31,6 +32,7 @@ class Batch(Struct, frozen=True, kw_only=True):
     tokens_before: int
     tokens_after: int
     live: bool
+    purpose: str = ""
 
 
 def batches_of(events: Iterable[Event]) -> list[Batch]:
@@ -40,10 +42,11 @@ def batches_of(events: Iterable[Event]) -> list[Batch]:
     found: dict[str, Batch] = {}
     tokens = 0
     for event, state in _states(log):
-        id = _batch_of(event)
+        edit = _edit_of(event)
+        id = edit.batch if edit else ""
         before, tokens = tokens, _tokens(state)
-        if id:
-            known = found.get(id) or _begun(id, event, before)
+        if edit and id:
+            known = found.get(id) or _begun(edit, event, before)
             found[id] = replace(
                 known,
                 edits=known.edits + 1,
@@ -72,14 +75,14 @@ def _states(log: Sequence[Event]) -> Iterator[tuple[Event, Fold]]:
         yield event, state
 
 
-def _batch_of(event: Event) -> str:
+def _edit_of(event: Event) -> Replace | Hide | Summarize | None:
     body = decode(event) if event.kind == "edit" else None
-    return body.batch if isinstance(body, Replace | Hide | Summarize) else ""
+    return body if isinstance(body, Replace | Hide | Summarize) else None
 
 
-def _begun(id: str, event: Event, tokens_before: int) -> Batch:
+def _begun(edit: Replace | Hide | Summarize, event: Event, tokens_before: int) -> Batch:
     return Batch(
-        id=id,
+        id=edit.batch,
         seq=event.seq,
         at_ms=event.at_ms,
         strategy=event.by,
@@ -87,6 +90,7 @@ def _begun(id: str, event: Event, tokens_before: int) -> Batch:
         tokens_before=tokens_before,
         tokens_after=tokens_before,
         live=False,
+        purpose=edit.purpose,
     )
 
 

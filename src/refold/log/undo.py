@@ -55,7 +55,11 @@ class Change(Struct, frozen=True, kw_only=True):
     seq: int = 0
     batch: str = ""
     undone_at: int = 0
-    is_room: bool = False
+    purpose: str = ""
+
+    @property
+    def is_room(self) -> bool:
+        return self.purpose == MADE_ROOM
 
     @property
     def kind(self) -> ChangeKind:
@@ -76,13 +80,16 @@ class History(Struct, frozen=True, kw_only=True):
 
 class Undone(Struct, frozen=True, kw_only=True):
     """What `undo` switched off, or `redo` on again: a compaction by its `batch`, or the restore
-    written at `seq`; false if there was nothing. `made_room` is the batch by which the oldest
-    messages had to leave, because the page would not have fitted. `files_at` is where the files
-    were as they are to be then, and `changes` are those that were put back."""
+    written at `seq`; false if there was nothing. `purpose` is what a batch was for, where it was
+    no ordinary compaction: messages hidden by hand, a page that was cleared. `made_room` is the
+    batch by which the oldest messages had to leave, because the page would not have fitted.
+    `files_at` is where the files were as they are to be then, and `changes` are those that were
+    put back."""
 
     batch: str = ""
     seq: int = 0
     kind: ChangeKind = "none"
+    purpose: str = ""
     tokens_before: int = 0
     tokens_after: int = 0
     made_room: str = ""
@@ -118,8 +125,8 @@ def history(events: Iterable[Event]) -> History:
             continue
         edit = body if isinstance(body, Replace | Hide | Summarize) else None
         batch = edit.batch if edit else ""
-        is_room = edit is not None and edit.purpose == MADE_ROOM
-        change = Change(seq=event.seq, batch=batch, is_room=is_room)
+        purpose = edit.purpose if edit else ""
+        change = Change(seq=event.seq, batch=batch, purpose=purpose)
         changes.setdefault(batch or event.seq, change)
         if event.seq not in off:
             standing.add(batch or event.seq)

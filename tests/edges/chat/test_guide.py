@@ -18,7 +18,7 @@ SAID = (
     "write notes.md: The port is 8443.",
     "/restore 10 --files --dry-run",
     "/restore 10 --files --yes",
-    "/undo --files",
+    "/undo --files --yes",
     "/undoo",
 )
 

@@ -16,6 +16,7 @@ from refold import dialects
 from refold.config import Config
 from refold.edges.chat.interrupts import Interrupts
 from refold.edges.chat.loop import STOPPED
+from refold.edges.chat.mentions import mention, mentioned
 from refold.edges.endpoints.client import Refused
 from refold.errors import Denied, Unavailable
 from tests.edges.chat.rooms import (
@@ -102,6 +103,38 @@ def test_no_text_of_a_model_steers_the_terminal(tmp_path: Path) -> None:
     assert "\\x1b[31mred" in text and "✔" in text
 
 
+@pytest.mark.parametrize("said_so", ["@my\\ notes.txt", '@"my notes.txt"', '(@"my notes.txt").'])
+def test_a_file_with_a_space_is_taken_along(tmp_path: Path, said_so: str) -> None:
+    (tmp_path / "my notes.txt").write_text("port 8443")
+    chat = chat_in(tmp_path, Replies(said("ok")))
+    chat.answer(f"look at {said_so}")
+    assert "port 8443" in str(chat.endpoint.requests[0]["messages"])  # type: ignore[attr-defined]
+
+
+@given(st.text(st.characters(exclude_characters='"\n', exclude_categories=["Cs"]), min_size=1))
+def test_what_is_completed_is_mentioned(path: str) -> None:
+    assert mentioned(f"look at {mention(path)} now") == [path]
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("sub", "is a folder"),
+        ("sub/", "is a folder"),
+        ("/etc/hostname", "is outside of the folder"),
+        ("../x", "is outside of the folder"),
+        ("nothing.txt", "is no file here"),
+        ("data.bin", "is not text"),
+    ],
+)
+def test_a_mention_that_is_not_read_says_why(tmp_path: Path, path: str, reason: str) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "data.bin").write_bytes(b"\0\1")
+    chat = chat_in(tmp_path, Replies(said("ok")))
+    chat.answer(f"look at @{path}")
+    assert f"@{path} " in seen(chat) and reason in seen(chat)
+
+
 def test_a_mention_takes_the_file_along(tmp_path: Path) -> None:
     (tmp_path / "my notes.md").write_text("remember the milk")
     (tmp_path / "big.txt").write_text("word " * 20_000)
@@ -110,7 +143,7 @@ def test_a_mention_takes_the_file_along(tmp_path: Path) -> None:
     chat.answer(r"compare @my\ notes.md with @big.txt, me@example.org and @../x.")
     [sent] = [m["content"] for m in endpoint.requests[0]["messages"] if m["role"] == "user"]
     assert "remember the milk" in sent and "art-" in sent and len(sent) < 10_000
-    assert "@../x is no file here" in seen(chat)
+    assert "@../x is outside of the folder" in seen(chat)
     assert [one.artifact.name for one in chat.context.artifacts.list()] == ["big.txt"]
 
 
@@ -129,13 +162,17 @@ def test_ctrl_c_stops_a_reply_and_keeps_what_came(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_stops_a_command_and_all_it_started(tmp_path: Path) -> None:
-    command = '{"command": "sleep 60 & echo $! > pid; sleep 60"}'
-    chat = chat_in(tmp_path, Replies(called("run_command", command), said("ok")), yes=True)
+    command = '{"command": "echo PARTIAL; sleep 60 & echo $! > pid; sleep 60"}'
+    calls = [*called("run_command", command)[:1], *called("run_command", "{}", "c2")]
+    calls[1]["choices"][0]["delta"]["tool_calls"][0]["index"] = 1
+    chat = chat_in(tmp_path, Replies(calls, said("ok")), yes=True)
     threading.Thread(target=interrupt_once_there, args=(tmp_path / "pid",)).start()
     began = time.monotonic()
     chat.answer("go")
     assert time.monotonic() - began < 20
-    assert STOPPED in str(chat.context.request("openai_chat")["messages"])
+    *_, first, second = chat.context.request("openai_chat")["messages"]
+    assert first["content"] == "PARTIAL\n[stopped by the user]" and second["content"] == STOPPED
+    assert "PARTIAL" in seen(chat) and "Stopped. What came is kept." in seen(chat)
     pid = int((tmp_path / "pid").read_text())
     time.sleep(0.05)
     assert not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text()

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from refold.edges.chat.completion import Names, words_for
 from refold.edges.chat.scripted import Scripted
 from refold.edges.chat.slash import OWN, obey
+from refold.edges.chat.start import greet
 from refold.edges.commands.line import table
 from refold.edges.commands.session import Session
 from refold.stores import open_store
@@ -58,8 +59,8 @@ def test_commands_work_on_the_open_conversation(chat: Any) -> None:
 
 
 def test_a_typo_is_answered_with_the_nearest_name(chat: Any) -> None:
-    assert "did you mean undo?" in told(chat, "/undoo")
-    assert "did you mean resume?" in told(chat, "/resum")
+    assert "did you mean /undo?" in told(chat, "/undoo")
+    assert "did you mean /resume?" in told(chat, "/resum")
     assert "/help lists them" in told(chat, "/")
 
 
@@ -74,12 +75,27 @@ def test_a_command_before_the_first_message_finds_its_conversation(tmp_path: Pat
     assert "Conversation: fresh" in text and "Model: scripted" in text and "24,000" in text
 
 
+@pytest.mark.parametrize("name", table())
+def test_no_command_misses_a_conversation_that_has_not_begun(tmp_path: Path, name: str) -> None:
+    store = open_store(f"sqlite:{tmp_path / 'x.db'}")
+    text = told(chat_in(tmp_path, Scripted(0), id="fresh", store=store), f"/{name}")
+    assert "there is no conversation" not in text and "refold list" not in text
+
+
+def test_an_error_says_what_to_do_in_words_of_the_chat(chat: Any) -> None:
+    text = told(chat, "/why 999")
+    assert "there is no message #999" in text and "refold " not in text
+    assert "/memory list" in told(chat, "/memory forget")
+
+
 def test_the_model_can_be_changed_and_limits_follow(chat: Any) -> None:
     """Y-84"""
     assert "scripted, with a window of 24,000" in told(chat, "/model")
     assert "openai:gpt-4o, with a window of 128,000" in told(chat, "/model openai:gpt-4o")
     assert chat.context.budget.window == 128_000
     assert "names no provider" in told(chat, "/model opnai:x")
+    assert "did you mean scripted?" in told(chat, "/model scriptd")
+    assert ", scripted" in told(chat, "/model zzzzzz")
     assert chat.endpoint.model.name == "gpt-4o"
 
 
@@ -110,6 +126,38 @@ def test_a_fork_goes_its_own_way_and_one_can_go_back(chat: Any) -> None:
     assert chat.context.id == "talk"
 
 
+def test_a_fork_takes_what_the_table_says(chat: Any) -> None:
+    seq = chat.context.view.slots[1].seq
+    assert f"f2, a fork of talk at #{seq}" in told(chat, f"/fork f2 --at {seq}")
+    assert chat.context.id == "f2" and len(chat.context.view.slots) == 2
+    told(chat, "/resume talk")
+    assert f"--at {seq} forks there" in told(chat, f"/fork {seq}")
+    assert "there is no checkpoint 'nowhere'" in told(chat, "/fork f3 --at nowhere")
+    assert "does not take 'two'" in told(chat, "/fork one two")
+    assert chat.context.id == "talk"
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_the_chats_own_commands_have_one_help_text(chat: Any, name: str) -> None:
+    text = told(chat, f"/help {name}")
+    assert text == told(chat, f"/help /{name}") == told(chat, f"/{name} --help")
+    assert OWN[name].summary in text and f"Usage: /{name}" in text
+    assert name not in table() or OWN[name].summary == table()[name].summary
+
+
+def test_a_batch_to_revert_is_completed(chat: Any) -> None:
+    chat.answer("count to 3")
+    told(chat, "/compact --target 1900")
+    [batch] = [one.id for one in chat.context.log.batches()]
+    names = Names(Path("."), Session.holding(chat.context, chat.store), OWN)
+    assert words_for("/revert ", names) == [batch]
+
+
+def test_help_of_what_is_not_there_names_only_what_a_chat_has(chat: Any) -> None:
+    text = told(chat, "/help zzzzzzz")
+    assert "known: " in text and "serve" not in text and "login" not in text
+
+
 def test_a_new_conversation_starts_empty(chat: Any) -> None:
     told(chat, "/new")
     assert chat.context.id.startswith("chat-") and not chat.context.view.slots
@@ -137,6 +185,14 @@ def test_any_line_is_a_command_or_a_clear_refusal(text: str) -> None:
         assert obey(chat, "/" + text) in (True, False)
 
 
+def test_a_chat_begins_with_where_one_is(chat: Any, tmp_path: Path) -> None:
+    before = len(seen(chat))
+    greet(chat)
+    first, second = seen(chat)[before:].splitlines()
+    assert first == f"scripted in {tmp_path}; /help lists the commands"
+    assert second == "This is talk: read a.txt (4 messages)"
+
+
 # --- completion ---
 
 
@@ -150,9 +206,16 @@ def test_any_line_is_a_command_or_a_clear_refusal(text: str) -> None:
         ("/compact --dry", ["--dry-run"]),
         ("/why #", ["#5", "#6", "#8", "#9"]),
         ("/resume t", ["talk"]),
+        ("/model scr", ["scripted"]),
+        ("/model openai:gpt-4o-m", ["openai:gpt-4o-mini"]),
+        ("/model t", []),
+        ("/fork f2 --a", ["--at"]),
+        ("/fork f2 --at he", ["here"]),
         ("/context add sr", ["src/"]),
         ("look at @s", ["@setup.cfg", "@src/"]),
         ("look at @src/", ["@src/a.py"]),
+        ("look at @my", ["@my\\ notes.txt"]),
+        ("look at @my\\ n", ["@my\\ notes.txt"]),
         ("look at @../", []),
         ("look at @/etc/", []),
         ("hello", []),
@@ -164,8 +227,10 @@ def test_what_can_stand_there_is_completed(
     (tmp_path / "src").mkdir(exist_ok=True)
     (tmp_path / "src/a.py").touch()
     (tmp_path / "setup.cfg").touch()
+    (tmp_path / "my notes.txt").touch()
+    chat.context.checkpoint("here")
     session = Session.holding(chat.context, chat.store)
-    names = Names(tmp_path, session, tuple(OWN))
+    names = Names(tmp_path, session, OWN)
     assert words_for(text, names) == found
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import refold
 from refold.edges.cli.completing import answer
-from refold.edges.commands import COMMANDS
+from refold.edges.commands import COMMANDS, load
 from refold.edges.commands.candidates import in_chat, in_shell
 from refold.edges.commands.completion import SCRIPTS
 from refold.edges.commands.session import Session
@@ -20,7 +20,7 @@ from tests.edges.cli.rooms import PROGRAM, run
 
 
 def chat(line: str, session: Session | None = None) -> set[str]:
-    return {one.text for one in in_chat(line, session, also=["quit"])}
+    return {one.text for one in in_chat(line, session, also={"quit": load("help")})}
 
 
 def test_names_of_commands_are_completed() -> None:

@@ -85,8 +85,8 @@ def test_an_option_may_stand_alone_where_it_has_a_value_of_its_own() -> None:
     ("line", "reason", "hint"),
     [
         ("/", "no command is named", "/help"),
-        ("/compct", "there is no command /compct", "did you mean compact?"),
-        ("/qit", "there is no command /qit", "did you mean quit?"),
+        ("/compct", "there is no command /compct", "did you mean /compact?"),
+        ("/qit", "there is no command /qit", "did you mean /quit?"),
         ("/artifacts", "/artifacts needs one of: list, show", "/help artifacts"),
         ("/artifacts lst", "there is no command /artifacts lst", "did you mean list?"),
         ("/compact --dryrun", "/compact has no option --dryrun", "did you mean --dry-run?"),

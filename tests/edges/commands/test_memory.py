@@ -61,6 +61,15 @@ def test_another_project_has_its_own_memory():
         assert run("memory", "list", *words).exit_code != 0
 
 
+@pytest.mark.parametrize("words", [(), ("--source",), ("--scope", "team"), ("--tag", ""), ("",)])
+def test_forgetting_without_a_name_is_refused_before_anything_is_asked(words):
+    done("memory", "add", "The port is 6432")
+    refused = run("memory", "forget", *words, input="y\n")
+    assert refused.exit_code == 2 and "nothing says what to forget" in refused.output
+    assert "for good?" not in refused.output and "--before" in refused.output
+    assert entries("list") == ["The port is 6432"]
+
+
 def test_forgetting_asks_and_names_what_it_means():
     done("memory", "add", "The port is 1", "--tag", "infra")
     refused = run("memory", "forget", "--tag", "infra")

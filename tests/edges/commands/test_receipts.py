@@ -22,15 +22,15 @@ def test_every_compaction_is_listed_with_its_state(url: str) -> None:
     run("compact", "fix-login", "--strategy", "gist", "--target", "60")
     run("clear", "fix-login", "--yes")
     lines = printed("receipts", "fix-login").splitlines()
-    assert lines[0].split() == ["BATCH", "SEQ", "AT", "BY", "EDITS", "TOKENS", "STATE"]
+    assert lines[0].split() == ["BATCH", "KIND", "SEQ", "AT", "BY", "EDITS", "TOKENS", "STATE"]
     cells = [line.split() for line in lines[1:4]]
-    assert [(row[0], row[3], row[-1]) for row in cells] == [
-        ("BATCH", "hide", "undone"),
-        ("BATCH", "gist", "live"),
-        ("BATCH", "user", "live"),
+    assert [(row[0], row[1], row[4], row[-1]) for row in cells] == [
+        ("BATCH", "compaction", "hide", "undone"),
+        ("BATCH", "compaction", "gist", "live"),
+        ("BATCH", "clear", "user", "live"),
     ]
     assert lines[4:] == [
-        "2 compactions on the page, 1 undone.",
+        "1 compaction, 1 clear on the page, 1 undone.",
         "Take one back with: refold revert fix-login BATCH",
         "Undo with: refold undo fix-login",
     ]

@@ -4,6 +4,8 @@ lies between two."""
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import example, given, settings
@@ -11,8 +13,12 @@ from hypothesis import strategies as st
 
 import refold
 from refold.core.model import View
+from refold.edges.cli.screen import Screen
+from refold.edges.commands.file_changes import confirm_changes
 from refold.edges.commands.position import point_seq, seq_of
+from refold.edges.commands.session import Session
 from refold.errors import Invalid, NotFound, RefoldError
+from refold.log.file_versions import FileChange
 from tests.edges.cli.rooms import as_json, run
 from tests.edges.commands.golden import printed, refused
 
@@ -198,10 +204,40 @@ def test_restore_puts_files_back_and_undo_brings_them(start: str) -> None:
     told = printed("restore", "files", start, "--files", "--yes")
     assert "  a.py is as it was then\n  b.py was not there then: removed\n" in told
     assert files() == {"a.py": "one\n"}
-    assert "  b.py is there again\n" in printed("undo", "files", "--files")
+    assert "  b.py is there again\n" in printed("undo", "files", "--files", "--yes")
     assert files() == before
-    printed("redo", "files", "--files")
+    printed("redo", "files", "--files", "--yes")
     assert files() == {"a.py": "one\n"}
+
+
+@pytest.mark.parametrize("step", ["undo", "redo"])
+def test_a_step_that_changes_files_asks_first(start: str, step: str) -> None:
+    """An edit by hand is not lost without a question."""
+    printed("restore", "files", start, "--files", "--yes")
+    if step == "redo":
+        printed("undo", "files", "--files", "--yes")
+    Path("a.py").write_text("by hand\n")
+    before, head = files(), as_json("show", "files")["head"]
+    asked = run(step, "files", "--files")
+    assert asked.exit_code == 2 and "-by hand" in asked.output and "--yes" in asked.output
+    assert files() == before and as_json("show", "files")["head"] == head
+    printed(step, "files", "--files", "--yes")
+    assert files() != before
+
+
+@pytest.mark.parametrize(
+    ("kinds", "question"),
+    [
+        (["change"], "Put 1 file back?"),
+        (["remove"], "Remove 1 file?"),
+        (["create", "change", "remove"], "Put 2 files back and remove 1 file?"),
+    ],
+)
+def test_the_question_says_what_becomes_of_files(kinds: list[Any], question: str) -> None:
+    changes = [FileChange(path="a", change=kind) for kind in kinds]
+    with patch("refold.edges.cli.screen.Screen.ask", return_value=True) as ask:
+        confirm_changes(Session(screen=Screen()), changes, yes=False)
+    ask.assert_called_once_with(question)
 
 
 def test_files_are_put_back_only_after_a_question(start: str) -> None:

@@ -93,3 +93,15 @@ def test_undo_says_that_the_oldest_had_to_leave(url: str) -> None:
     assert lines[0].startswith("Undone: the compaction BATCH, ")
     reason = "The page would not have fitted: its oldest messages left (batch BATCH)."
     assert lines[1] == reason
+
+
+def test_what_was_hidden_by_hand_is_no_compaction(url: str) -> None:
+    seq = as_json("show", "fix-login")["slots"][1]["seq"]
+    run("hide", "fix-login", str(seq))
+    assert "1 hide on the page, 0 undone." in printed("receipts", "fix-login")
+    assert as_json("context", "fix-login")["compactions"] == []
+    assert "compaction" not in run("statusline", "fix-login").output
+    assert printed("undo", "fix-login").startswith("Undone: the hide BATCH, ")
+    assert printed("redo", "fix-login").startswith("Redone: the hide BATCH, ")
+    run("clear", "fix-login", "--yes")
+    assert printed("undo", "fix-login").startswith("Undone: the clear BATCH, ")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from refold.core.plan import Receipt
+from refold.edges.commands.compaction_shown import saved_text
 from refold.edges.displays.box import compaction_box, usage_box
 from refold.edges.displays.overview import Kept, Overview, Said, overview_lines
 from refold.edges.displays.phrases import (
@@ -178,3 +179,11 @@ def test_notices_are_told_in_sentences_and_coherence_only_where_it_was_checked()
 def test_a_fitted_text_takes_at_most_its_columns(text: str, columns: int) -> None:
     short = fitted(text, columns)
     assert width(short) <= columns and (short == text or width(text) > columns)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "text"),
+    [(0, "0"), (999, "999"), (1_000, "1.0K"), (5_779, "5.8K"), (10_000, "10K"), (58_900, "58K")],
+)
+def test_what_was_saved_is_said_by_the_hundred(tokens: int, text: str) -> None:
+    assert saved_text(tokens) == text

@@ -9,18 +9,23 @@ wrong gives no word. Neighbour: `prompt` offers the words.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from pathlib import Path
 
 from msgspec import Struct
 
+from refold.edges.chat.mentions import mention
 from refold.edges.commands.candidates import in_chat
+from refold.edges.commands.parameters import Taking
 from refold.edges.commands.session import Session
 from refold.edges.workspace.ignored import NEVER
 from refold.errors import RefoldError
 
 ENTRIES_MAX = 500
+# The last word; a space after a backslash is part of it.
+_LAST = re.compile(r"(?:\\ |[^ ])*\Z")
 
 
 class Names(Struct, frozen=True):
@@ -29,16 +34,16 @@ class Names(Struct, frozen=True):
 
     root: Path
     session: Session | None = None
-    own: tuple[str, ...] = ()
+    own: Mapping[str, Taking] = {}
 
 
 def words_for(text: str, names: Names) -> list[str]:
     """The words that the last, unfinished word of a text could become."""
-    last = text.rpartition(" ")[2]
+    last = _LAST.search(text)[0]  # type: ignore[index]
     if text.startswith("/"):
         found = _command_words(text, last, names)
     elif last.startswith("@"):
-        found = [f"@{path}" for path in paths(last[1:], names.root)]
+        found = [mention(path) for path in paths(last[1:].replace("\\ ", " "), names.root)]
     else:
         found = []
     return sorted({word for word in found if word.startswith(last) and word != last})
@@ -49,10 +54,7 @@ def _command_words(text: str, last: str, names: Names) -> Iterable[str]:
     if " " not in text:
         return [f"/{name}" for name in candidates]
     try:
-        if last.startswith("#"):
-            return _handles(names.session)
-        is_own = text[1:].split(" ")[0] in names.own
-        return [*candidates, *_conversations(names.session)] if is_own else candidates
+        return _handles(names.session) if last.startswith("#") else candidates
     except (RefoldError, OSError):
         return candidates
 
@@ -63,14 +65,6 @@ def _handles(session: Session | None) -> list[str]:
         return []
     with session.context() as context:
         return [f"#{slot.seq}" for slot in context.view.slots[-ENTRIES_MAX:]]
-
-
-def _conversations(session: Session | None) -> list[str]:
-    from refold.conversations.listing import newest
-
-    if session is None:
-        return []
-    return [about.id for about in newest(session.store)[:ENTRIES_MAX]]
 
 
 def paths(text: str, root: Path) -> list[str]:

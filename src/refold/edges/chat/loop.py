@@ -215,8 +215,8 @@ class Chat:
         if not self.context.view.title:
             self.context.update(title=cut(one_line(text), TITLE_CHARS))
         content, missing = with_files(text, self.workspace, self.context)
-        for path in missing:
-            self.shown.aside(("dim", f"@{path} is no file here; it is sent as it stands"))
+        for reason in missing:
+            self.shown.aside(("dim", f"{reason}; it is sent as it stands"))
         self.context.append({"role": "user", "content": content})
 
     def _work(self) -> None:
@@ -294,6 +294,8 @@ class Chat:
         used = self.tools.call(call.name, arguments)
         self.context.append_result(call.id, used.text, name=call.name, is_error=used.is_error)
         self.shown.result(used)
+        if self.interrupts.asked:
+            raise KeyboardInterrupt
 
     def _close_calls(self) -> None:
         """Calls that were not run get an answer: the model is to know what happened."""

@@ -25,6 +25,7 @@ from refold.settings.writer import KEY_DOMAINS
 WAIT_S, WAIT_S_MAX = 120, 1_800
 OUTPUT_BYTES_MAX = 4 * 1024 * 1024
 POLL_S = 0.02
+STOPPED = "stopped by the user"
 
 
 class Ran(Struct, frozen=True, kw_only=True):
@@ -42,8 +43,8 @@ class Ran(Struct, frozen=True, kw_only=True):
 
 
 def run(command: str, folder: Path, *, wait_s: float, interrupts: Interrupts) -> Ran:
-    """Runs a command line of the shell. KeyboardInterrupt once the person stopped it, and it is
-    ended."""
+    """Runs a command line of the shell. One that the person stopped is ended, and what it printed
+    until then is its output; `interrupts` knows that the rest is to stop as well."""
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
             ["/bin/sh", "-c", command],
@@ -57,6 +58,8 @@ def run(command: str, folder: Path, *, wait_s: float, interrupts: Interrupts) ->
         try:
             with interrupts.waiting():
                 ended = _waited(process, wait_s, output.fileno())
+        except KeyboardInterrupt:
+            ended = STOPPED
         finally:
             _kill(process)
         return Ran(output=_text(output.fileno()), status=process.returncode, ended=ended)

@@ -18,14 +18,16 @@ def talk(session: Session, given: ChatArguments) -> ChatEnded:
     watched = session.screen
     screen = watched if isinstance(watched, Screen) else Screen(json_output=True)
     lines = lines_for(screen, session.stdin)
-    read_ahead(lines, given)
+    is_greeted = read_ahead(screen, lines, given)
     # The engine is large: a person who types first does not wait for it.
     from refold.edges.chat.shown import Shown
     from refold.edges.chat.slash import obey
-    from refold.edges.chat.start import started
+    from refold.edges.chat.start import greet, started
 
     chat = started(session, given, Shown(screen), lines)
     try:
+        if lines.can_ask and not is_greeted:
+            greet(chat)
         chat.run(obey)
         stats = chat.context.stats()
     finally:

@@ -18,9 +18,9 @@ from msgspec import Struct
 
 from refold.dialects.wire import objects_in
 from refold.display import cut, number, one_line
-from refold.edges.endpoints.model_names import NamedModel
+from refold.edges.endpoints.model_names import SCRIPTED, NamedModel
 
-SPEC = "scripted"
+SPEC = SCRIPTED
 WINDOW = 24_000
 WORD_S = 0.005
 FILES_MAX = 40

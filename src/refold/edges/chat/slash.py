@@ -11,30 +11,61 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Callable
+from typing import Annotated, Any
 
 from click.exceptions import Abort
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from refold.conversations.listing import id_of, meta_of, newest, title_of
 from refold.edges.chat import remembered
 from refold.edges.chat.loop import Chat, endpoint_for
 from refold.edges.chat.names import new_id
 from refold.edges.cli.screen import Screen
-from refold.edges.commands.command import Document
-from refold.edges.commands.line import HELP_OPTIONS, Line, parse, split
+from refold.edges.commands import COMMANDS, fork, help_
+from refold.edges.commands.command import Arguments, Document
+from refold.edges.commands.line import HELP_OPTIONS, Line, arguments_of, as_lines, parse, split
+from refold.edges.commands.parameters import parameters_of
 from refold.edges.commands.session import Session
-from refold.errors import Invalid, NotFound, RefoldError
+from refold.errors import NotFound, RefoldError
 from refold.log.reading import open_id_checked
 
 LISTED_MAX = 20
+MODEL = Meta(
+    description="openai:NAME, anthropic:NAME, ollama:NAME, URL#NAME, ... or scripted.",
+    extra={"positional": True, "completes": "chat-model"},
+)
+ID = Meta(
+    description="The conversation, by its id, or as @1 for the newest.",
+    extra={"positional": True, "metavar": "ID", "completes": "conversation"},
+)
+NEW = Meta(
+    description="Its id; by default one is made of the time.",
+    extra={"positional": True, "metavar": "ID"},
+)
 
 
-class OwnCommand(Struct, frozen=True):
-    """A command of the chat itself: what it takes, what it does, in one line, and how."""
+class ModelArguments(Arguments, frozen=True, kw_only=True):
+    model: Annotated[str, MODEL] = ""
 
-    takes: str
+
+class ResumeArguments(Arguments, frozen=True, kw_only=True):
+    conversation: Annotated[str, ID] = ""
+
+
+class NewArguments(Arguments, frozen=True, kw_only=True):
+    conversation: Annotated[str, NEW] = ""
+
+
+class OwnCommand(Struct, frozen=True, kw_only=True):
+    """A command of the chat itself, or one of the table that does more in a chat: it takes and
+    explains what the table says. `run` says whether the chat goes on."""
+
+    name: str
     summary: str
-    run: Callable[[Chat, str], bool]
+    arguments: type[Arguments]
+    run: Callable[[Chat, Any], bool]
+    details: str = ""
+    on: str = "nothing"
 
 
 def obey(chat: Chat, line: str) -> bool:
@@ -43,14 +74,15 @@ def obey(chat: Chat, line: str) -> bool:
     own = OWN.get(words[0]) if words else None
     chat.is_quiet_about_notices = own is None
     try:
-        if own is None:
+        asked = _asked_about(words)
+        if asked is not None:
+            help_.show(help_.explained(asked), _screen(chat))
+        elif own is None:
             _run(chat, parse(line, also=OWN))
-        elif {*HELP_OPTIONS} & {*words}:
-            chat.shown.aside(_explained(words[0]))
         else:
-            return own.run(chat, " ".join(words[1:]))
+            return own.run(chat, arguments_of(own, words[1:]))
     except RefoldError as error:
-        chat.shown.error(error)
+        chat.shown.error(_in_chat_words(error, chat))
     except (Abort, KeyboardInterrupt):
         chat.shown.aside("Nothing was changed.")
     finally:
@@ -58,12 +90,33 @@ def obey(chat: Chat, line: str) -> bool:
     return True
 
 
-def _run(chat: Chat, line: Line) -> None:
-    """Runs a command of the table and shows its result."""
+def _in_chat_words(error: RefoldError, chat: Chat) -> RefoldError:
+    """An error with what to do next as a line of the chat, not of a shell."""
+    id = chat.context.id
+    if isinstance(error, NotFound) and not chat.context.view.head and repr(id) in error.message:
+        return NotFound("there is nothing in this conversation yet", hint="ask something first")
+    error.hint = as_lines(error.hint, id)
+    return error
+
+
+def _asked_about(words: list[str]) -> OwnCommand | None:
+    """The chat's own command that a line asks about: `/help fork`, or `/fork --help`."""
+    if words[:1] == ["help"]:
+        return OWN.get(" ".join(words[1:]).removeprefix("/"))
+    return OWN.get(words[0]) if {*HELP_OPTIONS} & {*words[1:]} else None
+
+
+def _screen(chat: Chat, *, json_output: bool = False) -> Screen:
+    """Where a command shows its result."""
     shown = chat.shown.screen
     # Where one JSON object is wanted at the end, nothing may stand before it.
     out = io.StringIO() if chat.shown.is_quiet else shown.out
-    screen = Screen(json_output=line.json_output, no_color=shown.no_color, out=out, is_shell=False)
+    return Screen(json_output=json_output, no_color=shown.no_color, out=out, is_shell=False)
+
+
+def _run(chat: Chat, line: Line) -> None:
+    """Runs a command of the table and shows its result."""
+    screen = _screen(chat, json_output=line.json_output)
     if line.command.on == "conversation":
         # A conversation is in the store from its first message on; a command may come before it.
         chat.context.flush()
@@ -88,27 +141,25 @@ def _leave_deleted(chat: Chat) -> None:
         if chat.context.view.head:
             chat.store.conversation(chat.context.id)
     except NotFound:
-        _new(chat, "")
+        _new(chat, NewArguments())
 
 
 def _show_own(screen: Screen) -> None:
     screen.line()
     screen.line("Only in a chat:")
-    for name in OWN:
-        screen.line(f"  {_explained(name)}")
-
-
-def _explained(name: str) -> str:
-    """One of the chat's own commands in one line."""
-    own = OWN[name]
-    usage = f"/{name} {own.takes}".strip()
-    return f"{usage:<18} {own.summary}"
+    for own in OWN.values():
+        if own.name in COMMANDS:
+            continue
+        taken = (one.shown for one in parameters_of(own))
+        usage = " ".join([f"/{own.name}", *taken])
+        screen.line(f"  {usage:<24} {own.summary}")
 
 
 # --- the chat's own ---
 
 
-def _model(chat: Chat, spec: str) -> bool:
+def _model(chat: Chat, given: ModelArguments) -> bool:
+    spec = given.model
     if spec:
         most = chat.options.reply_tokens_max
         chat.use(endpoint_for(spec, os.environ, reply_tokens_max=most))
@@ -118,11 +169,11 @@ def _model(chat: Chat, spec: str) -> bool:
     return True
 
 
-def _resume(chat: Chat, name: str) -> bool:
-    if not name:
+def _resume(chat: Chat, given: ResumeArguments) -> bool:
+    if not given.conversation:
         _list(chat)
         return True
-    id = id_of(chat.store, name)
+    id = id_of(chat.store, given.conversation)
     chat.store.conversation(id)
     chat.go_to(id)
     chat.shown.aside(f"This is {id}: {title_of(chat.store, id, chat.context.view.title)}")
@@ -138,31 +189,48 @@ def _list(chat: Chat) -> None:
     chat.shown.aside(("dim", "Go there with: /resume ID") if found else "There is none yet.")
 
 
-def _fork(chat: Chat, name: str) -> bool:
-    if not chat.context.view.slots:
-        raise Invalid("there is nothing to fork yet", hint="ask something first")
-    id, parent = open_id_checked(name or new_id(chat.store)), chat.context.id
-    chat.context.fork(id).close()
-    chat.go_to(id)
-    chat.shown.aside(f"This is {id}, a fork of {parent}; /resume {parent} goes back")
+def _fork(chat: Chat, given: fork.ForkArguments) -> bool:
+    with Session.holding(chat.context, chat.store) as session:
+        forked = fork.run(session, given)
+    chat.go_to(forked.conversation)
+    where = f"a fork of {forked.parent} at #{forked.parent_seq}"
+    chat.shown.aside(f"This is {forked.conversation}, {where}; /resume {forked.parent} goes back")
     return True
 
 
-def _new(chat: Chat, name: str) -> bool:
-    chat.go_to(open_id_checked(name or new_id(chat.store)))
+def _new(chat: Chat, given: NewArguments) -> bool:
+    chat.go_to(open_id_checked(given.conversation or new_id(chat.store)))
     chat.shown.aside(f"This is {chat.context.id}, a new conversation")
     return True
 
 
-def _exit(chat: Chat, _: str) -> bool:
+def _exit(chat: Chat, _: Arguments) -> bool:
     return False
 
 
-OWN = {
-    "model": OwnCommand("[MODEL]", "Say which model answers, or go on with another.", _model),
-    "resume": OwnCommand("[ID]", "List the conversations, or go on with another.", _resume),
-    "fork": OwnCommand("[ID]", "Go on in a copy; this conversation stays as it is.", _fork),
-    "new": OwnCommand("[ID]", "Start a new conversation.", _new),
-    "exit": OwnCommand("", "Leave. So does Ctrl-D.", _exit),
-    "quit": OwnCommand("", "Leave.", _exit),
-}
+_OWN = (
+    OwnCommand(
+        name="model",
+        summary=COMMANDS["model"].summary,
+        details="Without a MODEL, nothing is changed. The limits follow the model at once.",
+        arguments=ModelArguments,
+        run=_model,
+    ),
+    OwnCommand(
+        name="fork",
+        summary=COMMANDS["fork"].summary,
+        details=f"{fork.COMMAND.details} The chat goes on in the new one.",
+        arguments=fork.ForkArguments,
+        run=_fork,
+    ),
+    OwnCommand(
+        name="resume",
+        summary="List the conversations, or go on with another.",
+        arguments=ResumeArguments,
+        run=_resume,
+    ),
+    OwnCommand(name="new", summary="Start a new conversation.", arguments=NewArguments, run=_new),
+    OwnCommand(name="exit", summary="Leave. So does Ctrl-D.", arguments=Arguments, run=_exit),
+    OwnCommand(name="quit", summary="Leave.", arguments=Arguments, run=_exit),
+)
+OWN = {own.name: own for own in _OWN}

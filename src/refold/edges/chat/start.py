@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from refold.checked import quoted
-from refold.conversations.listing import newest
+from refold.conversations.listing import newest, title_of
+from refold.display import number
 from refold.edges.chat import remembered
 from refold.edges.chat.completion import Names
 from refold.edges.chat.lines import Lines
@@ -24,7 +25,7 @@ from refold.edges.chat.prompt import PromptLines
 from refold.edges.chat.scripted import SPEC as SCRIPTED
 from refold.edges.chat.shown import Shown
 from refold.edges.chat.slash import OWN
-from refold.edges.chat.terminal import MODEL_ENV
+from refold.edges.chat.terminal import MODEL_ENV, greeting
 from refold.edges.chat.workspace import Workspace
 from refold.edges.commands.session import Session
 from refold.edges.endpoints.model_names import PROVIDERS
@@ -58,9 +59,19 @@ def started(session: Session, given: ChatArguments, shown: Shown, lines: Lines) 
     )
     remembered.remember(store.url, chat.context.id, endpoint.model.spec, os.environ)
     if isinstance(lines, PromptLines):
-        root, own = chat.workspace.root, tuple(OWN)
+        root, own = chat.workspace.root, OWN
         lines.find_names = lambda: Names(root, Session.holding(chat.context, store), own)
     return chat
+
+
+def greet(chat: Chat) -> None:
+    """Says where one is: the model, the folder, and the conversation if it goes on."""
+    chat.shown.aside(("dim", greeting(chat.endpoint.model.spec, chat.workspace.root)))
+    view = chat.context.view
+    if view.slots:
+        said = number(sum(view.counts.values()), "message")
+        title = title_of(chat.store, chat.context.id, view.title)
+        chat.shown.aside(("dim", f"This is {chat.context.id}: {title} ({said})"))
 
 
 def _conversation(session: Session, given: ChatArguments) -> str | None:

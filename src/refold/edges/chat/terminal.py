@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from refold.display import one_line
 from refold.edges.chat.lines import Lines, PlainLines
 from refold.edges.chat.remembered import history_file
 
@@ -42,11 +43,20 @@ def lines_for(screen: Screen, stdin: BinaryIO | None) -> Lines:
     return PromptLines(Path.cwd(), history_file(os.environ))
 
 
-def read_ahead(lines: Lines, given: ChatArguments) -> None:
-    """Reads the first line while the engine is loaded, if it is clear with whom one talks: a new
-    conversation, with a model that is named."""
+def greeting(model: str, folder: Path) -> str:
+    """With whom one talks, about what, and where more is said."""
+    return f"{one_line(model)} in {one_line(str(folder))}; /help lists the commands"
+
+
+def read_ahead(screen: Screen, lines: Lines, given: ChatArguments) -> bool:
+    """Greets and reads the first line while the engine is loaded, if it is clear with whom one
+    talks: a new conversation, with a model that is named. Says whether it did."""
     from refold.edges.chat.prompt import PromptLines
 
     is_new = not (given.resume or given.continue_)
-    if is_new and (given.model or os.environ.get(MODEL_ENV)) and isinstance(lines, PromptLines):
-        lines.read_ahead(ENGINE)
+    model = given.model or os.environ.get(MODEL_ENV, "")
+    if not (is_new and model and isinstance(lines, PromptLines)):
+        return False
+    screen.line(("dim", greeting(model, Path.cwd())))
+    lines.read_ahead(ENGINE)
+    return True

@@ -9,15 +9,14 @@ a chat, `completion` has what a shell needs to ask.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from refold.display import one_line
 from refold.edges.commands import COMMANDS, GROUPS, Entry, load
-from refold.edges.commands.command import Command
 from refold.edges.commands.line import split, table
-from refold.edges.commands.parameters import Parameter, parameters_of
+from refold.edges.commands.parameters import Parameter, Taking, parameters_of
 from refold.edges.commands.session import Session
 from refold.errors import RefoldError
 
@@ -34,43 +33,48 @@ class Candidate(NamedTuple):
     help: str = ""
 
 
-def in_chat(text: str, session: Session | None = None, also: Iterable[str] = ()) -> list[Candidate]:
-    """What the last word of a line such as `/context mess` may become. `also` are names that the
-    caller understands itself."""
+def in_chat(
+    text: str, session: Session | None = None, also: Mapping[str, Taking] | None = None
+) -> list[Candidate]:
+    """What the last word of a line such as `/context mess` may become. `also` are commands that
+    the caller has itself; one that the table has as well is the caller's."""
     if not text.startswith("/"):
         return []
     words = split(text[1:])
     if not words or text[-1].isspace():
         words.append("")
-    return _candidates(words, session, table(), list(also), is_shell=False)
+    return _candidates(words, session, table(), also or {}, is_shell=False)
 
 
 def in_shell(words: Sequence[str], session: Session | None = None) -> list[Candidate]:
     """What the last of the words after `refold` may become."""
-    return _candidates(list(words) or [""], session, COMMANDS, [], is_shell=True)
+    return _candidates(list(words) or [""], session, COMMANDS, {}, is_shell=True)
 
 
 def _candidates(
     words: list[str],
     session: Session | None,
     known: dict[str, Entry],
-    also: list[str],
+    also: Mapping[str, Taking],
     *,
     is_shell: bool,
 ) -> list[Candidate]:
     typed = words[-1]
     found = _names(words, known, also)
-    name = _command(words[:-1], known)
+    name = _command(words[:-1], [*known, *also])
     if name:
-        found += _in_command(name, words, session, is_shell=is_shell)
+        command = also.get(name) or load(name)
+        found += _in_command(command, words, session, is_shell=is_shell)
     return [one for one in found if one.text.startswith(typed)][:LIMIT]
 
 
-def _names(words: Sequence[str], known: dict[str, Entry], also: list[str]) -> list[Candidate]:
+def _names(
+    words: Sequence[str], known: dict[str, Entry], also: Mapping[str, Taking]
+) -> list[Candidate]:
     """Names of commands: the first word, or the second within a group."""
     if len(words) == 1:
         firsts = dict.fromkeys(name.split()[0] for name in known)
-        own = [Candidate(name) for name in also]
+        own = [Candidate(name, one.summary) for name, one in also.items() if name not in firsts]
         return [Candidate(name, _summary(name)) for name in firsts] + own
     if len(words) == 2 and words[0] in GROUPS:
         inside = [name for name in known if name.startswith(f"{words[0]} ")]
@@ -82,7 +86,7 @@ def _summary(name: str) -> str:
     return GROUPS[name] if name in GROUPS else COMMANDS[name].summary
 
 
-def _command(words: Sequence[str], known: dict[str, Entry]) -> str:
+def _command(words: Sequence[str], known: Sequence[str]) -> str:
     """The longest name of a command that the words begin with; empty if there is none."""
     for count in (2, 1):
         name = " ".join(words[:count])
@@ -92,12 +96,11 @@ def _command(words: Sequence[str], known: dict[str, Entry]) -> str:
 
 
 def _in_command(
-    name: str, words: Sequence[str], session: Session | None, *, is_shell: bool
+    command: Taking, words: Sequence[str], session: Session | None, *, is_shell: bool
 ) -> list[Candidate]:
     """Options and values of a command, for the last word."""
-    command = load(name)
     taken = parameters_of(command)
-    before, typed = words[len(name.split()) : -1], words[-1]
+    before, typed = words[len(command.name.split()) : -1], words[-1]
     options = {text: one for one in taken for text in (one.option, one.short) if text}
     asked = options.get(before[-1]) if before else None
     if asked is not None and asked.kind != "flag":
@@ -123,7 +126,7 @@ def _options(
 
 
 def _place(
-    command: Command[Any, Any],
+    command: Taking,
     taken: Sequence[Parameter],
     before: Sequence[str],
     options: dict[str, Parameter],
@@ -181,6 +184,28 @@ def _models(typed: str, session: Session | None) -> Iterable[Candidate]:
 
     named = (name for name in models().models if name.startswith(typed))
     return (Candidate(name) for name in named)
+
+
+def _chat_models(typed: str, session: Session | None) -> Iterable[Candidate]:
+    """Models as a chat names them: by their provider, or the scripted agent."""
+    from refold.edges.chat.scripted import SPEC
+    from refold.edges.endpoints.model_names import PROVIDERS
+    from refold.tokens.models import table as models
+
+    specs = [SPEC, *(f"{provider}:" for provider in PROVIDERS)]
+    for name, one in models().models.items():
+        if one.provider in PROVIDERS:
+            specs.append(f"{one.provider}:{name}")
+    return (Candidate(spec) for spec in specs if spec.startswith(typed))
+
+
+def _batches(typed: str, session: Session | None) -> Iterable[Candidate]:
+    """What can be reverted, the newest first."""
+    if session is None:
+        return ()
+    with session.context() as context:
+        batches = [one for one in context.log.batches() if one.live]
+    return (Candidate(one.id, _short(one.strategy)) for one in reversed(batches))
 
 
 def _strategies(typed: str, session: Session | None) -> Iterable[Candidate]:
@@ -249,6 +274,8 @@ def _paths(typed: str, *, folders_only: bool) -> Iterable[Candidate]:
 
 VALUES: dict[str, Callable[[str, Session | None], Iterable[Candidate]]] = {
     "artifact": _artifacts,
+    "batch": _batches,
+    "chat-model": _chat_models,
     "command": _commands,
     "conversation": _conversations,
     "file": _files,

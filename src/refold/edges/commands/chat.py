@@ -16,10 +16,13 @@ from refold.edges.commands.text import number
 MODEL = Meta(
     description="openai:NAME, anthropic:NAME, gemini:NAME, ollama:NAME, llamacpp:NAME, vllm:NAME, "
     "openrouter:NAME, URL#NAME, or scripted.",
-    extra={"metavar": "MODEL", "short": "-m"},
+    extra={"metavar": "MODEL", "short": "-m", "completes": "chat-model"},
 )
 CONTINUE = Meta(description="Go on with the newest conversation.", extra={"short": "-c"})
-RESUME = Meta(description="Go on with this conversation.", extra={"metavar": "ID", "short": "-r"})
+RESUME = Meta(
+    description="Go on with this conversation.",
+    extra={"metavar": "ID", "short": "-r", "completes": "conversation"},
+)
 YES = Meta(description="Write files and run commands without asking.")
 READ_ONLY = Meta(description="Offer no tool that writes or runs something.")
 NO_TOOLS = Meta(description="Offer no tool at all: some small models take none.")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from refold.edges.commands.command import Screen
-from refold.edges.commands.text import short_line
+from refold.edges.commands.session import Session
+from refold.edges.commands.text import number, short_line
+from refold.errors import Invalid
 from refold.log.file_versions import FileChange
 
 DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
@@ -26,6 +28,29 @@ def show_put_back(changes: Iterable[FileChange], screen: Screen, *, dry_run: boo
             show_changes([one], screen)
         else:
             screen.line(short_line(f"  {one.path} {PUT_BACK[one.change]}{reason}", 300))
+
+
+def confirm_changes(session: Session, changes: Iterable[FileChange], *, yes: bool) -> None:
+    """Asks before files are put back, with what that changes in front of whoever is asked."""
+    going = [one for one in changes if one.change not in ("same", "impossible")]
+    if not going or yes:
+        return
+    screen = session.screen
+    if screen is not None and not screen.json_output:
+        show_changes(going, screen)
+        if screen.ask(_question(going)):
+            return
+    raise Invalid("nothing was changed", hint="--yes puts files back without a question")
+
+
+def _question(changes: Sequence[FileChange]) -> str:
+    removed = sum(one.change == "remove" for one in changes)
+    back = len(changes) - removed
+    asked = [
+        f"put {number(back, 'file')} back" if back else "",
+        f"remove {number(removed, 'file')}" if removed else "",
+    ]
+    return " and ".join(filter(None, asked)).capitalize() + "?"
 
 
 def show_changes(changes: Iterable[FileChange], screen: Screen) -> None:

@@ -6,17 +6,26 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from refold.core.model import View
+from refold.edges.chat.names import new_id
 from refold.edges.commands.command import POSITIONAL, Arguments, Command, Result, Screen
-from refold.edges.commands.position import POINT_HELP, point_seq
+from refold.edges.commands.position import POINT_HELP, is_seq, point_seq, seq_of
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import number
+from refold.errors import Invalid
 
-NEW = Meta(description="The id of the new conversation.", extra=POSITIONAL)
-AT = Meta(description=f"{POINT_HELP} By default, the end.", extra={"metavar": "POINT"})
+NEW = Meta(
+    description="The id of the new conversation; by default one is made of the time.",
+    extra=POSITIONAL,
+)
+AT = Meta(
+    description=f"{POINT_HELP} By default, the end.",
+    extra={"metavar": "POINT", "completes": "point"},
+)
 
 
 class ForkArguments(Arguments, frozen=True, kw_only=True):
-    new: Annotated[str, NEW]
+    new: Annotated[str, NEW] | None = None
     at: Annotated[str, AT] | None = None
 
 
@@ -32,10 +41,21 @@ class Forked(Result, frozen=True, kw_only=True):
 def run(session: Session, arguments: ForkArguments) -> Forked:
     with session.context() as context:
         view = context.view
+        _check_meant(view, arguments)
         seq = view.head if arguments.at is None else point_seq(view, arguments.at)
-        with context.fork(arguments.new, at=seq) as new:
+        with context.fork(arguments.new or new_id(session.store), at=seq) as new:
             slots = len(new.view.slots)
     return Forked(conversation=new.id, parent=context.id, parent_seq=seq, slots=slots)
+
+
+def _check_meant(view: View, arguments: ForkArguments) -> None:
+    """Invalid for a fork of nothing, and for a point where the new id stands."""
+    if not view.slots:
+        raise Invalid("there is nothing to fork yet", hint="ask something first")
+    new = arguments.new or ""
+    if arguments.at is None and is_seq(new) and 1 <= seq_of(new) <= view.head:
+        reason = f"{new} is an event of this conversation, not an id for another"
+        raise Invalid(reason, hint=f"--at {new} forks there")
 
 
 def show(forked: Forked, screen: Screen) -> None:

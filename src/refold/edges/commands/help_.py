@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
 from refold.display import suggestion
 from refold.edges.commands import COMMANDS, GROUPS, load
 from refold.edges.commands.command import Arguments, Command, Result, Screen
-from refold.edges.commands.line import as_lines
-from refold.edges.commands.parameters import Parameter, parameters_of
+from refold.edges.commands.line import as_lines, table
+from refold.edges.commands.parameters import Parameter, Taking, parameters_of
+from refold.edges.commands.session import Session
 from refold.edges.commands.text import short_line
 from refold.errors import NotFound
 
@@ -59,13 +60,15 @@ class Explained(Result, frozen=True, kw_only=True):
     inside: tuple[Topic, ...]
 
 
-def run(_: object, arguments: HelpArguments) -> Topics | Explained:
+def run(session: Session, arguments: HelpArguments) -> Topics | Explained:
     name = arguments.command.removeprefix("/")
     if name in COMMANDS:
-        return _explained(load(name))
+        return explained(load(name))
     if not name or name in GROUPS:
         return Topics(group=name, commands=topics(name))
-    raise NotFound(f"there is no command {short_line(name, 40)!r}", hint=suggestion(name, COMMANDS))
+    is_shell = session.screen is None or session.screen.is_shell
+    known = COMMANDS if is_shell else table()
+    raise NotFound(f"there is no command {short_line(name, 40)!r}", hint=suggestion(name, known))
 
 
 def topics(group: str = "") -> tuple[Topic, ...]:
@@ -84,7 +87,8 @@ def _topic(name: str) -> Topic:
     return Topic(name=name, summary=entry.summary, is_shell_only=entry.is_shell_only)
 
 
-def _explained(command: Command[Any, Any]) -> Explained:
+def explained(command: Taking) -> Explained:
+    """What a command does and takes."""
     taken = parameters_of(command)
     return Explained(
         name=command.name,

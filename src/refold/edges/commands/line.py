@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from refold.display import suggestion
 from refold.edges.commands import COMMANDS, GROUPS, Entry, load
 from refold.edges.commands.command import Arguments, Command
-from refold.edges.commands.parameters import Parameter, parameters_of
+from refold.edges.commands.parameters import Parameter, Taking, parameters_of
 from refold.edges.commands.text import short_line
 from refold.errors import Invalid
 
@@ -53,7 +53,7 @@ def parse(line: str, also: Iterable[str] = ()) -> Line:
         return Line(load("help"), load("help").arguments(command=name))
     given = [word for word in rest if word != "--json"]
     command = load(name)
-    return Line(command, _arguments(command, given), json_output=len(given) < len(rest))
+    return Line(command, arguments_of(command, given), json_output=len(given) < len(rest))
 
 
 def split(text: str) -> list[str]:
@@ -102,8 +102,8 @@ def _named(words: Sequence[str], also: Iterable[str]) -> tuple[str, list[str]]:
 def _unknown(words: Sequence[str], known: Sequence[str]) -> Invalid:
     group = words[0]
     if group not in GROUPS:
-        firsts = dict.fromkeys(name.split()[0] for name in known)
-        hint = suggestion(group, firsts)
+        firsts = dict.fromkeys(f"/{name.split()[0]}" for name in known)
+        hint = suggestion(f"/{group}", firsts)
         return Invalid(f"there is no command /{short_line(group, 40)}", hint=hint)
     inside = members(group)
     if len(words) == 1:
@@ -124,8 +124,8 @@ def members(group: str) -> list[str]:
 # --- what it is given ---
 
 
-def _arguments(command: Command[Any, Any], words: Sequence[str]) -> Arguments:
-    """The words as the arguments of the command."""
+def arguments_of(command: Taking, words: Sequence[str]) -> Arguments:
+    """The words as the arguments of the command. Invalid if it does not take them."""
     reader = _Reader(command)
     reader.read(words)
     arguments: Arguments = command.arguments(**reader.values())
@@ -135,7 +135,7 @@ def _arguments(command: Command[Any, Any], words: Sequence[str]) -> Arguments:
 class _Reader:
     """Reads words from the left: options by name, the others by place."""
 
-    def __init__(self, command: Command[Any, Any]) -> None:
+    def __init__(self, command: Taking) -> None:
         self._name = command.name
         self._parameters = parameters_of(command)
         self._options = {

@@ -9,13 +9,29 @@ options of them, `line` reads a line of a chat by them, and both complete and he
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from msgspec import NODEFAULT, Struct, inspect
 
-from refold.edges.commands.command import Command
+from refold.edges.commands.command import Arguments
 
 Kind = Literal["flag", "text", "choice", "int", "float"]
+
+
+class Taking(Protocol):
+    """A command, as whoever reads, completes or explains a line needs it: one of the table, or
+    one that only a chat has."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def summary(self) -> str: ...
+    @property
+    def details(self) -> str: ...
+    @property
+    def on(self) -> str: ...
+    @property
+    def arguments(self) -> type[Arguments]: ...
 
 
 class Parameter(Struct, frozen=True, kw_only=True):
@@ -50,7 +66,7 @@ class Parameter(Struct, frozen=True, kw_only=True):
         return f"{name}..." if self.is_many or self.takes_rest else name
 
 
-def parameters_of(command: Command[Any, Any]) -> tuple[Parameter, ...]:
+def parameters_of(command: Taking) -> tuple[Parameter, ...]:
     """What the command takes, in the order in which places are filled."""
     info = inspect.type_info(command.arguments)
     assert isinstance(info, inspect.StructType)

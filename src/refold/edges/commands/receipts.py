@@ -3,7 +3,11 @@ what it saved, and whether it holds or was undone."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+
 from refold.display import moment
+from refold.edges.commands.batch_names import batch_noun
 from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import number, short_line, show_undo
@@ -27,21 +31,34 @@ def show(receipts: Receipts, screen: Screen) -> None:
     if not receipts.batches:
         screen.line(f"{id} was never compacted.")
         return
-    heads = ("BATCH", ">SEQ", "AT", "BY", ">EDITS", ">TOKENS", "STATE")
+    heads = ("BATCH", "KIND", ">SEQ", "AT", "BY", ">EDITS", ">TOKENS", "STATE")
     screen.table(heads, [_cells(batch) for batch in receipts.batches])
     live = [batch for batch in receipts.batches if batch.live]
     undone = len(receipts.batches) - len(live)
-    screen.line(f"{number(len(live), 'compaction')} on the page, {undone:,} undone.")
+    screen.line(f"{_counted(live)} on the page, {undone:,} undone.")
     if live:
         screen.line(("dim", f"Take one back with: {screen.call('revert', id, 'BATCH')}"))
         show_undo(id, screen)
+
+
+def _counted(batches: Sequence[Batch]) -> str:
+    """`2 compactions, 1 hide`."""
+    nouns = Counter(batch_noun(batch.purpose) for batch in batches)
+    return ", ".join(_number(count, noun) for noun, count in nouns.items()) or "Nothing"
+
+
+def _number(count: int, noun: str) -> str:
+    first, space, rest = noun.partition(" ")
+    return f"{number(count, first)}{space}{rest}"
 
 
 def _cells(batch: Batch) -> tuple[str, ...]:
     sizes = f"{batch.tokens_before:,} -> {batch.tokens_after:,}"
     by = short_line(batch.strategy, 60)
     state = "live" if batch.live else "undone"
-    return batch.id, f"#{batch.seq}", moment(batch.at_ms), by, f"{batch.edits:,}", sizes, state
+    noun = batch_noun(batch.purpose)
+    at, edits = moment(batch.at_ms), f"{batch.edits:,}"
+    return batch.id, noun, f"#{batch.seq}", at, by, edits, sizes, state
 
 
 COMMAND = Command(

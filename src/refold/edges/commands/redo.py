@@ -7,7 +7,14 @@ from msgspec.structs import asdict
 from refold.edges.commands.command import Command, Screen
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import number, show_undo
-from refold.edges.commands.undo import Step, StepArguments, show_step, take_step
+from refold.edges.commands.undo import (
+    Step,
+    StepArguments,
+    confirm_files,
+    past_of,
+    show_step,
+    take_step,
+)
 
 
 class Redone(Step, frozen=True, kw_only=True):
@@ -15,6 +22,8 @@ class Redone(Step, frozen=True, kw_only=True):
 
 
 def run(session: Session, arguments: StepArguments) -> Redone:
+    if arguments.files:
+        confirm_files(session, past_of(session).undone, yes=arguments.yes)
     step = take_step(session, lambda context: context.redo(files=arguments.files))
     return Redone(**asdict(step), redone=step.kind != "none")
 

@@ -16,11 +16,10 @@ from refold.core.model import Usage
 from refold.edges.commands import points
 from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.events import MessageRow, message_rows, show_messages
-from refold.edges.commands.file_changes import show_changes, show_put_back
+from refold.edges.commands.file_changes import confirm_changes, show_put_back
 from refold.edges.commands.position import POINT_HELP, point_seq
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import number, short_line, show_undo
-from refold.errors import Invalid
 from refold.log.file_versions import FileChange
 from refold.tokens.models import dollars
 
@@ -91,7 +90,7 @@ def _restore(session: Session, point: str, arguments: RestoreArguments) -> Resto
         differs = context.log.diff(seq)
         told = context.restore(seq, dry_run=True, files=wanted)
         if not dry_run:
-            _confirm(session, told.changes, yes=arguments.yes)
+            confirm_changes(session, told.changes, yes=arguments.yes)
             if arguments.only_files:
                 context.files.put_back(seq, only=arguments.file)
             else:
@@ -111,19 +110,6 @@ def _restore(session: Session, point: str, arguments: RestoreArguments) -> Resto
         files=tuple(told.files),
         billed=_billed(told.calls),
     )
-
-
-def _confirm(session: Session, changes: Sequence[FileChange], *, yes: bool) -> None:
-    """Asks before files are put back, with what that changes in front of whoever is asked."""
-    going = [one for one in changes if one.change not in ("same", "impossible")]
-    if not going or yes:
-        return
-    screen = session.screen
-    if screen is not None and not screen.json_output:
-        show_changes(going, screen)
-        if screen.ask(f"Put {number(len(going), 'file')} back?"):
-            return
-    raise Invalid("nothing was changed", hint="--yes puts files back without a question")
 
 
 def _of_files(

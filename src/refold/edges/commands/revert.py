@@ -6,11 +6,14 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from refold.edges.commands.command import POSITIONAL, Arguments, Command, Screen
+from refold.edges.commands.command import Arguments, Command, Screen
 from refold.edges.commands.page_change import PageChange, page_size, sizes, sizes_text
 from refold.edges.commands.session import Session
 
-BATCH = Meta(description="The batch, as refold receipts and refold why name it.", extra=POSITIONAL)
+BATCH = Meta(
+    description="The batch, as refold receipts and refold why name it.",
+    extra={"positional": True, "completes": "batch"},
+)
 
 
 class RevertArguments(Arguments, frozen=True, kw_only=True):

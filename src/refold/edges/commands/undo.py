@@ -2,39 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 from msgspec import Meta
 from msgspec.structs import asdict
 
+from refold.edges.commands.batch_names import batch_noun
 from refold.edges.commands.command import Arguments, Command, Screen
-from refold.edges.commands.file_changes import show_put_back
+from refold.edges.commands.file_changes import confirm_changes, show_put_back
 from refold.edges.commands.page_change import PageChange, page_size, sizes, sizes_text
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import number
 from refold.engine.context import Context
 from refold.log.file_versions import FileChange
 from refold.log.reading import pages_of
-from refold.log.undo import ChangeKind, History, history
-from refold.log.undo import Undone as Change
+from refold.log.undo import Change, ChangeKind, History, history
+from refold.log.undo import Undone as Taken
 
 FILES = Meta(description="Where a restore put files back, take that back as well.")
 
 
+YES = Meta(description="Do not ask before files are put back.")
+
+
 class StepArguments(Arguments, frozen=True, kw_only=True):
     files: Annotated[bool, FILES] = False
+    yes: Annotated[bool, YES] = False
 
 
 class Step(PageChange, frozen=True, kw_only=True):
     """One step of `undo` or `redo`: a compaction by its `batch`, or the restore written at `seq`;
-    `kind` is none if there was nothing to do. `made_room` is the batch by which the oldest
+    `kind` is none if there was nothing to do. `purpose` is what the batch was for.
+    `made_room` is the batch by which the oldest
     messages had to leave. The counts say how many steps are possible now. `changes` are the
     files that were put back."""
 
     kind: ChangeKind
     batch: str
     seq: int
+    purpose: str = ""
     made_room: str
     undo_steps: int
     redo_steps: int
@@ -46,22 +53,35 @@ class Undone(Step, frozen=True, kw_only=True):
 
 
 def run(session: Session, arguments: StepArguments) -> Undone:
+    if arguments.files:
+        confirm_files(session, past_of(session).standing, yes=arguments.yes)
     step = take_step(session, lambda context: context.undo(files=arguments.files))
     return Undone(**asdict(step), undone=step.kind != "none")
 
 
-def take_step(session: Session, take: Callable[[Context], Change]) -> Step:
+def confirm_files(session: Session, steps: Sequence[Change], *, yes: bool) -> None:
+    """Asks before the last of these steps changes files: they may have been edited since."""
+    step = steps[-1] if steps else Change()
+    if step.kind != "restore":
+        return
+    with session.context() as context:
+        changes = context.files.changes(step.undone_at or step.seq)
+    confirm_changes(session, changes, yes=yes)
+
+
+def take_step(session: Session, take: Callable[[Context], Taken]) -> Step:
     """Undoes or redoes one step, and says what it did."""
     with session.context(writes=True) as context:
         before = page_size(context)
         done = take(context)
         after = page_size(context)
-    past = _past_of(session)
+    past = past_of(session)
     return Step(
         conversation=context.id,
         kind=done.kind,
         batch=done.batch,
         seq=done.seq,
+        purpose=done.purpose,
         made_room=done.made_room,
         undo_steps=len(past.standing),
         redo_steps=len(past.undone),
@@ -70,7 +90,7 @@ def take_step(session: Session, take: Callable[[Context], Change]) -> Step:
     )
 
 
-def _past_of(session: Session) -> History:
+def past_of(session: Session) -> History:
     """What stands in the conversation asked for, and what was undone."""
     store, id = session.store, session.conversation
     pages = pages_of(store, id, last=store.conversation(id).head)
@@ -95,7 +115,9 @@ def show(step: Undone, screen: Screen) -> None:
 
 def show_step(step: Step, screen: Screen, *, done: str) -> None:
     """What was done, and what it did to the page."""
-    what = f"the compaction {step.batch}" if step.batch else f"the restore #{step.seq}"
+    what = (
+        f"the {batch_noun(step.purpose)} {step.batch}" if step.batch else f"the restore #{step.seq}"
+    )
     screen.line(("bold", f"{done}: {what}"), f", {sizes_text(step)}.")
     show_put_back(step.changes, screen)
     if step.made_room:

@@ -19,6 +19,7 @@ from refold.edges.endpoints.wires import Kind
 from refold.errors import Invalid
 from refold.settings.writer import KEY_DOMAINS
 
+SCRIPTED = "scripted"  # what a chat calls its agent without a provider
 FORMS = "provider:name, such as openai:gpt-5.4-mini, or URL#name"
 NAME_CHARS_MAX = 200
 
@@ -88,7 +89,7 @@ def model_named(spec: str, environ: Mapping[str, str]) -> NamedModel:
         return _at_address(spec, environ)
     provider, _, name = spec.partition(":")
     if provider not in PROVIDERS:
-        hint = suggestion(provider, PROVIDERS)
+        hint = suggestion(provider, [*PROVIDERS, SCRIPTED])
         raise Invalid(f"--model {quoted(spec, 80)} names no provider; it is {FORMS}", hint=hint)
     known = PROVIDERS[provider]
     name = name or environ.get(known.model_env, "")

@@ -9,6 +9,7 @@ from refold.config import config_for
 from refold.conversations.listing import id_of
 from refold.core.budget import Budget, current_tokens
 from refold.core.fold import Fold
+from refold.core.model import ADOPTED
 from refold.edges.displays.phrases import percent_of
 from refold.edges.statusline.parts import (
     cache_part,
@@ -58,7 +59,8 @@ def _budget(state: Fold) -> Budget:
 def _bill(state: Fold) -> list[str]:
     totals = state.totals
     cost = None if totals.unpriced or not totals.calls else totals.cost
-    compactions = sum(bool(batch) for _, batch in state.undoable)
+    batches = [batch for _, batch in state.undoable if batch]
+    compactions = sum(state.purposes.get(batch, ADOPTED) == ADOPTED for batch in batches)
     noun = "compaction" if compactions == 1 else "compactions"
     return [
         cost_part(cost),

@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from refold.artifacts.listing import StoredArtifact, is_in_log
 from refold.core.model import Slot, View
+from refold.edges.commands.batch_names import COMPACTION, batch_noun
 from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.context.history import Size, sizes
 from refold.edges.commands.session import Session
@@ -72,13 +73,19 @@ def run(session: Session, arguments: ContextArguments) -> Summary:
             warn_at=stats.warn_at,
             parts=window_parts(view, context.budget),
             history=sizes(context, stats.current),
-            compactions=tuple(seq for seq, batch in view.undoable if batch),
+            compactions=_compactions(context),
             largest=_largest(view, stats.current),
             pins=tuple(sorted(view.pins)),
             active=stats.active,
             summaries=stats.summaries,
             plain=arguments.plain,
         )
+
+
+def _compactions(context: Context) -> tuple[int, ...]:
+    """Where the page was compacted, which a hide by hand and room that was made are not."""
+    standing = (one for one in context.log.batches() if one.live)
+    return tuple(one.seq for one in standing if batch_noun(one.purpose) == COMPACTION)
 
 
 def _overview(context: Context, stats: Stats, view: View) -> Overview:

@@ -11,6 +11,7 @@ from refold.edges.commands.memory import SCOPE, MemoryArguments, memory_of
 from refold.edges.commands.search import time_of
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import number, short_line
+from refold.errors import Invalid
 from refold.memory.entry import Forgotten
 from refold.memory.semantic import SemanticMemory
 
@@ -48,6 +49,7 @@ class Gone(Result, frozen=True, kw_only=True):
 
 def run(session: Session, arguments: ForgetArguments) -> Gone:
     before = time_of(arguments.before)
+    _check_named(arguments)
     with memory_of(session, arguments, arguments.scope) as memory:
         session.confirm(f"Forget {_named(memory, arguments)} for good?", arguments.yes)
         done = memory.forget(
@@ -60,6 +62,16 @@ def run(session: Session, arguments: ForgetArguments) -> Gone:
             stores=arguments.also_in,
         )
     return Gone(forgotten=done)
+
+
+def _check_named(arguments: ForgetArguments) -> None:
+    """Invalid if nothing says what to forget: that is no wish to forget all."""
+    named = (arguments.entry, arguments.tag, arguments.before, arguments.said_in)
+    if not any(named):
+        raise Invalid(
+            "nothing says what to forget",
+            hint="give the id of an entry (refold memory list), --tag, --before or --said-in",
+        )
 
 
 def _named(memory: SemanticMemory, arguments: ForgetArguments) -> str:
