@@ -45,6 +45,7 @@ T = TypeVar("T")
 
 THREADS = 32
 EACH_S = 1.0
+LOOK_AGAIN_S = 0.1
 _APPEND_PATH = re.compile(
     rb"/api/v1/orgs/([a-z0-9-]{1,39})/context/conversations/([A-Za-z0-9._-]{1,64})/events"
 )
@@ -71,6 +72,7 @@ class Server:
         self.bodies = Bodies(limits)
         self.listening = Listening(orgs.store, self.in_thread, self.gate, limits.listeners)
         self._running = 0
+        self._looked_at = 0.0  # when the tokens were last looked at for an unknown one
         self._lines: list[str] = []
         self._commits: dict[str, GroupCommit] = {}
         self._task: asyncio.Task[None] | None = None
@@ -172,13 +174,22 @@ class Server:
 
     # --- a call ---
 
+    async def _authorized(self, scope: Scope, route: Route, org: str) -> Token:
+        """The token of a call. One that is not known may have been created a moment ago, so the
+        tokens are looked at once more; how often, is bounded."""
+        now = time.monotonic()
+        if not self.gate.knows(scope) and now - self._looked_at > LOOK_AGAIN_S:
+            self._looked_at = now
+            await self.in_thread(self.tokens.follow)
+        return self.gate.authorized(scope, route, org)
+
     async def _serve(
         self, route: Route, path: dict[str, str], scope: Scope, receive: Receive
     ) -> Answer:
         scope["refold.route"] = route.name
         token = None
         if route.level != "open":
-            token = self.gate.authorized(scope, route, path.get("org", ""))
+            token = await self._authorized(scope, route, path.get("org", ""))
         call = Call(
             orgs=self.orgs, path=path, query=query_of(scope.get("query_string", b"")), token=token
         )
@@ -234,7 +245,7 @@ class Server:
 
     async def _append(self, scope: Scope, receive: Receive, org: str, id: str) -> Answer:
         scope["refold.route"] = APPEND_NAME
-        token = self.gate.authorized(scope, APPEND, org)
+        token = await self._authorized(scope, APPEND, org)
         expect = _expect_of(scope)
         body = await self.bodies.whole(scope, receive)
         try:

@@ -53,6 +53,10 @@ class Gate:
             self._metrics.refused["origin"] += 1
             raise Denied("calls from web pages are not served")
 
+    def knows(self, scope: Scope) -> bool:
+        """Whether the token of a call is one that was ever created."""
+        return self._tokens.find(_secret_of(scope)) is not None
+
     def authorized(self, scope: Scope, route: Route, org: str) -> Token:
         """The token of a call, if it allows the route. One of another organization is told what a
         stranger is told: there is nothing."""
