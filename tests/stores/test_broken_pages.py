@@ -112,3 +112,17 @@ def test_the_command_says_what_it_gave_up_and_keeps_what_was_there(sound, tmp_pa
         [first, *_] = [one.id for one in store.conversations()]
         store.erase(first, 2)
     assert not os.path.exists(copy), "it may hold what was erased"
+
+
+@pytest.mark.parametrize("share", [0.75, 0.8, 0.9, 0.97, 0.99])
+def test_a_file_whose_end_is_missing_is_made_whole_with_what_is_left(share, sound, tmp_path):
+    path = tmp_path / "work.db"
+    shutil.copy(sound, path)
+    os.truncate(path, int(os.path.getsize(path) * share))
+    url = f"sqlite:{path}"
+    for name in NAMES:
+        refold.conversations.repair(url, name)
+    assert not refold.conversations.verify(url).problems
+    kept = {about.id: about.head for about in refold.conversations.list(url)}
+    assert kept["a"] == MESSAGES
+    assert 0 < kept["c"] < MESSAGES

@@ -21,6 +21,8 @@ from refold.stores import checks
 from refold.stores.sqlite import log
 
 PLACE_MAX = (1 << 63) - 1
+MAGIC, HEADER_BYTES = b"SQLite format 3\0", 100
+LENGTHENED_MAX = 1_000  # a head that says more than so many times the size is broken itself
 # Behind a break one key after the other is tried, then steps that grow: a page holds few events.
 SINGLE_STEPS = 512
 _TEXTS = {"id", "title", "kind", "by", "counter"}
@@ -34,6 +36,28 @@ _BY_INDEX = (
     "INDEXED BY sqlite_autoindex_conversations_1 ORDER BY id"
 )
 Values = tuple[Any, ...]
+
+
+def lengthen(path: str) -> None:
+    """Gives a file whose end is missing its length back, in empty pages: SQLite opens it then, and
+    what they held is broken. Nothing is done to a file that is as long as it says."""
+    try:
+        with open(os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC), "r+b") as file:
+            header = file.read(HEADER_BYTES)
+            size = os.fstat(file.fileno()).st_size
+            said = _said_bytes(header)
+            if header.startswith(MAGIC) and size < said <= size * LENGTHENED_MAX:
+                os.ftruncate(file.fileno(), said)
+    except (FileNotFoundError, PermissionError):
+        return  # whoever opens it says so in its own words
+
+
+def _said_bytes(header: bytes) -> int:
+    """The size that the head of a database says it has; 0 if it says nothing."""
+    if len(header) < HEADER_BYTES:
+        return 0
+    page = int.from_bytes(header[16:18], "big")
+    return (65_536 if page == 1 else page) * int.from_bytes(header[28:32], "big")
 
 
 def is_broken(connection: apsw.Connection) -> bool:

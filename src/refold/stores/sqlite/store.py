@@ -263,6 +263,8 @@ class SqliteStore:
 
     @_guarded
     def salvage(self, conversation: str) -> Salvage:
+        if self._reader is None:
+            broken_pages.lengthen(self.path)
         connection = self._connection_to(conversation)
         if self._reader is None and broken_pages.is_broken(connection):
             self._write_again(connection)
