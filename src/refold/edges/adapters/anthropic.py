@@ -72,7 +72,8 @@ def _same(message: Any) -> Any:
 
 
 def _is_message(request: Any) -> bool:
-    is_call = request.method == "post" and request.url.partition("?")[0] == PATH
+    address: str = request.url
+    is_call = request.method == "post" and address.partition("?")[0] == PATH
     return is_call and isinstance(request.json, dict)
 
 
