@@ -157,8 +157,10 @@ def test_files_are_written_after_a_question_and_put_back(folder: Path) -> None:
         terminal.wait("README.md is as it was then")
         terminal.prompt()
         assert (folder / "README.md").read_text().startswith("# A small project")
-        assert "README.md is as it was then" in terminal.say("/undo --files")
-        assert (folder / "README.md").read_text() == "other words\n"
+        assert "+other words" in terminal.say("/undo --files")
+        terminal.key("y", "Enter")
+        terminal.until(lambda _: (folder / "README.md").read_text() == "other words\n")
+        terminal.prompt()
 
 
 def test_lines_can_be_completed_recalled_and_have_several_lines(folder: Path) -> None:

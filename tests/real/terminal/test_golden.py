@@ -26,7 +26,9 @@ def test_the_screen_is_the_golden_one(folder: Path, columns: int, rows: int) -> 
         terminal.say("/undoo")
         terminal.say("/undo")
         screen = terminal.until(lambda text: " tokens (" in text.splitlines()[-1])
-    shown = re.sub(r"chat-\d{8}-\d{6}", "chat-20261117-100000", screen) + "\n"
+    # What stands above says in which folder the chat is, and that has another name each time.
+    below = screen[screen.index("> find value_3_7") :]
+    shown = re.sub(r"chat-\d{8}-\d{6}", "chat-20261117-100000", below) + "\n"
     place = GOLDEN / f"chat-{columns}.txt"
     if os.environ.get("REFOLD_WRITE_GOLDEN"):
         place.parent.mkdir(exist_ok=True)
