@@ -8,13 +8,14 @@ fronts of a store, `engine.mirror` goes on from there.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 from msgspec import Struct
 
 from refold import dialects
 from refold.core.model import Conversation
-from refold.log.front import BEGINNING, front_of, mark_of
+from refold.log.front import BEGINNING, front_of
 from refold.search.fronts import StoreFronts
 from refold.stores.protocol import Store
 
@@ -42,8 +43,6 @@ def recognise(store: Store, messages: Sequence[Any], dialect: str) -> Recognised
 
 def fronts_of(messages: Sequence[Any], dialect: str) -> list[bytes]:
     """The fronts of a list."""
-    fronts: list[bytes] = []
-    for message in messages:
-        marks = map(mark_of, dialects.parse(message, dialect))
-        fronts.append(front_of(fronts[-1] if fronts else BEGINNING, marks))
+    parsed = (dialects.parse(message, dialect) for message in messages)
+    _, *fronts = accumulate(parsed, front_of, initial=BEGINNING)
     return fronts

@@ -20,7 +20,7 @@ from refold.core.model import Meta, Revert
 from refold.engine.pages import Pages
 from refold.engine.recorder import Recorder
 from refold.errors import Conflict, Invalid
-from refold.log.front import BEGINNING, Fronts, front_of, key_of, mark_of
+from refold.log.front import BEGINNING, Fronts, front_of, key_of
 from refold.log.keys import Stamp
 from refold.log.open_log import OpenLog
 from refold.log.reading import branches
@@ -94,8 +94,8 @@ class Mirror:
         del self._seen[same:], self._seen_fronts[same:]
         fronts = self._seen_fronts
         for message in messages[same:]:
-            marks = map(mark_of, self._recorder.parse(message))
-            fronts.append(front_of(fronts[-1] if fronts else BEGINNING, marks))
+            parsed = self._recorder.parse(message)
+            fronts.append(front_of(fronts[-1] if fronts else BEGINNING, parsed))
             self._seen.append(_copied(message))
         return list(fronts)
 
@@ -125,7 +125,7 @@ class Mirror:
             before = BEGINNING
             page = self._pages.page(None, settle=settle)
             for shown in page:
-                before = front_of(before, map(mark_of, self._recorder.parse(shown.message)))
+                before = front_of(before, self._recorder.parse(shown.message))
             if page and len(page) <= len(fronts) and fronts[len(page) - 1] == before:
                 return len(page)
         return 0

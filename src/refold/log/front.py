@@ -61,9 +61,9 @@ def mark_of(message: Message) -> bytes:
     return _digest(msgspec.json.encode([role, parts]))
 
 
-def front_of(before: bytes, marks: Iterable[bytes]) -> bytes:
-    """The front that ends with the message of these marks."""
-    return _digest(before + b"".join(marks))
+def front_of(before: bytes, parsed: Iterable[Message]) -> bytes:
+    """The front that goes on from another with one message of a list, as it was parsed."""
+    return _digest(before + b"".join(map(mark_of, parsed)))
 
 
 def key_of(front: bytes) -> str:
@@ -210,7 +210,7 @@ class Fronts:
         front = _front_in(message.key)
         if front is None:
             before = self.fronts[-1] if self.fronts else self.begun
-            front = front_of(before, [mark_of(message)])
+            front = front_of(before, [message])
         if self.fronts and self.fronts[-1] == front:
             self.seqs[-1] += (event.seq,)  # another part of the same message
             return

@@ -3,7 +3,7 @@
 A derived file of its own (`fronts.db`), because only those need it who follow other people's
 histories. Nothing here is on the way of an append: asking catches up with the logs that grew since,
 by the front that each ended with. Neighbours: `log.front` says what a front is,
-`conversations.recognise` and the proxy ask.
+`conversations.recognition` asks.
 """
 
 from __future__ import annotations

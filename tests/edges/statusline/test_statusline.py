@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -179,3 +180,22 @@ def test_the_command_of_the_table_says_the_same(url: str) -> None:
 @pytest.mark.parametrize("args", [["--nope"], ["a", "b"], ["--json"], ["--help"], ["--store"]])
 def test_anything_but_the_plain_form_is_for_the_command_line(args: list[str]) -> None:
     assert not statusline.main(args)
+
+
+def test_a_person_who_names_what_is_not_there_is_told_at_a_terminal(tmp_path):
+    import pty
+    import subprocess
+    import sys
+
+    with refold.open("c", store=f"files:{tmp_path}/there") as context:
+        context.append({"role": "user", "content": "hi"})
+    ours, theirs = pty.openpty()
+    code = "from refold.edges.cli import main; main()"
+    command = [sys.executable, "-c", code, "statusline", "nosuch\x1b[2J", "--store", "files:there"]
+    done = subprocess.run(command, cwd=tmp_path, stderr=theirs, stdout=subprocess.PIPE, timeout=60)
+    os.close(theirs)
+    told = os.read(ours, 10_000)
+    os.close(ours)
+    assert done.stdout == b"\n"
+    assert told.startswith(b"refold: ")
+    assert b"\x1b" not in told and b"Traceback" not in told

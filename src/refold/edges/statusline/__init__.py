@@ -3,7 +3,8 @@
 What Claude Code gives on standard input is read by the standard library alone, because such a line
 is asked for many times a minute; a conversation of ours is opened for reading, and nothing is
 written. It never fails: whoever shows a status line has no place for an error, so then the line is
-empty. Neighbours: `edges/cli` comes here before it imports anything else.
+empty; only a person who names a conversation at a terminal is told why. Neighbours: `edges/cli`
+comes here before it imports anything else.
 """
 
 from __future__ import annotations
@@ -52,8 +53,18 @@ def line(name: str = "", store: str = "", *, short: bool = False, color: bool = 
         from refold.edges.statusline.conversation import conversation_line
 
         return conversation_line(name or "@1", store, short=short, color=color)
-    except Exception:
+    except Exception as error:
+        if name or store:
+            _explain(error)
         return ""
+
+
+def _explain(error: Exception) -> None:
+    """Tells a person who named something at a terminal why the line is empty."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        from refold.edges.displays.width import harmless
+
+        print(f"refold: {harmless(str(error))}", file=sys.stderr)
 
 
 def given_input() -> bytes:
