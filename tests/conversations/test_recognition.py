@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 import refold
 from refold.conversations import recognise
+from refold.conversations.recognition import fronts_of
 from refold.stores import open_store
 
 Wire = dict[str, Any]
@@ -86,3 +88,48 @@ def test_it_is_what_comparing_with_every_conversation_finds(talks):
     ]  # fmt: skip
     found = recognise(store, wanted)
     assert (found.shared if found else 0) == max(shared, default=0)
+
+
+def digest(messages: list[Wire]) -> bytes:
+    return fronts_of(messages, "openai_chat")[-1]
+
+
+@pytest.mark.parametrize("url", ["sqlite:{}/a.db", "files:{}/logs"])
+@pytest.mark.parametrize("way", ["delete", "erase"])
+def test_the_file_keeps_no_digest_of_what_is_gone(url, way, tmp_path):
+    gone = said("hi", "the pin is 4711", "good")
+    store = open_store(url.format(tmp_path))
+    write(store, "one", gone)
+    with refold.open("one", store=store) as context:
+        fork = context.fork("two")
+        fork.append({"role": "user", "content": "more"})
+        seq = context.view.slots[1].seq
+    assert recognise(store, gone).shared == 3
+    path = store.derived_path("fronts.db")
+    assert digest(gone[:2]) in files_at(path)
+    if way == "delete":
+        refold.conversations.delete(store, ["one", "two"])
+    else:
+        refold.conversations.erase(store, "one", [seq])
+    assert digest(gone[:2]) not in files_at(path)
+    store.close()
+
+
+def test_what_was_erased_is_not_logged_again_when_its_owner_sends_it(store):
+    history = said("hi", "the pin is 4711", "good")
+    write(store, "one", history)
+    with refold.open("one", store=store) as context:
+        seq = context.view.slots[1].seq
+    refold.conversations.erase(store, "one", [seq])
+    write(store, "one", [*history, *said("next")])
+    assert recognise(store, [*history, *said("next")]).shared == 4
+    events = [event for id in ids(store) for event in store.read(id)]
+    assert not any(b"4711" in event.body for event in events)
+
+
+def ids(store) -> list[str]:
+    return [about.id for about in store.conversations()]
+
+
+def files_at(path: str) -> bytes:
+    return b"".join(one.read_bytes() for one in Path(path).parent.glob(f"{Path(path).name}*"))

@@ -23,7 +23,7 @@ from refold.artifacts.listing import listed
 from refold.conversations.listing import newest
 from refold.core.model import Conversation, Event
 from refold.display import number
-from refold.errors import Conflict, Corrupt, Invalid, NotFound
+from refold.errors import Conflict, Corrupt, Invalid, NotFound, Unavailable
 from refold.log.log import Log, now_ms
 from refold.log.reading import artifact_of, conversations, named_by, readable
 from refold.stores.protocol import Store
@@ -195,17 +195,28 @@ def _listed_contents(store: Store, about: Conversation) -> set[str] | None:
 
 
 def _forget(store: Store, ids: Sequence[str]) -> list[str]:
-    """Takes conversations out of the index, if it has a file; gives notes for the user."""
+    """Takes conversations out of the derived files there are; gives notes for the user."""
     # It brings a database, which a store may do without.
+    from refold.search import fronts
     from refold.search.upkeep import Upkeep, index_path
 
-    path = index_path(store)
-    if not ids or not os.path.isfile(path):
+    if not ids:
         return []
     reasons: list[str] = []
+    try:
+        fronts.forget(store, ids)
+    except Unavailable as error:
+        reasons.append(error.message)
+    path = index_path(store)
+    if not os.path.isfile(path):
+        return _behind(reasons)
     upkeep = Upkeep(store, path, tell=lambda _, reason: reasons.append(reason))
     try:
         upkeep.forget(ids)
     finally:
         upkeep.close()
+    return _behind(reasons)
+
+
+def _behind(reasons: Iterable[str]) -> list[str]:
     return [f"the index still knows them until it can be written: {reason}" for reason in reasons]

@@ -34,6 +34,7 @@ from refold.errors import Corrupt, NotFound
 from refold.log.draft import Draft
 from refold.log.log import Log, now_ms
 from refold.log.reading import conversations, events_of, is_memory
+from refold.search import fronts
 from refold.search.upkeep import SEARCH_EVENTS, Upkeep, index_path
 from refold.stores import erase_events
 from refold.stores.protocol import Store
@@ -232,7 +233,8 @@ def _body(event: Event) -> object:
 
 
 def _erase_from_index(store: Store) -> None:
-    """Lets the index of search read that the words are gone, if there is one."""
+    """Lets the derived files there are read that the words are gone."""
+    fronts.forget(store)
     upkeep = Upkeep(store, index_path(store), tell=lambda name, reason: None)
     try:
         if upkeep.has_file():

@@ -2,13 +2,14 @@
 
 A derived file of its own (`fronts.db`), because only those need it who follow other people's
 histories. Nothing here is on the way of an append: asking catches up with the logs that grew since,
-by the front that each ended with. Neighbours: `log.front` says what a front is,
-`conversations.recognition` asks.
+by the front that each ended with. What was deleted or erased leaves the file at once (`forget`).
+Neighbours: `log.front` says what a front is, `conversations.recognition` asks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
@@ -71,13 +72,22 @@ class StoreFronts:
         query = "SELECT id FROM fronts JOIN logs ON logs.number = log WHERE fronts.front = ?"
         return [id for (id,) in self._connection.execute(query, (front,))]
 
+    def forget(self, ids: Iterable[str] | None = None) -> None:
+        """Takes conversations out of the file, or all of them: the logs have what is left."""
+        with database.translated(self._path), database.transaction(self._connection):
+            if ids is None:
+                self._connection.execute("DELETE FROM fronts; DELETE FROM logs")
+                return
+            known = self._known()
+            for id in known.keys() & set(ids):
+                self._forget(known[id].number)
+
     # --- catching up ---
 
     def _catch_up(self) -> dict[str, Conversation]:
         """Reads what came since the last time; gives the conversations there are."""
         there = {about.id: about for about in conversations(self._store)}
-        query = "SELECT id, number, head, chain, front FROM logs"
-        known = {id: Known(*rest) for id, *rest in self._connection.execute(query)}
+        known = self._known()
         grown = [about for about in there.values() if _is_behind(known.get(about.id), about)]
         gone = [known[id].number for id in known.keys() - there.keys()]
         if grown or gone:
@@ -87,6 +97,10 @@ class StoreFronts:
                 for about in grown:
                     self._read(about, known.get(about.id))
         return there
+
+    def _known(self) -> dict[str, Known]:
+        query = "SELECT id, number, head, chain, front FROM logs"
+        return {id: Known(*rest) for id, *rest in self._connection.execute(query)}
 
     def _read(self, about: Conversation, known: Known | None) -> None:
         is_continued = known is not None and known.head < about.head
@@ -118,3 +132,15 @@ class StoreFronts:
 
 def _is_behind(known: Known | None, about: Conversation) -> bool:
     return known is None or (known.head, known.chain) != (about.head, about.chain)
+
+
+def forget(store: Store, ids: Iterable[str] | None = None) -> None:
+    """Takes conversations, or all of them, out of the file of fronts, if the store has one."""
+    path = store.derived_path(NAME)
+    if path is None or not os.path.isfile(path):
+        return
+    known = StoreFronts(store)
+    try:
+        known.forget(ids)
+    finally:
+        known.close()
