@@ -62,7 +62,7 @@ def _threaded(
     """The method as a coroutine function that runs it in a worker thread."""
 
     async def threaded(self: _Async, /, *args: P.args, **given: P.kwargs) -> T:
-        return await _run(functools.partial(method, self._wrapped), args, given)
+        return await _run(getattr(self._wrapped, method.__name__), args, given)
 
     functools.update_wrapper(threaded, method)
     return threaded
@@ -74,7 +74,7 @@ def _threaded_twin(
     """The same for a method that gives another context: that one comes wrapped."""
 
     async def threaded(self: _Async, /, *args: P.args, **given: P.kwargs) -> AsyncContext:
-        return AsyncContext(await _run(functools.partial(method, self._wrapped), args, given))
+        return AsyncContext(await _run(getattr(self._wrapped, method.__name__), args, given))
 
     functools.update_wrapper(threaded, method)
     return threaded

@@ -217,3 +217,15 @@ def test_a_hit_in_parallel_calls_names_the_tool_that_was_asked_for():
     context.append({"role": "assistant", "content": "the walrus first", "tool_calls": calls})
     assert [hit.tool for hit in context.search("walrus", tool="run")] == ["run"]
     assert [hit.tool for hit in context.search("walrus")] == ["read_file, run"]
+
+
+@pytest.mark.parametrize("messages", [0, 1])
+@pytest.mark.parametrize(
+    "wrong", [{"limit": -1}, {"query": " "}, {"role": "nobody"}, {"since": "x"}, {"newest": 1}]
+)
+def test_a_wrong_question_is_wrong_also_where_nothing_was_said(messages, wrong):
+    with refold.open("a", store="memory:") as context:
+        for _ in range(messages):
+            context.append({"role": "user", "content": "a word"})
+        with pytest.raises(Invalid):
+            context.search(**{"query": "word", **wrong})

@@ -61,6 +61,9 @@ class ConversationSearch:
         if not isinstance(everywhere, bool):
             raise Invalid(f"everywhere={quoted(everywhere)} is neither True nor False")
         if not everywhere and not self._log.state.head:
+            from refold.search.searcher import question_of
+
+            question_of(query, limit=limit, **filters)  # a wrong one is wrong here, too
             return []
         try:
             place = None if everywhere else self._log.id

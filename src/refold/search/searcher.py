@@ -58,6 +58,39 @@ class Question(Struct, frozen=True, kw_only=True):
     filters: Filters
 
 
+def question_of(
+    query: str,
+    *,
+    limit: int = 10,
+    newest: bool = False,
+    role: str | None = None,
+    conversation: str | None = None,
+    conversations: Collection[str] | None = None,
+    since: Moment | None = None,
+    until: Moment | None = None,
+    tool: str | None = None,
+    kind: str | None = None,
+) -> Question:
+    """What is asked, or Invalid if it is no question."""
+    if not isinstance(newest, bool):
+        raise Invalid(f"newest={quoted(newest)} is neither True nor False", hint="newest=True")
+    if not isinstance(query, str) or not query.strip():
+        raise Invalid("there is nothing to search for", hint="give a word or a few")
+    return Question(
+        text=query,
+        limit=limit_checked(limit),
+        newest=newest,
+        conversations=_conversation_ids(conversation, conversations),
+        filters=filters_checked(
+            role=role,
+            tool=tool,
+            kind=kind,
+            since_ms=None if since is None else ms_of("since", since),
+            until_ms=None if until is None else ms_of("until", until),
+        ),
+    )
+
+
 class Searcher:
     """Search over one store. `embedder=None` takes the best extra that is installed, False
     none at all. `tell(name, reason)` is called with what a user should know; `said` keeps
@@ -116,22 +149,17 @@ class Searcher:
         """The places that answer the query best, or the newest that hold all its words. `"double
         quotes"` make a phrase that must be there. Looks in all conversations unless some are
         named; times are ms or datetimes. Answers of refold's own tools are found only by `tool`."""
-        if not isinstance(newest, bool):
-            raise Invalid(f"newest={quoted(newest)} is neither True nor False", hint="newest=True")
-        if not isinstance(query, str) or not query.strip():
-            raise Invalid("there is nothing to search for", hint="give a word or a few")
-        question = Question(
-            text=query,
-            limit=limit_checked(limit),
+        question = question_of(
+            query,
+            limit=limit,
             newest=newest,
-            conversations=_conversation_ids(conversation, conversations),
-            filters=filters_checked(
-                role=role,
-                tool=tool,
-                kind=kind,
-                since_ms=None if since is None else ms_of("since", since),
-                until_ms=None if until is None else ms_of("until", until),
-            ),
+            role=role,
+            conversation=conversation,
+            conversations=conversations,
+            since=since,
+            until=until,
+            tool=tool,
+            kind=kind,
         )
         return self._answer(question)
 
