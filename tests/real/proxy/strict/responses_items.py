@@ -234,6 +234,6 @@ def check_seals(items: list[Json], account: str, stored: set[str]) -> None:
             continue
         note = unseal(text)
         is_ours = note is not None and note["account"] == account
-        is_whole = is_ours and note is not None and note["id"] in (id, None if id == "None" else id)
+        is_whole = is_ours and (item.get("id") is None or note["id"] == id)
         message = f"The encrypted content for item {id} could not be verified."
         need(is_whole, message, code="invalid_encrypted_content")
