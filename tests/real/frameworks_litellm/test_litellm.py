@@ -36,7 +36,7 @@ def callback(tmp_path):
     made = RefoldCallback(store=f"sqlite:{tmp_path}/a.db", window=16_000)
     litellm.callbacks = [made]
     yield made
-    litellm.callbacks = []
+    litellm.logging_callback_manager._reset_all_callbacks()
     made.close()
 
 
@@ -65,6 +65,7 @@ async def loop(url: str, first: str, count: int, **named: str) -> list[dict[str,
         messages.append(said.model_dump(exclude_none=True))
         for call in said.tool_calls or ():
             messages.append({"role": "tool", "tool_call_id": call.id, "content": LONG})
+    await asyncio.sleep(0.5)  # LiteLLM tells of success some time after the call
     return messages
 
 
@@ -122,5 +123,5 @@ def test_the_guide_runs_as_pasted(tmp_path, monkeypatch, capsys):
         monkeypatch.setenv("OPENAI_API_KEY", "none")
         monkeypatch.setenv("OPENAI_BASE_URL", f"{upstream.url}/v1")
         run_guide("litellm.md")
-        litellm.callbacks = []
+        litellm.logging_callback_manager._reset_all_callbacks()
     assert "Because of the clock." in capsys.readouterr().out

@@ -100,10 +100,11 @@ class RefoldCallback(CustomLogger):  # type: ignore[misc]
         """The name of a conversation that was found, or of the one that it was forked from."""
         about = found.conversation if found else None
         while about is not None:
-            for name in about.names:
-                if name.startswith(f"{HOST}/"):
-                    return name
-            about = self._sessions.store.conversation(about.parent) if about.parent else None
+            own = [name for name in about.names if name.startswith(f"{HOST}/")]
+            if own:
+                return own[0]
+            parent = about.parent
+            about = refold.conversations.find(self._sessions.store, parent) if parent else None
         return ""
 
     def _wait(self, call: str, name: str) -> None:
