@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -133,3 +135,22 @@ def ids(store) -> list[str]:
 
 def files_at(path: str) -> bytes:
     return b"".join(one.read_bytes() for one in Path(path).parent.glob(f"{Path(path).name}*"))
+
+
+def test_many_may_ask_at_once(tmp_path):
+    url = f"sqlite:{tmp_path}/a.db"
+    store = open_store(url)
+    start = threading.Barrier(4)
+
+    def ask(thread: int) -> list[int]:
+        start.wait()
+        shared = []
+        for turn in range(10):
+            messages = said(f"thread {thread}", *map(str, range(turn)))
+            write(store, f"log-{thread}", messages)
+            shared.append(recognise(url, messages).shared)
+        return shared
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(ask, range(4))) == [list(range(1, 11))] * 4
+    store.close()

@@ -14,6 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from refold import dialects
+from refold.conversations.listing import described
 from refold.core.model import Conversation
 from refold.log.front import BEGINNING, front_of
 from refold.search.fronts import StoreFronts
@@ -38,7 +39,7 @@ def recognise(store: Store, messages: Sequence[Any], dialect: str) -> Recognised
     if found is None:
         return None
     id, shared = found
-    return Recognised(conversation=store.conversation(id), shared=shared)
+    return Recognised(conversation=described(store, store.conversation(id)), shared=shared)
 
 
 def fronts_of(messages: Sequence[Any], dialect: str) -> list[bytes]:

@@ -9,7 +9,7 @@ Neighbours: `log.front` says what a front is, `conversations.recognition` asks.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -87,16 +87,21 @@ class StoreFronts:
     def _catch_up(self) -> dict[str, Conversation]:
         """Reads what came since the last time; gives the conversations there are."""
         there = {about.id: about for about in conversations(self._store)}
-        known = self._known()
-        grown = [about for about in there.values() if _is_behind(known.get(about.id), about)]
-        gone = [known[id].number for id in known.keys() - there.keys()]
-        if grown or gone:
+        if self._is_behind(there, self._known()):
             with database.transaction(self._connection):
-                for number in gone:
-                    self._forget(number)
-                for about in grown:
-                    self._read(about, known.get(about.id))
+                self._follow(there, self._known())  # another caller may have been faster
         return there
+
+    def _is_behind(self, there: Mapping[str, Conversation], known: Mapping[str, Known]) -> bool:
+        is_gone = bool(known.keys() - there.keys())
+        return is_gone or any(_is_behind(known.get(id), about) for id, about in there.items())
+
+    def _follow(self, there: Mapping[str, Conversation], known: Mapping[str, Known]) -> None:
+        for id in known.keys() - there.keys():
+            self._forget(known[id].number)
+        for id, about in there.items():
+            if _is_behind(known.get(id), about):
+                self._read(about, known.get(id))
 
     def _known(self) -> dict[str, Known]:
         query = "SELECT id, number, head, chain, front FROM logs"

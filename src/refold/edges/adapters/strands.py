@@ -1,0 +1,121 @@
+"""Strands: a conversation manager that keeps what a call sends small, and the agent's list whole.
+
+    manager = RefoldConversationManager("fix-login", store="sqlite:work.db")
+    agent = Agent(model=model, tools=tools, conversation_manager=manager)
+
+Before a call the page stands in the agent's list, after it the list is as it was: Strands sends
+what the list holds, and has no other place for a page. So sessions, hooks and the agent itself keep
+every message. Neighbours: `folding`, `strands_messages`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from strands.agent.conversation_manager import ConversationManager
+from strands.hooks import AfterModelCallEvent, BeforeModelCallEvent, HookRegistry
+
+import refold
+from refold.edges.adapters.folding import folded, log
+from refold.edges.adapters.sessions import Place, Sessions
+from refold.edges.adapters.strands_messages import Wire, from_wire, to_wire
+
+HOST, DIALECT = "strands", "anthropic"
+
+
+class RefoldConversationManager(ConversationManager):  # type: ignore[misc]
+    """Folds the messages of every call. `name` is the conversation, of one agent; `settings` are
+    those of `refold.open`: `model`, `window`, `writer`, …; without `model`, that of the agent's own
+    model counts."""
+
+    def __init__(self, name: str = "agent", *, store: Place = None, **settings: Any) -> None:
+        super().__init__()
+        self._name, self._settings = f"{HOST}/{name}", settings
+        self._sessions = Sessions(store, settings)
+        self._whole: list[Any] | None = None  # the agent's list, while the page stands in it
+
+    def register_hooks(self, registry: HookRegistry, **kwargs: Any) -> None:
+        super().register_hooks(registry, **kwargs)
+        registry.add_callback(BeforeModelCallEvent, self._before_call)
+        registry.add_callback(AfterModelCallEvent, self._after_call)
+
+    def apply_management(self, agent: Any, **kwargs: Any) -> None:
+        """The end of an invocation, however it ended: the agent has its list again."""
+        self._put_back(agent)
+
+    def reduce_context(self, agent: Any, e: Exception | None = None, **kwargs: Any) -> None:
+        """The model refused the page: a smaller one stands in the next call, or the error."""
+        self._put_back(agent)
+        if e is not None and not self._is_shortened(e):
+            raise e
+
+    def _is_shortened(self, refusal: Exception) -> bool:
+        with self._sessions.session(self._name) as context:
+            try:
+                return context.recover(refusal)
+            except refold.OverBudget as error:
+                log.warning("the page cannot be made shorter: %s", error)
+                return False
+
+    def close(self) -> None:
+        """Lets go of the conversation, and of the store if it was opened here."""
+        self._sessions.close()
+
+    # --- around a call ---
+
+    def _before_call(self, event: BeforeModelCallEvent) -> None:
+        agent = event.agent
+        self._put_back(agent)
+        with self._sessions.session(self._name) as context:
+            self._name_model(context, agent)
+            shown = folded(
+                context,
+                agent.messages,
+                to_wire,
+                from_wire,
+                dialect=DIALECT,
+                system=agent.system_prompt,
+                tools=[_tool(one) for one in agent.tool_registry.get_all_tool_specs()] or None,
+            )
+        self._whole = list(agent.messages)
+        agent.messages[:] = shown
+
+    def _after_call(self, event: AfterModelCallEvent) -> None:
+        self._put_back(event.agent)
+        usage = _usage(event)
+        if usage is not None:
+            with self._sessions.session(self._name) as context:
+                context.record(usage=usage)
+
+    def _put_back(self, agent: Any) -> None:
+        if self._whole is not None:
+            agent.messages[:] = self._whole
+            self._whole = None
+
+    def _name_model(self, context: refold.Context, agent: Any) -> None:
+        if "model" not in self._settings:
+            config = agent.model.get_config() or {}
+            name = config.get("model_id") if isinstance(config, dict) else None
+            context.update(model=name, window=self._settings.get("window"))
+
+
+def _tool(spec: Wire) -> Wire:
+    schema = spec["inputSchema"]
+    described = {"name": spec["name"], "description": spec["description"]}
+    return {**described, "input_schema": schema.get("json", schema)}
+
+
+def _usage(event: AfterModelCallEvent) -> refold.Usage | None:
+    """What the call was billed; None if nobody said. Whether `inputTokens` has the cached ones in
+    it differs by provider; the total has them."""
+    message = event.stop_response.message if event.stop_response else {}
+    billed = message.get("metadata", {}).get("usage")
+    if not billed or not billed.get("totalTokens"):
+        log.debug("the call has no usage")
+        return None
+    return refold.Usage(
+        input=billed["totalTokens"] - billed["outputTokens"],
+        output=billed["outputTokens"],
+        cache_read=billed.get("cacheReadInputTokens", 0),
+        cache_write=billed.get("cacheWriteInputTokens", 0),
+    )

@@ -1,0 +1,115 @@
+"""The ADK's real runner with the plugin, against an upstream as strict as the provider."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+
+import pytest
+from google.adk.agents import LlmAgent
+from google.adk.apps import App
+from google.adk.models.google_llm import Gemini
+from google.adk.runners import InMemoryRunner
+from google.genai import types
+
+import refold
+from refold.edges.adapters.google_adk import RefoldPlugin
+from tests.real.guides import run_guide
+from tests.real.proxy.strict.server import serving
+
+MODEL = "gemini-2.5-flash"
+TURNS = 30
+
+# Connections of the ADK's client are left to the collector.
+pytestmark = pytest.mark.filterwarnings("default")
+
+
+@pytest.fixture(autouse=True)
+def collected():
+    yield
+    gc.collect()
+
+
+def read(path: str) -> str:
+    """Reads a file."""
+    return f"the lines of {path}\n" * 300
+
+
+def turns(count: int) -> list[list[dict[str, object]]]:
+    """Calls of a tool, and the end, as parts."""
+    calls = [
+        {"functionCall": {"id": f"c{n}", "name": "read", "args": {"path": f"file{n}.py"}}}
+        for n in range(count)
+    ]
+    return [*([call] for call in calls), [{"text": "Done."}]]
+
+
+async def run(runner: InMemoryRunner, session: str, text: str) -> list[str]:
+    said = []
+    message = types.UserContent(text)
+    async for event in runner.run_async(user_id="me", session_id=session, new_message=message):
+        said += [part.text for part in event.content.parts if part.text]
+    return said
+
+
+def runner_at(url: str, plugin: RefoldPlugin) -> InMemoryRunner:
+    model = Gemini(model=MODEL, base_url=url)
+    agent = LlmAgent(name="fixer", model=model, instruction="You fix tests.", tools=[read])
+    return InMemoryRunner(app=App(name="fixing", root_agent=agent, plugins=[plugin]))
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch):
+    monkeypatch.setenv("GOOGLE_API_KEY", "none")
+
+
+def test_a_long_run_is_folded_and_the_session_keeps_all(tmp_path):
+    place = f"sqlite:{tmp_path}/a.db"
+    plugin = RefoldPlugin(store=place, window=16_000)
+
+    async def main(url: str) -> tuple[list[str], int]:
+        runner = runner_at(url, plugin)
+        service = runner.session_service
+        session = await service.create_session(app_name="fixing", user_id="me", session_id="s1")
+        said = await run(runner, session.id, "Fix the login test")
+        kept = await service.get_session(app_name="fixing", user_id="me", session_id="s1")
+        await runner.close()
+        return said, len(kept.events)
+
+    with serving(*turns(TURNS)) as upstream:
+        said, events = asyncio.run(main(upstream.url))
+    assert said == ["Done."]
+    assert upstream.refusals == []
+    assert len(upstream.requests) == TURNS + 1
+    assert events == 2 * (TURNS + 1)
+    assert len(upstream.requests[-1].body["contents"]) < TURNS
+    [about] = refold.conversations.list(place)
+    assert about.names == ("adk/fixing/me/s1/fixer",)
+    with refold.open(about.id, store=place, read_only=True) as context:
+        assert context.search("file1.py")
+        assert context.view.totals.input
+
+
+def test_what_fits_goes_out_as_it_came(tmp_path):
+    sent = []
+    for plugins in ([], [RefoldPlugin(store=f"sqlite:{tmp_path}/a.db")]):
+
+        async def main(url: str, plugins: list[RefoldPlugin] = plugins) -> None:
+            agent = LlmAgent(name="fixer", model=Gemini(model=MODEL, base_url=url), tools=[read])
+            runner = InMemoryRunner(app=App(name="fixing", root_agent=agent, plugins=plugins))
+            session = await runner.session_service.create_session(app_name="fixing", user_id="me")
+            await run(runner, session.id, "Fix the login test")
+            await runner.close()
+
+        with serving(*turns(3)) as upstream:
+            asyncio.run(main(upstream.url))
+        sent.append([one.body for one in upstream.requests])
+    assert sent[0] == sent[1]
+
+
+def test_the_guide_runs_as_pasted(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with serving([{"text": "Because of the clock."}]) as upstream:
+        monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", upstream.url)
+        run_guide("google-adk.md")
+    assert "Because of the clock." in capsys.readouterr().out

@@ -1,0 +1,127 @@
+"""LiteLLM's real SDK with the callback, against an upstream as strict as the providers."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+
+import litellm
+import pytest
+
+import refold
+from refold.edges.adapters.litellm import RefoldCallback
+from tests.real.guides import run_guide
+from tests.real.proxy.strict.server import serving
+
+TURNS = 30
+
+# LiteLLM warns of itself.
+pytestmark = pytest.mark.filterwarnings("default")
+
+
+@pytest.fixture(autouse=True)
+def collected():
+    yield
+    gc.collect()
+
+
+PARAMETERS = {"type": "object", "properties": {"path": {"type": "string"}}}
+TOOL = {"type": "function", "function": {"name": "read", "parameters": PARAMETERS}}
+LONG = "the lines of a file\n" * 300
+
+
+@pytest.fixture
+def callback(tmp_path):
+    made = RefoldCallback(store=f"sqlite:{tmp_path}/a.db", window=16_000)
+    litellm.callbacks = [made]
+    yield made
+    litellm.logging_callback_manager._reset_all_callbacks()
+    made.close()
+
+
+def called(n: int) -> dict[str, object]:
+    arguments = json.dumps({"path": f"file{n}.py"})
+    function = {"name": "read", "arguments": arguments}
+    return {
+        "role": "assistant",
+        "tool_calls": [{"id": f"c{n}", "type": "function", "function": function}],
+    }
+
+
+async def loop(url: str, first: str, count: int, **named: str) -> list[dict[str, object]]:
+    """A loop as people write it: the whole list at every call."""
+    messages: list[dict[str, object]] = [{"role": "user", "content": first}]
+    for _ in range(count + 1):
+        answer = await litellm.acompletion(
+            model="openai/gpt-4o",
+            messages=messages,
+            tools=[TOOL],
+            api_base=f"{url}/v1",
+            api_key="none",
+            **named,
+        )
+        said = answer.choices[0].message
+        messages.append(said.model_dump(exclude_none=True))
+        for call in said.tool_calls or ():
+            messages.append({"role": "tool", "tool_call_id": call.id, "content": LONG})
+    await asyncio.sleep(0.5)  # LiteLLM tells of success some time after the call
+    return messages
+
+
+@pytest.mark.parametrize("named", [{}, {"litellm_session_id": "s1"}])
+def test_a_long_loop_is_folded_and_the_list_stays_whole(callback, tmp_path, named):
+    plays = [*(called(n) for n in range(TURNS)), {"role": "assistant", "content": "Done."}]
+    with serving(*plays) as upstream:
+        messages = asyncio.run(loop(upstream.url, "Fix the login test", TURNS, **named))
+    assert messages[-1]["content"] == "Done."
+    assert len(messages) == 2 * (TURNS + 1)
+    assert upstream.refusals == []
+    assert len(upstream.requests[-1].body["messages"]) < TURNS
+    [about] = refold.conversations.list(f"sqlite:{tmp_path}/a.db")
+    if named:
+        assert about.names == ("litellm/s1",)
+    with refold.open(about.id, store=f"sqlite:{tmp_path}/a.db", read_only=True) as context:
+        assert context.search("file1.py")
+        assert context.view.totals.input
+
+
+def test_loops_at_once_are_told_apart_by_what_they_say(callback, tmp_path):
+    tasks = ["Fix the login test", "Write the docs", "Read the logs"]
+
+    async def main(url: str) -> None:
+        await asyncio.gather(*(loop(url, task, 6) for task in tasks))
+
+    with serving(*(called(n) for n in range(40))) as upstream:
+        asyncio.run(main(upstream.url))
+    assert upstream.refusals == []
+    place = f"sqlite:{tmp_path}/a.db"
+    found = refold.conversations.list(place)
+    assert len(found) == 3
+    for about in found:
+        with refold.open(about.id, store=place, read_only=True) as context:
+            said = [slot.message.blocks[0].text for slot in context.view.slots[:1]]
+            assert said[0] in tasks
+
+
+def test_a_list_that_cannot_be_read_is_the_providers_to_refuse(callback):
+    with serving() as upstream, pytest.raises(litellm.BadRequestError):
+        asyncio.run(
+            litellm.acompletion(
+                model="openai/gpt-4o",
+                messages=[{"role": "nobody", "content": [{"x": 1}]}],
+                api_base=f"{upstream.url}/v1",
+                api_key="none",
+            )
+        )
+    assert len(upstream.requests) == 1
+
+
+def test_the_guide_runs_as_pasted(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with serving({"role": "assistant", "content": "Because of the clock."}) as upstream:
+        monkeypatch.setenv("OPENAI_API_KEY", "none")
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{upstream.url}/v1")
+        run_guide("litellm.md")
+        litellm.logging_callback_manager._reset_all_callbacks()
+    assert "Because of the clock." in capsys.readouterr().out
