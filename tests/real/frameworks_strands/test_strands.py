@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -82,6 +83,9 @@ def test_a_long_run_is_folded_and_the_agent_keeps_all(thinks, tmp_path):
     assert len(upstream.requests) == TURNS + 1
     assert len(agent.messages) == 2 * (TURNS + 1)
     assert len(upstream.requests[-1].body["messages"]) < TURNS
+    for one in upstream.requests:
+        roles = [message["role"] for message in one.body["messages"]]
+        assert all(role != before for before, role in pairwise(roles))
     [about] = refold.conversations.list(place)
     assert about.names == ("strands/fix",)
     with refold.open(about.id, store=place, read_only=True) as context:

@@ -10,6 +10,7 @@ every message. Neighbours: `folding`, `strands_messages`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from strands.agent.conversation_manager import ConversationManager
@@ -78,7 +79,7 @@ class RefoldConversationManager(ConversationManager):  # type: ignore[misc]
                 tools=[_tool(one) for one in agent.tool_registry.get_all_tool_specs()] or None,
             )
         self._whole = list(agent.messages)
-        agent.messages[:] = shown
+        agent.messages[:] = _alternating(shown)
 
     def _after_call(self, event: AfterModelCallEvent) -> None:
         self._put_back(event.agent)
@@ -97,6 +98,19 @@ class RefoldConversationManager(ConversationManager):  # type: ignore[misc]
             config = agent.model.get_config() or {}
             name = config.get("model_id") if isinstance(config, dict) else None
             context.update(model=name, window=self._settings.get("window"))
+
+
+def _alternating(messages: Iterable[Wire]) -> list[Wire]:
+    """The messages, those of one role that follow one another as one: not every model that Strands
+    speaks to takes two."""
+    joined: list[Wire] = []
+    for message in messages:
+        if joined and joined[-1]["role"] == message["role"]:
+            content = [*joined[-1]["content"], *message["content"]]
+            joined[-1] = {"role": message["role"], "content": content}
+        else:
+            joined.append(message)
+    return joined
 
 
 def _tool(spec: Wire) -> Wire:
