@@ -4,6 +4,7 @@ compactions made elsewhere, notes."""
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -399,3 +400,25 @@ def test_a_usage_of_wrong_types_is_refused(context, field, value):
     with pytest.raises(Invalid):
         context.record(usage=refold.Usage(**{field: value}))
     assert context.view.head == head
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from(["note", "message", "restore", "undo", "clear"]), max_size=12))
+def test_notes_after_a_seq_are_the_newest_of_all(steps):
+    with refold.open("a", store="memory:") as context:
+        for number, step in enumerate(steps):
+            match step:
+                case "note":
+                    context.note("n", number)
+                case "message":
+                    context.append({"role": "user", "content": str(number)})
+                case "restore" if context.view.head:
+                    context.restore(max(1, context.view.head // 2))
+                case "undo":
+                    with suppress(refold.RefoldError):
+                        context.undo()
+                case "clear":
+                    context.clear()
+        standing = context.log.notes()
+        for after in range(context.view.head + 1):
+            assert context.log.notes(after=after) == [one for one in standing if one.seq > after]

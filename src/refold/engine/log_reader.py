@@ -58,13 +58,13 @@ class LogReader:
             return batches_of(self._log.log.read() if state.head else ())
 
     @checked
-    def notes(self, kind: str = "") -> list[Noted]:
+    def notes(self, kind: str = "", *, after: int = 0) -> list[Noted]:
         """What `note` kept and no restore has switched off, oldest first; of one kind, if it is
-        named."""
+        named, and of those after a seq."""
         from refold.log.notes import notes_of
 
         with self._log.reading() as state:
-            return notes_of(self._log.log, kind) if state.head else []
+            return notes_of(self._log.log, kind, after) if state.head else []
 
     @checked
     def diff(self, first: int | str, last: int | str | None = None) -> Difference:

@@ -13,13 +13,14 @@ from msgspec import Struct
 
 from refold.core.codec import decode
 from refold.core.model import Event, Note
-from refold.core.switches import switches
+from refold.core.switches import REACHING, switches
 from refold.errors import Invalid
 from refold.log.keys import Keys, Stamp, append_once
 from refold.log.log import Log
 from refold.log.open_log import OpenLog
 
 KIND_CHARS_MAX = 100
+_LOOKED_AT = frozenset({"note", *REACHING})
 
 
 class Noted(Struct, frozen=True, kw_only=True):
@@ -45,16 +46,17 @@ def write_note(
         return append_once(log, keys, stamp, lambda: [draft])
 
 
-def notes_of(log: Log, kind: str) -> list[Noted]:
-    """The notes that stand, oldest first; of one kind, if it is named."""
-    off = switches(log.read()).off
-    found = []
-    for event in log.read():
-        if event.kind == "note" and event.seq not in off:
-            note = decode(event)
-            if isinstance(note, Note) and kind in ("", note.kind):
-                found.append(_noted(event, note))
-    return found
+def notes_of(log: Log, kind: str, after: int = 0) -> list[Noted]:
+    """The notes after a seq that stand, oldest first; of one kind, if it is named."""
+    events = [event for event in log.read(after) if event.kind in _LOOKED_AT]
+    reached = any(event.kind in REACHING for event in events)
+    off = switches(log.read()).off if reached else ()
+    return [
+        _noted(event, note)
+        for event in events
+        if event.kind == "note" and event.seq not in off
+        if isinstance(note := decode(event), Note) and kind in ("", note.kind)
+    ]
 
 
 def _noted(event: Event, note: Note) -> Noted:

@@ -119,6 +119,29 @@ def test_it_answers_as_the_sdks_own_session_does(steps):
     ours.close()
 
 
+def test_two_processes_see_what_the_other_added_and_took_off(tmp_path):
+    place = f"sqlite:{tmp_path}/a.db"
+    one, other = RefoldSession("a", store=place), RefoldSession("a", store=place)
+    items = [{"role": "user", "content": text} for text in "abcd"]
+
+    async def steps() -> None:
+        await one.add_items(items[:2])
+        assert await other.get_items() == items[:2]
+        await other.add_items(items[2:])
+        assert await one.pop_item() == items[3]
+        assert await other.get_items() == items[:3]
+        (await one.get_items())[0]["content"] = "changed by its caller"
+        assert await one.get_items() == items[:3]
+        [about] = refold.conversations.list(place)
+        with refold.open(about.id, store=place) as context:
+            context.restore(1)
+        assert await one.get_items() == await other.get_items() != items[:3]
+
+    asyncio.run(steps())
+    one.close()
+    other.close()
+
+
 def test_a_limit_is_kept_and_a_restart_changes_nothing(tmp_path):
     place = f"sqlite:{tmp_path}/a.db"
     session = RefoldSession("a b/ü", store=place, session_settings=SessionSettings(limit=2))

@@ -13,6 +13,7 @@ session may not. Neighbours: `folding`, `log.notes`.
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
@@ -46,6 +47,8 @@ class RefoldSession:
         self._settings = settings
         self._kept = Sessions(store)
         self._name = f"{HOST}/{session_id}"
+        self._items: list[Item] = []  # what the notes come to, as far as they were read
+        self._head = 0
 
     @cached_property
     def _read(self) -> Sessions:
@@ -81,24 +84,28 @@ class RefoldSession:
 
     # --- in a thread ---
 
-    def _items(self) -> list[Item]:
-        """The items that stand: what the notes come to."""
-        items: list[Item] = []
+    def _standing(self) -> list[Item]:
+        """The items that stand: what the notes come to. Only what came since is read."""
         with self._kept.session(self._name) as context:
-            for note in context.log.notes():
+            view = context.view
+            if view.changed_at > self._head:  # somebody restored, or undid it
+                self._items, self._head = [], 0
+            notes = context.log.notes(after=self._head)
+            for note in notes:
                 if note.kind == ITEM:
-                    items.append(note.data)
+                    self._items.append(note.data)
                 elif note.kind == POP:
-                    del items[-1:]
+                    del self._items[-1:]
                 elif note.kind == CLEAR:
-                    items.clear()
-        return items
+                    self._items.clear()
+            self._head = max([view.head, *(note.seq for note in notes[-1:])])
+            return self._items
 
     def _newest(self, limit: int | None) -> list[Item]:
         if limit is None and self.session_settings is not None:
             limit = self.session_settings.limit
-        items = self._items()
-        return items if limit is None else items[max(0, len(items) - limit) :]
+        items = self._standing()
+        return copy.deepcopy(items if limit is None else items[max(0, len(items) - limit) :])
 
     def _add(self, items: Sequence[Item]) -> None:
         with self._kept.session(self._name) as context:
@@ -107,7 +114,7 @@ class RefoldSession:
             context.flush()
         try:
             with self._read.session(self._name) as context:
-                context.mirror(self._items())
+                context.mirror(self._standing())
         except refold.Invalid as error:
             log.info("%s: the items are kept, but cannot be searched: %s", self._name, error)
 
@@ -117,7 +124,7 @@ class RefoldSession:
             context.flush()
 
     def _pop(self) -> Item | None:
-        items = self._items()
+        items = self._standing()
         if not items:
             return None
         self._note(POP)
