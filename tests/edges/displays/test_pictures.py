@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 import refold
 from refold.display import visible
-from refold.edges.displays.bar import bar, dealt
+from refold.edges.displays.bar import LOOKS, bar, dealt
 from refold.edges.displays.panel import Large, Panel, comparison_lines, panel_lines, shown_width
 from refold.edges.displays.parts import NAMES, WindowPart
 from refold.edges.displays.sparkline import marks, sparkline
@@ -137,10 +137,8 @@ def test_content_cannot_steer_a_picture(tmp_path: object, columns: str) -> None:
         assert "\u202e" not in text and "\x9b" not in text and "\x07" not in text
 
 
-@pytest.mark.parametrize(
-    "environ", [{"TERM": "dumb"}, {"NO_COLOR": "1"}, {"LANG": "C", "LC_ALL": "C"}]
-)
-def test_where_there_are_no_colors_it_is_the_plain_text(url: str, environ: dict[str, str]) -> None:
+@pytest.mark.parametrize("environ", [{"TERM": "dumb"}, {"TERM": ""}, {"LANG": "C", "LC_ALL": "C"}])
+def test_where_nothing_can_be_drawn_it_is_the_plain_text(url: str, environ: dict[str, str]) -> None:
     for command in (
         ("context", "fix-login"),
         ("compact", "fix-login", "--dry-run", "--target", "60"),
@@ -149,6 +147,26 @@ def test_where_there_are_no_colors_it_is_the_plain_text(url: str, environ: dict[
         assert status == 0 and "█" not in text and ("\x1b" not in text or "LANG" in environ)
     piped = program("context", "fix-login", LANG="C", LC_ALL="C").stdout
     assert piped.startswith(b"Context Summary\n") and piped.isascii()
+
+
+@pytest.mark.parametrize(("flags", "environ"), [((), {"NO_COLOR": "1"}), (("--no-color",), {})])
+@pytest.mark.parametrize("columns", ["100", "40"])
+def test_without_colors_the_picture_is_drawn_in_letters(
+    url: str, flags: tuple[str, ...], environ: dict[str, str], columns: str
+) -> None:
+    status, text = on_terminal("context", "fix-login", *flags, **environ, COLUMNS=columns)
+    assert status == 0 and "\x1b" not in text and "░" in text and "Largest" in text
+    lines = text.split("\r\n")
+    drawn = next(line for line in lines if "░" in line)
+    parts = {name: look.letter for name, look in LOOKS.items() if f"{look.letter} " in text}
+    assert len(parts) >= 4 and len({*parts.values()}) == len(parts)
+    for name, letter in parts.items():
+        assert f"{letter} {NAMES[name]}"[:12] in text
+        assert letter in drawn
+    status, text = on_terminal(
+        "compact", "fix-login", "--dry-run", "--target", "60", *flags, **environ
+    )
+    assert status == 0 and "\x1b" not in text and "Before" in text
 
 
 def test_on_a_terminal_with_colors_it_is_a_picture(url: str) -> None:

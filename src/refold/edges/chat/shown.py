@@ -10,7 +10,6 @@ prints, `loop` says what happened.
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +18,8 @@ from refold.edges.chat.tools import Used
 from refold.edges.cli.screen import Screen
 from refold.edges.commands.command import Part
 from refold.edges.commands.file_changes import show_diff
+from refold.edges.displays.flow import Flow
+from refold.edges.displays.width import fitted
 from refold.edges.endpoints.pieces import Piece
 from refold.engine.stats import Stats
 from refold.errors import RefoldError
@@ -41,6 +42,7 @@ class Shown:
         self.screen = screen
         self._last = ""  # the end of the reply that is being printed
         self._is_open = False
+        self._flow, self._style = Flow(), ""
 
     @property
     def is_quiet(self) -> bool:
@@ -57,13 +59,28 @@ class Shown:
         if text[0] in _JOINED and self._last:
             text = text[1:]
         style = "dim" if piece.kind == "thinking" else ""
+        if style != self._style:
+            # Thinking and the reply are texts of their own.
+            self.end()
+            self._style = style
         if text:
-            self.screen.text((style, text) if style else text)
-            self.screen.out.flush()
+            self._print(self._flowing(text))
             self._last, self._is_open = text[-1], text[-1] != "\n"
+
+    def _flowing(self, text: str) -> str:
+        """What of a reply can be printed now: on a terminal, whole words."""
+        if not self.screen.is_terminal:
+            return text
+        return self._flow.feed(self.screen.escaped(text), self.screen.columns)
+
+    def _print(self, text: str) -> None:
+        if text:
+            self.screen.text((self._style, text))
+            self.screen.out.flush()
 
     def end(self) -> None:
         """Ends the line of a reply, if one is open."""
+        self._print(self._flow.end())
         if self._is_open:
             self.screen.line()
         self._last, self._is_open = "", False
@@ -98,8 +115,9 @@ class Shown:
     def result(self, used: Used) -> None:
         """Shows the beginning of what a tool gave."""
         lines = used.text.splitlines()
-        room = max(20, shutil.get_terminal_size().columns - len(INDENT))
-        shown = [cut(line.expandtabs(4), room) for line in lines[:RESULT_LINES]]
+        room = max(20, self.screen.columns - len(INDENT))
+        told = map(self.screen.escaped, lines[:RESULT_LINES])
+        shown = [fitted(line.expandtabs(4), room, "…") for line in told]
         for line in shown:
             self.aside(("red" if used.is_error else "dim", INDENT + line))
         if len(lines) > len(shown):

@@ -1,8 +1,9 @@
 """The one place that prints. Whatever comes from content passes `visible` here: a stored text can
 neither steer the terminal nor forge a line of ours, and is never read as markup.
 
-Color only on a terminal that wants it, rich only for its tables and bars, ASCII only where the
-locale is not UTF-8; `--json` is one object in ASCII, which no terminal obeys. Neighbours: `app`
+Color only on a terminal that wants it, pictures also without, rich only for its tables and bars,
+ASCII only where the locale is not UTF-8; lines are broken between words where a terminal would
+break them inside. `--json` is one object in ASCII, which no terminal obeys. Neighbours: `app`
 makes the screen, the commands show their results on it (`commands.command.Screen`).
 """
 
@@ -24,10 +25,12 @@ from msgspec.structs import astuple, fields
 from refold.display import one_line, visible
 from refold.edges.commands.command import Part, Progress, Result, builtins_of
 from refold.edges.commands.text import short_line
+from refold.edges.displays.styled import Styled, broken, lines_of
 from refold.edges.displays.width import width
 from refold.errors import OUTCOMES, Invalid, RefoldError
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.progress import Progress as Bar
 
 SCHEMA_VERSION = 1
@@ -64,7 +67,9 @@ class Screen:
         self.json_output, self.no_color = json_output, no_color
         self.is_utf8 = is_utf8(self.out, os.environ)
         self.is_terminal = self.out.isatty()
-        self.has_color = self.is_terminal and not no_color and wants_color(os.environ)
+        can_move = self.is_terminal and not is_dumb(os.environ)
+        self.draws = can_move and self.is_utf8
+        self.has_color = can_move and not no_color and not os.environ.get("NO_COLOR")
 
     @property
     def columns(self) -> int:
@@ -79,11 +84,12 @@ class Screen:
 
     def line(self, *parts: Part) -> None:
         """Prints parts of one line, or of several if a text has newlines."""
-        self.out.write("".join(self._shown(part) for part in parts) + "\n")
+        for line in lines_of(parts):
+            self.out.write(self._wrapped(line) + "\n")
 
     def back(self, lines: int) -> None:
         """Takes back so many lines that were printed last, on a terminal that can."""
-        if lines and self.has_color:
+        if lines and self.draws:
             self.out.write(f"\x1b[{lines}F\x1b[J")
 
     def text(self, text: Part) -> None:
@@ -117,7 +123,7 @@ class Screen:
     def ask(self, question: str) -> bool:
         """The answer of whoever is at the terminal; no, where nobody can be asked."""
         return self._can_ask and click.confirm(
-            self._escaped(one_line(question)), default=False, err=True
+            self.escaped(one_line(question)), default=False, err=True
         )
 
     def secret(self, question: str) -> str | None:
@@ -125,7 +131,7 @@ class Screen:
         asked."""
         if not self._can_ask:
             return None
-        typed: str = click.prompt(self._escaped(question), hide_input=True, err=True)
+        typed: str = click.prompt(self.escaped(question), hide_input=True, err=True)
         return typed
 
     @property
@@ -140,8 +146,8 @@ class Screen:
     def table(self, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         """Prints rows under their heads: by rich on a terminal, else as plain aligned text. A
         head that starts with `>` has its column aligned to the right."""
-        cells = [[self._escaped(short_line(cell, CELL_MAX)) for cell in row] for row in rows]
-        if self.has_color and self.is_utf8:
+        cells = [[self.escaped(short_line(cell, CELL_MAX)) for cell in row] for row in rows]
+        if self.draws:
             self._print_rich_table(heads, cells)
         else:
             self._print_plain_table(heads, cells)
@@ -151,10 +157,10 @@ class Screen:
         """What shows progress on standard error while the block runs: `show(what, done, total)`.
         None where nobody watches."""
         errors = Screen(no_color=self.no_color, out=sys.stderr)
-        if self.json_output or not (errors.has_color and errors.is_utf8):
+        if self.json_output or not errors.draws:
             yield None
             return
-        with _progress_bar() as bar:
+        with errors._progress_bar() as bar:
             task = bar.add_task(doing, total=None)
 
             def show(what: str, done: int, total: int) -> None:
@@ -199,14 +205,24 @@ class Screen:
             raise Exit(OUTCOMES[error.code][1]) from error
         self.out.write("\n]")
 
+    def _wrapped(self, line: Sequence[Styled]) -> str:
+        """A line as it is printed: on a terminal, broken between words."""
+        parts: Iterable[Styled] = [(style, self.escaped(text)) for style, text in line]
+        if self.is_terminal:
+            parts = broken([*parts], self.columns)
+        return "".join(self._styled(style, text) for style, text in parts)
+
     def _shown(self, part: Part) -> str:
         style, text = part if isinstance(part, tuple) else ("", part)
-        text = self._escaped(text)
-        if not style or not self.has_color:
+        return self._styled(style, self.escaped(text))
+
+    def _styled(self, style: str, text: str) -> str:
+        if not style or not text or not self.has_color:
             return text
         return f"\x1b[{STYLES[style]}m{text}\x1b[0m"
 
-    def _escaped(self, text: str) -> str:
+    def escaped(self, text: str) -> str:
+        """The text as this screen can show it, without anything that would steer it."""
         text = visible(text)
         return text if self.is_utf8 else text.encode("ascii", "backslashreplace").decode()
 
@@ -219,7 +235,6 @@ class Screen:
 
     def _print_rich_table(self, heads: Sequence[str], rows: list[list[str]]) -> None:
         from rich.box import SIMPLE_HEAD
-        from rich.console import Console
         from rich.table import Table
         from rich.text import Text
 
@@ -230,24 +245,34 @@ class Screen:
         for row in rows:
             # A Text is shown as it is; a plain str would be read as markup.
             table.add_row(*map(Text, row))
-        Console(file=self.out, markup=False, emoji=False, highlight=False).print(table)
+        self._console().print(table)
 
+    def _console(self) -> Console:
+        """The same screen for rich, which reads nothing as markup there."""
+        from rich.console import Console
 
-def _progress_bar() -> Bar:
-    """A bar on standard error that disappears at the end."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
+        console = Console(
+            file=self.out,
+            markup=False,
+            emoji=False,
+            highlight=False,
+            color_system="auto" if self.has_color else None,
+        )
+        return console
 
-    description = TextColumn("{task.description}", markup=False)
-    columns = (description, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console = Console(file=sys.stderr, markup=False, emoji=False, highlight=False)
-    return Progress(*columns, console=console, transient=True)
+    def _progress_bar(self) -> Bar:
+        """A bar that disappears at the end."""
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+
+        description = TextColumn("{task.description}", markup=False)
+        columns = (description, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        return Progress(*columns, console=self._console(), transient=True)
 
 
 def _column_widths(lines: list[list[str]]) -> list[int]:
@@ -262,9 +287,9 @@ def _padded(cell: str, size: int, head: str) -> str:
     return space + cell if head.startswith(">") else cell + space
 
 
-def wants_color(environ: Mapping[str, str]) -> bool:
-    """Whether the terminal and its user want colors."""
-    return not environ.get("NO_COLOR") and environ.get("TERM", "") not in ("", "dumb")
+def is_dumb(environ: Mapping[str, str]) -> bool:
+    """Whether the terminal can do no more than print line after line."""
+    return environ.get("TERM", "") in ("", "dumb")
 
 
 def is_utf8(out: TextIO, environ: Mapping[str, str]) -> bool:

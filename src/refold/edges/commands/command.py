@@ -32,7 +32,7 @@ TEXT = {"positional": True, "takes_rest": True}  # the same for a text of severa
 class Screen(Protocol):
     """Where a person reads: text is shown as it is and can never steer the terminal. `is_shell`
     says whether commands are given there as `refold undo ID`; else they are lines of a chat,
-    `/undo`."""
+    `/undo`. Pictures are for a screen that `draws`, with or without colors."""
 
     out: TextIO
     is_shell: bool
@@ -40,6 +40,7 @@ class Screen(Protocol):
     no_color: bool
     is_utf8: bool
     has_color: bool
+    draws: bool
 
     @property
     def columns(self) -> int: ...

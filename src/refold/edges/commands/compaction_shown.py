@@ -61,8 +61,8 @@ def _show_receipt(done: Compacted, screen: Screen) -> None:
 
 
 def _show_bars(done: Compaction, window: int, screen: Screen) -> None:
-    """The window before and after, where there are colors."""
-    if screen.has_color and screen.is_utf8:
+    """The window before and after, where it can be drawn."""
+    if screen.draws:
         for parts in comparison_lines(
             done.tokens_before, done.tokens_after, window, screen.columns
         ):

@@ -134,7 +134,7 @@ def _happened(event: Event) -> Happened:
 
 
 def show(watched: Watched, screen: Screen) -> None:
-    if screen.has_color and screen.is_utf8:
+    if screen.draws:
         _draw(watched, screen)
         return
     for update in watched.updates:
