@@ -87,13 +87,20 @@ def _parts(slots: Sequence[Slot]) -> list[PagePart]:
         parts.append(
             PagePart(
                 handle=str(slot.span),
-                role="summary" if slot.standin else slot.message.role,
+                role=_role(slot),
                 tokens=slot.tokens,
                 folded=folded if slot.edits else 0,
                 text=body_text(slot.message),
             )
         )
     return parts
+
+
+def _role(slot: Slot) -> str:
+    """Who says it; what stands for others is a summary, or says only that they are hidden."""
+    if not slot.standin:
+        return slot.message.role
+    return "summary" if slot.summary else "hidden"
 
 
 def _unfolded(context: Context, wanted: int) -> Unfolded:
