@@ -9,7 +9,6 @@ prints, `loop` says what happened.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +18,7 @@ from refold.edges.cli.screen import Screen
 from refold.edges.commands.command import Part
 from refold.edges.commands.file_changes import show_diff
 from refold.edges.displays.flow import Flow
+from refold.edges.displays.happening import argument_text
 from refold.edges.displays.width import fitted
 from refold.edges.endpoints.pieces import Piece
 from refold.engine.stats import Stats
@@ -29,8 +29,6 @@ from refold.tokens.models import dollars
 
 ARGUMENT_CHARS, RESULT_LINES = 200, 6
 INDENT = " " * 4
-# The arguments that say what a call is about.
-TELLING = ("command", "pattern", "path", "query", "handle", "id", "content")
 # Characters that belong to the one before them: printed apart, they would be shown as escapes.
 _JOINED = "\ufe0e\ufe0f"
 
@@ -109,8 +107,8 @@ class Shown:
 
     def call(self, name: str, arguments: str | Mapping[str, Any]) -> None:
         """Says which tool is used, and on what."""
-        text = arguments if isinstance(arguments, str) else _arguments_text(arguments)
-        self.aside(("cyan", f"* {name}"), f" {cut(one_line(text), ARGUMENT_CHARS)}")
+        text = cut(one_line(argument_text(arguments)), ARGUMENT_CHARS)
+        self.aside(("cyan", f"* {name}"), f" {text}")
 
     def result(self, used: Used) -> None:
         """Shows the beginning of what a tool gave."""
@@ -141,14 +139,6 @@ class Shown:
         """The numbers, on a terminal."""
         if self.screen.is_terminal:
             self.aside(("dim", text))
-
-
-def _arguments_text(arguments: Mapping[str, Any]) -> str:
-    """What a call is about in one line: the argument that says it, else all of them."""
-    for name in TELLING:
-        if isinstance(arguments.get(name), str):
-            return str(arguments[name])
-    return json.dumps(arguments, ensure_ascii=False, default=str)
 
 
 def status_text(stats: Stats) -> str:
