@@ -194,13 +194,19 @@ def test_a_question_shows_its_argument_as_text(monkeypatch: pytest.MonkeyPatch) 
     """A name that a caller gave, or that was found, can neither steer the terminal nor hide."""
     asked: list[str] = []
 
-    def confirm(question: str, default: bool, err: bool) -> bool:
+    def prompt(question: str, **_: object) -> str:
         asked.append(question)
-        return True
+        return "y"
 
-    monkeypatch.setattr("click.confirm", confirm)
+    monkeypatch.setattr("click.prompt", prompt)
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     Screen().confirm("Remove a\x1b[2J\u202eb\u200bc\nRemove nothing for good?", "x")
     [question] = asked
     assert question.isascii() and not STEERING.search(question) and "\n" not in question
     assert "\\x1b[2J\\u202eb\\u200bc" in question
+
+
+def test_a_shell_asks_in_the_same_way(url: str) -> None:
+    command = ("clear", "fix-login", "--store", url)
+    status, text = on_terminal(*command, typed="hm\nn\n", when="[n]o:")
+    assert status == 130 and "Please answer y or n." in text

@@ -14,8 +14,15 @@ from msgspec.structs import replace
 import refold
 from refold.display import visible
 from refold.edges.displays.bar import LOOKS, bar, dealt
-from refold.edges.displays.panel import Large, Panel, comparison_lines, panel_lines, shown_width
-from refold.edges.displays.parts import NAMES, WindowPart
+from refold.edges.displays.panel import (
+    Large,
+    Panel,
+    comparison_lines,
+    panel_lines,
+    shown_width,
+    tenths_of,
+)
+from refold.edges.displays.parts import NAMES, REST, WindowPart
 from refold.edges.displays.sparkline import marks, sparkline
 from tests.edges.cli.conftest import alone, url
 from tests.edges.cli.rooms import hostile, on_terminal, program, run
@@ -174,6 +181,24 @@ def test_on_a_terminal_with_colors_it_is_a_picture(url: str) -> None:
     assert status == 0 and "█" in text and "\x1b[" in text and "Largest" in text
     status, text = on_terminal("context", "fix-login", "--plain")
     assert "Context Summary" in text
+
+
+@given(st.lists(sizes, min_size=9, max_size=9))
+def test_the_shares_of_a_window_sum_to_all_of_it(given_sizes: list[int]) -> None:
+    parts = [
+        WindowPart(name=name, tokens=size)
+        for name, size in zip(NAMES, given_sizes, strict=True)
+        if size
+    ]
+    tenths = tenths_of(parts)
+    assert sum(tenths.values()) == (1_000 if parts else 0)
+    whole = sum(given_sizes)
+    page = [part for part in parts if part.name not in REST]
+    assert sum(tenths[part.name] for part in page) in (
+        1_000 * sum(part.tokens for part in page) // max(1, whole),
+        0,
+    )
+    assert all(abs(tenths[part.name] - 1_000 * part.tokens / whole) <= 2 for part in page)
 
 
 def test_an_overview_of_nothing_is_no_error(url: str) -> None:

@@ -30,6 +30,7 @@ from refold.edges.chat.scripted import Scripted
 from refold.edges.chat.shown import Shown, status_text
 from refold.edges.chat.tools import Offered, Tools
 from refold.edges.chat.workspace import Workspace
+from refold.edges.displays.question import chosen
 from refold.edges.endpoints.client import Refused
 from refold.edges.endpoints.model_names import NamedModel, model_named
 from refold.edges.endpoints.pieces import pieces
@@ -311,10 +312,10 @@ class Chat:
             self.shown.aside(f"{question} Nobody can be asked here; --yes allows it.")
             return False
         with self.interrupts.waiting():
-            answer = self.lines.ask(f"{question} [y]es, [n]o, [a]lways:")
-        if answer in ("a", "always"):
+            answer = chosen(self.lines.ask, question, ("yes", "no", "always"))
+        if answer == "always":
             self._agreed.add(kind)
-        return answer in ("y", "yes", "a", "always")
+        return answer != "no"
 
     def close(self) -> None:
         self.context.close()

@@ -25,6 +25,7 @@ from msgspec.structs import astuple, fields
 from refold.display import one_line, visible
 from refold.edges.commands.command import Part, Progress, Result, builtins_of
 from refold.edges.commands.text import short_line
+from refold.edges.displays.question import chosen
 from refold.edges.displays.styled import Styled, broken, lines_of
 from refold.edges.displays.width import width
 from refold.errors import OUTCOMES, Invalid, RefoldError
@@ -122,9 +123,7 @@ class Screen:
 
     def ask(self, question: str) -> bool:
         """The answer of whoever is at the terminal; no, where nobody can be asked."""
-        return self._can_ask and click.confirm(
-            self.escaped(one_line(question)), default=False, err=True
-        )
+        return self._can_ask and chosen(_typed, self.escaped(one_line(question))) == "yes"
 
     def secret(self, question: str) -> str | None:
         """What whoever is at the terminal types, without showing it; None where nobody can be
@@ -273,6 +272,14 @@ class Screen:
         description = TextColumn("{task.description}", markup=False)
         columns = (description, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         return Progress(*columns, console=self._console(), transient=True)
+
+
+def _typed(question: str) -> str:
+    """What is typed in answer to a question, which stands on standard error."""
+    answer: str = click.prompt(
+        question, default="", show_default=False, prompt_suffix=" ", err=True
+    )
+    return answer
 
 
 def _column_widths(lines: list[list[str]]) -> list[int]:

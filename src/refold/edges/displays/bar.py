@@ -52,23 +52,24 @@ def bar(parts: Sequence[WindowPart], cells: int, *, colors: bool = True) -> list
 
 
 def dealt(sizes: Sequence[int], cells: int) -> list[int]:
-    """So many cells, dealt out by size."""
-    total = sum(sizes)
-    if not total or cells <= 0:
-        return [0] * len(sizes)
-    exact = [size * cells / total for size in sizes]
-    counts = [int(share) for share in exact]
+    """So many cells, dealt out by size. One that would have none takes its cell from the
+    largest."""
+    counts = shares(sizes, cells)
     if sum(size > 0 for size in sizes) <= cells:
         counts = [max(count, 1) if size else 0 for count, size in zip(counts, sizes, strict=True)]
-    return _filled(counts, exact, cells)
-
-
-def _filled(counts: list[int], exact: list[float], cells: int) -> list[int]:
-    """Cells that are left go to those that were rounded down most; one that was rounded up to be
-    seen takes its cell from the largest."""
-    order = sorted(range(len(counts)), key=lambda at: counts[at] - exact[at])
-    for at in order[: max(0, cells - sum(counts))]:
-        counts[at] += 1
-    while sum(counts) > cells:
+    while sum(counts) > max(0, cells):
         counts[counts.index(max(counts))] -= 1
+    return counts
+
+
+def shares(sizes: Sequence[int], whole: int) -> list[int]:
+    """A whole number, divided by size, so that the parts sum to it: what is left goes to those
+    that lost most by cutting."""
+    total = sum(sizes)
+    if not total or whole <= 0:
+        return [0] * len(sizes)
+    counts = [size * whole // total for size in sizes]
+    order = sorted(range(len(sizes)), key=lambda at: -(sizes[at] * whole % total))
+    for at in order[: whole - sum(counts)]:
+        counts[at] += 1
     return counts

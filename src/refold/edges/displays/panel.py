@@ -13,9 +13,9 @@ from msgspec import Struct
 
 from refold.core.model import Span
 from refold.display import number
-from refold.edges.displays.bar import LOOKS, bar
+from refold.edges.displays.bar import LOOKS, bar, shares
 from refold.edges.displays.overview import Overview
-from refold.edges.displays.parts import NAMES, WindowPart
+from refold.edges.displays.parts import NAMES, REST, WindowPart
 from refold.edges.displays.phrases import percent_of
 from refold.edges.displays.sparkline import marks, sparkline
 from refold.edges.displays.width import fitted, harmless, padded, width
@@ -104,14 +104,25 @@ def _counts(shown: Panel) -> str:
 def _window(shown: Panel, room: int) -> Iterator[Line]:
     yield [*bar(shown.parts, room, colors=shown.has_color)]
     yield [("dim", _thresholds(shown, room))]
-    whole = sum(part.tokens for part in shown.parts)
+    tenths = tenths_of(shown.parts)
     for part in shown.parts:
-        yield _legend(part, whole, room, colors=shown.has_color)
+        yield _legend(part, tenths[part.name], room, colors=shown.has_color)
 
 
-def _legend(part: WindowPart, whole: int, room: int, *, colors: bool) -> Line:
+def tenths_of(parts: Sequence[WindowPart]) -> dict[str, int]:
+    """The share of every part in tenths of a percent: all sum to the whole, and those of the page
+    to how full it is."""
+    page = {part.name: part.tokens for part in parts if part.name not in REST}
+    rest = {part.name: part.tokens for part in parts if part.name in REST}
+    used, left = sum(page.values()), sum(rest.values())
+    full = 1_000 * used // max(1, used + left) if left else 1_000
+    divided = [*shares([*page.values()], full), *shares([*rest.values()], 1_000 - full)]
+    return dict(zip([*page, *rest], divided, strict=True))
+
+
+def _legend(part: WindowPart, tenths: int, room: int, *, colors: bool) -> Line:
     """One part: its color, its name, its size."""
-    size = f"{_share(part.tokens, whole):>6}"
+    size = f"{tenths / 10:>5.1f}%"
     if room >= NARROW:
         size = f"{part.tokens:>11,} {size}"
     left = min(24, room - 3 - len(size))
