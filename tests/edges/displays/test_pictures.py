@@ -132,7 +132,7 @@ def test_content_cannot_steer_a_picture(tmp_path: object, columns: str) -> None:
     hostile(store)
     for command in (
         ("context", "hostile"),
-        ("page", "hostile"),
+        ("page", "hostile", "--all"),
         ("watch", "hostile", "--seconds", "0"),
         ("tools", "hostile"),
         ("cost", "hostile"),

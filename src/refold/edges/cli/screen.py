@@ -47,8 +47,13 @@ STYLES = {
     "cyan": "36",
     "bright_cyan": "96",
 }
+MORE = "More? Enter goes on, q ends:"
 UTF8 = ("utf-8", "utf8")
 COERCED = ("C.UTF-8", "C.utf8")
+
+
+class _Enough(Exception):
+    """Whoever reads has seen enough."""
 
 
 class Screen:
@@ -70,6 +75,7 @@ class Screen:
         self.is_terminal = self.out.isatty()
         can_move = self.is_terminal and not is_dumb(os.environ)
         self.draws = can_move and self.is_utf8
+        self._rows_left: int | None = None  # on the screen that is being filled, while it is paged
         self.has_color = can_move and not no_color and not os.environ.get("NO_COLOR")
 
     @property
@@ -86,7 +92,40 @@ class Screen:
     def line(self, *parts: Part) -> None:
         """Prints parts of one line, or of several if a text has newlines."""
         for line in lines_of(parts):
-            self.out.write(self._wrapped(line) + "\n")
+            text = self._wrapped(line) + "\n"
+            if self._rows_left is not None:
+                self._count(text.count("\n"))
+            self.out.write(text)
+
+    @contextmanager
+    def paged(self) -> Iterator[None]:
+        """What is printed inside stops at every full screen, if somebody sits there; whoever has
+        seen enough ends it."""
+        if not (self.draws and self._can_ask):
+            yield
+            return
+        self._rows_left = self._rows
+        try:
+            yield
+        except _Enough:
+            pass
+        finally:
+            self._rows_left = None
+
+    @property
+    def _rows(self) -> int:
+        """How many lines go on a screen, above the one that asks."""
+        return max(2, shutil.get_terminal_size().lines - 1)
+
+    def _count(self, rows: int) -> None:
+        left = (self._rows_left or 0) - rows
+        if left < 0:
+            self.out.flush()
+            if _typed(MORE).strip().lower() in ("q", "quit", "n", "no"):
+                raise _Enough
+            self.back(1)
+            left = self._rows - rows
+        self._rows_left = max(0, left)
 
     def back(self, lines: int) -> None:
         """Takes back so many lines that were printed last, on a terminal that can."""
