@@ -190,7 +190,7 @@ class Chat:
     def _status(self) -> str:
         """The numbers of the conversation, in one line. Another process may have removed it."""
         try:
-            return status_text(self.context.stats())
+            return status_text(self.context.stats(), self.shown.screen.columns)
         except RefoldError as error:
             return error.message
 
@@ -288,7 +288,7 @@ class Chat:
     def _use(self, call: ToolCall) -> None:
         """Runs one call, and gives the model what it gave."""
         arguments = call.arguments
-        self.shown.call(call.name, arguments)
+        self.shown.call(call)
         if not call.is_complete:
             self.context.append_result(call.id, "The call was cut off.", is_error=True)
             return

@@ -9,9 +9,7 @@ prints, `loop` says what happened.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
+from refold.core.model import ToolCall
 from refold.display import cut, number, one_line
 from refold.edges.chat.tools import Used
 from refold.edges.cli.screen import Screen
@@ -19,7 +17,7 @@ from refold.edges.commands.command import Part
 from refold.edges.commands.file_changes import show_diff
 from refold.edges.displays.flow import Flow
 from refold.edges.displays.happening import argument_text
-from refold.edges.displays.width import fitted
+from refold.edges.displays.width import fitted, width
 from refold.edges.endpoints.pieces import Piece
 from refold.engine.stats import Stats
 from refold.errors import RefoldError
@@ -105,10 +103,10 @@ class Shown:
         else:
             self.aside(("red", text))
 
-    def call(self, name: str, arguments: str | Mapping[str, Any]) -> None:
+    def call(self, call: ToolCall) -> None:
         """Says which tool is used, and on what."""
-        text = cut(one_line(argument_text(arguments)), ARGUMENT_CHARS)
-        self.aside(("cyan", f"* {name}"), f" {text}")
+        text = cut(one_line(argument_text(call)), ARGUMENT_CHARS)
+        self.aside(("cyan", f"* {call.name}"), f" {text}")
 
     def result(self, used: Used) -> None:
         """Shows the beginning of what a tool gave."""
@@ -141,15 +139,19 @@ class Shown:
             self.aside(("dim", text))
 
 
-def status_text(stats: Stats) -> str:
-    """`9,120 / 24,000 tokens (38.0%) | $0.0123 | 41 messages | 2 summaries | chat-…`."""
+def status_text(stats: Stats, columns: int = 80) -> str:
+    """`9,120 / 24,000 tokens (38.0%) | $0.0123 | 41 messages | 2 summaries | chat-…`; on a narrow
+    screen, as many of these as fit whole."""
     parts = [f"{stats.current:,} / {stats.window:,} tokens ({stats.percent:.1f}%)"]
     if stats.cost:
         parts.append(dollars(stats.cost))
     parts.append(number(stats.messages, "message"))
     if stats.summaries:
         parts.append(f"{stats.summaries:,} {'summary' if stats.summaries == 1 else 'summaries'}")
-    return " | ".join([*parts, stats.conversation])
+    parts.append(stats.conversation)
+    while len(parts) > 1 and width(" | ".join(parts)) > columns:
+        parts.pop()
+    return " | ".join(parts)
 
 
 def notice_text(notice: Notice) -> tuple[str, str]:

@@ -181,7 +181,7 @@ def _picture(id: str, update: Update, newest: list[Happening], columns: int) -> 
 def _event_line(one: Happening, room: int) -> Line:
     """When, who, how many tokens, what; on a narrow screen, who and what."""
     style = STYLES.get(one.who, "dim")
-    head = f"{_clock(one.at_ms)} #{one.seq} " if room >= NARROW else ""
+    head = f"{_clock(one.at_ms)} {f'#{one.seq}':<5} " if room >= NARROW else ""
     size = f"{one.tokens:>7,}  " if one.tokens else " " * 9
     left = room - len(head) - WHO_COLUMNS - (len(size) if room >= NARROW else 1)
     text = fitted(one.text, max(1, left), "…")

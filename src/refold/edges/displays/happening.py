@@ -6,12 +6,12 @@ Neighbours: `edges.commands.watch` shows happenings as they come.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, assert_never
+from typing import assert_never
 
 from msgspec import Struct
 
+from refold.core.arguments import arguments_object, arguments_text
 from refold.core.codec import decode
 from refold.core.model import (
     Artifact,
@@ -125,15 +125,17 @@ def _said(body: Body | None, event: Event, batches: Mapping[str, Batch]) -> tupl
 
 
 def message_text(message: Message) -> str:
-    """What a message says, what it calls, and what a tool gave, in a few words."""
-    words = [_block_text(block) for block in message.blocks]
+    """What a message calls, what it says, and what a tool gave, in a few words. Calls come first:
+    a line may be too short for both."""
+    blocks = sorted(message.blocks, key=lambda block: not isinstance(block, ToolCall))
+    words = [_block_text(block) for block in blocks]
     return " ".join(word for word in words if word)
 
 
 def _block_text(block: Block) -> str:
     match block:
         case ToolCall():
-            return f"-> {block.name} {argument_text(block.arguments)}"
+            return f"-> {block.name} {argument_text(block)}"
         case ToolResult():
             said = " ".join(text_of(part)[:TEXT_CHARS] for part in block.content)
             return f"failed: {said}" if block.is_error else said
@@ -144,20 +146,19 @@ def _block_text(block: Block) -> str:
     assert_never(block)
 
 
-def argument_text(arguments: str | Mapping[str, Any]) -> str:
+def argument_text(call: ToolCall) -> str:
     """What a call is about: the argument that says it, else all of them."""
-    if isinstance(arguments, str):
-        return arguments
+    given = arguments_object(call) or {}
     for name in TELLING:
-        if isinstance(arguments.get(name), str):
-            return str(arguments[name])
-    return json.dumps(arguments, ensure_ascii=False, default=str)
+        if isinstance(given.get(name), str):
+            return str(given[name])
+    return arguments_text(call)
 
 
 def _billed(usage: Usage) -> str:
     cached = f"{percent_of(usage.cache_read, usage.input)}% from the cache"
     tokens = f"{number(usage.input, 'token')} in ({cached}), {usage.output:,} out"
-    return f"{dollars(usage.cost)}: {tokens}"
+    return f"{dollars(usage.cost)}: {tokens}" if usage.cost is not None else tokens
 
 
 def _compacted(edit: Hide | Replace | Summarize, batch: Batch | None) -> str:
@@ -177,4 +178,6 @@ def _settings(meta: Meta) -> str:
 def _value(name: str, value: object) -> str:
     if name in ("title", "model"):
         return f" {value}"
+    if isinstance(value, dict) and name == "windows":
+        return " " + ", ".join(f"{size:,}" for size in value.values())
     return " " + ", ".join(map(str, value)) if isinstance(value, tuple) else ""
