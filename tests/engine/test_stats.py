@@ -133,3 +133,18 @@ def test_what_is_still_to_be_written_counts():
     ) as context:
         before = context.stats()
         assert before.current == before.breakdown["system"] > 0
+
+
+def test_what_is_hidden_is_no_summary(tmp_path):
+    url = f"sqlite:{tmp_path}/refold.db"
+    with refold.open("c", store=url, window=60_000) as context:
+        for turn in range(30):
+            role = "assistant" if turn % 2 else "user"
+            context.append({"role": role, "content": f"part {turn}: " + "some words " * 100})
+        context.hide(context.view.slots[2].seq, context.view.slots[5].seq)
+        assert context.stats().summaries == 0
+        context.compact("summarize", target=3_000)
+        summaries = context.stats().summaries
+        assert summaries >= 1
+    with refold.open("c", store=url, window=60_000) as context:
+        assert context.stats().summaries == summaries

@@ -139,6 +139,40 @@ def test_an_undone_compaction_does_not_come_back(model):
     assert context.view.tokens < undone.tokens_after
 
 
+@given(
+    window=st.integers(12_000, 60_000),
+    ratio=st.floats(0.4, 0.9),
+    sizes=st.lists(st.integers(50, 3_000), min_size=1, max_size=12),
+    kept=st.integers(0, 6),
+)
+@settings(max_examples=40, deadline=None)
+def test_an_undo_of_an_automatic_compaction_lasts(window, ratio, sizes, kept):
+    """The same compaction comes again only after a tenth of the window came; a page that does
+    not fit in between loses its oldest messages, which the undo or a notice names."""
+    ratios = {"warn_ratio": ratio - 0.1, "compact_ratio": ratio, "target_ratio": ratio / 2}
+    context = refold.open("c", store="memory:", window=window, config=ratios)
+    context.append({"role": "user", "content": "go"})
+    while not any(batch for _, batch in context.view.undoable):
+        talk(context, 2, size=window // 8)
+        context.append({"role": "user", "content": "go on"})
+        context.request()
+    talk(context, kept, size=500)
+    context.append({"role": "user", "content": "and on"})
+    assert context.undo().tokens_whole
+    came = context.view.tokens
+    for size in sizes:
+        context.append({"role": "user", "content": "word " * (size // 5)})
+        grown = sum(slot.tokens for slot in context.view.slots[-2 * len(sizes) :])
+        if context.view.tokens - came >= 0.1 * window or grown >= 0.1 * window:
+            break
+        context.request()
+        purposes = context._open.state.purposes
+        made = {purposes.get(batch, "") for _, batch in context.view.undoable if batch}
+        assert made <= {"room"}
+        context.append({"role": "assistant", "content": "ok"})
+    assert not context.stats().summaries
+
+
 def filled(context) -> str:
     """Works until a compaction happens by itself; its batch."""
     batches = []

@@ -25,8 +25,9 @@ def undo(log: OpenLog, model: ActiveModel, compactor: Compactor) -> Undone:
         undone = _write(log, model, change, undoing(past))
         if not undone:
             return undone
+        whole = model.current
         room = compactor.make_room()
-        return replace(undone, made_room=room, tokens_after=model.current)
+        return replace(undone, made_room=room, tokens_after=model.current, tokens_whole=whole)
 
 
 def redo(log: OpenLog, model: ActiveModel) -> Undone:

@@ -82,7 +82,8 @@ class Undone(Struct, frozen=True, kw_only=True):
     """What `undo` switched off, or `redo` on again: a compaction by its `batch`, or the restore
     written at `seq`; false if there was nothing. `purpose` is what a batch was for, where it was
     no ordinary compaction: messages hidden by hand, a page that was cleared. `made_room` is the
-    batch by which the oldest messages had to leave, because the page would not have fitted.
+    batch by which the oldest messages had to leave, because the page would not have fitted:
+    with them it would have `tokens_whole`.
     `files_at` is where the files were as they are to be then, and `changes` are those that were
     put back."""
 
@@ -93,6 +94,7 @@ class Undone(Struct, frozen=True, kw_only=True):
     tokens_before: int = 0
     tokens_after: int = 0
     made_room: str = ""
+    tokens_whole: int = 0
     files_at: int = 0
     changes: list[FileChange] = []
 

@@ -122,6 +122,11 @@ def seen(chat: Chat) -> str:
     return re.sub(r"\x1b\[\d+m", "", printed(chat))
 
 
+def words(chat: Chat) -> str:
+    """The same in one line, wherever the terminal broke it."""
+    return " ".join(seen(chat).split())
+
+
 def roles(chat: Chat) -> list[str]:
     return [slot.message.role for slot in chat.context.view.slots]
 

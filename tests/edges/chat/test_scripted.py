@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from refold.edges.chat.scripted import HELP, Scripted
-from tests.edges.chat.rooms import chat_in, seen
+from tests.edges.chat.rooms import chat_in, seen, words
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_it_does_what_it_says(tmp_path: Path, request_text: str, shown: str) -> 
     (tmp_path / "a.txt").write_text("alpha\nbeta\n")
     chat = chat_in(tmp_path, Scripted(0), yes=True)
     chat.answer(request_text)
-    assert shown in seen(chat)
+    assert shown in words(chat)
 
 
 def test_it_reads_on_through_compactions(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def test_at_a_terminal_the_question_is_asked_and_no_answer_is_no(url: str, tmp_p
         "compact", "fix-login", "--writer", cwd=tmp_path, XDG_DATA_HOME=str(tmp_path / "data"),
         typed="n\n",
     )  # fmt: skip
-    assert "Allow? [y/N]" in text and "GITHUB_TOKEN" in text
+    assert "Allow? [y]es, [n]o:" in text and "GITHUB_TOKEN" in text
     assert status == 7
 
 

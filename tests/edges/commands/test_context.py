@@ -311,7 +311,7 @@ def test_a_misspelt_command_gets_the_nearest_in_the_shell(url: str) -> None:
 def test_clear_asks_and_offers_a_backup_on_a_terminal(url: str, tmp_path: Path) -> None:
     """M-90, M-106"""
     status, text = on_terminal("clear", "fix-login", cwd=tmp_path, typed="n\n")
-    assert status == 130 and "off the page of fix-login? [y/N]" in text
+    assert status == 130 and "off the page of fix-login? [y]es, [n]o:" in text
     assert as_json("stats", "fix-login")["active"] == 16
     status, text = on_terminal("clear", "fix-login", cwd=tmp_path, typed="y\ny\n")
     assert status == 0 and (tmp_path / "fix-login-backup.json").exists()

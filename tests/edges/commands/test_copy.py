@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -82,7 +83,9 @@ def test_a_bar_on_a_terminal_and_none_in_a_pipe(url: str, tmp_path: Path) -> Non
     status, shown = on_terminal("copy", url, "files:one", cwd=tmp_path)
     assert status == 0 and "\x1b[?25l" in shown and "fix-login" in shown
     status, plain = on_terminal("copy", url, "files:two", cwd=tmp_path, NO_COLOR="1")
-    assert status == 0 and "\x1b" not in plain
+    assert status == 0 and "\x1b[?25l" in plain and not re.search(r"\x1b\[[0-9;]*m", plain)
+    status, dumb = on_terminal("copy", url, "files:four", cwd=tmp_path, TERM="dumb")
+    assert status == 0 and "\x1b" not in dumb
     piped = program("copy", url, f"files:{tmp_path}/three", LANG="C.UTF-8", TERM="xterm-256color")
     assert piped.returncode == 0 and b"\x1b" not in piped.stdout and piped.stderr == b""
 

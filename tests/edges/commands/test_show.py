@@ -7,7 +7,7 @@ import json
 import pytest
 
 import refold
-from tests.edges.cli.rooms import as_json, run, seeded
+from tests.edges.cli.rooms import as_json, on_terminal, run, seeded
 
 pytestmark = pytest.mark.usefixtures("alone")
 
@@ -76,3 +76,18 @@ def test_a_log_that_breaks_in_the_middle_is_still_one_object(
     result = run("show", "fix-login", "--all", "--json")
     assert json.loads(result.stdout)["error"]["code"] == "corrupt" and result.exit_code == 5
     assert run("list").exit_code == 0
+
+
+def test_a_page_stops_at_every_full_screen_unless_all_is_wanted(url: str) -> None:
+    with refold.open("long", store=url) as context:
+        context.append({"role": "user", "content": "\n".join(f"line {n}" for n in range(60))})
+    screen = {"LINES": "20", "COLUMNS": "60"}
+    status, text = on_terminal("page", "long", typed="\nq\n", when="q ends:", **screen)
+    assert status == 0 and "line 30" in text and "line 50" not in text
+    assert text.count("q ends:") == 2
+    status, text = on_terminal("page", "long", typed="\n\n\n", when="q ends:", **screen)
+    assert status == 0 and all(f"line {n}\r" in text for n in range(60)), "nothing is left out"
+    status, text = on_terminal("page", "long", "--all", **screen)
+    assert status == 0 and "line 59" in text and "q ends:" not in text
+    assert "q ends:" not in run("page", "long").stdout
+    assert "all" not in as_json("page", "long") and "whole" not in as_json("page", "long")

@@ -27,6 +27,42 @@ def test_a_dry_run_changes_nothing_and_undo_takes_a_compaction_back(url: str) ->
     assert as_json("show", "fix-login")["slots"] == before["slots"]
 
 
+def full(id: str, **config: float) -> None:
+    """A conversation that was compacted by itself, and grew since."""
+    window = 16_000
+    with refold.open(id, store="sqlite:.refold/refold.db", window=window, config=config) as context:
+        context.append({"role": "user", "content": "go"})
+        while not context.view.undoable:
+            context.append({"role": "assistant", "content": "a word or two " * 120})
+            context.append({"role": "user", "content": "go on"})
+            context.request()
+        if not config:
+            context.append({"role": "assistant", "content": "a word or two " * 400})
+            context.append({"role": "user", "content": "go on"})
+
+
+def test_an_undo_that_does_not_fit_says_what_is_left_out_and_what_to_do(url: str) -> None:
+    full("full")
+    text = run("undo", "full").stdout
+    found = re.search(r"All of it would be ([\d,]+) tokens, and ([\d,]+) fit: the oldest", text)
+    assert found and int(found[1].replace(",", "")) > int(found[2].replace(",", ""))
+    assert "Nothing is lost" in text and "larger window: refold model full NAME" in text
+
+
+def test_an_undo_of_a_full_page_says_how_long_it_lasts(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REFOLD_COMPACT_RATIO", "0.5")
+    monkeypatch.setenv("REFOLD_WARN_RATIO", "0.4")
+    monkeypatch.setenv("REFOLD_TARGET_RATIO", "0.3")
+    full("full", compact_ratio=0.5, warn_ratio=0.4, target_ratio=0.3)
+    text = run("undo", "full").stdout
+    assert "The page is full" in text and "waits until 1,600 tokens more have come" in text
+    assert "compact_ratio" in text and "auto = false" in text and "refold model full NAME" in text
+    told = as_json("redo", "full")
+    assert told["pause_tokens"] == 0 and told["redone"]
+
+
 def test_nothing_to_do_is_said(url: str) -> None:
     assert "nothing to undo" in run("undo", "fix-login").stdout
     assert as_json("undo", "fix-login")["undone"] is False
@@ -91,8 +127,8 @@ def test_undo_says_that_the_oldest_had_to_leave(url: str) -> None:
         context.compact("hide", target=20_000)
     lines = printed("undo", "full").splitlines()
     assert lines[0].startswith("Undone: the compaction BATCH, ")
-    reason = "The page would not have fitted: its oldest messages left (batch BATCH)."
-    assert lines[1] == reason
+    assert lines[1].startswith("All of it would be ")
+    assert lines[1].endswith(" fit: the oldest messages are left out (batch BATCH).")
 
 
 def test_what_was_hidden_by_hand_is_no_compaction(url: str) -> None:

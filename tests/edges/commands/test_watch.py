@@ -35,11 +35,13 @@ def test_what_another_process_writes_comes_as_updates(url: str) -> None:
         subprocess.run([sys.executable, "-c", WRITER, url], check=True, timeout=60)
         seen: list[str] = []
         for update in updates:
-            seen += [event.text for event in update.events]
+            seen += [f"{one.who} {one.text}" for one in update.happened]
             if update.compactions:
                 break
     assert any("written by another process" in text for text in seen)
-    assert any("hides #" in text for text in seen) and update.current < first.current
+    [compacted] = [text for text in seen if text.startswith("compacted ")]
+    assert re.search(r"[\d,]+ -> [\d,]+ tokens, by hide \(\d+ edits?\)", compacted)
+    assert update.current < first.current
 
 
 def test_in_a_pipe_every_event_is_a_line_and_json_one_object(url: str) -> None:
@@ -47,6 +49,36 @@ def test_in_a_pipe_every_event_is_a_line_and_json_one_object(url: str) -> None:
     assert len(lines) == 4 and lines[-1].startswith("Context: ")
     [update] = as_json("watch", "fix-login", "--seconds", "0")["updates"]
     assert update["head"] == 21 and len(update["events"]) == 12
+    assert all(event["body"] for event in update["events"]), "the events as they are written"
+
+
+def test_a_person_reads_no_raw_event(url: str) -> None:
+    with refold.open("fix-login", store=url) as context:
+        context.pin(context.view.slots[0].seq)
+        context.checkpoint("before")
+        context.hide(context.view.slots[1].seq)
+        context.compact("hide", target=60)
+        context.undo()
+        context.restore("before")
+        context.update(title="Another", tags=["one", "two"], system="Be kind", model="gpt-4o")
+        context.append({"role": "assistant", "content": "done"})
+        context.note("progress", {"step": 3})
+    text = run("watch", "fix-login", "--seconds", "0", "--last", "100").stdout
+    assert not re.search(r"[{}]|\bbatch\b:", text)
+    for told in (
+        "pinned",
+        " before at #",
+        " -> ",
+        "undone",
+        "restored   ",
+        "title Another",
+        "system prompt",
+        "tags one, two",
+        "note",
+        "-> run ",
+    ):
+        assert told in text, told
+    assert len(re.findall("^.* compacted ", text, re.MULTILINE)) == 2
 
 
 @pytest.mark.parametrize("columns", ["30", "100"])

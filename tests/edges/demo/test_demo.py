@@ -24,6 +24,7 @@ from refold.edges.demo.questions import Question
 from refold.edges.demo.report import Note
 from refold.edges.demo.screen import Lines, Live, Pace, event_lines, header, meter
 from refold.edges.demo.sides import Messages, fixed_part
+from refold.edges.demo.summarized import Summarized
 from refold.edges.demo.symbols import ASCII, Symbols, clean
 from refold.edges.demo.workshop import TOOLS, Workshop, scratch_folder
 from refold.errors import Invalid, RefoldError
@@ -295,9 +296,32 @@ def test_the_page_that_the_model_reads_is_shown(monkeypatch, capsys):
 
     assert outcome(["demo", "--fast"]) == 0
     shown = capsys.readouterr().out
-    assert "the page: " in shown and "Summaries by the model" in shown
+    assert "the page: " in shown and "for summaries are $" in " ".join(shown.split())
+    assert "a script stands for the model" in " ".join(shown.split())
 
 
 def test_the_demo_uses_a_model_that_is_not_about_to_go(played):
     assert not model_info(played["model"]).retires
-    assert played["summaries_dollars"] > 0
+
+
+def test_summaries_by_a_model_are_a_side_of_their_own_with_their_cost(played):
+    side = played["sides"]["summaries"]
+    assert played["summaries"] > 1 and played["summaries_dollars"] > 0
+    assert side["requests_over_budget"] == 1 and side["requests_invalid"] == 0
+    assert side["tokens_max_request"] <= played["window"]
+    assert side["requests"] == 1 + played["sides"]["refold"]["requests"] + played["summaries"]
+    assert played["summaries_dollars"] < side["cost_dollars"]
+    assert played["sides"]["refold"]["cost_dollars"] < side["cost_dollars"]
+
+
+def test_a_summary_keeps_the_words_of_the_user_and_the_agent_and_bills_its_call():
+    side = Summarized(Scale(), MODEL, fixed_part("s", []), room=20_000, limit=4_000)
+    for at in range(40):
+        side.append(at, {"role": "user", "content": f"wish {at} " + "word " * 150})
+        side.append(at, {"role": "assistant", "content": [{"type": "text", "text": f"did {at}"}]})
+        sent = side.send()
+        assert sent.tokens <= 4_000 + 300 and not sent.faults
+        side.bill.charge(sent.units, 10)
+    first = side.entries[0].wire["content"]
+    assert side.summaries and first.startswith("[Summary") and "wish" in first
+    assert side.summaries_dollars > 0 and side.bill.requests == 40 + side.summaries

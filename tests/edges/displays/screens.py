@@ -48,7 +48,7 @@ class Picture(Screen):
     def __init__(self, columns: int = COLUMNS, *, colors: bool = True) -> None:
         self.kept = io.StringIO()
         super().__init__(out=self.kept, is_shell=True)
-        self.has_color = self.is_utf8 = colors
+        self.has_color = self.is_utf8 = self.is_terminal = self.draws = colors
         self._columns = columns
 
     @property
@@ -156,7 +156,7 @@ def screens() -> dict[str, str]:
             "page": lambda: shown(url, "/page"),
         }
         texts = {name: make() for name, make in made.items()}
-    texts["page"] = _beginning(texts["page"], 24)
+    texts["page"] = _beginning(texts["page"], 30)
     texts["status"] = re.sub(r"Oldest: .*", "Oldest: 2 hours ago", texts["status"])
     return {name: _settled(text) for name, text in texts.items()}
 

@@ -13,9 +13,16 @@ from msgspec.structs import replace
 
 import refold
 from refold.display import visible
-from refold.edges.displays.bar import bar, dealt
-from refold.edges.displays.panel import Large, Panel, comparison_lines, panel_lines, shown_width
-from refold.edges.displays.parts import NAMES, WindowPart
+from refold.edges.displays.bar import LOOKS, bar, dealt
+from refold.edges.displays.panel import (
+    Large,
+    Panel,
+    comparison_lines,
+    panel_lines,
+    shown_width,
+    tenths_of,
+)
+from refold.edges.displays.parts import NAMES, REST, WindowPart
 from refold.edges.displays.sparkline import marks, sparkline
 from tests.edges.cli.conftest import alone, url
 from tests.edges.cli.rooms import hostile, on_terminal, program, run
@@ -125,7 +132,7 @@ def test_content_cannot_steer_a_picture(tmp_path: object, columns: str) -> None:
     hostile(store)
     for command in (
         ("context", "hostile"),
-        ("page", "hostile"),
+        ("page", "hostile", "--all"),
         ("watch", "hostile", "--seconds", "0"),
         ("tools", "hostile"),
         ("cost", "hostile"),
@@ -137,10 +144,8 @@ def test_content_cannot_steer_a_picture(tmp_path: object, columns: str) -> None:
         assert "\u202e" not in text and "\x9b" not in text and "\x07" not in text
 
 
-@pytest.mark.parametrize(
-    "environ", [{"TERM": "dumb"}, {"NO_COLOR": "1"}, {"LANG": "C", "LC_ALL": "C"}]
-)
-def test_where_there_are_no_colors_it_is_the_plain_text(url: str, environ: dict[str, str]) -> None:
+@pytest.mark.parametrize("environ", [{"TERM": "dumb"}, {"TERM": ""}, {"LANG": "C", "LC_ALL": "C"}])
+def test_where_nothing_can_be_drawn_it_is_the_plain_text(url: str, environ: dict[str, str]) -> None:
     for command in (
         ("context", "fix-login"),
         ("compact", "fix-login", "--dry-run", "--target", "60"),
@@ -151,11 +156,49 @@ def test_where_there_are_no_colors_it_is_the_plain_text(url: str, environ: dict[
     assert piped.startswith(b"Context Summary\n") and piped.isascii()
 
 
+@pytest.mark.parametrize(("flags", "environ"), [((), {"NO_COLOR": "1"}), (("--no-color",), {})])
+@pytest.mark.parametrize("columns", ["100", "40"])
+def test_without_colors_the_picture_is_drawn_in_letters(
+    url: str, flags: tuple[str, ...], environ: dict[str, str], columns: str
+) -> None:
+    status, text = on_terminal("context", "fix-login", *flags, **environ, COLUMNS=columns)
+    assert status == 0 and "\x1b" not in text and "░" in text and "Largest" in text
+    lines = text.split("\r\n")
+    drawn = next(line for line in lines if "░" in line)
+    parts = {name: look.letter for name, look in LOOKS.items() if f"{look.letter} " in text}
+    assert len(parts) >= 4 and len({*parts.values()}) == len(parts)
+    for name, letter in parts.items():
+        assert f"{letter} {NAMES[name]}"[:12] in text
+        assert letter in drawn
+    status, text = on_terminal(
+        "compact", "fix-login", "--dry-run", "--target", "60", *flags, **environ
+    )
+    assert status == 0 and "\x1b" not in text and "Before" in text
+
+
 def test_on_a_terminal_with_colors_it_is_a_picture(url: str) -> None:
     status, text = on_terminal("context", "fix-login", COLUMNS="40")
     assert status == 0 and "█" in text and "\x1b[" in text and "Largest" in text
     status, text = on_terminal("context", "fix-login", "--plain")
     assert "Context Summary" in text
+
+
+@given(st.lists(sizes, min_size=9, max_size=9))
+def test_the_shares_of_a_window_sum_to_all_of_it(given_sizes: list[int]) -> None:
+    parts = [
+        WindowPart(name=name, tokens=size)
+        for name, size in zip(NAMES, given_sizes, strict=True)
+        if size
+    ]
+    tenths = tenths_of(parts)
+    assert sum(tenths.values()) == (1_000 if parts else 0)
+    whole = sum(given_sizes)
+    page = [part for part in parts if part.name not in REST]
+    assert sum(tenths[part.name] for part in page) in (
+        1_000 * sum(part.tokens for part in page) // max(1, whole),
+        0,
+    )
+    assert all(abs(tenths[part.name] - 1_000 * part.tokens / whole) <= 2 for part in page)
 
 
 def test_an_overview_of_nothing_is_no_error(url: str) -> None:

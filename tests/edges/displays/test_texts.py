@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,7 +12,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from refold.core.plan import Receipt
-from refold.edges.commands.compaction_shown import saved_text
 from refold.edges.displays.box import compaction_box, usage_box
 from refold.edges.displays.overview import Kept, Overview, Said, overview_lines
 from refold.edges.displays.phrases import (
@@ -20,6 +20,7 @@ from refold.edges.displays.phrases import (
     compacted,
     compacting,
     header,
+    short_and_exact,
     short_number,
     status_line,
     told,
@@ -105,6 +106,14 @@ def test_the_box_after_a_compaction_says_what_it_saved() -> None:
     assert {len(line) for line in lines} == {50}
 
 
+@given(st.integers(1, 999), st.data())
+def test_what_is_used_and_what_is_saved_are_all(total: int, data: st.DataObject) -> None:
+    active = data.draw(st.integers(0, total))
+    [used] = re.findall(r"(\d+)%", "".join(usage_box(active, total, 0)))
+    [saved] = re.findall(r"(\d+)%", "".join(compaction_box(active, total, 0)))
+    assert int(used) + int(saved) == 100
+
+
 @given(st.integers(0, 10**9), st.integers(0, 10**9), st.integers(0, 10**6))
 def test_every_row_of_a_box_is_as_wide_as_its_border(active: int, more: int, notes: int) -> None:
     for lines in (
@@ -183,7 +192,9 @@ def test_a_fitted_text_takes_at_most_its_columns(text: str, columns: int) -> Non
 
 @pytest.mark.parametrize(
     ("tokens", "text"),
-    [(0, "0"), (999, "999"), (1_000, "1.0K"), (5_779, "5.8K"), (10_000, "10K"), (58_900, "58K")],
-)
-def test_what_was_saved_is_said_by_the_hundred(tokens: int, text: str) -> None:
-    assert saved_text(tokens) == text
+    [(0, "0 tokens"), (1, "1 token"), (999, "999 tokens"), (1_000, "1K tokens (1,000)"),
+     (41_200, "41K tokens (41,200)"), (11_605, "11K tokens (11,605)")],
+)  # fmt: skip
+def test_what_was_saved_is_said_short_and_exact(tokens: int, text: str) -> None:
+    """Y-90"""
+    assert short_and_exact(tokens, "token") == text

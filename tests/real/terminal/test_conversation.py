@@ -93,8 +93,10 @@ def test_warning_compaction_undo_that_lasts_and_a_second_process(folder: Path) -
         assert text.count("% of the window is used") == 1, "the warning comes once"
         assert re.search(r"Compacted: [\d,]+ -> [\d,]+ tokens", text)
         assert "I have read 13 files." in text
-        undone = terminal.say("/undo")
+        undone = " ".join(terminal.say("/undo").split())
         assert "Undone: the compaction" in undone
+        assert re.search(r"All of it would be [\d,]+ tokens, and [\d,]+ fit", undone)
+        assert "Nothing is lost." in undone and "larger window: /model NAME" in undone
         compacted = text.count("Compacted: ")
         terminal.say("count to 5")
         terminal.say("count to 6")
@@ -105,6 +107,25 @@ def test_warning_compaction_undo_that_lasts_and_a_second_process(folder: Path) -
     with chat(folder, "--continue", columns=100, rows=50) as again:
         assert status(again) == numbers, "a new process has the same numbers"
         assert "1 2 3" in again.say("count to 3")
+
+
+def test_an_undo_that_fits_waits_before_it_compacts_again(folder: Path) -> None:
+    (folder / "refold.toml").write_text(
+        "compact_ratio = 0.5\nwarn_ratio = 0.4\ntarget_ratio = 0.3\n"
+    )
+    with chat(folder, "--window", "24000", columns=100, rows=50) as terminal:
+        terminal.say("read all")
+        compacted = terminal.all().count("Compacted: ")
+        assert compacted >= 1
+        undone = " ".join(terminal.say("/undo").split())
+        assert "The page is full" in undone and "waits until 2,400 tokens more have come" in undone
+        for _ in range(3):
+            terminal.say("count to 20")
+        assert terminal.all().count("Compacted: ") == compacted
+        terminal.say("read src/part_01.py")
+        terminal.say("read src/part_02.py")
+        terminal.say("read src/part_03.py")
+        assert terminal.all().count("Compacted: ") > compacted, "it is told when it comes again"
 
 
 def status(terminal: Terminal) -> str:
@@ -169,6 +190,15 @@ def test_lines_can_be_completed_recalled_and_have_several_lines(folder: Path) ->
         terminal.type("/unf")
         terminal.key("Tab")
         terminal.wait("> /unfold")
+        terminal.key("C-u")
+        terminal.type("read @READ")
+        terminal.key("Tab")
+        terminal.wait("> read @README.md")
+        terminal.key("C-u")
+        (folder / "my notes.txt").write_text("mine\n")
+        terminal.type('read @"my n')
+        terminal.key("Tab")
+        terminal.wait('> read @"my notes.txt"')
         terminal.key("C-u")
         terminal.type("read @READ")
         terminal.key("Tab")

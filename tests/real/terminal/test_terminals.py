@@ -5,6 +5,9 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pytest
+
+from refold.edges.chat.scripted import HELP
 from tests.real.terminal.screens import CHAT, Terminal, chat
 
 HOSTILE = "\x1b[31mred\x1b[2J \x1b]0;title\x07 \u202egnp.exe \u9f8d \u2713\n"
@@ -23,11 +26,44 @@ def test_forty_columns(folder: Path) -> None:
         assert "..." in terminal.all()
 
 
+@pytest.mark.parametrize("columns", [40, 57, 80])
+def test_no_word_is_broken(folder: Path, columns: int) -> None:
+    with chat(folder, columns=columns, rows=40) as terminal:
+        said = terminal.say("sing")
+        words = {word for line in terminal.screen().splitlines() for word in line.split()}
+        assert "commands" in words and "/compact" in words and "understand:" in words
+        assert " ".join(HELP.split()) in " ".join(said.split())
+
+
+def test_without_colors_the_picture_stays(folder: Path) -> None:
+    with chat(folder, environ={"NO_COLOR": "1"}) as terminal:
+        terminal.say("read src/part_03.py")
+        shown = terminal.say("/context")
+        assert "░" in shown and "OOO" in shown and "O Tool outputs" in shown
+        assert "Size over the conversation" in shown or "Largest" in shown
+
+
+def test_watch_on_a_second_terminal_follows_in_words(folder: Path) -> None:
+    with chat(folder) as terminal:
+        terminal.say("read src/part_03.py")
+        program = (*CHAT[:-1], "watch", "@1")
+        with Terminal(folder, *program, columns=80, rows=30) as watching:
+            screen = watching.wait("-> read_file src/part_03.py")
+            assert "Window " in screen and " user " in screen
+            terminal.say("find value_3_7")
+            watching.wait("find value_3_7")
+            terminal.say("/compact")
+            screen = watching.until(lambda text: " compacted " in text)
+            assert " -> " in screen and "{" not in screen.partition("compacted")[2][:60]
+            watching.key("C-c")
+            assert watching.ended() == 130
+
+
 def test_a_resize_while_a_reply_comes(folder: Path) -> None:
     with chat(folder, columns=100, rows=30) as terminal:
         terminal.type("count to 1500")
         terminal.key("Enter")
-        terminal.wait("100 101 102")
+        terminal.wait(" 105 ")
         terminal.resize(40, 20)
         terminal.resize(70, 24)
         terminal.wait("1499 1500")

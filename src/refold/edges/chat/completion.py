@@ -16,7 +16,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from refold.edges.chat.mentions import mention
+from refold.edges.chat.mentions import in_quotes, mention
 from refold.edges.commands.candidates import in_chat
 from refold.edges.commands.parameters import Taking
 from refold.edges.commands.session import Session
@@ -24,8 +24,8 @@ from refold.edges.workspace.ignored import NEVER
 from refold.errors import RefoldError
 
 ENTRIES_MAX = 500
-# The last word; a space after a backslash is part of it.
-_LAST = re.compile(r"(?:\\ |[^ ])*\Z")
+# The last word; a space after a backslash is part of it, or one between quotes that are still open.
+_LAST = re.compile(r'(?<![\w@])@"[^"\n]*\Z|(?:\\ |[^ ])*\Z')
 
 
 class Names(Struct, frozen=True):
@@ -37,11 +37,19 @@ class Names(Struct, frozen=True):
     own: Mapping[str, Taking] = {}
 
 
+def last_word(text: str) -> str:
+    """The word that is being typed."""
+    found = _LAST.search(text)
+    return found[0] if found else ""
+
+
 def words_for(text: str, names: Names) -> list[str]:
     """The words that the last, unfinished word of a text could become."""
-    last = _LAST.search(text)[0]  # type: ignore[index]
+    last = last_word(text)
     if text.startswith("/"):
         found = _command_words(text, last, names)
+    elif last.startswith('@"'):
+        found = [in_quotes(path) for path in paths(last[2:], names.root)]
     elif last.startswith("@"):
         found = [mention(path) for path in paths(last[1:].replace("\\ ", " "), names.root)]
     else:

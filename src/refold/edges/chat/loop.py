@@ -30,6 +30,7 @@ from refold.edges.chat.scripted import Scripted
 from refold.edges.chat.shown import Shown, status_text
 from refold.edges.chat.tools import Offered, Tools
 from refold.edges.chat.workspace import Workspace
+from refold.edges.displays.question import chosen
 from refold.edges.endpoints.client import Refused
 from refold.edges.endpoints.model_names import NamedModel, model_named
 from refold.edges.endpoints.pieces import pieces
@@ -189,7 +190,7 @@ class Chat:
     def _status(self) -> str:
         """The numbers of the conversation, in one line. Another process may have removed it."""
         try:
-            return status_text(self.context.stats())
+            return status_text(self.context.stats(), self.shown.screen.columns)
         except RefoldError as error:
             return error.message
 
@@ -287,7 +288,7 @@ class Chat:
     def _use(self, call: ToolCall) -> None:
         """Runs one call, and gives the model what it gave."""
         arguments = call.arguments
-        self.shown.call(call.name, arguments)
+        self.shown.call(call)
         if not call.is_complete:
             self.context.append_result(call.id, "The call was cut off.", is_error=True)
             return
@@ -311,10 +312,10 @@ class Chat:
             self.shown.aside(f"{question} Nobody can be asked here; --yes allows it.")
             return False
         with self.interrupts.waiting():
-            answer = self.lines.ask(f"{question} [y]es, [n]o, [a]lways:")
-        if answer in ("a", "always"):
+            answer = chosen(self.lines.ask, question, ("yes", "no", "always"))
+        if answer == "always":
             self._agreed.add(kind)
-        return answer in ("y", "yes", "a", "always")
+        return answer != "no"
 
     def close(self) -> None:
         self.context.close()

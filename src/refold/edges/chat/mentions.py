@@ -34,7 +34,12 @@ def _unescaped(path: str) -> str:
 def mention(path: str) -> str:
     """How a request mentions a path, so that `mentioned` reads it: as it is, else in quotes."""
     plain = "@" + path.replace(" ", "\\ ")
-    return plain if mentioned(plain) == [path] else f'@"{path}"'
+    return plain if mentioned(plain) == [path] else in_quotes(path)
+
+
+def in_quotes(path: str) -> str:
+    """The same between quotes; those of a folder stay open, for what is in it."""
+    return f'@"{path}' if path.endswith("/") else f'@"{path}"'
 
 
 def with_files(text: str, workspace: Workspace, context: Context) -> tuple[str, list[str]]:

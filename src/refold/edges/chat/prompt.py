@@ -9,13 +9,13 @@ is the same for plain terminals, `completion` finds the words.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from refold.edges.chat.completion import Names, words_for
+from refold.edges.chat.completion import Names, last_word, words_for
 from refold.edges.chat.lines import PROMPT
 
 HISTORY_BYTES_MAX = 1_000_000
@@ -36,7 +36,8 @@ class PromptLines:
         self._ahead: list[str | None] = []
         self._session: Any = PromptSession(
             history=_history(history),
-            completer=DynamicCompleter(self._completer),
+            # It asks for the completer at every key, and needs no class of its own.
+            completer=DynamicCompleter(lambda: self),
             complete_in_thread=True,
             complete_while_typing=False,
             key_bindings=_keys(),
@@ -75,12 +76,14 @@ class PromptLines:
             return ""
         return answer.strip().lower()
 
-    def _completer(self) -> Any:
-        """A completer for the line as it is now."""
-        from prompt_toolkit.completion import WordCompleter
+    def get_completions(self, document: Any, event: Any) -> Iterator[Any]:
+        """What the word before the cursor could become; it may have spaces in it."""
+        from prompt_toolkit.completion import Completion
 
-        text = self._session.default_buffer.document.text_before_cursor
-        return WordCompleter(words_for(text.rpartition("\n")[2], self._names), WORD=True)
+        line = document.text_before_cursor.rpartition("\n")[2]
+        size = len(last_word(line))
+        for word in words_for(line, self._names):
+            yield Completion(word, start_position=-size)
 
 
 def _keys() -> Any:

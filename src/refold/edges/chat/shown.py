@@ -9,16 +9,15 @@ prints, `loop` says what happened.
 
 from __future__ import annotations
 
-import json
-import shutil
-from collections.abc import Mapping
-from typing import Any
-
+from refold.core.model import ToolCall
 from refold.display import cut, number, one_line
 from refold.edges.chat.tools import Used
 from refold.edges.cli.screen import Screen
 from refold.edges.commands.command import Part
 from refold.edges.commands.file_changes import show_diff
+from refold.edges.displays.flow import Flow
+from refold.edges.displays.happening import argument_text
+from refold.edges.displays.width import fitted, width
 from refold.edges.endpoints.pieces import Piece
 from refold.engine.stats import Stats
 from refold.errors import RefoldError
@@ -28,8 +27,6 @@ from refold.tokens.models import dollars
 
 ARGUMENT_CHARS, RESULT_LINES = 200, 6
 INDENT = " " * 4
-# The arguments that say what a call is about.
-TELLING = ("command", "pattern", "path", "query", "handle", "id", "content")
 # Characters that belong to the one before them: printed apart, they would be shown as escapes.
 _JOINED = "\ufe0e\ufe0f"
 
@@ -41,6 +38,7 @@ class Shown:
         self.screen = screen
         self._last = ""  # the end of the reply that is being printed
         self._is_open = False
+        self._flow, self._style = Flow(), ""
 
     @property
     def is_quiet(self) -> bool:
@@ -57,13 +55,28 @@ class Shown:
         if text[0] in _JOINED and self._last:
             text = text[1:]
         style = "dim" if piece.kind == "thinking" else ""
+        if style != self._style:
+            # Thinking and the reply are texts of their own.
+            self.end()
+            self._style = style
         if text:
-            self.screen.text((style, text) if style else text)
-            self.screen.out.flush()
+            self._print(self._flowing(text))
             self._last, self._is_open = text[-1], text[-1] != "\n"
+
+    def _flowing(self, text: str) -> str:
+        """What of a reply can be printed now: on a terminal, whole words."""
+        if not self.screen.is_terminal:
+            return text
+        return self._flow.feed(self.screen.escaped(text), self.screen.columns)
+
+    def _print(self, text: str) -> None:
+        if text:
+            self.screen.text((self._style, text))
+            self.screen.out.flush()
 
     def end(self) -> None:
         """Ends the line of a reply, if one is open."""
+        self._print(self._flow.end())
         if self._is_open:
             self.screen.line()
         self._last, self._is_open = "", False
@@ -90,16 +103,17 @@ class Shown:
         else:
             self.aside(("red", text))
 
-    def call(self, name: str, arguments: str | Mapping[str, Any]) -> None:
+    def call(self, call: ToolCall) -> None:
         """Says which tool is used, and on what."""
-        text = arguments if isinstance(arguments, str) else _arguments_text(arguments)
-        self.aside(("cyan", f"* {name}"), f" {cut(one_line(text), ARGUMENT_CHARS)}")
+        text = cut(one_line(argument_text(call)), ARGUMENT_CHARS)
+        self.aside(("cyan", f"* {call.name}"), f" {text}")
 
     def result(self, used: Used) -> None:
         """Shows the beginning of what a tool gave."""
         lines = used.text.splitlines()
-        room = max(20, shutil.get_terminal_size().columns - len(INDENT))
-        shown = [cut(line.expandtabs(4), room) for line in lines[:RESULT_LINES]]
+        room = max(20, self.screen.columns - len(INDENT))
+        told = map(self.screen.escaped, lines[:RESULT_LINES])
+        shown = [fitted(line.expandtabs(4), room, "…") for line in told]
         for line in shown:
             self.aside(("red" if used.is_error else "dim", INDENT + line))
         if len(lines) > len(shown):
@@ -125,23 +139,19 @@ class Shown:
             self.aside(("dim", text))
 
 
-def _arguments_text(arguments: Mapping[str, Any]) -> str:
-    """What a call is about in one line: the argument that says it, else all of them."""
-    for name in TELLING:
-        if isinstance(arguments.get(name), str):
-            return str(arguments[name])
-    return json.dumps(arguments, ensure_ascii=False, default=str)
-
-
-def status_text(stats: Stats) -> str:
-    """`9,120 / 24,000 tokens (38.0%) | $0.0123 | 41 messages | 2 summaries | chat-…`."""
+def status_text(stats: Stats, columns: int = 80) -> str:
+    """`9,120 / 24,000 tokens (38.0%) | $0.0123 | 41 messages | 2 summaries | chat-…`; on a narrow
+    screen, as many of these as fit whole."""
     parts = [f"{stats.current:,} / {stats.window:,} tokens ({stats.percent:.1f}%)"]
     if stats.cost:
         parts.append(dollars(stats.cost))
     parts.append(number(stats.messages, "message"))
     if stats.summaries:
         parts.append(f"{stats.summaries:,} {'summary' if stats.summaries == 1 else 'summaries'}")
-    return " | ".join([*parts, stats.conversation])
+    parts.append(stats.conversation)
+    while len(parts) > 1 and width(" | ".join(parts)) > columns:
+        parts.pop()
+    return " | ".join(parts)
 
 
 def notice_text(notice: Notice) -> tuple[str, str]:

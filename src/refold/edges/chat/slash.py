@@ -129,7 +129,8 @@ def _run(chat: Chat, line: Line) -> None:
             screen.emit(result)
         else:
             line.command.show(result, screen)
-    if line.command.name == "help" and not getattr(line.arguments, "command", ""):
+    is_list = line.command.name == "help" and not getattr(line.arguments, "command", "")
+    if is_list and not line.json_output:
         _show_own(screen)
     screen.out.flush()
     _leave_deleted(chat)

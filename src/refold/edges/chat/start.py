@@ -28,6 +28,7 @@ from refold.edges.chat.slash import OWN
 from refold.edges.chat.terminal import MODEL_ENV, greeting
 from refold.edges.chat.workspace import Workspace
 from refold.edges.commands.session import Session
+from refold.edges.displays.question import chosen
 from refold.edges.endpoints.model_names import PROVIDERS
 from refold.errors import Invalid, NotFound
 
@@ -107,7 +108,7 @@ def _offered(shown: Shown, lines: Lines) -> str:
     """Says what to set, and offers the scripted agent."""
     for line in EXPLAINED:
         shown.aside(line)
-    if lines.can_ask and lines.ask("Try the scripted agent now? [y]es, [n]o:") in ("y", "yes"):
+    if lines.can_ask and chosen(lines.ask, "Try the scripted agent now?") == "yes":
         return SCRIPTED
     raise Invalid("no model is named", hint="refold chat --model scripted needs no key")
 

@@ -23,6 +23,7 @@ from refold.edges.cli.options import HELP, output_options, parameters
 from refold.edges.cli.screen import Screen
 from refold.edges.commands import COMMANDS, GROUPS, load
 from refold.edges.commands.command import Command, Document, Result
+from refold.edges.commands.order import named_first
 from refold.edges.commands.parameters import parameters_of
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import short_line
@@ -211,7 +212,8 @@ def outcome(args: list[str]) -> int:
 def _run(args: list[str], screen: Screen) -> int:
     try:
         _check_text(args)
-        with commands.make_context("refold", args, obj=screen) as ctx:
+        words = named_first(args, COMMANDS)
+        with commands.make_context("refold", words, obj=screen) as ctx:
             commands.invoke(ctx)
     except click.exceptions.Exit as error:
         return error.exit_code
@@ -244,7 +246,14 @@ def _report_usage(error: click.ClickException, screen: Screen) -> int:
     path = "refold"
     if isinstance(error, click.UsageError) and error.ctx:
         path = error.ctx.command_path
-    _report(screen, "invalid", error.format_message().rstrip("."), f"{path} --help")
+    message = error.format_message().rstrip(".")
+    if (
+        isinstance(error, click.NoSuchOption)
+        and error.ctx
+        and isinstance(error.ctx.command, Commands)
+    ):
+        message = f"no command is named that takes {short_line(error.option_name, 40)}"
+    _report(screen, "invalid", message, f"{path} --help")
     return OUTCOMES["invalid"][1]
 
 

@@ -1,8 +1,9 @@
 """The one place that prints. Whatever comes from content passes `visible` here: a stored text can
 neither steer the terminal nor forge a line of ours, and is never read as markup.
 
-Color only on a terminal that wants it, rich only for its tables and bars, ASCII only where the
-locale is not UTF-8; `--json` is one object in ASCII, which no terminal obeys. Neighbours: `app`
+Color only on a terminal that wants it, pictures also without, rich only for its tables and bars,
+ASCII only where the locale is not UTF-8; lines are broken between words where a terminal would
+break them inside. `--json` is one object in ASCII, which no terminal obeys. Neighbours: `app`
 makes the screen, the commands show their results on it (`commands.command.Screen`).
 """
 
@@ -24,10 +25,13 @@ from msgspec.structs import astuple, fields
 from refold.display import one_line, visible
 from refold.edges.commands.command import Part, Progress, Result, builtins_of
 from refold.edges.commands.text import short_line
+from refold.edges.displays.question import chosen
+from refold.edges.displays.styled import Styled, broken, lines_of
 from refold.edges.displays.width import width
 from refold.errors import OUTCOMES, Invalid, RefoldError
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.progress import Progress as Bar
 
 SCHEMA_VERSION = 1
@@ -43,8 +47,13 @@ STYLES = {
     "cyan": "36",
     "bright_cyan": "96",
 }
+MORE = "More? Enter goes on, q ends:"
 UTF8 = ("utf-8", "utf8")
 COERCED = ("C.UTF-8", "C.utf8")
+
+
+class _Enough(Exception):
+    """Whoever reads has seen enough."""
 
 
 class Screen:
@@ -64,7 +73,10 @@ class Screen:
         self.json_output, self.no_color = json_output, no_color
         self.is_utf8 = is_utf8(self.out, os.environ)
         self.is_terminal = self.out.isatty()
-        self.has_color = self.is_terminal and not no_color and wants_color(os.environ)
+        can_move = self.is_terminal and not is_dumb(os.environ)
+        self.draws = can_move and self.is_utf8
+        self._rows_left: int | None = None  # on the screen that is being filled, while it is paged
+        self.has_color = can_move and not no_color and not os.environ.get("NO_COLOR")
 
     @property
     def columns(self) -> int:
@@ -79,11 +91,45 @@ class Screen:
 
     def line(self, *parts: Part) -> None:
         """Prints parts of one line, or of several if a text has newlines."""
-        self.out.write("".join(self._shown(part) for part in parts) + "\n")
+        for line in lines_of(parts):
+            text = self._wrapped(line) + "\n"
+            if self._rows_left is not None:
+                self._count(text.count("\n"))
+            self.out.write(text)
+
+    @contextmanager
+    def paged(self) -> Iterator[None]:
+        """What is printed inside stops at every full screen, if somebody sits there; whoever has
+        seen enough ends it."""
+        if not (self.draws and self._can_ask):
+            yield
+            return
+        self._rows_left = self._rows
+        try:
+            yield
+        except _Enough:
+            pass
+        finally:
+            self._rows_left = None
+
+    @property
+    def _rows(self) -> int:
+        """How many lines go on a screen, above the one that asks."""
+        return max(2, shutil.get_terminal_size().lines - 1)
+
+    def _count(self, rows: int) -> None:
+        left = (self._rows_left or 0) - rows
+        if left < 0:
+            self.out.flush()
+            if _typed(MORE).strip().lower() in ("q", "quit", "n", "no"):
+                raise _Enough
+            self.back(1)
+            left = self._rows - rows
+        self._rows_left = max(0, left)
 
     def back(self, lines: int) -> None:
         """Takes back so many lines that were printed last, on a terminal that can."""
-        if lines and self.has_color:
+        if lines and self.draws:
             self.out.write(f"\x1b[{lines}F\x1b[J")
 
     def text(self, text: Part) -> None:
@@ -116,16 +162,14 @@ class Screen:
 
     def ask(self, question: str) -> bool:
         """The answer of whoever is at the terminal; no, where nobody can be asked."""
-        return self._can_ask and click.confirm(
-            self._escaped(one_line(question)), default=False, err=True
-        )
+        return self._can_ask and chosen(_typed, self.escaped(one_line(question))) == "yes"
 
     def secret(self, question: str) -> str | None:
         """What whoever is at the terminal types, without showing it; None where nobody can be
         asked."""
         if not self._can_ask:
             return None
-        typed: str = click.prompt(self._escaped(question), hide_input=True, err=True)
+        typed: str = click.prompt(self.escaped(question), hide_input=True, err=True)
         return typed
 
     @property
@@ -140,8 +184,8 @@ class Screen:
     def table(self, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         """Prints rows under their heads: by rich on a terminal, else as plain aligned text. A
         head that starts with `>` has its column aligned to the right."""
-        cells = [[self._escaped(short_line(cell, CELL_MAX)) for cell in row] for row in rows]
-        if self.has_color and self.is_utf8:
+        cells = [[self.escaped(short_line(cell, CELL_MAX)) for cell in row] for row in rows]
+        if self.draws:
             self._print_rich_table(heads, cells)
         else:
             self._print_plain_table(heads, cells)
@@ -151,10 +195,10 @@ class Screen:
         """What shows progress on standard error while the block runs: `show(what, done, total)`.
         None where nobody watches."""
         errors = Screen(no_color=self.no_color, out=sys.stderr)
-        if self.json_output or not (errors.has_color and errors.is_utf8):
+        if self.json_output or not errors.draws:
             yield None
             return
-        with _progress_bar() as bar:
+        with errors._progress_bar() as bar:
             task = bar.add_task(doing, total=None)
 
             def show(what: str, done: int, total: int) -> None:
@@ -199,14 +243,24 @@ class Screen:
             raise Exit(OUTCOMES[error.code][1]) from error
         self.out.write("\n]")
 
+    def _wrapped(self, line: Sequence[Styled]) -> str:
+        """A line as it is printed: on a terminal, broken between words."""
+        parts: Iterable[Styled] = [(style, self.escaped(text)) for style, text in line]
+        if self.is_terminal:
+            parts = broken([*parts], self.columns)
+        return "".join(self._styled(style, text) for style, text in parts)
+
     def _shown(self, part: Part) -> str:
         style, text = part if isinstance(part, tuple) else ("", part)
-        text = self._escaped(text)
-        if not style or not self.has_color:
+        return self._styled(style, self.escaped(text))
+
+    def _styled(self, style: str, text: str) -> str:
+        if not style or not text or not self.has_color:
             return text
         return f"\x1b[{STYLES[style]}m{text}\x1b[0m"
 
-    def _escaped(self, text: str) -> str:
+    def escaped(self, text: str) -> str:
+        """The text as this screen can show it, without anything that would steer it."""
         text = visible(text)
         return text if self.is_utf8 else text.encode("ascii", "backslashreplace").decode()
 
@@ -219,7 +273,6 @@ class Screen:
 
     def _print_rich_table(self, heads: Sequence[str], rows: list[list[str]]) -> None:
         from rich.box import SIMPLE_HEAD
-        from rich.console import Console
         from rich.table import Table
         from rich.text import Text
 
@@ -230,24 +283,42 @@ class Screen:
         for row in rows:
             # A Text is shown as it is; a plain str would be read as markup.
             table.add_row(*map(Text, row))
-        Console(file=self.out, markup=False, emoji=False, highlight=False).print(table)
+        self._console().print(table)
+
+    def _console(self) -> Console:
+        """The same screen for rich, which reads nothing as markup there."""
+        from rich.console import Console
+
+        console = Console(
+            file=self.out,
+            markup=False,
+            emoji=False,
+            highlight=False,
+            color_system="auto" if self.has_color else None,
+        )
+        return console
+
+    def _progress_bar(self) -> Bar:
+        """A bar that disappears at the end."""
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+
+        description = TextColumn("{task.description}", markup=False)
+        columns = (description, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        return Progress(*columns, console=self._console(), transient=True)
 
 
-def _progress_bar() -> Bar:
-    """A bar on standard error that disappears at the end."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
+def _typed(question: str) -> str:
+    """What is typed in answer to a question, which stands on standard error."""
+    answer: str = click.prompt(
+        question, default="", show_default=False, prompt_suffix=" ", err=True
     )
-
-    description = TextColumn("{task.description}", markup=False)
-    columns = (description, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console = Console(file=sys.stderr, markup=False, emoji=False, highlight=False)
-    return Progress(*columns, console=console, transient=True)
+    return answer
 
 
 def _column_widths(lines: list[list[str]]) -> list[int]:
@@ -262,9 +333,9 @@ def _padded(cell: str, size: int, head: str) -> str:
     return space + cell if head.startswith(">") else cell + space
 
 
-def wants_color(environ: Mapping[str, str]) -> bool:
-    """Whether the terminal and its user want colors."""
-    return not environ.get("NO_COLOR") and environ.get("TERM", "") not in ("", "dumb")
+def is_dumb(environ: Mapping[str, str]) -> bool:
+    """Whether the terminal can do no more than print line after line."""
+    return environ.get("TERM", "") in ("", "dumb")
 
 
 def is_utf8(out: TextIO, environ: Mapping[str, str]) -> bool:

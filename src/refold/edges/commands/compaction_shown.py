@@ -11,7 +11,7 @@ from refold.edges.commands.compact_result import Compacted, Compaction, Planned,
 from refold.edges.commands.text import number, short_line, show_undo
 from refold.edges.displays.box import compaction_box
 from refold.edges.displays.panel import comparison_lines
-from refold.edges.displays.phrases import THOUSAND, short_number
+from refold.edges.displays.phrases import short_and_exact
 from refold.tokens.models import dollars
 
 ITEMS_SHOWN = 20
@@ -61,8 +61,8 @@ def _show_receipt(done: Compacted, screen: Screen) -> None:
 
 
 def _show_bars(done: Compaction, window: int, screen: Screen) -> None:
-    """The window before and after, where there are colors."""
-    if screen.has_color and screen.is_utf8:
+    """The window before and after, where it can be drawn."""
+    if screen.draws:
         for parts in comparison_lines(
             done.tokens_before, done.tokens_after, window, screen.columns
         ):
@@ -72,7 +72,7 @@ def _show_bars(done: Compaction, window: int, screen: Screen) -> None:
 def _show_effect(done: Compacted, screen: Screen) -> None:
     """What left the page, what that saved, what stays, and what stands there instead."""
     screen.line(f"Removed: {number(done.removed, 'message')}")
-    screen.line(f"Saved: {saved_text(done.tokens_before - done.tokens_after)} tokens")
+    screen.line(f"Saved: {short_and_exact(done.tokens_before - done.tokens_after, 'token')}")
     pins = f", {number(done.pins, 'pin')} among them" if done.pins else ""
     screen.line(f"Stayed: {number(done.active, 'message')} of {done.messages:,}{pins}")
     if done.summary:
@@ -113,9 +113,3 @@ def _show_writer(use: WriterUse, screen: Screen) -> None:
         screen.line(
             ("yellow", f"  refused: {short_line(reason, 200)}"), "; the text made by code is used"
         )
-
-
-def saved_text(tokens: int) -> str:
-    """`640`, `5.8K`, `58K`: of a few thousand the hundreds count, too."""
-    is_few = THOUSAND <= tokens < 10 * THOUSAND
-    return f"{tokens / THOUSAND:.1f}K" if is_few else short_number(tokens)

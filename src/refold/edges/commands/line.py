@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from refold.display import suggestion
 from refold.edges.commands import COMMANDS, GROUPS, Entry, load
 from refold.edges.commands.command import Arguments, Command
+from refold.edges.commands.order import named_first
 from refold.edges.commands.parameters import Parameter, Taking, parameters_of
 from refold.edges.commands.text import short_line
 from refold.errors import Invalid
@@ -45,7 +46,7 @@ def table() -> dict[str, Entry]:
 def parse(line: str, also: Iterable[str] = ()) -> Line:
     """The command that a line names, and its arguments. `also` are names that the caller
     understands itself: they are suggested, too. Raises Invalid, with what to write instead."""
-    words = split(line.strip().removeprefix("/"))
+    words = named_first(split(line.strip().removeprefix("/")), table())
     if not words:
         raise Invalid("no command is named", hint="/help lists them")
     name, rest = _named(words, also)

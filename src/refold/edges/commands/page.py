@@ -2,7 +2,7 @@
 
 `refold page ID 2` unfolds the second of them: what stood there before. Numbers count from the top
 of the page, so they hold until the page changes. Neighbours: `show` names every edit, `unfold`
-takes a handle.
+takes a handle. On a terminal it stops at every full screen, unless `--all` is given.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec.structs import replace
 
 from refold.core.model import Slot
 from refold.display import number
@@ -28,8 +29,12 @@ NUMBER = Meta(
 )
 
 
+WHOLE = Meta(description="Do not stop at every full screen.")
+
+
 class PageArguments(Arguments, frozen=True, kw_only=True):
     number: Annotated[int, NUMBER] | None = None
+    whole: Annotated[bool, WHOLE] = field(name="all", default=False)
 
 
 class PagePart(Struct, frozen=True, kw_only=True):
@@ -48,6 +53,7 @@ class Page(Result, frozen=True, kw_only=True):
     system: str
     parts: tuple[PagePart, ...]
     tokens: int
+    whole: bool | UnsetType = UNSET
 
 
 class Unfolded(Result, frozen=True, kw_only=True):
@@ -57,18 +63,21 @@ class Unfolded(Result, frozen=True, kw_only=True):
     number: int
     handle: str
     text: str
+    whole: bool | UnsetType = UNSET
 
 
 def run(session: Session, arguments: PageArguments) -> Page | Unfolded:
     with session.context() as context:
         if arguments.number is not None:
-            return _unfolded(context, arguments.number)
+            found = _unfolded(context, arguments.number)
+            return replace(found, whole=arguments.whole or UNSET)
         view = context.view
         return Page(
             conversation=context.id,
             system=_text(view.system),
             parts=tuple(_parts(view.slots)),
             tokens=context.stats().current,
+            whole=arguments.whole or UNSET,
         )
 
 
@@ -87,13 +96,20 @@ def _parts(slots: Sequence[Slot]) -> list[PagePart]:
         parts.append(
             PagePart(
                 handle=str(slot.span),
-                role="summary" if slot.standin else slot.message.role,
+                role=_role(slot),
                 tokens=slot.tokens,
                 folded=folded if slot.edits else 0,
                 text=body_text(slot.message),
             )
         )
     return parts
+
+
+def _role(slot: Slot) -> str:
+    """Who says it; what stands for others is a summary, or says only that they are hidden."""
+    if not slot.standin:
+        return slot.message.role
+    return "summary" if slot.summary else "hidden"
 
 
 def _unfolded(context: Context, wanted: int) -> Unfolded:
@@ -107,6 +123,14 @@ def _unfolded(context: Context, wanted: int) -> Unfolded:
 
 
 def show(result: Page | Unfolded, screen: Screen) -> None:
+    if result.whole is True:
+        _show(result, screen)
+        return
+    with screen.paged():
+        _show(result, screen)
+
+
+def _show(result: Page | Unfolded, screen: Screen) -> None:
     if isinstance(result, Unfolded):
         screen.line(("bold", f"[{result.number}] {result.handle}"))
         screen.block(result.text)

@@ -8,6 +8,7 @@ from typing import Annotated
 from msgspec import Meta
 from msgspec.structs import asdict
 
+from refold.compaction.trigger import PAUSE_RATIO, REASONS
 from refold.edges.commands.batch_names import batch_noun
 from refold.edges.commands.command import Arguments, Command, Screen
 from refold.edges.commands.file_changes import confirm_changes, show_put_back
@@ -34,15 +35,19 @@ class StepArguments(Arguments, frozen=True, kw_only=True):
 class Step(PageChange, frozen=True, kw_only=True):
     """One step of `undo` or `redo`: a compaction by its `batch`, or the restore written at `seq`;
     `kind` is none if there was nothing to do. `purpose` is what the batch was for.
-    `made_room` is the batch by which the oldest
-    messages had to leave. The counts say how many steps are possible now. `changes` are the
-    files that were put back."""
+    `made_room` is the batch by which the oldest messages had to leave: with them the page would
+    have `tokens_whole`, and `tokens_max` fit. `pause_tokens` must come before a page that is full
+    is compacted again. The counts say how many steps are possible now. `changes` are the files
+    that were put back."""
 
     kind: ChangeKind
     batch: str
     seq: int
     purpose: str = ""
     made_room: str
+    tokens_whole: int = 0
+    tokens_max: int = 0
+    pause_tokens: int = 0
     undo_steps: int
     redo_steps: int
     changes: tuple[FileChange, ...] = ()
@@ -75,6 +80,8 @@ def take_step(session: Session, take: Callable[[Context], Taken]) -> Step:
         before = page_size(context)
         done = take(context)
         after = page_size(context)
+        pause = _pause(context)
+        most = context.budget.input_max
     past = past_of(session)
     return Step(
         conversation=context.id,
@@ -83,11 +90,21 @@ def take_step(session: Session, take: Callable[[Context], Taken]) -> Step:
         seq=done.seq,
         purpose=done.purpose,
         made_room=done.made_room,
+        tokens_whole=done.tokens_whole,
+        tokens_max=most,
+        pause_tokens=pause,
         undo_steps=len(past.standing),
         redo_steps=len(past.undone),
         changes=tuple(done.changes),
         **sizes(before, after),
     )
+
+
+def _pause(context: Context) -> int:
+    """How many tokens are waited for before the page, although full, is compacted again."""
+    stats = context.stats()
+    is_paused = stats.due_reason == REASONS["undone"]
+    return round(PAUSE_RATIO * stats.window) if is_paused else 0
 
 
 def past_of(session: Session) -> History:
@@ -120,9 +137,23 @@ def show_step(step: Step, screen: Screen, *, done: str) -> None:
     )
     screen.line(("bold", f"{done}: {what}"), f", {sizes_text(step)}.")
     show_put_back(step.changes, screen)
+    larger = f"a model with a larger window: {screen.call('model', step.conversation, 'NAME')}"
     if step.made_room:
-        reason = "The page would not have fitted: its oldest messages left"
-        screen.line(("yellow", f"{reason} (batch {step.made_room})."))
+        sizes = (
+            f"All of it would be {number(step.tokens_whole, 'token')}, and {step.tokens_max:,} fit"
+        )
+        screen.line(
+            ("yellow", f"{sizes}: the oldest messages are left out (batch {step.made_room}).")
+        )
+        screen.line(f"Nothing is lost. To have all of it on the page, use {larger}")
+    elif step.pause_tokens:
+        waits = f"refold waits until {number(step.pause_tokens, 'token')} more have come"
+        screen.line(
+            ("yellow", f"The page is full. Before it is compacted by itself again, {waits}.")
+        )
+        screen.line(
+            f"For longer: a higher compact_ratio or auto = false in refold.toml, or {larger}"
+        )
 
 
 COMMAND = Command(

@@ -1,36 +1,48 @@
 """`refold watch`: a conversation that another process writes, followed live.
 
 The log is looked at again and again, for reading only; what came since is an update. On a terminal
-with colors one picture is drawn over and over: the meter, compactions, the newest events. Anywhere
-else every event is a line, as it comes. It ends when it is interrupted, or after `--seconds`.
+one picture is drawn over and over: the meter, and what happened last. Anywhere else everything that
+happens is a line, as it comes. With `--json`, updates have the events as they are written. It ends
+when it is interrupted, or after `--seconds`. Neighbour: `displays.happening` has the words.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from refold.core.model import Event, Message, Usage
+from refold.core.model import Event
 from refold.display import number
 from refold.edges.commands.command import Arguments, Command, Result, Screen
-from refold.edges.commands.events import body_of, event_row, summary
+from refold.edges.commands.events import EventRow, event_row
 from refold.edges.commands.session import Session
+from refold.edges.displays.happening import Happening, happenings
 from refold.edges.displays.panel import Line, meter
-from refold.edges.displays.phrases import percent_of, tokens_of
-from refold.edges.displays.width import fitted, harmless
+from refold.edges.displays.phrases import tokens_of
+from refold.edges.displays.width import fitted, harmless, padded
 from refold.engine.context import Context
-from refold.log.unfold import body_text
+from refold.log.batches import Batch
 from refold.stores import synced_of
 from refold.stores.protocol import Store
-from refold.tokens.models import dollars
 
-TEXT_CHARS = 300
 NEWEST = 12
+PLAIN_COLUMNS = 400  # of a line in a pipe
+WHO_COLUMNS = 10
+NARROW = 60
+STYLES = {
+    "system": "magenta",
+    "user": "green",
+    "assistant": "cyan",
+    "tool": "red",
+    "compacted": "yellow",
+    "undone": "yellow",
+    "restored": "yellow",
+}
 BATCH_EVENTS = 1_000
 SECONDS = Meta(description="End after so many seconds; by default never.", ge=0.0)
 EVERY = Meta(description="Look so often, in seconds.", ge=0.05, le=60.0)
@@ -43,17 +55,9 @@ class WatchArguments(Arguments, frozen=True, kw_only=True):
     last: Annotated[int, LAST] = NEWEST
 
 
-class Happened(Struct, frozen=True, kw_only=True):
-    """One event in one line."""
-
-    seq: int
-    at_ms: int
-    kind: str
-    text: str
-
-
 class Update(Struct, frozen=True, kw_only=True):
-    """How the conversation is now, and what came since the update before."""
+    """How the conversation is now, and what came since the update before: the events, the
+    compactions among them, and both in the words of a person."""
 
     head: int
     current: int
@@ -61,7 +65,9 @@ class Update(Struct, frozen=True, kw_only=True):
     level: str
     messages: int
     compactions: int
-    events: tuple[Happened, ...]
+    events: tuple[EventRow, ...]
+    batches: tuple[Batch, ...]
+    happened: tuple[Happening, ...]
     sync: str = ""
 
 
@@ -92,6 +98,7 @@ def _updates(store: Store, context: Context, arguments: WatchArguments) -> Itera
 def _update(store: Store, context: Context, after: int) -> Update:
     stats, view = context.stats(), context.view
     events = context.log.events(after=after, limit=BATCH_EVENTS)
+    batches = _batches(context, events)
     return Update(
         head=events[-1].seq if events else view.head,
         current=stats.current,
@@ -99,7 +106,9 @@ def _update(store: Store, context: Context, after: int) -> Update:
         level=stats.level,
         messages=stats.messages,
         compactions=sum(bool(batch) for _, batch in view.undoable),
-        events=tuple(map(_happened, events)),
+        events=tuple(map(event_row, events)),
+        batches=batches,
+        happened=tuple(happenings(events, {one.id: one for one in batches})),
         sync=_sync_state(store, context.id),
     )
 
@@ -115,31 +124,24 @@ def _sync_state(store: Store, id: str) -> str:
     return f"{one.state}: {one.reason}" if one.reason else one.state
 
 
-def _happened(event: Event) -> Happened:
-    row = event_row(event)
-    body = body_of(row)
-    match body:
-        case Message():
-            text = f"[{body.role.capitalize()}] {body_text(body)[:TEXT_CHARS]}"
-        case Usage():
-            cached = f"{percent_of(body.cache_read, body.input)}% from the cache"
-            said = f"{number(body.input, 'token')} in ({cached}), {body.output:,} out"
-            text = f"billed: {said}, {dollars(body.cost)}"
-        case _:
-            text = summary(row).removeprefix(f"#{event.seq} ")
-    return Happened(seq=event.seq, at_ms=event.at_ms, kind=event.kind, text=harmless(text))
+def _batches(context: Context, events: Sequence[Event]) -> tuple[Batch, ...]:
+    """The compactions among some events. The whole log is folded for their sizes, so it is asked
+    for only where there are any."""
+    if not any(event.kind == "edit" for event in events):
+        return ()
+    return tuple(one for one in context.log.batches() if one.seq >= events[0].seq)
 
 
 # --- shown ---
 
 
 def show(watched: Watched, screen: Screen) -> None:
-    if screen.has_color and screen.is_utf8:
+    if screen.draws:
         _draw(watched, screen)
         return
     for update in watched.updates:
-        for event in update.events:
-            screen.line(f"{_clock(event.at_ms)} #{event.seq} {event.text[:TEXT_CHARS]}")
+        for one in update.happened:
+            screen.line(*_event_line(one, PLAIN_COLUMNS))
         if update.events:
             told = f", {update.sync}" if update.sync else ""
             screen.line(f"Context: {tokens_of(update.current, update.window)}{told}")
@@ -148,10 +150,10 @@ def show(watched: Watched, screen: Screen) -> None:
 
 def _draw(watched: Watched, screen: Screen) -> None:
     """One picture, drawn over the one before."""
-    newest: deque[Happened] = deque(maxlen=NEWEST)
+    newest: deque[Happening] = deque(maxlen=NEWEST)
     drawn = 0
     for update in watched.updates:
-        newest.extend(update.events)
+        newest.extend(update.happened)
         screen.back(drawn)
         columns = screen.columns
         lines = _picture(watched.conversation, update, list(newest), columns)
@@ -161,7 +163,7 @@ def _draw(watched: Watched, screen: Screen) -> None:
         drawn = len(lines)
 
 
-def _picture(id: str, update: Update, newest: list[Happened], columns: int) -> list[Line]:
+def _picture(id: str, update: Update, newest: list[Happening], columns: int) -> list[Line]:
     """The lines of the picture; none is wider than the terminal, so it can be drawn over."""
     room = max(20, columns - 1)
     counts = f"{number(update.messages, 'message')}, {number(update.compactions, 'compaction')}"
@@ -176,10 +178,19 @@ def _picture(id: str, update: Update, newest: list[Happened], columns: int) -> l
     ]
 
 
-def _event_line(event: Happened, room: int) -> Line:
-    style = {"edit": "yellow", "message": "cyan"}.get(event.kind, "dim")
-    head = f"{_clock(event.at_ms)} #{event.seq} "
-    return [(style, head), fitted(event.text, max(1, room - len(head)), "…")]
+def _event_line(one: Happening, room: int) -> Line:
+    """When, who, how many tokens, what; on a narrow screen, who and what."""
+    style = STYLES.get(one.who, "dim")
+    head = f"{_clock(one.at_ms)} {f'#{one.seq}':<5} " if room >= NARROW else ""
+    size = f"{one.tokens:>7,}  " if one.tokens else " " * 9
+    left = room - len(head) - WHO_COLUMNS - (len(size) if room >= NARROW else 1)
+    text = fitted(one.text, max(1, left), "…")
+    return [
+        ("dim", head),
+        (style, padded(fitted(one.who, WHO_COLUMNS, "…"), WHO_COLUMNS)),
+        ("dim", size if room >= NARROW else " "),
+        text if style != "dim" else ("dim", text),
+    ]
 
 
 def _clock(at_ms: int) -> str:

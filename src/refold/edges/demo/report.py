@@ -10,19 +10,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from refold.core.model import Usage
 from refold.edges.commands.command import Result
 from refold.edges.demo.questions import Found, Question
-from refold.tokens.models import cost
 
 if TYPE_CHECKING:
     from refold.edges.demo.proofs import Returned, Searched, Undone
     from refold.edges.demo.sides import Folded, Messages
     from refold.edges.demo.story import Story
-
-
-# What such a summary has: the median of those that coding agents wrote in recorded sessions.
-SUMMARY_TOKENS = 2_700
 
 
 class Note(Struct, frozen=True):
@@ -37,6 +31,7 @@ class Answer(Struct, frozen=True, kw_only=True):
 
     question: Question
     everything: Found
+    summarized: Found
     window: Found
     folded: Found
 
@@ -87,6 +82,7 @@ class Report(Result, frozen=True, kw_only=True):
     unfold: dict[str, Any]
     search: dict[str, Any]
     prices: dict[str, float]
+    summaries: int
     summaries_dollars: float
     seconds: float = 0.0
 
@@ -104,6 +100,7 @@ def report_of(
     sides = {
         "everything": _side(story, story.everything, [answer.everything for answer in answers]),
         "window": _side(story, story.window, [answer.window for answer in answers]),
+        "summaries": _side(story, story.summarized, [answer.summarized for answer in answers]),
         "refold": _side(story, story.folded, [answer.folded for answer in answers]),
     }
     folded = sides["refold"]
@@ -127,15 +124,9 @@ def report_of(
         unfold={**msgspec.to_builtins(returned), "equal": returned.holds},
         search={**msgspec.to_builtins(searched), "holds": searched.holds},
         prices=msgspec.to_builtins(story.model.prices) if story.model.prices else {},
-        summaries_dollars=_summaries_cost(story),
+        summaries=story.summarized.summaries,
+        summaries_dollars=round(story.summarized.summaries_dollars, 6),
     )
-
-
-def _summaries_cost(story: Story) -> float:
-    """What a model would take for summaries at the same places: it reads each page once more, in
-    a call of its own that no cache serves, and writes."""
-    written = story.compactions * SUMMARY_TOKENS
-    return cost(story.model, Usage(input=story.tokens_to_read, output=written)) or 0.0
 
 
 def _side(story: Story, side: Messages | Folded, found: list[Found]) -> SideReport:
@@ -160,5 +151,6 @@ def _row(answer: Answer) -> dict[str, Any]:
         "question": answer.question.text,
         "answer": answer.question.answer,
         "window": msgspec.to_builtins(answer.window),
+        "summaries": msgspec.to_builtins(answer.summarized),
         "refold": msgspec.to_builtins(answer.folded),
     }

@@ -124,7 +124,7 @@ class Messages:
     def _next_start(self) -> int | None:
         """The next message that a window can open with; None if there is none."""
         for at in range(self.first + 1, len(self.entries)):
-            if not _has_results(self.entries[at]):
+            if not has_results(self.entries[at]):
                 return at
         return None
 
@@ -144,13 +144,14 @@ class Messages:
         return len(whole.encode())
 
 
-def _has_results(entry: Entry) -> bool:
+def has_results(entry: Entry) -> bool:
+    """Whether it answers calls, so that nothing can begin with it."""
     content = entry.wire["content"]
     return isinstance(content, list) and any(block["type"] == "tool_result" for block in content)
 
 
 def _is_request(entry: Entry) -> bool:
-    return entry.wire["role"] == "user" and not _has_results(entry)
+    return entry.wire["role"] == "user" and not has_results(entry)
 
 
 class Folded:

@@ -21,6 +21,7 @@ from refold.edges.demo.report import Answer, Note, Report, report_of
 from refold.edges.demo.screen import Screen
 from refold.edges.demo.script import Call, Turn
 from refold.edges.demo.sides import Entry, Folded, Messages, Sent, fixed_part, reserve_for
+from refold.edges.demo.summarized import Summarized
 from refold.edges.demo.workshop import TOOLS, Outcome, Workshop
 from refold.errors import Corrupt
 from refold.log.notices import Notice
@@ -31,8 +32,8 @@ ITEMS_SHOWN = 3
 
 
 class Story:
-    """One run. `everything`, `window` and `folded` are the three ways; the screen shows the last
-    two."""
+    """One run. `everything`, `window`, `summarized` and `folded` are the ways; the screen shows
+    the window and refold while they work, and all at the end."""
 
     def __init__(self, folder: Path, screen: Screen, *, window: int) -> None:
         self.screen, self.window_tokens, self.model = screen, window, model_info(MODEL)
@@ -44,12 +45,12 @@ class Story:
         room, limit = window - reserve_for(window), self.folded.context.budget.compact_at
         self.window = Messages(scale, self.model, fixed, room=room, limit=limit)
         self.everything = Messages(scale, self.model, fixed, room=self.model.window, limit=None)
+        self.summarized = Summarized(scale, self.model, fixed, room=room, limit=limit)
         self.scale, self.folder = scale, folder
         self.facts: dict[str, Outcome] = {}
         self.seen: dict[int, str] = {}  # what every message said, by seq
         self.dropped: list[Entry] = []  # what the window lost and nobody has seen yet
         self.compactions = self.calls = self.replies = self.tokens_seen = 0
-        self.tokens_to_read = 0  # what a model would have to read to summarize in refold's place
         self.large = ""
 
     def play(self) -> Report:
@@ -106,6 +107,7 @@ class Story:
         wire = {"role": "assistant", "content": content}
         output = self.scale.unit(wire).tokens
         self._send_plain(self.everything, output, shown=False)
+        self._send_plain(self.summarized, output, shown=False)
         self._send_plain(self.window, output, shown=True)
         sent = self._send_folded()
         usage = self.folded.bill.charge(sent.units, output)
@@ -137,6 +139,7 @@ class Story:
         self.tokens_seen += self.scale.unit(wire).tokens
         self.window.append(seq, wire)
         self.everything.append(seq, wire)
+        self.summarized.append(seq, wire)
         self._meters()
         self._tell_notices()
 
@@ -191,7 +194,6 @@ class Story:
             self.screen.right(Note("warn", [f"warning: {int(notice.percent)} % full"]))
         if notice.receipt is not None and notice.name == "compaction-complete":
             self.compactions += 1
-            self.tokens_to_read += notice.receipt.tokens_before
             self._tell_dropped()
             self.screen.right(Note("fold", receipt_lines(notice.receipt, self.compactions)))
 
@@ -227,16 +229,20 @@ class Story:
         those = questions(self.facts)
         self._ask(asked(those))
         everything = self._send_plain(self.everything, 0, shown=False)
+        summarized = self._send_plain(self.summarized, 0, shown=False)
         window, folded = self._send_plain(self.window, 0, shown=True), self._send_folded()
         self.folded.bill.charge(folded.units, 0)
         self._tell_dropped()
         search = Search(self.folded.context, folded.request, self.seen)
-        return [self._answer(question, everything, window, search) for question in those]
+        plain = (everything, summarized, window)
+        return [self._answer(question, plain, search) for question in those]
 
-    def _answer(self, question: Question, everything: Sent, window: Sent, search: Search) -> Answer:
+    def _answer(self, question: Question, plain: tuple[Sent, Sent, Sent], search: Search) -> Answer:
+        everything, summarized, window = plain
         return Answer(
             question=question,
             everything=on_entries(question, everything.request, self.everything.page()),
+            summarized=on_entries(question, summarized.request, self.summarized.page()),
             window=on_entries(question, window.request, self.window.page()),
             folded=search.find(question),
         )

@@ -6,11 +6,18 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from refold.display import number
 from refold.edges.demo.questions import Found
 from refold.edges.demo.report import Answer, Report, SideReport
+from refold.edges.demo.summarized import SUMMARY_TOKENS
 from refold.edges.demo.symbols import Symbols, clean
 
-WAYS = (("everything", "all in a big window"), ("window", "sliding window"), ("refold", "refold"))
+WAYS = (
+    ("everything", "all in a big window"),
+    ("window", "sliding window"),
+    ("summaries", "summaries by a model*"),
+    ("refold", "refold"),
+)
 
 
 def answers(those: list[Answer], symbols: Symbols, width: int, shown: int | None = None) -> Table:
@@ -61,7 +68,7 @@ def place_of(found: Found, symbols: Symbols) -> Text:
 
 
 def closing(report: Report) -> Table:
-    """The three ways side by side."""
+    """The ways side by side."""
     table = _titled("What the session came to")
     table.add_column("")
     for key, name in WAYS:
@@ -97,8 +104,10 @@ def notes(report: Report) -> Text:
         f"refold saw {report.tokens_seen:,} tokens and compacted {report.compactions} times. "
         f"Of its answers {report.answers_visible} stand on the page, "
         f"{unfolds} are one unfold away.",
-        f"Summaries by the model at the same {report.compactions} places would cost "
-        f"${report.summaries_dollars:.2f} more; what they keep only a model can show.",
+        f"* {number(report.summaries, 'call')} for summaries are "
+        f"${report.summaries_dollars:.2f} of its cost. "
+        f"Offline, a script stands for the model: it keeps the user's and the agent's words, "
+        f"{SUMMARY_TOKENS:,} tokens of them; what a model would keep only a model can show.",
         f"{report.seconds:.1f} seconds.",
         "On your own sessions: refold import --scan, then refold replay SESSION.",
     ]

@@ -1,4 +1,5 @@
-"""The window as one bar: a cell for every share of it, each part in its color.
+"""The window as one bar: a cell for every share of it, each part in its color; without colors, each
+with a letter of its own.
 
 Cells are dealt out by largest remainder, so they always fill the bar, and a part that has anything
 has at least one cell while there are enough.
@@ -8,52 +9,67 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from refold.edges.displays.parts import WindowPart
+from refold.edges.displays.styled import Styled
 
-Styled = tuple[str, str]
 
-# By part: its style and its cell. Free and reserve look different also where colors do not.
-LOOKS: dict[str, Styled] = {
-    "system": ("magenta", "█"),
-    "tools": ("blue", "█"),
-    "memory": ("bright_cyan", "█"),
-    "summaries": ("yellow", "█"),
-    "user": ("green", "█"),
-    "assistant": ("cyan", "█"),
-    "outputs": ("red", "█"),
-    "free": ("dim", "░"),
-    "reserve": ("dim", "▒"),
+class Look(Struct, frozen=True):
+    """How a part is drawn: its style, its cell in that color, and its cell without colors."""
+
+    style: str
+    cell: str
+    letter: str
+
+    def sign(self, *, colors: bool) -> Styled:
+        """One cell of it."""
+        return self.style, self.cell if colors else self.letter
+
+
+# Free and reserve look different also where colors do not.
+LOOKS = {
+    "system": Look("magenta", "█", "S"),
+    "tools": Look("blue", "█", "T"),
+    "memory": Look("bright_cyan", "█", "M"),
+    "summaries": Look("yellow", "█", "Z"),
+    "user": Look("green", "█", "U"),
+    "assistant": Look("cyan", "█", "A"),
+    "outputs": Look("red", "█", "O"),
+    "free": Look("dim", "░", "░"),
+    "reserve": Look("dim", "▒", "▒"),
 }
 
 
-def bar(parts: Sequence[WindowPart], cells: int) -> list[Styled]:
+def bar(parts: Sequence[WindowPart], cells: int, *, colors: bool = True) -> list[Styled]:
     """The bar, part by part."""
     shares = dealt([part.tokens for part in parts], cells)
-    return [
-        (LOOKS[part.name][0], LOOKS[part.name][1] * count)
-        for part, count in zip(parts, shares, strict=True)
-        if count
-    ]
+    drawn: list[Styled] = []
+    for part, count in zip(parts, shares, strict=True):
+        style, cell = LOOKS[part.name].sign(colors=colors)
+        drawn.append((style, cell * count))
+    return [one for one in drawn if one[1]]
 
 
 def dealt(sizes: Sequence[int], cells: int) -> list[int]:
-    """So many cells, dealt out by size."""
-    total = sum(sizes)
-    if not total or cells <= 0:
-        return [0] * len(sizes)
-    exact = [size * cells / total for size in sizes]
-    counts = [int(share) for share in exact]
+    """So many cells, dealt out by size. One that would have none takes its cell from the
+    largest."""
+    counts = shares(sizes, cells)
     if sum(size > 0 for size in sizes) <= cells:
         counts = [max(count, 1) if size else 0 for count, size in zip(counts, sizes, strict=True)]
-    return _filled(counts, exact, cells)
-
-
-def _filled(counts: list[int], exact: list[float], cells: int) -> list[int]:
-    """Cells that are left go to those that were rounded down most; one that was rounded up to be
-    seen takes its cell from the largest."""
-    order = sorted(range(len(counts)), key=lambda at: counts[at] - exact[at])
-    for at in order[: max(0, cells - sum(counts))]:
-        counts[at] += 1
-    while sum(counts) > cells:
+    while sum(counts) > max(0, cells):
         counts[counts.index(max(counts))] -= 1
+    return counts
+
+
+def shares(sizes: Sequence[int], whole: int) -> list[int]:
+    """A whole number, divided by size, so that the parts sum to it: what is left goes to those
+    that lost most by cutting."""
+    total = sum(sizes)
+    if not total or whole <= 0:
+        return [0] * len(sizes)
+    counts = [size * whole // total for size in sizes]
+    order = sorted(range(len(sizes)), key=lambda at: -(sizes[at] * whole % total))
+    for at in order[: whole - sum(counts)]:
+        counts[at] += 1
     return counts

@@ -64,7 +64,8 @@ def compaction_box(active: int, total: int, summaries: int) -> list[str]:
         f"{_number('Total', total)}  {bar(1.0 if total else 0.0, COMPACTION_CELLS)}",
         _number("Summaries", summaries),
         "",
-        f"Saved: {rounded(1 - share)}%",
+        # Not rounded on its own: what is saved and what is left are 100 %.
+        f"Saved: {100 - rounded(share)}%",
     )
     return boxed("Compaction Complete", rows)
 

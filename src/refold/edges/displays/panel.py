@@ -1,5 +1,5 @@
-"""A conversation as a picture for a terminal with colors: the window by part, how its size went,
-what is largest, what is pinned, and what to do next.
+"""A conversation as a picture for a terminal, with or without colors: the window by part, how its
+size went, what is largest, what is pinned, and what to do next.
 
 Lines are lists of texts and styled texts, never wider than the columns that are given. Neighbours:
 `bar`, `sparkline`, `parts`.
@@ -13,9 +13,9 @@ from msgspec import Struct
 
 from refold.core.model import Span
 from refold.display import number
-from refold.edges.displays.bar import LOOKS, bar
+from refold.edges.displays.bar import LOOKS, bar, shares
 from refold.edges.displays.overview import Overview
-from refold.edges.displays.parts import NAMES, WindowPart
+from refold.edges.displays.parts import NAMES, REST, WindowPart
 from refold.edges.displays.phrases import percent_of
 from refold.edges.displays.sparkline import marks, sparkline
 from refold.edges.displays.width import fitted, harmless, padded, width
@@ -59,6 +59,7 @@ class Panel(Struct, frozen=True, kw_only=True):
     compactions: tuple[int, ...]
     largest: tuple[Large, ...]
     pins: tuple[int, ...]
+    has_color: bool = True
 
 
 def panel_lines(shown: Panel, columns: int, call: Call) -> list[Line]:
@@ -101,22 +102,38 @@ def _counts(shown: Panel) -> str:
 
 
 def _window(shown: Panel, room: int) -> Iterator[Line]:
-    yield [*bar(shown.parts, room)]
+    yield [*bar(shown.parts, room, colors=shown.has_color)]
     yield [("dim", _thresholds(shown, room))]
-    whole = sum(part.tokens for part in shown.parts)
+    tenths = tenths_of(shown.parts)
     for part in shown.parts:
-        yield _legend(part, whole, room)
+        yield _legend(part, tenths[part.name], room, colors=shown.has_color)
 
 
-def _legend(part: WindowPart, whole: int, room: int) -> Line:
+def tenths_of(parts: Sequence[WindowPart]) -> dict[str, int]:
+    """The share of every part in tenths of a percent: all sum to the whole, and those of the page
+    to how full it is."""
+    page = {part.name: part.tokens for part in parts if part.name not in REST}
+    rest = {part.name: part.tokens for part in parts if part.name in REST}
+    used, left = sum(page.values()), sum(rest.values())
+    full = 1_000 * used // max(1, used + left) if left else 1_000
+    divided = [*shares([*page.values()], full), *shares([*rest.values()], 1_000 - full)]
+    return dict(zip([*page, *rest], divided, strict=True))
+
+
+def _legend(part: WindowPart, tenths: int, room: int, *, colors: bool) -> Line:
     """One part: its color, its name, its size."""
-    style, cell = LOOKS[part.name]
-    size = f"{_share(part.tokens, whole):>6}"
+    size = f"{tenths / 10:>5.1f}%"
     if room >= NARROW:
         size = f"{part.tokens:>11,} {size}"
     left = min(24, room - 3 - len(size))
     name = padded(fitted(NAMES[part.name], left, "…"), left)
-    return [(style, SQUARE if cell == "█" else cell), f" {name} {size}"]
+    return [_square(part.name, colors=colors), f" {name} {size}"]
+
+
+def _square(part: str, *, colors: bool) -> Text:
+    """What stands for a part in a list."""
+    style, cell = LOOKS[part].sign(colors=colors)
+    return style, SQUARE if cell == "█" else cell
 
 
 def _thresholds(shown: Panel, room: int) -> str:
@@ -157,7 +174,7 @@ def _largest(shown: Panel, room: int, call: Call) -> Iterator[Line]:
     for one in shown.largest:
         share = percent_of(one.tokens, shown.overview.current)
         head = f" {_handle(one).ljust(size)} {one.tokens:>9,} {share:>3}% "
-        square = LOOKS[one.part][0], SQUARE
+        square = _square(one.part, colors=shown.has_color)
         yield [square, *_item(head, harmless(one.text), _advice(one, call), room - 1)]
 
 

@@ -1,7 +1,8 @@
 """The sentences about a conversation that programs and people know by heart, and the numbers in
 them.
 
-Percentages are cut, never rounded: 80 % is not shown before the warning. Neighbours: `log.notices`
+Numbers are cut, never rounded, short ones and percentages alike: 80 % is not shown before the
+warning. Where a short one could puzzle, the exact one stands beside it. Neighbours: `log.notices`
 has what is told, the status line and the chat show it.
 """
 
@@ -22,6 +23,14 @@ def short_number(count: int) -> str:
     if count < MILLION:
         return f"{count // THOUSAND}K"
     return f"{count // (MILLION // 10) / 10:.1f}M"
+
+
+def short_and_exact(count: int, noun: str) -> str:
+    """`640 tokens`, `11K tokens (11,605)`: whoever takes one size from another finds the exact
+    number."""
+    short = short_number(count)
+    named = f"{short} {noun}" + ("" if count == 1 else "s")
+    return named if short == str(count) else f"{named} ({count:,})"
 
 
 def percent_of(part: int, whole: int) -> int:

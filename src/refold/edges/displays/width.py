@@ -29,10 +29,10 @@ def fitted(text: str, columns: int, mark: str = ELLIPSIS) -> str:
     room = columns - width(mark)
     if room <= 0:
         return mark[: max(0, columns)]
-    return _start(text, room) + mark
+    return start(text, room) + mark
 
 
-def _start(text: str, columns: int) -> str:
+def start(text: str, columns: int) -> str:
     """The longest beginning that takes at most so many columns."""
     if text.isascii():
         return text[:columns]

@@ -151,7 +151,7 @@ def _large(slot: Slot, view: View, scale: float) -> Large:
 
 def show(summary: Summary, screen: Screen) -> None:
     id = summary.overview.conversation
-    if summary.plain or not (screen.has_color and screen.is_utf8):
+    if summary.plain or not screen.draws:
         for line in overview_lines(
             summary.overview, call=lambda name: screen.call(f"context {name}", id)
         ):
@@ -168,6 +168,7 @@ def show(summary: Summary, screen: Screen) -> None:
         compactions=summary.compactions,
         largest=summary.largest,
         pins=summary.pins,
+        has_color=screen.has_color,
     )
     for parts in panel_lines(
         shown, screen.columns, lambda name, *words: screen.call(name, id, *words)

@@ -1,0 +1,84 @@
+"""Options may stand before the name of a command, inside it and after it: `artifacts --json list`
+means what `artifacts list --json` means.
+
+The name is put first, and what reads the words after it need not know. What takes a value is known
+only once the command is, so every name that the words could mean is tried, the longest first.
+Neighbours: the shell (`edges/cli/app`) and the chat (`line`) both put their words in order here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
+
+from refold.edges.commands import GROUPS, Entry, load
+from refold.edges.commands.parameters import parameters_of
+
+FLAGS = ("--json", "--no-color", "--debug", "--help", "-h")
+WORDS_MAX = 100
+Value = Literal["none", "maybe", "needed"]
+
+
+def named_first(words: Sequence[str], known: Mapping[str, Entry]) -> list[str]:
+    """The same words with the name of the command first; as they are, where no command of the
+    known ones takes the options that stand before its name."""
+    if not _has_options_first(words):
+        return list(words)
+    for places in _names(words[:WORDS_MAX], known):
+        name = " ".join(words[place] for place in places)
+        before = [word for at, word in enumerate(words[: places[-1]]) if at not in places]
+        if _takes(name, before):
+            return [*name.split(), *before, *words[places[-1] + 1 :]]
+    return list(words)
+
+
+def _has_options_first(words: Sequence[str]) -> bool:
+    first, second = [*words, "", ""][:2]
+    return _is_option(first) or (first in GROUPS and _is_option(second))
+
+
+def _is_option(word: str) -> bool:
+    return word.startswith("-") and len(word) > 1
+
+
+def _names(words: Sequence[str], known: Mapping[str, Entry]) -> Iterator[tuple[int, ...]]:
+    """Where the words of a command's name could stand."""
+    for at, word in enumerate(words):
+        if word == "--":
+            return
+        for later in range(at + 1, len(words)):
+            if word in GROUPS and f"{word} {words[later]}" in known:
+                yield at, later
+        if word in known:
+            yield (at,)
+
+
+def _takes(name: str, words: Sequence[str]) -> bool:
+    """Whether the words are options of the command, each with its value."""
+    values = _values(name)
+    rest = list(words)
+    while rest:
+        option, equals, _ = rest.pop(0).partition("=")
+        value = values.get(option)
+        if value is None:
+            return False
+        if equals or value == "none":
+            continue
+        is_given = bool(rest) and not (value == "maybe" and _is_option(rest[0]))
+        if is_given:
+            rest.pop(0)
+        elif value == "needed":
+            return False
+    return True
+
+
+def _values(name: str) -> dict[str, Value]:
+    """By option: whether it takes a value."""
+    command = load(name)
+    values: dict[str, Value] = dict.fromkeys(FLAGS, "none")
+    if command.on != "nothing":
+        values["--store"] = "needed"
+    for one in parameters_of(command):
+        value: Value = "none" if one.kind == "flag" else "needed" if one.bare is None else "maybe"
+        values |= {option: value for option in (one.option, one.short) if option}
+    return values
