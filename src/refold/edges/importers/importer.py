@@ -117,7 +117,7 @@ def _follower(store: Store, config: Config, found: Recognised, main: str, sessio
     id = main if not session else fitting(f"{main}-{session}")
     context = Context(store, id, config=config)
     metadata = {**context.view.metadata, "imported": found.source}
-    if session:
+    if session and found.session != "":
         metadata["part_of"] = main
     context.update(metadata=metadata)
     return Follower(context, found.source)
@@ -139,7 +139,7 @@ def _session(follower: Follower) -> Session:
 def id_of(found: Recognised, path: Path) -> str:
     """The id of the conversation that follows the session of this file."""
     if found.session is not None:
-        return fitting(f"{found.source}-{found.session}")
+        return fitting(f"{found.source}-{found.session}" if found.session else found.source)
     stem = path.name.split(".")[0] or "session"
     return fitting(f"{stem}-{digest(str(path.absolute()).encode())[:8]}")
 
