@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import apsw
@@ -55,6 +56,7 @@ SESSIONS = {
     "gemini-cli.jsonl": "gemini-cli-c7b7711b-136a-4601-b57c-cea948754e98",
     "opencode.json": "opencode-ses_e1691334fffeMaXjSMFH8U9BHU",
     "cline.messages.json": "cline-1794918030598_mbrta",
+    "openhands/base_state.json": "openhands-26ce99ee-5ce8-470d-8eb3-a46725616dc5",
 }
 
 
@@ -147,3 +149,19 @@ def test_a_session_of_cline_that_was_rewound_is_followed(tmp_path: Path) -> None
     [session] = import_file(store, Config(), path).sessions
     assert (session.new, session.restored) == (1, 1)
     assert texts(store, session.conversation)[-1] == "Something else."
+
+
+def test_what_openhands_left_is_no_part_of_the_conversation(tmp_path: Path) -> None:
+    folder = tmp_path / "c"
+    shutil.copytree(RECORDED / "openhands", folder)
+    state = json.loads((folder / "base_state.json").read_text(encoding="utf-8"))
+    answer = json.loads(next((folder / "events").glob("event-00004-*")).read_text(encoding="utf-8"))
+    answer |= {"id": "other", "parent_id": state["leaf_event_id"]}
+    (folder / "events" / "event-00005-other.json").write_text(json.dumps(answer))
+    (folder / "events" / "event-00006-torn.json").write_text('{"id": "to')
+    (folder / "events" / "event-00007-link.json").symlink_to("/etc/passwd")
+    store, report = imported(folder / "base_state.json")
+    assert texts(store, report.sessions[0].conversation).count(DONE) == 1
+    assert [(one.line, "no JSON" in one.reason) for one in report.unread] == [(7, True)]
+    notes = Context(store, report.sessions[0].conversation).log.notes(kind="left-branch")
+    assert [note.data["id"] for note in notes] == ["other"]

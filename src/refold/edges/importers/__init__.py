@@ -33,6 +33,9 @@ SOURCES = {
         "opencode", "opencode", "~/.local/share/opencode/opencode.db, exports", RECORDED
     ),
     "cline": Source("cline", "Cline", "~/.cline/data/sessions/*/*.messages.json", RECORDED),
+    "openhands": Source(
+        "openhands", "OpenHands", "~/.openhands/conversations/*/base_state.json", RECORDED
+    ),
     "aider": Source("aider", "aider's chat history", ".aider.chat.history.md", RECORDED),
     "mini-swe-agent": Source(
         "mini_swe_agent", "mini-SWE-agent trajectories", "*.traj.json", RECORDED

@@ -59,6 +59,7 @@ def places() -> list[Place]:
         Place("gemini-cli", home / ".gemini" / "tmp", (".jsonl",)),
         Place("opencode", shared / "opencode", (".db",)),
         Place("cline", cline / "sessions", (".messages.json",)),
+        Place("openhands", home / ".openhands" / "conversations", ("base_state.json",)),
         Place("messages", cline / "tasks", ("api_conversation_history.json",)),
     ]
 
