@@ -182,8 +182,18 @@ def show(replays: Replays, screen: Screen) -> None:
     rows = [_total_row(name, replays) for name in _policies(replays)]
     screen.line(f"{number(len(replays.sessions), 'session')}, all turns together:")
     screen.table(HEADS, rows)
+    unpriced = [one.session for one in replays.sessions if not _is_priced(one)]
+    if unpriced:
+        said = (
+            f"No prices are known for {number(len(unpriced), 'session')}, which the costs leave out"
+        )
+        screen.line(("dim", f"{said}; --model prices all alike."))
     for id, reason in replays.skipped.items():
         screen.line(("dim", f"{id}: {reason}"))
+
+
+def _is_priced(played: Played) -> bool:
+    return all(one.dollars is not None for one in played.replayed.outcomes)
 
 
 def _show_one(played: Played, screen: Screen) -> None:
@@ -235,7 +245,7 @@ def _row(outcomes: list[Outcome]) -> tuple[str, ...]:
         outcomes[0].policy,
         f"{sent:,}",
         f"{cached / sent:.0%}" if sent else "-",
-        f"${sum(known):,.2f}" if len(known) == len(costs) else "n/a",
+        f"${sum(known):,.2f}" if known else "n/a",
         f"{sum(one.changes for one in outcomes):,}",
         f"{kept / needed:.1%} of {needed:,}" if needed else "-",
         f"{sum(sum(one.faults.values()) for one in outcomes):,}",

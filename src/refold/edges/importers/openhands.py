@@ -67,12 +67,13 @@ def live_of(events: list[tuple[int, Value]], leaf: Any) -> set[str]:
     """The ids of the events that the conversation consists of: all of them, where they have no
     parents."""
     parents = {str(one.get("id")): one.get("parent_id") for _, one in events}
-    if leaf not in parents or not any(parents.values()):
+    if not isinstance(leaf, str) or leaf not in parents or not any(parents.values()):
         return set(parents)
     live: set[str] = set()
-    while isinstance(leaf, str) and leaf in parents and leaf not in live:
-        live.add(leaf)
-        leaf = parents[leaf]
+    at: Any = leaf
+    while isinstance(at, str) and at in parents and at not in live:
+        live.add(at)
+        at = parents[at]
     return live
 
 
