@@ -22,6 +22,7 @@ from refold.config import Config
 from refold.edges.importers.importer import import_file
 from refold.edges.importers.lines import Lines
 from refold.edges.importers.recognition import recognised
+from refold.engine.context import Context
 from refold.stores import open_store
 
 
@@ -46,6 +47,7 @@ def measured(paths: list[Path]) -> tuple[list[float], int]:
     for path in paths:
         with tempfile.TemporaryDirectory() as folder:
             store = open_store(f"sqlite:{folder}/bench.db")
+            Context(store, "first").append({"role": "user", "content": "The store is there."})
             size += decode_all(path)
             ways = [
                 lambda path=path: decode_all(path),

@@ -48,7 +48,7 @@ class Tags(HTMLParser):
 def made(said: list[dict[str, Any]], title: str = "x") -> tuple[str, Kept, Any]:
     kept = Kept()
     replayed = replay(said, 3_000, "claude-sonnet-4-5", kept=kept)
-    return page_of(title, replayed, kept, [("policy",), ("refold",)], str), kept, replayed
+    return page_of(title, "x-1", replayed, kept, [("policy",), ("refold",)], str), kept, replayed
 
 
 def test_every_page_can_be_put_together_again():
@@ -56,8 +56,8 @@ def test_every_page_can_be_put_together_again():
     texts = list(kept.texts)
     for outcome in replayed.outcomes:
         ids: list[int] = []
-        for turn, (same, rest) in zip(outcome.turns, kept.pages[outcome.policy], strict=True):
-            ids = ids[:same] + rest
+        for turn, (same, runs) in zip(outcome.turns, kept.pages[outcome.policy], strict=True):
+            ids = ids[:same] + [id for first, count in runs for id in range(first, first + count)]
             said = [texts[id].partition("\0")[2] for id in ids]
             assert sum(len(text) // 4 + MESSAGE_TOKENS for text in said) == turn.tokens
     assert len(kept.seen) == 59 and kept.seen[-1] < len(kept.log)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import refold
 from refold.replay.faults import faults_of
+from refold.replay.needs import Prompt
 from refold.replay.plot import HEIGHT, plot
 from refold.replay.run import AGENT, ALL, OURS, replay
 from refold.replay.session import NO_RESULT, SUMMARY, messages_of
@@ -46,6 +47,12 @@ def test_what_a_policy_lost_is_named_with_its_line():
     window = replay(turns(60), 3_000).outcome("window, cut to half")
     assert window.lost and window.kept < 1
     assert all(lost.name in lost.line for lost in window.lost)
+
+
+@given(st.text(alphabet="ab c\n", max_size=60), st.text(alphabet="ab", min_size=1, max_size=3))
+def test_the_lines_that_hold_a_name_are_found(text: str, name: str):
+    lines = [line for line in text.split("\n") if name in line]
+    assert Prompt(text).holding(name) == "\n".join(lines)
 
 
 def test_the_agents_own_compactions_are_a_policy_where_there_are_any():

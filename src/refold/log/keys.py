@@ -39,6 +39,12 @@ class Keys:
         self._catch_up()
         return key in self._known
 
+    def take(self, key: str, events: Sequence[Event]) -> None:
+        """The log grew by these events, which have this key; what else came is still read."""
+        if events and events[0].seq == self._head + 1:
+            self._known.add(key)
+            self._head = events[-1].seq
+
     def forget(self) -> None:
         """The log is another one now."""
         self._known.clear()
@@ -104,4 +110,6 @@ def append_once(
     log.catch_up()
     if keys.hold(stamp.key):
         return []
-    return log.append(make(), fresh=lambda _: not keys.hold(stamp.key), at_ms=stamp.at_ms)
+    events = log.append(make(), fresh=lambda _: not keys.hold(stamp.key), at_ms=stamp.at_ms)
+    keys.take(stamp.key, events)
+    return events

@@ -9,14 +9,18 @@ from refold.replay.texts import Message, tokens_of_all
 
 
 def faults_of(prompt: list[Message], budget: int, request: str) -> list[str]:
-    """What a provider would refuse or a user not forgive: too long, the latest request gone, a
-    result without its call, a call without its result, an assistant who speaks before any user."""
+    """What a provider would refuse or a user not forgive: too long, or what `faults_in` finds."""
     found = ["over budget"] if tokens_of_all(prompt) > budget else []
+    return found + faults_in(prompt, request)
+
+
+def faults_in(prompt: list[Message], request: str) -> list[str]:
+    """The latest request gone, a result without its call, a call without its result, an assistant
+    who speaks before any user."""
     asked = {
         (message.get("content") or "")[:2_000] for message in prompt if message["role"] == "user"
     }
-    if request and request[:2_000] not in asked:
-        found.append("latest request missing")
+    found = ["latest request missing"] if request and request[:2_000] not in asked else []
     return found + _order_faults(prompt)
 
 

@@ -76,15 +76,20 @@ class Prompt:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.lines = text.splitlines()
-        self.stripped = {line.strip() for line in self.lines}
 
     def holding(self, name: str) -> str:
         """The lines that hold the name. A piece of a line that held it can be nowhere else."""
-        return "\n".join(line for line in self.lines if name in line)
+        text, lines, end = self.text, list[str](), 0
+        while (at := text.find(name, end)) >= 0:
+            start = text.rfind("\n", end, at) + 1 or end
+            end = text.find("\n", at)
+            if end < 0:
+                end = len(text)
+            lines.append(text[start:end])
+        return "\n".join(lines)
 
     def has(self, line: str) -> bool:
-        return line in self.stripped or line in self.text
+        return line in self.text
 
 
 @dataclass

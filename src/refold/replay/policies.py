@@ -35,7 +35,7 @@ class Everything:
         self.opening = 0  # messages up to and including the first request; 0 until it came
         self.units: list[list[int]] = []  # of what follows the opening
         self.request = -1
-        self.replaced: dict[int, str] = {}
+        self.replaced: dict[int, Message] = {}
 
     def observe(self, message: Message) -> None:
         index = len(self.log)
@@ -59,15 +59,12 @@ class Everything:
     def replace(self, indexes: Iterable[int], text: str) -> None:
         for index in indexes:
             if index not in self.replaced:
-                self.replaced[index] = text
+                self.replaced[index] = {**self.log[index], "content": text}
                 self.tokens[index] = tokens_of_text(text) + MESSAGE_TOKENS
 
     def shown(self, indexes: Iterable[int]) -> list[Message]:
         """The messages as they stand now, with what took the place of some."""
-        return [
-            {**self.log[at], "content": self.replaced[at]} if at in self.replaced else self.log[at]
-            for at in indexes
-        ]
+        return [self.replaced.get(at) or self.log[at] for at in indexes]
 
     def size(self, indexes: Iterable[int]) -> int:
         return sum(map(self.tokens.__getitem__, indexes))

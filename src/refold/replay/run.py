@@ -9,7 +9,6 @@ session is longer than the window, the names that a turn uses are looked for in 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +17,7 @@ from msgspec import Struct, field
 from refold.core.model import Usage
 from refold.dialects import dialect
 from refold.errors import OverBudget
-from refold.replay.faults import faults_of, same_prefix
+from refold.replay.faults import faults_in, same_prefix
 from refold.replay.needs import History, Need, Prompt, Recall
 from refold.replay.ours import Refold, plain
 from refold.replay.policies import BASELINES, Everything, Policy
@@ -28,7 +27,7 @@ from refold.replay.texts import (
     opening_of,
     schema_words,
     text_of,
-    tokens_of,
+    tokens_of_said,
     tokens_of_text,
 )
 from refold.tokens.models import cost, model_info
@@ -78,7 +77,6 @@ class Outcome(Struct, frozen=True, kw_only=True):
     needed: int
     lost: list[Lost]
     faults: dict[str, int]
-    cpu_s: float
 
 
 class Replayed(Struct, frozen=True, kw_only=True):
@@ -97,11 +95,11 @@ class Replayed(Struct, frozen=True, kw_only=True):
 
 class Kept(Struct):
     """Every prompt of every policy: each text once, and a page as how many texts it shares with
-    the page before, and those after them. `log` are the session's own messages, `seen` how many of
-    them there were before each turn."""
+    the page before, and the runs of those after them (a first text, and how many from there).
+    `log` are the session's own messages, `seen` how many of them there were before each turn."""
 
     texts: dict[str, int] = field(default_factory=dict)
-    pages: dict[str, list[tuple[int, list[int]]]] = field(default_factory=dict)
+    pages: dict[str, list[tuple[int, list[tuple[int, int]]]]] = field(default_factory=dict)
     log: list[int] = field(default_factory=list)
     seen: list[int] = field(default_factory=list)
 
@@ -109,8 +107,20 @@ class Kept(Struct):
         return self.texts.setdefault(text, len(self.texts))
 
     def keep(self, policy: str, said: list[str], same: int) -> None:
-        new = [self.number(text) for text in said[same:]]
+        new = runs_of([self.number(text) for text in said[same:]])
         self.pages.setdefault(policy, []).append((same, new))
+
+
+def runs_of(numbers: list[int]) -> list[tuple[int, int]]:
+    """Numbers as runs: the first of each, and how many follow one another from there."""
+    runs: list[tuple[int, int]] = []
+    for number in numbers:
+        first, count = runs[-1] if runs else (-1, 0)
+        if number == first + count and runs:
+            runs[-1] = (first, count + 1)
+        else:
+            runs.append((number, 1))
+    return runs
 
 
 class AsTheAgent(Everything):
@@ -136,6 +146,7 @@ class _Checked(Refold):
     def start(self, budget: int) -> None:
         super().start(budget)
         self.turn, self.invalid = 0, 0
+        self.shown: dict[int, tuple[Message, Message]] = {}  # of the newest request, by identity
         self.compacted: list[int] = []  # the turns
         self.context.on("compaction-complete", lambda _: self.compacted.append(self.turn))
 
@@ -143,7 +154,10 @@ class _Checked(Refold):
         self.turn += 1
         request = self.context.request(dialect=DIALECT)
         self.invalid += len(dialect(DIALECT).check(request))
-        return [plain(message) for message in request["messages"]]
+        before = self.shown
+        shown = [before.get(id(one)) or (one, plain(one)) for one in request["messages"]]
+        self.shown = {id(message): (message, made) for message, made in shown}
+        return [made for _, made in shown]
 
     def receipts(self) -> list[Receipt]:
         """Its compactions, as far as it was told of them."""
@@ -157,45 +171,59 @@ class _Run:
     """One policy on one session."""
 
     def __init__(
-        self, name: str, policy: Policy, window: int, model: str, kept: Kept | None
+        self,
+        name: str,
+        policy: Policy,
+        window: int,
+        model: str,
+        kept: Kept | None,
+        read_once: ReadOnce,
     ) -> None:
         self.name, self.policy, self.window, self.model = name, policy, window, model
-        self.kept = kept
+        self.kept, self.read_once = kept, read_once
         self.turns: list[Turn] = []
         self.lost: list[Lost] = []
         self.recall = Recall()
         self.faults: dict[str, int] = {}
         self.previous: list[str] = []
-        self.cpu_s = 0.0
         policy.start(window)
 
     def observe(self, message: Message) -> None:
-        began = time.process_time()
         self.policy.observe(message)
-        self.cpu_s += time.process_time() - began
 
     def turn(self, request: str, needs: list[Need]) -> None:
-        began = time.process_time()
         prompt = self._prompt()
-        self.cpu_s += time.process_time() - began
-        said = list(map(spoken, prompt))
-        sizes = list(map(tokens_of, prompt))
-        same = same_prefix(self.previous, said)
-        self.turns.append(Turn(sum(sizes), sum(sizes[:same]), same < len(self.previous)))
+        read = list(map(self.read_once.read, prompt))
+        said, sizes = [one.said for one in read], [one.tokens for one in read]
+        same, size = same_prefix(self.previous, said), sum(sizes)
+        self.turns.append(Turn(size, sum(sizes[:same]), same < len(self.previous)))
         self.previous = said
         if self.kept is not None:
             self.kept.keep(self.name, said, same)
-        for fault in faults_of(prompt, self.window, request):
-            if not (self.name in (ALL, AGENT) and fault == "over budget"):
-                self.faults[fault] = self.faults.get(fault, 0) + 1
-        if needs:
+        # Who sends all there is, and the agent as it was, need not fit.
+        if size > self.window and self.name not in (ALL, AGENT):
+            self._count("over budget")
+        for fault in faults_in(prompt, request):
+            self._count(fault)
+        if needs and self.name == ALL:
+            self._have_all(needs)
+        elif needs:
             self._weigh(Prompt("\n".join(said)), needs)
+
+    def _count(self, fault: str) -> None:
+        self.faults[fault] = self.faults.get(fault, 0) + 1
+
+    def _have_all(self, needs: list[Need]) -> None:
+        """A prompt with all that was ever said has every line that told of a name."""
+        told = sum(bool(need.telling) for need in needs)
+        self.recall.tellable += told
+        self.recall.rich += told
 
     def _prompt(self) -> list[Message]:
         try:
             return self.policy.prompt()
         except OverBudget:
-            self.faults["no prompt"] = self.faults.get("no prompt", 0) + 1
+            self._count("no prompt")
             return []
 
     def _weigh(self, prompt: Prompt, needs: list[Need]) -> None:
@@ -220,7 +248,6 @@ class _Run:
             needed=recall.tellable,
             lost=self.lost,
             faults=self.faults,
-            cpu_s=self.cpu_s,
         )
 
     def _dollars(self) -> float | None:
@@ -234,9 +261,28 @@ class _Run:
         return sum(known) if len(known) == len(costs) else None
 
 
-def spoken(message: Message) -> str:
-    """Who said it, and what it says."""
-    return f"{message['role']}\0{text_of(message)}"
+class Read(Struct, frozen=True):
+    """A message as it is measured: who said it and what it says, and its size."""
+
+    message: Message
+    said: str
+    tokens: int
+
+
+class ReadOnce:
+    """Reads each message once: policies give the same ones in prompt after prompt."""
+
+    def __init__(self) -> None:
+        self._read: dict[int, Read] = {}
+
+    def read(self, message: Message) -> Read:
+        found = self._read.get(id(message))
+        if found is None:
+            text = text_of(message)
+            found = Read(message, f"{message['role']}\0{text}", tokens_of_said(text))
+            # It holds the message as well, so that no other one can come to have its identity.
+            self._read[id(message)] = found
+        return found
 
 
 def replay(
@@ -266,7 +312,10 @@ class _Player:
         policies |= {name: make() for name, make in BASELINES.items()}
         if len(said) < len(messages):
             policies[AGENT] = AsTheAgent()
-        self.runs = [_Run(name, one, window, model, kept) for name, one in policies.items()]
+        self.read_once = ReadOnce()
+        self.runs = [
+            _Run(name, one, window, model, kept, self.read_once) for name, one in policies.items()
+        ]
         self.history, self.opening = History(schema_words(said)), opening_of(said)
         self.count = self.size = 0
         self.request = ""
@@ -283,9 +332,10 @@ class _Player:
         if message["role"] == "user":
             self.request = str(message.get("content") or "")
         self.history.add(self.count, message)
+        read = self.read_once.read(message)
         if self.kept is not None:
-            self.kept.log.append(self.kept.number(spoken(message)))
-        self.size += tokens_of(message)
+            self.kept.log.append(self.kept.number(read.said))
+        self.size += read.tokens
         self.count += 1
         for run in self.runs:
             run.observe(message)

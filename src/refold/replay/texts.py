@@ -61,8 +61,13 @@ def tokens_of_text(text: str) -> int:
     return len(text) // 4
 
 
+def tokens_of_said(text: str) -> int:
+    """The size of a message that says this."""
+    return tokens_of_text(text) + MESSAGE_TOKENS
+
+
 def tokens_of(message: Message) -> int:
-    return tokens_of_text(text_of(message)) + MESSAGE_TOKENS
+    return tokens_of_said(text_of(message))
 
 
 def tokens_of_all(messages: list[Message]) -> int:

@@ -7,8 +7,8 @@ store is imported when its URL is opened, so that a program that uses none of th
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, cast
 
 from refold.checked import checked
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from refold.stores.remote.client import TokenAbout
 
 __all__ = [
-    "Store", "asked_token", "batch_of", "erase_events", "events_in", "is_on_this_disk",
-    "is_read_only", "is_same_place", "is_there", "open_org", "open_store", "reading_store",
-    "server_place", "synced_of", "telling", "terms_of", "together",
+    "Store", "asked_token", "batch_of", "erase_events", "events_in", "gathering",
+    "is_on_this_disk", "is_read_only", "is_same_place", "is_there", "open_org", "open_store",
+    "reading_store", "server_place", "synced_of", "telling", "terms_of", "together",
 ]  # fmt: skip
 
 
@@ -146,6 +146,20 @@ def together(store: Store) -> AbstractContextManager[None]:
     error at its end says that none of them is written."""
     block: Callable[[], AbstractContextManager[None]] = getattr(store, "together", nullcontext)
     return block()
+
+
+@contextmanager
+def gathering(store: Store) -> Iterator[Store]:
+    """The same store, to which events go in batches until the block ends: see `gathered`. A store
+    that is synced with another is given as it is: it looks at every append."""
+    if is_read_only(store) or synced_of(store) is not None:
+        yield store
+        return
+    from refold.stores.gathered import GatheredStore
+
+    gathered = GatheredStore(store)
+    yield cast(Store, gathered)
+    gathered.write()
 
 
 def is_on_this_disk(url: str) -> bool:

@@ -14,6 +14,7 @@ from typing import Literal, Protocol
 from msgspec import Struct
 
 from refold.core.model import Conversation, Event
+from refold.errors import Unavailable
 
 
 class Recovery(Struct, frozen=True, kw_only=True):
@@ -132,6 +133,13 @@ class Store(Protocol):
     def close(self) -> None:
         """Flushes, and lets go of every file. A closed store may be closed again."""
         ...
+
+
+# --- a store to which events go in batches ---
+
+
+class Overtaken(Unavailable):
+    """Somebody else wrote to a log of which events were still waiting: none of them is written."""
 
 
 # --- a store that is synced with another ---

@@ -32,7 +32,13 @@ def test_a_conversation_and_all_of_them(url: str, tmp_path: Path) -> None:
     id = as_json("import", session(tmp_path))["conversation"]
     played = as_json("replay", id)["sessions"][0]["replayed"]
     assert played["outcomes"][0]["faults"] == {} and played["model"] == "claude-sonnet-4-5"
-    assert "1 session, all turns together" in run("replay", "--all").stdout
+    shown = run("replay", "--all").stdout
+    assert "1 session, all turns together" in shown and "No prices are known" not in shown
+    (tmp_path / "other.json").write_text(json.dumps(turns(20)))
+    as_json("import", str(tmp_path / "other.json"))
+    shown = run("replay", "--all").stdout
+    assert "2 sessions, all turns together" in shown and "n/a" not in shown
+    assert "No prices are known for 1 session" in shown
 
 
 @pytest.mark.parametrize("arguments", [(), ("x", "--all"), ("x", "--window", "5")])

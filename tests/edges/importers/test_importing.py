@@ -51,6 +51,21 @@ def said(block: Any) -> str:
     return type(block).__name__
 
 
+def test_somebody_who_writes_meanwhile_loses_nothing(store: Store, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", transcripts.parallel())
+    meddled: list[int] = []
+
+    def meddle(done: int) -> None:
+        if len(meddled) < 2 and done > 1_000:
+            meddled.append(done)
+            Context(store, CLAUDE).note("theirs", len(meddled))
+
+    import_file(store, Config(), path, advance=meddle)
+    assert [note.data for note in Context(store, CLAUDE).log.notes(kind="theirs")] == [1, 2]
+    assert texts(store, CLAUDE)[-1] == "one.py and two.py."
+    assert imported(store, path).sessions[0].new == 0
+
+
 # --- Claude Code ---
 
 

@@ -12,7 +12,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from refold.conversations.listing import meta_of
+from refold.conversations.listing import meta_of, title_of
 from refold.display import number
 from refold.edges.commands.command import POSITIONAL, Arguments, Command, Result, Screen
 from refold.edges.commands.session import Session
@@ -55,6 +55,7 @@ class Played(Struct, frozen=True, kw_only=True):
     """One session, played. `remark` says why the window is what it is."""
 
     session: str
+    title: str = ""
     replayed: Replayed
     remark: str = ""
 
@@ -130,7 +131,8 @@ def _played(
                 show(f"replaying {id}", done, total)
 
         replayed = replay(messages, window, model, progress, kept)
-    return Played(session=id, replayed=replayed, remark=remark)
+    title = title_of(store, id, context.view.title)
+    return Played(session=id, title=title, replayed=replayed, remark=remark)
 
 
 def _write(session: Session, played: Played, kept: Kept, path: Path) -> None:
@@ -139,7 +141,7 @@ def _write(session: Session, played: Played, kept: Kept, path: Path) -> None:
 
     rows = [HEADS, *(_row([one]) for one in played.replayed.outcomes)]
     redact = redactor(session.config.redact, "exports")
-    page = page_of(played.session, played.replayed, kept, rows, redact)
+    page = page_of(played.title, played.session, played.replayed, kept, rows, redact)
     try:
         if path.exists() and not _begins_with(path, MARK.encode()):
             raise Conflict(f"{path} is there and is no replay", hint="choose another name")
@@ -180,14 +182,25 @@ def show(replays: Replays, screen: Screen) -> None:
     rows = [_total_row(name, replays) for name in _policies(replays)]
     screen.line(f"{number(len(replays.sessions), 'session')}, all turns together:")
     screen.table(HEADS, rows)
+    unpriced = [one.session for one in replays.sessions if not _is_priced(one)]
+    if unpriced:
+        said = (
+            f"No prices are known for {number(len(unpriced), 'session')}, which the costs leave out"
+        )
+        screen.line(("dim", f"{said}; --model prices all alike."))
     for id, reason in replays.skipped.items():
         screen.line(("dim", f"{id}: {reason}"))
+
+
+def _is_priced(played: Played) -> bool:
+    return all(one.dollars is not None for one in played.replayed.outcomes)
 
 
 def _show_one(played: Played, screen: Screen) -> None:
     replayed = played.replayed
     size = f"{number(replayed.messages, 'message')}, {replayed.tokens:,} tokens"
-    screen.line(f"{played.session}: {size}, window {replayed.window:,}")
+    screen.line(("bold", played.title), f" ({played.session})")
+    screen.line(f"{size}, window {replayed.window:,}")
     if played.remark:
         screen.line(("dim", played.remark))
     for line in plot(replayed, is_utf8=screen.is_utf8):
@@ -232,7 +245,7 @@ def _row(outcomes: list[Outcome]) -> tuple[str, ...]:
         outcomes[0].policy,
         f"{sent:,}",
         f"{cached / sent:.0%}" if sent else "-",
-        f"${sum(known):,.2f}" if len(known) == len(costs) else "n/a",
+        f"${sum(known):,.2f}" if known else "n/a",
         f"{sum(one.changes for one in outcomes):,}",
         f"{kept / needed:.1%} of {needed:,}" if needed else "-",
         f"{sum(sum(one.faults.values()) for one in outcomes):,}",

@@ -1,19 +1,24 @@
-"""aider's chat history, by its documented format only: the program was not run here.
+"""aider's chat history: `.aider.chat.history.md`.
 
-`.aider.chat.history.md`: a heading begins a chat, `#### ` is what the user said, `> ` what the
-program said (kept as a note), all else the model. Every chat of the file is a session of its own.
+A heading begins a chat, `#### ` is what the user said, `> ` what the program said (kept as a note),
+all else the model. Lines of the first two end in two spaces. What the program says of its model and
+of the tokens of a reply is read as well. Every chat of the file is a session of its own.
 Neighbours: `entry`, `lines`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
-from refold.edges.importers.entry import Entry, Noted, Said, Where
+from refold.core.model import Usage
+from refold.edges.importers.entry import About, Billed, Entry, Noted, Said, Where
 from refold.edges.importers.lines import Lines, digest, happened
 
 BEGINS = "# aider chat started at "
 _USER, _PROGRAM = "#### ", "> "
+_MODEL = re.compile(r"^(?:Main model|Model): (\S+) with ", re.MULTILINE)
+_TOKENS = re.compile(r"Tokens: ([\d.,]+k?) sent,(?: .*?,)? ([\d.,]+k?) received")
 
 
 def is_text(first: bytes) -> bool:
@@ -24,8 +29,12 @@ def is_text(first: bytes) -> bool:
 def entries(lines: Lines) -> Iterator[Entry]:
     """All chats of the file, one after the other."""
     chat = _Chat("", Where(line=1))
+    before = 0
     for number, raw in lines:
         line = raw.decode("utf-8", "replace").rstrip("\r\n")
+        # Lines without text are not given, but belong to an answer.
+        chat.texts += [""] * (number - before - 1)
+        before = number
         if line.startswith(BEGINS):
             yield from chat.end()
             began = line.removeprefix(BEGINS).strip()
@@ -42,9 +51,9 @@ def entries(lines: Lines) -> Iterator[Entry]:
 
 def _kind_of(line: str) -> tuple[str, str]:
     if line.startswith(_USER):
-        return "user", line.removeprefix(_USER)
+        return "user", line.removeprefix(_USER).rstrip()
     if line.startswith(_PROGRAM):
-        return "program", line.removeprefix(_PROGRAM)
+        return "program", line.removeprefix(_PROGRAM).rstrip()
     return "assistant", line
 
 
@@ -69,5 +78,23 @@ class _Chat:
         key = f"{self.began}:{self.count}:{digest(text.encode())}"[:400]
         if self.kind == "program":
             yield Noted(kind="program", data=text, key=key, **self.where)
+            yield from self._told(text, key)
         else:
             yield Said(message={"role": self.kind, "content": text}, key=key, **self.where)
+
+    def _told(self, text: str, key: str) -> Iterator[Entry]:
+        """The model, and what a reply was billed, where the program says so."""
+        if model := _MODEL.search(text):
+            yield About(model=model[1].rpartition("/")[2], **self.where)
+        if tokens := _TOKENS.search(text):
+            usage = Usage(input=_count(tokens[1]), output=_count(tokens[2]), response=key)
+            yield Billed(usage=usage, key=key, **self.where)
+
+
+def _count(text: str) -> int:
+    """A count as the program rounds it: 728, or 4.1k."""
+    digits = text.rstrip("k.,").replace(",", "")
+    try:
+        return round(float(digits) * (1_000 if text.endswith("k") else 1))
+    except ValueError:
+        return 0

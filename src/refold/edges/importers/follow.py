@@ -19,10 +19,13 @@ from refold.core.codec import decode
 from refold.core.model import Event, Message, Note, Usage
 from refold.core.switches import switches
 from refold.edges.importers.entry import About, Billed, Entry, Noted, Said, Summed, Unread
+from refold.edges.importers.lines import digest
 from refold.engine.context import Context
 from refold.errors import Invalid
+from refold.log.keys import KEY_CHARS_MAX
 
 ADOPTED = "adopted-compaction"  # the note that says which summary of the file was taken over
+UNREAD = "unread"  # the note in the place of a message that is none
 NOT_AGAIN = -1  # the seq of what stands twice in the file
 _MARK = b'"key":"'
 _PAGE_EVENTS = 500
@@ -49,6 +52,8 @@ class Follower:
 
     def take(self, entry: Entry) -> None:
         """Writes what the entry says, unless the log has it."""
+        if len(entry.key) > KEY_CHARS_MAX or not entry.key.isprintable():
+            entry = replace(entry, key=digest(entry.key.encode("utf-8", "replace")))
         try:
             self._take(entry)
         except Invalid as error:
@@ -91,8 +96,9 @@ class Follower:
         # Of the last message that the log has, the usage may not have been written.
         self._is_new = seq == 0 or self._at == len(self._places)
         if seq == 0:
-            self.context.append(said.message, at=said.at_ms, key=said.key)
             self.new += 1
+            if not self.context.append(said.message, at=said.at_ms, key=said.key):
+                self._keep(said)
         if said.usage is not None:
             self._record(said.usage, said.at_ms)
 
@@ -133,10 +139,12 @@ class Follower:
             self.context.record(usage=replace(usage, estimated=True), upto=0, at=at_ms)
 
     def _keep(self, said: Said) -> None:
-        """A message that is none, as a note, if it can be one."""
+        """A message that is none, as a note in its place; a place without content, if that cannot
+        be one either. What is in the file has a place in the log, so that it is known again."""
         try:
-            self.context.note("unread", said.message, by=self._by, at=said.at_ms, key=said.key)
+            self.context.note(UNREAD, said.message, by=self._by, at=said.at_ms, key=said.key)
         except Invalid as error:
+            self.context.note(UNREAD, None, by=self._by, at=said.at_ms, key=said.key)
             self.unread.append(Unread(line=said.line, reason=f"not kept: {error.message}"))
 
     # --- what is no message ---
@@ -174,7 +182,7 @@ def known_keys(context: Context) -> tuple[list[tuple[str, int]], set[str]]:
         if event.seq in off or event.kind not in ("message", "note") or _MARK not in event.body:
             continue
         body = decode(event)
-        if isinstance(body, Note) and body.kind != ADOPTED:
+        if isinstance(body, Note) and body.kind not in (ADOPTED, UNREAD):
             notes.add(body.key)
         elif isinstance(body, Message | Note) and body.key not in seen:
             seen.add(body.key)

@@ -1,9 +1,10 @@
-"""Gemini CLI's sessions, by their documented format only: the program was not run here.
+"""Gemini CLI's sessions: `~/.gemini/tmp/PROJECT/chats/session-*.jsonl`, a message per line after a
+line about the session, or one JSON object with `messages` (older).
 
-`~/.gemini/tmp/PROJECT/chats/session-*.jsonl`, one message per line after a line about the session,
-or one JSON object with `messages` (older). A later line with the same id takes the place of the
-earlier one; `$rewindTo` takes back a message and all after it, an unknown id everything. The calls
-of a message stand with their results beside its text. Neighbours: `entry`, `lines`.
+A later line with the same id takes the place of the earlier one; `$set` with `messages` takes the
+place of all of them; `$rewindTo` takes back a message and all after it, an unknown id everything.
+The calls of a message stand with their results beside its text; newer versions write what was sent
+back in a line of its own as well, which is the one that counts. Neighbours: `entry`, `lines`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from refold.edges.importers.lines import Lines, digest, document, happened, told
 
 _OUTPUT = "output"
 _SPOKEN = ("user", "gemini")
+_SETUP = "<session_context>"  # what the program says of the machine before anybody speaks
+
+Held = dict[str, tuple[int, dict[str, Any]]]  # each message by its id, with its line
 
 
 def is_mine(lines: list[dict[str, Any]]) -> bool:
@@ -41,38 +45,68 @@ def session_of(lines: Lines) -> str:
 
 def entries(lines: Lines) -> Iterator[Entry]:
     """The session as it stands at the end of the file."""
-    held: dict[str, tuple[int, dict[str, Any]]] = {}
+    held: Held = {}
     for number, line, raw in lines.objects():
+        changed = line.get("$set")
         if "$rewindTo" in line:
             _rewind(held, str(line["$rewindTo"]))
+        elif isinstance(changed, dict) and isinstance(changed.get("messages"), list):
+            held = _held(changed["messages"], number)
         elif isinstance(line.get("id"), str):
             held[line["id"]] = (number, line)
-        else:
+        elif changed is None:
             key = f"{number}:{digest(raw)}"
             yield Noted(kind="line", data=line, line=number, key=key)
-    for number, line in held.values():
-        yield from _message(line, number)
+    yield from _messages(held)
 
 
 def of_document(lines: Lines) -> Iterator[Entry]:
     """The session in the older form."""
-    for place, line in enumerate(document(lines.path)["messages"], start=1):
-        if isinstance(line, dict):
-            yield from _message(line, place)
+    yield from _messages(_held(document(lines.path)["messages"], 1))
 
 
-def _rewind(held: dict[str, tuple[int, dict[str, Any]]], id: str) -> None:
+def _held(messages: list[Any], number: int) -> Held:
+    return {
+        str(one.get("id") or at): (number, one)
+        for at, one in enumerate(messages)
+        if isinstance(one, dict)
+    }
+
+
+def _rewind(held: Held, id: str) -> None:
     ids = list(held)
     for gone in ids[ids.index(id) if id in held else 0 :]:
         del held[gone]
 
 
-def _message(line: dict[str, Any], number: int) -> Iterator[Entry]:
-    where = Where(line=number, at_ms=happened(line.get("timestamp")))
-    yield from told(_spoken(line, where), where)
+def _messages(held: Held) -> Iterator[Entry]:
+    answered = {id for _, line in held.values() for id in _answered(line)}
+    yield from _titles(held)
+    for number, line in held.values():
+        where = Where(line=number, at_ms=happened(line.get("timestamp")))
+        yield from told(_spoken(line, where, answered), where)
 
 
-def _spoken(line: dict[str, Any], where: Where) -> Iterator[Entry]:
+def _titles(held: Held) -> Iterator[About]:
+    """What the user asked first; the program itself speaks before."""
+    for number, line in held.values():
+        parts = _parts(line.get("content")) if line.get("type") == "user" else []
+        text = " ".join(str(part.get("text") or "") for part in parts if isinstance(part, dict))
+        if text.strip() and not text.startswith(_SETUP):
+            yield About(title=" ".join(text.split())[:200], line=number)
+            return
+
+
+def _answered(line: dict[str, Any]) -> Iterator[str]:
+    """The calls that a line of the user answers."""
+    content = line.get("content") if line.get("type") == "user" else None
+    for part in content if isinstance(content, list) else ():
+        response = part.get("functionResponse") if isinstance(part, dict) else None
+        if isinstance(response, dict):
+            yield str(response.get("id"))
+
+
+def _spoken(line: dict[str, Any], where: Where, answered: set[str]) -> Iterator[Entry]:
     # A message that was written again with its results is another one.
     key = f"{line.get('id')}:{digest(msgspec.json.encode(line))}"
     parts = _parts(line.get("content"))
@@ -89,8 +123,9 @@ def _spoken(line: dict[str, Any], where: Where) -> Iterator[Entry]:
             usage = _usage(line.get("tokens"), key)
             message = {"role": "model", "parts": parts}
             yield Said(message=message, key=key, usage=usage, **where)
-        if calls:
-            results = [part for call in calls for part in _results(call)]
+        left = [call for call in calls if str(call.get("id")) not in answered]
+        if left:
+            results = [part for call in left for part in _results(call)]
             yield Said(message={"role": "user", "parts": results}, key=f"{key}+", **where)
 
 

@@ -21,10 +21,12 @@ from refold.edges.importers.follow import Follower
 from refold.edges.importers.lines import Advance, Lines, digest
 from refold.edges.importers.recognition import Recognised, recognised
 from refold.engine.context import Context
-from refold.stores.protocol import Store
+from refold.stores import gathering
+from refold.stores.protocol import Overtaken, Store
 
 ID_CHARS_MAX = 64
 UNREAD_SHOWN = 50
+TRIES_MAX = 5  # where somebody else writes to the same conversation
 _PLAIN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -69,7 +71,13 @@ def import_file(
             conversation=about.id, title=about.title, head=about.head, messages=0, new=about.head
         )
         return Report(file=str(path), source=REFOLD, sessions=[held], unread=[])
-    return _followed(store, config, path, found, id, advance)
+    for _ in range(TRIES_MAX):
+        try:
+            with gathering(store) as gathered:
+                return _followed(gathered, config, path, found, id, advance)
+        except Overtaken as error:
+            overtaken = error
+    raise overtaken
 
 
 def _followed(
@@ -109,7 +117,7 @@ def _follower(store: Store, config: Config, found: Recognised, main: str, sessio
     id = main if not session else fitting(f"{main}-{session}")
     context = Context(store, id, config=config)
     metadata = {**context.view.metadata, "imported": found.source}
-    if session:
+    if session and found.session != "":
         metadata["part_of"] = main
     context.update(metadata=metadata)
     return Follower(context, found.source)
@@ -131,7 +139,7 @@ def _session(follower: Follower) -> Session:
 def id_of(found: Recognised, path: Path) -> str:
     """The id of the conversation that follows the session of this file."""
     if found.session is not None:
-        return fitting(f"{found.source}-{found.session}")
+        return fitting(f"{found.source}-{found.session}" if found.session else found.source)
     stem = path.name.split(".")[0] or "session"
     return fitting(f"{stem}-{digest(str(path.absolute()).encode())[:8]}")
 

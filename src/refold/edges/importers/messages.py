@@ -50,7 +50,7 @@ def entries(lines: Lines) -> Iterator[Entry]:
     place = 0
     for number, line, raw in lines.objects():
         if is_message(line):
-            yield entry_of(line, place, number)
+            yield entry_of(line, place, number, raw=raw.strip())
             place += 1
         elif list_in(line) is not None:
             yield from of_object(line, number, session=_name_of(line, number))

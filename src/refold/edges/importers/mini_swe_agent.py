@@ -1,7 +1,8 @@
 """mini-SWE-agent's trajectories: `*.traj.json`, written by the program after every step.
 
-The messages are those that its model was sent; what the program keeps beside each (`extra`) has its
-time and its usage. Neighbours: `plain` reads one message, `swe_agent` is the program it came from.
+The messages are those that its model was sent, and at the end why it stopped, which is a note. What
+the program keeps beside each (`extra`) has its time and its usage. Neighbours: `plain` reads one
+message, `swe_agent` is the program it came from.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ def of_document(lines: Lines) -> Iterator[Entry]:
     yield About(line=1, model=_model_of(info), title=str(value.get("instance_id") or "") or None)
     yield Noted(line=1, kind="info", data=info, key="info")
     for place, one in enumerate(value["messages"]):
+        if isinstance(one, dict) and one.get("role") == "exit":
+            yield Noted(line=1, kind="exit", data=one, key=f"exit:{place}")
+            continue
         if not is_message(one):
             yield Unread(line=1, reason=f"message {place + 1} is none")
             continue

@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -22,6 +23,7 @@ ENDINGS = (
     ".json.gz",
     ".traj",
     ".aider.chat.history.md",
+    "opencode.db",
 )
 
 
@@ -34,29 +36,43 @@ class Found(Struct, frozen=True, kw_only=True):
     size_bytes: int
 
 
-def roots() -> dict[str, list[Path]]:
+class Place(NamedTuple):
+    """Where a program keeps its sessions, and how the names of their files end."""
+
+    source: str
+    folder: Path
+    endings: tuple[str, ...]
+
+
+def places() -> list[Place]:
     """The folders in which the programs keep their sessions, whether they are there or not."""
     home = Path.home()
     claude = Path(os.environ.get("CLAUDE_CONFIG_DIR") or home / ".claude")
     codex = Path(os.environ.get("CODEX_HOME") or home / ".codex")
-    return {
-        "claude-code": [claude / "projects"],
-        "codex": [codex / "sessions", codex / "archived_sessions"],
-        "gemini-cli": [home / ".gemini" / "tmp"],
-    }
+    shared = Path(os.environ.get("XDG_DATA_HOME") or home / ".local" / "share")
+    cline = Path(os.environ.get("CLINE_DATA_DIR") or home / ".cline" / "data")
+    rollouts = (".jsonl", ".jsonl.zst")
+    return [
+        Place("claude-code", claude / "projects", (".jsonl",)),
+        Place("codex", codex / "sessions", rollouts),
+        Place("codex", codex / "archived_sessions", rollouts),
+        Place("gemini-cli", home / ".gemini" / "tmp", (".jsonl",)),
+        Place("opencode", shared / "opencode", (".db",)),
+        Place("cline", cline / "sessions", (".messages.json",)),
+        Place("openhands", home / ".openhands" / "conversations", ("base_state.json",)),
+        Place("messages", cline / "tasks", ("api_conversation_history.json",)),
+    ]
 
 
 def scan() -> list[Found]:
     """What there is on this machine."""
     found = []
-    for source, folders in roots().items():
-        for folder in folders:
-            files = list(islice(_files(folder, (".jsonl", ".jsonl.zst")), FILES_MAX))
-            if files:
-                size = sum(map(_size, files))
-                shown = list(map(str, files))
-                one = Found(source=source, folder=str(folder), files=shown, size_bytes=size)
-                found.append(one)
+    for source, folder, endings in places():
+        files = list(islice(_files(folder, endings), FILES_MAX))
+        if files:
+            size = sum(map(_size, files))
+            shown = list(map(str, files))
+            found.append(Found(source=source, folder=str(folder), files=shown, size_bytes=size))
     return found
 
 

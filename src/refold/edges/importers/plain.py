@@ -40,9 +40,12 @@ def is_message(value: Any) -> bool:
     return has_text or ("call_id" in value and "type" in value) or value.get("type") == "reasoning"
 
 
-def entry_of(value: dict[str, Any], place: int, line: int, session: str = "") -> Said | Summed:
-    """What a message of a list says, under a key of its place and its content."""
-    key = f"{place}:{digest(msgspec.json.encode(value))}"
+def entry_of(
+    value: dict[str, Any], place: int, line: int, session: str = "", raw: bytes = b""
+) -> Said | Summed:
+    """What a message of a list says, under a key of its place and its content: the line as it
+    stands, where it has one of its own."""
+    key = f"{place}:{digest(raw or msgspec.json.encode(value))}"
     at_ms = next((ms for name in _TIMES if (ms := happened(value.get(name))) is not None), None)
     message = normal(value)
     if value.get("compact_summary") is True and isinstance(message.get("content"), str):

@@ -25,7 +25,8 @@ HINT = "refold import --list shows what can be read"
 
 
 class Recognised(NamedTuple):
-    """The source of a file, the id of its session, and the walk through it."""
+    """The source of a file, the id of its session, and the walk through it. An empty id: all
+    sessions of the file have ids of their own."""
 
     source: str
     session: str | None
@@ -39,8 +40,8 @@ def recognised(path: Path) -> Recognised | None:
         raise Invalid(f"{path} is empty", hint=HINT)
     if f'"{FORMAT}"'.encode() in start[0][1][:SNIFFED_BYTES]:
         return None
-    if (of_text := _of_text(start[0][1])) is not None:
-        return of_text
+    if (of_start := _of_start(start[0][1])) is not None:
+        return of_start
     values = list(_objects(line for _, line in start))
     # One object in its only line may be a document as well as a line.
     if values and (len(start) > 1 or not _is_whole(path)):
@@ -62,11 +63,14 @@ def _is_whole(path: Path) -> bool:
     return sum(1 for _ in islice(Lines(path), 2)) == 1
 
 
-def _of_text(first: bytes) -> Recognised | None:
+def _of_start(first: bytes) -> Recognised | None:
+    """The source of a file that is neither JSON nor lines of it."""
     for name, source in SOURCES.items():
         module = import_module(f"{__package__}.{source.module}")
         if hasattr(module, "is_text") and module.is_text(first):
             return Recognised(name, None, module.entries)
+        if hasattr(module, "is_database") and module.is_database(first):
+            return Recognised(name, "", module.of_database)
     return None
 
 
@@ -85,7 +89,8 @@ def _of_document(path: Path) -> Recognised | None:
         module = import_module(f"{__package__}.{source.module}")
         if hasattr(module, "is_document") and module.is_document(value):
             of = getattr(module, "session_of", None)
-            return Recognised(name, of(Lines(path)) if of else None, module.of_document)
+            own = "" if hasattr(module, "MANY") else None
+            return Recognised(name, of(Lines(path)) if of else own, module.of_document)
     return None
 
 

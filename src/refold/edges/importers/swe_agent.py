@@ -1,8 +1,9 @@
-"""SWE-agent's trajectories: `*.traj`, one JSON object with `trajectory` and `history`.
+"""SWE-agent's trajectories, by their documented format only: the program was not run here.
 
-`history` is what the model was sent, with the program's own words beside each message; a
-demonstration at its beginning was sent as well. Where there is no history, thoughts, actions and
-observations of the steps are what was said. Neighbours: `plain` reads one message.
+A `*.traj` file is one JSON object with `trajectory` and `history`. The history is what the model
+was sent, with the program's own words beside each message; a demonstration at its beginning was
+sent as well. Where there is none, thoughts, actions and observations of the steps are what was
+said. Neighbours: `plain` reads one message.
 """
 
 from __future__ import annotations

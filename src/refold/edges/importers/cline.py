@@ -1,0 +1,106 @@
+"""Cline's sessions: `~/.cline/data/sessions/ID/ID.messages.json`, one JSON object.
+
+Messages have blocks as Anthropic's, with an id, a time and what they were billed beside them; what
+a tool gave may be a list of the program's own objects, which becomes text. Task folders of older
+versions (`api_conversation_history.json`) are plain lists, which `messages` reads. Neighbours:
+`entry`, `lines`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from refold.core.model import Usage
+from refold.edges.importers.entry import About, Entry, Said, Unread, Where
+from refold.edges.importers.lines import Lines, digest, document, happened, told
+
+_PARTS = ("text", "image", "tool_use", "tool_result", "thinking", "redacted_thinking")
+
+_INPUT = re.compile(r"</?user_input[^<>]{0,100}>")
+
+
+def is_document(value: Any) -> bool:
+    """Whether a JSON value is such a session."""
+    if not isinstance(value, dict) or not isinstance(value.get("messages"), list):
+        return False
+    return isinstance(value.get("sessionId"), str) and "agent" in value and "origin" in value
+
+
+def session_of(lines: Lines) -> str:
+    """The id of the session in the file."""
+    return str(document(lines.path)["sessionId"])
+
+
+def of_document(lines: Lines) -> Iterator[Entry]:
+    """The session."""
+    value = document(lines.path)
+    system = value.get("system_prompt")
+    yield About(
+        line=1,
+        system=system if isinstance(system, str) and system else None,
+        title=_title(value["messages"]),
+    )
+    for place, one in enumerate(value["messages"], start=1):
+        where = Where(line=1)
+        if not isinstance(one, dict) or one.get("role") not in ("user", "assistant"):
+            yield Unread(reason=f"message {place} is none", **where)
+            continue
+        where["at_ms"] = happened(one.get("ts"))
+        yield from told(_message(one, where), where)
+
+
+def _title(messages: list[Any]) -> str | None:
+    """What the user asked first, without the program's own marks around it."""
+    first = messages[0] if messages and isinstance(messages[0], dict) else {}
+    content = first.get("content")
+    for part in content if isinstance(content, list) else ():
+        text = part.get("text") if isinstance(part, dict) else None
+        if isinstance(text, str) and text.strip():
+            asked = _INPUT.sub("", text) or text
+            return " ".join(asked.split())[:200]
+    return None
+
+
+def _message(one: dict[str, Any], where: Where) -> Iterator[Entry]:
+    info = one.get("modelInfo")
+    if isinstance(info, dict) and isinstance(info.get("id"), str):
+        yield About(model=info["id"], **where)
+    content = one.get("content")
+    if isinstance(content, list):
+        content = [_part(part) for part in content]
+    key = f"{one.get('id')}:{digest(msgspec.json.encode(content))}"[:400]
+    message = {"role": one["role"], "content": content}
+    yield Said(message=message, key=key, usage=_usage(one.get("metrics"), key), **where)
+
+
+def _part(part: Any) -> Any:
+    """A block as Anthropic has it; what is the program's own is text."""
+    if not isinstance(part, dict) or part.get("type") not in _PARTS:
+        return {"type": "text", "text": msgspec.json.encode(part).decode()}
+    if part["type"] != "tool_result" or not isinstance(part.get("content"), list):
+        return part
+    return {
+        "type": "tool_result",
+        "tool_use_id": part.get("tool_use_id"),
+        "content": [_part(one) for one in part["content"]],
+        "is_error": part.get("is_error") is True,
+    }
+
+
+def _usage(metrics: Any, key: str) -> Usage | None:
+    if not isinstance(metrics, dict):
+        return None
+    names = ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens")
+    given = [metrics.get(name) for name in names]
+    counts = [count if type(count) is int and count >= 0 else 0 for count in given]
+    return Usage(
+        input=max(counts[0], counts[2] + counts[3]),
+        output=counts[1],
+        cache_read=counts[2],
+        cache_write=counts[3],
+        response=key,
+    )

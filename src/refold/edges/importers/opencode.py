@@ -1,0 +1,162 @@
+"""opencode's sessions: its database (`~/.local/share/opencode/opencode.db`), and what
+`opencode export` writes.
+
+A message of the model is a row with parts: text, reasoning, calls with their results in them, and
+marks of its steps. A step is one answer; its calls follow with what they gave. A message that is
+marked as a summary stands for what came before it. What is no message is kept as a note. Every
+session of a database is a conversation. Neighbours: `opencode_database` reads the rows, `entry`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from refold.core.model import Usage
+from refold.edges.importers.entry import About, Entry, Noted, Said, Summed, Where
+from refold.edges.importers.lines import Lines, digest, document, happened, told
+from refold.edges.importers.opencode_database import is_database, sessions
+
+Value = dict[str, Any]
+MANY = True  # sessions have ids of their own, whatever file they came in
+_ANSWERED = ("completed", "error")
+
+__all__ = ["MANY", "is_database", "is_document", "of_database", "of_document"]
+
+
+def is_document(value: Any) -> bool:
+    """Whether a JSON value is an exported session."""
+    if not isinstance(value, dict) or not isinstance(value.get("messages"), list):
+        return False
+    info = value.get("info")
+    return isinstance(info, dict) and str(info.get("id") or "").startswith("ses_")
+
+
+def of_document(lines: Lines) -> Iterator[Entry]:
+    """The session of an export."""
+    value = document(lines.path)
+    yield from _session(value["info"], value["messages"], 1)
+
+
+def of_database(lines: Lines) -> Iterator[Entry]:
+    """All sessions of a database."""
+    for number, (info, messages) in enumerate(sessions(lines.path), start=1):
+        yield from _session(info, messages, number)
+
+
+def _session(info: Value, messages: list[Any], line: int) -> Iterator[Entry]:
+    session = str(info.get("id"))
+    title, parent = info.get("title"), info.get("parentID")
+    yield About(
+        line=line,
+        session=session,
+        title=title[:200] if isinstance(title, str) and title.strip() else None,
+        metadata={"part_of": f"opencode-{parent}"[:64]} if parent else None,
+    )
+    for one in messages:
+        where = Where(line=line, session=session)
+        yield from told(_message(one, where), where)
+
+
+def _message(one: Value, where: Where) -> Iterator[Entry]:
+    info, parts = one["info"], [part for part in one.get("parts") or () if isinstance(part, dict)]
+    where["at_ms"] = happened((info.get("time") or {}).get("created"))
+    key = f"{info.get('id')}:{digest(msgspec.json.encode(parts))}"
+    if info.get("role") == "user":
+        yield from _beside(parts, key, where)
+        content = [block for part in parts for block in _shown(part)]
+        if content:
+            yield Said(message={"role": "user", "content": content}, key=key, **where)
+        return
+    if isinstance(info.get("modelID"), str):
+        yield About(model=info["modelID"], **where)
+    yield from _beside(parts, key, where)
+    if info.get("summary") is True:
+        text = "\n".join(str(part.get("text") or "") for part in parts if part["type"] == "text")
+        yield Summed(text=text, key=key, **where)
+        return
+    usage = _usage(info.get("tokens"), info.get("cost"), key)
+    for at, step in enumerate(_steps(parts)):
+        yield from _step(step, f"{key}/{at}", usage if at == 0 else None, where)
+
+
+def _steps(parts: list[Value]) -> list[list[Value]]:
+    """The parts of a message by the answers they belong to."""
+    steps: list[list[Value]] = [[]]
+    for part in parts:
+        if part.get("type") == "step-start" and steps[-1]:
+            steps.append([])
+        if part.get("type") in ("text", "reasoning", "tool"):
+            steps[-1].append(part)
+    return [step for step in steps if step]
+
+
+def _step(parts: list[Value], key: str, usage: Usage | None, where: Where) -> Iterator[Entry]:
+    """One answer, and what its calls gave."""
+    message: Value = {"role": "assistant", "content": _texts(parts, "text")}
+    if reasoning := _texts(parts, "reasoning"):
+        message["reasoning_content"] = reasoning
+    tools = [part for part in parts if part["type"] == "tool"]
+    if tools:
+        message["tool_calls"] = [_call(part) for part in tools]
+    yield Said(message=message, key=key, usage=usage, **where)
+    for part in tools:
+        state = part.get("state") or {}
+        if state.get("status") in _ANSWERED:
+            given = state.get("output") if state["status"] == "completed" else state.get("error")
+            answer = {"role": "tool", "tool_call_id": part.get("callID"), "content": str(given)}
+            yield Said(message=answer, key=f"{key}+{part.get('callID')}"[:400], **where)
+
+
+def _texts(parts: list[Value], kind: str) -> str:
+    texts = (str(part.get("text") or "") for part in parts if part["type"] == kind)
+    return "\n\n".join(filter(None, texts))
+
+
+def _call(part: Value) -> Value:
+    given = (part.get("state") or {}).get("input")
+    arguments = msgspec.json.encode(given if isinstance(given, dict) else {}).decode()
+    function = {"name": part.get("tool"), "arguments": arguments}
+    return {"id": part.get("callID"), "type": "function", "function": function}
+
+
+def _shown(part: Value) -> Iterator[Value]:
+    """What of a user's part the model is shown."""
+    if part.get("type") == "text" and not part.get("ignored"):
+        yield {"type": "text", "text": str(part.get("text") or "")}
+    elif part.get("type") == "file":
+        url = str(part.get("url") or "")
+        if url.startswith("data:image/"):
+            yield {"type": "image_url", "image_url": {"url": url}}
+        else:
+            yield {"type": "text", "text": f"[file {part.get('filename') or url[:200]}]"}
+
+
+def _beside(parts: list[Value], key: str, where: Where) -> Iterator[Entry]:
+    """Parts that are no message."""
+    for at, part in enumerate(parts):
+        kind = str(part.get("type") or "part")
+        if kind not in ("text", "reasoning", "tool"):
+            yield Noted(kind=kind[:80], data=part, key=f"{key}:{at}"[:400], **where)
+
+
+def _usage(tokens: Any, cost: Any, key: str) -> Usage | None:
+    """What a message was billed. The program counts what came from the cache apart."""
+    if not isinstance(tokens, dict):
+        return None
+    cache: Any = tokens.get("cache")
+    cached = cache if isinstance(cache, dict) else {}
+    given = [tokens.get("input"), tokens.get("output"), tokens.get("reasoning")]
+    given += [cached.get("read"), cached.get("write")]
+    counts = [count if type(count) is int and count >= 0 else 0 for count in given]
+    return Usage(
+        input=counts[0] + counts[3] + counts[4],
+        output=counts[1] + counts[2],
+        reasoning=counts[2],
+        cache_read=counts[3],
+        cache_write=counts[4],
+        cost=float(cost) if type(cost) in (int, float) and cost > 0 else None,
+        response=key,
+    )

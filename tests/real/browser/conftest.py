@@ -1,0 +1,84 @@
+"""The page of a replay, written by `refold replay` and opened in the system's browser."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.real.browser import sessions
+
+PROGRAM = (sys.executable, "-c", "from refold.edges.cli import main; main()")
+BROWSER = shutil.which("chromium") or "/usr/bin/chromium"
+REPLAY_S_MAX = 600
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        # As root the browser has no sandbox of its own; what is opened is our own page.
+        started = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+def written(folder: Path, said: list[dict[str, Any]], window: int, **about: str) -> Path:
+    """The page of a session."""
+    file, page = folder / "session.json", folder / "page.html"
+    given = {"model": "claude-sonnet-4-5", "messages": said, **about}
+    file.write_text(json.dumps(given), encoding="utf-8")
+    options = ("--window", str(window), "--html", str(page), "--json")
+    command = (*PROGRAM, "replay", str(file), *options)
+    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=REPLAY_S_MAX)
+    return page
+
+
+@pytest.fixture(scope="session")
+def long_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a session of 500 turns."""
+    folder = tmp_path_factory.mktemp("long")
+    return written(folder, sessions.story(500), 24_000, title="Fix the login of the shop")
+
+
+class Opened:
+    """A page in the browser, with what it asked for and complained of."""
+
+    def __init__(self, page: Page, file: Path) -> None:
+        self.page, self.url = page, file.as_uri()
+        self.errors: list[str] = []
+        self.requests: list[str] = []
+        page.on("console", lambda message: self.errors.append(message.text))
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.on("dialog", lambda dialog: self.errors.append(dialog.message))
+        page.on("request", lambda request: self.requests.append(request.url))
+        page.goto(self.url)
+
+    def text(self, selector: str) -> str:
+        return self.page.locator(selector).first.inner_text()
+
+
+Open = Callable[..., Opened]
+
+
+@pytest.fixture
+def opened(browser: Browser) -> Iterator[Open]:
+    """Opens a file, and says afterwards whether it stayed silent and alone."""
+    pages: list[Opened] = []
+
+    def open_it(file: Path, width: int = 1_200, scheme: Any = "light") -> Opened:
+        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        pages.append(Opened(page, file))
+        return pages[-1]
+
+    yield open_it
+    for one in pages:
+        one.page.close()
+        assert one.errors == []
+        assert one.requests == [one.url]
