@@ -9,11 +9,13 @@ come twice or late, and other devices may act. One seed gives one history, and i
 from __future__ import annotations
 
 import copy
+import os
 import random
 import re
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 
@@ -406,9 +408,10 @@ class World:
         self.saved = self.server.backup()
 
     def run(self, actions: int) -> None:
-        for _ in range(actions):
-            self.act(self.chance.choice(self.devices))
-        self.heal()
+        with drawn_by(self.seed):
+            for _ in range(actions):
+                self.act(self.chance.choice(self.devices))
+            self.heal()
 
     def heal(self) -> None:
         """Faults stop, and everybody syncs until nothing is left to do."""
@@ -425,6 +428,15 @@ class World:
 
     def stores(self) -> list[MemoryStore]:
         return [self.server, *(device.disk for device in self.devices)]
+
+
+@contextmanager
+def drawn_by(seed: int) -> Iterator[None]:
+    """Ids and salts follow from a seed: the names of forks do too, and so does their order."""
+    chance = random.Random(f"bytes {seed}")
+    with patch.object(os, "urandom", chance.randbytes):
+        with patch.object(random, "_urandom", chance.randbytes):
+            yield
 
 
 # --- what must hold ---
